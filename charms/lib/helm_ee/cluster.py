@@ -1,7 +1,7 @@
 """Kubernetes edge: a Secret and a ConfigMap of this release, and the ConfigMaps of the others.
 
-The role that the chart makes allows no more than that: this release may change its own two objects
-only, and read every ConfigMap of the namespace, which is that of the network service.
+The chart's role allows no more than that: this release can change only its own two objects. It can
+read every ConfigMap of the namespace, which belongs to the network service.
 """
 
 import base64
@@ -24,7 +24,7 @@ PAUSE_SECONDS = 2.0
 
 FAILURES = (httpx2.HTTPError, OSError, ValueError)
 
-# It tells each request.
+# It logs each request.
 logging.getLogger("httpx2").setLevel(logging.WARNING)
 
 
@@ -36,7 +36,7 @@ class Cluster:
     """The objects of one namespace.
 
     Attributes:
-        name: Of our Secret and ConfigMap, which is that of the release.
+        name: Name of the release, and so of our Secret and ConfigMap.
     """
 
     def __init__(self, name: str, client: Any = None) -> None:
@@ -49,36 +49,36 @@ class Cluster:
         self._lock = threading.Lock()
 
     def connect(self) -> None:
-        """Read anew what the pod's service account has; its token is replaced from time to time."""
+        """Read the pod's service account again; Kubernetes replaces its token regularly."""
         if self._own:
             account = lightkube.KubeConfig.from_service_account()
             self._client = lightkube.Client(account.get(), field_manager="osm-vpnaas")
 
     def state(self) -> str:
-        """Return the kept state, "" if none was kept yet."""
+        """Return the stored state, "" if there is none yet."""
         try:
             data = self._client.get(Secret, self.name).data or {}
             return base64.b64decode(data.get(STATE, "")).decode("utf-8")
         except FAILURES as error:
-            raise _unreadable("Secret", self.name, error)
+            raise _failure("Secret", self.name, error)
 
     def keep_state(self, text: str) -> None:
-        """Keep a state."""
+        """Store a state."""
         try:
             body = {"stringData": {STATE: text}}
             self._client.patch(Secret, self.name, body, patch_type=PatchType.MERGE)
         except FAILURES as error:
-            raise _unreadable("Secret", self.name, error)
+            raise _failure("Secret", self.name, error)
 
     def tell(self, text: str) -> None:
-        """Put a text into our ConfigMap, for all others."""
+        """Publish a text in our ConfigMap."""
         if text == self._sent:
             return
         try:
             body = {"data": {OFFER: text}}
             self._client.patch(ConfigMap, self.name, body, patch_type=PatchType.MERGE)
         except FAILURES as error:
-            raise _unreadable("ConfigMap", self.name, error)
+            raise _failure("ConfigMap", self.name, error)
         self._sent = text
 
     def offers(self) -> Dict[str, str]:
@@ -93,7 +93,7 @@ class Cluster:
             texts = {_name(item): _text(item) for item in listed}
             version = str(listed.resourceVersion)
         except FAILURES as error:
-            raise _unreadable("ConfigMaps", "of the namespace", error)
+            raise _failure("ConfigMaps", "of the namespace", error)
         with self._lock:
             self._offers = texts
         return version
@@ -121,7 +121,7 @@ class Cluster:
                             self._offers[_name(item)] = _text(item)
                     changed()
             except (ClusterError,) + FAILURES as error:
-                # Also where the version is too old: the next round reads all anew.
+                # This may be a version that is too old: the next round reads all again.
                 logger.warning("the offers cannot be followed: %s", error)
                 stopped.wait(PAUSE_SECONDS)
                 self.connect()
@@ -135,5 +135,5 @@ def _text(item: Any) -> str:
     return str((item.data or {}).get(OFFER, ""))
 
 
-def _unreadable(kind: str, name: str, error: BaseException) -> ClusterError:
+def _failure(kind: str, name: str, error: BaseException) -> ClusterError:
     return ClusterError("{} {} of the cluster: {}".format(kind, name, error))

@@ -21,11 +21,7 @@ KEY_FILE = "id_ed25519"
 
 
 class HelmEnvironment(Environment):
-    """One release of the chart. There is one pod at a time, so it always leads.
-
-    Attributes:
-        problems: Sentences about documents of others that cannot be used.
-    """
+    """One release of the chart. It has one pod at a time, which is always the leader."""
 
     def __init__(self, cluster: Cluster, folder: str, charm: Mapping[str, Any]) -> None:
         """Read the state from the cluster.
@@ -44,7 +40,7 @@ class HelmEnvironment(Environment):
         self._charm = charm
         self._state = State.from_json(cluster.state())
         self._settled = ""
-        self._told: Dict[offers.Relation, Dict[str, str]] = self._published_before()
+        self._bags: Dict[offers.Relation, Dict[str, str]] = self._published_before()
         self._status = ""
         self._read: Tuple[Any, Tuple[Dict[str, offers.Document], List[str]]] = (None, ({}, []))
         self._restore_key()
@@ -61,7 +57,7 @@ class HelmEnvironment(Environment):
             self._state = state
 
     def _restore_key(self) -> None:
-        """Put the SSH key where the code of charms looks for it."""
+        """Write the SSH key to the files where the charm's code looks for it."""
         if not self._state.private_key:
             return
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
@@ -76,7 +72,7 @@ class HelmEnvironment(Environment):
                 stream.write(text)
 
     def keep_key(self) -> None:
-        """Keep the SSH key that the code of the charm made, for the next pod."""
+        """Store the SSH key that the charm's code made, for the next pod."""
         texts = []
         for name in (KEY_FILE, KEY_FILE + ".pub"):
             with open(os.path.join(self.folder, name), encoding="ascii") as stream:
@@ -84,7 +80,7 @@ class HelmEnvironment(Environment):
         self._change(private_key=texts[0], public_key=texts[1])
 
     def configure(self, options: Mapping[str, str]) -> None:
-        """Take the options of the primitive `config`; those that are not named stay.
+        """Store the options of the primitive `config`; options it does not name stay.
 
         Raises:
             InputError: A relation has another form, or an end that this charm does not have.
@@ -166,11 +162,11 @@ class HelmEnvironment(Environment):
         return [relation for relation in listed if relation.endpoint == endpoint]
 
     def _documents(self) -> Tuple[Dict[str, offers.Document], List[str]]:
-        """Return the document that speaks for each member, and sentences about the others.
+        """Return the document of each related member, and sentences about refused documents.
 
-        The name of an object is the cluster's word: an environment can change its own object only.
-        The member inside is what the environment says. So the first object that says it is a member
-        stays the one, as long as it exists; a second is refused.
+        The name of an object can be trusted: an environment can change only its own object. The
+        member in the text is only a claim. So the first object that claims a member keeps it while
+        it exists; a second one is refused.
         """
         texts = self._cluster.offers()
         if self._read[0] != (texts, self._state.options, self._state.members):
@@ -196,20 +192,20 @@ class HelmEnvironment(Environment):
         related = {r.member for e in self._endpoints() for r in self._relations(e)} - {own}
         documents, members = {}, dict(self._state.members)
         for member in sorted(related & set(claims)):
-            said = claims[member]
-            if members.get(member) not in said:
-                if len(said) > 1:
+            claimants = claims[member]
+            if members.get(member) not in claimants:
+                if len(claimants) > 1:
                     problems.append(
                         "{} say that they are {}; none is believed".format(
-                            " and ".join(sorted(said)), member
+                            " and ".join(sorted(claimants)), member
                         )
                     )
                     continue
-                members[member] = min(said)
-            documents[member] = said[members[member]]
-            if len(said) > 1:
+                members[member] = min(claimants)
+            documents[member] = claimants[members[member]]
+            if len(claimants) > 1:
                 problems.append(
-                    "{} is {}; who else says so is not believed".format(members[member], member)
+                    "{} is {}; another claim is not believed".format(members[member], member)
                 )
         self._change(members=members)
         return documents, problems
@@ -233,7 +229,7 @@ class HelmEnvironment(Environment):
 
     def published(self, endpoint: str) -> List[Mapping[str, str]]:
         """See `Environment`."""
-        return [self._told.get(relation, {}) for relation in self._relations(endpoint)]
+        return [self._bags.get(relation, {}) for relation in self._relations(endpoint)]
 
     def relation_ids(self, endpoint: str) -> List[int]:
         """See `Environment`."""
@@ -243,7 +239,7 @@ class HelmEnvironment(Environment):
         """See `Environment`; `publish` sends it."""
         for relation in self._relations(endpoint):
             if relation.id == relation_id:
-                bag = self._told.setdefault(relation, {})
+                bag = self._bags.setdefault(relation, {})
                 bag.update(values)
 
     def _published_before(self) -> Dict[offers.Relation, Dict[str, str]]:
@@ -254,7 +250,7 @@ class HelmEnvironment(Environment):
             return {}
 
     def publish(self) -> None:
-        """Send what was told since the last time.
+        """Send the databags to the cluster.
 
         Raises:
             ClusterError: The cluster does not answer.
@@ -262,5 +258,5 @@ class HelmEnvironment(Environment):
         if not self.option(MEMBER):
             return
         listed = {relation for e in self._endpoints() for relation in self._relations(e)}
-        bags = {relation: self._told.get(relation, {}) for relation in listed}
+        bags = {relation: self._bags.get(relation, {}) for relation in listed}
         self._cluster.tell(offers.encode(offers.Document(self.option(MEMBER), bags)))

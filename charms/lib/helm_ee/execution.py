@@ -22,7 +22,7 @@ OSM = "osm"
 
 
 class Execution:
-    """One charm in one pod. It is not made for several threads; one at a time calls it."""
+    """One charm in one pod. It is not thread-safe: only one thread may call it at a time."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Execution:
         folder: str,
         declared: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        """Take up what earlier pods left.
+        """Continue with the stored state of earlier pods.
 
         Args:
             kind: Class of the charm's code.
@@ -50,7 +50,7 @@ class Execution:
         self._environment = HelmEnvironment(cluster, folder, charm)
 
     def primitive(self, name: str, params: str) -> Tuple[str, str]:
-        """Run a primitive; return LCM's status and the answer, or why there is none."""
+        """Run a primitive; return the status for LCM and the answer or the error."""
         logger.info("primitive %s", name[:100])
         try:
             given = mapping(params)
@@ -68,8 +68,8 @@ class Execution:
     def ssh_key(self) -> str:
         """Make our SSH key if there is none, and return its public half.
 
-        OSM asks before it puts the key into a VDU that it has just made. So the pinned host key of
-        an earlier VDU is forgotten.
+        OSM calls this before it injects the key into a new VDU. So the action also removes the
+        pinned host key of an earlier VDU.
         """
         answer = actions.run(self._code(), "generate-ssh-key", {})
         if answer.failed:
@@ -78,14 +78,14 @@ class Execution:
         return str(answer.results["output"])
 
     def reconcile(self, unless_settled: bool) -> None:
-        """Bring the VDU to what is wanted.
+        """Bring the VDU to the desired state.
 
         Args:
             unless_settled: Do nothing if all that the last reconcile depended on is unchanged.
         """
         try:
             if not unless_settled:
-                # Also in case that the watch missed something.
+                # The watch may have missed a change.
                 self._cluster.connect()
                 self._cluster.load()
             self._code().reconcile_and_report(unless_settled)
@@ -94,7 +94,7 @@ class Execution:
             logger.warning("%s", error)
 
     def _code(self) -> ReconcilingCharm:
-        # As under Juju, where each event is a process of its own.
+        # A new object for each call: under Juju each event has its own process.
         return self._kind(self._environment)
 
     def _configure(self, given: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The messages of `frontend.proto`, made by protobuf at run time: no generated code to keep."""
+"""The messages of `frontend.proto`, made by protobuf at run time instead of generated code."""
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 

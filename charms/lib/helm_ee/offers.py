@@ -1,8 +1,8 @@
-"""What execution environments tell each other: one document each, in place of Juju's databags.
+"""Documents that execution environments exchange in place of Juju's databags.
 
-A document says which member of the service wrote it, and has one databag for each relation. The
+A document names the member of the service that wrote it, and has one databag for each relation. The
 databags are those that charms exchange through Juju. All of it is public. The reader trusts nothing
-in it: it has limits, and whatever is not of this form counts as not there, with a sentence.
+in it: sizes are limited, and a document of another form is ignored and reported.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ class Relation:
     """One end of a relation, as the member itself sees it.
 
     Attributes:
-        endpoint: Ours.
+        endpoint: Our endpoint.
         member: member-vnf-index of the other end.
         remote: Its endpoint.
     """
@@ -36,17 +36,17 @@ class Relation:
 
     @property
     def id(self) -> int:
-        """Return a number that stays the same, also for an environment that lost its state."""
+        """Return a number that stays the same, even if an environment loses its state."""
         text = " ".join((self.endpoint, self.member, self.remote))
         return int(hashlib.sha256(text.encode("utf-8")).hexdigest()[:7], 16)
 
 
 @attr.frozen
 class Document:
-    """What one execution environment tells.
+    """The document of one execution environment.
 
     Attributes:
-        member: The member-vnf-index it says it has.
+        member: The member-vnf-index that it claims.
         bags: Databag for each of its relations.
     """
 
@@ -54,7 +54,7 @@ class Document:
     bags: Mapping[Relation, Mapping[str, str]]
 
     def for_reader(self, own: Relation, member: str) -> Mapping[str, str]:
-        """Return what it tells the member whose end of a relation is `own`."""
+        """Return the databag for the member whose end of a relation is `own`."""
         return self.bags.get(Relation(own.remote, member, own.endpoint), {})
 
 

@@ -1,4 +1,4 @@
-"""Parameters of a primitive against actions.yaml, as Juju checks those of an action."""
+"""Check of a primitive's parameters against actions.yaml, as Juju checks those of an action."""
 
 from typing import Any, Callable, Dict, Mapping
 
@@ -33,7 +33,7 @@ class Actions:
         """Return the parameters with defaults for those that are not given.
 
         Raises:
-            InputError: They are not what the action declares.
+            VpnaasError: The action does not exist, or does not declare such parameters.
         """
         if name not in self.names:
             what = "there is no primitive {}".format(fields.shown(name))
@@ -52,7 +52,7 @@ def mapping(text: str) -> Dict[str, Any]:
     """Read the parameters of a request, which LCM writes as YAML.
 
     Raises:
-        InputError: They are no mapping of names.
+        InputError: They are not a mapping with names as keys.
     """
     if len(text) > MAX_PARAMS:
         raise InputError("params", "they are too long", "{} characters".format(MAX_PARAMS))

@@ -34,7 +34,7 @@ CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 
 class Worker:
-    """Does one thing at a time, in the order in which it was asked."""
+    """Runs jobs one after another, in the order of arrival."""
 
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
@@ -42,12 +42,12 @@ class Worker:
         self._waiting = threading.Event()
 
     async def run(self, work: Callable[..., Any], *words: Any) -> Any:
-        """Return what a piece of work returns, after all that was asked before."""
+        """Run a job after all earlier ones, and return its result."""
         loop = asyncio.get_event_loop()
         return await loop.run_in_executor(self._pool, functools.partial(work, *words))
 
     def changed(self) -> None:
-        """Reconcile soon, since others told something; several changes lead to one reconcile."""
+        """Reconcile soon, as another VNF published a change; several changes lead to one."""
         if not self._waiting.is_set():
             self._waiting.set()
             self._pool.submit(self._after_change)
@@ -57,11 +57,11 @@ class Worker:
         self._reconcile(True)
 
     def close(self) -> None:
-        """Take nothing more; what runs comes to its end."""
+        """Accept no more jobs; accepted jobs still run."""
         self._pool.shutdown(wait=False)
 
     def tick(self) -> None:
-        """Look for drift on the VDU."""
+        """Queue a reconcile that looks for drift on the VDU."""
         self._pool.submit(self._reconcile, False)
 
     def _reconcile(self, unless_settled: bool) -> None:
@@ -126,7 +126,7 @@ class Tls:
     def __init__(self, certificate: str, authority: str) -> None:
         self._files = (os.path.join(certificate, "tls.crt"), os.path.join(certificate, "tls.key"))
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        # These exist from TLS 1.2 on.
+        # These cipher suites need TLS 1.2 or newer.
         self.context.set_ciphers(CIPHERS)
         self.context.set_alpn_protocols(["h2"])
         self.context.verify_mode = ssl.CERT_REQUIRED
@@ -134,14 +134,14 @@ class Tls:
         self.reload()
 
     def reload(self) -> None:
-        """Take a renewed certificate, for connections from now on."""
+        """Load a renewed certificate, for new connections."""
         self.context.load_cert_chain(*self._files)
 
 
 async def serve(
     execution: Execution, cluster: Cluster, host: str, port: int, tls: Optional[Tls]
 ) -> None:
-    """Serve until the process is told to end."""
+    """Serve until SIGTERM."""
     worker = Worker(execution)
     server = Server([FrontendExecutor(execution, worker)])
     stopped = threading.Event()
@@ -150,7 +150,7 @@ async def serve(
     logger.info("serving on port %d%s", port, "" if tls else ", in clear")
     watcher.start()
     ended = asyncio.Event()
-    # The first process of a container is not ended by a signal that it does not handle.
+    # A signal without a handler does not end the first process of a container.
     with contextlib.suppress(ValueError, RuntimeError):  # Only the main thread has signals.
         asyncio.get_event_loop().add_signal_handler(signal.SIGTERM, ended.set)
     worker.tick()
@@ -169,11 +169,11 @@ async def serve(
 
 
 def _declared(folder: str) -> Dict[str, Any]:
-    primitives = {}
+    declared = {}
     for name in ("metadata", "actions", "config"):
         with open(os.path.join(folder, name + ".yaml"), encoding="utf-8") as stream:
-            primitives[name] = yaml.safe_load(stream)
-    return primitives
+            declared[name] = yaml.safe_load(stream)
+    return declared
 
 
 def run(kind: Type[ReconcilingCharm]) -> None:

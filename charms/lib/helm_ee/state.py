@@ -1,4 +1,4 @@
-"""What an execution environment keeps over restarts of its pod, in a Secret of its own."""
+"""State that an execution environment keeps over restarts of its pod, in its own Secret."""
 
 import json
 from typing import Any, Dict, Mapping
@@ -9,14 +9,14 @@ from vpnaas.base.errors import VpnaasError
 
 @attr.frozen
 class State:
-    """What persists.
+    """The stored state.
 
     Attributes:
         options: Options that the primitive `config` set.
-        stored: Texts that the charm's code keeps, by key.
+        stored: Texts that the charm's code stores, by key.
         private_key: SSH key of this environment, OpenSSH's format; "" before it is made.
         public_key: Its public half.
-        members: Object that speaks for each related member, by member; the first that was seen.
+        members: ConfigMap of each related member, by member; the first that claimed it.
     """
 
     options: Mapping[str, str] = attr.Factory(dict)
@@ -34,7 +34,7 @@ class State:
         """Read what `to_json` wrote; "" is a new environment.
 
         Raises:
-            VpnaasError: It is something else. Nothing must pass for new that only cannot be read.
+            VpnaasError: It is something else. An unreadable state must not count as a new one.
         """
         if not text:
             return cls()

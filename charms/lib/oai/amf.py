@@ -1,7 +1,7 @@
-"""What 5G slices share (TS 23.501): AMF, NRF, AUSF, UDM, UDR and their database, on one VDU.
+"""Core functions that 5G slices share (TS 23.501): AMF, NRF, AUSF, UDM, UDR and their database.
 
-AUSF, UDR and database are for functions of the same VDU, so they listen on loopback only. No NSSF:
-each S-NSSAI has one SMF, which the AMF finds at the NRF.
+All are on one VDU. AUSF, UDR and database serve this VDU only, so they listen on loopback. There is
+no NSSF: each S-NSSAI has one SMF, which the AMF finds at the NRF.
 """
 
 import json
@@ -24,7 +24,7 @@ STARTED = "gNBs' [Ii]nformation"
 
 
 def sessions(params: Amf) -> List[Dict[str, Any]]:
-    """Return the slices as `provision_5g` takes them."""
+    """Return the slices in the form of `provision_5g`."""
     return [
         {
             "sst": one.slice.sst,
@@ -104,7 +104,7 @@ def files(params: Amf, ends: Ends, database: str) -> Tuple[File, ...]:
 
 
 def software(params: Amf, ends: Ends, secrets: Secrets, opc: str) -> Software:
-    """Render everything; it does not wait for a peer."""
+    """Return the software; it does not wait for a peer."""
     address = ends["sbi"].ip
     rows = {
         "first_imsi": params.first_imsi,

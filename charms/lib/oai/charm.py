@@ -29,32 +29,32 @@ FUNCTIONS_KEY = "nf-functions"
 FUNCTIONS = "oai-function"
 """Juju interface of relations between network functions that are no links."""
 HOOK_WAIT = 20
-"""Seconds a hook waits on the VDU for what it has just started; less where that is ready."""
+"""Most seconds a hook waits on the VDU until what it started is ready."""
 ACTION_WAIT = 90
 LOG_BYTES = 1 << 18
 
 
 class Request:
-    """What an action asks of the next reconcile."""
+    """Input of an action for the next reconcile."""
 
     def __init__(
         self,
-        asked: Optional[Common] = None,
+        nf_params: Optional[Common] = None,
         secrets: Optional[Secrets] = None,
         restart: bool = False,
         wait: int = HOOK_WAIT,
     ) -> None:
-        self.params = asked
+        self.params = nf_params
         self.secrets = secrets
         self.restart = restart
         self.wait = wait
 
 
 class NfCharm(VnfCharm):
-    """Proxy charm of an EPC network function; `functions` has a class for each.
+    """Proxy charm of a network function; `functions` and `functions_5g` have a class for each.
 
     Attributes:
-        kind: Which network function it is, the name of its charm.
+        kind: The network function, which is also the name of its charm.
     """
 
     kind = ""
@@ -87,16 +87,16 @@ class NfCharm(VnfCharm):
         return plan.removal_steps(self.kind)
 
     def _extend(self, vdu: Vdu, plans: Mapping[str, LinkPlan]) -> Optional[Extra]:
-        asked = None
+        nf_params = None
         try:
-            asked = self._request.params or self._stored_params()
-            if asked is None:
+            nf_params = self._request.params or self._stored_params()
+            if nf_params is None:
                 return None
-            outcome = self._reconcile_nf(vdu, self._function_state(asked, plans))
+            outcome = self._reconcile_nf(vdu, self._function_state(nf_params, plans))
         except NotReadyError:
             return None
         except VpnaasError as error:
-            return plan.failed(self.kind, asked, str(error))
+            return plan.failed(self.kind, nf_params, str(error))
         self._publish_part(outcome)
         return outcome
 
@@ -111,7 +111,9 @@ class NfCharm(VnfCharm):
         )
         return plan.conclude(function_state, decided, results)
 
-    def _function_state(self, asked: Common, plans: Mapping[str, LinkPlan]) -> plan.FunctionState:
+    def _function_state(
+        self, nf_params: Common, plans: Mapping[str, LinkPlan]
+    ) -> plan.FunctionState:
         ends: Dict[str, End] = {}
         parts: Dict[str, Tuple[Tuple[str, part.Part], ...]] = {}
         problems: List[str] = []
@@ -134,7 +136,7 @@ class NfCharm(VnfCharm):
         request = self._request
         return plan.FunctionState(
             kind=self.kind,
-            params=asked,
+            params=nf_params,
             ends=ends,
             parts=parts,
             problems=tuple(problems),
@@ -152,11 +154,11 @@ class NfCharm(VnfCharm):
     def _parts(
         self, link: str, decided: LinkPlan, problems: List[str]
     ) -> Tuple[Tuple[str, part.Part], ...]:
-        """Return what network functions at a reference point told; adds to `problems`.
+        """Return the parts of the network functions at a reference point; add to `problems`.
 
-        One at the other end of the link itself has the address it was admitted with. One behind a
-        gateway tells its address in a relation of the network functions, and one of another service
-        is what the operator says.
+        A function at the other end of the link has the address that was admitted for it. A function
+        behind a gateway publishes its address in a relation between network functions. The operator
+        adds functions of other services.
         """
         admitted = {p.name: str(p.inner_address) for p in decided.peers if p.inner_address}
         result = []
@@ -171,7 +173,7 @@ class NfCharm(VnfCharm):
     def _peer_parts(
         self, relation: str, problems: List[str]
     ) -> List[Tuple[str, Tuple[str, part.Part]]]:
-        """Return what each network function of a relation told, with its name as a peer."""
+        """Return the part of each network function of a relation, with label and peer name."""
         result = []
         for id, label, bag in self.environment.related(relation):
             try:
@@ -184,7 +186,7 @@ class NfCharm(VnfCharm):
         return result
 
     def _manual_functions(self) -> Dict[str, Dict[str, part.Part]]:
-        """Return the network functions of other services that the operator told about, by link."""
+        """Return the network functions of other services that the operator added, by link."""
         return part.functions_from_json(self.environment.stored(FUNCTIONS_KEY))
 
     def _publish_part(self, outcome: plan.Outcome) -> None:
@@ -196,10 +198,10 @@ class NfCharm(VnfCharm):
                 self.environment.tell(name, id, part.encode(own))
 
     def _address_for(self, relation: str, outcome: plan.Outcome) -> str:
-        """Return where we are reached by whom a relation that is no link leads to."""
+        """Return our address for the other end of a relation that is not a link."""
         link = part.link_of(relation)
         if link in self.roles:
-            # Without a link whose gateway has given no address yet.
+            # A link is not here until its gateway has assigned an address.
             configured = self._charm_state().intent.links.get(link)
             return str(configured.inner_address.ip) if configured is not None else ""
         return outcome.uu
@@ -214,42 +216,42 @@ class NfCharm(VnfCharm):
         return extra
 
     def _configured(self) -> Common:
-        asked = self._stored_params()
-        if asked is None:
+        nf_params = self._stored_params()
+        if nf_params is None:
             raise VpnaasError("no network function is configured yet; run configure-nf first")
-        return asked
+        return nf_params
 
     @action("configure-nf")
     def _configure_nf(self, given: Params) -> Mapping[str, Any]:
-        asked = params.parse(self.kind, given)
-        return self._change(asked, params.parse_secrets(self.kind, given))
+        nf_params = params.parse(self.kind, given)
+        return self._change(nf_params, params.parse_secrets(self.kind, given))
 
-    def _change(self, asked: Common, secrets: Optional[Secrets] = None) -> Mapping[str, Any]:
-        """Bring the network function to new parameters, and keep them unless they cannot work."""
-        outcome = self._reconcile_for(Request(asked, secrets, wait=ACTION_WAIT))
+    def _change(self, nf_params: Common, secrets: Optional[Secrets] = None) -> Mapping[str, Any]:
+        """Apply new parameters to the network function; store them unless they are refused."""
+        outcome = self._reconcile_for(Request(nf_params, secrets, wait=ACTION_WAIT))
         if outcome.refused:
             self._request = Request()
             self.reconcile_and_report()  # The status must show what is in force.
             raise VpnaasError(outcome.reason)
-        self.environment.store(NF_KEY, params.to_json(asked))
+        self.environment.store(NF_KEY, params.to_json(nf_params))
         return outcome.details
 
     @action("fetch-keys")
     def _fetch_keys(self, given: Params) -> Mapping[str, Any]:
         if self.kind not in params.WITH_SECRETS:
             raise VpnaasError("the {} has no keys of operator and subscribers".format(self.kind))
-        asked, where = self._configured(), "fetch-keys"
+        nf_params, where = self._configured(), "fetch-keys"
         reference = SecretReference.parse(given, where)
         imsi, file, forms = str(given.get("imsi", NONE)), SECRETS_FILE, dict(params.KEY_FORMS)
         if imsi != NONE:
-            imsi = values.imsi_of(where + ": imsi", imsi, asked.plmn)
+            imsi = values.imsi_of(where + ": imsi", imsi, nf_params.plmn)
             file = subscriber_file(imsi)
             del forms["operator_key"]
         with self._vdu() as vdu:
             results = vdu.execute([secret_store.fetch("keys", reference, forms, file)]).check()
         reason = secret_store.refusal("keys", results)
         if imsi == NONE:
-            outcome = self._reconcile_for(Request(wait=ACTION_WAIT))  # The status tells it too.
+            outcome = self._reconcile_for(Request(wait=ACTION_WAIT))  # Also for the status.
         if reason:
             raise VpnaasError("{}: {}".format(where, reason))
         return outcome.details if imsi == NONE else {"fetched": imsi}
@@ -266,9 +268,9 @@ class NfCharm(VnfCharm):
 
     @action("show-config")
     def _show_config(self, given: Params) -> Dict[str, Any]:
-        asked = self._configured()
+        nf_params = self._configured()
         outcome = self._reconcile_for(Request(wait=0))
-        return {"parameters": params.to_given(asked), "files": outcome.files}
+        return {"parameters": params.to_given(nf_params), "files": outcome.files}
 
     @action("set-log-level")
     def _set_log_level(self, given: Params) -> Mapping[str, Any]:
@@ -301,19 +303,19 @@ class NfCharm(VnfCharm):
     def _with_functions(
         self, functions: Mapping[str, Mapping[str, part.Part]], answer: Dict[str, Any]
     ) -> Mapping[str, Any]:
-        """Keep other functions of other services, and reconcile with them."""
+        """Store the functions of other services, and reconcile with them."""
         self.environment.store(FUNCTIONS_KEY, part.functions_to_json(functions))
         outcome = self._reconcile_for(Request(wait=ACTION_WAIT))
         return dict(answer, state=outcome.state, reason=outcome.reason)
 
     def _change_some(self, given: Params, where: str) -> Mapping[str, Any]:
-        """Change the parameters an action names; "keep" and 0 leave one as it is."""
-        asked = self._configured()
+        """Change the parameters that an action gives; "keep" and 0 leave one as it is."""
+        nf_params = self._configured()
         named: Dict[str, Any] = {name: v for name, v in given.items() if v not in ("keep", 0)}
         for name in ("sgi-nat", "n6-nat"):
             if name in named:
                 named[name] = named[name] == "yes"
-        return self._change(params.changed(self.kind, asked, named, where))
+        return self._change(params.changed(self.kind, nf_params, named, where))
 
     def _measure_signalling(self, name: str, link: str, given: Params) -> Dict[str, Any]:
         """Measure the signalling of a link for an action, while UEs register."""
@@ -327,7 +329,7 @@ class NfCharm(VnfCharm):
         return dict(meters.answer(link, results), technology=decided.params.technology)
 
     def _log(self, container: str) -> str:
-        """Return the end of the log of a container that runs.
+        """Return the end of the log of a running container.
 
         Raises:
             VpnaasError: It does not run.
@@ -348,7 +350,7 @@ class NfCharm(VnfCharm):
         """Return the IPv4 address of an interface of the VDU.
 
         Raises:
-            VpnaasError: There is none; the sentence is `missing`.
+            VpnaasError: There is none; the text is `missing`.
         """
         address = pdn.address(vdu.execute([pdn.address_step(interface)], exclusive=False))
         if not address:

@@ -1,4 +1,4 @@
-"""What `cqlsh` prints, and the statements of the HSS's day-2 primitives."""
+"""Parser for the output of `cqlsh`, and the statements of the HSS's day-2 primitives."""
 
 from typing import Any, Dict, List
 
@@ -11,7 +11,7 @@ SECONDS = 60
 
 
 def step(id: str, engine: str, statements: List[str]) -> Step:
-    """Return the step that hands statements to Cassandra; keys travel on standard input only."""
+    """Return the step that sends statements to Cassandra; keys go by standard input only."""
     command = (engine, "exec", "--interactive", provision.CONTAINER) + provision.CLIENT
     return run(id, *command, stdin="\n".join(statements) + "\n", any_exit=True, timeout=SECONDS)
 
@@ -20,7 +20,7 @@ def answer(results: Results, id: str) -> List[Dict[str, str]]:
     """Return the rows of a statement's answer.
 
     Raises:
-        VpnaasError: Cassandra did not take the statement.
+        VpnaasError: Cassandra did not accept the statement.
     """
     if results.failed is not None or results.exit_code(id) != 0:
         reason = (results.failed or results.error(id) or "no answer").strip().splitlines()[-1]
@@ -46,7 +46,7 @@ def table(text: str) -> List[Dict[str, str]]:
 
 
 def select(imsi: str = "", limit: int = 0) -> str:
-    """Return the statement that finds one subscriber or, sorted by nothing, some."""
+    """Return the statement that selects one subscriber, or up to `limit` in any order (0: all)."""
     return "SELECT imsi, msisdn, mmehost FROM vhss.users_imsi{}{};".format(  # noqa: S608
         " WHERE imsi = {}".format(provision.literal(imsi)) if imsi else "",
         " LIMIT {}".format(limit) if limit else "",
@@ -54,7 +54,7 @@ def select(imsi: str = "", limit: int = 0) -> str:
 
 
 def applied(rows: List[Dict[str, str]], imsi: str) -> None:
-    """Raise InputError where an INSERT found the subscriber there already."""
+    """Raise InputError if an INSERT found that the subscriber exists already."""
     if rows and rows[0].get("[applied]") == "False":
         raise InputError(
             "add-subscriber: imsi",
@@ -76,7 +76,7 @@ def deletions(imsi: str, msisdn: str) -> List[str]:
 
 
 def shown(rows: List[Dict[str, str]], limit: int) -> Dict[str, Any]:
-    """Return what list-subscribers tells: no keys."""
+    """Return the answer of list-subscribers, without keys."""
     listed = sorted(rows, key=lambda row: row.get("imsi", ""))[:limit]
     return {
         "subscribers": [

@@ -3,10 +3,10 @@
 from typing import Sequence, Tuple
 
 PORT = 3868
-"""Of the HSS (RFC 6733 clause 11.4)."""
+"""Port of the HSS (RFC 6733 clause 11.4)."""
 MME_PORT = 3870
 RECONNECT_SECONDS = 10
-"""Until a lost peer is tried again; freeDiameter's default is 30."""
+"""Interval of attempts to reconnect a lost peer; freeDiameter's default is 30."""
 
 # Dictionaries of the AVPs that S6a commands of the HSS and the MME use; all come with the images.
 _DICTIONARIES = (
@@ -37,11 +37,11 @@ def configuration(
     Args:
         identity: Own Diameter identity, a full name.
         realm: Own realm.
-        address: Own address; the only one it listens on and tells peers.
-        ports: Without and with TLS.
+        address: Own address; the only one it listens on and advertises.
+        ports: Ports without and with TLS.
         tls: Folder of the certificate in the container.
-        acl: File that names who may connect, "" where none may.
-        peers: Identity and address of whom to connect to, without TLS.
+        acl: File that lists who may connect, "" if nobody may.
+        peers: Identity and address of each peer to connect to, without TLS.
     """
     name = identity.split(".")[0]
     lines = [

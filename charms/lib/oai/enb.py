@@ -30,10 +30,10 @@ LEVELS = {"error": "error", "warning": "warn", "info": "info", "debug": "debug"}
 
 
 def rfsim_options(version: str, server: str) -> Tuple[str, ...]:
-    """Return the words that tell OAI's radio simulator its server; "server" for being it.
+    """Return the options with the server of OAI's radio simulator; "server" for the server itself.
 
-    Images of before June 2023 read the variable RFSIMULATOR, those of before 2025 an option, newer
-    ones the option of the first of several simulators. A tag that is no week is a newer one.
+    Images from before June 2023 read the environment variable RFSIMULATOR. Those from before 2025
+    have one option, newer ones an option per simulator. A version that is not a week counts as new.
     """
     week = WEEK.match(version)
     age = (int(week.group(1)), int(week.group(2))) if week else (9999, 0)
@@ -44,7 +44,7 @@ def rfsim_options(version: str, server: str) -> Tuple[str, ...]:
 
 
 def carrier(params: Enb) -> Dict[str, Any]:
-    """Return the cell; all but frequency and bandwidth is what OAI tests its simulator with."""
+    """Return the cell; except frequency and bandwidth, OAI tests its simulator with these."""
     return {
         "node_function": "3GPP_eNODEB",
         "node_timing": "synch_to_ext_device",
@@ -120,7 +120,7 @@ def carrier(params: Enb) -> Dict[str, Any]:
 def configuration(params: Enb, ends: Ends, mme: str) -> str:
     """Return enb.conf."""
     s1c, s1u = ends["s1c"], ends["s1u"]
-    # Numbers here, with a length beside: libconfig would take a leading zero for octal.
+    # Numbers without leading zeros, and a length: libconfig reads a leading zero as octal.
     plmn = {
         "mcc": int(params.plmn.mcc),
         "mnc": int(params.plmn.mnc),
@@ -201,7 +201,7 @@ def configuration(params: Enb, ends: Ends, mme: str) -> str:
         ),
         block(
             "log_config",
-            # The line by which readiness is known is INFO of ENB_APP.
+            # The readiness check needs a line that ENB_APP logs at level info.
             dict({part + "_log_level": level for part in parts}, enb_app_log_level="info"),
         ),
     ]
@@ -209,13 +209,13 @@ def configuration(params: Enb, ends: Ends, mme: str) -> str:
 
 
 def libconfig_list(name: str, group: Dict[str, Any]) -> str:
-    """Return a list of one group; libconfig wants no semicolon after a group in a list."""
+    """Return a list of one group; in a list libconfig allows no semicolon after a group."""
     body = block("", group).split("\n", 1)[1].rstrip()
     return "{} =\n(\n{}\n);\n".format(name, body.rstrip(";"))
 
 
 def software(params: Enb, ends: Ends) -> Software:
-    """Render everything; the address of the MME is that of the related one."""
+    """Return the software; it connects to the related MME."""
     mme = first_peer(ends, "s1c")
     assert mme is not None  # noqa: S101 - the plan looks before
     options = ("--rfsim",) + rfsim_options(params.registry.version("enb"), "server")

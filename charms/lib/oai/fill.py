@@ -2,10 +2,10 @@
 """The program that fills the HSS's or UDR's database on the VDU, before each start of either.
 
 Usage: nf-fill ENGINE MODULE FILE DATA
-MODULE is the file beside this one that makes statements of what FILE says: `provision.py` or
+MODULE is the file beside this one that turns FILE into statements: `provision.py` or
 `provision_5g.py`. The program waits for the database, at most DEADLINE seconds. Then it fills a
 database that is empty or was filled with other rows. A stamp of the rows lies beside the data, so
-both are lost together. Nothing is filled in twice: that would bring back removed subscribers.
+both are lost together. The same rows are not filled in twice: removed subscribers would come back.
 
 Program and modules must not import anything but the standard library, and must run on any Python
 from 3.6 on.
@@ -35,7 +35,7 @@ def main(engine: str, module: str, file: str, data: str) -> int:
     if os.path.exists(stamp):
         with open(stamp, encoding="utf-8") as stream:
             present = stream.read().strip()
-    # Both are harmless to repeat: every statement leaves what is there, or sets the same.
+    # Both are safe to repeat: each statement keeps existing rows or sets the same values.
     statements = [rows.PROBE] if present == desired else rows.statements(json.loads(text))
     fill = "\n".join(statements) + "\n"
     command = [engine, "exec", "--interactive", rows.CONTAINER, *rows.CLIENT]

@@ -17,10 +17,10 @@ from .params import Hss, Secrets, SpgwU
 
 
 class KeyedCharm(NfCharm):
-    """A network function with subscribers, whose keys are on its VDU."""
+    """A network function with subscribers; their keys are on its VDU."""
 
     def _keys(self, vdu: Vdu, where: str, imsi: str, given: Params) -> Secrets:
-        """Return the keys of a subscriber: those of the range, or K as an action gives it."""
+        """Return the keys of a subscriber: those of the range, or with K from the action."""
         steps = [read("secrets", SECRETS_FILE), read("own", subscriber_file(imsi))]
         kept = vdu.execute(steps, exclusive=False)
         secrets = Secrets.from_json(kept.text("secrets"))
@@ -37,7 +37,7 @@ class KeyedCharm(NfCharm):
                 )
         return params.with_key(secrets, at, key)
 
-    def _added(self, vdu: Vdu, imsi: str) -> None:
+    def _remove_fetched_key(self, vdu: Vdu, imsi: str) -> None:
         """Remove the key that was fetched for a subscriber; the database has it now."""
         vdu.execute(secret_store.forget(subscriber_file(imsi)), exclusive=False).check()
 
@@ -55,19 +55,19 @@ class HssCharm(KeyedCharm):
 
     @action("add-subscriber")
     def _add_subscriber(self, given: Params) -> Dict[str, Any]:
-        asked, where = self._hss(), "add-subscriber"
-        imsi = values.imsi_of(where + ": imsi", given.get("imsi", ""), asked.plmn)
+        nf_params, where = self._hss(), "add-subscriber"
+        imsi = values.imsi_of(where + ": imsi", given.get("imsi", ""), nf_params.plmn)
         msisdn = values.msisdn(where + ": msisdn", given.get("msisdn", ""))
         with self._vdu() as vdu:
             engine = self._engine(vdu)
             secrets = self._keys(vdu, where, imsi, given)
             derived = opc(secrets.subscriber_key, secrets.operator_key)
-            common = hss.subscription(asked, secrets, derived)
+            common = hss.subscription(nf_params, secrets, derived)
             first, second = provision.subscriber(imsi, msisdn, common)
             rows = self._cql(vdu, engine, [first])
             cql.applied(rows, imsi)
             self._cql(vdu, engine, [second])
-            self._added(vdu, imsi)
+            self._remove_fetched_key(vdu, imsi)
         return {"added": imsi, "msisdn": msisdn}
 
     @action("remove-subscriber")
@@ -111,7 +111,7 @@ class MmeCharm(NfCharm):
 
 
 class SgiCharm(NfCharm):
-    """A gateway of the EPC, whose SGi side an action changes."""
+    """A gateway of the EPC; an action changes its SGi side."""
 
     @action("configure-sgi")
     def _configure_sgi(self, given: Params) -> Mapping[str, Any]:
@@ -125,7 +125,7 @@ class SpgwcCharm(SgiCharm):
 
 
 class UserPlaneCharm(NfCharm):
-    """A user plane, which can serve measurements of UEs at the data network's side."""
+    """A user plane; it can run a server in the data network for measurements of UEs."""
 
     def _data_interface(self) -> str:
         raise NotImplementedError
@@ -152,7 +152,7 @@ class SpgwuCharm(SgiCharm, UserPlaneCharm):
 
 
 class CellCharm(NfCharm):
-    """An end of the radio link, whose cell an action changes."""
+    """One end of the radio link; an action changes its cell."""
 
     @action("configure-cell")
     def _configure_cell(self, given: Params) -> Mapping[str, Any]:
@@ -169,7 +169,7 @@ class EquipmentCharm(NfCharm):
     """User equipment; it measures through its PDN connection or PDU session, not through a link."""
 
     def _connection(self, vdu: Vdu, given: Params) -> Tuple[str, str]:
-        """Return device and address of the connection that an action names.
+        """Return device and address of the connection that an action measures.
 
         Raises:
             VpnaasError: The UE has no such connection.

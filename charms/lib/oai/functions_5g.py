@@ -17,7 +17,7 @@ from .params import Amf, Equipment, N3iwf, N3ue, NrUe, Upf
 
 
 class AmfCharm(KeyedCharm):
-    """What slices share; its subscribers are rows in MySQL."""
+    """Core functions that slices share; the subscribers are rows in MySQL."""
 
     kind = "amf"
 
@@ -26,15 +26,15 @@ class AmfCharm(KeyedCharm):
 
     @action("add-subscriber")
     def _add_subscriber(self, given: Params) -> Dict[str, Any]:
-        asked, where = self._amf(), "add-subscriber"
-        imsi = values.imsi_of(where + ": imsi", given.get("imsi", ""), asked.plmn)
-        allowed = _allowed(asked, where + ": slices", str(given.get("slices", "all")))
+        nf_params, where = self._amf(), "add-subscriber"
+        imsi = values.imsi_of(where + ": imsi", given.get("imsi", ""), nf_params.plmn)
+        allowed = _allowed(nf_params, where + ": slices", str(given.get("slices", "all")))
         with self._vdu() as vdu:
             secrets = self._keys(vdu, where, imsi, given)
             derived = opc(secrets.subscriber_key, secrets.operator_key)
             added = provision_5g.authentication([imsi], secrets.subscriber_key, derived)
-            self._sql(vdu, [added] + _subscription(asked, imsi, allowed))
-            self._added(vdu, imsi)
+            self._sql(vdu, [added] + _subscription(nf_params, imsi, allowed))
+            self._remove_fetched_key(vdu, imsi)
         return {"added": imsi, "slices": sorted({str(one["slice"]) for one in shown(allowed)})}
 
     @action("remove-subscriber")
@@ -65,8 +65,8 @@ class AmfCharm(KeyedCharm):
 
     @action("set-5qi")
     def _set_5qi(self, given: Params) -> Dict[str, Any]:
-        asked, where = self._amf(), "set-5qi"
-        imsi = values.imsi_of(where + ": imsi", given.get("imsi", ""), asked.plmn)
+        nf_params, where = self._amf(), "set-5qi"
+        imsi = values.imsi_of(where + ": imsi", given.get("imsi", ""), nf_params.plmn)
         slice = nssai.snssai(where + ": slice", str(given.get("slice", "")))
         five_qi = nssai.five_qi(where + ": five-qi", given.get("five-qi"))
         with self._vdu() as vdu:
@@ -78,7 +78,7 @@ class AmfCharm(KeyedCharm):
                 raise InputError(where + ": slice", what, "one that list-subscribers shows of it")
             for session in mine:
                 session.update(five_qi=five_qi, priority=TABLE[five_qi].priority)
-            self._sql(vdu, _subscription(asked, imsi, held))
+            self._sql(vdu, _subscription(nf_params, imsi, held))
         return {"imsi": imsi, "sessions": shown(held)}
 
     @action("show-connected")
@@ -94,13 +94,13 @@ class AmfCharm(KeyedCharm):
         return sql.answer(results, "sql")
 
 
-def _allowed(asked: Amf, where: str, text: str) -> List[Dict[str, Any]]:
+def _allowed(nf_params: Amf, where: str, text: str) -> List[Dict[str, Any]]:
     """Return the sessions of the slices a subscriber may use."""
-    offered = amf.sessions(asked)
+    offered = amf.sessions(nf_params)
     if text == "all":
         return offered
     slices = [one.slice for one in nssai.parse(where, text, 1)]
-    known = {one.slice for one in asked.sessions}
+    known = {one.slice for one in nf_params.sessions}
     for one in slices:
         if one not in known:
             allowed = ", ".join(sorted(str(each) for each in known))
@@ -109,12 +109,12 @@ def _allowed(asked: Amf, where: str, text: str) -> List[Dict[str, Any]]:
     return [session for session in offered if (session["sst"], session["sd"]) in named]
 
 
-def _subscription(asked: Amf, imsi: str, sessions: List[Dict[str, Any]]) -> List[str]:
-    return provision_5g.subscription([imsi], str(asked.plmn), sessions, asked.ambr_mbps)
+def _subscription(nf_params: Amf, imsi: str, sessions: List[Dict[str, Any]]) -> List[str]:
+    return provision_5g.subscription([imsi], str(nf_params.plmn), sessions, nf_params.ambr_mbps)
 
 
 def shown(sessions: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Return sessions as actions tell them."""
+    """Return sessions in the form of action results."""
     return [
         {
             "slice": str(nssai.snssai("row", "{}-{}".format(one["sst"], one["sd"]))),
@@ -155,58 +155,58 @@ class GnbCharm(NfCharm):
 
 
 class SessionsCharm(EquipmentCharm):
-    """5G user equipment, which has PDU sessions in slices."""
+    """5G user equipment with PDU sessions in slices."""
 
     def _ue(self) -> Equipment:
         raise NotImplementedError
 
     def _devices(self, vdu: Vdu) -> Dict[int, Tuple[str, str]]:
-        """Return name and address of the device of each PDU session, by its identity from 1 on."""
+        """Return name and address of the device of each PDU session, by session number from 1."""
         raise NotImplementedError
 
     @action("establish-session")
     def _establish_session(self, given: Params) -> Mapping[str, Any]:
-        asked, where = self._ue(), "establish-session"
+        nf_params, where = self._ue(), "establish-session"
         slice = nssai.snssai(where + ": slice", str(given.get("slice", "")))
         dnn = values.apn(where + ": dnn", str(given.get("dnn", "")))
-        sessions = asked.requested + (nssai.Session(slice, dnn),)
-        return self._with_sessions(asked, where, sessions)
+        sessions = nf_params.requested + (nssai.Session(slice, dnn),)
+        return self._with_sessions(nf_params, where, sessions)
 
     @action("release-session")
     def _release_session(self, given: Params) -> Mapping[str, Any]:
-        asked, where = self._ue(), "release-session: slice"
+        nf_params, where = self._ue(), "release-session: slice"
         slice = nssai.snssai(where, str(given.get("slice", "")))
-        left = tuple(one for one in asked.requested if one.slice != slice)
-        if left == asked.requested:
-            raise InputError(where, "no session in {}".format(slice), asked.sessions)
+        left = tuple(one for one in nf_params.requested if one.slice != slice)
+        if left == nf_params.requested:
+            raise InputError(where, "no session in {}".format(slice), nf_params.sessions)
         if not left:
             what = "{} is the only slice of the UE".format(slice)
             raise InputError(where, what, "a slice while there is a session in another")
-        return self._with_sessions(asked, where, left)
+        return self._with_sessions(nf_params, where, left)
 
     def _with_sessions(
-        self, asked: Equipment, where: str, sessions: Tuple[nssai.Session, ...]
+        self, nf_params: Equipment, where: str, sessions: Tuple[nssai.Session, ...]
     ) -> Mapping[str, Any]:
         text = nssai.canonical(where, nssai.text(sessions), 2)
-        return self._change(attr.evolve(asked, sessions=text))
+        return self._change(attr.evolve(nf_params, sessions=text))
 
     @action("show-sessions")
     def _show_sessions(self, given: Params) -> Dict[str, Any]:
-        asked = self._ue()
+        nf_params = self._ue()
         with self._vdu() as vdu:
             devices = self._devices(vdu)
         listed = []
-        for number, one in enumerate(asked.requested, start=1):
+        for number, one in enumerate(nf_params.requested, start=1):
             device, address = devices.get(number, ("", ""))
             shown = {"interface": device or None, "address": address or None}
             listed.append(dict(shown, slice=str(one.slice), dnn=one.dnn))
         return {"sessions": listed}
 
     def _connection(self, vdu: Vdu, given: Params) -> Tuple[str, str]:
-        asked, text = self._ue(), str(given.get("slice", "first"))
-        slice = asked.requested[0].slice if text == "first" else nssai.snssai("slice", text)
+        nf_params, text = self._ue(), str(given.get("slice", "first"))
+        slice = nf_params.requested[0].slice if text == "first" else nssai.snssai("slice", text)
         devices = self._devices(vdu)
-        for number, one in enumerate(asked.requested, start=1):
+        for number, one in enumerate(nf_params.requested, start=1):
             if one.slice == slice:
                 device, address = devices.get(number, ("", ""))
                 if not device:
@@ -214,7 +214,7 @@ class SessionsCharm(EquipmentCharm):
                 if not address:
                     raise VpnaasError(pdn.not_attached(device))
                 return device, address
-        raise InputError("slice", "no session in {}".format(slice), asked.sessions)
+        raise InputError("slice", "no session in {}".format(slice), nf_params.sessions)
 
 
 class NrUeCharm(SessionsCharm):
@@ -249,20 +249,20 @@ class N3iwfCharm(NfCharm):
 
     @action("show-nwu")
     def _show_nwu(self, given: Params) -> Dict[str, Any]:
-        asked = self._n3iwf()
-        steps = n3iwf.shown_steps(asked) + [pdn.address_step(asked.nwu_interface)]
+        nf_params = self._n3iwf()
+        steps = n3iwf.shown_steps(nf_params) + [pdn.address_step(nf_params.nwu_interface)]
         with self._vdu() as vdu:
             results = vdu.execute(steps, exclusive=False)
-        return dict(n3iwf.shown(asked, results), address=pdn.address(results) or None)
+        return dict(n3iwf.shown(nf_params, results), address=pdn.address(results) or None)
 
     @action("set-nwu-certificate")
     def _set_nwu_certificate(self, given: Params) -> Mapping[str, Any]:
-        asked = self._n3iwf()
+        nf_params = self._n3iwf()
         with self._vdu() as vdu:
-            results = vdu.execute(n3iwf.request_steps(asked)).check()
-            brought = n3iwf.given_certificate(asked, given, results)
+            results = vdu.execute(n3iwf.request_steps(nf_params)).check()
+            brought = n3iwf.given_certificate(nf_params, given, results)
             checked = vdu.execute(n3iwf.verify_steps(brought)).check()
-            vdu.execute(n3iwf.install_steps(asked, brought, checked)).check()
+            vdu.execute(n3iwf.install_steps(nf_params, brought, checked)).check()
         return self._reconcile_for(Request(restart=True, wait=ACTION_WAIT)).details
 
 

@@ -27,11 +27,11 @@ SSB = 621312
 """NR-ARFCN of the synchronisation signals (TS 38.104 clause 5.4.2.1)."""
 SSB_HZ = 3000000000 + (SSB - 600000) * 15000
 RADIO_OPTIONS = ("-E", "--rfsim")
-"""Of gNB and nrUE alike: three quarters of the sampling rate, simulated radio."""
+"""Options of both gNB and nrUE: three quarters of the sampling rate, simulated radio."""
 
 
 def carrier() -> Dict[str, Any]:
-    """Return the cell; these are the values OAI tests its simulator with."""
+    """Return the cell; OAI tests its simulator with these values."""
     return {
         "physCellId": 0,
         "absoluteFrequencySSB": SSB,
@@ -89,7 +89,7 @@ def configuration(params: Gnb, ends: Ends, amf: str) -> str:
     slices = ", ".join(
         "{{ sst = {}; sd = 0x{}; }}".format(one.sst, one.differentiator) for one in params.snssais
     )
-    # Numbers here, with a length beside: libconfig would take a leading zero for octal.
+    # Numbers without leading zeros, and a length: libconfig reads a leading zero as octal.
     plmn = {
         "mcc": int(params.plmn.mcc),
         "mnc": int(params.plmn.mnc),
@@ -101,7 +101,7 @@ def configuration(params: Gnb, ends: Ends, amf: str) -> str:
         "gNB_name": NAME,
         "tracking_area_code": params.tac,
         "plmn_list": [plmn],
-        # Its 36 bits are those of the gNB identity and of the cell (TS 38.413 clause 9.3.1.7).
+        # 36 bits: first the gNB identity, then the cell identity (TS 38.413 clause 9.3.1.7).
         "nr_cellid": Raw("{}L".format(params.gnb_id << 8 | 1)),
         "min_rxtxtime": 6,
         "servingCellConfigCommon": [carrier()],
@@ -147,7 +147,7 @@ def configuration(params: Gnb, ends: Ends, amf: str) -> str:
         libconfig_list("RUs", radio),
         libconfig_list("rfsimulator", {"serveraddr": "server"}),
         block("security", protection),
-        # The line by which readiness is known is INFO of NGAP.
+        # The readiness check needs a line that NGAP logs at level info.
         block(
             "log_config",
             dict({part + "_log_level": level for part in parts}, ngap_log_level="info"),
@@ -157,7 +157,7 @@ def configuration(params: Gnb, ends: Ends, amf: str) -> str:
 
 
 def software(params: Gnb, ends: Ends) -> Software:
-    """Render everything; the address of the AMF is that of the related one."""
+    """Return the software; it connects to the related AMF."""
     amf = first_peer(ends, "n2")
     assert amf is not None  # noqa: S101 - the plan looks before
     options = RADIO_OPTIONS + rfsim_options(params.registry.version("gnb"), "server")

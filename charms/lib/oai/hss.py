@@ -15,7 +15,7 @@ PROVISION_FILE = conf("provision.json")
 DATA = "/var/lib/osm-vpnaas/cassandra"
 MME_ID = 3
 REST_PORTS = (9080, 9081, 9082)
-"""Management by HTTP, which OAI's HSS opens on every address."""
+"""HTTP management ports that OAI's HSS opens on every address."""
 
 
 def identity(realm: str) -> str:
@@ -24,7 +24,7 @@ def identity(realm: str) -> str:
 
 
 def subscription(params: Hss, secrets: Secrets, opc: str) -> Dict[str, Any]:
-    """Return what all subscribers of this HSS have in common, as `provision` takes it."""
+    """Return the data that all subscribers of this HSS share, in the form of `provision`."""
     return {
         "key": secrets.subscriber_key,
         "opc": opc,
@@ -36,7 +36,7 @@ def subscription(params: Hss, secrets: Secrets, opc: str) -> Dict[str, Any]:
 
 
 def software(params: Hss, ends: Ends, secrets: Secrets, opc: str) -> Software:
-    """Render everything; the HSS does not wait for a peer."""
+    """Return the software; the HSS does not wait for a peer."""
     address = ends["s6a"].ip
     document = {
         "common": {"fdcfg": ETC + "/hss_rel14_fd.conf"},

@@ -1,4 +1,4 @@
-"""Container images of the network functions; docs/reference/network-functions.md says why these."""
+"""Container images of the network functions (reasons: docs/reference/network-functions.md)."""
 
 from typing import Dict, Tuple
 
@@ -28,7 +28,7 @@ IMAGES: Dict[str, Tuple[str, str]] = {
     "upf": ("oaisoftwarealliance/oai-upf", "v2.2.1"),
     "n3iwf": ("free5gc/n3iwf", "v4.2.3"),
     "n3iwue": ("free5gc/n3iwue", "latest"),
-    # Of one build: the simulated radio is no standard.
+    # gNB and nrUE must be of the same build: the simulated radio follows no standard.
     "gnb": (
         "oaisoftwarealliance/oai-gnb",
         "sha256:afb4d40130632502c74e166e52663c49a3ac183b3983f1132a97d49bbdf7281e",
@@ -46,9 +46,9 @@ class Registry:
     """Where images come from.
 
     Attributes:
-        prefix: Registry, with port and path where it has them.
-        pins: Tags, digests (`sha256:...`) or both (`TAG@sha256:...`) that count in place of those
-            of `IMAGES`, by container.
+        prefix: Registry, with optional port and path.
+        pins: Tags, digests (`sha256:...`) or both (`TAG@sha256:...`) that replace those of
+            `IMAGES`, by container.
     """
 
     prefix: str = DEFAULT_PREFIX
@@ -57,7 +57,7 @@ class Registry:
     def reference(self, container: str) -> str:
         """Return the full reference of a container's image."""
         version = self.version(container)
-        # A digest says it all; not every engine takes a tag beside it.
+        # A digest is enough; not every engine accepts a tag beside it.
         version = "@" + version.rpartition("@")[2] if ":" in version else ":" + version
         return "{}/{}{}".format(self.prefix, IMAGES[container][0], version)
 

@@ -1,4 +1,4 @@
-"""Measurements of signalling as a step for the VDU, and their answers."""
+"""Measurements of signalling: the step for the VDU, and its answer."""
 
 import json
 from typing import Any, Dict, Mapping
@@ -25,7 +25,7 @@ def answer(link: str, results: Results) -> Dict[str, Any]:
     """Return what the meter of a link measured.
 
     Raises:
-        VpnaasError: It did not run, or no UE registered meanwhile.
+        VpnaasError: The meter failed, or no UE registered meanwhile.
     """
     title = reference_point(link).title
     if results.failed is not None:

@@ -1,4 +1,4 @@
-"""OPc of MILENAGE (TS 35.206 clause 4.1); the one place that needs a cipher."""
+"""OPc of MILENAGE (TS 35.206 clause 4.1); only this module needs a cipher."""
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 

@@ -10,7 +10,7 @@ ETC = "/magma-mme/etc"
 START = "/magma-mme/scripts/start-mme.sh"
 STATISTICS_SECONDS = 10
 STARTED = "MME app initialization complete"
-"""What Magma's MME logs once all its tasks run, at level DEBUG of MME_APP."""
+"""Log line of Magma's MME when all its tasks run, at level DEBUG of MME_APP."""
 LEVELS = {"error": "ERROR", "warning": "WARNING", "info": "INFO", "debug": "DEBUG"}
 
 
@@ -92,7 +92,7 @@ def configuration(params: Mme, ends: Ends, sgw: str) -> str:
                 OUTPUT="CONSOLE",
                 THREAD_SAFE="no",
                 COLOR="no",
-                # The line by which readiness is known, and the table for `show-connected`.
+                # For the line of the readiness check, and for the table of `show-connected`.
                 MME_APP_LOG_LEVEL="DEBUG",
                 SERVICE303_LOG_LEVEL="DEBUG",
                 MSC_LOG_LEVEL="ERROR",
@@ -104,7 +104,7 @@ def configuration(params: Mme, ends: Ends, sgw: str) -> str:
 
 
 def software(params: Mme, ends: Ends) -> Software:
-    """Render everything; the addresses of HSS and SPGW-C are those of the related ones."""
+    """Return the software; it connects to the related HSS and SPGW-C."""
     server, sgw = first_peer(ends, "s6a"), first_peer(ends, "s11")
     assert server is not None  # noqa: S101 - the plan looks before
     assert sgw is not None  # noqa: S101 - the plan looks before

@@ -1,4 +1,4 @@
-"""What a network function consists of on its VDU: files, containers, signs that it runs."""
+"""Model of a network function on its VDU: files, containers and readiness checks."""
 
 from typing import Any, Dict, Iterable, Mapping, Optional, Tuple
 
@@ -12,12 +12,12 @@ SECRETS_FILE = BASE + "/secrets.json"
 
 
 def subscriber_file(imsi: str) -> str:
-    """Return where K of a subscriber waits for `add-subscriber`."""
+    """Return the file with a subscriber's fetched K, until `add-subscriber` uses it."""
     return "{}/subscriber-{}.json".format(BASE, imsi)
 
 
 DATABASE_FILE = BASE + "/database-password"
-"""Made on the VDU, for functions of the same VDU."""
+"""Password that the VDU generates, for functions of the same VDU."""
 LIBRARY = "/usr/local/lib/osm-vpnaas"
 FILL = LIBRARY + "/nf-fill"
 """The program that fills a database, see `fill`."""
@@ -30,8 +30,8 @@ class End:
     Attributes:
         interface: Network interface that has the inner address.
         address: Own inner address with the prefix length of the link's subnet.
-        peers: Addresses of the network functions this one talks to over the link. A gateway between
-            them is none.
+        peers: Addresses of the network functions at the other end of the link, without gateways
+            between them.
     """
 
     interface: str
@@ -61,8 +61,8 @@ class Container:
     """A container and its systemd unit.
 
     Attributes:
-        name: Of container, unit and image entry.
-        words: After the image.
+        name: Name of container, unit and image entry.
+        words: Arguments after the image.
         volumes: Source on the VDU and target in the container; a source below /etc is read-only.
         environment: By name.
         entrypoint: Program that replaces the image's, "" for the image's own.
@@ -91,9 +91,9 @@ class Check:
 
     Attributes:
         kind: "tcp" or "udp" (something listens on address and port), "connected" (TCP to an address
-            and port is established), "interface" (exists, with an address where `address` is
-            "any"), "log" (a pattern stands in the log of `unit` since its start).
-        reason: What to say while it does not.
+            and port is established), "interface" (exists, and has an address if `address` is
+            "any"), "log" (the log of `unit` since its start has a line with the pattern).
+        reason: Text for the status while it does not hold.
     """
 
     kind: str
@@ -116,7 +116,7 @@ class Software:
         files: Configuration; a change restarts the containers.
         containers: In the order they start.
         checks: Readiness.
-        common_name: Name its TLS certificate is for, "" where it needs none.
+        common_name: Common name of its TLS certificate, "" if it needs none.
         rules: nftables script the network function needs, "" for none.
     """
 
@@ -139,11 +139,11 @@ table inet {table} {{
 
 
 def closed_ports(ports: Iterable[int], interface: str = "") -> str:
-    """Return the nftables script that leaves TCP ports of a network function to its own VDU.
+    """Return the nftables script that closes TCP ports of a network function to other hosts.
 
     Args:
-        ports: Which.
-        interface: Interface of the VDU by which others reach them too, "" for none.
+        ports: The ports.
+        interface: Interface of the VDU on which they stay open, "" for none.
     """
     return CLOSED.format(
         table="osm_vpnaas_nf",
@@ -158,7 +158,7 @@ def conf(name: str) -> str:
 
 
 def first_peer(ends: Ends, link: str) -> Optional[str]:
-    """Return the address of the first related network function of a link, None where unknown."""
+    """Return the address of the first related network function of a link, None if unknown."""
     peers = ends[link].peers if link in ends else ()
     return peers[0] if peers else None
 
@@ -166,15 +166,15 @@ def first_peer(ends: Ends, link: str) -> Optional[str]:
 def block(name: str, values: Mapping[str, Any], indent: int = 0, separator: str = " = ") -> str:
     """Return a libconfig group.
 
-    A str is quoted, a number is not, a mapping is a group, a list of mappings a list of groups; an
-    `attr`-free `Raw` is written as it is.
+    A str is quoted, a number is not. A mapping becomes a group, a list of mappings a list of
+    groups. A `Raw` is written as it is.
     """
     pad = " " * indent
     return "{}{} :\n{}{{\n{}{}}};\n".format(pad, name, pad, _members(values, indent + 4), pad)
 
 
 class Raw(str):
-    """Text that stands in a configuration file without quotes."""
+    """Text that is written to a configuration file without quotes."""
 
 
 def _members(values: Mapping[str, Any], indent: int) -> str:

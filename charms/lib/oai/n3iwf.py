@@ -1,7 +1,7 @@
 """Non-3GPP access: free5GC's N3IWF (TS 23.501 clause 6.2.9), for UEs in an untrusted Wi-Fi.
 
-Its certificate is of an authority that the VDU makes, or of the operator's. UEs of the same service
-learn that authority by the relation, those outside get it from `show-nwu`.
+Its certificate comes from an authority that the VDU makes, or from the operator's. UEs of the same
+service get the authority's certificate by the relation; for other UEs `show-nwu` shows it.
 """
 
 import ipaddress
@@ -21,12 +21,12 @@ from .sbi import LOGGED
 from .values import Plmn
 
 VERSION = "1.0.5"
-"""Of the configuration file; the image ends with another one."""
+"""Version of the configuration file; the image exits with another one."""
 HOME = "/free5gc"
 LEVELS = {"error": "error", "warning": "warn", "info": "info", "debug": "debug"}
 NAS_PORT = 20000
 DEVICE = "nwu"
-"""How the names of the interfaces for decrypted packets begin."""
+"""Prefix of the names of the interfaces for decrypted packets."""
 DEVICE_ID = 7
 TABLE = "osm_vpnaas_nf"
 AUTHORITY = TLS + "/n3iwf-ca.cert.pem"
@@ -63,21 +63,21 @@ table inet {table} {{
 
 
 def fqdn(plmn: Plmn) -> str:
-    """Return the name that UEs of a network look for (TS 23.003 clause 28.3.2.2.2)."""
+    """Return the FQDN that UEs of a network look up (TS 23.003 clause 28.3.2.2.2)."""
     form = "n3iwf.5gc.mnc{}.mcc{}.pub.3gppnetwork.org"
     return form.format(plmn.mnc.zfill(3), plmn.mcc)
 
 
 def inner(pool: IPNetwork) -> str:
-    """Return our address in the prefix that UEs get inner addresses of."""
+    """Return our own inner address, the first one of the pool of the UEs."""
     return str(pool[1])
 
 
 def certificate_steps(params: N3iwf) -> List[Step]:
-    """Return the steps that make authority and certificate, once, and read the former.
+    """Return the steps that make authority and certificate once, and read the authority's.
 
-    The key is RSA: the image signs with no other in IKE_AUTH. With 2048 bits the answer with the
-    certificate fits in one packet of 1500 octets; many a Wi-Fi drops fragments.
+    The key is RSA, the only kind that the image signs with in IKE_AUTH. With 2048 bits the answer
+    with the certificate fits in one packet of 1500 octets; many Wi-Fi networks drop fragments.
     """
     name = fqdn(params.plmn)
     certificate, key, trust = files(params)
@@ -103,14 +103,14 @@ def certificate_steps(params: N3iwf) -> List[Step]:
 def files(params: N3iwf) -> Tuple[str, str, str]:
     """Return the files of certificate and key, and of the authority that UEs have to trust.
 
-    They are those of a name: in another network there are others.
+    Their names contain the FQDN, so another network has other files.
     """
     name = fqdn(params.plmn)
     return tuple("{}/{}.{}.pem".format(TLS, name, kind) for kind in ("cert", "key", "ca"))  # type: ignore[return-value]
 
 
 def authority(results: Results) -> str:
-    """Return the authority's certificate as relations tell it, "" where it cannot be read."""
+    """Return the authority's certificate in the form of a relation, "" if it cannot be read."""
     text: Optional[str] = results.text("nf/authority")
     try:
         return x509.certificate("VDU", text).text if text else ""
@@ -127,10 +127,10 @@ def request_steps(params: N3iwf) -> List[Step]:
 
 
 def given_certificate(params: N3iwf, given: Mapping[str, Any], results: Results) -> Given:
-    """Return the certificate and the authority that an operator brings, after all checks but one.
+    """Return the operator's certificate and authority; check all except the signature.
 
     Raises:
-        InputError: One of them does not fit; openssl has yet to check the signature.
+        InputError: One of them does not fit. openssl checks the signature later.
     """
     where = "set-nwu-certificate: "
     leaf = x509.certificate(where + "certificate", str(given.get("certificate", "")))
@@ -147,7 +147,7 @@ def verify_steps(brought: Given) -> List[Step]:
 
 
 def install_steps(params: N3iwf, brought: Given, results: Results) -> List[Step]:
-    """Return the steps that take them into use; the N3IWF reads them when it starts.
+    """Return the steps that install them; the N3IWF reads them when it starts.
 
     Raises:
         InputError: The authority did not sign the certificate.
@@ -197,14 +197,14 @@ def configuration(params: N3iwf, ends: Ends, amf: str, nwu: str) -> str:
                 "maxRetryTimes": 4,
             },
         },
-        # The line by which readiness is known is INFO.
+        # The readiness check needs a line of level info.
         "logger": {"enable": True, "level": LOGGED[params.log_level], "reportCaller": False},
     }
     return json.dumps(content, indent=1) + "\n"
 
 
 def software(params: N3iwf, ends: Ends, nwu: str) -> Software:
-    """Render everything; the address of the AMF is that of the related one."""
+    """Return the software; it connects to the related AMF."""
     amf = first_peer(ends, "n2")
     assert amf is not None  # noqa: S101 - the plan looks before
     certificate, key, trust = files(params)
@@ -243,11 +243,11 @@ def software(params: N3iwf, ends: Ends, nwu: str) -> Software:
     )
 
 
-# -- what actions tell ----------------------------------------------------------------------------
+# -- answers of actions ---------------------------------------------------------------------------
 
 
 def connected_step() -> Step:
-    """Return the step that looks for connections of NAS, one for each registered UE."""
+    """Return the step that lists the NAS connections, one for each registered UE."""
     words = ("ss", "-Htn", "state", "established", "sport", "=", ":{}".format(NAS_PORT))
     return run("nf/nas", *words)
 
@@ -260,7 +260,7 @@ def connected(results: Results) -> List[Dict[str, str]]:
 
 
 def shown_steps(params: N3iwf) -> List[Step]:
-    """Return the steps that read what UEs outside have to know, and the firewall's counters."""
+    """Return the steps that read what UEs of other services need, and the firewall's counters."""
     return request_steps(params) + [
         read("nf/authority", files(params)[2]),
         run("nf/counters", "nft", "-j", "list", "table", "inet", TABLE, any_exit=True),
@@ -268,7 +268,7 @@ def shown_steps(params: N3iwf) -> List[Step]:
 
 
 def shown(params: N3iwf, results: Results) -> Dict[str, Any]:
-    """Return what `show-nwu` tells, but for our address."""
+    """Return the answer of `show-nwu`, without our address."""
     return {
         "name": fqdn(params.plmn),
         "ca-certificate": authority(results),
@@ -278,7 +278,7 @@ def shown(params: N3iwf, results: Results) -> Dict[str, Any]:
 
 
 def _packets(text: str) -> Dict[str, int]:
-    """Return the firewall's counters on NWu: of IKE, ESP, and what else it dropped."""
+    """Return the firewall's packet counters on NWu: IKE, ESP and dropped."""
     counted = dict.fromkeys(("ike", "esp", "dropped"), 0)
     try:
         rules = [one["rule"] for one in json.loads(text)["nftables"] if "rule" in one]

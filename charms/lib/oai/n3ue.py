@@ -24,11 +24,11 @@ def configuration(params: N3ue, own: str, n3iwf: Part, keys: Secrets, opc: str) 
     """Return n3ue.yaml; JSON is YAML.
 
     Args:
-        params: What was asked for.
+        params: Parameters of `configure-nf`.
         own: Our address in the Wi-Fi.
-        n3iwf: What the N3IWF tells in the relation.
+        n3iwf: Part of the N3IWF in the relation.
         keys: K and OP.
-        opc: OPc, which follows from K and OP.
+        opc: OPc, derived from K and OP.
     """
     sessions = [
         {"DNN": s.dnn, "SNSSAI": {"SST": "{:x}".format(s.slice.sst), "SD": s.slice.differentiator}}
@@ -77,7 +77,7 @@ def configuration(params: N3ue, own: str, n3iwf: Part, keys: Secrets, opc: str) 
 
 
 def software(params: N3ue, own: str, n3iwf: Part, keys: Secrets, opc: str) -> Software:
-    """Render everything, see `configuration`."""
+    """Return the software; see `configuration` for the arguments."""
     root = x509.armour(n3iwf.authority, x509.CERTIFICATE)
     return Software(
         containers=(
@@ -93,7 +93,7 @@ def software(params: N3ue, own: str, n3iwf: Part, keys: Secrets, opc: str) -> So
         ),
         files=(
             File(conf("n3ue.yaml"), configuration(params, own, n3iwf, keys, opc)),
-            # free5GC's UE looks at no certificate; others do (TS 33.501 clause 7.2.1).
+            # free5GC's UE verifies no certificate; others do (TS 33.501 clause 7.2.1).
             File(conf("n3iwf-ca.pem"), root),
         ),
         checks=tuple(
@@ -109,11 +109,11 @@ def software(params: N3ue, own: str, n3iwf: Part, keys: Secrets, opc: str) -> So
 
 
 def devices_step() -> Step:
-    """Return the step that looks for the devices of PDU sessions."""
+    """Return the step that lists the devices of PDU sessions."""
     return run("nf/devices", "ip", "-4", "-o", "address", "show")
 
 
 def devices(results: Results) -> Dict[int, Tuple[str, str]]:
-    """Return name and address of the device of each PDU session, by its identity from 1 on."""
+    """Return name and address of the device of each PDU session, by session number from 1."""
     rows = _ADDRESS.findall(results.output("nf/devices"))
     return {int(number) - FIRST_ID: (name, address) for name, number, address in rows}

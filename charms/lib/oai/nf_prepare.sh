@@ -1,7 +1,7 @@
 #!/bin/sh
-# nf-prepare NAME: note what a container starts with and where its log ends at that time.
-# The check of readiness compares both later.
-# The HSS prints keys (OP, K, CK, IK, KASME): only root may read its log, also one of before an update.
+# nf-prepare NAME: before a container starts, record the digest of its configuration and the size of
+# its log. The reconcile and the readiness check use them.
+# The HSS prints keys (OP, K, CK, IK, KASME): only root may read its logs, old ones included.
 set -eu
 run=/run/osm-vpnaas-nf
 chmod 0600 /var/log/"$1".log*

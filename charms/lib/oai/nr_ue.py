@@ -10,7 +10,7 @@ FILE = "/opt/oai-nr-ue/etc/nr-ue.conf"
 
 
 def device(number: int) -> str:
-    """Return the tun device of a PDU session, by its identity from 1 on."""
+    """Return the tun device of a PDU session, by session number from 1."""
     return DEVICE if number == 1 else "{}p{}".format(DEVICE, number)
 
 
@@ -36,7 +36,7 @@ def configuration(params: NrUe, secrets: Secrets, opc: str) -> str:
 
 
 def software(params: NrUe, gnb: str, secrets: Secrets, opc: str) -> Software:
-    """Render everything; `gnb` is the address of the related gNB."""
+    """Return the software; `gnb` is the address of the related gNB."""
     level = LEVELS[params.log_level]
     options = RADIO_OPTIONS + rfsim_options(params.registry.version("nr-ue"), gnb)
     options += ("-r", str(BLOCKS), "--numerology", str(NUMEROLOGY), "-C", str(SSB_HZ))

@@ -1,9 +1,9 @@
-"""S-NSSAIs and what a subscriber may use in them, as parameters write them.
+"""Text form of S-NSSAIs with their data networks and 5QIs, as in parameters.
 
 A slice is `SST-SD` or `SST` (TS 23.003 clause 28.4): SST decimal, SD six hexadecimal digits. SD
-FFFFFF means none, so it is not written. A data network in it follows after a `/`, and the 5QI of
-the default QoS flow of its PDU sessions after another: `1-000001/internet/6`. Commas stand between
-several.
+FFFFFF means none, so it is not written. After a `/` follows a data network in the slice, and after
+another the 5QI of the default QoS flow of its PDU sessions: `1-000001/internet/6`. Commas separate
+several slices.
 """
 
 import re
@@ -19,12 +19,12 @@ from . import values
 _SNSSAI = re.compile(r"\A([0-9]{1,3})(?:-([0-9A-Fa-f]{6}))?\Z")
 NO_SD = "FFFFFF"
 MOST = 8
-"""S-NSSAIs in an allowed NSSAI (TS 24.501 clause 9.11.3.37), and so of one network here."""
+"""Most S-NSSAIs in an allowed NSSAI (TS 24.501 clause 9.11.3.37), and so in a network here."""
 
 
 @attr.frozen
 class Snssai:
-    """A slice's identity: slice/service type and, where it has one, slice differentiator."""
+    """A slice's identity: slice/service type and an optional slice differentiator."""
 
     sst: int
     sd: str = ""
@@ -35,7 +35,7 @@ class Snssai:
 
     @property
     def differentiator(self) -> str:
-        """Return the six digits, those that mean none where there is none."""
+        """Return the six digits of the SD; without an SD, those that mean none."""
         return self.sd or NO_SD
 
 
@@ -45,8 +45,8 @@ class Session:
 
     Attributes:
         slice: Its S-NSSAI.
-        dnn: Data network name; "" where only the slice is told.
-        five_qi: Of its default QoS flow, 0 where that is not told.
+        dnn: Data network name; "" if only the slice is given.
+        five_qi: 5QI of its default QoS flow, 0 if it is not given.
     """
 
     slice: Snssai
@@ -104,9 +104,9 @@ def _session(where: str, text: str, parts: int) -> Session:
 
 
 def parse(where: str, text: str, parts: int) -> Tuple[Session, ...]:
-    """Parse several, each of one, two (with DNN) or three parts (with 5QI).
+    """Parse several sessions, each of one, two (with DNN) or three parts (with 5QI).
 
-    OAI's UDR finds a subscription by SST and DNN alone, so no two have both in common.
+    OAI's UDR finds a subscription by SST and DNN alone, so two sessions must not share both.
     """
     result: List[Session] = []
     for part in text.split(","):
@@ -124,25 +124,25 @@ def parse(where: str, text: str, parts: int) -> Tuple[Session, ...]:
 
 
 def text(sessions: Tuple[Session, ...]) -> str:
-    """Return several as they are written."""
+    """Return the text form of sessions."""
     return ",".join(str(one) for one in sessions)
 
 
 def canonical(where: str, given: str, parts: int) -> str:
-    """Return `parse` in one spelling."""
+    """Return the text in its canonical form."""
     return text(parse(where, given, parts))
 
 
 def of_peer(where: str, given: str) -> Tuple[Session, ...]:
-    """Parse what another network function tells: S-NSSAIs, with DNN where it knows one."""
+    """Parse the slices of another network function: S-NSSAIs with optional DNN."""
     listed = given.split(",")
     return tuple(_session(where, one, 2 if "/" in one else 1) for one in listed)
 
 
 def disagreement(mine: str, theirs: str) -> Optional[str]:
-    """Return what two network functions do not agree on, None where they agree.
+    """Return what two network functions disagree on, None if they agree.
 
-    One may serve more slices than the other. A data network has one name in a slice.
+    One may serve more slices than the other. In a slice they must use the same DNN.
     """
     own, other = of_peer("", mine), of_peer("", theirs)
     ours, others = {one.slice for one in own}, {one.slice for one in other}

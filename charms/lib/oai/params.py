@@ -1,7 +1,7 @@
-"""Parameters of each network function: what `configure-nf` takes, typed.
+"""Typed parameters of each network function, parsed from `configure-nf`.
 
-They persist without the secrets: the operator's and the subscribers' keys are kept in a file on the
-VDU (`SECRETS_FILE`) and nowhere else, so a VDU that was rebuilt has to be told them again.
+They are stored without the secrets. The keys of the operator and of the subscribers are in a file
+on the VDU (`SECRETS_FILE`) and nowhere else, so the operator must give them again to a rebuilt VDU.
 """
 
 import json
@@ -21,7 +21,7 @@ NONE = "none"
 SOFTWARE = (OAI, NONE)
 SECRET_NAMES = ("operator-key", "subscriber-key")
 STORE = "store"
-"""In place of a key: the VDU fetches it from a secret store."""
+"""Value in place of a key: the VDU fetches the key from a secret store."""
 _FORM = ("[0-9A-Fa-f]{32}", "32 hexadecimal digits")
 KEY_FORMS = {name.replace("-", "_"): (name, *_FORM) for name in SECRET_NAMES}
 """The keys as fields of a secret, see `vpnaas.vdu.secret_store.fetch`."""
@@ -48,13 +48,13 @@ class Secrets:
     database: str = attr.field(default="", repr=False)
 
     def to_json(self) -> str:
-        """Return the text of the file on the VDU, which has the keys."""
+        """Return the text of the key file on the VDU."""
         keys = {"operator_key": self.operator_key, "subscriber_key": self.subscriber_key}
         return json.dumps(keys, sort_keys=True) + "\n"
 
     @classmethod
     def from_json(cls, text: Optional[str]) -> "Secrets":
-        """Read it back; a missing or foreign file holds no keys."""
+        """Read it back; a missing or invalid file gives no keys."""
         try:
             document = json.loads(text or "{}")
             return cls(
@@ -65,7 +65,7 @@ class Secrets:
             return cls()
 
     def __bool__(self) -> bool:
-        """Tell whether both are known."""
+        """Tell whether both keys are known."""
         return bool(self.operator_key and self.subscriber_key)
 
 
@@ -79,14 +79,14 @@ def masked(text: str, hidden: Iterable[str]) -> str:
 
 @attr.frozen
 class Common:
-    """What every network function has.
+    """Parameters of every network function.
 
     Attributes:
         plmn: Network it belongs to.
         realm: Diameter realm, also the domain of names; "" in 5GS, which has none.
         software: "oai", or "none" for a machine with links only.
         image_prefix: Registry of the container images.
-        image_pins: Their tags or digests where others than the charm's are wanted, as text.
+        image_pins: Tags or digests that replace the charm's own, as text.
         log_level: One of `LOG_LEVELS`.
     """
 
@@ -119,7 +119,7 @@ class Hss(Common):
 class Mme(Common):
     """Mobility Management Entity; group and code make its GUMMEI (TS 23.003 clause 2.8.1).
 
-    Its name and the realm make its Diameter identity, by which an HSS tells several apart.
+    Its name and the realm make its Diameter identity, by which an HSS distinguishes several MMEs.
     """
 
     tac: int = 0
@@ -175,7 +175,7 @@ class Ue(Common):
 
 @attr.frozen
 class Amf(Common):
-    """What slices share: AMF, NRF, AUSF, UDM, UDR and database, with their first subscribers.
+    """AMF, NRF, AUSF, UDM, UDR and database, which slices share, with their first subscribers.
 
     Region, set and pointer make the AMF's GUAMI (TS 23.003 clause 2.10.1). Every subscriber of the
     range may use every slice.
@@ -229,7 +229,7 @@ class Upf(SliceOfDnn):
 
 @attr.frozen
 class AccessNode(Common):
-    """What gives UEs access to a 5G core, by N2 and N3 (TS 23.501 clause 4.2.8.2)."""
+    """A node that gives UEs access to a 5G core by N2 and N3 (TS 23.501 clause 4.2.8.2)."""
 
     tac: int = 0
     slices: str = ""
@@ -257,7 +257,7 @@ class Equipment(Common):
 
     @property
     def requested(self) -> Tuple[nssai.Session, ...]:
-        """Return the PDU sessions it is to establish."""
+        """Return the PDU sessions that it establishes."""
         return nssai.parse("sessions", self.sessions, 2)
 
 
@@ -272,7 +272,7 @@ class N3iwf(AccessNode):
 
     Attributes:
         inner_pool: Prefix of inner addresses; the first is the N3IWF's, UEs get the others.
-        liveness_seconds: Between two looks whether a UE is there; 0 for none.
+        liveness_seconds: Seconds between two liveness checks of a UE; 0 for none.
     """
 
     n3iwf_id: int = 0
@@ -297,14 +297,14 @@ P = TypeVar("P", bound=Common)
 
 
 class _Reader:
-    """The values of one action call, each taken once and strictly."""
+    """Strict parser for the values of one action call."""
 
     def __init__(self, given: Given, where: str) -> None:
         self.given = given
         self.where = where
 
     def at(self, name: str) -> str:
-        """Return where a value stands, for sentences."""
+        """Return the place of a value for error texts."""
         return "{}: {}".format(self.where, name)
 
     def text(self, name: str, default: str = "") -> str:
@@ -312,7 +312,7 @@ class _Reader:
         return fields.string(self.at(name), self.given.get(name, default)).strip(" ")
 
     def optional(self, name: str, parse: Callable[[str, str], str]) -> str:
-        """Return a text that "none" and "auto" stand for the absence of."""
+        """Return a parsed text, "" for "none" or "auto"."""
         text = self.text(name, "none")
         return "" if text in AUTO or text in NOTHING else parse(self.at(name), text)
 
@@ -322,13 +322,13 @@ class _Reader:
 
 
 def _common(reader: _Reader) -> Dict[str, Any]:
-    """Return what network functions of EPS have in common."""
+    """Return the parameters common to network functions of EPS."""
     realm = values.realm(reader.at("realm"), reader.text("realm"))
     return dict(_common_5g(reader), realm=realm)
 
 
 def _common_5g(reader: _Reader) -> Dict[str, Any]:
-    """Return what all network functions have in common."""
+    """Return the parameters common to all network functions."""
     at = reader.at
     return {
         "plmn": values.plmn(at(""), reader.text("mcc"), reader.text("mnc")),
@@ -342,7 +342,7 @@ def _common_5g(reader: _Reader) -> Dict[str, Any]:
 
 
 def _range(reader: _Reader, network: Plmn) -> Tuple[str, int]:
-    """Return first IMSI and number of the subscribers to start with."""
+    """Return first IMSI and number of the first subscribers."""
     first = values.imsi_of(reader.at("first-imsi"), reader.text("first-imsi"), network)
     count = reader.number("subscribers", 0, MAX_SUBSCRIBERS)
     last = int(first) + max(count - 1, 0)
@@ -561,7 +561,7 @@ def parse(kind: str, given: Given, where: str = "configure-nf") -> Common:
 
 
 def parse_secrets(kind: str, given: Given, where: str = "configure-nf") -> Optional[Secrets]:
-    """Parse the keys `configure-nf` was given, None if it was given none."""
+    """Parse the keys of `configure-nf`; None if a store has them or the kind needs none."""
     if kind not in WITH_SECRETS:
         return None
     reader = _Reader(given, where)
@@ -574,7 +574,7 @@ def parse_secrets(kind: str, given: Given, where: str = "configure-nf") -> Optio
 
 
 def fetched_key(text: Optional[str]) -> str:
-    """Return K of the file that a fetch wrote, "" without one."""
+    """Return K from the text of a fetched file, "" without a file."""
     keys = fields.json_object("VDU: key", text) if text else {}
     return str(keys.get("subscriber_key", ""))
 
@@ -585,14 +585,14 @@ def with_key(secrets: Secrets, where: str, key: str) -> Secrets:
 
 
 def expect(kind: Type[P], params: Common) -> P:
-    """Return the parameters as those of one kind; anything else is a mistake of ours."""
+    """Return the parameters as those of one kind; TypeError for another kind is a defect."""
     if not isinstance(params, kind):
         raise TypeError("{} is not {}".format(type(params).__name__, kind.__name__))
     return params
 
 
 def to_given(params: Common) -> Dict[str, Any]:
-    """Return the action parameters `parse` would parse to this."""
+    """Return action parameters that `parse` reads back."""
     given: Dict[str, Any] = {}
     for name, value in attr.asdict(params, recurse=False).items():
         if name == "plmn":
@@ -613,7 +613,7 @@ def from_json(kind: str, text: str) -> Optional[Common]:
     """Read the document back; "" is a network function that is not configured yet.
 
     Raises:
-        InputError: Another version of this charm wrote it, or somebody else.
+        InputError: The version or the form is unknown.
     """
     if not text:
         return None
@@ -626,6 +626,6 @@ def from_json(kind: str, text: str) -> Optional[Common]:
 
 
 def changed(kind: str, params: Common, given: Given, where: str) -> Common:
-    """Return the parameters with some of them replaced by what a day-2 primitive was given."""
+    """Return the parameters with those replaced that a day-2 primitive gives."""
     merged = dict(to_given(params), **dict(given))
     return parse(kind, merged, where)

@@ -1,8 +1,8 @@
 """The part of a network function in a relation: what it is, and whether it is ready.
 
-It lies beside the offer of the link (`vpnaas.peers.offer`), in the same application databag, or in
-that of a relation of the network functions. Every value is public. Reading is as strict, for the
-databag is the other side's to write.
+It is in the application databag of the link, beside the offer (`vpnaas.peers.offer`), or in that of
+a relation between network functions. Every value is public. `decode` is as strict as for an offer,
+because the other side writes the databag.
 """
 
 import json
@@ -64,39 +64,39 @@ EXPECTED = {
 
 
 NON_3GPP = ("n2", "n3")
-"""Links on which an N3IWF stands where a gNB does (TS 23.501 clause 4.2.8.2)."""
+"""Links on which an N3IWF can take the place of a gNB (TS 23.501 clause 4.2.8.2)."""
 WITH_SLICES = ("amf", "smf", "upf", "gnb", "nr-ue", "n3iwf", "n3ue")
 """Network functions of 5GS."""
 
 FUNCTION = "-function"
-"""What the name of a relation between network functions has after that of their link.
+"""Suffix of a relation between network functions, after the name of their link.
 
-Such a relation tells the part of one whose link ends on a gateway and not on the other one.
+They have such a relation if the link of one ends on a gateway and not on the other one.
 """
 
 
 def link_of(relation: str) -> str:
-    """Return the link whose network functions a relation is of; itself where it is of none."""
+    """Return the link of a relation between network functions; for another relation, its name."""
     return relation[: -len(FUNCTION)] if relation.endswith(FUNCTION) else relation
 
 
 @attr.frozen
 class Part:
-    """What one network function tells another.
+    """Data that one network function publishes to another.
 
     Attributes:
         kind: One of those in `EXPECTED`.
         realm: Diameter realm, "" in 5GS.
         plmn: Digits of MCC and MNC.
-        ready: Whether it can be talked to.
-        tac: Tracking area, "" where it has none.
-        apn: Default APN, "" where it has none.
-        ue_pool: Prefix of the UEs, "" where it has none.
-        gateway: Name of the user plane, "" where it has none.
-        slices: Those it serves, as `oai.nssai` writes them, "" in EPS.
-        inner: Address of an N3IWF inside the IPsec of its UEs, "" for others.
-        authority: Certificate of the authority of an N3IWF's own, base64 of DER, "" for others.
-        address: Where it is reached. At the other end of a link it is the address admitted there.
+        ready: Whether it is ready.
+        tac: Tracking area code, "" if it has none.
+        apn: Default APN, "" if it has none.
+        ue_pool: Prefix of the UEs, "" if it has none.
+        gateway: Name of the user plane, "" if it has none.
+        slices: Slices that it serves, in the form of `oai.nssai`, "" in EPS.
+        inner: Address of an N3IWF inside the IPsec tunnels of its UEs, "" for others.
+        authority: Certificate of an N3IWF's authority, base64 of DER, "" for others.
+        address: Its address. For a peer of a link it is the inner address that was admitted.
     """
 
     kind: str
@@ -133,7 +133,7 @@ def of(kind: str, params: Common, ready: bool) -> Part:
 
 
 def _slices(params: Common) -> str:
-    """Return the slices of a network function, with their DNNs where it has them."""
+    """Return the slices of a network function, with their DNNs if it has them."""
     served: Tuple[nssai.Session, ...] = ()
     if isinstance(params, Amf):
         served = tuple(attr.evolve(one, five_qi=0) for one in params.sessions)
@@ -162,10 +162,10 @@ def encode(part: Optional[Part]) -> Dict[str, str]:
 
 
 def decode(bag: Mapping[str, str], where: str) -> Optional[Part]:
-    """Read a remote's databag; None where it tells nothing of a network function.
+    """Read the databag of the other end; None if it contains no part.
 
     Raises:
-        InputError: It is not a part of a version we know.
+        InputError: The part is invalid or has an unknown version.
     """
     if not any(value for key, value in bag.items() if key.startswith(PREFIX)):
         return None
@@ -203,10 +203,10 @@ def _authority(where: str, text: str) -> str:
 
 
 def from_json(text: str, where: str) -> Part:
-    """Read a part out of the JSON text that `show-status` of another network function tells.
+    """Read a part from the JSON text that `show-status` of another network function prints.
 
     Raises:
-        InputError: It is none, or it does not say where that one is reached.
+        InputError: It is not a part, or it has no address.
     """
     allowed = "one of network-function, functions of show-status"
     try:
@@ -234,7 +234,7 @@ def functions_from_json(text: str) -> Dict[str, Dict[str, Part]]:
     """Read it back.
 
     Raises:
-        InputError: Another version of this charm wrote it, or somebody else.
+        InputError: The version or the form is unknown.
     """
     where = "peer relation: nf-functions"
     given = fields.json_object(where, text) if text else {}
@@ -245,13 +245,13 @@ def functions_from_json(text: str) -> Dict[str, Dict[str, Part]]:
 
 
 def _met(kind: str, link: str) -> Tuple[str, ...]:
-    """Return the kinds of network functions that one of our kind meets on a link."""
+    """Return the kinds allowed at the other end of a link of our kind."""
     met = EXPECTED.get((kind, link))
     return (met, "n3iwf") if met == "gnb" and link in NON_3GPP else (met,) if met else ()
 
 
 def expected(kind: str, link: str, part: Part) -> bool:
-    """Tell whether a network function is of a kind that one of our kind meets on a link."""
+    """Tell whether the kind of a part is allowed at the other end of a link of our kind."""
     return part.kind in _met(kind, link)
 
 
@@ -266,7 +266,7 @@ _COMPARED = (
 
 
 def disagreements(own: Part, other: Part, link: str, label: str) -> List[str]:
-    """Return a sentence for each identity two ends of a link do not agree on."""
+    """Return a sentence for each value that two ends of a link disagree on."""
     result = []
     fits = expected(own.kind, link, other)
     if not fits:

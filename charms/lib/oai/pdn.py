@@ -1,8 +1,8 @@
-"""Measurements through a UE's PDN connection: commands for its VDU, and what their output says.
+"""Measurements through a UE's PDN connection: commands for its VDU, and parsers for their output.
 
-All user traffic of the EPC passes here: radio, S1-U and SGi. The far end is a host of the data
-network. An iperf3 server there can be one's own, or the one that the SPGW-U starts at its SGi
-address for a while; the rules of its VDU let only UEs reach that.
+The packets pass radio, S1-U and SGi, as all user traffic of the EPC. The far end is a host of the
+data network. Its iperf3 server is the operator's own, or the one that the SPGW-U starts for a while
+at its SGi address; the rules of that VDU drop packets to it from the data network.
 """
 
 import json
@@ -43,9 +43,9 @@ def rules(interface: str, pool: str, nat: bool) -> str:
     """Return the nftables script of a user plane, for UE traffic and for `serve-throughput`.
 
     Args:
-        interface: To the data network.
+        interface: Interface to the data network.
         pool: Prefix of the UEs.
-        nat: Whether UEs appear there with the VDU's own address.
+        nat: Whether the VDU replaces the addresses of UEs by its own.
     """
     translation = NAT.format(pool=pool, interface=interface) if nat else ""
     return RULES.format(table=TABLE, interface=interface, server=SERVER_PORT, nat=translation)
@@ -88,7 +88,7 @@ def address_step(interface: str, id: str = "address") -> Step:
 
 
 def address(results: Results, id: str = "address") -> str:
-    """Return the address that `address_step` read, "" where there is none."""
+    """Return the address that `address_step` read, "" if there is none."""
     try:
         for entry in json.loads(results.output(id) or "[]"):
             for row in entry.get("addr_info", ()):
@@ -106,7 +106,7 @@ def not_attached(device: str) -> str:
 def throughput_step(test: Throughput, own: str) -> Step:
     """Return the step of one iperf3 run from the UE's own address."""
     words = ["iperf3", "--client", test.server, "--port", str(test.port)]
-    # By its source address a packet takes the UE's routing table, and so the PDN connection.
+    # The source address selects the UE's routing table, and so the PDN connection.
     words += ["--bind", own, "--connect-timeout", "10000"] + test.options(UDP_DEFAULT_MBPS)
     return run("iperf3", *words, any_exit=True, timeout=test.duration + 60)
 
@@ -115,7 +115,7 @@ def throughput(test: Throughput, own: str, results: Results) -> Dict[str, Any]:
     """Return the summary of one iperf3 run, with rates of payload as the receiver counted them.
 
     Raises:
-        VpnaasError: The run did not happen, with the reason.
+        VpnaasError: The run failed; the text has the reason.
     """
     where = "{}:{}".format(test.server, test.port)
     failure = "measurement to {} failed: ".format(where)
@@ -158,7 +158,7 @@ def latency(test: Latency, own: str, results: Results) -> Dict[str, Any]:
 
 
 def serve_steps(own: str, seconds: int) -> List[Step]:
-    """Return the steps that start an iperf3 server at an address, in place of one before it."""
+    """Return the steps that start an iperf3 server at an address and stop an earlier one."""
     unit = ("systemd-run", "--quiet", "--collect", "--unit", SERVER_UNIT)
     limits = ("--property", "RuntimeMaxSec={}".format(seconds), "--property", "DynamicUser=yes")
     server = ("iperf3", "--server", "--bind", own, "--port", str(SERVER_PORT))
@@ -169,7 +169,7 @@ def serve_steps(own: str, seconds: int) -> List[Step]:
 
 
 def served(own: str, seconds: int, results: Results) -> Dict[str, Any]:
-    """Return where the server is.
+    """Return the server's address and port, and how long it runs.
 
     Raises:
         VpnaasError: It did not start.

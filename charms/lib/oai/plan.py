@@ -2,8 +2,8 @@
 
 results = vdu(observe_steps(function_state))
 plan = make_plan(function_state, results, opc)
-after = vdu(plan.steps)            # only where something differs or is not ready
-outcome = conclude(function_state, plan, results, after)
+after = vdu(plan.steps)            # only if something differs or is not ready
+outcome = conclude(function_state, plan, after)
 """
 
 import json
@@ -47,14 +47,14 @@ from .params import (
 from .part import Part, disagreements, encode, of
 
 FIRST_ADDRESS = ("amf", "smf", "upf")
-"""Functions of OAI that take the first IPv4 address of an interface, and no address."""
+"""Functions of OAI that are configured with an interface and use its first IPv4 address."""
 ENGINES = ("podman", "docker")
 DEADLINE = 600
-"""Seconds a network function may take to become ready before somebody is called; images to pull and
-a cold Cassandra take minutes."""
+"""Seconds a network function may take to become ready before its state is "failed"; images to pull
+and a cold Cassandra take minutes."""
 MAX_RESTARTS = 5
 IDLE_WAIT = 3
-"""Seconds to wait for readiness where nothing was changed."""
+"""Seconds to wait for readiness if nothing was changed."""
 NEEDS: Mapping[str, Mapping[str, bool]] = {
     "hss": {"s6a": False},
     "mme": {"s6a": True, "s11": True, "s1c": False},
@@ -70,7 +70,7 @@ NEEDS: Mapping[str, Mapping[str, bool]] = {
     "n3iwf": {"n2": True, "n3": False},
     "n3ue": {},
 }
-"""Links a network function needs, and whether it has to know the other one's address."""
+"""Links a network function needs, and whether it needs the address at the other end."""
 GATES: Mapping[str, Tuple[str, ...]] = {
     "mme": ("s6a",),
     "spgwu": ("sxab",),
@@ -83,7 +83,7 @@ GATES: Mapping[str, Tuple[str, ...]] = {
     "n3iwf": ("n2",),
     "n3ue": ("nwu",),
 }
-"""Links over which another one must have said that it is ready before the first start."""
+"""Links whose other end must be ready before the first start."""
 CONTAINERS: Mapping[str, Tuple[str, ...]] = {
     "hss": ("cassandra", "hss"),
     "mme": ("redis", "mme"),
@@ -104,7 +104,7 @@ STATIONS: Mapping[str, Tuple[str, str]] = {
     "nr-ue": ("gNB", "uu"),
     "n3ue": ("N3IWF", "nwu"),
 }
-"""What a UE has to be told the address of, and in which relation."""
+"""Station whose address a UE needs, and the relation that has it."""
 KEY_BITS = 3072
 
 Opc = Callable[[str, str], str]
@@ -116,15 +116,15 @@ class FunctionState:
 
     Attributes:
         kind: "hss" and so on.
-        params: What `configure-nf` asked for.
+        params: Parameters of `configure-nf`.
         ends: The links that are configured.
-        parts: What related network functions told, with their names, per link.
+        parts: Parts of related network functions with their names, per link.
         problems: Sentences about parts that could not be read.
         link_units: systemd units that bring the links up.
-        given: Keys that `configure-nf` brings; else those on the VDU count.
+        given: Keys of `configure-nf`; without them those on the VDU are used.
         restart: Whether to restart the containers in any case.
         wait: Seconds to wait for readiness after a change.
-        added: Names of network functions of other services that the operator told about, by link.
+        added: Names of network functions of other services that the operator added, by link.
     """
 
     kind: str
@@ -141,12 +141,12 @@ class FunctionState:
 
 @attr.frozen
 class Plan:
-    """What to do on the VDU, and what stands in the way.
+    """Steps for the VDU, and problems that prevent them.
 
     Attributes:
         uu: Our address on Uu or NWu.
-        authority: Certificate of the authority of an N3IWF's own, base64 of DER.
-        note: What else the status tells.
+        authority: Certificate of an N3IWF's authority, base64 of DER.
+        note: Further text for the status.
     """
 
     steps: Tuple[Step, ...] = ()
@@ -166,14 +166,14 @@ class Outcome(Extra):
 
     Attributes:
         state: "ready", "starting", "waiting" (for another one), "off" (software none), "failed".
-        reason: Why, "" where there is nothing to add.
-        part: What related ones are to be told.
+        reason: Why, "" if there is nothing to add.
+        part: Our part, to publish to related network functions.
         details: For `health`.
         files: Configuration files by path, with the keys masked.
         refused: The parameters cannot work on this VDU; what ran before goes on.
         addresses: Our own by link.
         added: Names of network functions of other services, by link.
-        uu: Address of a base station on Uu, of an N3IWF on NWu, "" where it has none.
+        uu: Address of a base station on Uu, of an N3IWF on NWu, "" if it has none.
     """
 
     kind: str
@@ -194,11 +194,11 @@ class Outcome(Extra):
 
     @property
     def calm(self) -> bool:
-        """Tell whether nothing need be looked at again soon."""
+        """Tell whether no further reconcile is needed soon."""
         return self.state in ("ready", "off")
 
     def shown(self) -> Dict[str, Any]:
-        """Return what `show-status` adds: what a network function of another service is told."""
+        """Return what `show-status` adds: our parts, for network functions of other services."""
         if self.part is None:
             return {}
         functions = {
@@ -209,7 +209,7 @@ class Outcome(Extra):
         return {"network-function": result}
 
     def summary(self) -> str:
-        """Return the words for the unit status, "" for none."""
+        """Return the text for the unit status, "" for none."""
         if self.state == "off":
             return ""
         text = "{} {}".format(self.kind, self.state)
@@ -217,7 +217,7 @@ class Outcome(Extra):
 
 
 def unfit(kind: str, link: str, technology: str, address: fields.IPInterface) -> str:
-    """Return why a network function cannot use a link, "" where it can."""
+    """Return why a network function cannot use a link, "" if it can."""
     if address.version != 4:
         return "{}: {} is not IPv4, which OAI needs".format(link, address)
     if kind == "n3iwf" and technology == IPSEC:
@@ -229,8 +229,8 @@ def unfit(kind: str, link: str, technology: str, address: fields.IPInterface) ->
 def address_interface(kind: str, link: LinkPlan) -> str:
     """Return the interface that has the inner address of a link.
 
-    With IPsec packets may come in by another one: the underlay, or charon's own. In clear the
-    underlay has an outer address too, and functions of 5GS take the first of an interface.
+    With IPsec, packets may come in by another one: the underlay, or charon's own. In clear, the
+    underlay has an outer address too, which the functions of FIRST_ADDRESS would use.
     """
     name = link.params.link
     if link.params.technology == IPSEC:
@@ -241,7 +241,7 @@ def address_interface(kind: str, link: LinkPlan) -> str:
 
 
 def build(function_state: FunctionState, secrets: Secrets, opc: str, own: str) -> Software:
-    """Render the network function; `own` is its address on Uu or NWu, where it has one."""
+    """Return the software of the network function; `own` is its address on Uu or NWu, or ""."""
     kind, params, ends = function_state.kind, function_state.params, function_state.ends
     if kind == "hss":
         return hss.software(expect(Hss, params), ends, secrets, opc)
@@ -271,7 +271,7 @@ def build(function_state: FunctionState, secrets: Secrets, opc: str, own: str) -
 
 
 def _station(function_state: FunctionState) -> Part:
-    """Return what the eNB, gNB or N3IWF of a UE told; it has an address where that is known."""
+    """Return the part of a UE's eNB, gNB or N3IWF; without address if there is none yet."""
     _, link = STATIONS[function_state.kind]
     stations = [part for _, part in function_state.parts.get(link, ()) if part.address]
     if function_state.kind == "n3ue":
@@ -280,7 +280,7 @@ def _station(function_state: FunctionState) -> Part:
 
 
 def station(function_state: FunctionState) -> str:
-    """Return the address of what a UE is related to, "" where it is not known."""
+    """Return the address of a UE's station, "" if it is not known."""
     return _station(function_state).address
 
 
@@ -294,7 +294,7 @@ def _air(params: Common) -> str:
 
 
 def lacking(function_state: FunctionState) -> List[str]:
-    """Return what is missing before the network function can be rendered."""
+    """Return sentences about what is missing to render the network function."""
     result = []
     if function_state.kind in STATIONS and not station(function_state):
         result.append("waiting for the {}".format(STATIONS[function_state.kind][0]))
@@ -308,7 +308,7 @@ def lacking(function_state: FunctionState) -> List[str]:
 
 
 def closed_gates(function_state: FunctionState) -> List[str]:
-    """Return whom the first start waits for."""
+    """Return sentences about network functions that the first start waits for."""
     result = []
     for link in GATES.get(function_state.kind, ()):
         parts = function_state.parts.get(link, ())
@@ -319,7 +319,7 @@ def closed_gates(function_state: FunctionState) -> List[str]:
 
 
 def observe_steps(function_state: FunctionState) -> List[Step]:
-    """Return the round trip that looks at the network function."""
+    """Return the steps that observe the network function, for one round trip."""
     steps = [which("nf/engine", ENGINES), read("nf/secrets", SECRETS_FILE)]
     steps.append(secret_store.observe("nf/store", SECRETS_FILE))
     for name in CONTAINERS[function_state.kind]:
@@ -342,7 +342,7 @@ def observe_steps(function_state: FunctionState) -> List[Step]:
 
 
 def database_steps() -> List[Step]:
-    """Return the steps that make the password of the database, once, and read it."""
+    """Return the steps that make the password of the database once, and read it."""
     make = ("openssl", "rand", "-hex", "-out", DATABASE_FILE, "16")
     return [
         make_directory("nf/database/folder", BASE, 0o700),
@@ -352,14 +352,14 @@ def database_steps() -> List[Step]:
 
 
 def _paths(function_state: FunctionState) -> List[str]:
-    """Return the files to look at; which ones there are does not depend on the keys."""
+    """Return the paths of the files to read; they do not depend on the keys."""
     blank = Secrets("0" * 32, "0" * 32, "0" * 32)
     software = build(function_state, blank, "0" * 32, "192.0.2.1")
     return sorted(units.all_files(software, "/usr/bin/podman", Registry(), ()))
 
 
 def make_plan(function_state: FunctionState, results: Results, opc: Opc) -> Plan:
-    """Decide which steps lead from what was observed to what is wanted.
+    """Return the steps from the observed to the desired state.
 
     Raises:
         VpnaasError: The VDU cannot run network functions.
@@ -400,7 +400,7 @@ def _plan(function_state: FunctionState, results: Results, opc: Opc) -> Plan:
     gates = [] if running else closed_gates(function_state)
     problems = list(function_state.problems) + _disagreements(function_state)
     if problems or gates:
-        # Neither starts nor restarts anything: what runs goes on with what it has.
+        # Start and restart nothing: running containers keep their configuration.
         blocked = tuple(problems), tuple(gates)
         return Plan(tuple(keep), software, files, hidden, *blocked, uu=uu, authority=authority)
     steps = keep + _apply(function_state, software, files, results)
@@ -435,7 +435,7 @@ def _disagreements(function_state: FunctionState) -> List[str]:
 
 
 def _keep_secrets(function_state: FunctionState, secrets: Secrets, results: Results) -> List[Step]:
-    """Return the steps that put keys which were given where they stay."""
+    """Return the steps that store given keys on the VDU."""
     if not function_state.given or results.text("nf/secrets") == secrets.to_json():
         return []
     return [
@@ -463,7 +463,7 @@ def _apply(
     for container in software.containers:
         digest = files[units.digest_file(container.name)].text
         current = results.text("nf/started/" + container.name) == digest
-        # Whoever edited a file may have restarted the container with it.
+        # If a file was edited on the VDU, the container may run with the edited file.
         edited = {file.path for file in units.used_files(container, software.files)}
         if function_state.restart or not current or edited & set(different):
             due.append(container.name)
@@ -476,7 +476,7 @@ def _apply(
             steps += _certificate(software.common_name)
         names = [units.unit(name) for name in due]
         steps.append(enable("nf/enable", *names))
-        # Starting may take minutes (an image to pull, Cassandra to come up); the probe tells.
+        # Starting may take minutes (an image to pull, Cassandra); the probe reports the result.
         restart = ("systemctl", "restart", "--no-block") + tuple(names)
         steps.append(run("nf/restart", *restart, timeout=60))
     return _folders(software) + steps if steps else []
@@ -495,7 +495,7 @@ def _folders(software: Software) -> List[Step]:
 
 
 def _certificate(common_name: str) -> List[Step]:
-    """Return the steps that make a self-signed certificate, where there is none of that name."""
+    """Return the steps that make a self-signed certificate, unless one of that name exists."""
     name = common_name.split(".")[0]
     certificate, key = "{}/{}.cert.pem".format(TLS, name), "{}/{}.key.pem".format(TLS, name)
     mark = "{}/{}".format(TLS, common_name)
@@ -555,14 +555,14 @@ def _removal(names: Iterable[str]) -> List[Step]:
 
 
 def failed(kind: str, params: Optional[Common], reason: str) -> Outcome:
-    """Return the outcome of a reconcile that could not decide anything."""
+    """Return the outcome of a reconcile that failed before it had a plan or a result."""
     part = of(kind, params, False) if params is not None else None
     details = {"state": "failed", "reason": reason}
     return Outcome(kind, "failed", reason, part, details, refused=True)
 
 
 def conclude(function_state: FunctionState, plan: Plan, results: Optional[Results]) -> Outcome:
-    """Say how the network function stands, after the steps."""
+    """Return the state of the network function after the steps."""
     kind, params = function_state.kind, function_state.params
     if params.software == NONE:
         return Outcome(kind, "off", "", None, {"state": "off"}, {})

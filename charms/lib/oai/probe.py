@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Whether a network function is ready, looked at on its VDU.
+"""Check on the VDU whether a network function is ready.
 
 This file is the program that the charm sends there: it must not import anything but the standard
 library and must run on any Python from 3.6 on. It reads a JSON object on standard input:
@@ -7,7 +7,7 @@ library and must run on any Python from 3.6 on. It reads a JSON object on standa
     {"wait": seconds, "units": [name...], "images": {name: reference}, "engine": path,
      "checks": [{"kind", "reason", "address", "port", "unit", "pattern"}...]}
 
-It ends as soon as everything holds, at the latest after `wait` seconds, and prints what it saw.
+It ends as soon as all checks hold, at the latest after `wait` seconds, and prints the result.
 """
 
 import json
@@ -35,7 +35,7 @@ def _out(*argv: str) -> str:
 
 
 def uptime() -> float:
-    """Return seconds since boot; the clock may be set meanwhile."""
+    """Return seconds since boot, because somebody may set the clock."""
     with open("/proc/uptime", encoding="ascii") as stream:
         return float(stream.read().split()[0])
 
@@ -49,7 +49,7 @@ def _read(path: str) -> str:
 
 
 def unit_states(names: List[str]) -> Dict[str, Json]:
-    """Return what systemd says of each unit."""
+    """Return the state of each unit in systemd."""
     listed = [name + ".service" for name in names]
     words = ["--property", ",".join(("Id",) + SHOWN)]
     result = {}
@@ -67,7 +67,7 @@ def log_since_start(unit: str) -> str:
         offset = int(_read("{}/{}.offset".format(RUN, unit)) or "0")
         with open(path, "rb") as stream:
             size = os.fstat(stream.fileno()).st_size
-            # A shorter file was rotated.
+            # A file that is shorter than the offset was rotated.
             start = offset if size >= offset else 0
             stream.seek(max(start, size - LOG_LIMIT))
             return stream.read(LOG_LIMIT).decode("utf-8", "replace")
@@ -98,7 +98,7 @@ def _interface(check: Json) -> bool:
 
 
 def holds(check: Json) -> bool:
-    """Look at one thing."""
+    """Tell whether one check holds."""
     kind = check["kind"]
     if kind in ("tcp", "udp"):
         return _listens(check)
@@ -110,7 +110,7 @@ def holds(check: Json) -> bool:
 
 
 def look(request: Json) -> Json:
-    """Look at everything once."""
+    """Read all unit states and run all checks once."""
     states = unit_states(request["units"])
     reasons = []
     for name in request["units"]:
@@ -151,7 +151,7 @@ def _pulling(request: Json) -> List[str]:
 
 
 def main(request: Json) -> Json:
-    """Look until all holds or time is up."""
+    """Look until all checks hold or the time is up."""
     until = time.monotonic() + float(request["wait"])
     while True:
         seen = look(request)

@@ -1,4 +1,4 @@
-"""Rows of the HSS in Cassandra: schema, subscribers, the MME that may ask.
+"""Rows of the HSS in Cassandra: schema, subscribers, and the MMEs that may connect.
 
 The tables are those of OAI's HSS (release 14). The program `fill` runs this module on the VDU.
 """
@@ -68,7 +68,7 @@ TABLES: Sequence[Tuple[str, Sequence[Tuple[str, str]], str]] = (
 
 
 def schema() -> List[str]:
-    """Return the statements that make keyspace and tables where they are missing."""
+    """Return the statements that make keyspace and tables if they are missing."""
     replication = "{'class': 'NetworkTopologyStrategy', 'DC1': '1'}"
     statements = ["CREATE KEYSPACE IF NOT EXISTS vhss WITH replication = {};".format(replication)]
     for table, columns, primary in TABLES:
@@ -89,7 +89,7 @@ def literal(value: object) -> str:
 
 
 def insert(table: str, row: Dict[str, Any], once: bool = False) -> str:
-    """Return an INSERT; with `once`, one that leaves a row that is there."""
+    """Return an INSERT; with `once` it does not change an existing row."""
     names = sorted(row)
     return "INSERT INTO vhss.{} ({}) VALUES ({}){};".format(  # noqa: S608 - `literal` quotes
         table,
@@ -140,7 +140,7 @@ def subscription_data(msisdn: str, apns: Sequence[str]) -> str:
         "Subscribed-Periodic-RAU-TAU-Timer": 0,
     }
     text = _compact({"Subscription-Data": data})
-    # One member per APN, all of the same name: so OAI writes it, and so its HSS reads it.
+    # One member per APN, all of the same name: OAI writes it like this, and its HSS reads it so.
     contexts = [_compact({"APN-Configuration": context(n, apn)}) for n, apn in enumerate(apns)]
     members = ",".join(item[1:-1] for item in contexts)
     return text.replace('"APN-Configuration":null', members)
@@ -151,7 +151,7 @@ def _compact(value: Any) -> str:
 
 
 def subscriber(imsi: str, msisdn: str, common: Subscription) -> List[str]:
-    """Return the statements that add one subscriber; one that is there keeps its row."""
+    """Return the statements that add one subscriber; an existing one keeps its row."""
     row = {
         "imsi": imsi,
         "msisdn": int(msisdn),
@@ -172,7 +172,7 @@ def subscriber(imsi: str, msisdn: str, common: Subscription) -> List[str]:
 
 
 def mme(common: Subscription) -> List[str]:
-    """Return the statements that let the MMEs ask; the HSS refuses a connection from others."""
+    """Return the statements that admit the MMEs; the HSS refuses a connection from others."""
     result = []
     for number, host in enumerate(common["mmes"], start=common["mme_id"]):
         row = {
@@ -187,7 +187,7 @@ def mme(common: Subscription) -> List[str]:
 
 
 def statements(document: Dict[str, Any]) -> Iterator[str]:
-    """Return all there is to fill in, one statement a line."""
+    """Yield all statements that fill the database, each in one line."""
     common = document["subscription"]
     for statement in schema() + mme(common):
         yield statement

@@ -19,7 +19,7 @@ CLIENT = (
 PROBE = "SELECT ueid FROM AuthenticationSubscription LIMIT 1;"
 """A statement that MySQL answers once it is filled."""
 BATCH = 100
-"""Subscribers in a statement."""
+"""Subscribers per statement."""
 FIRST_SQN = "000000000020"
 AMF_FIELD = "8000"
 """Authentication management field: the separation bit, as 5G-AKA wants (TS 33.501, 6.1.3.2)."""
@@ -138,7 +138,7 @@ TABLES = (
 
 
 def schema() -> List[str]:
-    """Return the statements that make the tables where they are missing."""
+    """Return the statements that make the tables if they are missing."""
     return [
         "CREATE TABLE IF NOT EXISTS {} ({}, {});".format(
             table, ", ".join("`{}` {}".format(*column) for column in columns), key
@@ -161,7 +161,7 @@ def insert(verb: str, table: str, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def delete(table: str, where: str) -> str:
-    """Return the statement that removes the rows of a condition."""
+    """Return the statement that deletes the rows that meet a condition."""
     return "DELETE FROM {} WHERE {};".format(table, where)  # noqa: S608 - `literal` quotes
 
 
@@ -170,7 +170,7 @@ def _snssai(session: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def dnn_configuration(session: Dict[str, Any], ambr_mbps: int) -> Dict[str, Any]:
-    """Return what a subscriber gets in a data network (DnnConfiguration of TS 29.503)."""
+    """Return a subscriber's DnnConfiguration of a data network (TS 29.503)."""
     rate = "{}Mbps".format(ambr_mbps)
     arp = {"priorityLevel": 1, "preemptCap": "NOT_PREEMPT", "preemptVuln": "NOT_PREEMPTABLE"}
     profile = {"5qi": session["five_qi"], "arp": arp, "priorityLevel": session["priority"]}
@@ -183,7 +183,7 @@ def dnn_configuration(session: Dict[str, Any], ambr_mbps: int) -> Dict[str, Any]
 
 
 def authentication(imsis: Sequence[str], key: str, opc: str) -> str:
-    """Return the statement with subscribers' keys; one that is there keeps its row."""
+    """Return the statement with subscribers' keys; an existing subscriber keeps its row."""
     common = {
         "authenticationMethod": "5G_AKA",
         "encPermanentKey": key,
@@ -207,7 +207,7 @@ def subscription(
     """Return the statements that set which slices subscribers may use, and how.
 
     Args:
-        imsis: Of the subscribers, without gaps.
+        imsis: IMSIs of the subscribers, without gaps.
         plmn: Digits of MCC and MNC.
         sessions: `sst`, `sd`, `dnn`, `five_qi` and `priority` of each.
         ambr: Session-AMBR in Mbit/s.
@@ -248,7 +248,7 @@ def removal(imsi: str) -> List[str]:
 
 
 def statements(document: Dict[str, Any]) -> Iterator[str]:
-    """Return all there is to fill in, one statement a line."""
+    """Yield all statements that fill the database, each in one line."""
     for statement in schema():
         yield statement
     first, count = int(document["first_imsi"]), document["subscribers"]

@@ -1,7 +1,7 @@
-"""What configuration files of OpenAirInterface's 5G core have in common.
+"""Common parts of the configuration files of OpenAirInterface's 5G core.
 
 A file is YAML, and JSON is YAML, so these are JSON: every value has its type. A network function
-takes the first IPv4 address of an interface it is given the name of.
+uses the first IPv4 address of an interface that the file names.
 """
 
 import json
@@ -11,9 +11,9 @@ from .model import LIBRARY, Container, File, conf
 
 LEVELS = {"error": "error", "warning": "warn", "info": "info", "debug": "debug"}
 LOGGED = {"error": "info", "warning": "info", "info": "info", "debug": "debug"}
-"""Of those that have to log who is connected, which they do at level info."""
+"""Levels of functions that have to log who is connected; they do so at level info."""
 PORT = 8080
-"""Of AMF and SMF, each at its own inner address on SBI."""
+"""Port of AMF and SMF, each at its own inner address on SBI."""
 NRF_PORT, UDM_PORT, AUSF_PORT, UDR_PORT = 8081, 8082, 8083, 8084
 """They share a VDU with the AMF, so each has another port."""
 
@@ -45,8 +45,8 @@ def document(
 
     Args:
         level: Log level of the network function, by its own name.
-        nfs: Itself and others, by name.
-        more: What only it has.
+        nfs: Entries of itself and of other functions, by name.
+        more: Sections that only this function has.
         register: Whether it registers at the NRF, and finds others there.
     """
     common = {
@@ -59,7 +59,7 @@ def document(
 
 
 def function(host: str, port: int, interface: str = "", **points: Any) -> Dict[str, Any]:
-    """Return the entry of a network function, with its interfaces where it is our own.
+    """Return the entry of a network function, with its interfaces if it is our own.
 
     Args:
         host: Its address on SBI.

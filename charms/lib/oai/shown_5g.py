@@ -1,4 +1,4 @@
-"""What the AMF and the SMF of OpenAirInterface write to their logs about who is connected."""
+"""Parsers for the logs of OpenAirInterface's AMF and SMF: who is connected."""
 
 import re
 from typing import Any, Dict, List

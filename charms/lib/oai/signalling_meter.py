@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""How long signalling takes, seen on a VDU where its link comes out of the tunnel.
+"""Measure how long signalling takes, on a VDU's interface where the link leaves the tunnel.
 
 This file is the program that the charm sends there: it must not import anything but the standard
 library and must run on any Python from 3.6 on. It only reads copies of the packets on one
@@ -11,13 +11,13 @@ NGAP messages with which a procedure of a UE begins and ends, by the identity th
 UE (TS 38.413 clause 9.3.3.2).
 
 Times are the kernel's, taken when it handed a packet to the interface or took it from there
-(SO_TIMESTAMPNS, socket(7)). When this program gets to read a packet says nothing: where the
-processors are busy it reads a request together with its answer.
+(SO_TIMESTAMPNS, socket(7)). The time when this program reads a packet is of no use: on a busy VDU
+it reads a request together with its answer.
 
-It reads a JSON object on standard input: {"link", "interface", "seconds", "count", "idle"}, writes
-the line "listening" to standard error when it hears, and ends after that time, when that many
-requests were answered (of PDU sessions on N2), or when there was none for the idle seconds after
-the first.
+It reads a JSON object on standard input: {"link", "interface", "seconds", "count", "idle"}, and
+writes the line "listening" to standard error when it is ready. It ends after "seconds", after
+"count" answered requests (on N2: those of PDU sessions), or when after the first request no
+further one came for "idle" seconds.
 """
 
 import json
@@ -32,7 +32,7 @@ COMMANDS = {318: "AIR", 316: "ULR"}
 """Authentication-Information and Update-Location (TS 29.272 clause 7.2.2)."""
 ETH_P_ALL = 3
 ETHERNET = ("1", "772")
-"""ARPHRD_ETHER and ARPHRD_LOOPBACK (if_arp.h): what is not these starts with its IP header."""
+"""ARPHRD_ETHER and ARPHRD_LOOPBACK (if_arp.h); other types have no link-layer header here."""
 SO_TIMESTAMPNS = 35
 """asm-generic/socket.h; also the type of the control message, a struct timespec."""
 TIMESPEC = struct.Struct("@ll")
@@ -42,13 +42,13 @@ RESULT_CODE = 268
 EXPERIMENTAL_RESULT = 297
 EXPERIMENTAL_RESULT_CODE = 298
 AHEAD = 64
-"""Segments kept of those that overtook another one; a missing one is given up beyond."""
+"""Most segments kept out of order; with more, the missing segment is given up."""
 
 Flow = Tuple[bytes, int, bytes, int]
 
 
 class Stream:
-    """One direction of a TCP connection, from the first message boundary that was seen."""
+    """One direction of a TCP connection, from the first message boundary that the meter sees."""
 
     def __init__(self) -> None:
         self.expected: Optional[int] = None
@@ -56,7 +56,7 @@ class Stream:
         self.data = b""
 
     def reset(self) -> None:
-        """Forget everything: the connection begins, or a segment was never seen."""
+        """Forget everything, after a lost segment or invalid data."""
         self.expected = None
         self.ahead = {}
         self.data = b""
@@ -64,7 +64,7 @@ class Stream:
     def feed(self, sequence: int, payload: bytes) -> List[bytes]:
         """Take a segment; return the Diameter messages that are complete now."""
         if self.expected is None:
-            # Recording starts in the middle: at a segment that looks like a message's first.
+            # Recording starts in the middle: wait for a segment that looks like a message's first.
             if not _starts(payload):
                 return []
             self.expected = sequence
@@ -76,7 +76,7 @@ class Stream:
             for start in [s for s in self.ahead if _before(s, self.expected)]:
                 self._keep(start, self.ahead.pop(start))
         if len(self.ahead) > AHEAD:
-            # A segment that was never seen: go on at the next message.
+            # A segment is lost: go on at the next message.
             self.reset()
             return self.feed(sequence, payload)
         messages = []
@@ -92,7 +92,7 @@ class Stream:
         return messages
 
     def _keep(self, sequence: int, payload: bytes) -> None:
-        """Keep the new part of a segment; one that was sent again may hold old and new."""
+        """Keep the new part of a segment; a retransmitted one may have old and new data."""
         assert self.expected is not None  # noqa: S101
         if _before(sequence, self.expected):
             payload = payload[(self.expected - sequence) & 0xFFFFFFFF :]
@@ -135,7 +135,7 @@ class S6a:
         if len(packet) < 40 or packet[0] >> 4 != 4 or packet[9] != socket.IPPROTO_TCP:
             return
         header = (packet[0] & 15) * 4
-        # Zero where the kernel hands on more than 64 kB in one piece.
+        # Zero if the kernel passes on more than 64 kB in one piece.
         total = struct.unpack("!H", packet[2:4])[0] or len(packet)
         tcp = packet[header:total]
         if len(tcp) < 20:
@@ -162,20 +162,20 @@ class S6a:
         name = COMMANDS[command]
         hop, end = struct.unpack("!II", message[12:20])
         if message[4] & REQUEST:
-            asked = Request(command, end, now)
+            request = Request(command, end, now)
             if message[4] & RETRANSMITTED:
                 # Over a new connection: new hop-by-hop, the same end-to-end identifier.
                 for key, old in list(self.open.items()):
                     if (old.command, old.end) == (command, end):
-                        asked.at = min(asked.at, self.open.pop(key).at)
-            self.open[flow, hop] = asked
+                        request.at = min(request.at, self.open.pop(key).at)
+            self.open[flow, hop] = request
             return
         sent = self.open.get((flow[2:] + flow[:2], hop))
         if sent is None or sent.command != command:
             return
         del self.open[flow[2:] + flow[:2], hop]
         if now < sent.at:
-            # Somebody set the clock meanwhile.
+            # The clock was set back meanwhile.
             self.backwards += 1
             return
         self.times[name].append((now - sent.at) * 1000.0)
@@ -190,7 +190,7 @@ class S6a:
         """Return what was measured, by command."""
         result: Dict[str, Any] = {}
         for command, name in COMMANDS.items():
-            open_ones = sum(1 for asked in self.open.values() if asked.command == command)
+            open_ones = sum(1 for request in self.open.values() if request.command == command)
             result[name] = dict(statistics(self.times[name]), unanswered=open_ones)
             result[name]["results"] = self.results[name]
         if self.backwards:
@@ -201,7 +201,7 @@ class S6a:
 N2_PORT, NGAP = 38412, 60
 """Port of SCTP, and the payload protocol identifier of NGAP (TS 38.412 clause 7)."""
 RAN_UE = 85
-"""Identity of the IE with the gNB's name of a UE (TS 38.413 clause 9.4.7)."""
+"""Identifier of the IE RAN-UE-NGAP-ID (TS 38.413 clause 9.4.7)."""
 REQUESTED, DONE = 0x00, 0x20
 """First octet of an NGAP message: initiatingMessage, successfulOutcome."""
 CONTEXT_SETUP, INITIAL_UE, SESSION_SETUP, UPLINK_NAS = 14, 15, 29, 46
@@ -236,7 +236,7 @@ class N2:
         if len(sctp) < 12 or N2_PORT not in struct.unpack("!HH", sctp[:4]):
             return
         ports = struct.unpack("!HH", sctp[:4])
-        # The gNB's end is the same whoever sends.
+        # Address and port of the gNB, whichever end sends.
         sent = ports[1] == N2_PORT
         gnb = packet[12:16] + sctp[0:2] if sent else packet[16:20] + sctp[2:4]
         place = 12
@@ -271,7 +271,7 @@ class N2:
                 self.open[name, gnb, ue] = now
 
     def answered(self) -> int:
-        """Return how many procedures of the kind that comes last have ended."""
+        """Return how many procedures of the last kind, `session-setup`, have ended."""
         return len(self.times["session-setup"])
 
     def summary(self) -> Dict[str, Any]:
@@ -280,7 +280,7 @@ class N2:
 
 
 def length(data: bytes, place: int) -> Tuple[int, int]:
-    """Return a length and where it ends (X.691 clause 11.9); 0 where it is in fragments."""
+    """Return a length and where it ends (X.691 clause 11.9); 0 if it is in fragments."""
     first = data[place] if place < len(data) else 0xFF
     if first < 0x80:
         return first, place + 1
@@ -290,7 +290,7 @@ def length(data: bytes, place: int) -> Tuple[int, int]:
 
 
 def ran_ue(message: bytes) -> bytes:
-    """Return the octets of RAN-UE-NGAP-ID in an NGAP message, empty where there is none."""
+    """Return the octets of RAN-UE-NGAP-ID in an NGAP message, empty if there is none."""
     _, place = length(message, 3)
     place += 3  # Whether there are extensions, and the number of IEs.
     while place + 4 <= len(message):
@@ -308,7 +308,7 @@ METERS: Dict[str, Any] = {"s6a": S6a, "n2": N2}
 
 
 def result_code(avps: bytes) -> int:
-    """Return the Result-Code, or that in Experimental-Result; 0 where there is neither."""
+    """Return the Result-Code, or that in Experimental-Result; 0 if there is neither."""
     place = 0
     while place + 8 <= len(avps):
         code, flags = struct.unpack("!IB", avps[place : place + 5])
@@ -359,7 +359,7 @@ def stamp(control: List[Tuple[int, int, bytes]]) -> float:
 
 
 def main(request: Dict[str, Any]) -> Dict[str, Any]:
-    """Listen, then tell."""
+    """Listen, then return the summary."""
     interface = request["interface"]
     with open("/sys/class/net/{}/type".format(interface), encoding="ascii") as stream:
         skip = 14 if stream.read().strip() in ETHERNET else 0

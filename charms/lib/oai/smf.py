@@ -18,7 +18,7 @@ def configuration(params: Smf, ends: Ends, shared: str) -> str:
     smf = {
         "ue_mtu": params.ue_mtu,
         "support_features": {
-            # 5QI and AMBR of a session are what the UDM says of the subscriber.
+            # 5QI and AMBR of a session come from the subscriber's data at the UDM.
             "use_local_subscription_info": False,
             "use_local_pcc_rules": True,
         },
@@ -27,13 +27,13 @@ def configuration(params: Smf, ends: Ends, shared: str) -> str:
             "sNssaiSmfInfoList": [{"sNssai": snssai, "dnnSmfInfoList": [{"dnn": params.dnn}]}]
         },
     }
-    # The UPF is at no NRF: it sets the association up (TS 29.244 clause 6.2.6.3).
+    # The UPF is not at the NRF: it sets up the PFCP association (TS 29.244 clause 6.2.6.3).
     more = {"smf": smf, "dnns": [sbi.data_network(params.dnn, params.ue_pool)]}
     return sbi.document(sbi.LOGGED[params.log_level], nfs, more)
 
 
 def software(params: Smf, ends: Ends) -> Software:
-    """Render everything; the address on SBI is that of the related AMF."""
+    """Return the software; it connects to the related AMF on SBI."""
     shared = first_peer(ends, "sbi")
     assert shared is not None  # noqa: S101 - the plan looks before
     return Software(

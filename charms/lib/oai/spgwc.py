@@ -10,7 +10,7 @@ from .values import Plmn
 
 FILE = "/openair-spgwc/etc/spgw_c.json"
 REST_PORT = 9081
-"""Management by HTTP, which OAI's SPGW-C opens on every address."""
+"""HTTP management port that OAI's SPGW-C opens on every address."""
 
 
 def gateway_name(gateway_id: int, plmn: Plmn, realm: str) -> str:
@@ -19,7 +19,7 @@ def gateway_name(gateway_id: int, plmn: Plmn, realm: str) -> str:
 
 
 def pool_range(pool: str) -> str:
-    """Return first and last address UEs get; the pool's first host is the gateway's own."""
+    """Return the first and last address for UEs; the pool's first host is the gateway itself."""
     network = ipaddress.IPv4Network(pool)
     return "{} - {}".format(network.network_address + 2, network.broadcast_address - 1)
 
@@ -83,7 +83,7 @@ def _parts(pool: str, count: int) -> List[str]:
 
 
 def software(params: SpgwC, ends: Ends) -> Software:
-    """Render everything; the SPGW-C does not wait for a peer."""
+    """Return the software; the SPGW-C does not wait for a peer."""
     return Software(
         containers=(
             Container(

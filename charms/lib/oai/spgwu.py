@@ -8,7 +8,7 @@ from .spgwc import gateway_name
 FILE = "/openair-spgwu-tiny/etc/spgw_u.conf"
 DEVICE = "pdn"
 LEVELS = {"error": "error", "warning": "warning", "info": "info", "debug": "debug"}
-"""Names of spdlog's levels; without one the SPGW-U logs nothing."""
+"""Names of spdlog's levels; without a level the SPGW-U logs nothing."""
 
 
 def _interface(name: str, address: str, priority: int) -> object:
@@ -38,7 +38,7 @@ def configuration(params: SpgwU, ends: Ends, control: str) -> str:
                 "SX": _interface(sxab.interface, str(sxab.address), 81),
                 "SGI": _interface(params.sgi_interface, "read", 80),
             },
-            # The VDU translates addresses (`rules`): the container would add a rule per start.
+            # The VDU does NAT (`rules`): the container would add a rule at each start.
             "SNAT": "no",
             "PDN_NETWORK_LIST": [{"NETWORK_IPV4": params.ue_pool}],
             "SPGW-C_LIST": [{"IPV4_ADDRESS": control}],
@@ -60,7 +60,7 @@ def configuration(params: SpgwU, ends: Ends, control: str) -> str:
 
 
 def software(params: SpgwU, ends: Ends) -> Software:
-    """Render everything; the address of the SPGW-C is that of the related one."""
+    """Return the software; it connects to the related SPGW-C."""
     control = first_peer(ends, "sxab")
     assert control is not None  # noqa: S101 - the plan looks before
     return Software(

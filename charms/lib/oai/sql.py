@@ -1,4 +1,4 @@
-"""What the `mysql` client prints, and the statements of day-2 primitives about subscribers."""
+"""Parser for the `mysql` client's output, and statements of day-2 primitives on subscribers."""
 
 import json
 from typing import Any, Dict, List, Optional
@@ -16,7 +16,7 @@ Row = Dict[str, str]
 
 
 def step(id: str, engine: str, statements: List[str]) -> Step:
-    """Return the step that hands statements to MySQL; keys travel on standard input only."""
+    """Return the step that sends statements to MySQL; keys go by standard input only."""
     command = (engine, "exec", "--interactive", provision_5g.CONTAINER) + provision_5g.CLIENT
     return run(id, *command, stdin="\n".join(statements) + "\n", any_exit=True, timeout=SECONDS)
 
@@ -25,7 +25,7 @@ def answer(results: Results, id: str) -> List[Row]:
     """Return the rows of the answer to one SELECT.
 
     Raises:
-        VpnaasError: MySQL did not take the statements.
+        VpnaasError: MySQL did not accept the statements.
     """
     if results.failed is not None or results.exit_code(id) != 0:
         said = (results.failed or results.error(id) or "no answer").strip().splitlines()[-1]
@@ -34,23 +34,23 @@ def answer(results: Results, id: str) -> List[Row]:
 
 
 def table(text: str) -> List[Row]:
-    """Return the rows of a table in the client's batch form: names first, tabs between."""
+    """Return the rows of a table in the client's batch form: tabs between, names in line one."""
     lines = [line.split("\t") for line in text.splitlines()]
     return [dict(zip(lines[0], cells)) for cells in lines[1:] if len(cells) == len(lines[0])]
 
 
 def present(imsi: str) -> str:
-    """Return the statement that finds a subscriber."""
+    """Return the statement that selects a subscriber."""
     return _select("ueid", SUBSCRIBERS, "ueid = " + provision_5g.literal(imsi)) + ";"
 
 
 def some(limit: int) -> str:
-    """Return the statement that finds the first subscribers."""
+    """Return the statement that selects the first `limit` subscribers."""
     return _select("ueid", SUBSCRIBERS, "ueid <> ''") + " ORDER BY ueid LIMIT {};".format(limit)
 
 
 def sessions(first: str, last: str) -> str:
-    """Return the statement that finds what a range of subscribers may use."""
+    """Return the statement that selects the sessions of a range of subscribers."""
     ends = (provision_5g.literal(first), provision_5g.literal(last))
     where = "ueid >= {} AND ueid <= {}".format(*ends)
     return _select("ueid, singleNssai, dnnConfigurations", SESSIONS, where) + " ORDER BY ueid;"
@@ -61,7 +61,7 @@ def _select(columns: str, name: str, where: str) -> str:
 
 
 def held(rows: List[Row]) -> Dict[str, List[Dict[str, Any]]]:
-    """Return the sessions that rows of `sessions` tell, by IMSI."""
+    """Parse the rows of `sessions`; return the sessions by IMSI."""
     result: Dict[str, List[Dict[str, Any]]] = {}
     for row in rows:
         slice, configurations = _json(row["singleNssai"]), _json(row["dnnConfigurations"])
@@ -91,7 +91,7 @@ def _json(text: Optional[str]) -> Dict[str, Any]:
 
 
 def known(rows: List[Row], where: str, imsi: str) -> None:
-    """Raise InputError unless rows of `present` tell about a subscriber."""
+    """Raise InputError if `present` selected no subscriber."""
     if not rows:
         what = "{} is no subscriber".format(imsi)
         raise InputError(where, what, "one that list-subscribers shows")

@@ -1,4 +1,4 @@
-"""The table of statistics that the MME writes to its log."""
+"""Parser for the table of statistics in the MME's log."""
 
 import re
 from typing import Dict

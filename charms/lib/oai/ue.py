@@ -49,7 +49,7 @@ def configuration(params: Ue, secrets: Secrets, opc: str) -> str:
 
 
 def software(params: Ue, enb: str, secrets: Secrets, opc: str) -> Software:
-    """Render everything; `enb` is the address of the related eNB."""
+    """Return the software; `enb` is the address of the related eNB."""
     options = ("--rfsim",) + rfsim_options(params.registry.version("ue"), enb)
     options += ("-C", str(params.downlink_mhz * MHZ), "-r", str(params.resource_blocks))
     options += ("--ue-rxgain", "140", "--ue-txgain", "120")

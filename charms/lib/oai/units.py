@@ -10,7 +10,7 @@ from .images import Registry
 from .model import LIBRARY, Container, File, Software, conf
 
 RUN = "/run/osm-vpnaas-nf"
-"""Where `nf-prepare` notes what containers start with."""
+"""Where `nf-prepare` records what containers start with."""
 PREPARE_PROGRAM = LIBRARY + "/nf-prepare"
 RULES_FILE = conf("rules.nft")
 LOGROTATE = "/etc/logrotate.d/osm-vpnaas-nf"
@@ -64,7 +64,7 @@ def environment_file(container: str) -> str:
 def run_words(container: Container, engine: str, registry: Registry) -> List[str]:
     """Return the engine's command line, in the order of words that the documentation gives."""
     words = [engine, "run", "--rm", "--name", container.name, "--network", "host"]
-    # The unit's log is the only one: the engine's would show keys to who may read the journal.
+    # Only the unit logs: the engine's log would show keys to users that may read the journal.
     words += ["--log-driver", "none"]
     if container.privileged:
         words.append("--privileged")
@@ -80,7 +80,7 @@ def run_words(container: Container, engine: str, registry: Registry) -> List[str
 
 
 def _line(words: Iterable[str]) -> str:
-    """Return a command line of a unit; a word that systemd would read otherwise is refused."""
+    """Return a command line of a unit; ValueError for a word that systemd would change."""
     listed = list(words)
     for word in listed:
         if not _PLAIN.match(word) or "%" in word:
@@ -97,7 +97,7 @@ def render(
         container: What to run.
         engine: Absolute path of podman or docker.
         registry: Where the image comes from.
-        links: Units that bring the VNF's links up.
+        links: Units that bring up the VNF's links.
         rules: Whether to load the nftables script first.
     """
     before = [_line([PREPARE_PROGRAM, container.name])]
@@ -132,7 +132,7 @@ def used_files(container: Container, files: Iterable[File]) -> List[File]:
 
 
 def digest(container: Container, unit_text: str, files: Iterable[File]) -> str:
-    """Return what changes with anything the container would have to be restarted for."""
+    """Return a digest of everything whose change needs a restart of the container."""
     state = hashlib.sha256()
     for text in [unit_text, environment(container)]:
         state.update(text.encode() + b"\0")

@@ -24,7 +24,7 @@ def configuration(params: Upf, ends: Ends, control: str) -> str:
         "smf": sbi.function(control, sbi.PORT),
     }
     upf = {
-        # The VDU translates addresses (`rules`).
+        # The VDU does NAT (`rules`).
         "support_features": {"enable_bpf_datapath": False, "enable_snat": False},
         "remote_n6_gw": "127.0.0.1",
         "smfs": [{"host": control}],
@@ -33,12 +33,12 @@ def configuration(params: Upf, ends: Ends, control: str) -> str:
         },
     }
     more = {"upf": upf, "dnns": [sbi.data_network(params.dnn, params.ue_pool)]}
-    # No SBI reaches a UPF: it sets up the association with its SMF (TS 29.244 clause 6.2.6.3).
+    # A UPF has no SBI here: it sets up the association with its SMF (TS 29.244 clause 6.2.6.3).
     return sbi.document(sbi.LEVELS[params.log_level], nfs, more, register=False)
 
 
 def software(params: Upf, ends: Ends) -> Software:
-    """Render everything; the address of the SMF is that of the related one."""
+    """Return the software; it connects to the related SMF."""
     control = first_peer(ends, "n4")
     assert control is not None  # noqa: S101 - the plan looks before
     return Software(

@@ -1,4 +1,4 @@
-"""Strict parsers for the identities of a mobile network, in the manner of `vpnaas.base.fields`."""
+"""Strict parsers for the identities of a mobile network, like those of `vpnaas.base.fields`."""
 
 import re
 from typing import Dict, Tuple, Union
@@ -21,19 +21,19 @@ _HOST = re.compile(r"\A[a-z]([a-z0-9-]{0,30}[a-z0-9])?\Z")
 _KEY = re.compile(r"\A[0-9a-f]{32}\Z")
 
 RESOURCE_BLOCKS = (25, 50, 100)
-"""Bandwidths OAI's eNB has: 5, 10 and 20 MHz (TS 36.101 table 5.6-1)."""
+"""Bandwidths of OAI's eNB: 5, 10 and 20 MHz (TS 36.101 table 5.6-1)."""
 
 
 @attr.frozen
 class Plmn:
-    """A network's identity (TS 23.003 clause 2.2): MCC and MNC, both digits that are no numbers."""
+    """A network's identity (TS 23.003 clause 2.2): MCC and MNC as text, as leading zeros count."""
 
     mcc: str
     mnc: str
 
     @property
     def mnc3(self) -> str:
-        """Return the MNC with three digits, as domain names have it (TS 23.003 clause 19.2)."""
+        """Return the MNC with three digits, as in domain names (TS 23.003 clause 19.2)."""
         return self.mnc.zfill(3)
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ def plmn(where: str, mcc: object, mnc: object) -> Plmn:
 
 
 def plmn_text(where: str, text: str) -> Plmn:
-    """Parse MCC and MNC written together, as `str` of a PLMN gives them."""
+    """Parse MCC and MNC written together, as `str` of a PLMN returns them."""
     value = digits(where, text, 5, 6)
     return Plmn(value[:3], value[3:])
 
@@ -88,7 +88,7 @@ def apn(where: str, text: str) -> str:
 
 
 def key(where: str, text: str) -> str:
-    """Parse a 128-bit key; the value itself is never part of the sentence."""
+    """Parse a 128-bit key; the error text never contains the value."""
     if not _KEY.match(text.lower()):
         raise InputError(where, "the value is not a key", "32 hexadecimal digits")
     return text.lower()
@@ -123,7 +123,7 @@ def host_name(where: str, text: str) -> str:
 
 
 def host_names(where: str, text: str) -> str:
-    """Parse names of hosts with commas between; return them in one spelling."""
+    """Parse host names separated by commas; return them without spaces and duplicates."""
     names = [host_name(where, part.strip(" ")) for part in text.split(",")]
     return ",".join(dict.fromkeys(names))
 
@@ -155,7 +155,7 @@ def ipv4(where: str, text: str) -> str:
 
 
 def pool(where: str, text: str) -> fields.IPNetwork:
-    """Parse the prefix UEs get their IPv4 addresses from."""
+    """Parse the IPv4 prefix of the UEs' addresses."""
     value = fields.network(where, text)
     if value.version != 4 or value.prefixlen > 29:
         raise InputError(where, "{} is no pool of UEs".format(value), "an IPv4 prefix, /8 to /29")
@@ -163,7 +163,7 @@ def pool(where: str, text: str) -> fields.IPNetwork:
 
 
 def image_prefix(where: str, text: str) -> str:
-    """Parse a registry, with port and path where it has them."""
+    """Parse a registry, with optional port and path."""
     if len(text) > 200 or not _PREFIX.match(text):
         raise InputError(
             where,
@@ -191,7 +191,7 @@ def pins(where: str, text: str) -> Tuple[Tuple[str, str], ...]:
 
 
 def image_pins(where: str, text: str) -> str:
-    """Return `pins` in one spelling."""
+    """Return `pins` as text in canonical form."""
     return ",".join("=".join(pin) for pin in pins(where, text))
 
 

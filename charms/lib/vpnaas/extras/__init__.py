@@ -1,4 +1,1 @@
-"""What a VNF has beside its tunnels.
-
-These are the guard, QoS, measurements and metrics, and what a security gateway or a pair needs.
-"""
+"""Functions of a VNF beside its tunnels: guard, QoS, measurements, metrics, gateway and pair."""

@@ -48,18 +48,18 @@ WantedBy={unit}
 
 @attr.frozen
 class AccessOutcome(Extra):
-    """What the status tells of devices."""
+    """State of the devices for the status."""
 
     devices: int
     configured: bool
 
     @property
     def calm(self) -> bool:
-        """Tell whether nothing need be looked at again soon."""
+        """Tell whether no further reconcile is needed soon."""
         return self.configured
 
     def summary(self) -> str:
-        """Return the words for the unit status."""
+        """Return the text for the unit status."""
         count = "{} device{}".format(self.devices, "" if self.devices == 1 else "s")
         return count if self.configured else "waiting for configure-access"
 
@@ -69,12 +69,12 @@ class AccessOutcome(Extra):
 
 
 def firewall(link: LinkParams, params: AccessParams) -> str:
-    """Return the nft(8) script. Before `configure-access` it lets nothing pass."""
+    """Return the nft(8) script. Before `configure-access` it forwards nothing."""
     pool = link.inner_address.network
     family = "ip6" if pool.version == 6 else "ip"
     own = prefix_set(networks(link) + (fields.host_network(link.inner_address),))
     lines = [
-        # Of the VDU itself devices reach its echo only, at addresses of this slice.
+        # On the VDU itself devices reach only ICMP, at addresses of this slice.
         "    chain input {",
         "        type filter hook input priority filter + 10; policy accept;",
         '        iifname != "{}" accept'.format(INTERFACE),
@@ -104,7 +104,7 @@ def firewall(link: LinkParams, params: AccessParams) -> str:
 
 
 def timer(ends: Sequence[int]) -> str:
-    """Return the systemd timer that fires at each of some times, seconds since the epoch."""
+    """Return the systemd timer that fires at each of the times, in seconds since the epoch."""
     dates = "".join("OnCalendar={}\n".format(_calendar(end)) for end in sorted(set(ends)))
     return (
         "[Unit]\nDescription=Ends of devices' enrolments (osm-vpnaas)\n\n"
@@ -131,13 +131,13 @@ def observe() -> List[Step]:
 def steps_to(
     link: LinkParams, params: AccessParams, devices: Sequence[ManualPeer], results: Results
 ) -> List[Step]:
-    """Return the steps to the wanted firewall and timer, which come before those of the link.
+    """Return the steps to the wanted firewall and timer; they run before those of the link.
 
     Args:
         link: Parameters of the link.
         params: Parameters of `configure-access`.
         devices: Devices whose time is not over.
-        results: What `observe` brought back.
+        results: Results of `observe`.
     """
     steps = BOOT.steps_to(firewall(link, params), results)
     if steps:
@@ -192,7 +192,7 @@ def absent() -> List[Step]:
 
 
 def check_interface(name: str, vdu: VduFacts, charm_state: CharmState) -> None:
-    """Raise InputError where an interface cannot be that of the slice's data network."""
+    """Raise InputError if an interface cannot be that of the slice's data network."""
     params = charm_state.intent.links.get(LINK)
     underlays = {"", params.underlay_interface if params is not None else ""}
     used = {"lo"} | {vdu.underlay(name, charm_state.management).name for name in underlays}

@@ -1,4 +1,4 @@
-"""What the primitives about certificates and revocation read and tell; pure."""
+"""Parameters and answers of the actions on certificates and revocation; pure functions."""
 
 from typing import Any, Dict, List, Mapping, Optional
 
@@ -31,7 +31,7 @@ def keys_of(charm_state: CharmState, link: str, label: str) -> List[str]:
 
 
 def require_operated(intent: Intent, link: str) -> None:
-    """Raise InputError where a link does not take certificates of an operator."""
+    """Raise InputError unless a link takes its certificates from set-certificate."""
     params = intent.links.get(link)
     if params is None or params.ipsec.credentials != EXTERNAL:
         raise InputError(
@@ -42,7 +42,7 @@ def require_operated(intent: Intent, link: str) -> None:
 
 
 def requests(link: str, plan: Optional[LinkPlan]) -> Dict[str, Any]:
-    """Return what show-csr tells: requests in PEM, and the identity a certificate must name."""
+    """Return the answer of show-csr: requests in PEM, and the identity a certificate must name."""
     state = plan.state if plan is not None else None
     if not isinstance(state, ipsec.State) or state.held.request is None:
         reason = "; ".join(plan.problems) if plan is not None else ""
@@ -56,7 +56,7 @@ def requests(link: str, plan: Optional[LinkPlan]) -> Dict[str, Any]:
 
 
 def given(params: Mapping[str, Any]) -> Given:
-    """Parse what set-certificate takes: our certificate with its chain, and the root."""
+    """Parse the parameters of set-certificate: our certificate with its chain, and the root."""
 
     def text(key: str) -> str:
         value = params.get(key, "")

@@ -1,8 +1,8 @@
 """Experiments on a VDU: captures, listeners, attempts, streams, loads and faults.
 
-What goes on between two actions is a transient systemd unit of the VDU with a time limit, so that
-it ends also if nobody comes back for it. Its program gets a request file and leaves a result file;
-both lie below RUN and are gone after the answer.
+Work that goes on between two actions runs as a transient systemd unit on the VDU. The unit has a
+time limit, so it ends even without a stop action. Its program reads a request file and writes a
+result file below RUN. The stop action removes both files.
 """
 
 import json
@@ -23,14 +23,14 @@ Json = Dict[str, Any]
 
 RUN = "/run/osm-vpnaas-experiments"
 PORT = 7777
-"""Where a listener waits unless told otherwise."""
+"""Default port of listeners and streams."""
 MOST_ATTEMPTS = 2000
 MOST_TEXT = 500000
 MOST_PORTS = 70000
-"""TCP attempts of one probe; all ports of one address are fewer."""
+"""Most TCP attempts of one probe; enough for all ports of one address."""
 MOST_IDENTITIES = 8
 SPARED = ("init", "systemd", "sshd", "python3")
-"""Programs that the fault `process` does not kill: they bring the VDU back, or our answer."""
+"""Programs that the fault `process` must not kill: the VDU or our login needs them."""
 _IDENTITY = re.compile(r"[0-9]{6,16}")
 _PROCESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,14}")
 _LABEL = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,99}")
@@ -53,11 +53,11 @@ def require_allowed(option: str) -> None:
 
 @attr.frozen
 class Unit:
-    """A transient unit of an experiment; there is one of a kind at a time.
+    """A transient systemd unit of an experiment; one of each kind at a time.
 
     Attributes:
-        name: What it does, such as "capture".
-        program: Which program it runs.
+        name: Kind of experiment, such as "capture".
+        program: File name of the program it runs.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Unit:
         return "{}/{}.{}".format(RUN, self.name, what)
 
     def start(self, request: Json, properties: Sequence[str] = ("Type=notify",)) -> List[Step]:
-        """Return the steps that start it anew; one that runs ends first."""
+        """Return the steps that start it; they first stop one that still runs."""
         request = dict(request, result=self.file("result"))
         words = ["--property={}".format(word) for word in properties]
         words += ["--property=RuntimeMaxSec={}".format(request["seconds"] + 10)]
@@ -89,7 +89,7 @@ class Unit:
         ]
 
     def stop(self) -> List[Step]:
-        """Return the steps that end it and bring its result."""
+        """Return the steps that stop it, read its result and remove its files."""
         return [
             run("active", "systemctl", "is-active", self.service, any_exit=True),
             run("stop", "systemctl", "stop", self.service, any_exit=True, timeout=30),
@@ -97,10 +97,10 @@ class Unit:
         ] + [remove("forget-" + what, self.file(what)) for what in ("py", "request", "result")]
 
     def result(self, results: Results) -> Json:
-        """Return what it left, with `ran-until-stopped`.
+        """Return its result with `ran-until-stopped`.
 
         Raises:
-            VpnaasError: It was not started, or failed.
+            VpnaasError: It was not started, or it failed.
         """
         text = results.check().text("result")
         if not text:
@@ -119,7 +119,7 @@ LOAD = Unit("load", "throughput_client.py")
 
 
 def capture(params: Mapping[str, Any], interfaces: Mapping[str, str]) -> List[Step]:
-    """Return the steps of `start-capture`; `interfaces` are those below the links."""
+    """Return the steps of `start-capture`; `interfaces` are the underlays, by link."""
     request = {
         "watch": "frames",
         "interfaces": dict(interfaces),
@@ -151,7 +151,7 @@ def captured(results: Results) -> Json:
 
 
 def listener(params: Mapping[str, Any], addresses: Sequence[str]) -> List[Step]:
-    """Return the steps of `start-listener`; `listening` reads their other half."""
+    """Return the steps of `start-listener`; `listening` parses the result of the first two."""
     where = "start-listener: "
     if not addresses:
         raise InputError(where + "link", "no link has an inner address", "a configured link")
@@ -167,7 +167,7 @@ def listener(params: Mapping[str, Any], addresses: Sequence[str]) -> List[Step]:
 
 
 def listening(results: Results) -> List[int]:
-    """Return the TCP ports on which something listened before (proc(5), state 0A)."""
+    """Return the TCP ports that already had a listener (proc(5), state 0A)."""
     ports = set()
     for id in ("tcp", "tcp6"):
         for line in (results.text(id) or "").splitlines()[1:]:
@@ -178,7 +178,7 @@ def listening(results: Results) -> List[int]:
 
 
 def arrived(results: Results) -> Json:
-    """Return what a listener saw."""
+    """Return what a listener received."""
     return LISTENER.result(results)
 
 
@@ -190,7 +190,7 @@ def attempts(params: Mapping[str, Any], interface: str) -> Step:
 
     Args:
         params: Of the action.
-        interface: That next hops are reached over, the management interface.
+        interface: Interface towards the next hops: that of management.
     """
     where = "probe: attempts"
     text = str(params.get("attempts", ""))
@@ -218,7 +218,7 @@ def attempts(params: Mapping[str, Any], interface: str) -> Step:
 
 
 def tried(results: Results) -> Json:
-    """Return what became of the attempts."""
+    """Return the outcomes of the attempts."""
     return measure.answer(results, "probe", "the probe")
 
 
@@ -312,7 +312,7 @@ def loaded(results: Results) -> Json:
     """Return whether a load ran until it was stopped, and its rate.
 
     Raises:
-        VpnaasError: There is none, or it never ran, with the reason.
+        VpnaasError: No load was started, or it failed; the text has the reason.
     """
     report = LOAD.result(results)
     try:
@@ -330,7 +330,7 @@ def fault(params: Mapping[str, Any], interface: str) -> List[Step]:
 
     Args:
         params: Of the action.
-        interface: Of the link's tunnel, or for the fault link the one below it; "" for none.
+        interface: The link's tunnel, or its underlay for the fault `link`; "" for none.
     """
     where = "inject-fault: "
     kind = fields.choice(
@@ -351,7 +351,7 @@ def fault(params: Mapping[str, Any], interface: str) -> List[Step]:
         return [run("delete", "ip", "link", "delete", interface)]
     return [
         run("mend", "nft", "delete", "table", "inet", _FAULT_TABLE, any_exit=True),
-        # First what ends it: whatever happens afterwards, the link comes back.
+        # First the timer that ends the fault: so the link comes back, whatever happens then.
         run("stop", "systemctl", "stop", _LATER + "mend.timer", any_exit=True),
         _later("mend", seconds, "nft", "delete", "table", "inet", _FAULT_TABLE),
         run("cut", "nft", "-f", "-", stdin=_cut(interface)),
@@ -380,7 +380,7 @@ def _cut(interface: str) -> str:
 
 
 def broken(results: Results) -> None:
-    """Raise VpnaasError where nothing was broken."""
+    """Raise VpnaasError if the fault had no effect."""
     results.check()
     if results.exit_code("kill") == 1:
         raise VpnaasError("no process of that name runs on the VDU")

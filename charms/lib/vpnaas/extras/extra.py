@@ -1,4 +1,4 @@
-"""What the status of a unit needs to know of an extra."""
+"""Interface between the unit status and an extra."""
 
 from typing import Any, Dict
 
@@ -13,7 +13,7 @@ class Extra:
 
     @property
     def calm(self) -> bool:
-        """Tell whether it is as it should be, so that nothing need be looked at again soon."""
+        """Tell whether it is as it should be, so that no further reconcile is needed soon."""
         return True
 
     def summary(self) -> str:

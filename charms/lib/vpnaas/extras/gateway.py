@@ -23,22 +23,22 @@ from vpnaas.vdu.steps import directory as make_directory
 BOOT = BootTable("gateway", TABLE, "Firewall of a security gateway")
 FILE, UNIT, UNIT_FILE = BOOT.file, BOOT.unit, BOOT.unit_file
 DAEMON_FILE = "/etc/strongswan.d/10-osm-vpnaas-gateway.conf"
-"""After what links need of the daemon, which it overrides, and before files of an operator."""
+"""The number puts it after the links' own file, which it overrides, and before an operator's."""
 SYSCTL_FILE = "/etc/sysctl.d/61-osm-vpnaas-gateway.conf"
 
 
 @attr.frozen
 class Gateway:
-    """A gateway as it should be.
+    """Desired state of a gateway.
 
     Attributes:
-        untrusted: Underlays of links with a VPN, empty where no such link is configured yet.
-        management: Interface of management.
+        untrusted: Underlays of links with a VPN, empty if no such link is configured yet.
+        management: Management interface.
         wireguard: UDP ports of WireGuard links.
         ipsec: Whether a link uses the IKE daemon.
         inner: Subnets inside the tunnels.
         ports: TCP ports that answer on the management interface besides SSH.
-        translated: Interfaces whose packets get the gateway's own address where it forwards them.
+        translated: Interfaces whose packets get the gateway's own address when it forwards them.
     """
 
     params: GatewayParams
@@ -69,7 +69,7 @@ def before_links(gateway: Gateway, results: Results) -> List[Step]:
     """Return the steps that come first: nothing may pass in clear while tunnels come up.
 
     Raises:
-        InputError: The links' interfaces make no firewall.
+        InputError: No firewall is possible with the links' interfaces.
     """
     steps = _firewall(gateway, results)
     sysctl = generated.HEAD + "".join("{} = {}\n".format(*item) for item in _sysctls(gateway))
@@ -85,7 +85,7 @@ def before_links(gateway: Gateway, results: Results) -> List[Step]:
 
 
 def after_links(gateway: Gateway, results: Results) -> List[Step]:
-    """Return the last steps: the daemon reads its settings, if no link made it do so."""
+    """Return the last steps: restart the daemon for new settings, unless a link did so."""
     if not gateway.ipsec or results.text("gateway/daemon") == _daemon(gateway, results):
         return []
     restart = ("systemctl", "restart", DAEMON)
@@ -98,7 +98,7 @@ def _firewall(gateway: Gateway, results: Results) -> List[Step]:
     if not gateway.params.firewall:
         return BOOT.absent() if BOOT.present(results) else []
     if not gateway.untrusted:
-        return []  # Nothing is known yet to protect from.
+        return []  # The untrusted interfaces are not known yet.
     ports = tuple(sorted({SSH_PORT} | set(gateway.ports)))
     text = firewall_text(
         GatewayFirewall(

@@ -22,11 +22,11 @@ from vpnaas.vdu.nftables import nft_table
 
 TABLE = "osm_vpnaas_gateway"
 INIT_RATE = 300
-"""IKE_SA_INIT requests a second that reach the daemon, of all senders together. It answers more
-with cookies, but where ESP is the daemon's own too, they would take the packets' time. A thousand
-peers that call at once are through in four seconds."""
+"""Most IKE_SA_INIT requests per second that reach the daemon, from all senders together. It could
+answer more with cookies. But where the daemon also handles ESP, they would delay the packets. A
+thousand peers that call at once are served within four seconds."""
 ECHO_RATE = 20
-"""Echo requests a second that are answered per side, of all senders together."""
+"""Most echo requests per second, each for the untrusted side and management, and per IP version."""
 SSH_PORT = 22
 MEASURED = (32768, 60999)
 """Ports of iperf3 servers that a measurement starts: Linux's own range, ip_local_port_range."""
@@ -34,7 +34,7 @@ MEASURED = (32768, 60999)
 
 @attr.frozen
 class GatewayFirewall:
-    """What to protect.
+    """Interfaces, ports and subnets of the firewall.
 
     Attributes:
         untrusted: Interfaces towards the peers.
@@ -42,7 +42,7 @@ class GatewayFirewall:
         wireguard: UDP ports of WireGuard links.
         management_ports: TCP ports that answer on the management interface.
         inner: Subnets inside the tunnels, to which the gateway itself sends nothing in clear.
-        translated: Interfaces whose forwarded packets get another address, which needs tracking.
+        translated: Interfaces with NAT of forwarded packets, which needs connection tracking.
     """
 
     untrusted: Sequence[str]
@@ -53,7 +53,7 @@ class GatewayFirewall:
     translated: Tuple[str, ...] = ()
 
     def __attrs_post_init__(self) -> None:
-        """Refuse settings that would lock out all hosts, or none."""
+        """Raise InputError for settings that close management or protect nothing."""
         for name in tuple(self.untrusted) + (self.management,) + self.translated:
             fields.network_interface("gateway: firewall", name)
         if not self.untrusted:

@@ -1,7 +1,7 @@
 """A gateway of a pair on its VDU: from parameters and links to files, units and a state.
 
-What makes a pair work is in `standby`; this looks at the VDU, brings there what differs, and says
-whether the gateway is active. It stands on the links: their peers are what the gateway is for.
+`standby` has the files that make a pair work. This module observes the VDU, installs what differs
+and reports whether the gateway is active. It needs the links' plans, since it serves their peers.
 """
 
 import json
@@ -56,9 +56,9 @@ class PairParams:
         untrusted: Interface towards the peers.
         router_id: VRID.
         advert: Advertisement interval in milliseconds, a multiple of ten.
-        away: The operator wants the other gateway to have the service.
-        loss: Per cent of lost packets to peers from which on the gateway gives way; 0 for never.
-        shared: What manual peers know of the pair, None if each peer has a tunnel to either.
+        away: Whether the operator moved the service to the other gateway.
+        loss: Packet loss to the peers in per cent that degrades the gateway; 0 for never.
+        shared: Address and identity that manual peers use; None if each peer has two tunnels.
     """
 
     role: str = NO_ROLE
@@ -74,7 +74,7 @@ class PairParams:
 
     @classmethod
     def parse(cls, params: Mapping[str, Any], where: str = "configure-standby") -> "PairParams":
-        """Read the parameters of the action, or what `to_params` gave."""
+        """Parse the parameters of the action, or the result of `to_params`."""
 
         def at(key: str) -> str:
             return "{}: {}".format(where, key)
@@ -121,7 +121,7 @@ class PairParams:
         return parsed
 
     def to_params(self) -> Dict[str, Any]:
-        """Return what `parse` would make this of."""
+        """Return parameters that `parse` reads back."""
         if self.role == NO_ROLE:
             return {"role": NO_ROLE}
         return {
@@ -165,11 +165,11 @@ def _shared(address: Tuple[str, str], identity: Tuple[str, str]) -> Optional[Sha
 
 @attr.frozen
 class PairOutcome(Extra):
-    """What became of the gateway's part in its pair.
+    """State of the gateway in its pair.
 
     Attributes:
-        state: "active", "standby", or what keepalived said last ("fault", "stopped").
-        problem: Why it is not as asked for, "" where it is.
+        state: "active", "standby", or the last state of keepalived ("fault", "stopped").
+        problem: Why it does not work as configured, "" if it does.
         details: For `show-status`.
     """
 
@@ -184,11 +184,11 @@ class PairOutcome(Extra):
 
     @property
     def calm(self) -> bool:
-        """Tell whether nothing need be looked at again soon."""
+        """Tell whether no further reconcile is needed soon."""
         return not self.problem
 
     def summary(self) -> str:
-        """Return the words for the unit status."""
+        """Return the text for the unit status."""
         state = self.state
         if self.details.get("degraded"):
             state += ", {} % lost to peers".format(self.details["measured-loss-percent"])
@@ -230,7 +230,7 @@ def observe() -> List[Step]:
 def _own(
     interface: str, results: Results, prefix: str = "", side: str = "trusted"
 ) -> List[fields.IPInterface]:
-    """Return the addresses of the interface of a side."""
+    """Return the addresses of the interface of a side ("trusted" or "untrusted")."""
     try:
         for item in json.loads(results.out(prefix + "pair/addresses") or "[]"):
             if item["ifname"] == interface:
@@ -249,7 +249,7 @@ def _own(
 
 
 def desired(params: PairParams, links: Mapping[str, LinkPlan], results: Results) -> Standby:
-    """Return the gateway as it should be.
+    """Return the desired state of the gateway.
 
     Raises:
         InputError: The parameters do not fit the VDU or its links.
@@ -279,7 +279,7 @@ def desired(params: PairParams, links: Mapping[str, LinkPlan], results: Results)
         _check_shared(
             params.shared.address, secured, _own(params.untrusted, results, "", "untrusted")
         )
-    # A peer that knows the shared address only has no tunnel to the gateway that stands by.
+    # A manual peer knows only the shared address: it has no tunnel to the standby gateway.
     counted = [
         peer
         for plan in secured.values()
@@ -350,7 +350,7 @@ def require_tools(results: Results) -> None:
 
 
 def steps_to(pair: Standby, away: bool, results: Results) -> List[Step]:
-    """Return the steps from the observed to the wanted state; none where they agree."""
+    """Return the steps from the observed to the wanted state; none if they agree."""
     rendered = texts(pair)
     changed = {path for path in FILES if results.text("pair" + path) != rendered[path][0]}
     steps: List[Step] = []
@@ -385,7 +385,7 @@ def _away_steps(away: bool, results: Results) -> List[Step]:
     if away and not present:
         return [
             write("pair/apply/away", standby.AWAY_FILE, "", 0o600),
-            # At once, and in place, as keepalived watches the file itself.
+            # Do not wait for the watch program. In place, as keepalived watches this very file.
             run("pair/apply/nothing", "cp", standby.NONE_FILE, standby.HEALTH_FILE),
         ]
     if present and not away:
@@ -394,14 +394,14 @@ def _away_steps(away: bool, results: Results) -> List[Step]:
 
 
 def left(pair: PairParams) -> List[Step]:
-    """Return the steps that wait until the other gateway has the service, seconds at most."""
+    """Return the steps that wait until the virtual address has left this gateway, 5 s at most."""
     assert pair.virtual is not None  # noqa: S101 - it has a role
     words = (standby.TURN_PROGRAM, "left", str(pair.virtual.ip))
     return [run("pair/left", *words, any_exit=True, timeout=30)]
 
 
 def conclude(params: PairParams, pair: Standby, results: Results, prefix: str = "") -> PairOutcome:
-    """Say what the gateway is, from a look before the steps or, with AFTER, after them."""
+    """Return the state of the gateway. Pass AFTER as prefix to use the look after the steps."""
     assert params.virtual is not None  # noqa: S101 - it has a role
     holds = any(a.ip == params.virtual.ip for a in _own(params.trusted, results, prefix))
     state, since, takeovers = _record(results.text(prefix + "pair/record"))
@@ -420,7 +420,7 @@ def conclude(params: PairParams, pair: Standby, results: Results, prefix: str = 
         "role": params.role,
         "state": seen,
         "reason": problem,
-        # What the record says of another state is not known to hold of this one.
+        # The time in the record is only valid for the state in the record.
         "since": since if seen == state else 0,
         "takeovers": takeovers,
         "virtual-address": str(params.virtual),
@@ -444,7 +444,7 @@ def conclude(params: PairParams, pair: Standby, results: Results, prefix: str = 
 
 
 def _loss(text: Optional[str]) -> Tuple[int, bool]:
-    """Return the loss that was found last, in per cent and -1 for none, and whether it counts."""
+    """Return the last measured loss in per cent, -1 for none, and whether it degrades us."""
     words = (text or "").split()
     if len(words) != 5 or not all(word.lstrip("-").isdigit() for word in words):
         return -1, False
@@ -459,7 +459,7 @@ def _record(text: Optional[str]) -> Tuple[str, int, int]:
 
 
 def observe_absent() -> List[Step]:
-    """Return the step that tells whether the VDU was of a pair."""
+    """Return the step that tells whether the VDU belonged to a pair."""
     return [read("pair/was", standby.KEEPALIVED_FILE)]
 
 

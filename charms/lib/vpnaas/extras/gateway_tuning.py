@@ -19,7 +19,7 @@ Value = Union[int, float, str]
 
 @attr.frozen
 class GatewayTuning:
-    """What charon should be ready for.
+    """Load that charon must handle.
 
     Attributes:
         tunnels: Peers that may be up at the same time.
@@ -32,7 +32,7 @@ class GatewayTuning:
     peers_per_address: int = 32
 
     def __attrs_post_init__(self) -> None:
-        """Refuse numbers that make no table or no thread pool."""
+        """Raise InputError for a number out of range."""
         for name, value, low, high in (
             ("tunnels", self.tunnels, MIN_TUNNELS, MAX_TUNNELS),
             ("cpus", self.cpus, 1, MAX_CPUS),
@@ -47,38 +47,38 @@ class GatewayTuning:
         """Return the settings of the section `charon`."""
         table = power_of_two(self.tunnels)
         return {
-            # Jobs mostly wait for locks of their IKE_SA; some threads above the CPUs keep those
-            # busy. Four of the pool are bound for good by the receiver, sender and sockets.
+            # Jobs mostly wait for the lock of their IKE_SA, so there are more threads than CPUs.
+            # The receiver, the sender and the sockets occupy four threads for good.
             "threads": 12 + 4 * min(self.cpus, 16),
-            # A lookup walks one bucket, so that a table of as many makes it constant; segments are
-            # the locks over them.
+            # A lookup walks one bucket: with a bucket per tunnel it takes constant time. A segment
+            # is a lock over some of the buckets.
             "ikesa_table_size": table,
             "ikesa_table_segments": min(table, power_of_two(4 * self.cpus)),
-            # RFC 7296, 2.6: above this many half-open IKE_SAs, a caller must first show that its
-            # address is its own. A cookie costs a real peer one round trip, a flood its purpose.
+            # RFC 7296, 2.6: above this many half-open IKE_SAs, an initiator must return a cookie.
+            # It costs a real peer one round trip, and stops a flood from forged addresses.
             "cookie_threshold": max(32, self.tunnels // 8),
             "cookie_threshold_ip": max(3, self.peers_per_address // 2),
-            # Beyond this, requests from one address are dropped; it has proven to be its own then.
+            # Above this, requests from one address are dropped; it has returned cookies by then.
             "block_threshold": self.peers_per_address,
             "half_open_timeout": 10,
-            # All peers may call at once, after a power cut say, and not many more.
+            # All peers may call at once, as after a power cut, but not many more.
             "init_limit_half_open": 2 * self.tunnels + 64,
-            # A peer that repeats itself must not find a gateway that still thinks of its last one.
+            # Give up soon: a peer that calls again must not find its last exchange still open.
             "retransmit_tries": 4,
             "retransmit_timeout": 1.0,
             "retransmit_base": 1.8,
             "retransmit_jitter": 20,
-            # One thread stays free for DPD and deletes while the others do the mathematics.
+            # One thread stays free for DPD and deletes while the others compute keys.
             "processor.priority_threads.high": 1,
             "processor.priority_threads.medium": 1,
         }
 
 
 def sysctls(tunnels: int) -> Dict[str, int]:
-    """Return settings of the kernel for so many tunnels; see ip-sysctl of the kernel's documents.
+    """Return kernel settings for a number of tunnels (Linux, networking/ip-sysctl).
 
-    Peers on one network are neighbours each, and Linux keeps no more than 1,024 of these. What a
-    socket buffers by default is some 250 requests, the daemon's two sockets take all peers' calls.
+    Peers on the same subnet need a neighbour entry each; by default Linux keeps at most 1,024. By
+    default a socket buffers some 250 requests; the daemon's two sockets serve all peers.
     """
     neighbours = max(1024, 2 * power_of_two(tunnels))
     settings = {
@@ -99,7 +99,7 @@ def power_of_two(number: int) -> int:
 
 
 def render(tree: Mapping[str, Value], section: str = "charon") -> str:
-    """Return strongswan.conf text of one section; dots in a name open a section of their own."""
+    """Return strongswan.conf text of one section; a dot in a name opens a subsection."""
     nested: Dict[str, object] = {}
     for name in sorted(tree):
         at = nested

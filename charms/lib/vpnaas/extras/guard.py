@@ -11,8 +11,8 @@ packets to our inner address, and from the link's inner subnet, only out of the 
 forwards packets to the inner subnet, and to prefixes behind a peer, only into the tunnel: without
 the tunnel's route they would take the default one.
 
-SSH is for management: it is closed on the interfaces under links, which VNFs of other slices may
-share. Inside a tunnel it is the peer's, and stays open.
+SSH is for management: it is closed on the underlays, which VNFs of other slices may share. Inside a
+tunnel SSH stays open: only the peer can use it.
 
 If an inner address is also the outer one (option same-address), only IKE, ESP, ICMP and DHCP reach
 it outside the tunnel.
@@ -42,8 +42,8 @@ BOOT = BootTable("guard", TABLE, "Traffic of secured links stays in their tunnel
 FILE, UNIT_FILE, UNIT_TEXT = BOOT.file, BOOT.unit_file, BOOT.unit_text
 
 MORE_PORTS: Dict[str, Tuple[int, ...]] = {"s6a": (3870, 5868, 5870), "sbi": (8081, 8082)}
-"""Ports of a link's application beyond that of the table: the MME's own for Diameter, and those for
-Diameter with TLS, which clear traffic could use as well; NRF and UDM beside the AMF."""
+"""Ports of a link's application besides that of `reference_point`: on s6a the MME's own Diameter
+port and those of Diameter with TLS, which clear traffic could use too; on sbi NRF and UDM."""
 
 
 @attr.frozen
@@ -51,18 +51,18 @@ class Guarded:
     """Traffic that may use one interface only.
 
     Attributes:
-        link: Whose it is.
+        link: Name of the link.
         transport: "tcp", "udp" or "sctp".
         ports: At either end.
-        interface: Of the tunnel; "" where decrypted packets come in by the underlay, and only the
-            kernel's mark tells them from clear ones.
+        interface: Of the tunnel; "" if decrypted packets come in by the underlay, and only the
+            kernel's mark distinguishes them from clear ones.
         inner: Our address in the tunnel, with the prefix length of the link's subnet.
-        outer: Whether it is the outer one as well.
-        apart: What peers have inside beyond the subnet of `inner`: inner addresses that are their
-            outer ones as well, and the pool.
-        behind: What lies behind the peers, outside that subnet.
-        also: Further addresses of ours in the tunnel, which the gateway gave.
-        underlay: Interface under the tunnel; "" where it is, or may be, that of management.
+        outer: Whether `inner` is our outer address as well.
+        apart: Inner addresses of peers outside the subnet of `inner`: those that are outer ones as
+            well, and the pool.
+        behind: Prefixes behind the peers, outside that subnet.
+        also: Our further inner addresses, which the gateway assigned.
+        underlay: Interface under the tunnel; "" if it is, or may be, that of management.
     """
 
     link: str
@@ -87,7 +87,7 @@ def guarded(plan: LinkPlan, management: str = "") -> Guarded:
 
     Args:
         plan: Of the link.
-        management: Interface of management; "" if unknown.
+        management: Management interface; "" if unknown.
     """
     link = plan.params.link
     point = reference_point(link)
@@ -171,7 +171,7 @@ def _ssh(guard: Guarded) -> List[str]:
     """Return the rule that closes SSH under the tunnel."""
     if not guard.underlay:
         return []
-    # Without an interface of the tunnel, what it has decrypted comes in by the underlay, too.
+    # Without a tunnel interface, decrypted packets also come in by the underlay.
     mark = "" if guard.interface else " meta ipsec missing"
     return ['        iifname "{}"{} tcp dport 22 counter drop'.format(guard.underlay, mark)]
 
@@ -182,14 +182,14 @@ def _from(guard: Guarded) -> str:
 
 
 def _out(guard: Guarded) -> List[str]:
-    """Return the rules for what must leave by the tunnel, a line for each family."""
+    """Return the rules for packets that must leave by the tunnel, one line per IP version."""
     if guard.interface:
         elsewhere = 'oifname != {{ "lo", "{}" }}'.format(guard.interface)
     else:
         elsewhere = 'oifname != "lo" rt ipsec missing'
     lines = []
     for version, family in ((4, "ip"), (6, "ip6")):
-        # The outer subnet is where the tunnel's own packets go.
+        # ESP and IKE must reach the outer subnet outside the tunnel.
         subnet = () if guard.outer else (guard.inner.network,)
         there = [p for p in subnet + guard.behind if p.version == version]
         if there:
@@ -208,7 +208,7 @@ def steps_to(plans: Mapping[str, LinkPlan], results: Results, management: str = 
 
     Args:
         plans: Of all links.
-        results: What `observe` brought back.
+        results: Results of `observe`.
         management: Interface of management; "" if unknown.
     """
     if any(plan.unusable for plan in plans.values()):

@@ -20,7 +20,7 @@ from vpnaas.vdu.steps import Results, Step, run
 
 KEPT = "/var/log/osm-vpnaas"
 KEPT_REPORTS = 200
-"""Reports kept on a VDU; the oldest go."""
+"""Most reports kept on a VDU; the oldest are deleted."""
 UDP_DEFAULT_MBPS = 100
 LONGEST = 1500
 """Seconds of a measurement; OSM gives an action no more than half an hour."""
@@ -30,7 +30,7 @@ DIRECTIONS = ("upload", "download", "bidirectional")
 
 @attr.frozen
 class Transfer:
-    """What every iperf3 run has; units as in actions.yaml."""
+    """Parameters of every iperf3 run; units as in actions.yaml."""
 
     protocol: str
     direction: str
@@ -41,7 +41,7 @@ class Transfer:
 
     @staticmethod
     def common(params: Mapping[str, Any], directions: Sequence[str]) -> Dict[str, Any]:
-        """Parse what every run has, among the parameters of `measure-throughput`."""
+        """Parse those parameters of `measure-throughput` that every run has."""
         return {
             "protocol": _choice("measure-throughput", params, "protocol", ("tcp", "udp")),
             "direction": _choice("measure-throughput", params, "direction", directions),
@@ -55,7 +55,7 @@ class Transfer:
         """Return the iperf3 client's options, without address and port.
 
         Args:
-            udp_mbps: Rate of UDP in Mbit/s where none was asked for.
+            udp_mbps: UDP rate in Mbit/s if `bitrate_mbps` is 0.
         """
         words = ["--time", str(self.duration), "--parallel", str(self.parallel), "--json"]
         if self.protocol == "udp":
@@ -100,7 +100,7 @@ class ThroughputTest(Transfer):
 
 @attr.frozen
 class Ping:
-    """What every ping run has; units as in actions.yaml."""
+    """Parameters of every ping run; units as in actions.yaml."""
 
     count: int
     interval_ms: int
@@ -108,7 +108,7 @@ class Ping:
 
     @staticmethod
     def common(params: Mapping[str, Any]) -> Dict[str, Any]:
-        """Parse what every run has, among the parameters of `measure-latency`."""
+        """Parse those parameters of `measure-latency` that every run has."""
         ping = Ping(
             count=number("measure-latency", params, "count", 20, 1, 10000),
             interval_ms=number("measure-latency", params, "interval-ms", 200, 2, 60000),
@@ -128,7 +128,7 @@ class Ping:
         return self.count * self.interval_ms // 1000 + 1
 
     def step(self, address: str, source: str = "") -> Step:
-        """Return the step that sends the requests, from `source` where one is given."""
+        """Return the step that sends the requests, from `source` if one is given."""
         interval = "{:.3f}".format(self.interval_ms / 1000.0)
         words = ["ping", "-n", "-q", "-c", str(self.count), "-i", interval, "-s", str(self.size)]
         words += ["-W", "2"] + (["-I", source] if source else [])
@@ -174,10 +174,10 @@ def _peer_name(where: str, params: Mapping[str, Any]) -> str:
 def choose_peer(link: str, name: str, peers: Sequence[Peer]) -> Peer:
     """Return the peer a measurement goes to: the named one, or the only one.
 
-    A manual peer whose first prefix is one address is a VNF of another service (`join`): that is
-    its inner address. It is chosen by name, or where the link has no related peer.
+    A manual peer whose first prefix is a single address is a VNF of another service (`join`), and
+    that is its inner address. Such a peer is chosen by name, or if the link has no related peer.
     """
-    # Towards a peer of one address only, our own packets would not be the tunnel's.
+    # If a peer's inner address is its outer one, our own packets to it do not use the tunnel.
     able = [peer for peer in peers if peer.inner_address and not is_same(peer)]
     if name or not able:
         able += [joined(peer) for peer in peers if not peer.inner_address]
@@ -195,7 +195,7 @@ def choose_peer(link: str, name: str, peers: Sequence[Peer]) -> Peer:
 
 
 def joined(peer: Peer) -> Peer:
-    """Return a manual peer with its inner address, where its first prefix is one address."""
+    """Return a manual peer with its inner address, if its first prefix is one address."""
     first = peer.prefixes[0] if peer.prefixes else None
     if first is None or first.num_addresses != 1:
         return peer
@@ -245,7 +245,7 @@ def throughput(test: ThroughputTest, peer: Peer, name: str, results: Results) ->
     loss is percent.
 
     Raises:
-        VpnaasError: The run did not happen, with the reason.
+        VpnaasError: The run failed; the text has the reason.
     """
     report = answer(results, "iperf3", "the measurement")
     if report.get("error"):
@@ -349,10 +349,10 @@ def answer(results: Results, id: str, what: str) -> Dict[str, Any]:
     Args:
         results: Of the round trip.
         id: Of the step.
-        what: Name of what was to be done, for the error.
+        what: What the program does, for the error text.
 
     Raises:
-        VpnaasError: It did not run, with the reason.
+        VpnaasError: The program failed; the text has the reason.
     """
     if results.failed is not None:
         raise VpnaasError("{} failed: {}".format(what, results.failed))
@@ -426,7 +426,7 @@ def link_figures(test: LinkTest, peer: Peer, results: Results) -> Dict[str, Any]
     """Return the figures of `measure-link`: those of `measure-throughput` and `measure-latency`.
 
     Raises:
-        VpnaasError: A part did not run, with the reason.
+        VpnaasError: A part failed; the text has the reason.
     """
     figures = {"link": test.link, "peer": peer.label, "path": test.path}  # type: Dict[str, Any]
     for protocol in ("tcp", "udp"):

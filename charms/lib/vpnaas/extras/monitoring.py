@@ -1,4 +1,4 @@
-"""The exporter of metrics on the VDU: its files and unit, and whether it runs as asked for.
+"""The exporter of metrics on the VDU: its files and unit, and whether it runs as configured.
 
 The program is `exporter`. It listens on the VDU's own address on the management interface only.
 """
@@ -28,7 +28,7 @@ def sources() -> Dict[str, str]:
 
 
 def unit(address: fields.IPAddress, port: int) -> str:
-    """Return the systemd unit; it starts again until the address is there."""
+    """Return the systemd unit; systemd restarts the exporter until the address exists."""
     return """[Unit]
 Description=Metrics for Prometheus (osm-vpnaas)
 After=network.target
@@ -100,7 +100,7 @@ def steps_to(
     files = {path: t for path, t in sources().items() if results.text("monitoring" + path) != t}
     steps: List[Step] = []
     if files:
-        # Others have programs there that do not run as root.
+        # Programs that do not run as root lie there too, so others must be able to read it.
         steps.append(make_directory("monitoring/lib", FOLDER.rpartition("/")[0], 0o755))
         steps.append(make_directory("monitoring/folder", PROGRAM_FILE.rpartition("/")[0], 0o755))
     for path, program in sorted(files.items()):

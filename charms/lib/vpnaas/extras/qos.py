@@ -55,11 +55,11 @@ WantedBy=multi-user.target
 """.format(folder=FOLDER, table=NFT_TABLE)
 
 UNLIMITED_MBPS = 100000
-"""Ceiling where the rate of the underlay is not known: faster than what it could be."""
+"""Ceiling if the rate of the underlay is not known: faster than any underlay."""
 SUPER_PACKET = 70000
 """Bytes a queue must hold at least: a userspace VPN hands over up to 64 KiB as one (UDP GSO)."""
 LONGEST_QUEUE = 4 << 20
-"""Bytes a queue holds at most; with no rate known there is none to compute it from."""
+"""Bytes a queue holds at most; also its size if no rate is known."""
 REST = 0x2
 FIRST = 0x10
 
@@ -69,7 +69,7 @@ class Share:
     """One link on the interface below it.
 
     Attributes:
-        qos: What it is to get.
+        qos: Its QoS parameters.
         technology: What secures it.
         interface: Of the tunnel.
         underlay: Interface below.
@@ -88,7 +88,7 @@ class Share:
 
 
 def fitting(shares: Sequence[Share]) -> None:
-    """Raise InputError where links of one interface contradict each other or ask for too much."""
+    """Raise InputError if links of one interface contradict each other or ask for too much."""
     for underlay, links in sorted(_by_underlay(shares).items()):
         rates = sorted({s.qos.underlay_mbps for s in links if s.qos.underlay_mbps})
         if len(rates) > 1:
@@ -111,7 +111,7 @@ def _by_underlay(shares: Sequence[Share]) -> Dict[str, List[Share]]:
 
 
 def queue_bytes(qos: LinkQos, underlay_mbps: int) -> int:
-    """Return how much a link's queue may hold: what leaves within its part of the delay budget."""
+    """Return the size of a link's queue: what can leave within its part of the delay budget."""
     row = qos.characteristics
     rate = qos.guaranteed_mbps or qos.maximum_mbps or underlay_mbps
     in_time = rate * 1000 // 8 * row.core_ms
@@ -122,7 +122,7 @@ def queue_bytes(qos: LinkQos, underlay_mbps: int) -> int:
 
 
 def _classes(underlay: str, links: Sequence[Share]) -> Tuple[List[str], List[str]]:
-    """Return the tc(8) lines of an interface: what must work, and what may."""
+    """Return the required and the optional tc(8) lines of an interface."""
     total = max(s.qos.underlay_mbps for s in links) or UNLIMITED_MBPS
     # Without enough tokens for a super packet HTB would let nothing of it through in time.
     burst = "burst {}b cburst {}b".format(SUPER_PACKET, SUPER_PACKET)
@@ -132,7 +132,7 @@ def _classes(underlay: str, links: Sequence[Share]) -> Tuple[List[str], List[str
         "class add {}parent 1: classid 1:1 htb rate {}mbit ceil {}mbit {}".format(
             at, total, total, burst
         ),
-        # What belongs to no link (management, keys' negotiation) goes last but never starves.
+        # Packets of no link, such as management, go last but never starve.
         "class add {}parent 1:1 classid 1:{:x} htb prio 7 rate 1mbit ceil {}mbit {}".format(
             at, REST, total, burst
         ),
@@ -150,14 +150,14 @@ def _classes(underlay: str, links: Sequence[Share]) -> Tuple[List[str], List[str
         limit = queue_bytes(qos, total)
         lines.append("qdisc add {}parent 1:{:x} bfifo limit {}".format(at, number, limit))
         if not row.guaranteed:
-            # Where the kernel has it, flows inside a link share fairly and queues stay short.
+            # If the kernel has fq_codel, flows inside a link share fairly and queues stay short.
             leaf = "qdisc replace {}parent 1:{:x} fq_codel target 5ms interval 100ms"
             leaves.append(leaf.format(at, number))
     return lines, leaves
 
 
 def _matches(share: Share) -> List[str]:
-    """Return what tells outer packets of a link from others, as nft(8) expressions."""
+    """Return the nft(8) expressions that match the outer packets of a link."""
     way = 'oifname "{}" '.format(share.underlay)
     if share.technology == WIREGUARD:
         return [way + "udp sport {}".format(share.port)]
@@ -202,9 +202,9 @@ def render(shares: Sequence[Share]) -> Dict[str, str]:
     }
 
 
-def observe(asked: bool) -> List[Step]:
+def observe(configured: bool) -> List[Step]:
     """Return the steps that read the queues in force."""
-    if not asked:
+    if not configured:
         return [read("qos/nft", NFT_FILE)]
     return [
         read("qos/nft", NFT_FILE),
@@ -245,7 +245,7 @@ def steps_to(shares: Sequence[Share], results: Results) -> List[Step]:
     steps = [
         write("qos/put-unit", UNIT_FILE, UNIT_TEXT),
         run("qos/reload", "systemctl", "daemon-reload", timeout=90),
-        # This uses the old files, so that it also clears interfaces that are shaped no more.
+        # This uses the old files, so it also clears interfaces that are no longer shaped.
         run("qos/stop", "systemctl", "stop", UNIT, any_exit=True, timeout=90),
     ]
     steps += [
@@ -281,7 +281,7 @@ _QUEUE = re.compile(r"qdisc (\w+) \w+: (?:dev \S+ )?parent 1:([0-9a-f]+)")
 
 
 def shown(shares: Sequence[Share], results: Results) -> Dict[str, Any]:
-    """Return per link its 5QI, what follows from it, and the counters of its class."""
+    """Return per link its 5QI, the values derived from it, and the counters of its class."""
     summary = {}
     for underlay, links in sorted(_by_underlay(shares).items()):
         text = results.output("show/" + underlay)

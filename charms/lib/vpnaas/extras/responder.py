@@ -60,11 +60,11 @@ def _address(params: LinkParams) -> str:
 
 
 def render_socket(params: LinkParams, interface: str, owner: str) -> str:
-    """Return the socket unit: it lives and dies with the tunnel's unit, `owner`.
+    """Return the socket unit; it starts and stops with the tunnel's unit, `owner`.
 
     Without DefaultDependencies=no it would be ordered before sockets.target (systemd.socket(5)),
-    and so before the unit it comes after: a cycle, in which systemd drops a job at boot, be it the
-    tunnel's.
+    and so before `owner`, which it must follow. systemd resolves such a cycle at boot by dropping
+    a job, perhaps the tunnel's.
     """
     link = params.link
     return """[Unit]
@@ -120,9 +120,9 @@ def observe(link: str) -> List[Step]:
 
 
 def _runs(params: LinkParams, interface: str, results: Results) -> bool:
-    """Tell whether the socket listens where it is to, and comes back with the next boot.
+    """Tell whether the socket listens on the right address and is enabled for the next boot.
 
-    Files alone do not show it: the connection may break after they are written.
+    The files alone do not show it: the SSH connection may break after they are written.
     """
     at = params.link + "/responder/"
     if results.exit_code(at + "enabled") != 0:

@@ -5,9 +5,9 @@ CHILD_SA of the two. VRRP (RFC 5798) on the trusted side decides which gateway i
 that becomes active rekeys its CHILD_SAs, so that they are the newest at all peers. The gateways
 share no key and no sequence number, so no packet can be accepted twice; see ADR 0030.
 
-The priority of a gateway is the share of its tunnels that are up, less if the paths to its peers
-lose too many packets. A gateway that lost its tunnels, or whose daemon died, gives up the active
-role at once. A gateway that came back takes over only when its peers are back.
+The priority of a gateway grows with the share of its tunnels that are up. It drops if the paths to
+its peers lose too many packets. A gateway that lost its tunnels, or whose daemon died, gives up the
+active role at once. A gateway that came back takes over only when its peers are back.
 """
 
 from typing import Optional, Tuple
@@ -25,17 +25,17 @@ BASE = {PRIMARY: 60, SECONDARY: 50}
 """VRRP priorities of gateways without a tunnel; all tunnels up add SPAN."""
 SPAN = 150
 DEGRADED = 100
-"""What the priority loses with a loss of packets that is too high; more than roles make up."""
+"""Subtracted from the priority while packet loss is too high; more than the roles differ by."""
 
 KEEPALIVED_FILE = "/etc/keepalived/keepalived.conf"
 HEALTH_FILE = "/run/osm-vpnaas-tunnels"
 LOSS_FILE = "/run/osm-vpnaas-loss"
-"""What `gateway_loss.py` found last."""
+"""Last result of `gateway_loss.py`."""
 NONE_FILE = "/usr/local/lib/osm-vpnaas/no-tunnels"
 RECORD_FILE = "/var/lib/osm-vpnaas/standby"
-"""What keepalived said last: "STATE SECONDS TAKEOVERS", SECONDS since the epoch."""
+"""Last state that keepalived reported: "STATE SECONDS TAKEOVERS", SECONDS since the epoch."""
 AWAY_FILE = "/etc/osm-vpnaas/standby-away"
-"""Its presence says that this gateway is to leave the service to the other one."""
+"""While it exists, this gateway leaves the service to the other one."""
 FIREWALL_FILE = "/etc/osm-vpnaas/standby.nft"
 FIREWALL_TABLE = "osm_vpnaas_standby"
 WATCH_PROGRAM = "/usr/local/lib/osm-vpnaas/gateway-watch"
@@ -55,20 +55,20 @@ class Standby:
     """One gateway of a pair.
 
     Attributes:
-        role: The primary is active where both are as good.
-        trusted: Interface towards the core, on which the pair talks and that has `virtual`.
-        untrusted: Interface towards the peers; its loss of carrier makes the gateway give way.
+        role: PRIMARY or SECONDARY; the primary is active if both are equally good.
+        trusted: Interface towards the core; it has VRRP and `virtual`.
+        untrusted: Interface towards the peers; without carrier the other gateway takes over.
         own: Our address on the trusted side.
         other: That of the other gateway.
         virtual: Address that moves: the core's next hop to the peers.
-        peers: How many peers have a tunnel to either gateway, the measure of "all tunnels up"; 0 if
-            a running daemon is all there is to measure.
-        children: Names of the CHILD_SAs to claim.
+        peers: Number of peers with a tunnel to both gateways, which counts as "all tunnels up"; 0
+            if only the daemon can be checked.
+        children: Names of the CHILD_SAs to rekey on a takeover.
         shared: Address on the untrusted side that moves as well, for peers that know no other.
         router_id: VRID, unique on the trusted subnet.
-        advert: Advertisement interval in centiseconds; the other one is found dead after three of
-            these and a bit.
-        loss: Per cent of lost packets to peers from which on the gateway gives way; 0 for never.
+        advert: Advertisement interval in centiseconds; the other gateway counts as dead after three
+            intervals and the skew time (RFC 5798, 6.1).
+        loss: Packet loss to the peers in per cent that degrades the gateway; 0 for never.
     """
 
     role: str
@@ -85,7 +85,7 @@ class Standby:
     shared: Optional[fields.IPInterface] = None
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what cannot make a pair."""
+        """Raise InputError for values that cannot form a pair."""
         if self.role not in ROLES:
             raise InputError("standby: role", fields.shown(self.role), " or ".join(ROLES))
         fields.integer("standby: router-id", str(self.router_id), 1, 255)
@@ -122,8 +122,8 @@ def keepalived_conf(
 
     Args:
         standby: The gateway.
-        health: File with the value its priority grows by.
-        claim: Command that makes our CHILD_SAs the newest, where changes are not to be recorded.
+        health: File with the value to add to its priority.
+        claim: Command that makes our CHILD_SAs the newest; if given, no changes are recorded.
     """
     on_master = " ".join(claim or (TURN_PROGRAM, "claim") + standby.children)
     fifo = (
@@ -201,25 +201,25 @@ track_file tunnels {{
 
 
 def claim_command(child: str) -> Tuple[str, ...]:
-    """Return what makes the CHILD_SAs of one name the newest, without waiting for it."""
+    """Return the command that rekeys the CHILD_SAs of one name, so that they are the newest."""
     return ("/usr/sbin/swanctl", "--rekey", "--child", child)
 
 
 def health(up: int, peers: int) -> int:
-    """Return the value a gateway's priority grows by with so many tunnels of its peers up.
+    """Return the value to add to a gateway's priority when `up` tunnels of `peers` are up.
 
-    Two gateways that differ in less than one tunnel of fifteen keep their roles.
+    The secondary becomes active only if its share is larger by more than one tunnel of fifteen.
     """
     return SPAN * min(up, peers) // peers
 
 
 CLAIM_PERIOD = 30
-"""Seconds after which the active gateway claims again: a CHILD_SA of the standby that was rekeyed
-in the meantime, by whichever end, is newer than ours and so in use."""
+"""Seconds after which the active gateway rekeys again: if either end rekeyed a CHILD_SA of the
+standby meanwhile, that one is newer than ours and so in use."""
 
 
 def watch_unit(standby: Standby) -> str:
-    """Return the systemd unit that keeps the health file."""
+    """Return the systemd unit of the program that writes the health file."""
     return """[Unit]
 Description=Share of tunnels that are up, for keepalived (osm-vpnaas)
 After=strongswan.service
@@ -244,7 +244,7 @@ WantedBy=multi-user.target
 
 
 def daemon_dropin() -> str:
-    """Return the drop-in that reports every end of the IKE daemon at once."""
+    """Return the drop-in that sets the health file to 0 as soon as the IKE daemon ends."""
     return "[Service]\nExecStopPost=/bin/cp {} {}\n".format(NONE_FILE, HEALTH_FILE)
 
 

@@ -84,7 +84,7 @@ def addresses(item: Mapping[str, Any]) -> Tuple[fields.IPInterface, ...]:
 
 
 def parse(results: Results) -> VduFacts:
-    """Read what `observe` brought back."""
+    """Parse the results of `observe`."""
     try:
         interfaces = {}
         for item in json.loads(results.out("facts/addresses") or "[]"):

@@ -2,7 +2,7 @@
 
 Files of a link grow with its peers, and most changes concern one peer. So a `write` of a known file
 sends only the difference, with the digest of the old text. A `read` of a known file sends the
-digest of the known text; if it still matches, the agent answers so and sends no text. Digests cover
+digest of the known text; if it still matches, the agent says so and sends no text. Digests cover
 the whole text, so the cache can never give a stale text.
 """
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from vpnaas.vdu.steps import Step
 
 LEAST = 1024
-"""Characters of a text worth it."""
+"""Characters of the shortest text that is cached or patched."""
 MOST = 32 << 20
-"""Characters kept in all."""
+"""Most characters in the cache."""
 
 
 class FileCache:
@@ -35,7 +35,7 @@ class FileCache:
         return self._texts.get(path)
 
     def put(self, path: str, text: Optional[str]) -> None:
-        """Take note of a text; None and short ones are forgotten."""
+        """Store the text of a file; None or a short text removes the entry."""
         if text is not None and not LEAST <= len(text) <= MOST:
             text = None
         if self._texts.get(path) == text:
@@ -64,12 +64,12 @@ class FileCache:
 
 
 def digest(text: str) -> str:
-    """Return what the agent compares a file with."""
+    """Return the digest of a text, as the agent computes it of a file."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def difference(before: str, after: str) -> Tuple[int, int]:
-    """Return how many characters two texts have in common at the start and, besides, at the end."""
+    """Return the lengths of the common start and of the common end; they do not overlap."""
     most = min(len(before), len(after))
     start = _common(most, lambda size: before[:size] == after[:size])
     most -= start

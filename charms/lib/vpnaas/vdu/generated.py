@@ -1,4 +1,4 @@
-"""What the files have in common that are written on the VDU for its programs."""
+"""Head of the files that the charm writes on the VDU."""
 
 MARK = "# Written by osm-vpnaas"
 HEAD = MARK + "; changes are overwritten by the next reconcile.\n"

@@ -1,4 +1,4 @@
-"""Tables of nftables: the script that replaces one, and one in force from boot on."""
+"""Tables of nftables: the script that replaces one, and a table that is loaded at boot."""
 
 import ipaddress
 from typing import Any, List, Sequence
@@ -31,11 +31,11 @@ WantedBy=sysinit.target
 
 @attr.frozen
 class BootTable:
-    """Such a table.
+    """A table that a systemd unit loads at boot, before the network comes up.
 
     Attributes:
-        name: Of its files, its unit and the steps that concern it.
-        table: Of family inet.
+        name: Part of the names of its files, its unit and its steps.
+        table: Name of the table, of family inet.
         what: Description of its unit.
     """
 
@@ -45,7 +45,7 @@ class BootTable:
 
     @property
     def file(self) -> str:
-        """Return the path of the nft(8) script; it is there where the table should be."""
+        """Return the path of the nft(8) script; it exists if the table should."""
         return "/etc/osm-vpnaas/{}.nft".format(self.name)
 
     @property
@@ -64,7 +64,7 @@ class BootTable:
         return _UNIT.format(what=self.what, nft=NFT, file=self.file)
 
     def look(self) -> Step:
-        """Return the step that tells whether the table should be there."""
+        """Return the step that reads the script, and so tells whether the table should exist."""
         return read(self.name + "/file", self.file, cacheable=True)
 
     def observe(self) -> List[Step]:
@@ -78,7 +78,7 @@ class BootTable:
         ]
 
     def present(self, results: Results) -> bool:
-        """Tell whether there is something to take away."""
+        """Tell whether the script exists, so that `absent` has something to remove."""
         return results.text(self.name + "/file") is not None
 
     def steps_to(self, text: str, results: Results) -> List[Step]:
@@ -99,7 +99,7 @@ class BootTable:
         ]
 
     def absent(self) -> List[Step]:
-        """Return the steps that take it away."""
+        """Return the steps that remove it."""
         delete = ("nft", "delete", "table", "inet", self.table)
         return [
             run(self.name + "/off", "systemctl", "disable", self.unit, any_exit=True, timeout=90),
@@ -114,7 +114,7 @@ def nft_table(name: str, body: str) -> str:
 
     Args:
         name: Of the table, of family inet.
-        body: Its chains, each line with its end.
+        body: Its chains; each line ends with a newline.
     """
     return "{0}table inet {1}\ndelete table inet {1}\ntable inet {1} {{\n{2}}}\n".format(
         HEAD, name, body
@@ -122,6 +122,6 @@ def nft_table(name: str, body: str) -> str:
 
 
 def prefix_set(prefixes: Sequence[fields.IPNetwork]) -> str:
-    """Return a set of nft(8) of prefixes of one IP version; its members must not overlap."""
+    """Return an nft(8) set of prefixes of one IP version; it merges those that overlap."""
     collapsed: List[Any] = list(prefixes)
     return "{{ {} }}".format(", ".join(map(str, ipaddress.collapse_addresses(collapsed))))

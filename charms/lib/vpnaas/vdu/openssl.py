@@ -1,4 +1,4 @@
-"""openssl on the VDU, as the judge of certificates."""
+"""Verification of certificates with openssl on the VDU."""
 
 from typing import List, Sequence, Tuple
 
@@ -7,7 +7,7 @@ from vpnaas.vdu.steps import Step, run, write
 
 
 def alone(*words: str) -> Tuple[str, ...]:
-    """Return an openssl command that trusts nobody but whom it names."""
+    """Return an openssl command that trusts only the authorities in its arguments."""
     return ("env", "SSL_CERT_FILE=/dev/null", "SSL_CERT_DIR=/dev/null", "openssl") + words
 
 
@@ -22,7 +22,7 @@ def verify(
 
     Args:
         id: Name of the result; its exit code is 0 if openssl accepts the certificate.
-        path: How the names of the files begin that openssl reads.
+        path: Start of the names of the files for openssl.
         certificate: What to check, PEM.
         root: The authority.
         others: Intermediate authorities that may stand between.

@@ -1,4 +1,4 @@
-"""The step by which a VDU fetches a secret from a store, and what it says."""
+"""The step that fetches a secret from a store to the VDU, and its result."""
 
 import json
 from typing import List, Mapping, Tuple
@@ -13,7 +13,7 @@ Form = Tuple[str, str, str]
 
 
 def state_file(file: str) -> str:
-    """Return the file that tells why a file was not fetched the last time, empty if it was."""
+    """Return the file with the reason why the last fetch of a file failed; empty after success."""
     return file + ".state"
 
 
@@ -43,24 +43,24 @@ def fetch(
 
 
 def forget(file: str) -> List[Step]:
-    """Return the steps that remove a file that was fetched, with what lies beside it."""
+    """Return the steps that remove a fetched file and the two files that describe it."""
     return [remove(path, path) for path in (file, file + ".for", state_file(file))]
 
 
 def refusal(id: str, results: Results) -> str:
-    """Return why a fetch brought nothing, "" if it did."""
+    """Return why a fetch failed, "" if it did not."""
     if results.exit_code(id) == 0:
         return ""
     return (results.error(id).splitlines() or ["the VDU did not run it"])[-1]
 
 
 def observe(id: str, file: str) -> Step:
-    """Return the step that reads why the last fetch brought nothing."""
+    """Return the step that reads why the last fetch failed."""
     return read(id, state_file(file))
 
 
 def last_refusal(id: str, results: Results) -> str:
-    """Return the sentence for the status, "" if the last fetch brought the secret."""
+    """Return the sentence for the status, "" if the last fetch did not fail."""
     reason = (results.text(id) or "").strip()
     if not reason:
         return ""

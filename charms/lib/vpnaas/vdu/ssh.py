@@ -19,8 +19,7 @@ from vpnaas.vdu.steps import Results, Step, program
 
 PORT = 22
 CONNECT_SECONDS = 10
-#: For the key exchange, again for the login, and for the session after it: sshd answers only when
-#: PAM has opened its own. An emulated VM needs seconds.
+#: Limit of the key exchange, and again of the login. An emulated VM needs seconds.
 LOGIN_SECONDS = 30
 #: Allowed algorithms of a login, best first; paramiko and the server must both know one of each.
 #: OpenSSH 7.6 (Ubuntu 18.04) and newer do. Limits: paramiko before 3.5 has no AES-GCM. paramiko
@@ -71,7 +70,7 @@ class Login:
     Attributes:
         host: Address of the VDU.
         user: Login user.
-        password: "" where keys are used.
+        password: "" if keys are used.
         key_file: Private key of this unit.
     """
 
@@ -200,7 +199,7 @@ class Vdu:
         return Results.from_json(result.out, steps, self._cache)
 
     def command(self, command: str, stdin: str = "", seconds: int = 60) -> CommandResult:
-        """Hand one command line to the login shell, as it is.
+        """Run one command line in the login shell; it is passed unchanged.
 
         Raises:
             UnreachableError: No login.
@@ -211,6 +210,7 @@ class Vdu:
         client = self._connect()
         self.round_trips += 1
         try:
+            # sshd answers only when PAM has opened its session; a busy VDU needs time for it.
             channel = client.get_transport().open_session(timeout=seconds)
             channel.settimeout(seconds)
             channel.exec_command(command)
@@ -252,7 +252,7 @@ class Vdu:
         except UnreachableError:
             client.close()
             raise
-        # UnicodeError: a name no resolver can be asked for, such as one with an empty label.
+        # UnicodeError: the name cannot be resolved, for example because a label is empty.
         except (paramiko.SSHException, OSError, EOFError, UnicodeError) as error:
             sentence = _login_failure(login, client.get_transport(), error)
             client.close()
@@ -289,7 +289,7 @@ def _transport(sock: Any, **options: Any) -> Any:
 
 
 def _login_failure(login: Login, transport: Any, error: Exception) -> str:
-    """Say why a login failed; paramiko calls much of it "No existing session"."""
+    """Return why a login failed; paramiko often says only "No existing session"."""
     import paramiko
 
     if transport is not None and transport.is_active() and not transport.initial_kex_done:
@@ -314,10 +314,10 @@ def _policy(seen: Callable[[str], None]) -> Any:
     import paramiko
 
     class Policy(paramiko.MissingHostKeyPolicy):
-        """Our own known-hosts check; paramiko's store stays empty, so it is always asked."""
+        """Our own known-hosts check; paramiko's store stays empty, so paramiko always calls it."""
 
         def missing_host_key(self, client: Any, hostname: str, key: Any) -> None:
-            """Judge the key the VDU shows, before any credential is sent."""
+            """Check the host key of the VDU, before any credential is sent."""
             seen("{} {}".format(key.get_name(), key.get_base64()))
 
     return Policy()
@@ -355,5 +355,5 @@ def _drain(channel: Any, seconds: int) -> "tuple[str, str]":
 
 
 def address_of(hostname: str) -> Optional[str]:
-    """Return the address of OSM's "floating;fixed" form, the first; None where empty."""
+    """Return the first address of OSM's "floating;fixed" form; None if it is empty."""
     return hostname.split(";")[0].strip() or None

@@ -20,9 +20,9 @@ from vpnaas.vdu.programs import source
 Json = Dict[str, Any]
 
 MOST = 64 << 20
-"""Characters of a request, and of an answer; some 20,000 peers of a link."""
+"""Most characters of a request or an answer; enough for some 20,000 peers of a link."""
 _PLAIN = 4096
-"""Characters up to which a request stays readable; longer ones are compressed."""
+"""Most characters of a request that is sent as it is; a longer one is compressed."""
 
 
 @attr.frozen
@@ -30,8 +30,8 @@ class Step:
     """One thing the agent does; made by the functions below.
 
     Attributes:
-        before: Text of the file a `write` replaces, where it was read: then what changes is sent.
-        cacheable: Whether the charm may keep what a `read` brings, so that it travels once.
+        before: Known text of the file that a `write` replaces: then only the difference is sent.
+        cacheable: Whether the charm may store the text of a `read`, so that it is sent only once.
     """
 
     id: str
@@ -45,7 +45,7 @@ class Step:
 
 
 def write(id: str, path: str, text: str, mode: int = 0o644, before: Optional[str] = None) -> Step:
-    """Replace a file, atomically, where content or mode differ.
+    """Replace a file atomically if content or mode differ.
 
     Args:
         id: Name of the result.
@@ -113,8 +113,8 @@ def run(
         stdin: Text for standard input.
         stdin_file: File on the VDU for standard input, for secrets.
         stdout_file: File on the VDU that takes standard output with mode 0600, for secrets.
-        unless: Do nothing where this path exists.
-        only_if: Do nothing where this path does not exist.
+        unless: Do nothing if this path exists.
+        only_if: Do nothing if this path does not exist.
         any_exit: Report a non-zero exit instead of failing.
         pick: Regular expression (re.M). Only its group in standard output is sent, one line per
             match.
@@ -145,7 +145,7 @@ def enable(id: str, *units: str, any_exit: bool = False) -> Step:
 
 
 def disable(id: str, *units: str, timeout: int = 60) -> Step:
-    """Stop units of systemd that may not be there, and start them at no boot any more."""
+    """Stop systemd units and disable them at boot; units that do not exist are fine."""
     return run(id, "systemctl", "disable", "--now", *units, any_exit=True, timeout=timeout)
 
 
@@ -160,12 +160,15 @@ class Results:
     def from_json(
         cls, text: str, steps: Sequence[Step] = (), known: Optional[FileCache] = None
     ) -> "Results":
-        """Read the agent's answer; anything else the VDU printed is a VduError.
+        """Read the agent's answer.
 
         Args:
             text: The answer.
-            steps: What was asked.
-            known: What `program` was given; it learns from the answer.
+            steps: The steps of the request.
+            known: The file cache that `program` got; it stores the texts of the answer.
+
+        Raises:
+            VduError: The VDU printed something else.
         """
         try:
             document = json.loads(_unpack(text) if text.startswith(_PACKED) else text)
@@ -186,27 +189,27 @@ class Results:
         return list(self._results)
 
     def check(self) -> "Results":
-        """Raise VduError where a step failed."""
+        """Raise VduError if a step failed."""
         if self.failed is not None:
             raise VduError("the VDU refused a step: {}".format(self.failed))
         return self
 
     def text(self, id: str) -> Optional[str]:
-        """Return what `read` found."""
+        """Return the text of `read`, None for a missing file."""
         value = self._results.get(id, {}).get("text")
         return None if value is None else str(value)
 
     def out(self, id: str) -> Optional[str]:
-        """Return standard output of `run`, None where it was skipped, failed or not reached."""
+        """Return standard output of `run`, None if it was skipped, failed or not reached."""
         result = self._results.get(id, {})
         return str(result["out"]) if result.get("code") == 0 else None
 
     def output(self, id: str) -> str:
-        """Return standard output of `run` whatever its exit code, "" where it did not run."""
+        """Return standard output of `run` whatever its exit code, "" if it did not run."""
         return str(self._results.get(id, {}).get("out", ""))
 
     def exit_code(self, id: str) -> Optional[int]:
-        """Return the exit code of `run`, None where it was skipped or not reached."""
+        """Return the exit code of `run`, None if it was skipped or not reached."""
         value = self._results.get(id, {}).get("code")
         return None if value is None else int(value)
 
@@ -215,7 +218,7 @@ class Results:
         return str(self._results.get(id, {}).get("err", ""))
 
     def paths(self, id: str) -> Dict[str, Optional[str]]:
-        """Return what `which` found."""
+        """Return the paths that `which` found, None for a missing program."""
         return dict(self._results.get(id, {}).get("found", {}))
 
 
@@ -255,5 +258,5 @@ def program(
 
 
 def changes(steps: Sequence[Step]) -> List[Tuple[str, str]]:
-    """Return (kind, id) of steps, for logs: never arguments, never content."""
+    """Return (kind, id) of steps for logs, without arguments and content."""
     return [(str(step.body["do"]), step.id) for step in steps]

@@ -11,8 +11,8 @@ def source(name: str, package: str = __name__) -> str:
     """Return the text of a program.
 
     Args:
-        name: Of its file.
-        package: In which the file lies.
+        name: Name of its file.
+        package: Package that contains the file.
     """
     data = pkgutil.get_data(package, name)
     assert data is not None  # noqa: S101 - the loader of a charm folder reads files

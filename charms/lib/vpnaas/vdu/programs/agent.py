@@ -2,7 +2,7 @@
 
 It imports the standard library only and runs on every Python from 3.6 on. It decides nothing: the
 pure core makes the steps (`steps.py` documents each kind). Program arguments are vectors, so no
-value from a peer ever meets a shell. Files are replaced atomically.
+value from a peer reaches a shell. Files are replaced atomically.
 """
 
 import base64
@@ -66,12 +66,12 @@ def _replace(path: str, data: bytes, mode: int) -> Json:
 
 
 def write(step: Json) -> Json:
-    """Replace a file where content or mode differ."""
+    """Replace a file if content or mode differ."""
     return _replace(step["path"], step["text"].encode(), step["mode"])
 
 
 def patch(step: Json) -> Json:
-    """Replace a file by itself with something else in its middle."""
+    """Replace the middle of a file, if the file has the expected digest."""
     data = _get(step["path"])
     if data is None or hashlib.sha256(data).hexdigest() != step["of"]:
         raise StepError("{} has changed since it was read".format(step["path"]))
@@ -81,7 +81,7 @@ def patch(step: Json) -> Json:
 
 
 def read(step: Json) -> Json:
-    """Read a file; the text is left out if the asker has it already."""
+    """Read a file; the text is left out if the charm has it already."""
     data = _get(step["path"])
     if data is not None and hashlib.sha256(data).hexdigest() == step.get("known"):
         return {"same": True}
@@ -216,7 +216,7 @@ def execute(steps: List[Json], exclusive: bool) -> Json:
 
 
 def main(request: str) -> None:
-    """Entry point the SSH edge appends to this source, with the request as a JSON literal."""
+    """Run a request; the SSH edge appends the call, with the request as a string literal."""
     os.umask(0o077)
     if request.startswith(PACKED):
         request = zlib.decompress(base64.b64decode(request[len(PACKED) :])).decode()

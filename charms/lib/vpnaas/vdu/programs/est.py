@@ -2,10 +2,11 @@
 """Get one certificate by EST (RFC 7030), over TLS of the standard library.
 
 Usage: est OPERATION SERVER ROOT CERTIFICATE KEY REQUEST OUT CHAIN
-OPERATION is simpleenroll or simplereenroll, SERVER "host:port" or "host:port/label". The server
-must have a certificate of ROOT; CERTIFICATE and KEY prove us to it. OUT gets the certificate for
-REQUEST, CHAIN the intermediate authorities behind it; on renewal CHAIN also has those behind
-CERTIFICATE. Without a certificate that ROOT vouches for it writes nothing and says why.
+OPERATION is simpleenroll or simplereenroll, SERVER "host:port" or "host:port/label". ROOT must
+verify the server's certificate; CERTIFICATE and KEY authenticate us. The program writes the new
+certificate for REQUEST to OUT, and its intermediate authorities to CHAIN. On renewal it first reads
+those of CERTIFICATE from CHAIN. If ROOT does not verify the new certificate, it writes no file and
+prints the reason.
 """
 
 import base64
@@ -22,7 +23,7 @@ from typing import List, Tuple
 
 SECONDS = 10
 MOST_SECONDS = 45
-"""For all of it, however slowly a server answers."""
+"""Limit of the whole run, however slowly a server answers."""
 MOST = 1 << 18
 """Bytes of an answer."""
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n?", re.S)
@@ -55,7 +56,7 @@ def _read(path: str) -> str:
 
 
 class Server:
-    """A server, which a certificate of the root proves, and who we are to it."""
+    """A TLS connection to a server; the root verifies the server, `proof` and `key` are ours."""
 
     def __init__(self, server: str, root: str, proof: str, key: str) -> None:
         authority, _, label = server.partition("/")
@@ -135,7 +136,7 @@ def main(words: List[str]) -> int:
     try:
         issued, behind = enrol(words)
     except (EstError, OSError, http.client.HTTPException, subprocess.SubprocessError) as error:
-        # One of SSL is an OSError as well, and its reason is the readable part.
+        # An SSLError is an OSError too; its reason is the readable part.
         reason = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error
         sys.stderr.write("{}\n".format(" ".join(str(reason).split())[:200]))
         return 1

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Take the peers whose time is over off a WireGuard interface and out of its wg-quick(8) file.
+"""Remove expired peers from a WireGuard interface and from its wg-quick(8) file.
 
 Usage: expire INTERFACE DATES FILE
 DATES has a line for each peer: when it ends, in seconds since the epoch, and its public key.
@@ -21,13 +21,13 @@ def without(text: str, keys: Iterable[str]) -> str:
 
 
 def main(interface: str, dates: str, file: str) -> int:
-    """Do so; return an exit code."""
+    """Remove the peers; return an exit code."""
     with open(dates, encoding="ascii") as stream:
         rows = [line.split() for line in stream]
     over = sorted({key for end, key in rows if int(end) <= time.time()})
     if not over:
         return 0
-    # The file first: an interface that comes up in between does not have them any more.
+    # The file first: so an interface that comes up in between does not have them.
     with open(file, encoding="ascii") as stream:
         text = stream.read()
     left = without(text, over)

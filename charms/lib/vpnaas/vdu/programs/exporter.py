@@ -35,13 +35,13 @@ LOSS = "/run/osm-vpnaas-loss"
 ALERTS = "/run/charon.enfy"
 TABLES = ("osm_vpnaas_gateway", "osm_vpnaas_guard", "osm_vpnaas_nf")
 NAS = ("ss", "-Htn", "state", "established", "sport", "=", ":20000")
-"""Connections for NAS of UEs in a Wi-Fi, at an N3IWF."""
+"""Command that lists the NAS connections of UEs on Wi-Fi, on an N3IWF."""
 PERIOD = 5.0
 """Seconds between looks; charon keeps a rekeyed CHILD_SA as long."""
 RECENT = 1.0
-"""Seconds for which a scrape takes the last look."""
+"""Seconds for which a scrape reuses the last look."""
 HANDSHAKE_FRESH = 240
-"""Seconds for which a handshake vouches for a WireGuard peer, as in show-status."""
+"""Seconds after a handshake for which a WireGuard peer counts as up, as in show-status."""
 UP_IKE = ("ESTABLISHED", "REKEYING", "REKEYED")
 UP_CHILD = ("INSTALLED", "REKEYING", "REKEYED")
 
@@ -65,7 +65,7 @@ REASONS = {
     18: "certificate-revoked",
     19: "certificate-issuer",
 }
-"""Reasons by type; that a duplicate was replaced or kept (13, 14) is no failure."""
+"""Reasons by type. Types 13 and 14, a duplicate IKE_SA replaced or kept, are no failures."""
 NO_FAILURE = (13, 14)
 
 PeerKey = Tuple[str, str]
@@ -83,14 +83,14 @@ class Peer(NamedTuple):
 
 
 class Gain:
-    """Adds up counters that start again from time to time."""
+    """Sums of counters that restart from zero at times."""
 
     def __init__(self) -> None:
         self.totals: Dict[PeerKey, int] = {}
         self._last: Dict[Tuple[PeerKey, str], int] = {}
 
     def update(self, seen: Mapping[Tuple[PeerKey, str], int]) -> None:
-        """Take a look's values by peer and source; a source that is gone may not come back."""
+        """Add the values of a look by peer and source; a vanished source must not come back."""
         for (peer, source), value in seen.items():
             before = self._last.get((peer, source), 0)
             gained = value - before if value >= before else value
@@ -99,7 +99,7 @@ class Gain:
 
 
 class Look(NamedTuple):
-    """What programs and files on the VDU said at one moment."""
+    """Output of programs and content of files on the VDU, at one moment."""
 
     now: float
     records: Dict[str, str]
@@ -115,7 +115,7 @@ class Look(NamedTuple):
 
 
 def output(*argv: str) -> str:
-    """Return what a program printed, "" where it is missing, fails or hangs."""
+    """Return what a program printed, "" if it is missing, fails or hangs."""
     try:
         done = subprocess.run(
             argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=10, check=False
@@ -135,7 +135,7 @@ def content(path: str) -> str:
 
 
 def look() -> Look:
-    """Look at the VDU."""
+    """Read the state of the VDU."""
     records = {path.split("/")[-2]: content(path) for path in glob.glob(RECORDS)}
     technologies = {p.technology for p in peers(records)}
     ipsec = "ipsec" in technologies or os.path.exists("/etc/strongswan.d/00-osm-vpnaas.conf")
@@ -171,7 +171,7 @@ def peers(records: Mapping[str, str]) -> List[Peer]:
 
 
 class Tunnel:
-    """What is known of one peer at this moment."""
+    """State of one peer at this moment."""
 
     def __init__(self) -> None:
         self.ike = 0
@@ -181,7 +181,7 @@ class Tunnel:
 
 
 class Meter:
-    """All that is added up, and the last look."""
+    """All sums, and the last look."""
 
     def __init__(self) -> None:
         self.received, self.sent = Gain(), Gain()
@@ -198,7 +198,7 @@ class Meter:
             self.alerts[REASONS.get(kind, "other")] += 1
 
     def update(self, seen: Look) -> None:
-        """Take a look."""
+        """Add a look."""
         self.last = seen
         self.peers = peers(seen.records)
         tunnels = {(peer.link, peer.name): Tunnel() for peer in self.peers}
@@ -362,7 +362,7 @@ def counter(name: str, text: str, names: List[str]) -> Any:
 
 
 def labels(match: Iterable[Peer]) -> Dict[Peer, str]:
-    """Return how peers are called: by their label, and by name as well where two share it."""
+    """Return how peers are called: by label, and also by name if two share the label."""
     listed = list(match)
     shared: Dict[Tuple[str, str], int] = {}
     for peer in listed:
@@ -402,7 +402,7 @@ def connection_counters(text: str) -> Dict[Tuple[PeerKey, str], int]:
 
 
 def counting(tables: Mapping[str, str]) -> Iterator[Tuple[str, Dict[str, Any], int]]:
-    """Return table, rule and packets of every rule with a counter."""
+    """Yield table, rule and packets of every rule with a counter."""
     for table, text in sorted(tables.items()):
         try:
             rules = [item["rule"] for item in json.loads(text)["nftables"] if "rule" in item]
@@ -416,7 +416,7 @@ def counting(tables: Mapping[str, str]) -> Iterator[Tuple[str, Dict[str, Any], i
 
 
 def drops(tables: Mapping[str, str]) -> Dict[Tuple[str, str], int]:
-    """Return what rules with a counter that drop have dropped, per table and chain."""
+    """Return the packets that drop rules with a counter have dropped, per table and chain."""
     result: Dict[Tuple[str, str], int] = {}
     for table, rule, packets in counting(tables):
         if any("drop" in part for part in rule["expr"]):
@@ -461,11 +461,11 @@ class Exporter:
             return list(self._meter.collect())
 
     def describe(self) -> Iterable[Any]:
-        """Tell the registry nothing, so that it does not scrape on its own."""
+        """Return nothing, so that the registry does not scrape on its own."""
         return []
 
     def listen(self, path: str) -> None:
-        """Count the daemon's alerts, for ever; it must not wait for us, so this only reads."""
+        """Count the daemon's alerts, for ever; only read, so that the daemon never waits for us."""
         while True:
             try:
                 with socket.socket(socket.AF_UNIX) as stream:
@@ -492,16 +492,16 @@ class Handler(WSGIRequestHandler):
     timeout = 10
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: a scrape is no event."""
+        """Log nothing: a scrape is no event."""
 
 
 class Server(socketserver.ThreadingMixIn, WSGIServer):
-    """A server of either address family that asks no name server who it is."""
+    """A server that does not look up its own host name in DNS."""
 
     daemon_threads = True
 
     def server_bind(self) -> None:
-        """Bind, without a look for the host's name."""
+        """Bind without a DNS lookup of the host's name."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
         self.setup_environ()
@@ -523,7 +523,7 @@ def serve(exporter: Exporter, address: str, port: int) -> WSGIServer:
 
 
 def main(words: List[str]) -> int:
-    """Serve until somebody ends it."""
+    """Serve until the process ends."""
     parser = argparse.ArgumentParser(description="Metrics of osm-vpnaas for Prometheus")
     parser.add_argument("--address", required=True)
     parser.add_argument("--port", type=int, required=True)

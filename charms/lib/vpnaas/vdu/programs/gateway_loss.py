@@ -2,16 +2,16 @@
 """Tell keepalived whether the paths of a gateway to its peers lose too many packets.
 
 keepalived runs it again and again. It pings the outer addresses of peers with a tunnel for ten
-seconds. The loss of the gateway is that of the better half of the peers, so that a peer with a bad
-path of its own changes nothing. Peers that answer no ping at all do not count.
+seconds. The loss of the gateway is the lower median of the peers' losses, so a peer with a bad path
+of its own changes nothing. Peers that answer no ping at all do not count.
 
 The gateway is degraded when the loss reaches PERCENT. It is good again when the loss was at most
-half of that for a hold time. The hold time doubles each time the path got bad again soon, so that
-the service does not move to and fro.
+half of that for a hold time. The hold time doubles each time the gateway degrades again soon, so
+that the service does not move to and fro.
 
 Usage: gateway-loss PERCENT FILE [VICI-URI]
 FILE keeps "LOSS DEGRADED CHANGED LAST HOLD": per cent (-1 for none known), 0 or 1, seconds since
-boot of the last change and of the last bad look, and how long the loss has to be low.
+boot of the last change and of the last bad look, and the hold time in seconds.
 Exits with 1 while the gateway is degraded.
 """
 
@@ -23,16 +23,16 @@ import time
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 MOST = 32
-"""Peers that are asked; of more, some from the first to the last."""
+"""Most peers that are pinged; of more, every n-th."""
 PINGS = 50
 PAUSE = "0.2"
 HOLD, LONGEST = 60, 3600
 RELAPSE = 10
-"""What becomes bad within so many holds has not lasted."""
+"""A gateway that degrades again within so many hold times doubles its hold time."""
 
 
 class State(NamedTuple):
-    """What was found; see FILE above."""
+    """The last result; see FILE above."""
 
     loss: int = -1
     degraded: bool = False
@@ -42,7 +42,7 @@ class State(NamedTuple):
 
 
 def decide(before: State, losses: Sequence[int], percent: int, now: int) -> State:
-    """Return what follows from the losses of the peers, each in per cent."""
+    """Return the new state for the losses of the peers, each in per cent."""
     answered = sorted(loss for loss in losses if loss < 100)
     if not answered:
         return before._replace(loss=-1)
@@ -62,7 +62,7 @@ def decide(before: State, losses: Sequence[int], percent: int, now: int) -> Stat
 
 
 def read(path: str) -> State:
-    """Return what was kept, a fresh state where that cannot be read."""
+    """Return the stored state, a fresh one if it cannot be read."""
     try:
         with open(path) as stream:
             loss, degraded, changed, last, hold = (int(word) for word in stream.read().split())
@@ -72,14 +72,14 @@ def read(path: str) -> State:
 
 
 def write(path: str, state: State) -> None:
-    """Keep a state, whole or not at all."""
+    """Store a state atomically."""
     with open(path + ".new", "w") as stream:
         stream.write(" ".join(str(int(value)) for value in state) + "\n")
     os.rename(path + ".new", path)
 
 
 def paths(*uri: str) -> List[Tuple[str, str]]:
-    """Return our outer address and the peer's of IKE_SAs that are up, not of too many."""
+    """Return our outer address and the peer's, of at most MOST established IKE_SAs."""
     listed = subprocess.run(
         ("swanctl", "--list-sas", "--raw") + uri,
         stdout=subprocess.PIPE,
@@ -110,7 +110,7 @@ def losses(pairs: Sequence[Tuple[str, str]]) -> List[int]:
 
 
 def lost(text: str) -> Optional[int]:
-    """Return the loss in per cent that ping(8) tells, None where it tells none."""
+    """Return the loss in per cent from the output of ping(8), None if it has none."""
     counts = re.search(r"(\d+) packets transmitted, (\d+) received", text)
     sent, received = (int(counts.group(1)), int(counts.group(2))) if counts else (0, 0)
     return 100 * (sent - min(sent, received)) // sent if sent else None

@@ -1,14 +1,14 @@
 #!/bin/sh
-# Run by keepalived: claim the peers where we are active, keep a record of changes.
+# Run by keepalived: when we become active, claim the peers; record every change of state.
 # Usage: gateway-turn claim CHILD...   make our CHILD_SAs the newest
 #        gateway-turn record FIFO      record the changes that keepalived writes to FIFO
-#        gateway-turn left ADDRESS     wait until ADDRESS is not ours any more, 5 s at most
+#        gateway-turn left ADDRESS     wait until ADDRESS is no longer ours, 5 s at most
 record=/var/lib/osm-vpnaas/standby
 lock=/run/osm-vpnaas-claim
 
 ipsec=/usr/local/lib/osm-vpnaas/ipsec
 
-take_down() {
+write_record() {
     before='' taken=''
     [ -r "$record" ] && read -r before _ taken <"$record"
     case $taken in "" | *[!0-9]*) taken=0 ;; esac
@@ -18,7 +18,7 @@ take_down() {
     mv "$record.new" "$record"
 }
 
-# The shared address is gone, and with it the tunnels that ended there.
+# The shared address has left this gateway, so its tunnels end.
 end_shared() {
     [ ! -x "$ipsec" ] || timeout 30 "$ipsec" terminate-shared >/dev/null 2>&1
 }
@@ -26,13 +26,13 @@ end_shared() {
 case $1 in
     claim)
         shift
-        # keepalived calls for each advertisement of a lower priority, which may be many a second.
-        # One claim runs and one waits for it; a further one would add nothing.
+        # keepalived calls this for each advertisement of a lower priority, maybe many a second.
+        # One claim runs and one waits for it; a third one would add nothing.
         exec 8>"$lock.next" 9>"$lock"
         flock -n 8 || exit 0
         flock 9
         exec 8>&-
-        # Peers that know the shared address only have no tunnel here yet.
+        # Peers that know only the shared address have no tunnel here yet.
         [ -x "$ipsec" ] && timeout 30 "$ipsec" initiate-shared >/dev/null 2>&1 9>&- &
         for child in "$@"; do
             timeout 10 /usr/sbin/swanctl --rekey --child "$child" >/dev/null 2>&1 9>&- &
@@ -40,16 +40,16 @@ case $1 in
         wait
         ;;
     record)
-        # The last change is that keepalived stops; the FIFO ends then.
+        # keepalived writes its last change when it stops; then the FIFO ends.
         trap '' TERM
         mkdir -p "${record%/*}"
         # Lines are: INSTANCE "NAME" STATE PRIORITY
         while read -r _ _ state _; do
             case $state in
-                MASTER) take_down active ;;
-                BACKUP) take_down standby && end_shared ;;
-                FAULT) take_down fault && end_shared ;;
-                STOP) take_down stopped && end_shared ;;
+                MASTER) write_record active ;;
+                BACKUP) write_record standby && end_shared ;;
+                FAULT) write_record fault && end_shared ;;
+                STOP) write_record stopped && end_shared ;;
             esac
         done <"$2"
         ;;

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Tell keepalived which share of a gateway's peers has a tunnel.
 
-While this gateway is the active one, it also claims the peers' packets from time to time.
+While this gateway is active, the program also rekeys its CHILD_SAs regularly: peers use the newest.
 
 Usage: gateway-watch FILE PEERS SPAN ADDRESS SECONDS CHILD[,CHILD...] [VICI-URI]
 """
@@ -19,7 +19,7 @@ PERIOD = 0.5  # seconds; the daemon's own unit reports at once when it dies
 
 
 def output(*command: str) -> str:
-    """Return what a command prints, "" where it takes too long."""
+    """Return what a command prints, "" if it takes too long."""
     try:
         return subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=5, check=False
@@ -36,7 +36,7 @@ def tunnels(*uri: str) -> int:
 
 
 def health(up: int, peers: int, span: int) -> int:
-    """Return the share of peers with a tunnel; without such peers, whether the daemon is there."""
+    """Return the share of peers with a tunnel, of `span`; with 0 peers, whether the daemon runs."""
     if up < 0:
         return 0
     return span * min(up, peers) // peers if peers else span

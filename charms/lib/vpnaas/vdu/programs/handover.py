@@ -1,13 +1,13 @@
 #!/usr/bin/python3
-"""Let rotating peers of a WireGuard interface in under their next keys, with their prefixes.
+"""Switch rotating peers of a WireGuard interface to their next keys, with their prefixes.
 
 Usage: handover INTERFACE FILE SECONDS
 FILE is JSON, by next key: [PREFIXES, FILE OF THE PRESHARED KEY or "", KEEPALIVE SECONDS].
 
-The preshared key of a next key is a wrong one at first. So the first message of a handshake is
-accepted, which proves that the peer uses the key (received bytes are counted), but our answer is
-not, and no packet comes yet. Then the key becomes a new peer that has the prefixes and the right
-preshared key, and we open the session ourselves. Packets of either end wait in its queue meanwhile.
+At first a next key has a wrong preshared key here. So WireGuard accepts the first message of the
+peer's handshake: the received bytes prove that the peer uses the key. But the peer rejects our
+answer, so no data packet comes yet. Then this program makes the key a new peer with the prefixes
+and the right preshared key, and opens the session itself. Meanwhile both ends queue their packets.
 
 Ends when no key is left, when the interface is gone, or after SECONDS.
 """
@@ -24,7 +24,7 @@ from typing import Dict, List, Optional
 
 PERIOD = 0.1
 SHARE = 10
-"""Times as long as a look takes, nothing is looked at unless a packet comes."""
+"""Wait this many times as long as the last look took, unless a handshake comes."""
 INITIATION = 148
 """Bytes of the first message of a handshake; no packet of data has this length."""
 SO_ATTACH_FILTER = 26
@@ -32,7 +32,7 @@ ETH_P_IP, ETH_P_IPV6 = 0x0800, 0x86DD
 
 
 def handshake_socket(protocol: int, length: int) -> socket.socket:
-    """Return a socket that sees packets of one length; WireGuard gets them all the same."""
+    """Return a socket that sees packets of one length; WireGuard still receives them."""
     tap = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(protocol))
     # load the length; equal: take two bytes of it; otherwise nothing (classic BPF)
     rows = ((0x80, 0, 0, 0), (0x15, 0, 1, length), (0x06, 0, 0, 2), (0x06, 0, 0, 0))
@@ -44,7 +44,7 @@ def handshake_socket(protocol: int, length: int) -> socket.socket:
 
 
 def handshake_sockets() -> List[socket.socket]:
-    """Return sockets that see the first messages of handshakes, none where that is not allowed."""
+    """Return sockets that see the first messages of handshakes, none if that is not allowed."""
     try:
         return [
             handshake_socket(ETH_P_IP, 28 + INITIATION),
@@ -80,7 +80,7 @@ def shown(interface: str, what: str) -> Optional[Dict[str, List[str]]]:
 
 
 def let_in(interface: str, keys: List[str], staged: Dict[str, List[str]]) -> None:
-    """Make keys peers with their prefixes, and open their sessions."""
+    """Make each key a peer with its prefixes, and open its session."""
     endpoints = shown(interface, "endpoints") or {}
     allowed = shown(interface, "allowed-ips") or {}
     now: List[str] = []
@@ -89,7 +89,7 @@ def let_in(interface: str, keys: List[str], staged: Dict[str, List[str]]) -> Non
         if allowed.get(key) != ["(none)"]:
             continue  # It was let in before.
         prefixes, preshared, keepalive = staged[key]
-        # A new peer may begin a handshake at once; one that has just answered waits five seconds.
+        # Remove it first: a new peer may begin a handshake at once, one that answered waits 5 s.
         now += ["peer", key, "remove", "peer", key, "preshared-key", preshared or "/dev/null"]
         endpoint = endpoints.get(key, ["(none)"])[0]
         now += [] if endpoint == "(none)" else ["endpoint", endpoint]

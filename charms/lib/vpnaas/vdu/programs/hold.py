@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Hold addresses and routes of a link in clear.
+"""Keep the addresses and routes of a link in clear.
 
 A tunnel's routes lead into its own interface, which stays when the underlay goes down and up.
 Routes in clear lead over the underlay itself. The kernel deletes them when it goes down, and a
@@ -7,7 +7,7 @@ network manager may delete routes that it did not make. So one process per link 
 kernel's messages about such changes (rtnetlink(7)), and applies the link's `ip -batch` file again.
 
 Usage: hold FILE
-FILE is for `ip -batch`. Its first line sets our address. Messages about it are our own doing.
+FILE is for `ip -batch`. Its first line sets our address; this program causes messages about it.
 """
 
 import ipaddress
@@ -41,7 +41,7 @@ def matters(data: bytes, own: bytes) -> bool:
 def apply(file: str, force: bool) -> int:
     """Put the file into force; return the exit code of ip(8)."""
     command = ["ip"] + ["-force"] * force + ["-batch", file]
-    # What is not possible now, as while the underlay is down, is tried again at the next message.
+    # What fails now, for example while the underlay is down, is tried again at the next message.
     quiet = subprocess.DEVNULL if force else None
     return subprocess.run(command, stderr=quiet, check=False).returncode
 
@@ -56,7 +56,7 @@ def ready() -> None:
 
 
 def main(file: str) -> int:
-    """Hold what the file says, for ever; return an exit code where it cannot be put into force."""
+    """Apply the file again and again, for ever; return an exit code if the first time fails."""
     with open(file) as lines:
         own = ipaddress.ip_interface(lines.readline().split()[2]).ip.packed
     messages = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
@@ -73,7 +73,7 @@ def main(file: str) -> int:
             try:
                 changed = matters(messages.recv(65536), own)
             except OSError:
-                changed = True  # more than the socket could keep: look anyway
+                changed = True  # messages were lost, as the buffer was full: apply anyway
             if changed and due is None:
                 due = max(time.monotonic() + SETTLE, last + PAUSE)
         elif due is not None:

@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 """Open and close IPsec tunnels of osm-vpnaas.
 
-Usage: ipsec keep         hold up what /etc/osm-vpnaas/*/ipsec.keep names, for ever
-       ipsec drop PREFIX  end every security association whose connection's name starts so
-       ipsec load LINK    make the daemon's connections of a link those that are on file
-       ipsec initiate-shared   call the peers of a gateway pair's shared address, which is ours now
-       ipsec terminate-shared  end their tunnels, as the shared address is not ours any more
+Usage: ipsec keep         keep the connections in /etc/osm-vpnaas/*/ipsec.keep up, for ever
+       ipsec drop PREFIX  end the security associations of all connections that start with PREFIX
+       ipsec load LINK    replace the daemon's connections of a link by those of the link's file
+       ipsec initiate-shared   initiate to the peers of a pair's shared address, which is ours now
+       ipsec terminate-shared  end the tunnels of these peers, when the address is no longer ours
 
-ipsec.shared is a JSON object: connections of such peers, and whether it is known where they are.
+ipsec.shared is a JSON object: names of these connections, and whether the peer's address is known.
 ipsec.keep is a JSON list with one list of connection names per peer, of which one suffices.
 
 The name of a connection contains digests of all its settings. So `load` sends only new and removed
@@ -73,7 +73,7 @@ def drop(prefix: str) -> None:
 
 
 def kept_connections() -> Iterator[Tuple[str, ...]]:
-    """Yield the connections of each peer, of which one suffices."""
+    """Yield the names of each peer's connections; one of them has to be up."""
     for path in sorted(glob.glob("/etc/osm-vpnaas/*/ipsec.keep")):
         try:
             with open(path) as stream:
@@ -109,7 +109,7 @@ def keep() -> None:
 
 
 def sections(text: str) -> Dict[str, Any]:
-    """Return the connections of a swanctl file that we wrote, by name."""
+    """Return the connections of a swanctl file of the charm, by name."""
     root: Dict[str, Any] = {}
     stack = [root]
     for line in text.splitlines():
@@ -161,7 +161,7 @@ def message(section: Dict[str, Any]) -> bytes:
 
 
 def parsed(data: bytes) -> Dict[str, Any]:
-    """Return an answer without sections, as those to our requests are: values and lists."""
+    """Parse an answer of values and lists; answers to our requests have no sections."""
     result: Dict[str, Any] = {}
     items: List[str] = []
     at = 0
@@ -207,7 +207,7 @@ class Daemon:
         """Return the answer to a command.
 
         Raises:
-            OSError: The daemon does not know it, or is gone.
+            OSError: The daemon does not know the command, or has ended.
         """
         request = named(0, command) + body
         self.socket.sendall(struct.pack("!I", len(request)) + request)
@@ -218,7 +218,7 @@ class Daemon:
 
 
 def load(link: str) -> None:
-    """Make the daemon's connections of a link those that are on file."""
+    """Replace the daemon's connections of a link by those of the link's file."""
     with open("/etc/swanctl/conf.d/osm-vpnaas-" + link + ".conf") as stream:
         on_file = sections(stream.read())
     try:
@@ -238,7 +238,7 @@ def load(link: str) -> None:
 
 
 def shared() -> Dict[str, bool]:
-    """Return the connections that go with the shared address, and whether we can call."""
+    """Return the connections of the shared address, and whether we can initiate them."""
     names: Dict[str, bool] = {}
     for path in sorted(glob.glob("/etc/osm-vpnaas/*/ipsec.shared")):
         try:
@@ -254,7 +254,7 @@ def terminate_shared(daemon: Daemon, names: Dict[str, bool]) -> None:
     for _ in range(10):
         there = [number for name, number, _ in list(associations()) if name in names]
         for number in there:
-            # -1: do not wait. By force, for the peer talks to the other gateway.
+            # -1: do not wait. Force: the peer talks to the other gateway and does not answer.
             words = {"ike-id": number, "force": "yes", "timeout": "-1"}
             daemon.ask("terminate", message(words))
         if not there:
@@ -263,7 +263,7 @@ def terminate_shared(daemon: Daemon, names: Dict[str, bool]) -> None:
 
 
 def initiate_shared(daemon: Daemon, names: Dict[str, bool]) -> None:
-    """Call the peers of connections; what is left of an earlier turn ends first."""
+    """Initiate connections; first end associations left from an earlier turn."""
     terminate_shared(daemon, names)
     for name, callable_ in sorted(names.items()):
         if callable_:
@@ -272,7 +272,7 @@ def initiate_shared(daemon: Daemon, names: Dict[str, bool]) -> None:
 
 
 def with_shared(work: Callable[[Daemon, Dict[str, bool]], None]) -> None:
-    """Do something with the connections of the shared address; nothing where there is none."""
+    """Call `work` with the connections of the shared address, if there are any."""
     names = shared()
     if names:
         work(Daemon(), names)

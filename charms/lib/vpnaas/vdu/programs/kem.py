@@ -7,11 +7,11 @@
 
 PART holds the half that travels by RSA, base64 of 32 bytes, and WRAPPED its ciphertext. NEW gets
 the preshared key: HKDF (RFC 5869) with SHA-256 over both halves, bound to the public key and to
-both ciphertexts. Who lacks either half lacks the key. SEALED gets the ciphertext of ML-KEM and a
-check value, by which `open` tells a key that is not the sealed one: ML-KEM itself opens anything.
+both ciphertexts. An attacker needs both halves. SEALED gets the ciphertext of ML-KEM and a check
+value, by which `open` detects a wrong private key: ML-KEM itself decapsulates any ciphertext.
 
-The library is Python's cryptography, 47 or newer. It is looked for in FOLDER first, so that the
-distribution's release stays what other programs use. Exit code 3 means that there is none.
+The library is Python's cryptography, 47 or newer. FOLDER is searched first, so other programs can
+keep the distribution's release. Exit code 3 means that no such library was found.
 """
 
 import base64
@@ -33,7 +33,7 @@ NO_LIBRARY = 3
 
 
 def library() -> Optional[Any]:
-    """Return the module with ML-KEM, None where this VDU has none."""
+    """Return the module with ML-KEM, None if this VDU has none."""
     if FOLDER not in sys.path:
         sys.path.insert(0, FOLDER)
     try:
@@ -49,7 +49,7 @@ def library() -> Optional[Any]:
 
 
 def combine(halves: Tuple[bytes, bytes], public: bytes, cipher: bytes, wrapped: bytes) -> bytes:
-    """Return the preshared key and, after its 32 bytes, the check value of as many."""
+    """Return the preshared key (32 bytes), followed by the check value (32 bytes)."""
     bound = hashlib.sha256(public + cipher + hashlib.sha256(wrapped).digest()).digest()
     pseudorandom = hmac.new(LABEL, halves[0] + halves[1], hashlib.sha256).digest()
     first = hmac.new(pseudorandom, bound + b"\x01", hashlib.sha256).digest()
@@ -72,7 +72,7 @@ def decode(text: str, size: int) -> bytes:
 
 
 def write(path: str, content: bytes) -> None:
-    """Write a file that only root reads, whole or not at all."""
+    """Write a file atomically; only root can read it."""
     staged = path + ".staged"
     with os.fdopen(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as stream:
         stream.write(content)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Serve one measurement: read a request, start a one-shot iperf3 server, tell its port, wait.
+"""Serve one measurement: read a request, start a one-shot iperf3 server, send its port, wait.
 
 Started by systemd per connection, with the connection as standard input and output. A request is
 one line of JSON, {"path": "tunnel" | "underlay", "seconds": N}; the answer is one line of JSON,
@@ -42,7 +42,7 @@ def listens(address: str, port: int) -> bool:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         try:
-            # A connection would be taken for the test, so find out by failing to bind.
+            # A connection would count as the test. So try to bind: it fails if the server listens.
             probe.bind((address, port))
         except OSError:
             return True

@@ -3,11 +3,11 @@
 
 The request is JSON on standard input, so that no argument vector holds the token:
 {"server", "root", "token", "path", "fields": {name: [field, form, words]}, "file", "text"}.
-`token` is a wrapping token. It is unwrapped once and brings the token that may read `path`, which
-is given back afterwards. Each value must match its form, a regular expression; `words` tells the
-form to people. `file` becomes JSON of all values by name, or with `text` the one value. It stays as
-it is if anything fails. FILE.state then has the reason, else nothing. The answer is
-{"version": N} of the secret.
+`token` is a wrapping token. Unwrapping works once and gives the token that may read `path`; that
+one is revoked afterwards. Each value must match its form, a regular expression; `words` describes
+the form in error texts. The program writes all values as JSON by name to `file`, or with `text`
+the only value. If anything fails, `file` stays unchanged and FILE.state has the reason; else
+FILE.state is empty. The answer is {"version": N} of the secret.
 """
 
 import hashlib
@@ -22,17 +22,17 @@ from typing import Any, Dict, Tuple
 
 SECONDS = 10
 MOST_SECONDS = 45
-"""For all of it, however slowly a store answers."""
+"""Limit of the whole run, however slowly a store answers."""
 MOST = 1 << 20
 Json = Dict[str, Any]
 
 
 class StoreError(Exception):
-    """No secret; the text says why, and holds none."""
+    """The fetch failed; the text says why and contains no secret."""
 
 
 class Store:
-    """A store, which a certificate of the root proves."""
+    """A TLS connection to a store, whose certificate the root must verify."""
 
     def __init__(self, server: str, root: str) -> None:
         host, _, port = server.rpartition(":")
@@ -49,7 +49,7 @@ class Store:
             answer = self.connection.getresponse()
             body, status = answer.read(MOST), answer.status
         except (OSError, http.client.HTTPException) as error:
-            # One of SSL is an OSError as well, and its reason is the readable part.
+            # An SSLError is an OSError too; its reason is the readable part.
             untrusted = getattr(error, "verify_message", "")
             if untrusted:
                 raise StoreError("the store's certificate is not trusted: " + untrusted)
@@ -66,7 +66,7 @@ class Store:
 
 
 def _unwrapped(store: Store, token: str) -> str:
-    """Return the token that a wrapping token brings."""
+    """Return the token inside a wrapping token."""
     status, document = store.ask("POST", "sys/wrapping/unwrap", token)
     if status in (400, 403):
         raise StoreError(

@@ -1,8 +1,8 @@
-"""Send what an experiment asks for: attempts to reach addresses, or a stream of numbered datagrams.
+"""Send packets of an experiment: attempts to reach addresses, or a stream of numbered datagrams.
 
 With a file as argument, systemd (Type=notify) starts it to send "seconds" times "rate" datagrams
-of "size" bytes to "address" and "port", from "senders" ports in turn; what it sent goes to the
-file "result". Without, it reads attempts from standard input and prints what became of them.
+of "size" bytes to "address" and "port", from "senders" ports in turn; it writes a summary to the
+file "result". Without, it reads attempts from standard input and prints their outcomes.
 "attempts" of that request is a list of objects with "to", "ports" (TCP), "datagram" (UDP port, 0
 for none), "token", "source" (a forged IPv4 source of the datagram, "" for our own), "via" (a next
 hop, "" for the routes there are) and "say" (hexadecimal, sent over each connection that opens).
@@ -25,7 +25,7 @@ HEAD = struct.Struct("!4sQdB")
 STREAM, TOKEN = b"VPNs", b"VPNt"
 AT_ONCE = 400
 MOST_OPEN = 500
-"""Connections that opened of which the answer tells; the counts tell of all."""
+"""Most opened connections that the answer lists; the counts include all."""
 
 Json = Dict[str, Any]
 
@@ -43,7 +43,7 @@ def family(address: str) -> int:
 
 
 async def connect(address: str, port: int, say: bytes, patience: float, gate: Any) -> str:
-    """Return what became of a connection: open, refused, silent, or the name of an error."""
+    """Return the outcome of a connection: open, refused, silent, or the name of an error."""
     async with gate:
         try:
             opening = asyncio.open_connection(address, port, family=family(address))
@@ -100,7 +100,7 @@ def route(attempt: Json, interface: str) -> List[str]:
 
 
 async def tried(attempts: List[Json], patience: float) -> List[Tuple[List[str], str]]:
-    """Return per attempt what became of its ports and of its datagram."""
+    """Return per attempt the outcomes of its ports and of its datagram."""
     gate = asyncio.Semaphore(AT_ONCE)
     results = []
     for attempt in attempts:
@@ -121,8 +121,7 @@ def attempts(request: Json) -> Json:
     """Make all attempts; those with a next hop after the others, with routes of their own.
 
     Returns:
-        Counts by label and outcome, and the connections that opened as numbers of attempts with
-        ports.
+        Counts by label and outcome, and the opened connections as (number of attempt, port).
     """
     counts: Dict[str, Dict[str, int]] = {}
     opened: List[Any] = []

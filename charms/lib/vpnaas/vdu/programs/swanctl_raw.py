@@ -1,4 +1,4 @@
-"""What `swanctl --raw` prints."""
+"""Parser for the output of `swanctl --raw`."""
 
 import re
 from typing import Dict, List, Tuple
@@ -9,8 +9,10 @@ _WORD = re.compile(r"\[[^\]]*\]|[{}]|[^\s{}=]+=(?:\[[^\]]*\]|[^\s{}]*)|[^\s{}=]+
 def events(text: str) -> List[Tuple[str, Dict[str, object]]]:
     """Read `swanctl --raw`: one line per event, sections in braces, key=value, key=[list].
 
-    Values come from our own configuration and from charon, identities were vetted; whatever does
-    not nest raises ValueError.
+    Values come from our own configuration and from charon; the charm has checked the identities.
+
+    Raises:
+        ValueError: The braces do not match.
     """
     result: List[Tuple[str, Dict[str, object]]] = []
     for line in text.splitlines():

@@ -20,7 +20,7 @@ def main() -> None:
         ValueError: What came back is no JSON.
     """
     request = json.load(sys.stdin)
-    # SIGINT is for iperf3, which then ends and reports so far.
+    # SIGINT is for iperf3: it ends and reports the results so far.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     address, port = request["responder"]
     with socket.create_connection((address, port), timeout=5) as connection:
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def keep(path: str, text: str, most: int) -> None:
-    """Store a report; the oldest go where there are too many."""
+    """Store a report; delete the oldest ones beyond `most`."""
     folder = os.path.dirname(path)
     os.makedirs(folder, mode=0o755, exist_ok=True)
     with open(path, "w") as stream:

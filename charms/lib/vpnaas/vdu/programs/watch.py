@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Watch what reaches this VDU while an experiment runs: frames of an interface, or what connects.
+"""Watch what reaches this VDU while an experiment runs: frames, or datagrams and connections.
 
 systemd starts it (Type=notify) with the path of a request: a JSON object with "watch" ("frames" or
-"arrivals"), "seconds", "result" and what the class of that name reads. It ends after that time or
-at SIGTERM, then writes a summary to "result". Of a frame or a datagram it keeps the kind and the
-time, never the content.
+"arrivals"), "seconds", "result" and the keys that the class of that name reads. It ends after that
+time or at SIGTERM, then writes a summary to "result". Of a frame or a datagram it keeps the kind
+and the time, never the content.
 """
 
 import array
@@ -26,7 +26,7 @@ SO_RCVBUFFORCE = 33
 MOST = 200000
 """Datagrams of one stream whose number and delay are kept."""
 SHARES = (0, 1, 2, 5, *range(10, 95, 5), 95, 98, 99, 99.5, 99.9, 100)
-"""Percent of the datagrams of a stream whose longest delay is told."""
+"""Percentiles of the delay that the summary has."""
 MOST_NAMES = 500
 CONNECTIONS = 64
 
@@ -34,7 +34,7 @@ UDP_PORTS = {53: "dns", 67: "dhcp", 68: "dhcp", 123: "ntp", 546: "dhcpv6", 547: 
              2123: "gtp-c", 2152: "gtp-u", 5353: "mdns", 8805: "pfcp"}  # fmt: skip
 TCP_PORTS = {22: "ssh", 53: "dns", 80: "http", 443: "https", 3868: "diameter"}
 EXTENSIONS = (0, 43, 60)
-"""IPv6 headers before the one that tells the protocol: hop-by-hop, routing, destination."""
+"""IPv6 extension headers to skip: hop-by-hop, routing, destination."""
 
 Fragments = Dict[bytes, str]
 
@@ -42,7 +42,7 @@ Fragments = Dict[bytes, str]
 def kind(frame: bytes, fragments: Fragments) -> str:
     """Return what an Ethernet frame carries: `wg`, `esp`, `isakmp`, `arp`, `tcp` and so on.
 
-    WireGuard is known by the form of its messages (whitepaper, section 5.4), whatever the port.
+    WireGuard is recognised by the form of its messages (whitepaper, section 5.4), on any port.
     ESP is IP protocol 50, or UDP port 4500 without the marker of IKE (RFC 3948). `fragments`
     remembers the kind of a datagram's first fragment for those that follow.
     """
@@ -138,21 +138,21 @@ def _is_ike(data: bytes) -> bool:
 
 
 def digits(text: str) -> List[bytes]:
-    """Return how packets write an identity of decimal digits: as text, and packed by two.
+    """Return the forms of an identity of decimal digits in packets: text, and two digits a byte.
 
     Packed digits (TS 24.008 clause 10.5.1.4, TS 29.274 clause 8.3) begin at either half of a byte.
     """
     forms = [text.encode("ascii")]
     for packed in (text, text[1:]):
-        # A digit too few is filled up with 1111.
+        # After an odd number of digits, 1111 fills the last byte.
         packed += "f" if len(packed) % 2 else ""
         swapped = (packed[n + 1] + packed[n] for n in range(0, len(packed), 2))
         forms.append(bytes.fromhex("".join(swapped)))
     return forms
 
 
-def _hold(sock: socket.socket, size: int) -> None:
-    """Let so many octets wait, past net.core.rmem_max where this VDU's root may (socket(7))."""
+def _set_buffer(sock: socket.socket, size: int) -> None:
+    """Set the receive buffer in bytes, beyond net.core.rmem_max if allowed (socket(7))."""
     try:
         sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, size)
     except PermissionError:
@@ -160,11 +160,11 @@ def _hold(sock: socket.socket, size: int) -> None:
 
 
 class Link:
-    """Frames below one link by direction and kind, and how many of them tell an identity."""
+    """Counts of frames below one link: by direction and kind, and those with an identity."""
 
     def __init__(self, interface: str, identities: List[str]) -> None:
         self.tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
-        _hold(self.tap, 16 << 20)
+        _set_buffer(self.tap, 16 << 20)
         self.tap.bind((interface, 0))
         self.kinds: Dict[str, Dict[str, int]] = {"sent": {}, "received": {}}
         self.fragments: Tuple[Fragments, Fragments] = ({}, {})
@@ -181,7 +181,7 @@ class Link:
                 self.seen[text] += 1
 
     def summary(self) -> Dict[str, Any]:
-        """Return the counts; `missed` frames came faster than this program."""
+        """Return the counts; `missed` frames came faster than this program could read."""
         missed = struct.unpack("II", self.tap.getsockopt(263, PACKET_STATISTICS, 8))[1]
         return dict(self.kinds, missed=missed, identities=self.seen)
 
@@ -232,7 +232,7 @@ class Stream:
         """Take a datagram."""
         self.arrivals += 1
         if self.last[1]:
-            # What of the silence the sender's own rhythm does not explain.
+            # The silence, less the sender's own pause between these two datagrams.
             gap = now - self.last[1] - max(0.0, sent - self.last[0])
             if gap > self.gap:
                 self.gap, self.gap_began = gap, self.last[1]
@@ -246,7 +246,7 @@ class Stream:
         self.within += now - sent <= self.budget
 
     def summary(self) -> Dict[str, Any]:
-        """Return counts, the longest run of numbers that is missing, and delays in ms.
+        """Return counts, the longest run of missing numbers, and delays in ms.
 
         Times with `-at` are seconds since the epoch.
         """
@@ -295,8 +295,8 @@ class Arrivals:
             ):
                 sock = socket.socket(family, kind)
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                _hold(sock, 4 << 20)
-                # It goes on waiting while the tunnel's address is away.
+                _set_buffer(sock, 4 << 20)
+                # It can bind while the tunnel's address is missing (ip(7)).
                 sock.setsockopt(socket.SOL_IP, IP_FREEBIND, 1)
                 sock.bind((address, request["port"]))
                 if kind == socket.SOCK_STREAM:
@@ -308,7 +308,7 @@ class Arrivals:
         return self.listening + self.datagrams + self.open
 
     def take(self, ready: socket.socket) -> None:
-        """Take a connection, what one says, or a datagram."""
+        """Accept a connection, read from one, or count a datagram."""
         if ready in self.listening:
             self.connections += 1
             self.open.append(ready.accept()[0])
@@ -321,7 +321,7 @@ class Arrivals:
             ready.close()
 
     def datagram(self, data: bytes, now: float) -> None:
-        """Count a datagram; what is none of an experiment's is counted apart."""
+        """Count a datagram; one that belongs to no experiment counts as other."""
         if len(data) < HEAD.size:
             self.other += 1
             return
@@ -369,7 +369,7 @@ def main(path: str) -> None:
             watched = watch.sockets()
             for sock in watched:
                 selector.register(sock, selectors.EVENT_READ)
-            # The set of sockets changes seldom: wait for the same one as long as it does not.
+            # Make a new selector only when the set of sockets changes, which is rare.
             while not ending and time.monotonic() < end and watch.sockets() == watched:
                 for key, _ in selector.select(0.2):
                     try:
