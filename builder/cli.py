@@ -18,7 +18,7 @@ from builder.vendor import ARCHITECTURES
 
 
 class _Group(click.Group):
-    """Turns errors of ours into one sentence and exit code 1."""
+    """Turns errors of the build into one sentence and exit code 1."""
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -137,7 +137,7 @@ def build(
 )
 @click.option("--ns_name", help="Name of the service in the command that is shown.")
 def deployment_parameters(file: Path, out: Path, ns_name: str | None) -> None:
-    """Make OSM's instantiation parameters of a deployment FILE, and validate them."""
+    """Make OSM's instantiation parameters from a deployment FILE, and validate them."""
     tree = Tree.find()
     known = packages.catalogue(tree)
     document = packages.deployed(file, known, variants.parameter_files(tree))
@@ -155,9 +155,9 @@ def deployment_parameters(file: Path, out: Path, ns_name: str | None) -> None:
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--strict", is_flag=True, help="Also fail on what OSM would accept and then ignore.")
 def validate(paths: tuple[Path, ...], strict: bool) -> None:
-    """Say what OSM refuses, or accepts and misses, in packages.
+    """Report what OSM refuses in packages, and what it accepts and later fails on or ignores.
 
-    References between packages are looked up among the packages given.
+    References between packages are looked up only in these packages.
     """
     if not _good(check.packages(paths, check.catalog_of(paths)), strict):
         sys.exit(1)
@@ -190,7 +190,7 @@ def sign(paths: tuple[Path, ...], certificate: Path, key: Path, csar: bool) -> N
     "--trust", required=True, type=_PEM, help="The signer's authority, or the signer, PEM."
 )
 def verify(paths: tuple[Path, ...], trust: Path) -> None:
-    """Say whether packages are what a trusted signer signed."""
+    """Check that packages are as a trusted signer signed them."""
     sentences = [
         f"{path}: {sentence}" for path in paths for sentence in signing.verify(path, trust)
     ]
@@ -203,7 +203,7 @@ def verify(paths: tuple[Path, ...], trust: Path) -> None:
 @main.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 def agree(files: tuple[Path, ...]) -> None:
-    """Say what the network functions of parameter files do not agree on."""
+    """Report values on which the network functions of parameter files do not agree."""
     good = True
     for file in files:
         for sentence in identities.disagreements(variants.read(file)):
