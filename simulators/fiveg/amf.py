@@ -104,7 +104,7 @@ class Amf(MobilityManagement[Ue, Gnb]):
     nas_log = registration.log
 
     def __init__(self, config: Config) -> None:
-        """Set up by a configuration."""
+        """Initialise from a configuration."""
         super().__init__()
         self.config = config
         transfer = "/namf-comm/v1/ue-contexts/{supi}/n1-n2-messages"
@@ -125,7 +125,7 @@ class Amf(MobilityManagement[Ue, Gnb]):
         log.info("AMF %s serves N2 on %s:%d", self.config.name, self.config.n2, self.protocol.port)
 
     async def stop(self) -> None:
-        """Close all."""
+        """Close everything."""
         self.close()
         await self.node.stop()
 

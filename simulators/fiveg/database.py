@@ -111,7 +111,7 @@ class Server:
         await self._server.start_server(host=address, port=port)
 
     def stop(self) -> None:
-        """Close all."""
+        """Close everything."""
         self._server.close()
         self._sqlite.close()
 

@@ -43,7 +43,7 @@ class Udr:
     """Rows of the database as resources."""
 
     def __init__(self, config: sbi.Config, database: Database) -> None:
-        """Set up by a configuration."""
+        """Initialise from a configuration."""
         self._database = database
         self._connection: Any = None
         self._lock = asyncio.Lock()
@@ -172,7 +172,7 @@ class Udm:
     """Vectors and subscriptions from a UDR."""
 
     def __init__(self, config: sbi.Config) -> None:
-        """Set up by a configuration."""
+        """Initialise from a configuration."""
         self._busy: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         make = "/nudm-ueau/v1/{supi}/security-information/generate-auth-data"
         registration = "/nudm-uecm/v1/{supi}/registrations/amf-{access}-access"
@@ -266,7 +266,7 @@ class Ausf:
     """5G-AKA in the home network (TS 33.501 section 6.1.3.2)."""
 
     def __init__(self, config: sbi.Config) -> None:
-        """Set up by a configuration."""
+        """Initialise from a configuration."""
         self._contexts: dict[str, _Context] = {}
         base = "/nausf-auth/v1/ue-authentications"
         self._base = base

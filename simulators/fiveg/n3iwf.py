@@ -288,7 +288,7 @@ class N3iwf(gnb.Gnb):
     config: Config
 
     def __init__(self, config: Config) -> None:
-        """Set up by a configuration."""
+        """Initialise from a configuration."""
         super().__init__(config)
         self.nwu = nwu.Endpoint(config.nwu, self._accept)
         self.device: nwu.Device | None = None
@@ -310,7 +310,7 @@ class N3iwf(gnb.Gnb):
         log.info("N3IWF %s listens on %s", self.config.fqdn, self.config.nwu)
 
     def stop(self) -> None:
-        """Close all."""
+        """Close everything."""
         for task in list(self._tasks):
             task.cancel()
         self.nwu.stop()

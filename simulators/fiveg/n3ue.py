@@ -320,7 +320,7 @@ class Terminal(ue.Terminal):
     config: Config
 
     def __init__(self, config: Config) -> None:
-        """Set up by a configuration."""
+        """Initialise from a configuration."""
         super().__init__(config)
         self.radio = Radio(config)  # type: ignore[assignment]
 

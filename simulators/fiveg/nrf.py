@@ -24,7 +24,7 @@ class Nrf:
     """Profiles of functions by instance, with when each was heard of last."""
 
     def __init__(self, config: sbi.Config) -> None:
-        """Set up by a configuration."""
+        """Initialise from a configuration."""
         self.profiles: dict[str, dict[str, Any]] = {}
         self._heard: dict[str, float] = {}
         one = "/nnrf-nfm/v1/nf-instances/{instance}"

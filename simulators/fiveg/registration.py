@@ -54,7 +54,7 @@ class RejectedError(mobility.RejectedError):
     """The registration is refused with a 5GMM cause."""
 
     def __init__(self, cause: int, why: str, rejected: tuple[tuple[Snssai, int], ...] = ()) -> None:
-        """Carry cause and rejected slices with theirs."""
+        """Keep cause and rejected slices with theirs."""
         self.rejected = rejected
         super().__init__(cause, why)
 

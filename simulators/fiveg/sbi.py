@@ -39,7 +39,7 @@ class SbiError(EpcError):
     """A peer answered with an error; ``status`` is HTTP's, ``cause`` that of TS 29.500."""
 
     def __init__(self, status: int, cause: str, content: bytes = b"") -> None:
-        """Carry them."""
+        """Keep them."""
         self.status = status
         self.cause = cause
         self.content = content

@@ -67,7 +67,7 @@ class RejectedError(EpcError):
     """A PDU session is refused with a 5GSM cause."""
 
     def __init__(self, cause: int, problem: str) -> None:
-        """Carry it, and the cause of TS 29.502."""
+        """Keep it, and the cause of TS 29.502."""
         self.cause = cause
         self.problem = problem
         super().__init__(nas.SM_CAUSES.get(cause, str(cause)))
@@ -77,7 +77,7 @@ class Smf:
     """The session management function."""
 
     def __init__(self, config: Config) -> None:
-        """Set up by a configuration."""
+        """Initialise from a configuration."""
         self.config = config
         self.contexts: dict[str, Context] = {}
         self.n4 = association.ControlPlane(config.n4, "UPF")
