@@ -30,7 +30,7 @@ log = logging.getLogger("udr_app")
 
 @dataclass(frozen=True)
 class Database:
-    """Where the UDR finds its database."""
+    """Address and login of the UDR's database."""
 
     host: str
     port: int
@@ -40,7 +40,7 @@ class Database:
 
 
 class Udr:
-    """Rows of the database as resources."""
+    """The unified data repository: rows of the database as resources."""
 
     def __init__(self, config: sbi.Config, database: Database) -> None:
         """Initialise from a configuration."""
@@ -62,10 +62,10 @@ class Udr:
         )
 
     async def start(self) -> None:
-        """Serve, when there is a database.
+        """Serve, if the database answers.
 
         Raises:
-            EpcError: there is none.
+            EpcError: the database does not answer.
         """
         await self.rows("SELECT ueid FROM AuthenticationSubscription LIMIT 1")
         await self.node.start()
@@ -169,7 +169,7 @@ class Udr:
 
 
 class Udm:
-    """Vectors and subscriptions from a UDR."""
+    """The unified data management: vectors and subscriptions, from a UDR."""
 
     def __init__(self, config: sbi.Config) -> None:
         """Initialise from a configuration."""
@@ -255,7 +255,7 @@ class Udm:
 
 @dataclass
 class _Context:
-    """An authentication under way."""
+    """An authentication in progress."""
 
     supi: str
     vector: dict[str, str]

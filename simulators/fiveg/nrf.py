@@ -16,12 +16,12 @@ from simulators.fiveg.slices import Snssai
 
 log = logging.getLogger("nrf_app")
 
-#: Heartbeats that a function may miss.
+#: Number of heartbeats that a function may miss.
 _MISSED = 3
 
 
 class Nrf:
-    """Profiles of functions by instance, with when each was heard of last."""
+    """The network repository function: profiles by instance, and their last heartbeats."""
 
     def __init__(self, config: sbi.Config) -> None:
         """Initialise from a configuration."""
