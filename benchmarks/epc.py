@@ -237,13 +237,13 @@ def bring_up(bench: Bench) -> dict[str, Run]:
     default=1000,
     show_default=True,
     type=click.IntRange(1, SUBSCRIBERS),
-    help="Of each service.",
+    help="Number for each service.",
 )
-@click.option("--block", default=100, show_default=True, help="Registrations of one in a row.")
+@click.option("--block", default=100, show_default=True, help="Registrations in a row per service.")
 @click.option("--rounds", default=2, show_default=True, help="Repetitions of the UE's figures.")
-@click.option("--seconds", default=4, show_default=True, help="Of each of the UE's rates.")
-@click.option("--first-rate", default=20, show_default=True, help="Of attach storms, per second.")
-@click.option("--minutes", default=7.0, show_default=True, help="After these no storm begins.")
+@click.option("--seconds", default=4, show_default=True, help="Time for each rate of the UE.")
+@click.option("--first-rate", default=20, show_default=True, help="Attaches per second.")
+@click.option("--minutes", default=7.0, show_default=True, help="Time limit to begin a storm.")
 @click.option("--dist", type=click.Path(path_type=Path), default=Path("dist"), show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
 def main(

@@ -118,7 +118,7 @@ COLUMNS = (
 
 @click.command(name="ipsec-scale")
 @click.option("--tunnels", default="32,250,1000", show_default=True, help="Counts, ascending.")
-@click.option("--processes", default=2, show_default=True, help="Charons that play the peers.")
+@click.option("--processes", default=2, show_default=True, help="Number of charons for the peers.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
 def main(tunnels: str, processes: int, out: Path) -> None:
     """Open many tunnels to one IPsec gateway, rekey them, lose and regain all peers."""

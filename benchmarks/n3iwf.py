@@ -196,9 +196,9 @@ def show(document: Document, console: Console) -> None:
 
 @click.command(name="n3iwf")
 @click.option("--rounds", default=3, show_default=True, help="Repetitions with and without IPsec.")
-@click.option("--rate", default=1000, show_default=True, help="Packets a second.")
-@click.option("--seconds", default=4, show_default=True, help="Of each size and direction.")
-@click.option("--registrations", default=5, show_default=True, help="Of each round.")
+@click.option("--rate", default=1000, show_default=True, help="Packets per second.")
+@click.option("--seconds", default=4, show_default=True, help="Time for each size and direction.")
+@click.option("--registrations", default=5, show_default=True, help="Number in each round.")
 @click.option("--dist", type=click.Path(path_type=Path), default=Path("dist"), show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
 def main(rounds: int, rate: int, seconds: int, registrations: int, dist: Path, out: Path) -> None:

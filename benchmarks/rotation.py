@@ -442,12 +442,12 @@ def judge(results: Sequence[dict[str, Any]]) -> list[Goal]:
 @click.option("--technology", type=click.Choice([*FIELDS]), default="wireguard", show_default=True)
 @click.option("--peers", default="10,100,1000", show_default=True, help="Counts, ascending.")
 @click.option("--sample", default=10, show_default=True, help="Peers with a stream, both ways.")
-@click.option("--rate", default=50.0, show_default=True, help="Packets a second of each stream.")
+@click.option("--rate", default=50.0, show_default=True, help="Packets per second of each stream.")
 @click.option(
     "--percent",
     default="0,20",
     show_default=True,
-    help="What the gateway has of one processor, 0 for no limit.",
+    help="The gateway's share of one processor, 0 for no limit.",
 )
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
 def main(technology: str, peers: str, sample: int, rate: float, percent: str, out: Path) -> None:

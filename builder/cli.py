@@ -54,9 +54,9 @@ def where() -> None:
     type=click.Choice(ARCHITECTURES),
     default=ARCHITECTURES[0],
     show_default=True,
-    help="Of proxy machines.",
+    help="Processor architecture of proxy machines.",
 )
-@click.option("--alarm-url", default="", help="Give VNFDs an alarm that OSM posts there.")
+@click.option("--alarm-url", default="", help="Add an alarm to VNFDs; OSM posts to this URL.")
 @click.option(
     "--execution-environment",
     "kind",
@@ -65,7 +65,7 @@ def where() -> None:
     show_default=True,
     help="What runs the primitives: a proxy charm in Juju, or a pod in OSM's own Kubernetes.",
 )
-@click.option("--image", default="", help="Container image of the pods, as the cluster pulls it.")
+@click.option("--image", default="", help="Container image of the pods, for the cluster to pull.")
 @click.option(
     "--release",
     "released",
@@ -153,7 +153,7 @@ def deployment_parameters(file: Path, out: Path, ns_name: str | None) -> None:
 
 @main.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
-@click.option("--strict", is_flag=True, help="Also fail on what OSM would accept and then ignore.")
+@click.option("--strict", is_flag=True, help="Also fail on what OSM accepts but later ignores.")
 def validate(paths: tuple[Path, ...], strict: bool) -> None:
     """Report what OSM refuses in packages, and what it accepts and later fails on or ignores.
 
@@ -169,8 +169,8 @@ _ARCHIVES = click.argument("paths", nargs=-1, required=True, type=_PEM, metavar=
 
 @main.command()
 @_ARCHIVES
-@click.option("--certificate", required=True, type=_PEM, help="Of the signer, PEM.")
-@click.option("--key", required=True, type=_PEM, help="Of the signer, PEM; only OpenSSL reads it.")
+@click.option("--certificate", required=True, type=_PEM, help="Certificate of the signer, PEM.")
+@click.option("--key", required=True, type=_PEM, help="Key of the signer, PEM, for OpenSSL.")
 @click.option("--csar", is_flag=True, help="Also write the SOL004 form, PACKAGE.zip.")
 def sign(paths: tuple[Path, ...], certificate: Path, key: Path, csar: bool) -> None:
     """Put a signed manifest (SOL004) into packages that were built."""
@@ -187,7 +187,7 @@ def sign(paths: tuple[Path, ...], certificate: Path, key: Path, csar: bool) -> N
 @main.command()
 @_ARCHIVES
 @click.option(
-    "--trust", required=True, type=_PEM, help="The signer's authority, or the signer, PEM."
+    "--trust", required=True, type=_PEM, help="Certificate of signer or its CA, PEM."
 )
 def verify(paths: tuple[Path, ...], trust: Path) -> None:
     """Check that packages are as a trusted signer signed them."""

@@ -73,15 +73,15 @@ def main() -> None:
     "named",
     multiple=True,
     metavar="NAME",
-    help="A slice or service that runs already; at least two. Default: two of the campaign's own.",
+    help="An existing slice or service; at least two. By default the campaign creates two.",
 )
 @click.option("--user", envvar="OSM_USER", default="admin", show_default=True)
 @click.option("--project", envvar="OSM_PROJECT", default="admin", show_default=True)
-@click.option("--ca", type=click.Path(exists=True, dir_okay=False), help="Authority of OSM's TLS.")
-@click.option("--insecure", is_flag=True, help="Take any certificate, as osmclient does.")
+@click.option("--ca", type=click.Path(exists=True, dir_okay=False), help="CA of OSM's certificate.")
+@click.option("--insecure", is_flag=True, help="Accept any certificate, as osmclient does.")
 @click.option("--home", type=click.Path(path_type=Path), help="Lab directory; default a new one.")
 @click.option("--dist", type=click.Path(path_type=Path), default=Path("dist"), show_default=True)
-@click.option("--seed", default=1, show_default=True, help="Of the order of runs.")
+@click.option("--seed", default=1, show_default=True, help="Seed for the order of runs.")
 @click.option("--repetitions", type=click.IntRange(1, 100), help="Rounds; default the profile's.")
 @click.option(
     "--only",

@@ -80,9 +80,9 @@ def join_slices_command(slices: tuple[str, ...], timeout: int, pause: int, clien
 
 @main.command(name="targets")
 @click.argument("services", nargs=-1, required=True, metavar="NS[/VNF]...")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="File; else printed.")
-@click.option("--port", default=PORT, show_default=True, help="Of the exporters.")
-@click.option("--turn-on", is_flag=True, help="Have the exporters run first.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="File; else stdout.")
+@click.option("--port", default=PORT, show_default=True, help="TCP port of the exporters.")
+@click.option("--turn-on", is_flag=True, help="Start the exporters first.")
 @_client
 def targets_command(
     services: tuple[str, ...], out: Path | None, port: int, turn_on: bool, client: str
@@ -104,9 +104,9 @@ def targets_command(
 @click.option("--vim", required=True, help="Name of the VIM account.")
 @click.option("--user", envvar="OSM_USER", default="admin", show_default=True)
 @click.option("--project", envvar="OSM_PROJECT", default="admin", show_default=True)
-@click.option("--ca", type=click.Path(exists=True, dir_okay=False), help="Authority of OSM's TLS.")
-@click.option("--insecure", is_flag=True, help="Take any certificate, as osmclient does.")
-@click.option("--smallest", is_flag=True, help="Leave the slice out.")
+@click.option("--ca", type=click.Path(exists=True, dir_okay=False), help="CA of OSM's certificate.")
+@click.option("--insecure", is_flag=True, help="Accept any certificate, as osmclient does.")
+@click.option("--smallest", is_flag=True, help="Do not test the slice.")
 @click.option("--timeout", type=click.IntRange(1), default=3600, show_default=True)
 @click.option(
     "--dist",
