@@ -186,9 +186,7 @@ def sign(paths: tuple[Path, ...], certificate: Path, key: Path, csar: bool) -> N
 
 @main.command()
 @_ARCHIVES
-@click.option(
-    "--trust", required=True, type=_PEM, help="Certificate of signer or its CA, PEM."
-)
+@click.option("--trust", required=True, type=_PEM, help="Certificate of signer or its CA, PEM.")
 def verify(paths: tuple[Path, ...], trust: Path) -> None:
     """Check that packages are as a trusted signer signed them."""
     sentences = [
