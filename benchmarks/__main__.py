@@ -1,7 +1,7 @@
-"""`python -m benchmarks`: what the tunnels of the charms cost, measured inside one run.
+"""`python -m benchmarks`: the cost of the charms' tunnels, compared inside one run.
 
-Absolute rates say more about the machine than about this project, so every figure stands beside
-its own baseline of the same run, interleaved and repeated. Nothing here is a test.
+Absolute rates depend on the machine more than on this project. So every figure has its own baseline
+from the same run, interleaved and repeated. These programs are no tests.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ HAND_PORT = 52000
 
 
 class Bench:
-    """Benchmarks in a lab of their own, by osm-lab's verbs."""
+    """A separate lab for benchmarks, controlled with osm-lab's verbs."""
 
     def __init__(self, home: Path, dist: Path, console: Console, machines: bool = False) -> None:
         """Use a lab directory; with `machines`, VDUs are virtual machines, which are slower."""
@@ -46,7 +46,7 @@ class Bench:
         self.dist = dist
         self.console = console
         self.machines = machines
-        # Charms that look at their VDUs would take processor time from a measurement.
+        # No update-status hooks, because they take processor time from a measurement.
         environment = {"OSMLAB_UPDATE_STATUS_INTERVAL": "0"}
         if machines:
             environment["OSMLAB_TIMEOUT_FACTOR"] = os.environ.get("OSMLAB_TIMEOUT_FACTOR", "0.5")
@@ -62,7 +62,7 @@ class Bench:
         return replace(self.client, command=(*self.client.command, "--json")).verb(*words)
 
     def onboard(self, *names: str) -> None:
-        """Make a VIM account and onboard packages."""
+        """Create a VIM account and onboard packages."""
         kind = ("--account_type", "qemu") if self.machines else ()
         self.verb("vim-create", "--name", "lab", *kind)
         self.packages(*names)
@@ -74,7 +74,7 @@ class Bench:
             self.verb(verb, str(self.dist / f"{name}.tar.gz"))
 
     def clean(self) -> None:
-        """Remove the lab, and its directory if nothing else lies there."""
+        """Remove the lab, and its directory if nothing else is in it."""
         self.verb("lab", "clean")
         if not any(self.home.iterdir()):
             self.home.rmdir()
@@ -86,7 +86,7 @@ class Bench:
         self.verb("ns-create", *names, "--config_file", file, *more)
 
     def settled(self, name: str, limit: float = 600.0) -> float:
-        """Return seconds from VMs ready to all charms idle, of a service that is coming up."""
+        """Wait for a service; return the seconds from all VMs ready to all charms idle."""
         deadline = time.monotonic() + limit
         while time.monotonic() < deadline:
             record = json.loads(self.verb("ns-show", name))
@@ -99,7 +99,7 @@ class Bench:
         raise click.ClickException(f"{name} is not up after {limit:.0f} s")
 
     def console_of(self, ns: str, vnf: str) -> Callable[..., str]:
-        """Return a function that runs a command as root in a VDU."""
+        """Return a function that runs a command as root in a VNF's VDU."""
         record = json.loads(self.verb("vnf-show", f"{ns}/{vnf}"))
         vim = Vim.open(self.home, "lab")
         server = record["vdur"][0]["vim-id"]
@@ -113,11 +113,11 @@ class Bench:
         return run
 
     def spent(self, name: str) -> dict[str, Any]:
-        """Return the processor time that a service took since it was ordered, and who took it.
+        """Return the processor time of a service since its instantiation began, in parts.
 
-        Other work on the machine is not in it. Seconds: of the charms with their number of
-        processes, and of each hook and action; of the VDUs, which have booted meanwhile; of the
-        lab itself. Also the SSH round trips of each of its reconciles.
+        Other work on the machine does not count. The parts in seconds are: the charms, with their
+        number of processes, and each hook and action; the VDUs, with their boot; the lab itself.
+        The result also has the SSH round trips of each reconcile.
         """
         record = json.loads(self.verb("ns-show", name))
         hooks: dict[str, list[float]] = {}
@@ -144,7 +144,7 @@ class Bench:
 
 
 def by_hand(near: Callable[..., str], far: Callable[..., str], mtu: int) -> None:
-    """Set a tunnel up beside the charms' one: the same daemon, MTU and underlay, `wg` by hand."""
+    """Set up a second tunnel by hand, with `wg`: same daemon, MTU and underlay as the first."""
     keys = {}
     for name, run in (("client", near), ("server", far)):
         kernel = run("sh", "-c", "ip link add hand0 type wireguard 2>/dev/null && echo y || echo n")
@@ -194,7 +194,7 @@ def tunnel(bench: Bench, rounds: int, seconds: int) -> dict[str, Any]:
         name: {"1": [], "4": [], "rtt": []} for name in targets
     }
     for number in range(rounds):
-        # The order turns, so that no target always follows the same one.
+        # The order rotates, so that every target is first in turn.
         order = list(targets.items())
         for name, address in order[number % 3 :] + order[: number % 3]:
             bench.console.print(f"round {number + 1}/{rounds}: {name}", highlight=False)
@@ -218,7 +218,7 @@ def tunnel(bench: Bench, rounds: int, seconds: int) -> dict[str, Any]:
 
 
 def bringup(bench: Bench, counts: Sequence[int] = (2, 5, 10)) -> dict[str, Any]:
-    """Time from VMs ready to the last charm idle, for 2, 5 and 10 VNFs, and who took the time."""
+    """Measure the time from VMs ready to the last charm idle, for 2, 5 and 10 VNFs, in parts."""
     result: dict[str, Any] = {}
     if not (bench.home / "vims").exists():
         bench.onboard("vpn_endpoint_vnf", "vpn_basic_ns")
@@ -258,7 +258,7 @@ def bringup(bench: Bench, counts: Sequence[int] = (2, 5, 10)) -> dict[str, Any]:
 
 
 def show(document: dict[str, Any], console: Console) -> None:
-    """Print goals and what was met."""
+    """Print the goals, and whether they were met."""
     if "tunnel" in document:
         view = Table(title="TCP rate and delay, medians of one run")
         for heading in ("", "1 stream Mbit/s", "4 streams Mbit/s", "RTT ms"):
@@ -271,7 +271,7 @@ def show(document: dict[str, Any], console: Console) -> None:
 
 
 def judge(document: dict[str, Any]) -> list[Goal]:
-    """Compare with the goals."""
+    """Compare the figures with the goals."""
     goals = []
     if "tunnel" in document:
         for key, value in document["tunnel"]["charms-to-hand"].items():
@@ -320,7 +320,7 @@ def main(what: str, rounds: int, seconds: int, vnfs: str, dist: Path, out: Path)
     console.print(f"{dataplane.backend} {dataplane.version}; everything measured: {file}")
 
 
-#: Benchmarks with a command line of their own.
+#: Benchmarks that have their own command line.
 SUITES = {
     "epc": "benchmarks.epc",
     "gateway": "benchmarks.gateway.command",

@@ -1,9 +1,9 @@
-"""`bench epc`: what the five tunnels cost the EPC's own protocols, beside the EPC without them.
+"""`bench epc`: the cost of the five tunnels for the EPC's protocols, compared with no tunnels.
 
-Two services of the same packages run side by side, one with tunnels and one without, and each
-figure is taken of one and of the other in turn: registrations in blocks, a UE's rate and delay,
-attach storms rate by rate until they saturate the service. The network functions are the lab's
-simulators, so the ratio means something and the absolute figures mean this machine.
+Two services from the same packages run side by side, one with tunnels and one without. Each
+measurement alternates between them: registrations in blocks, a UE's rate and delay, attach storms
+at rising rates until they saturate the service. The network functions are the lab's simulators, so
+only the ratio is meaningful; the absolute figures depend on this machine.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from lab.vim import probe
 VNFS = ("hss", "mme", "spgwc", "spgwu", "enb", "ue")
 PACKAGES = (*(f"{name}_vnf" for name in VNFS), "epc_ue_ns")
 SERVICES = {"vpn": "epc_ue", "none": "epc_ue_novpn"}
-#: Subscribers of the parameter files; the first one is the UE's own.
+#: First IMSI and number of the subscribers in the parameter files; the UE is the first one.
 FIRST, SUBSCRIBERS = 242881234500001, 1023
 LOAD = {
     "enb": "127.0.0.1",
@@ -40,21 +40,21 @@ LOAD = {
     "opc": "9245cd6283cc53ce24ac1186a60dee6b",
     "plmn": "242/88",
 }
-#: Seconds of each attach storm; each rate is so many times the one before.
+#: Duration of each attach storm in seconds, and the factor from each rate to the next.
 STORM, STEP = 5, 1.5
-#: A storm saturates the service when attaches are done at less than this share of its rate.
+#: A storm saturates the service if UEs attach at less than this share of the storm's rate.
 SATURATED = 0.9
 Run = Callable[..., str]
 Document = dict[str, Any]
 
 
 def act(bench: Bench, ns: str, vnf: str, primitive: str, **params: object) -> Document:
-    """Run a day-2 primitive of a service; return its JSON."""
+    """Run a day-2 primitive of a service; return its JSON output."""
     return bench.client.action(ns, vnf, primitive, dashed(params), timeout=1800.0)
 
 
 def load(enb: Run, first: int, count: int, rate: float, hold: bool) -> Document:
-    """Let UEs attach at an eNB."""
+    """Let UEs attach at an eNB; return the program's report."""
     request = {**LOAD, "first_imsi": str(FIRST + first), "count": count, "rate": rate, "hold": hold}
     output = enb("/usr/lib/osm-lab/launch", "load", text=json.dumps(request), timeout=900.0)
     report: Document = json.loads(output)
@@ -62,38 +62,38 @@ def load(enb: Run, first: int, count: int, rate: float, hold: bool) -> Document:
 
 
 def turns(number: int) -> Iterator[str]:
-    """The services, each first every other time."""
+    """Yield both services; the first one alternates with the number."""
     keys = list(SERVICES)
     yield from keys if number % 2 == 0 else reversed(keys)
 
 
 class Watch(threading.Thread):
-    """`measure-s6a` of one service, while registrations go on."""
+    """A thread that runs `measure-s6a` of one service during registrations."""
 
     def __init__(self, bench: Bench, ns: str, registrations: int) -> None:
-        """Measure until every registration's two requests are answered."""
+        """Prepare to measure until the two requests of every registration are answered."""
         super().__init__()
         self.answer: Document = {}
         self.error = ""
-        self._listens = bench.console_of(ns, "mme")
+        self._console = bench.console_of(ns, "mme")
         self._work: Callable[[], Document] = lambda: act(
             *(bench, ns, "mme", "measure-s6a"), duration=1200, count=2 * registrations, idle=120
         )
         self._before = self._sockets()
 
     def _sockets(self) -> int:
-        """Sockets on the MME's VDU that see all packets."""
-        return len(self._listens("cat", "/proc/net/packet").splitlines())
+        """Count the packet sockets on the MME's VDU."""
+        return len(self._console("cat", "/proc/net/packet").splitlines())
 
     def run(self) -> None:
-        """Do it."""
+        """Run the primitive; keep its answer or its error."""
         try:
             self.answer = self._work()
         except click.ClickException as error:
             self.error = error.message
 
     def hears(self, limit: float = 60.0) -> None:
-        """Wait until the meter listens."""
+        """Wait until the primitive captures packets."""
         until = time.monotonic() + limit
         while self._sockets() <= self._before:
             if self.error or time.monotonic() > until:
@@ -102,7 +102,7 @@ class Watch(threading.Thread):
 
 
 def registrations(bench: Bench, enbs: dict[str, Run], count: int, block: int) -> Document:
-    """Registrations one after another, with the response times that the MMEs' VDUs saw."""
+    """Let UEs register one after another; measure response times on the MMEs' VDUs."""
     watches = {key: Watch(bench, key, count) for key in SERVICES}
     for watch in watches.values():
         watch.start()
@@ -121,7 +121,7 @@ def registrations(bench: Bench, enbs: dict[str, Run], count: int, block: int) ->
 
 
 def user_plane(bench: Bench, rounds: int, seconds: int) -> Document:
-    """Rate and delay of a UE through its PDN connection."""
+    """Measure rate and delay of a UE through its PDN connection."""
     result: Document = {key: {"upload": [], "download": [], "latency": []} for key in SERVICES}
     servers = {key: act(bench, key, "spgwu", "serve-throughput", seconds=900) for key in SERVICES}
     for number in range(rounds):
@@ -137,7 +137,7 @@ def user_plane(bench: Bench, rounds: int, seconds: int) -> Document:
 
 
 def storms(enbs: dict[str, Run], first_rate: int, until: float, console: Console) -> Document:
-    """Attach storms at rising rates, of each service until two in a row saturate it."""
+    """Run attach storms at rising rates on each service, until two in a row saturate it."""
     result: dict[str, list[Document]] = {key: [] for key in SERVICES}
     rate, left = float(first_rate), set(SERVICES)
     number = 0
@@ -152,7 +152,7 @@ def storms(enbs: dict[str, Run], first_rate: int, until: float, console: Console
                 f"{outcome['attached_per_second']:.1f} a second",
                 highlight=False,
             )
-            # One storm may have met other work of the machine; two in a row did not.
+            # Other work on the machine may disturb one storm, but hardly two in a row.
             beyond = all(one["saturated"] for one in result[key][-2:]) and len(result[key]) > 1
             if beyond or rate > SUBSCRIBERS:
                 left.discard(key)
@@ -162,14 +162,14 @@ def storms(enbs: dict[str, Run], first_rate: int, until: float, console: Console
 
 
 def pair(figure: Callable[[str], float]) -> dict[str, float]:
-    """A figure of both services and its ratio."""
+    """Return a figure of both services and its ratio."""
     values = {key: float(figure(key)) for key in SERVICES}
     ratio = values["vpn"] / values["none"] if values["none"] else float("nan")
     return {**values, "ratio": ratio}
 
 
 def ratios(document: Document) -> dict[str, dict[str, float]]:
-    """The figures that count, with tunnels and without."""
+    """Return the main figures, with tunnels and without."""
     result = {}
     done = document.get("registrations", {})
     if done:
@@ -237,13 +237,13 @@ def bring_up(bench: Bench) -> dict[str, Run]:
     default=1000,
     show_default=True,
     type=click.IntRange(1, SUBSCRIBERS),
-    help="Of each service.",
+    help="Number for each service.",
 )
-@click.option("--block", default=100, show_default=True, help="Registrations of one in a row.")
+@click.option("--block", default=100, show_default=True, help="Registrations in a row per service.")
 @click.option("--rounds", default=2, show_default=True, help="Repetitions of the UE's figures.")
-@click.option("--seconds", default=4, show_default=True, help="Of each of the UE's rates.")
-@click.option("--first-rate", default=20, show_default=True, help="Of attach storms, per second.")
-@click.option("--minutes", default=7.0, show_default=True, help="After these no storm begins.")
+@click.option("--seconds", default=4, show_default=True, help="Time for each rate of the UE.")
+@click.option("--first-rate", default=20, show_default=True, help="Attaches per second.")
+@click.option("--minutes", default=7.0, show_default=True, help="Time limit to begin a storm.")
 @click.option("--dist", type=click.Path(path_type=Path), default=Path("dist"), show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
 def main(
@@ -283,7 +283,7 @@ def main(
         document["storms"] = storms(enbs, first_rate, began + 60 * minutes, console)
         timed("storms")
     finally:
-        # A run that broke off keeps what it has.
+        # Also an interrupted run writes its results.
         document["ratios"] = ratios(document)
         file = write("bench-epc", document, out)
         bench.clean()

@@ -1,8 +1,8 @@
-"""`./run bench hot-standby`: for how long peers of a gateway pair are without service.
+"""`./run bench hot-standby`: how long peers of a gateway pair have no service after failures.
 
 A 1 kHz UDP probe runs through the tunnels of some peers while a gateway, its daemon, its network
 or the pair's own link fails and comes back. The gap is the longest time between two answered
-probes; duplicates are probes the core received twice.
+probes; duplicates are probes that the core received twice.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ GOAL_MS = 300
 
 
 class Scenario(NamedTuple):
-    """Something that happens to the pair while the probe runs.
+    """A failure or a repair of the pair while the probe runs.
 
     Attributes:
-        name: What reports call it.
-        seconds: How long the probe runs.
-        actions: (seconds after its start, what happens) in order.
-        has_goal: Whether the goal for the gap is for it.
-        whole: Whether the pair is to be whole again afterwards.
-        waits: Whether the primary is to be active again before the next step.
+        name: Name in reports.
+        seconds: Duration of the probe.
+        actions: (seconds after its start, function to call) in order.
+        has_goal: Whether the goal for the gap applies.
+        whole: Whether to wait afterwards until the pair is completely up again.
+        waits: Whether to wait afterwards until the primary is active again.
     """
 
     name: str
@@ -60,9 +60,9 @@ def _lose_both(pair: Pair) -> None:
     pair.lose("b")
 
 
-#: Seconds between two questions of an end of a tunnel whether the other one is alive.
+#: DPD interval of the tunnels in seconds.
 DPD = 2
-#: What happens, in an order in which each finds the pair whole.
+#: The order is such that the pair is completely up before each new failure.
 SCENARIOS = (
     Scenario("active gateway dies", 5, ((2, lambda pair: pair.lose("a")),)),
     Scenario("it returns", 5, ((2, lambda pair: pair.regain("a")),), whole=True),
@@ -81,7 +81,7 @@ SCENARIOS = (
     Scenario("standby dies", 5, ((2, lambda pair: pair.lose("b")),)),
     Scenario("standby returns", 5, ((2, lambda pair: pair.regain("b")),), whole=True),
     Scenario("untrusted carrier flaps four times", 7, ((2, _flap),), whole=True),
-    # The standby is back after a second: the service needs no more than that.
+    # The standby returns after one second; it alone can provide the service.
     Scenario(
         "both die, standby returns after 1 s",
         6,
@@ -93,7 +93,7 @@ SCENARIOS = (
 
 
 def settle(pair: Pair) -> None:
-    """Wait until the pair can stand the next failure."""
+    """Repair both gateways, and wait until all tunnels are up and the primary is active."""
     for name in "ab":
         pair.regain(name)
         if pair.daemons[name].process is None:
@@ -133,7 +133,7 @@ def measure(count: int, advert: int, rounds: int, console: Console | None) -> li
 
 
 def judge(results: list[dict[str, Any]]) -> list[Goal]:
-    """Compare with the goals: the worst of all rounds counts."""
+    """Compare the worst figures of all rounds with the goals."""
     worst = max((r for r in results if r["goal"]), key=lambda r: r["gap-ms"])
     twice = sum(r["duplicates"] for r in results)
     shown = f"{worst['gap-ms']:.0f} ms ({worst['scenario']}, {worst['peers']} peers)"

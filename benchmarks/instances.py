@@ -1,6 +1,6 @@
-"""`./run bench instances`: what one more cell at a gateway costs, over 1 to 16 cells.
+"""`./run bench instances`: the cost of one more cell at a gateway, for 1 to 16 cells.
 
-Each count is a service of its own, `secgw_ns` with so many cells; everything else is as shipped.
+Each count is a separate service: `secgw_ns` with that number of cells and no other change.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from builder import archive
 
 SERVICE, PARAMETERS = "secgw_ns", "secgw"
 LINKS = ("s1c", "s1u")
-#: Heading, key and form of what the table shows; the file has all of it.
+#: Heading, key and format of each column in the table; the file has all figures.
 COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("cells", "cells", str),
     ("tunnels up", "up", str),
@@ -54,7 +54,7 @@ def descriptor(shipped: Mapping[str, Any], count: int) -> Document:
 
 
 def parameters(shipped: Mapping[str, Any], count: int) -> Document:
-    """Return the parameters of `count` cells: addresses count up from those of the first."""
+    """Return the parameters of `count` cells, with consecutive addresses from the first cell's."""
     document: Document = copy.deepcopy(dict(shipped))
     for network in document["vld"]:
         points = network["vnfd-connection-point-ref"]
@@ -76,13 +76,13 @@ def parameters(shipped: Mapping[str, Any], count: int) -> Document:
 
 
 def _number(name: str) -> int:
-    """Return the number of a cell, 0 for what is none."""
+    """Return the number of a cell from its name, 0 for other names."""
     text = name.partition("-")[0].removeprefix("cell")
     return int(text) if text != name and text.isdigit() else 0
 
 
 def _repeated(entries: list[Document], named: Any, count: int) -> list[Document]:
-    """Return entries with those of cell1 once for each cell, and without those of cell2."""
+    """Return the entries, with a copy of cell1's for each cell in place of those of all cells."""
     result = [entry for entry in entries if not _number(named(entry))]
     first = [entry for entry in entries if _number(named(entry)) == 1]
     for number in range(1, count + 1):
@@ -105,7 +105,7 @@ def package(dist: Path, folder: Path, count: int) -> Path:
 
 
 def measure(bench: Bench, folder: Path, count: int) -> dict[str, Any]:
-    """Bring a service of so many cells up, renew the keys of its gateway, delete it."""
+    """Instantiate a service with `count` cells, rotate the keys of its gateway, delete it."""
     bench.verb("nspkg-create", str(package(bench.dist, folder, count)))
     shipped = yaml.safe_load((bench.dist / "params" / f"{PARAMETERS}.yaml").read_text("utf-8"))
     file = folder / f"cells{count}.yaml"
@@ -130,7 +130,7 @@ def measure(bench: Bench, folder: Path, count: int) -> dict[str, Any]:
         bench.verb("ns-action", name, *action, "--params", f"{{link: {link}}}", "--wait")
         result[f"rotation-{link}-s"] = time.monotonic() - began
     rotated = bench.spent(name)
-    # All that happened since: both rotations, and the cells that took the new keys.
+    # The charms' time for both rotations, at the gateway and at the cells.
     result["rotations-processor-s"] = rotated["charms-s"] - spent["charms-s"]
     status = bench.client.action(name, "gateway", "show-status", {"link": "all"})
     peers = [peer for link in LINKS for peer in status[link]["peers"]]
@@ -141,7 +141,7 @@ def measure(bench: Bench, folder: Path, count: int) -> dict[str, Any]:
 
 
 def judge(results: list[dict[str, Any]]) -> list[Goal]:
-    """Compare the cost of many cells with that of as many times the fewest."""
+    """Compare the costs of the largest count with linear growth from the smallest."""
     goals = []
     for what in ("bringup-s", "processor-s", "rotations-processor-s"):
         few, many = results[0], results[-1]
@@ -158,7 +158,7 @@ def judge(results: list[dict[str, Any]]) -> list[Goal]:
 @click.option("--dist", type=click.Path(path_type=Path), default=Path("dist"), show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
 def main(cells: str, dist: Path, out: Path) -> None:
-    """Bring up services of more and more cells at one gateway."""
+    """Instantiate services with increasing numbers of cells at one gateway."""
     console = Console()
     counts = [int(part) for part in cells.split(",")]
     bench = Bench(Path(tempfile.mkdtemp(prefix="osm-bench-")), dist, console)

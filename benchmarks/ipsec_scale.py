@@ -1,8 +1,8 @@
-"""`./run bench ipsec-scale`: how an IPsec gateway's control plane grows with its tunnels.
+"""`./run bench ipsec-scale`: the cost of an IPsec gateway's control plane by number of tunnels.
 
 Every IKE_SA is real: ECDSA certificates, X25519, a CHILD_SA and a virtual IP each. The peers share
-a few charons and the machine with the gateway, so that times are an upper bound for the gateway;
-its own processor time is what to compare.
+a few charons and run on the same machine as the gateway, so the times are upper bounds for the
+gateway. Its own processor time is the figure to compare.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LIMIT = 300.0
 
 
 def measure(count: int, processes: int, sample: int = 16) -> dict[str, Any]:
-    """Bring `count` tunnels up, rekey them, lose all peers and get them back."""
+    """Establish `count` tunnels, rekey them, kill all peers and restart them."""
     with (
         tempfile.TemporaryDirectory(prefix="swan-") as folder,
         Site(Path(folder), count, processes) as site,
@@ -72,7 +72,7 @@ def measure(count: int, processes: int, sample: int = 16) -> dict[str, Any]:
 
 
 def judge(results: list[dict[str, Any]]) -> list[Goal]:
-    """Compare the largest run with the goals, and with the smallest one."""
+    """Compare the run with most tunnels with the goals, and with the run with fewest."""
     small, large = results[0], results[-1]
     count = large["tunnels"]
     growth = large["up-cpu-ms"] / small["up-cpu-ms"]
@@ -118,7 +118,7 @@ COLUMNS = (
 
 @click.command(name="ipsec-scale")
 @click.option("--tunnels", default="32,250,1000", show_default=True, help="Counts, ascending.")
-@click.option("--processes", default=2, show_default=True, help="Charons that play the peers.")
+@click.option("--processes", default=2, show_default=True, help="Number of charons for the peers.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
 def main(tunnels: str, processes: int, out: Path) -> None:
     """Open many tunnels to one IPsec gateway, rekey them, lose and regain all peers."""

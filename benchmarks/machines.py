@@ -1,9 +1,9 @@
-"""`./run bench machines`: data planes side by side between the same two virtual machines.
+"""`./run bench machines`: comparison of data planes between the same two virtual machines.
 
-The kernel's WireGuard and ESP, then wireguard-go and strongSwan's own ESP (kernel-libipsec), for
-which the kernel's modules are blocked. Each is set up by the charms and, beside it, by hand with
-the distribution's tools; both are measured by turns. Processor time is that of QEMU, so on a
-machine without KVM it is that of emulation, and only ratios say anything.
+First the kernel's WireGuard and ESP, then, with the kernel's modules blocked, wireguard-go and
+strongSwan's own ESP (kernel-libipsec). The charms set up each, and a second tunnel is set up by
+hand with the distribution's tools; both are measured in turn. Processor time is QEMU's. So on a
+machine without KVM it includes the emulation, and only ratios are meaningful.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ESP_HAND = {"server": "10.98.0.1", "client": "10.98.0.2"}
 UNDERLAY = {"server": "192.168.100.11", "client": "192.168.100.12"}
 LINKS = {"server": "vpn-server", "client": "vpn-client"}
 INNER = {"server": "10.77.0.1/24", "client": "10.77.0.2/24"}
-#: Name, technology, and whether the kernel's modules are there.
+#: Name, technology, and whether the kernel has its modules.
 PLANES = (
     ("kernel WireGuard", "wireguard", True),
     ("kernel ESP", "ipsec", True),
@@ -87,13 +87,13 @@ class Machines(Bench):
         super().__init__(Path(tempfile.mkdtemp(prefix="osm-bench-")), dist, console, machines=True)
 
     def bring_up(self) -> dict[str, Run]:
-        """Instantiate the service; return a function for each VDU that runs a command in it."""
+        """Instantiate the service; return for each VDU a function that runs a command there."""
         self.onboard("vpn_endpoint_vnf", "vpn_basic_ns")
         self.start("vpn", "vpn_basic_ns", "vpn_basic", "--wait")
         return {name: self.console_of("vpn", name) for name in LINKS}
 
     def processor_seconds(self) -> float:
-        """Return the processor time of both machines' QEMU so far."""
+        """Return the processor time of both QEMU processes so far, in seconds."""
         ticks = 0
         for server in Vim.open(self.home, "lab").servers():
             pid = (self.home / "vims/lab/servers" / server.id / "pid").read_text().strip()
@@ -102,7 +102,7 @@ class Machines(Bench):
         return ticks / os.sysconf("SC_CLK_TCK")
 
     def by_charms(self, ends: Mapping[str, Run], technology: str) -> None:
-        """Have the charms set the link up anew with a technology."""
+        """Let the charms set up the link again, with a technology."""
         for name, link in LINKS.items():
             params = {"link": link, "technology": technology, "inner-address": INNER[name]}
             params |= {"underlay-interface": "ens4"}
@@ -119,7 +119,7 @@ def _answers(near: Run, address: str, patience: float = 180) -> None:
 
 
 def esp_by_hand(ends: Mapping[str, Run]) -> None:
-    """Set a tunnel up in the running daemon as a person would, with a configuration file."""
+    """Set up a tunnel in the running daemon, by hand with a configuration file."""
     for name, other in (("server", "client"), ("client", "server")):
         text = _CONNECTION.format(
             name=name, own=UNDERLAY[name], other=UNDERLAY[other],
@@ -134,7 +134,7 @@ def esp_by_hand(ends: Mapping[str, Run]) -> None:
 
 
 def about(ends: Mapping[str, Run], technology: str, kernel: bool) -> dict[str, str]:
-    """Return backend, version and cipher of a data plane, as the client tells them."""
+    """Return backend, version and cipher of a data plane, from the client's VDU."""
     near = ends["client"]
     version = f"Linux {near('uname', '-r').strip()}"
     if technology == "wireguard":
@@ -151,7 +151,7 @@ def about(ends: Mapping[str, Run], technology: str, kernel: bool) -> dict[str, s
 
 
 def block_modules(ends: Mapping[str, Run], wireguard_go: Path) -> None:
-    """Take WireGuard and ESP from both kernels, and give them wireguard-go."""
+    """Block the modules of WireGuard and ESP in both machines, and install wireguard-go."""
     program = wireguard_go.read_bytes()
     for run in ends.values():
         run("sh", "-c", "ip link delete hand0 || true; swanctl --terminate --ike hand || true")

@@ -1,13 +1,13 @@
 """`./run bench n3iwf`: throughput of the N3IWF by packet size, with IPsec on NWu and without.
 
-`5gc_n3iwf_ns` runs in a lab of its own, and its UE sends and receives datagrams of each size
-through a PDU session. What counts is what the N3IWF forwards in a second of its own processor time,
-because the machine is shared. Without IPsec the programs of UE and N3IWF are the same, with the
-same keys and messages of IKE. But an ESP packet is the inner packet behind SPI and sequence number:
-no cipher, no padding, no integrity check, no look for replays.
+`5gc_n3iwf_ns` runs in its own lab. Its UE sends and receives datagrams of each size through a PDU
+session. The main figure is the rate that the N3IWF forwards per second of its own processor time,
+because other programs share the machine. Without IPsec, UE and N3IWF run the same programs, with
+the same keys and IKE messages. But then an ESP packet is SPI, sequence number and the inner packet:
+no cipher, no padding, no integrity check, no replay check.
 
-Before the packets of each round the UE registers some times, and the AMF's `measure-n2` tells how
-long registrations and PDU session establishments take.
+At the start of each round the UE registers several times, and the AMF's `measure-n2` measures the
+duration of registrations and PDU session establishments.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PACKAGES = (*(f"{name}_vnf" for name in FUNCTIONS), "5gc_n3iwf_ns")
 NS, SLICE = "wifi", "1-000001"
 MODES = ("ipsec", "clear")
 DIRECTIONS = ("up", "down")
-#: Of the IPv4 packets of the UE, in bytes; the last is the MTU of its PDU session.
+#: Sizes of the UE's IPv4 packets in bytes; the last one is the MTU of its PDU session.
 SIZES = (128, 512, 1024, 1376)
 LAUNCH = "/usr/lib/osm-lab/launch"
 CIPHER = f"AES-CBC-256 with HMAC-SHA2-256-{8 * esp.ICV}"
@@ -52,35 +52,35 @@ def opened(self, octets):
     return octets[8:]
 esp.Outbound.seal, esp.Inbound.open = seal, opened
 """
-#: What is timed. The messages of a registration are in EAP-5G, before there is an IPsec SA. Those
-#: of a PDU session are in the signalling SA (TS 23.502 clauses 4.12.2 and 4.12.5).
+#: Measured procedures. The messages of a registration are in EAP-5G, before there is an IPsec SA.
+#: Those of a PDU session are in the signalling SA (TS 23.502 clauses 4.12.2 and 4.12.5).
 PROCEDURES = {"registration": "registration", "session": "PDU session establishment"}
 _IPV4_UDP = 28
 
 
 class Access:
-    """The UE, the N3IWF and the UPF, and the way between them."""
+    """The UE, the N3IWF and the UPF, and the path between them."""
 
     def __init__(self, bench: Bench) -> None:
-        """Look for the consoles; the server for measurements starts at the UPF."""
+        """Open the consoles, and start the iperf3 server at the UPF."""
         self.bench = bench
         self.ue: Run = bench.console_of(NS, "ue")
         self.n3iwf: Run = bench.console_of(NS, "n3iwf")
         upf = bench.console_of(NS, "upf")
         (n6,) = json.loads(upf("ip", "-j", "-4", "address", "show", "dev", "ens6"))
         self.server = n6["addr_info"][0]["local"]
-        # Without an address of its own it would answer a datagram from that of the UPF's device.
+        # Without --bind it would answer a datagram from the address of the UPF's device.
         upf("iperf3", "--server", "--daemon", "--port", "5300", "--bind", self.server)
         sessions = act(bench, NS, "ue", "show-sessions")["sessions"]
         self.device = next(one["interface"] for one in sessions if one["slice"] == SLICE)
         self._launch = {name: run("cat", LAUNCH) for name, run in self.ends().items()}
 
     def ends(self) -> dict[str, Run]:
-        """The consoles of both ends of NWu, by the names of their programs."""
+        """Return the consoles of both ends of NWu, by the names of their programs."""
         return {"n3iwf": self.n3iwf, "n3iwue": self.ue}
 
     def take(self, mode: str, limit: float = 300.0) -> None:
-        """Start both ends of NWu anew, with IPsec or without, and wait for the PDU session."""
+        """Restart both ends of NWu, with IPsec or without, and wait for the PDU session."""
         for name, run in self.ends().items():
             first, second, rest = self._launch[name].partition("from simulators.")
             text = first + (_CLEAR if mode == "clear" else "") + second + rest
@@ -89,7 +89,7 @@ class Access:
         self._register(mode, limit)
 
     def _register(self, mode: str, limit: float = 300.0) -> None:
-        """Let the UE register anew, and wait for its PDU session."""
+        """Let the UE register again, and wait for its PDU session."""
         self.ue("systemctl", "restart", "n3iwue")
         until = time.monotonic() + limit
         while not self._reaches():
@@ -98,11 +98,11 @@ class Access:
             time.sleep(1)
 
     def procedures(self, mode: str, count: int) -> dict[str, float]:
-        """Return mean times of procedures in ms, while the UE registers so many times or more."""
+        """Return the mean time of each procedure in ms, over at least `count` registrations."""
         sessions = len(act(self.bench, NS, "ue", "show-sessions")["sessions"])
         limits = {"duration": 900, "count": count * sessions}
         meter = InBackground(lambda: act(self.bench, NS, "amf", "measure-n2", **limits))
-        while not meter.ended:  # It listens from some moment on.
+        while not meter.ended:  # The primitive may miss the first registrations.
             self._register(mode)
         answer = meter.result()
         return {name: float(answer[name]["mean-ms"]) for name in PROCEDURES}
@@ -112,7 +112,7 @@ class Access:
         return self.ue("sh", "-c", words).strip() == "y"
 
     def _spent(self) -> float:
-        # The main process of the unit is that of the container engine.
+        # The whole control group, because the unit's main process is the container engine.
         group = self.n3iwf("systemctl", "show", "-p", "ControlGroup", "--value", "n3iwf").strip()
         (used,) = [
             line.split()[1]
@@ -122,7 +122,7 @@ class Access:
         return int(used) / 1e6
 
     def measure(self, size: int, direction: str, rate: int, seconds: int) -> Document:
-        """Send packets of a size at a rate; return what arrived, and what the N3IWF spent."""
+        """Send packets of a size at a rate; return the arrived rate and the N3IWF's time."""
         payload = size - _IPV4_UDP
         words = ("--client", self.server, "--port", "5300", "--bind-dev", self.device, "--udp")
         load = ("--length", str(payload), "--bitrate", str(8 * payload * rate))
@@ -147,7 +147,7 @@ class Access:
 
 
 def curve(samples: Document, mode: str, direction: str) -> dict[int, float]:
-    """Return Mbit/s per core by packet size, medians of the rounds."""
+    """Return Mbit/s per core by packet size, as medians over the rounds."""
     return {
         size: statistics.median(one["mbps-a-core"] for one in samples[mode][direction][str(size)])
         for size in SIZES
@@ -155,7 +155,7 @@ def curve(samples: Document, mode: str, direction: str) -> dict[int, float]:
 
 
 def published() -> tuple[str, dict[int, float]]:
-    """Return the source of the published curve, and rates with one tunnel by packet size."""
+    """Return the source of the published curve, and its rates with one tunnel by packet size."""
     text = (Path(__file__).parent / "gateway/reference.yaml").read_text(encoding="utf-8")
     (source,) = [one for one in yaml.safe_load(text) if "sizes" in one]
     return source["id"], {size: rates[0] for size, rates in source["sizes"].items()}
@@ -165,7 +165,7 @@ def show(document: Document, console: Console) -> None:
     """Print rates, their ratios, and the published curve."""
     name, rates = published()
     last = SIZES[-1]
-    # Its largest packets are those of the largest here.
+    # The largest published size stands for the largest one here.
     known = dict(zip(SIZES, (rates[128], rates[512], rates[1024], rates[1400]), strict=True))
     for direction in DIRECTIONS:
         both = {mode: curve(document["samples"], mode, direction) for mode in MODES}
@@ -196,13 +196,13 @@ def show(document: Document, console: Console) -> None:
 
 @click.command(name="n3iwf")
 @click.option("--rounds", default=3, show_default=True, help="Repetitions with and without IPsec.")
-@click.option("--rate", default=1000, show_default=True, help="Packets a second.")
-@click.option("--seconds", default=4, show_default=True, help="Of each size and direction.")
-@click.option("--registrations", default=5, show_default=True, help="Of each round.")
+@click.option("--rate", default=1000, show_default=True, help="Packets per second.")
+@click.option("--seconds", default=4, show_default=True, help="Time for each size and direction.")
+@click.option("--registrations", default=5, show_default=True, help="Number in each round.")
 @click.option("--dist", type=click.Path(path_type=Path), default=Path("dist"), show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
 def main(rounds: int, rate: int, seconds: int, registrations: int, dist: Path, out: Path) -> None:
-    """Measure the N3IWF by packet size, with IPsec on NWu and without, by turns."""
+    """Measure the N3IWF by packet size, in turn with IPsec on NWu and without."""
     console = Console()
     packages.build(Tree.find(Path(__file__).resolve().parent), dist, list(PACKAGES))
     bench = Bench(Path(tempfile.mkdtemp(prefix="osm-bench-")), dist, console)
@@ -235,7 +235,7 @@ def main(rounds: int, rate: int, seconds: int, registrations: int, dist: Path, o
                         samples[mode][way][str(size)].append(path.measure(size, way, rate, seconds))
                 console.print(f"round {number + 1}/{rounds}: {mode}", highlight=False)
     finally:
-        # A run that broke off keeps what it has.
+        # Also an interrupted run writes its results.
         file = write("bench-n3iwf", document, out)
         bench.clean()
     show(document, console)

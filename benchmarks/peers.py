@@ -1,8 +1,8 @@
-"""`./run bench peers`: what one more peer of a link costs, by the number of peers that are there.
+"""`./run bench peers`: the cost of one more peer of a link, by the number of existing peers.
 
-The charm library drives a VDU of the lab as a charm does: looks, plans, and lets the agent do the
-steps, here on the VDU's console in place of SSH. The VDU has a real systemd and, by technology, a
-real charon or WireGuard. Peers are manual ones, with keys of their own, that never call.
+The charm library controls a VDU of the lab as a charm does: it observes, plans, and lets the agent
+run the steps, here on the VDU's console instead of SSH. The VDU has a real systemd and, depending
+on the technology, a real charon or WireGuard. The peers are manual, have keys, and never connect.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ INNER = ipaddress.ip_network("10.64.0.0/10")
 
 
 class ConsoleVdu(Vdu):
-    """A VDU whose agent runs on its console, with counts of what was sent and received.
+    """A VDU whose agent runs on its console; it counts bytes and processor time.
 
     Attributes:
         sent, received: Bytes of the requests and the answers.
-        spent: Seconds of processor time of the agent and of all it ran.
+        spent: Processor time in seconds of the agent and its child processes.
     """
 
     def __init__(self, vim: Vim, server: Server) -> None:
@@ -60,7 +60,7 @@ class ConsoleVdu(Vdu):
         return CommandResult(done.returncode, done.stdout, done.stderr)
 
     def run(self, *argv: str, check: bool = True) -> str:
-        """Run a program that is no part of what is measured."""
+        """Run a program outside the measurement."""
         done = self._vim.console(self._server.id, list(argv), None, 120)
         if check and done.returncode:
             raise click.ClickException(f"{argv[0]}: {done.stderr.strip()}")
@@ -73,12 +73,12 @@ def _children() -> float:
 
 
 def manual(count: int, technology: str) -> list[ManualPeer]:
-    """Return peers as `add-peer` takes them."""
+    """Return peers as `add-peer` makes them."""
     return [manual_peer(params) for params in parameters(count, technology)]
 
 
 def parameters(count: int, technology: str) -> Iterator[dict[str, Any]]:
-    """Yield what `add-peer` is given for each of many peers."""
+    """Yield the parameters of `add-peer` for each of `count` peers."""
     for index in range(count):
         if technology == "ipsec":
             public = Ed25519PrivateKey.generate().public_key()
@@ -94,10 +94,10 @@ def parameters(count: int, technology: str) -> Iterator[dict[str, Any]]:
 
 
 class Driver:
-    """The one reconcile of a charm, around its pure core.
+    """Reconciles as a charm does, around the library's pure core.
 
     Attributes:
-        plan: What was decided last for the link.
+        plan: The last plan of the link.
     """
 
     def __init__(self, vdu: ConsoleVdu, technology: str, management: str) -> None:
@@ -114,13 +114,13 @@ class Driver:
         self.plan: LinkPlan | None = None
 
     def reconcile(self, peers: Sequence[ManualPeer]) -> None:
-        """Bring the VDU to a link with these peers."""
+        """Configure the VDU's link with these peers."""
         intent = self.intent
         for peer in peers:
             intent.peers[peer.link, peer.name] = peer  # type: ignore[index]
         for key in set(intent.peers) - {(peer.link, peer.name) for peer in peers}:
             del intent.peers[key]  # type: ignore[attr-defined]
-        # As a charm reads it back from its peer relation.
+        # A charm reads its intent from its peer relation, so convert to JSON and back.
         intent = Intent.from_json(intent.to_json())
         charm_state = CharmState(
             intent=intent, roles={LINK: "provider"}, management=self.management, user="root"
@@ -140,7 +140,7 @@ class Driver:
 
 @contextmanager
 def gateway() -> Iterator[Callable[[str], Driver]]:
-    """Boot a VDU and yield what makes a driver of it for a technology."""
+    """Boot a VDU, and yield a function that returns its driver for a technology."""
     home = Path(tempfile.mkdtemp(prefix="osm-peers-"))
     try:
         vim = Vim.create(home, "site")
@@ -160,15 +160,15 @@ def _daemon(vdu: ConsoleVdu) -> float:
     pid = vdu.run("systemctl", "show", "-p", "MainPID", "--value", "strongswan").strip()
     if pid in ("", "0"):
         return 0.0
-    # Nanoseconds by thread; what /proc/PID/stat tells is in ticks of 10 ms.
+    # Nanoseconds by thread, because /proc/PID/stat has ticks of 10 ms.
     times = vdu.run("sh", "-c", f"cat /proc/{pid}/task/*/schedstat")
     return sum(int(line.split()[0]) for line in times.splitlines()) / 1e9
 
 
 def measure(driver: Driver, count: int, technology: str) -> list[dict[str, Any]]:
-    """Bring a link to `count` peers at once, then one more, none changed, one less."""
+    """Configure a link with `count` peers at once, then without a change, one more, one less."""
     peers = manual(count + 1, technology)
-    # The one that comes and goes is in the middle, so that nothing is gained by being last.
+    # The additional peer is in the middle, because the last place might be cheaper.
     others = peers[: count // 2] + peers[count // 2 + 1 :]
     result = []
     for what, given in (
@@ -223,7 +223,7 @@ COLUMNS = (
 @click.option("--technologies", default="ipsec,wireguard", show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
 def main(peers: str, technologies: str, out: Path) -> None:
-    """Let the charm library drive a VDU with many peers of a link, and count what it costs."""
+    """Let the charm library control a VDU with many peers of a link, and measure the cost."""
     console = Console()
     document = header()
     results: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""What every benchmark prints and writes."""
+"""Output of all benchmarks: tables, goals and result files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.table import Table
 
 
 class Goal(NamedTuple):
-    """A figure beside its goal; the report says whether it was met, nothing fails."""
+    """A figure and its goal; the report shows whether it was met, but nothing fails."""
 
     figure: str
     goal: str
@@ -24,7 +24,7 @@ class Goal(NamedTuple):
 
 
 def header() -> dict[str, Any]:
-    """Return what tells one run from another."""
+    """Return the data that identify a run."""
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "kernel": platform.release(),
@@ -34,7 +34,7 @@ def header() -> dict[str, Any]:
 
 
 def write(name: str, document: dict[str, Any], out: Path) -> Path:
-    """Write all that was measured as JSON and return the file."""
+    """Write all results as JSON; return the file."""
     out.mkdir(parents=True, exist_ok=True)
     file = out / f"{name}-{document['started'].replace(':', '')}.json"
     file.write_text(json.dumps(document, indent=1, default=str) + "\n", encoding="utf-8")
@@ -50,10 +50,10 @@ def show_results(
     """Print a row for each result.
 
     Args:
-        title: Of the table.
-        results: What was measured.
-        console: Where to.
-        columns: Heading, key of a result and form of each; without them all keys there are.
+        title: Title of the table.
+        results: Results, one mapping per row.
+        console: Console to print on.
+        columns: Heading, key in a result and format of each; if empty, all keys.
     """
     view = Table(title=title)
     for heading, _, _ in (columns := columns or [(key, key, _brief) for key in results[0]]):
@@ -75,7 +75,7 @@ def finish(
     console: Console,
     out: Path,
 ) -> None:
-    """Print the goals, and write all that was measured into a file of this name."""
+    """Print the goals, and write results and goals into a file of this name."""
     show_goals(goals, console)
     document |= {"results": results, "goals": goals}
     console.print(f"everything measured: {write(name, document, out)}")

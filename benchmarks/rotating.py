@@ -13,19 +13,19 @@ OUTER = {"gw": "10.100.0.1", "field": "10.100.0.2"}
 INNER = ipaddress.ip_network("10.64.0.0/10")
 GATEWAY = str(INNER[1])
 LIMIT = 600.0
-"""Seconds."""
+"""Limit in seconds."""
 
 
 class Rotating(Block):
     """A gateway and `count` peers, each with an inner address; a technology makes the tunnels.
 
     Attributes:
-        folder: For its files.
+        folder: Folder for its files.
         inner: Inner addresses of the peers.
     """
 
     backend: str
-    """What carries the packets, with its version."""
+    """Implementation of the data plane, with its version."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self.folder, self.count = folder, count
@@ -33,17 +33,17 @@ class Rotating(Block):
         self.inner = [str(INNER[256 + number]) for number in range(count)]
 
     def set_up(self) -> None:
-        """Make namespaces and tunnels."""
+        """Create the namespaces and tunnels."""
         self.spaces.set_up()
         self.spaces.wire("gw", "field", names=("u0", "u0"))
         for name, address in OUTER.items():
             self.spaces.ip(name, "address", "add", f"{address}/24", "dev", "u0")
-        # Each wireguard-go hears of each change of an address or a device, so addresses come first.
+        # Addresses come first, because every address change notifies every running wireguard-go.
         self.spaces.batch("field", [f"address add {inner}/32 dev lo" for inner in self.inner])
         self.connect()
 
     def connect(self) -> None:
-        """Make the tunnels."""
+        """Create the tunnels."""
         raise NotImplementedError
 
     def daemons(self) -> Sequence[int]:
@@ -51,23 +51,23 @@ class Rotating(Block):
         raise NotImplementedError
 
     def wait_up(self) -> None:
-        """Wait until all peers have a tunnel: the first handshakes are not what is measured."""
+        """Wait until all peers have a tunnel, because the first handshakes are not measured."""
         raise NotImplementedError
 
     def stage(self) -> Sequence[int]:
-        """Let the gateway know the next keys of all peers; return processes this has started."""
+        """Stage the next keys of all peers at the gateway; return the started processes."""
         raise NotImplementedError
 
     def switch(self, number: int) -> None:
-        """Let a peer use its next key."""
+        """Switch a peer to its next key."""
         raise NotImplementedError
 
     def let_in(self) -> int:
-        """Return how many peers the gateway knows by their next key only."""
+        """Return how many peers the gateway knows only by their next key."""
         raise NotImplementedError
 
     def dropped(self) -> dict[str, int]:
-        """Return packets that the kernel dropped, by reason, where it tells."""
+        """Return the packets that the kernel dropped, by reason, if it counts them."""
         return {}
 
     def nudge(self) -> None:

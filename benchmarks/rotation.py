@@ -1,9 +1,9 @@
 """`./run bench rotation`: all peers of a link rotate their keys under load.
 
-The gateway does what the charm library renders for it: the next keys, and with WireGuard the watch
-that lets them in. Each peer has a key of its own. The peers switch as their own charms would, one
-after the other, and then send a packet, as the charm's probe does. Through some of them a stream
-of numbered datagrams passes both ways. Nothing here needs packages of `dist/`.
+The gateway runs the steps of the charm library: it stages the next keys, and with WireGuard it
+starts the handover watch, which activates them. Each peer has its own key. The peers switch one
+after the other and then send a packet, as their charms and the charms' probes do. Streams of
+numbered datagrams pass both ways through some of them. This benchmark needs no packages of `dist/`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _pair() -> tuple[str, str]:
 
 
 class WireguardField(Rotating):
-    """A WireGuard device as the gateway, and one for each peer.
+    """One WireGuard device as the gateway, and one for each peer.
 
     Attributes:
         watch: The handover watch, once the next keys are staged.
@@ -75,7 +75,7 @@ class WireguardField(Rotating):
         self._running: list[subprocess.Popen[bytes]] = []
 
     def connect(self) -> None:
-        """Make the devices and bring all links up."""
+        """Create the devices and set all links up."""
         self._devices("gw", [self.gateway])
         for first in range(0, self.count, AT_ONCE):
             last = min(first + AT_ONCE, self.count)
@@ -102,7 +102,7 @@ class WireguardField(Rotating):
             self.spaces.batch("field", lines)
 
     def take_down(self) -> None:
-        """End all of it."""
+        """Stop all processes and delete the namespaces."""
         for process in self._running:
             process.terminate()
         for process in self._running:
@@ -110,7 +110,7 @@ class WireguardField(Rotating):
         self.spaces.take_down()
 
     def device(self, number: int) -> str:
-        """Return the device of a peer."""
+        """Return the name of a peer's device."""
         return f"{self.link}{number}"
 
     def _devices(self, name: str, devices: Sequence[str]) -> None:
@@ -166,7 +166,7 @@ class WireguardField(Rotating):
         return made
 
     def gateway_to(self, peers: Sequence[Peer], before: Sequence[Peer] | None) -> None:
-        """Do what a reconcile does to the gateway's device, from what was `before`."""
+        """Change the gateway's device from the peers `before` to `peers`, as a reconcile does."""
         params = {"link": self.link, "inner-address": f"{GATEWAY}/{INNER.prefixlen}"}
         link = Intent().configured(params).links[self.link]
         there = {
@@ -180,7 +180,7 @@ class WireguardField(Rotating):
             self._do(step)
 
     def _do(self, step: Step) -> None:
-        """Do one step: paths of the VDU are in our folder, and there is no systemd."""
+        """Run one step, with the VDU's paths moved to our folder and without systemd."""
         body = step.body
         here = str(self.folder)
         if body["do"] == "write" and body["path"] == wireguard.staged_file(self.link):
@@ -209,17 +209,17 @@ class WireguardField(Rotating):
             time.sleep(0.2)
 
     def stage(self) -> Sequence[int]:
-        """Let the gateway know the next keys of all peers; return the watch."""
+        """Stage the next keys of all peers at the gateway; return the watch's process."""
         self.gateway_to(self._peers(staged=True), self._peers(staged=False))
         return [self.watch.pid] if self.watch else []
 
     def switch(self, number: int) -> None:
-        """Let a peer use its next key."""
+        """Switch a peer to its next key."""
         words = ("private-key", str(self.folder / f"{number}-next"))
         self._wg("field", "set", self.device(number), *words)
 
     def let_in(self) -> int:
-        """Return how many of the next keys have their prefixes."""
+        """Return how many of the next keys have allowed prefixes at the gateway."""
         keys = {public for _, public in self.next}
         shown = self._wg("gw", "show", self.gateway, "allowed-ips").splitlines()
         rows = [line.split("\t") for line in shown]
@@ -227,7 +227,7 @@ class WireguardField(Rotating):
 
 
 class Streams:
-    """Numbered datagrams both ways through some of the peers, from threads in the namespaces."""
+    """Streams of numbered datagrams both ways through some peers, by threads in the namespaces."""
 
     def __init__(self, field: Rotating, sample: Sequence[int], rate: float) -> None:
         self.field, self.sample, self.rate = field, sample, rate
@@ -246,7 +246,7 @@ class Streams:
         return [self.field.inner[number] for number in self.sample]
 
     def start(self) -> None:
-        """Begin; receivers are there before the first datagram."""
+        """Start the receivers, then the senders."""
         for thread in self._threads[:2]:
             thread.start()
         self._ready.wait(60)
@@ -254,7 +254,7 @@ class Streams:
             thread.start()
 
     def stop(self, linger: float) -> None:
-        """End; what is under way has some seconds to arrive."""
+        """Stop the senders, and after `linger` seconds the receivers."""
         self._stop.set()
         for thread in self._threads[2:]:
             thread.join()
@@ -268,7 +268,7 @@ class Streams:
         sockets = []
         for address in addresses:
             receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            # SO_RCVBUFFORCE: what is lost is not to be lost here.
+            # SO_RCVBUFFORCE: a large buffer, so that the receiver itself loses no datagrams.
             receiver.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)
             receiver.bind((address, STREAM))
             sockets.append(receiver)
@@ -283,7 +283,7 @@ class Streams:
 
     def _send(self, name: str, way: str) -> None:
         enter(self.field.spaces.prefix + name)
-        # Several peers share the field's namespace: the source address tells the tunnel.
+        # All peers share the field's namespace, so the source address selects the tunnel.
         sockets = {}
         for peer, inner in zip(self.sample, self._inner(), strict=True):
             sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -297,7 +297,7 @@ class Streams:
                 time.sleep(pause)
             for peer, sender in sockets.items():
                 head = NUMBERED.pack(number, peer, time.monotonic())
-                with contextlib.suppress(OSError):  # It is lost then.
+                with contextlib.suppress(OSError):  # The datagram counts as lost.
                     sender.send(head + b"\0" * (SIZE - len(head)))
             number += 1
             self.sent[way] = number
@@ -305,7 +305,7 @@ class Streams:
             sender.close()
 
     def summary(self) -> dict[str, Any]:
-        """Return what was sent, lost, doubled, out of order and late, both ways together."""
+        """Return the numbers of sent, lost, duplicate and reordered datagrams, and the delay."""
         sent = sum(self.sent.values()) * len(self.sample)
         seen = {(way, n, peer) for way, rows in self.seen.items() for n, peer, _ in rows}
         arrived = sum(len(rows) for rows in self.seen.values())
@@ -332,7 +332,7 @@ def _in_thread(work: Any, *args: Any) -> None:
 
 
 class Starved(Block):
-    """A control group whose processes share some per cent of one processor."""
+    """A control group that limits its processes to `percent` of one processor."""
 
     def __init__(self, pids: Sequence[int], percent: int) -> None:
         self.pids, self.percent = pids, percent
@@ -341,7 +341,7 @@ class Starved(Block):
         self._first, self._group = bool(first), self._parent / name
 
     def set_up(self) -> None:
-        """Make the group and move the processes there; 0 per cent is no group."""
+        """Create the group and move the processes there; with 0 percent there is no group."""
         if not self.percent:
             return
         quota = self.percent * PERIOD_US // 100
@@ -356,7 +356,7 @@ class Starved(Block):
         self._move(self._group)
 
     def add(self, pids: Sequence[int]) -> None:
-        """Move processes there that were started later."""
+        """Move processes that started later into the group."""
         for pid in pids if self.percent else ():
             (self._group / "cgroup.procs").write_text(str(pid))
 
@@ -365,10 +365,10 @@ class Starved(Block):
             (group / "cgroup.procs").write_text(str(pid))
 
     def take_down(self) -> None:
-        """Move them back."""
+        """Move the processes back, and delete the group."""
         if self._group.exists():
             self._move(self._parent)
-            # What they have started is there too.
+            # Their child processes are in the group too.
             for pid in (self._group / "cgroup.procs").read_text().split():
                 with contextlib.suppress(OSError):
                     (self._parent / "cgroup.procs").write_text(pid)
@@ -426,7 +426,7 @@ def measure(technology: str, count: int, sample: int, rate: float, percent: int)
 
 
 def judge(results: Sequence[dict[str, Any]]) -> list[Goal]:
-    """Compare each run with what a rotation promises: nothing is lost."""
+    """Compare each run with the goals: no datagram is lost, and all peers use their next keys."""
     return [
         Goal(
             f"packets lost, {r['technology']}, {r['peers']} peers, {r['percent'] or 'no'} limit",
@@ -442,12 +442,12 @@ def judge(results: Sequence[dict[str, Any]]) -> list[Goal]:
 @click.option("--technology", type=click.Choice([*FIELDS]), default="wireguard", show_default=True)
 @click.option("--peers", default="10,100,1000", show_default=True, help="Counts, ascending.")
 @click.option("--sample", default=10, show_default=True, help="Peers with a stream, both ways.")
-@click.option("--rate", default=50.0, show_default=True, help="Packets a second of each stream.")
+@click.option("--rate", default=50.0, show_default=True, help="Packets per second of each stream.")
 @click.option(
     "--percent",
     default="0,20",
     show_default=True,
-    help="What the gateway has of one processor, 0 for no limit.",
+    help="The gateway's share of one processor, 0 for no limit.",
 )
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
 def main(technology: str, peers: str, sample: int, rate: float, percent: str, out: Path) -> None:

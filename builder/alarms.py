@@ -1,9 +1,9 @@
-"""Alarms of VNFDs, for operators with a receiver of their notifications.
+"""Alarms of VNFDs, for operators who have a receiver for the notifications.
 
-OSM 19 makes a rule of its Prometheus from a VDU's alarm: it compares `osm_<performance metric>`
-of the VDU with a value, and posts to the alarm's URLs. A URL belongs to a site and not to a
-package. So packages have alarms only if the build gets a URL. operate/prometheus/osm.yaml records
-this metric from the metrics of our exporters.
+OSM 19 turns a VDU's alarm into a rule of its Prometheus. The rule compares `osm_<performance
+metric>` of the VDU with a value, and OSM posts to the alarm's URLs. A URL belongs to a site and
+not to a package. So packages have alarms only if the build gets a URL.
+operate/prometheus/osm.yaml records this metric from the metrics of our exporters.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def receiver(text: str) -> str:
 def with_alarms(document: dict[str, Any], url: str) -> dict[str, Any]:
     """Return a VNFD whose VDUs notify `url` when a peer is down, and when all are up again.
 
-    A VDU has one alarm only. With several, OSM changes the state of the first it finds, whichever
-    fired.
+    A VDU gets only one alarm. If it had several, OSM would change the state of the first alarm it
+    finds and not of the alarm that fired.
     """
     document = copy.deepcopy(document)
     for vdu in document["vnfd"]["vdu"]:

@@ -18,11 +18,11 @@ from builder.vendor import vendored
 
 INTERFACE = "vpnaas-link"
 FUNCTIONS = "oai-function"
-"""Interface of relations between network functions that are no links."""
+"""Interface of relations between network functions; such a relation is not a link."""
 SERIES = ("bionic", "focal", "jammy")
 MARK = "x-link"
 
-# Linux allows 15 characters for an interface, and "wg-" stands before the link.
+# Linux allows 15 characters for an interface name, which is "wg-" and the link.
 Link = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,11}$")]
 
 
@@ -51,7 +51,7 @@ class Charm:
         metadata: metadata.yaml.
         actions: actions.yaml.
         config: config.yaml.
-        network_function: Whether the charm runs one on top of its links.
+        network_function: Whether the charm also runs a network function.
     """
 
     name: str
@@ -134,7 +134,7 @@ def _params(action: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _expand(actions: dict[str, Any], links: list[str]) -> dict[str, Any]:
-    """Turn the `x-link` marks into the links this charm has; without any, their actions go."""
+    """Replace `x-link` marks by the charm's links; a charm without links loses these actions."""
     expanded = copy.deepcopy(actions)
     if not links:
         marked = [n for n, a in expanded.items() if any(MARK in p for p in _params(a))]
@@ -154,7 +154,7 @@ def _expand(actions: dict[str, Any], links: list[str]) -> dict[str, Any]:
 
 
 def declare(tree: Tree, name: str, target: Path) -> Charm:
-    """Write what makes a charm of the library: its declarations and `src/charm.py`."""
+    """Write the charm's own files: its declarations and `src/charm.py`, without the library."""
     charm = load(tree, name)
     (target / "src").mkdir(parents=True)
     for file, document in (
@@ -181,7 +181,7 @@ def assemble(tree: Tree, name: str, target: Path, architecture: str = "x86_64") 
         shutil.copytree(tree.library.with_name("oai"), target / "lib/oai", ignore=no_caches)
     shutil.copytree(vendored(tree, architecture), target / "venv", ignore=no_caches)
     shutil.copyfile(tree.root / "LICENSE", target / "LICENSE")
-    # Juju shows it as the charm's version.
+    # Juju shows the content of this file as the charm's version.
     (target / "version").write_text(f"{tree.version}\n", encoding="utf-8")
     return charm
 
@@ -195,11 +195,11 @@ def _yaml(path: Path, missing: dict[str, Any] | None = None) -> dict[str, Any]:
         raise BuildError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(document, dict):
         raise BuildError(f"{path}: must be a mapping")
-    # Whoever asked changes it.
+    # Callers change the result; the original stays in the cache of _parsed.
     return copy.deepcopy(document)
 
 
 @functools.lru_cache(maxsize=64)
 def _parsed(text: str) -> Any:
-    """Return what a text says; every charm shares most of its files."""
+    """Return the content of a YAML text; cached, because charms share most of their files."""
     return yaml.safe_load(text)

@@ -15,10 +15,10 @@ from builder.validate.context import Document
 
 
 def catalog_of(paths: Iterable[Path], known: Iterable[Package] = ()) -> Catalog:
-    """Return a catalogue of archives, completed by the descriptors of packages not built now.
+    """Return a catalogue of archives, and of the descriptors of packages that were not built.
 
     Args:
-        paths: Archives; the charms inside can be looked into.
+        paths: Archives; rules can read the charms inside.
         known: Packages of this tree, so that a service can be built without its VNFs.
     """
     catalog = Catalog.from_packages(paths)
@@ -88,13 +88,13 @@ def _of_slices(document: dict[str, Any], catalog: Catalog, name: str) -> list[Pr
             packages=catalog.packages,
         )
         alternatives.append(validate_params("nsi", document, alone, name))
-    # Templates with equal services differ in their 5QI: the file fits those with its 5QI.
+    # Templates with equal services differ in their 5QI. The file fits the templates with its 5QI.
     agreeing = [one for one in alternatives if not any(p.code == "params-five-qi" for p in one)]
     return [problem for one in agreeing or alternatives for problem in one]
 
 
 def _members(document: dict[str, Any]) -> dict[str, set[str]]:
-    """Return the members a slice's parameters name, by service."""
+    """Return the members in a slice's parameters, by service."""
     return {
         str(s["id"]): {str(m["member-vnf-index"]) for m in s.get("additionalParamsForVnf", ())}
         for s in document["netslice-subnet"]

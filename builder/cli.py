@@ -18,7 +18,7 @@ from builder.vendor import ARCHITECTURES
 
 
 class _Group(click.Group):
-    """Turns errors of ours into one sentence and exit code 1."""
+    """Turns errors of the build into one sentence and exit code 1."""
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -54,9 +54,9 @@ def where() -> None:
     type=click.Choice(ARCHITECTURES),
     default=ARCHITECTURES[0],
     show_default=True,
-    help="Of proxy machines.",
+    help="Processor architecture of proxy machines.",
 )
-@click.option("--alarm-url", default="", help="Give VNFDs an alarm that OSM posts there.")
+@click.option("--alarm-url", default="", help="Add an alarm to VNFDs; OSM posts to this URL.")
 @click.option(
     "--execution-environment",
     "kind",
@@ -65,7 +65,7 @@ def where() -> None:
     show_default=True,
     help="What runs the primitives: a proxy charm in Juju, or a pod in OSM's own Kubernetes.",
 )
-@click.option("--image", default="", help="Container image of the pods, as the cluster pulls it.")
+@click.option("--image", default="", help="Container image of the pods, for the cluster to pull.")
 @click.option(
     "--release",
     "released",
@@ -137,7 +137,7 @@ def build(
 )
 @click.option("--ns_name", help="Name of the service in the command that is shown.")
 def deployment_parameters(file: Path, out: Path, ns_name: str | None) -> None:
-    """Make OSM's instantiation parameters of a deployment FILE, and validate them."""
+    """Make OSM's instantiation parameters from a deployment FILE, and validate them."""
     tree = Tree.find()
     known = packages.catalogue(tree)
     document = packages.deployed(file, known, variants.parameter_files(tree))
@@ -153,11 +153,11 @@ def deployment_parameters(file: Path, out: Path, ns_name: str | None) -> None:
 
 @main.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
-@click.option("--strict", is_flag=True, help="Also fail on what OSM would accept and then ignore.")
+@click.option("--strict", is_flag=True, help="Also fail on what OSM accepts but later ignores.")
 def validate(paths: tuple[Path, ...], strict: bool) -> None:
-    """Say what OSM refuses, or accepts and misses, in packages.
+    """Report what OSM refuses in packages, and what it accepts and later fails on or ignores.
 
-    References between packages are looked up among the packages given.
+    References between packages are looked up only in these packages.
     """
     if not _good(check.packages(paths, check.catalog_of(paths)), strict):
         sys.exit(1)
@@ -169,8 +169,8 @@ _ARCHIVES = click.argument("paths", nargs=-1, required=True, type=_PEM, metavar=
 
 @main.command()
 @_ARCHIVES
-@click.option("--certificate", required=True, type=_PEM, help="Of the signer, PEM.")
-@click.option("--key", required=True, type=_PEM, help="Of the signer, PEM; only OpenSSL reads it.")
+@click.option("--certificate", required=True, type=_PEM, help="Certificate of the signer, PEM.")
+@click.option("--key", required=True, type=_PEM, help="Key of the signer, PEM, for OpenSSL.")
 @click.option("--csar", is_flag=True, help="Also write the SOL004 form, PACKAGE.zip.")
 def sign(paths: tuple[Path, ...], certificate: Path, key: Path, csar: bool) -> None:
     """Put a signed manifest (SOL004) into packages that were built."""
@@ -186,11 +186,9 @@ def sign(paths: tuple[Path, ...], certificate: Path, key: Path, csar: bool) -> N
 
 @main.command()
 @_ARCHIVES
-@click.option(
-    "--trust", required=True, type=_PEM, help="The signer's authority, or the signer, PEM."
-)
+@click.option("--trust", required=True, type=_PEM, help="Certificate of signer or its CA, PEM.")
 def verify(paths: tuple[Path, ...], trust: Path) -> None:
-    """Say whether packages are what a trusted signer signed."""
+    """Check that packages are as a trusted signer signed them."""
     sentences = [
         f"{path}: {sentence}" for path in paths for sentence in signing.verify(path, trust)
     ]
@@ -203,7 +201,7 @@ def verify(paths: tuple[Path, ...], trust: Path) -> None:
 @main.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 def agree(files: tuple[Path, ...]) -> None:
-    """Say what the network functions of parameter files do not agree on."""
+    """Report values on which the network functions of parameter files do not agree."""
     good = True
     for file in files:
         for sentence in identities.disagreements(variants.read(file)):

@@ -1,8 +1,8 @@
-"""Deployments over several sites: one file with the place of each VNF gives OSM's parameters.
+"""Deployments over several sites: one file with the site of each VNF becomes OSM's parameters.
 
 OSM spreads the same facts over four places of a parameter file: `vnf[].vim_account`, a dictionary
-of network names for each link that crosses, fixed addresses of its ends, and the gateways in
-`additionalParams`. A deployment file has them in one place, and contradictions are an error here.
+of network names for each link between sites, fixed addresses of its ends, and the gateways in
+`additionalParams`. A deployment file has them in one place. The build refuses contradictions.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class _Model(BaseModel):
 class Place(_Model):
     """A site: its VIM account, and the networks there by the service's virtual link.
 
-    OSM tells subnets to the VIM of `--vim_account` alone. So every link that has an end at another
-    site uses networks that are there before.
+    OSM passes a link's subnet only to the VIM of `--vim_account`. So every link with an end at
+    another site needs a network that exists there already.
     """
 
     vim: str = Field(min_length=1)
@@ -36,11 +36,11 @@ class Place(_Model):
 
 
 class Endpoint(_Model):
-    """An end of a link that leaves the default site, or is at another one.
+    """An end of a link that has at least one end outside the default site.
 
     Attributes:
-        address: Fixed address on the site's network; without, the VIM chooses one.
-        floating: Where the other site reaches it, if not at its own address.
+        address: Fixed address on the site's network; if None, the VIM chooses one.
+        floating: Address at which the other site reaches this end, if it is not its own address.
     """
 
     address: IPvAnyAddress | None = None
@@ -77,7 +77,7 @@ def read(path: Path) -> Deployment:
     """Read a deployment file.
 
     Raises:
-        BuildError: It is not one.
+        BuildError: The file is not a valid deployment file.
     """
     try:
         return Deployment.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
@@ -99,14 +99,14 @@ def parameters(
     """Return OSM's parameters of a deployment.
 
     Args:
-        deployment: As read.
-        nsd: Of its service.
+        deployment: The deployment file.
+        nsd: NSD of its service.
         vnfds: VNFD by id.
         base: The service's parameters at one site.
         where: Name of the file, for messages.
 
     Raises:
-        BuildError: Something is missing, or fits nothing.
+        BuildError: A name is unknown, or a network or parameter is missing.
     """
     profiles = {str(p["id"]): p for p in nsd["df"][0]["vnf-profile"]}
     _check_names(deployment, set(profiles), where)
@@ -116,7 +116,7 @@ def parameters(
         for member, site in deployment.members.items()
         if site != deployment.default
     ]
-    # No WAN manager: the sites' routers join them.
+    # No WIM (WAN manager): routers outside OSM connect the sites.
     document["wimAccountId"] = False
     links = {link["name"]: link for link in document.get("vld", ())}
     outside = dict(_outside(deployment, nsd, profiles))
@@ -163,7 +163,7 @@ def _check_names(deployment: Deployment, members: set[str], where: str) -> None:
 def _outside(
     deployment: Deployment, nsd: Mapping[str, Any], profiles: Mapping[str, Any]
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield each link not at the default site alone with its ends: connection point by member."""
+    """Yield each link with an end outside the default site, and its connection point by member."""
     for link in nsd.get("virtual-link-desc") or ():
         if link.get("mgmt-network"):
             continue  # each VIM has a management network of its own
@@ -202,7 +202,7 @@ def _link(
         networks[site.vim] = site.networks[link]
     entry: Document = {"name": link, "vim-network-name": networks}
     key = "vnfd-connection-point-ref"
-    # At one site the service's own addresses hold; the network there has the same subnet.
+    # A link at one site keeps the service's addresses; the network there has the same subnet.
     addresses = {
         point["member-vnf-index-ref"]: point["ip-address"]
         for point in base.get(key) or ()
@@ -226,7 +226,7 @@ def _link(
 
 
 def _gateway_parameter(vnfd: Mapping[str, Any], point: str) -> str | None:
-    """Return the instantiation parameter with the gateway of the link over a connection point."""
+    """Return the name of the parameter for the gateway of the link over a connection point."""
     # Unresolved references are skipped here; the validator reports them.
     places = {
         (e["int-cpd"]["vdu-id"], e["int-cpd"]["cpd"]) for e in vnfd["ext-cpd"] if e["id"] == point
@@ -242,7 +242,7 @@ def _gateway_parameter(vnfd: Mapping[str, Any], point: str) -> str | None:
     for entry in operations["day1-2"]:
         for primitive in entry.get("initial-config-primitive") or ():
             given = {p["name"]: p.get("value") for p in primitive.get("parameter") or ()}
-            # A VLAN has the name of its interface, a dot and its number.
+            # A VLAN interface is called INTERFACE.NUMBER.
             underlay = str(given.get("underlay-interface")).partition(".")[0]
             if underlay in nics and "gateway" in given:
                 return str(given["gateway"]).strip("<>")

@@ -1,13 +1,13 @@
 """Source descriptors: SOL006 YAML with four tags that replace repeated text.
 
 - `!day-1 {execution-environment-ref, charm, links: {link: interface}[, named-by: parameter]}`
-  becomes the initial-config-primitive list: `config` with the login, then one `configure` per link,
-  then `configure-nf` if the charm runs a network function. With `named-by`, the name of a link that
-  the charm does not have comes from that instantiation parameter; `network-function: {parameter:
-  value}` gives values that the descriptor knows, as `access` does for a charm's `configure-access`.
-  Links that `clear: [link]` names have technology `none`. With `standby: true` a gateway's own
-  `configure-standby` comes last, with an instantiation parameter each; any other VNF gets the
-  addresses of a gateway pair from the instantiation parameter `vpn_standby_gateways`.
+  becomes the initial-config-primitive list: `config` with the login, one `configure` per link, then
+  `configure-nf` if the charm runs a network function. With `named-by`, the name of a link that the
+  charm does not have comes from that instantiation parameter. `network-function: {parameter:
+  value}` sets fixed values for `configure-nf`, and `access` does so for `configure-access`.
+  Links in `clear: [link]` have technology `none`. With `standby: true`, a gateway gets
+  `configure-standby` after its links, with one instantiation parameter per value; any other VNF
+  gets the addresses of a gateway pair from the instantiation parameter `vpn_standby_gateways`.
 - `!day-2 {execution-environment-ref, charm}` becomes the config-primitive list of the charm.
 - `!links {virtual link: external connection point}` becomes virtual-link-connectivity.
 - `!subnets {virtual link: range}` becomes virtual-link-profile, one profile per link.
@@ -33,25 +33,25 @@ LOGIN = {
     "ssh-password": "<ssh_password>",
     "allow-experiments": "<allow_experiments>",
 }
-"""Charm options that `config` sets first."""
+"""Charm options that the first primitive, `config`, sets."""
 NOT_FOR_OPERATORS = ("generate-ssh-key", "get-ssh-public-key")
-"""LCM calls these by itself; as a primitive they would only confuse."""
+"""Actions that LCM calls itself; operators do not need them as primitives."""
 
 SHARED = {
     "technology", "preshared-key", "post-quantum", "mtu", "keepalive", "credentials", "proposal",
     "ipsec-options",
 }  # fmt: skip
-"""`configure` parameters one instantiation parameter (vpn_...) sets for all links of a VNF."""
+"""`configure` parameters that one instantiation parameter (vpn_...) sets for all links of a VNF."""
 STANDBY = "configure-standby"
 ACCESS = "configure-access"
 LITERAL = {"link", "underlay-interface", "listen-port", "standby-gateways"}
-"""`configure` parameters the descriptor knows, or leaves at the charm's default."""
+"""`configure` parameters that the descriptor sets itself, or leaves at the charm's default."""
 
 DATA_TYPES = {"integer": "INTEGER", "boolean": "BOOLEAN", "string": "STRING"}
 
 
 class _Tag:
-    """A tag of ours with its mapping, before expansion."""
+    """One of the four tags with its mapping, before expansion."""
 
     def __init__(self, name: str, value: dict[str, Any]) -> None:
         self.name = name
@@ -184,7 +184,7 @@ def _day_1(tree: Tree, value: dict[str, Any], _: dict[str, Any]) -> list[dict[st
 
 
 def _standby(charm: charms.Charm, tag: _Day1, seq: int) -> dict[str, Any]:
-    """Return `configure-standby`; interfaces are what the charm takes for them."""
+    """Return `configure-standby`; its interface parameters keep the charm's defaults."""
     return {
         "seq": seq,
         "name": STANDBY,
@@ -198,7 +198,7 @@ def _standby(charm: charms.Charm, tag: _Day1, seq: int) -> dict[str, Any]:
 
 
 def _with_known(charm: charms.Charm, tag: _Day1, primitive: str, seq: int) -> dict[str, Any]:
-    """Return a primitive: values the descriptor knows, else an instantiation parameter each."""
+    """Return a primitive: each value is from the descriptor, else an instantiation parameter."""
     key, prefix = ("access", "access") if primitive == ACCESS else ("network-function", "nf")
     known = tag.access if primitive == ACCESS else tag.network_function
     parameters = charm.actions[primitive]["params"]
@@ -255,7 +255,7 @@ def _parameters(primitive: str, action: dict[str, Any]) -> dict[str, Any]:
             default = schema.get("default", "")
             text = str(default).lower() if isinstance(default, bool) else str(default)
             if not text:
-                # OSM ignores `mandatory`: without a default it would ask for the parameter.
+                # OSM ignores `mandatory` and demands every parameter that has no default.
                 raise BuildError(
                     f"action {primitive}: {name}: an optional parameter needs a default "
                     "that is not empty"

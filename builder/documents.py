@@ -1,4 +1,4 @@
-"""Loading YAML from untrusted sources: one kind of error, and nothing that grows without bound."""
+"""Loading YAML from untrusted sources: one type of error, and limits for size and depth."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 import yaml
 
 MAX_CHARACTERS = 2 << 20
-"""Of a text: reading it takes seconds. The largest real descriptors have a hundredth."""
+"""Limit of a text, which takes seconds to read. The largest real descriptors have a hundredth."""
 MAX_NODES = 200_000
 """Nodes of a document with its aliases expanded; the largest real descriptors have a hundredth."""
 MAX_DEPTH = 64
 
 
 class DocumentError(ValueError):
-    """Text that is no usable YAML; `str()` says why in one line."""
+    """A text is not usable YAML; `str()` gives the reason in one line."""
 
 
 def load(text: str | bytes) -> Any:
@@ -38,18 +38,18 @@ def load(text: str | bytes) -> Any:
     except DocumentError:
         raise
     except (yaml.YAMLError, ValueError, TypeError, OverflowError, AttributeError) as error:
-        # PyYAML's constructors of dates and numbers let Python's own errors through.
+        # PyYAML does not catch Python's own errors when it constructs dates and numbers.
         raise DocumentError(" ".join(str(error).split())[:200] or type(error).__name__) from None
 
 
 def bounded(document: Any) -> None:
-    """Check that a walk over a document, of values or of YAML's nodes, ends, and soon.
+    """Check that a document, of values or of YAML nodes, is small enough to walk over.
 
-    YAML's aliases make documents that contain themselves, and documents of a few lines that are
-    exponentially large for everyone who walks them.
+    With YAML aliases a document can contain itself, and a few lines can expand to an exponential
+    number of nodes.
 
     Raises:
-        DocumentError: It does not.
+        DocumentError: It is too large or too deep.
     """
     left = [(document, 0)]
     seen = 0

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 
 class BuildError(Exception):
-    """A package cannot be built; `str()` tells the problem, its place and what is allowed."""
+    """A package cannot be built; `str()` gives the problem, its place and what is allowed."""
 
 
 def sentence(error: ValidationError) -> str:

@@ -1,8 +1,8 @@
 """Packages for an OSM without Juju: a Helm execution environment in place of each proxy charm.
 
-The sources are the same. In a VNFD only the environment and what `config` gets change; an NSD loses
-its relations, with which LCM does nothing there. Each VNF gets its relations as an instantiation
-parameter instead.
+The sources are the same. In a VNFD only the environment and the parameters of `config` change. An
+NSD loses its relations, because LCM ignores them for Helm execution environments. Each VNF gets its
+relations as an instantiation parameter instead.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ PINS = "helm/requirements.txt"
 LIBRARIES = ("helm_ee", "oai", "vpnaas")
 RELATIONS = "vpn_relations"
 MORE_CONFIG = {"osm": "<OSM>", "relations": f"<{RELATIONS}>"}
-"""What `config` gets besides the login: who the VNF is, and with whom it is related."""
+"""Parameters of `config` besides the login: the identity of the VNF, and its relations."""
 
 
 def image(given: str, tree: Tree) -> str:
     """Return the reference of the container image: the given one, or a default.
 
     Raises:
-        BuildError: It is no reference of an image.
+        BuildError: The given text is not an image reference.
     """
     reference = given or f"{IMAGE}:{tree.version}"
     if not re.fullmatch(r"[a-z0-9][A-Za-z0-9._/:@-]{0,254}", reference):
@@ -132,7 +132,7 @@ def parameters(document: dict[str, Any], nsds: Iterable[Mapping[str, Any]]) -> d
         nsds: The services that have exactly its members.
 
     Raises:
-        BuildError: These services are not related alike.
+        BuildError: These services do not all have the same relations.
     """
     related = [relations(nsd) for nsd in nsds]
     if any(one != related[0] for one in related):

@@ -1,4 +1,4 @@
-"""Checks, before OSM does, that the network functions of one parameter file agree.
+"""Checks that the network functions of one parameter file agree, before OSM gets it.
 
 A core whose MME and HSS name different realms, or whose eNB is in another tracking area, comes up
 and then serves no UE. Several VNFs have parameters that must be equal. This module compares them,
@@ -36,7 +36,7 @@ REALM = re.compile(r"(?:^|\.)mnc([0-9]{3})\.mcc([0-9]{3})\.3gppnetwork\.org$", r
 
 
 def disagreements(document: dict[str, Any]) -> list[str]:
-    """Return a sentence for everything two members of a parameter file do not agree on."""
+    """Return a sentence for each value on which two members of a parameter file do not agree."""
     members = {
         str(member["member-vnf-index"]): member.get("additionalParams") or {}
         for member in document.get("additionalParamsForVnf", ())
@@ -44,7 +44,7 @@ def disagreements(document: dict[str, Any]) -> list[str]:
     functions = {name: given for name, given in members.items() if "nf_mcc" in given}
     if not functions:
         return []
-    # A gateway may stand between network functions: then each has a link with it.
+    # If a gateway is between two network functions, each of them has a link with the gateway.
     ended = {link for name in members.keys() - functions.keys() for link in _links(members[name])}
     return [
         *_same(functions),
@@ -68,7 +68,7 @@ def _same(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
             # Slices have pools and data networks of their own.
             group = given.get("nf_slice") if key in ("nf_ue_pool", "nf_dnn") else None
             first, expected = firsts.setdefault(group, (name, value))
-            # As text too: 600 and "600" are one area, 88 and "088" are two networks.
+            # Compare as text: 600 and "600" are one area, 88 and "088" are two networks.
             if str(value) != str(expected):
                 shown = ("", "") if key in SECRET else (f" {value}", f" {expected}")
                 yield f"{key}: {name} has {title}{shown[0]}, {first} has{shown[1] or ' another'}"
@@ -80,7 +80,7 @@ def _links(given: dict[str, Any]) -> list[str]:
 
 
 def technology(given: Mapping[str, Any], link: str) -> str:
-    """Return the technology that a member's parameters give a link: "wireguard,s6a=ipsec"."""
+    """Return the technology of a link, from a member's parameters such as "wireguard,s6a=ipsec"."""
     text = str(given.get("vpn_technology", "wireguard"))
     entries = [entry.rpartition("=") for entry in text.split(",")]
     by_link = {name.strip(): word.strip() for name, _, word in entries}
@@ -111,7 +111,7 @@ def _texts(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
 def _realms(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
     """Compare MNC and MCC of a realm in 3GPP's form with the network's (TS 23.003, 19.2).
 
-    A realm of another form is the operator's own and tells no network.
+    A realm of another form is the operator's own and contains no MNC and MCC.
     """
     for name, given in functions.items():
         mcc, mnc = str(given["nf_mcc"]), str(given.get("nf_mnc", ""))
@@ -133,7 +133,7 @@ def _stations(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
 
 
 def _slices(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """Compare the slices of SMFs, UPFs, gNBs and UEs with those of the AMF, where it is there."""
+    """Compare the slices of SMFs, UPFs, gNBs and UEs with those of the AMF, if there is one."""
     offered: dict[str, str] = {}
     for given in functions.values():
         if "nf_amf_region" in given:

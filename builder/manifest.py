@@ -24,7 +24,7 @@ class Manifest:
     Attributes:
         digests: Algorithm and hexadecimal digest by path in the package.
         content: The bytes that are signed.
-        signature: CMS in PEM, "" where there is none.
+        signature: CMS in PEM, "" if there is none.
     """
 
     digests: Mapping[str, tuple[str, str]]
@@ -70,7 +70,7 @@ def parse(data: bytes) -> Manifest:
     """Read a manifest.
 
     Raises:
-        BuildError: A line does not belong into a manifest, or a digest is incomplete.
+        BuildError: A line is not valid in a manifest, or a digest is incomplete.
     """
     try:
         text = data.decode("utf-8")

@@ -95,7 +95,7 @@ def build(
     for name in chosen:
         if name not in packages:
             raise BuildError(f"no package {name}; allowed: {', '.join(packages)}")
-    # Everything that can be wrong in the sources shows before anything is written.
+    # Read all sources first, so that an error in them is found before anything is written.
     parameters = variants.parameter_files(tree)
     parameters |= deployments(tree, packages, parameters)
     if image:
@@ -126,7 +126,7 @@ def without_juju(package: Package) -> Package:
 
 
 def _related(document: dict[str, Any], packages: dict[str, Package]) -> dict[str, Any]:
-    """Return the parameters of a service, or of each service of a slice, with its relations."""
+    """Add the relations to the parameters of a service, or of each service of a slice."""
     if "netslice-subnet" in document:
         subnets = [_related(subnet, packages) for subnet in document["netslice-subnet"]]
         return dict(document, **{"netslice-subnet": subnets})

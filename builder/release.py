@@ -17,7 +17,7 @@ from builder.tree import SOURCES, Tree
 
 SUMS = "SHA256SUMS"
 VERSION = "VERSION"
-#: Python packages and what pip reads, from the source tree as they are.
+#: Python packages and the files that pip reads, copied unchanged from the source tree.
 _PROJECT = (
     *("pyproject.toml", "README.md", "LICENSE", "benchmarks", "builder", "experiments", "lab"),
     *("operate", "simulators"),
@@ -26,15 +26,15 @@ _IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.pyc", ".*_cach
 
 
 def write(tree: Tree, target: Path, built: Iterable[Path]) -> Path:
-    """Make a release of what was built into ``target``; return the wheel.
+    """Complete the build in ``target`` to a release; return the wheel.
 
     Args:
         tree: Source tree.
         target: Folder of the archives, ``params/`` and ``sbom.cdx.json``.
-        built: The archives of this release; others in the folder are no part of it.
+        built: The archives of this release; other archives in the folder do not belong to it.
 
     Raises:
-        BuildError: the wheel cannot be made.
+        BuildError: The wheel cannot be made.
     """
     (target / VERSION).write_text(f"{tree.version}\n", encoding="ascii")
     parts = [*sorted(built), *sorted(target.glob("params/*.yaml")), target / "sbom.cdx.json"]

@@ -36,7 +36,7 @@ def write(tree: Tree, path: Path, architecture: str, pods: bool = False) -> None
         name=name, version=tree.version, type=ComponentType.APPLICATION, bom_ref=name
     )
     bom.metadata.component = project
-    # The same sources make the same bytes.
+    # A fixed time, so that the same sources give the same bytes.
     bom.metadata.timestamp = datetime.datetime.fromtimestamp(archive.TIMESTAMP, datetime.UTC)
     components = (
         pinned(tree.common / helm.PINS, architecture) if pods else wheels(tree, architecture)

@@ -1,4 +1,4 @@
-"""Signed packages: the archives OSM is given, and CSARs, with a manifest that OpenSSL signed."""
+"""Signed packages: archives for OSM, and CSARs, each with a manifest that OpenSSL signs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RELEASED = datetime.datetime.fromtimestamp(archive.TIMESTAMP, datetime.UTC).isof
 
 @dataclass(frozen=True)
 class Signer:
-    """Who signs: files in PEM.
+    """The signer's certificate and key, as PEM files.
 
     Attributes:
         certificate: X.509 certificate of the key.
@@ -41,7 +41,7 @@ class Signer:
 
 
 def sign(path: Path, signer: Signer) -> None:
-    """Put a signed manifest into an archive for OSM, in place of any it had.
+    """Put a signed manifest into an archive for OSM; it replaces an earlier one.
 
     Raises:
         BuildError: The archive cannot be read, or OpenSSL cannot sign.
@@ -96,11 +96,11 @@ def csar(path: Path, target: Path, signer: Signer) -> None:
 
 
 def verify(path: Path, trust: Path) -> list[str]:
-    """Return why a package is not what a trusted signer signed; nothing where it is.
+    """Return the reasons why a package is not as a trusted signer signed it; [] if it is.
 
     Args:
         path: Archive for OSM or CSAR.
-        trust: Certificates in PEM: the authority of the signer, or the signer itself.
+        trust: Certificates in PEM: of the signer's CA, or of the signer.
 
     Raises:
         BuildError: The package cannot be read.
@@ -126,7 +126,7 @@ def verify(path: Path, trust: Path) -> list[str]:
         content.write_bytes(said.content)
         signature.write_text(said.signature, encoding="ascii", errors="replace")
         arguments = ["-inform", "PEM", "-in", str(signature), "-content", str(content)]
-        # A trusted certificate may be the signer's own; packages have no purpose of their own.
+        # The trusted certificate may be the signer's own; no key usage is required.
         arguments += ["-CAfile", str(trust), "-partial_chain", "-purpose", "any"]
         try:
             _openssl(["cms", "-verify", "-binary", *arguments])
@@ -157,7 +157,7 @@ def _body(package: Package) -> dict[str, Any]:
 
 
 def _certificate(path: Path) -> bytes:
-    """Return the certificate of a file in PEM, and nothing else that stands there."""
+    """Return the certificate of a PEM file, without its other content, such as a private key."""
     return _openssl(["x509", "-in", str(path)])
 
 
@@ -182,7 +182,7 @@ def _bytes(files: Mapping[str, Entry], without: str = "") -> dict[str, bytes]:
 
 
 def _place(package: Package, path: str) -> str:
-    """Return where a CSAR has a file of an archive for OSM; NBI and LCM look for it there."""
+    """Return the path in a CSAR, as NBI and LCM expect it, of a file of an archive for OSM."""
     if path == package.descriptor_path:
         return f"Definitions/{path}"
     if path.startswith(("charms/", "cloud_init/", "helm-charts/")):

@@ -1,7 +1,7 @@
-"""Site files: one description of a core, from which the parameters of every VNF follow.
+"""Site files: one description of a core, from which the build makes the parameters of all VNFs.
 
-`params/sites/NAME.site.yaml` names what network functions have to agree on once (network, keys,
-APN, pool, addresses), and which parameter files to make of it.
+`params/sites/NAME.site.yaml` has each value that several network functions share only once
+(network, keys, APN, pool, addresses). It also lists the parameter files to make.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Network(_Model):
 
 
 class Subscribers(_Model):
-    """Whom the HSS starts with."""
+    """The subscribers that the HSS creates at its start."""
 
     operator_key: Key
     subscriber_key: Key
@@ -60,7 +60,7 @@ class Subscribers(_Model):
 
 
 class DataNetwork(_Model):
-    """What UEs attach to."""
+    """The packet data network of the UEs, and its gateway."""
 
     apn: str
     second_apn: str = "none"
@@ -77,10 +77,10 @@ EnbId = Annotated[int, Field(ge=0, le=1048575)]
 
 
 class Radio(_Model):
-    """The cells: the same carrier in all, and an eNB ID each.
+    """The cells: all have the same carrier, and each has its own eNB ID.
 
     Attributes:
-        enb_id: Of the member `enb`.
+        enb_id: eNB ID of the member `enb`.
         more_enbs: eNB ID by member, for further eNBs.
     """
 
@@ -120,7 +120,7 @@ class Plain(_Model):
 
 
 class Site(_Model):
-    """A site file: what those of EPS and 5GS have in common."""
+    """A site file: the part that is the same for EPS and 5GS."""
 
     files: dict[str, File] = Field(min_length=1)
     order: list[Name] = Field(min_length=1)
@@ -131,11 +131,11 @@ class Site(_Model):
     networks: dict[str, Plain] = Field(default_factory=dict)
 
     def common(self) -> dict[str, Any]:
-        """Return what all network functions are told."""
+        """Return the parameters that all network functions get."""
         raise NotImplementedError
 
     def functions(self) -> dict[str, dict[str, Any]]:
-        """Return what else each is told, by member; a UE is the member `ue`."""
+        """Return the other parameters of each network function, by member; `ue` is the UE."""
         raise NotImplementedError
 
 
@@ -153,7 +153,7 @@ class Epc(Site):
         return {"mcc": self.network.mcc, "mnc": self.network.mnc, "realm": self.network.realm}
 
     def functions(self) -> dict[str, dict[str, Any]]:
-        """Return what each network function of the EPC is told."""
+        """Return the parameters of each network function of the EPC, by member."""
         network, data, users = self.network, self.data_network, self.subscribers
         area: dict[str, Any] = {"tac": network.tac}
         access = {"apn": data.apn, "second_apn": data.second_apn}
@@ -215,7 +215,7 @@ class Network5g(_Model):
 
 
 class Subscribers5g(_Model):
-    """Whom the UDR starts with; they may use every slice."""
+    """The subscribers that the UDR creates at its start; they may use every slice."""
 
     operator_key: Key
     subscriber_key: Key
@@ -225,15 +225,15 @@ class Subscribers5g(_Model):
 
 
 class Slice(_Model):
-    """A slice of the network: its S-NSSAI, its data network, and who serves it here.
+    """A slice of the network: its S-NSSAI, its data network, and its SMF and UPF.
 
     Attributes:
         id: SST-SD, or SST alone.
         dnn: Data network name.
         five_qi: 5QI of the default QoS flow of its PDU sessions.
         ue_pool: Prefix of its UEs.
-        smf: Member that is its SMF, none where another service has it.
-        upf: Member that is its UPF, none where another service has it.
+        smf: Member that is its SMF; None if the SMF is in another service.
+        upf: Member that is its UPF; None if the UPF is in another service.
     """
 
     id: Annotated[str, StringConstraints(pattern=r"^[0-9]{1,3}(-[0-9a-fA-F]{6})?$")]
@@ -245,7 +245,7 @@ class Slice(_Model):
 
 
 class DataNetwork5g(_Model):
-    """What the UEs of all slices are told."""
+    """DNS servers, MTU and NAT for the UEs of all slices."""
 
     dns: IPv4Address
     second_dns: IPv4Address
@@ -291,7 +291,7 @@ class Core5g(Site):
         return {"mcc": self.network.mcc, "mnc": self.network.mnc}
 
     def functions(self) -> dict[str, dict[str, Any]]:
-        """Return what each network function of the 5G core is told."""
+        """Return the parameters of each network function of the 5G core, by member."""
         network, data, users = self.network, self.data_network, self.subscribers
         keys = {"operator_key": users.operator_key, "subscriber_key": users.subscriber_key}
         own: dict[str, dict[str, Any]] = {
@@ -339,7 +339,7 @@ class Core5g(Site):
 
 
 def _yes(value: bool) -> str:
-    """Return a truth value for OSM: it takes every text but "false" and similar ones for true."""
+    """Return a truth value as text; OSM takes all but "false" and similar words as true."""
     return "true" if value else "false"
 
 
@@ -421,7 +421,7 @@ def _vld(name: str, network: Link | Plain) -> dict[str, Any]:
 
 
 def _shared(site: Site, member: str) -> dict[str, Any]:
-    """Return what every member gets; a UE has no links, and so nothing of a VPN."""
+    """Return the parameters of every member; a UE has no links, so it gets no VPN parameters."""
     given = site.vpn.items()
     return {key: v for key, v in given if member != "ue" or not key.startswith("vpn_")}
 

@@ -1,4 +1,4 @@
-"""Parameter files of slices, made of the parameter files of services."""
+"""Parameter files of slices, made from the parameter files of services."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from builder.errors import BuildError, sentence
 
 POINT = "vnfd-connection-point-ref"
 QOS = ("five_qi", "guaranteed_mbps", "maximum_mbps", "underlay_mbps")
-"""Instantiation parameters of a link that say what it is to get, after its name."""
+"""Ends of the names of a link's QoS parameters: LINK_five_qi and so on."""
 
 
 SST = {"eMBB": 1, "URLLC": 2, "mMTC": 3}
@@ -22,14 +22,14 @@ SST = {"eMBB": 1, "URLLC": 2, "mMTC": 3}
 
 @dataclass(frozen=True)
 class Template:
-    """What a slice template says: its 5QI, and its S-NSSAI as network functions are told it."""
+    """Values of a slice template: its 5QI, and its S-NSSAI as network functions write it."""
 
     five_qi: int
     snssai: str
 
     @classmethod
     def of(cls, nst: Mapping[str, Any]) -> Template:
-        """Read it from an NST."""
+        """Read the values from an NST."""
         snssai = nst["SNSSAI-identifier"]
         sd = snssai.get("slice-differentiator")
         sst = SST.get(snssai["slice-service-type"], 1)
@@ -51,11 +51,11 @@ class Subnet(BaseModel):
 
     Attributes:
         of: Parameter file of the service.
-        members: Those to take, with their names in the slice's service; all where empty.
-        addresses: Fixed address by link and member, instead of the service's own.
-        additional_params: Values by member, instead of the service's own.
+        members: Members to take, with their names in the slice's service; if empty, all.
+        addresses: Fixed address by link and member; replaces the service's own.
+        additional_params: Values by member; replace the service's own.
         qos: Links that get the 5QI of the template at both their ends, with their rates.
-        offers: Slices, by their entries, that AMF and gNB of the service are to offer.
+        offers: Names of the slices that the AMF and gNB of the service offer.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -76,8 +76,8 @@ class Slice(BaseModel):
     Attributes:
         nst: The template.
         dnn: Data network name, for a slice of a 5G core.
-        default_five_qi: 5QI of subscribers' default QoS flow, that of the template where it is
-            none. It is non-GBR (TS 23.501 clause 5.7.2.7), so a GBR template needs one.
+        default_five_qi: 5QI of subscribers' default QoS flow; if None, that of the template. It
+            must be non-GBR (TS 23.501 clause 5.7.2.7), so a GBR template needs this value.
         subnets: Parameters of its services.
     """
 
@@ -97,9 +97,9 @@ def parameter_files(
     """Return the parameters of all slices, by name.
 
     Args:
-        entries: params/slices.yaml, as written.
+        entries: Content of params/slices.yaml.
         services: Parameters of services by file name.
-        templates: By their ids.
+        templates: Templates by their ids.
     """
     slices = {}
     for name, entry in entries.items():
@@ -186,7 +186,7 @@ def _of_service(document: dict[str, Any], subnet: Subnet, where: str) -> dict[st
         raise BuildError(f"{where}: members: {subnet.of} has no {missing[0]}")
     links = []
     for link in document.get("vld", ()):
-        # The rest of the link is lost in a slice, where the NSD has to have it.
+        # In a slice LCM drops the rest of the link; the NSD must have it.
         points = [
             {**point, "member-vnf-index-ref": members[point["member-vnf-index-ref"]]}
             for point in link.get(POINT, ())

@@ -1,4 +1,4 @@
-"""Where things lie in the repository, or in an installed wheel."""
+"""Paths of files in the repository, or in an installed wheel."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ SOURCES = (
     *("pyproject.toml", "LICENSE", "charms", "cloud-init", "ns-packages", "nst-packages", "params"),
     "vnf-packages",
 )
-"""What packages are built from, relative to the root of the tree."""
+"""Sources of the packages, relative to the root of the tree."""
 RELEASED = Path(__file__).resolve().parent / "released"
-"""In an installed wheel only: `sources`, with what is above, and `packages`, as they were built."""
+"""In an installed wheel only: `sources`, with the paths above, and `packages`, the built ones."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Tree:
 
     @classmethod
     def find(cls, start: Path | None = None) -> Tree:
-        """Return the tree `start` (default: this file, then the working directory) lies in."""
+        """Return the tree around `start` (default: this file, then the working directory)."""
         places = [start] if start else [Path(__file__).resolve().parent, Path.cwd()]
         for place in places:
             for folder in [place, *place.parents]:
@@ -39,7 +39,7 @@ class Tree:
 
     @property
     def common(self) -> Path:
-        """Return the folder of what all charms share."""
+        """Return the folder of the files that all charms share."""
         return self.root / "charms" / "common"
 
     @property
@@ -62,12 +62,12 @@ class Tree:
 
     @property
     def dist(self) -> Path:
-        """Return the folder for what is built, unless another is named."""
+        """Return the default folder for built packages."""
         return (Path.cwd() if self.installed else self.root) / "dist"
 
     @property
     def packages(self) -> Path:
-        """Return the folder of the packages as they were built."""
+        """Return the folder of the built packages."""
         return RELEASED / "packages" if self.installed else self.dist
 
     @property

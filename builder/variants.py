@@ -1,4 +1,4 @@
-"""Packages and parameter files that are another one with a few values changed."""
+"""Packages and parameter files that are copies of others with a few changed values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Variant(BaseModel):
     """One entry of ns-packages/variants.yaml.
 
     Attributes:
-        suffix: Of the variant's packages and identifiers.
+        suffix: End of the names and ids of the variant's packages.
         services: Service packages that get the variant, with the VNF packages they name.
         description: Appended to that of each package.
         compute_factor: Multiplies vCPU and memory.
@@ -26,7 +26,7 @@ class Variant(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    # NBI takes any text as an id; the name is a file and a YAML key as well.
+    # NBI accepts any text as an id. The name is also a file name and a YAML key.
     suffix: Annotated[str, StringConstraints(pattern=r"^_[a-z0-9_]+$")]
     services: tuple[str, ...] = Field(alias="of", min_length=1)
     description: str
@@ -44,7 +44,7 @@ class _Derived(BaseModel):
 
     Attributes:
         additional_params: Values for every member.
-        members: Values for some, by member-vnf-index.
+        members: Values for single members, by member-vnf-index.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -98,7 +98,7 @@ def nsd(descriptor: dict[str, Any], variant: Variant) -> dict[str, Any]:
 
 
 def parameter_files(tree: Tree) -> dict[str, dict[str, Any]]:
-    """Return every instantiation parameter file, written or derived, complete, by name."""
+    """Return every instantiation parameter file by name: written ones and variants, completed."""
     folder = tree.root / "params"
     written = {
         path.stem: _plain(read(path))
@@ -124,7 +124,7 @@ def parameter_files(tree: Tree) -> dict[str, dict[str, Any]]:
 
 
 def _complete(document: dict[str, Any]) -> None:
-    """Add what OSM wants and most files lack: no post-quantum keys, and no 5QI, so no rates."""
+    """Add required parameters that most files lack: no post-quantum keys, no 5QI, no rates."""
     for member in document["additionalParamsForVnf"]:
         values = member["additionalParams"]
         if "vpn_preshared_key" in values:
@@ -136,7 +136,7 @@ def _complete(document: dict[str, Any]) -> None:
 
 
 def _templates(tree: Tree) -> dict[str, slices.Template]:
-    """Return what each slice template says, by its id."""
+    """Return the values of each slice template, by its id."""
     result = {}
     for path in sorted(tree.root.glob("nst-packages/*/*_nst.yaml")):
         for template in read(path).get("nst") or ():
@@ -195,6 +195,6 @@ def _plain(value: Any) -> Any:
 
 
 def dump(document: Any, path: Path) -> None:
-    """Write YAML as all files of dist/ have it."""
+    """Write YAML in the style of all files of dist/."""
     text = yaml.safe_dump(document, sort_keys=False, width=100, allow_unicode=True)
     path.write_text(text, encoding="utf-8")

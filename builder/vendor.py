@@ -19,11 +19,11 @@ from builder.errors import BuildError, sentence
 from builder.tree import Tree
 
 ARCHITECTURES = ("x86_64", "aarch64")
-"""Of proxy machines; every pinned wheel exists for these."""
+"""Architectures of proxy machines; every pinned wheel exists for these."""
 
 PLATFORMS = ("manylinux2014", "manylinux_2_17", "manylinux_2_12", "manylinux2010", "manylinux1")
 NOT_NEEDED = (
-    # cryptography and PyNaCl call the compiled backend, never cffi's Python side.
+    # cryptography and PyNaCl call only the compiled backend of cffi, not its Python part.
     "cffi/",
     "ops/testing.py",
     "nacl/py.typed",
@@ -49,10 +49,10 @@ class Backend(BaseModel):
 
 @dataclass(frozen=True)
 class Wheel:
-    """A vendored wheel, as it is pinned.
+    """A vendored wheel and its pin.
 
     Attributes:
-        python: The one version of Python it is for, "" for all.
+        python: The Python version of the wheel, "" for all versions.
     """
 
     name: str
@@ -68,16 +68,16 @@ class _Backends(BaseModel):
 
 
 def vendored(tree: Tree, architecture: str = ARCHITECTURES[0]) -> Path:
-    """Return a folder with everything unpacked; downloads and checks what the cache lacks.
+    """Return a folder with all wheels unpacked; download and check those that the cache lacks.
 
-    The folder's name is a digest of the pins, so that a change of one makes a new folder.
+    The folder's name has a digest of the pins and of this module; each change gives a new folder.
 
     Args:
         tree: Source tree, with the pins and the cache.
         architecture: One of `ARCHITECTURES`.
 
     Raises:
-        BuildError: The architecture is unknown, or a pinned wheel cannot be had.
+        BuildError: The architecture is unknown, or a pinned wheel cannot be downloaded.
     """
     if architecture not in ARCHITECTURES:
         raise BuildError(f"architecture {architecture}: allowed are {' and '.join(ARCHITECTURES)}")
@@ -89,8 +89,8 @@ def vendored(tree: Tree, architecture: str = ARCHITECTURES[0]) -> Path:
     target = tree.cache / "vendor" / f"{architecture}-{stamp}"
     if target.is_dir():
         return target
-    # One folder per architecture: the pins list the hashes of all, so a wheel that is pinned
-    # says nothing about whether it fits.
+    # One folder per architecture: the pins have the hashes of all architectures, so a matching
+    # hash does not mean that a wheel fits this architecture.
     wheels = tree.cache / "wheels" / architecture
     wheels.mkdir(parents=True, exist_ok=True)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -104,7 +104,7 @@ def vendored(tree: Tree, architecture: str = ARCHITECTURES[0]) -> Path:
         try:
             staging.rename(target)
         except OSError:
-            # Another build was faster; its result is the same.
+            # Another build made the same folder at the same time.
             if not target.is_dir():
                 raise
     return target
@@ -181,7 +181,7 @@ def _required(requirements: Path, wheels: Path, architecture: str) -> list[Path]
 
 
 def _backend(backend: Backend, wheels: Path, architecture: str) -> Path:
-    """Return the wheel of a backend, downloaded where the cache lacks it."""
+    """Return the wheel of a backend; download it if the cache lacks it."""
     sums = {backend.sha256[architecture]} if architecture in backend.sha256 else set()
     matching = _with_digest(wheels, sums)
     if sums and not matching:

@@ -1,4 +1,4 @@
-"""`python -m experiments`: make a campaign on an OSM, and its report."""
+"""`python -m experiments`: run a campaign on an OSM, and write its report."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def console() -> Console:
-    """Return where to print; a log is not cut to 80 columns."""
+    """Return the console; lines in a log file are not cut to 80 columns."""
     result = Console(highlight=False)
     return result if result.is_terminal else Console(width=120, highlight=False)
 
 
 def final(runs: list[Run], out: Console) -> None:
-    """Print verdicts, and the ratios by which slices and baselines differ."""
+    """Print the verdicts, and the ratios between slices and baselines."""
     judged = Table(title="Isolation")
     for heading in ("experiment", "runs", "verdict"):
         judged.add_column(heading)
@@ -73,15 +73,15 @@ def main() -> None:
     "named",
     multiple=True,
     metavar="NAME",
-    help="A slice or service that runs already; at least two. Default: two of the campaign's own.",
+    help="An existing slice or service; at least two. By default the campaign creates two.",
 )
 @click.option("--user", envvar="OSM_USER", default="admin", show_default=True)
 @click.option("--project", envvar="OSM_PROJECT", default="admin", show_default=True)
-@click.option("--ca", type=click.Path(exists=True, dir_okay=False), help="Authority of OSM's TLS.")
-@click.option("--insecure", is_flag=True, help="Take any certificate, as osmclient does.")
+@click.option("--ca", type=click.Path(exists=True, dir_okay=False), help="CA of OSM's certificate.")
+@click.option("--insecure", is_flag=True, help="Accept any certificate, as osmclient does.")
 @click.option("--home", type=click.Path(path_type=Path), help="Lab directory; default a new one.")
 @click.option("--dist", type=click.Path(path_type=Path), default=Path("dist"), show_default=True)
-@click.option("--seed", default=1, show_default=True, help="Of the order of runs.")
+@click.option("--seed", default=1, show_default=True, help="Seed for the order of runs.")
 @click.option("--repetitions", type=click.IntRange(1, 100), help="Rounds; default the profile's.")
 @click.option(
     "--only",
@@ -107,7 +107,7 @@ def run(
     only: tuple[str, ...],
     keep: bool,
 ) -> None:
-    """Bring up what the profile measures, make the runs that are missing, report, clean up.
+    """Start the slices and services of the profile, make the missing runs, report, clean up.
 
     The password of --osm is $OSM_PASSWORD, else OSM's default.
     """
@@ -189,7 +189,7 @@ def _compare(
     repetitions: int | None,
     only: tuple[str, ...],
 ) -> None:
-    """Make the runs between slices that are there, and their report."""
+    """Make the runs between existing slices, and their report."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     campaign = Campaign(out or Path("results") / f"{PROFILE}-{stamp}")
     host = {"url": url, "release": str(bed.osm.nbi.version().get("version"))}
@@ -201,16 +201,16 @@ def _compare(
     if only:
         steps = campaigns.matching(steps, only)
     else:
-        # Nothing of a user's slices is broken unless it is asked for.
+        # Runs that break a user's slices need --only.
         steps = [step for step in steps if step.cell.experiment != "dependability"]
     _reported(campaign, campaigns.make(bed, campaign, steps, bed.console), bed.console)
 
 
 def _reported(campaign: Campaign, failures: int, screen: Console) -> None:
-    """Write the report and tell of it.
+    """Write the report and print the verdicts and the paths.
 
     Raises:
-        click.ClickException: a run gave no result, or an experiment does not hold.
+        click.ClickException: a run gave no result, or an experiment failed.
     """
     page, table = render.write(campaign)
     runs = campaign.runs()
@@ -229,7 +229,7 @@ def _reported(campaign: Campaign, failures: int, screen: Console) -> None:
 def _made(
     bed: Testbed, campaign: Campaign, chosen: Profile, steps: list[Planned], beside: list[str]
 ) -> int:
-    """Bring up what runs need and make them; return how many gave no result."""
+    """Start the slices and services, and make the runs; return how many gave no result."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
         packages = setups.packages(bed.dist, beside)
@@ -259,10 +259,10 @@ def _made(
 
 
 def _environment(osm: Osm, vim: str) -> dict[str, Any]:
-    """Return what figures of a real OSM depend on.
+    """Return the environment of a real OSM, on which its figures depend.
 
     Raises:
-        OperateError: it has no such VIM account.
+        OperateError: the OSM has no such VIM account.
     """
     account = osm.required(VIMS, name=vim)
     version = osm.nbi.version()
@@ -292,7 +292,7 @@ def _clean(bed: Testbed) -> None:
 @main.command()
 @click.argument("directory", type=click.Path(path_type=Path))
 def report(directory: Path) -> None:
-    """Write report.html and runs.csv of the campaign in DIRECTORY anew."""
+    """Write report.html and runs.csv of the campaign in DIRECTORY again."""
     page, table = render.write(Campaign(directory))
     console().print(f"report: {page}\nfigures: {table}")
 

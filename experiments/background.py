@@ -34,14 +34,14 @@ class InBackground:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended."""
+        """Whether the function has ended."""
         return not self._thread.is_alive()
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait for its end.
+        """Wait for its end; return its value, or raise its error.
 
         Raises:
-            click.ClickException: it does not end.
+            click.ClickException: it does not end in time.
         """
         timeout = self.patience if timeout is None else timeout
         self._thread.join(timeout)
@@ -53,6 +53,6 @@ class InBackground:
 
 
 def side_by_side(work: Callable[[T], Any], over: Iterable[T], patience: float) -> list[Any]:
-    """Do the same with several things at once; return the results in their order."""
+    """Run `work` for all items at once, one thread each; return the results in order."""
     started = [InBackground(lambda item=item: work(item)) for item in over]  # type: ignore[misc]
     return [each.result(patience) for each in started]

@@ -33,7 +33,7 @@ from experiments.store import Campaign
 from experiments.testbed import Testbed
 
 SURRENDER = 3
-"""Runs that fail one after another before a campaign is given up: the slices are broken then."""
+"""A campaign stops after this number of failed runs in a row, because the slices are broken."""
 
 Experiment = Callable[..., tuple[dict[str, Any], bool | None]]
 
@@ -53,7 +53,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
 
 
 LAB_ONLY = ("qos", "signalling", "procedures", "storm", "sweep")
-"""They need a queue in the network, or UEs that the lab simulates."""
+"""Experiments that need a queue in the network, or UEs that the lab simulates."""
 
 
 def plan(profile: Profile, seed: int, repetitions: int | None = None) -> list[Planned]:
@@ -62,8 +62,8 @@ def plan(profile: Profile, seed: int, repetitions: int | None = None) -> list[Pl
     Args:
         profile: experiments and cells of the campaign.
         seed: seed of the order.
-        repetitions: number of repetitions, if not the profile's. The rounds of a smaller number are
-            the first rounds of a larger one, so that a campaign can continue with more.
+        repetitions: number of repetitions, None for the profile's. With a larger number the first
+            rounds stay the same, so that a campaign can continue.
     """
     steps = [Planned(cell, 0, order) for order, cell in enumerate(profile.first)]
     rounds = profile.repetitions if repetitions is None else repetitions
@@ -74,10 +74,10 @@ def plan(profile: Profile, seed: int, repetitions: int | None = None) -> list[Pl
 
 
 def matching(steps: Iterable[Planned], only: Sequence[str]) -> list[Planned]:
-    """Return the runs that an EXPERIMENT, SLICE or EXPERIMENT:SLICE names; all if none is given.
+    """Return the runs that match an EXPERIMENT, SLICE or EXPERIMENT:SLICE; all if `only` is empty.
 
     Raises:
-        click.BadParameter: one names no run.
+        click.BadParameter: no run matches one of these words.
     """
     steps = list(steps)
     if not only:
@@ -93,13 +93,13 @@ def matching(steps: Iterable[Planned], only: Sequence[str]) -> list[Planned]:
 
 
 def names(cell: Cell) -> set[str]:
-    """Return what a cell can be chosen by."""
+    """Return the words that choose a cell in `matching`."""
     own = cell.params.get("slice")
     return {cell.experiment, own, f"{cell.experiment}:{own}"} if own else {cell.experiment}
 
 
 def without_the_lab(steps: Iterable[Planned]) -> list[Planned]:
-    """Return the runs that any OSM allows; the others need what only the lab can do."""
+    """Return the runs that any OSM allows; the others need the lab."""
     return [
         step
         for step in steps
@@ -120,10 +120,10 @@ def beside(steps: Iterable[Planned]) -> list[str]:
 def make(bed: Testbed, campaign: Campaign, steps: list[Planned], console: Console) -> int:
     """Make each run that the campaign does not have; return how many gave no result.
 
-    One that failed is left out, for the next call to make: hours of others are not lost for it.
+    A failed run has no result, and the next call makes it again, so the other results are not lost.
 
     Raises:
-        click.ClickException: of the last of SURRENDER that failed one after another.
+        click.ClickException: SURRENDER runs in a row failed; this is the error of the last one.
     """
     failures = in_a_row = 0
     for number, step in enumerate(steps, 1):
@@ -165,7 +165,7 @@ def make(bed: Testbed, campaign: Campaign, steps: list[Planned], console: Consol
 
 
 def describe(cell: Cell) -> str:
-    """Return a cell in words, for progress."""
+    """Return a cell in words, for progress lines."""
     values = [
         str(v) for k, v in cell.params.items() if v != "" and k not in ("seconds", "patience")
     ]
@@ -173,7 +173,7 @@ def describe(cell: Cell) -> str:
 
 
 def headline(run: Run) -> str:
-    """Return the figure of a run that matters most."""
+    """Return the most important figure of a run."""
     result = run.result
     if run.experiment == "confidentiality":
         clear = sum(link["clear"] for link in result["links"].values())

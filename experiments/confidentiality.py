@@ -1,8 +1,8 @@
 """Captures below each link while it carries traffic (experiment `confidentiality`).
 
 Every VDU counts, by kind, the frames that it sends over the interfaces below its links. Both ends
-of a link together show all that goes over it. In the lab Wireshark looks at the wires from outside
-as well, in an extra of its own.
+of a link together give all of its traffic. In the lab, Wireshark also captures outside the VDUs, on
+the wires.
 
 The control is the same traffic between the same VNFs over the same wires without a VPN. It must
 show protocols and the subscriber's IMSI in clear. Otherwise the experiment could not detect a
@@ -25,7 +25,7 @@ from experiments.testbed import Slice, Testbed, Vnf, linked
 from experiments.wire import Wire
 
 UES = 3
-"""That attach meanwhile, in a slice of the lab whose network functions run."""
+"""Number of UEs that attach during the capture, in a slice of the lab with network functions."""
 SECONDS = 600
 
 
@@ -40,7 +40,7 @@ def subscriber(slice_: Slice) -> None:
         "say": request,
         "label": "subscriber",
     }
-    functions = slice_.functions_run()  # Then an HSS listens there.
+    functions = slice_.functions_run()  # If so, the HSS listens already.
     if not functions:
         far.action("start-listener", link=point.endpoint(far.name), port=diameter.PORT)
     near.action("probe", attempts=json.dumps([attempt]), patience_ms=5000)
@@ -49,7 +49,7 @@ def subscriber(slice_: Slice) -> None:
 
 
 def traffic(bed: Testbed, slice_: Slice, path: str, telling: bool) -> None:
-    """Carry something over each link of a slice, and a subscriber's identity over the first."""
+    """Send traffic over each link of a slice; if `telling`, also an identity over the first."""
     for link in slice_.links.values():
         near = slice_[link.near]
         at = {"link": link.endpoint(near.name), "path": path}
@@ -78,17 +78,17 @@ def run(bed: Testbed, path: str) -> tuple[dict[str, Any], bool]:
 
     Args:
         bed: with the slices.
-        path: "tunnel", or "underlay" for the control. There the first slice's S6a is set to
-            technology `none` for the time of the run: while a link is secured, the guard of its
-            VDUs lets no Diameter pass beside the tunnel.
+        path: "tunnel", or "underlay" for the control. The control sets the first slice's S6a to
+            technology `none` during the run: while a link is secured, the guard of its VDUs
+            drops Diameter outside the tunnel.
 
-    Slices that were found by name carry no Diameter request: whoever answers there is not ours.
+    With the tunnel, slices found by name get no Diameter request, because their HSS is not ours.
 
     Returns:
-        Frames by kind and the IMSIs seen, per slice and link, and in the lab the same of the wires
-        from outside; and whether every link is as it must be: with the tunnel nothing clear and
-        something protected, without it clear traffic on every link and the IMSI on the first
-        slice's S6a.
+        Frames by kind and the IMSIs seen, per slice and link, and in the lab also as captured on
+        the wires. Also whether every link is as required: with the tunnel no clear frames and some
+        protected ones; without it clear frames on every link and the IMSI on the first slice's
+        S6a.
     """
     first = next(iter(bed.slices))
     signalling = bed.slices[first].signalling
@@ -116,7 +116,7 @@ def run(bed: Testbed, path: str) -> tuple[dict[str, Any], bool]:
 
 
 def shown(one: Wire) -> dict[str, Any]:
-    """Return what a record keeps of a wire."""
+    """Return a wire in the form of a run's result."""
     return {
         "frames": one.frames,
         "protected": one.protected,
@@ -129,7 +129,7 @@ def shown(one: Wire) -> dict[str, Any]:
 def _captured(
     bed: Testbed, path: str, telling: list[str]
 ) -> tuple[dict[str, Wire], dict[str, Wire]]:
-    """Return what was seen of every link, in the VDUs and in the lab from outside."""
+    """Return the traffic of every link, as seen in the VDUs and, in the lab, on the wires."""
 
     def start(slice_: Slice) -> None:
         imsis = ",".join(identities(bed, slice_))
@@ -162,13 +162,13 @@ def _captured(
 
 
 def _with_links(bed: Testbed, slice_: Slice) -> list[Vnf]:
-    """Return the VNFs of a slice, or of what slices share, that are ends of links."""
+    """Return the VNFs of a slice, or of the shared service, that are ends of links."""
     ends = {one[end].id for one, link in linked(bed.slices) for end in (link.near, link.far)}
     return [vnf for vnf in slice_.vnfs.values() if vnf.id in ends]
 
 
 def merged(ends: Any) -> Wire:
-    """Return what both ends of a link sent, as one wire."""
+    """Return the frames that both ends of a link sent, as one wire."""
     frames: dict[str, int] = {}
     imsis: set[str] = set()
     for end in ends:

@@ -1,8 +1,8 @@
 """Effects of a fault in one slice on another slice (experiment `dependability`).
 
 200 numbered datagrams per second pass through a tunnel of the neighbour while a part of the victim
-is killed. The neighbour must not lose any. The victim's own stream proves that the fault is real:
-it must break. If only the charm is killed, it must not break.
+fails. The neighbour must not lose any. The victim's own stream must break, as proof that the fault
+is real. If only the charm is killed, it must not break.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BREAKS = {"vnf": True, "tunnel": True, "charm": False, "link": True}
 
 
 def _stop_vnf(bed: Testbed, vnf: Vnf) -> Callable[[], None]:
-    """Stop a VDU, as an operator does it over OSM."""
+    """Stop a VDU over OSM, as an operator does."""
     bed.osm.operate(vnf.service, vnf.id, vnf.vdu, "stop")
     return lambda: bed.osm.operate(vnf.service, vnf.id, vnf.vdu, "start")
 
@@ -41,19 +41,19 @@ def _delete_tunnel(bed: Testbed, vnf: Vnf) -> Callable[[], None]:
 
 
 def _cut_link(bed: Testbed, vnf: Vnf) -> Callable[[], None]:
-    """Cut the VDU off from the network below the link; it comes back by itself."""
+    """Disconnect the VDU from the network below the link for CUT seconds."""
     vnf.action("inject-fault", fault="link", link=_at(bed, vnf), seconds=CUT)
     return lambda: None
 
 
 def _kill_charm(bed: Testbed, vnf: Vnf) -> Callable[[], None]:
-    """Kill a charm in the middle of its work, with all that it started."""
+    """Kill a charm during an action, with all processes that it started."""
     if bed.lab is None:
         raise click.ClickException("only the lab lets an experiment kill a charm")
     related = [
         link.endpoint(vnf.name)
         for link in bed.slices[vnf.slice].links.values()
-        # Ends that were added to each other learn no new keys by themselves.
+        # Ends that were joined by add-peer do not learn new keys automatically.
         if vnf.name in (link.near, link.far) and not link.joined
     ]
     operation = vnf.start("rotate-keys", link=related[-1])
@@ -64,7 +64,7 @@ def _kill_charm(bed: Testbed, vnf: Vnf) -> Callable[[], None]:
 
 
 def _at(bed: Testbed, vnf: Vnf) -> str:
-    """Return what a VNF calls the link of its slice that carries users' packets."""
+    """Return the name, in a VNF's charm, of its slice's link with users' packets."""
     slice_ = bed.slices[vnf.slice]
     return slice_.links[slice_.user_plane].endpoint(vnf.name)
 
@@ -75,7 +75,7 @@ _DO = {"vnf": _stop_vnf, "tunnel": _delete_tunnel, "charm": _kill_charm, "link":
 def run(
     bed: Testbed, victim: str, neighbour: str, fault: str, seconds: float
 ) -> tuple[dict[str, Any], bool]:
-    """Make a fault at the core's end of a slice's S1-U or N3 while both slices carry a stream.
+    """Cause a fault at the core's end of a slice's S1-U or N3 while both slices carry a stream.
 
     The victim's stream goes to that end. On N3 the other end is one gNB for all slices, so the
     neighbour's stream comes from its own end.
@@ -83,13 +83,13 @@ def run(
     Args:
         bed: with the slices.
         victim: slice with the fault.
-        neighbour: slice that must not notice.
+        neighbour: slice that the fault must not affect.
         fault: one of FAULTS.
-        seconds: of the streams at least; the fault comes after a quarter.
+        seconds: minimum duration of the streams; the fault comes after a quarter of it.
 
     Returns:
-        What became of both streams; whether the neighbour lost nothing while the victim broke as it
-        must.
+        Figures of both streams; whether the neighbour lost nothing, and the victim broke if its
+        fault must break it.
     """
     pair = (victim, neighbour)
     made = side_by_side(
@@ -110,7 +110,7 @@ def run(
     back = time.time()
     streams[victim] = Stream(RATE, own)
     with contextlib.suppress(click.ClickException):
-        # A VDU that was stopped has no listener any more: nothing of it arrived anywhere.
+        # A stopped VDU has lost its listener, so nothing is known to have arrived.
         streams[victim] = Stream(RATE, own, flows[victim].seen())
     broke = streams[victim].lost > 0
     good = streams[neighbour].lost == 0 and broke == BREAKS[fault]
@@ -123,7 +123,7 @@ def run(
 
 
 def _own_end(slice_: Slice) -> str:
-    """Return the end of a slice's user plane that is its own, the far one where both are."""
+    """Return the slice's own end of its user plane; the far end if both are its own."""
     link = slice_.links[slice_.user_plane]
     return link.far if link.far in slice_.vnfs else link.near
 
@@ -135,10 +135,10 @@ def _flow(slice_: Slice, own_end: bool) -> Flow:
 
 
 def _timeline(neighbour: Stream, victim: Stream, fault: float, back: float) -> dict[str, Any]:
-    """Return when what happened, in seconds since the neighbour's stream began.
+    """Return the times of the events, in seconds since the neighbour's stream began.
 
-    The clocks of VDUs and of this machine must agree, as for delays. Empty where nothing of that
-    stream arrived, or a charm is older than these times.
+    The clocks of VDUs and of this machine must agree, as for delays. The result is empty if nothing
+    of that stream arrived, or if the charm is too old to report times.
     """
     if "began-at" not in neighbour.seen:
         return {}
@@ -147,7 +147,7 @@ def _timeline(neighbour: Stream, victim: Stream, fault: float, back: float) -> d
     if not victim.seen:
         silent = (fault, back)
     elif victim.lost and victim.seen["last"] < int(victim.sent["sent"]) - 1 - victim.lost / 2:
-        silent = (victim.seen["ended-at"], back)  # It did not come back while the stream lasted.
+        silent = (victim.seen["ended-at"], back)  # The link did not come back before the end.
     elif victim.lost:
         at = victim.seen["gap-at"]
         silent = (at, at + victim.seen["gap-ms"] / 1000)
@@ -160,7 +160,7 @@ def _timeline(neighbour: Stream, victim: Stream, fault: float, back: float) -> d
 
 
 def _recovered(bed: Testbed, name: str) -> None:
-    """Wait until the victim's link works again, asking its charm to look where needed."""
+    """Wait until the victim's link works again; `show-status` makes its charm check the link."""
     slice_ = bed.slices[name]
     until = time.monotonic() + 120
     while time.monotonic() < until:

@@ -1,7 +1,7 @@
 """One Diameter request with an IMSI, to see whether a wire shows it (RFC 6733, TS 29.272).
 
-An Update-Location-Request as an MME sends it over S6a: the least a dissector needs in order to
-find the subscriber in it.
+An Update-Location-Request as an MME sends it over S6a, with only the AVPs that a dissector needs
+to find the subscriber.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ PORT = 3868
 S6A = 16777251
 """Diameter application of S6a (TS 29.272 clause 7.1.8)."""
 TEST_IMSI = "001010000000001"
-"""Of the test network 001-01 (ITU-T E.212)."""
+"""An IMSI of the test network 001-01 (ITU-T E.212)."""
 _UPDATE_LOCATION = 316
 _REQUEST = 0x80 | 0x40  # request, proxiable
 _MANDATORY = 0x40

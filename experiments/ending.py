@@ -1,4 +1,4 @@
-"""A program that owns a lab cleans up however it is ended."""
+"""A program that owns a lab cleans up also when a signal ends it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import FrameType
 def clean_up_when_ended() -> None:
     """Make SIGTERM and SIGHUP end the program as Ctrl-C does, through its `finally` blocks.
 
-    A second signal is not waited for: it ends the program where it stands.
+    A second signal ends the program at once, without clean-up.
     """
 
     def interrupt(number: int, _frame: FrameType | None) -> None:

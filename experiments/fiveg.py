@@ -1,11 +1,11 @@
-"""Slices of one 5G network, told apart by their S-NSSAI: eMBB, URLLC, and mMTC if it is asked for.
+"""Slices of one 5G network, each with its own S-NSSAI: eMBB, URLLC, and on request mMTC.
 
-The templates share a network service of AMF, gNB and UE. Each slice has an SMF and a UPF of its
-own. N2 is inside the shared service and N4 inside a slice's. SBI and N3 lead from a slice to what
-is shared; `join-slices` joins them.
+The templates share a network service of AMF, gNB and UE. Each slice has its own SMF and UPF. N2 is
+inside the shared service, and N4 is inside a slice's service. SBI and N3 connect a slice to the
+shared service; `join-slices` joins them.
 
-Each slice has other addresses on N4 and N6 than the others, so that an address tells whose it is.
-OSM takes these subnets from the NSD, so slices have NSDs of their own, made from the built one.
+On N4 and N6 each slice has its own addresses, so that an address identifies its slice. OSM takes
+these subnets from the NSD, so each slice has its own NSD, made from the built one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from operate.osm import NSI_OPERATIONS, ApiClient
 from operate.slices import Joiner, join_slices
 
 SHARED = "shared"
-"""What both slices share, as a slice of the test bed: AMF, gNB and UE."""
+"""Name of the shared service (AMF, gNB and UE) as a slice of the test bed."""
 SUBNET = "slice"
 NSD = "5gc_slice_ns"
 VNFS = ("amf", "smf", "upf", "gnb", "nr_ue")
@@ -34,8 +34,8 @@ THREE = (EMBB, URLLC, MMTC)
 SESSIONS = {EMBB: "1-000001/internet", URLLC: "2-000002/factory", MMTC: "3-000003/sensors"}
 """S-NSSAIs of the templates, and DNNs of `params/slices.yaml`."""
 
-#: Ranges of the written files, and those that a slice takes for them. What leads from one service
-#: to another has the same subnet for all slices.
+#: Address ranges in the written files, and their replacements in a slice. Links between services
+#: have the same subnet for all slices.
 _RANGES: Mapping[str, Sequence[tuple[str, str]]] = {
     EMBB: (),
     URLLC: (("192.168.22.", "10.68.22."), ("172.16.22.", "172.20.22."),
@@ -45,7 +45,7 @@ _RANGES: Mapping[str, Sequence[tuple[str, str]]] = {
 }  # fmt: skip
 
 MSIN = "7391846250"
-"""The UE's MSIN. Its digits, packed by two, are not found in other packets by chance."""
+"""The UE's MSIN. Other packets do not contain its digits, two per byte, by chance."""
 
 SHARED_LINKS = {"n2": Link("n2", "N2", "gnb", "amf")}
 LINKS = {
@@ -74,12 +74,12 @@ def packages(dist: Path, folder: Path, names: Sequence[str]) -> list[Path]:
 def requests(
     dist: Path, rates: Mapping[str, Mapping[str, int]], names: Sequence[str]
 ) -> list[SliceRequest]:
-    """Return slices; the first one makes what they share.
+    """Return slices to instantiate; the first one creates the shared service.
 
     Args:
-        dist: With the built parameter files.
-        rates: What to put into the parameters of N3 of a UPF, by slice.
-        names: Of the slices.
+        dist: Folder with the built parameter files.
+        rates: Parameters of a UPF's N3, by slice.
+        names: Names of the slices.
     """
     made = []
     for name in names:
@@ -99,7 +99,7 @@ def requests(
 
 
 def _subscribe(values: dict[str, object], names: Sequence[str]) -> None:
-    """Give the UE, who is the first subscriber, an IMSI to search for, and a session per slice."""
+    """Give the UE, the first subscriber, an IMSI with MSIN, and a session per slice."""
     for key in ("nf_imsi", "nf_first_imsi"):
         if key in values:
             values[key] = str(values[key])[: -len(MSIN)] + MSIN
@@ -108,17 +108,17 @@ def _subscribe(values: dict[str, object], names: Sequence[str]) -> None:
 
 
 def deploy(bed: Testbed, requests: Sequence[SliceRequest]) -> None:
-    """Instantiate slices side by side, join them, and wait until the UE is in all of them.
+    """Instantiate slices at once, join them, and wait until the UE has a session in each.
 
     Raises:
-        click.ClickException: one failed, or it takes too long.
+        click.ClickException: a slice failed, or it takes too long.
     """
     orders = {one.name: bed.instantiate(one) for one in requests}
     names = [f"{requests[0].name}.{SHARED}", *(one.service for one in requests)]
     with ticking(bed.console, lambda: "; ".join(bed.state(name) for name in names)):
         for order in orders.values():
             bed.osm.finished(NSI_OPERATIONS, order)
-        patience = 300.0 * len(requests)  # Of each that follows, however long the others take.
+        patience = 300.0 * len(requests)  # For each of the following steps.
         pause = bed.osm.nbi.pause
         client = ApiClient(osm=bed.osm, timeout=bed.osm.limit, pause=pause)
         joiner = Joiner(client, lambda _: None)

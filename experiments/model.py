@@ -1,4 +1,4 @@
-"""What a run is: its parameters, the key that follows from them, and its record on disk."""
+"""A run: its parameters, the key derived from them, and its record on disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Params = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Cell:
-    """One point of the parameter space: an experiment and the values it is run with."""
+    """One point of the parameter space: an experiment and the values of its parameters."""
 
     experiment: str
     params: Params = field(default_factory=dict)
@@ -41,12 +41,12 @@ class Run:
         repetition: counted from 0.
         order: position in the order in which the runs of the campaign were made.
         started: seconds since the epoch.
-        seconds: how long it took.
-        load: load average of the machine over a minute, before it began.
-        busy: processors of the machine that something kept busy just before it began; None where
-            this was not looked at.
-        result: figures, as the experiment names them.
-        passed: the experiment's verdict, None where it only measures.
+        seconds: duration of the run.
+        load: load average of the machine over a minute, before the run began.
+        busy: number of busy processors of the machine just before the run began; None if it was
+            not measured.
+        result: figures, with the experiment's names.
+        passed: the experiment's verdict, None if it only measures.
     """
 
     experiment: str
@@ -71,7 +71,7 @@ class Run:
         """Read a run's file.
 
         Raises:
-            ValueError: it is not one, or of another schema.
+            ValueError: it is not a run's file, or has another schema.
         """
         document = json.loads(text)
         if document.get("schema") != SCHEMA:
@@ -86,7 +86,7 @@ class Run:
 
 
 def first_line(*argv: str) -> str:
-    """Return the first line that a program prints, or why there is none."""
+    """Return the first line that a program prints, or the reason why there is none."""
     try:
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=20)
     except FileNotFoundError:
@@ -103,7 +103,7 @@ def _cpu() -> str:
 
 
 def environment(root: Path) -> dict[str, Any]:
-    """Return the environment that figures of any OSM depend on, equal for all runs of a campaign.
+    """Return the part of the environment that is the same with any OSM and in the whole campaign.
 
     Args:
         root: root of the source tree; its commit is included if it is a git work tree.
@@ -118,19 +118,19 @@ def environment(root: Path) -> dict[str, Any]:
 
 
 def processor_seconds() -> float:
-    """Return for how long the processors of this machine were at work so far (proc_stat(5))."""
+    """Return the seconds that all processors of this machine have worked so far (proc_stat(5))."""
     words = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()
     user, nice, system, _idle, _wait, irq, softirq = (int(word) for word in words[1:8])
     return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
 
 
 def busy_processors(seconds: float = 0.3) -> float:
-    """Return how many processors of this machine are at work, over some seconds."""
+    """Return how many processors of this machine are busy, as a mean over some seconds."""
     before = processor_seconds()
     time.sleep(seconds)
     return (processor_seconds() - before) / seconds
 
 
 def host() -> dict[str, Any]:
-    """Return what this machine is, where all of a campaign happens on it."""
+    """Return the data of this machine, for a campaign that runs on it alone."""
     return {"cpu": _cpu(), "cpus": os.cpu_count(), "kernel": platform.release()}

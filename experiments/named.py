@@ -1,7 +1,7 @@
-"""Slices that an operator has already, found by name, with what their charms tell of them.
+"""Existing slices of an operator, found by name.
 
-Their links are the relations of the NSD, their addresses what `show-status` shows. Nothing is
-known beforehand of their descriptors or parameters.
+Their links are the relations of the NSD, and their addresses come from `show-status`. The
+experiments know nothing in advance about their descriptors or parameters.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ PROFILE = "slices"
 
 
 def adopt(bed: Testbed, name: str) -> None:
-    """Take a network slice, or a network service, as one or more slices of the test bed.
+    """Add a network slice, or a network service, to the test bed as one or more slices.
 
-    Each network service of a slice stands for itself, as links do not leave it.
+    Each network service of a slice becomes a slice, because its relations do not leave it.
 
     Raises:
-        click.ClickException: there is none of this name, or it has no link that is up.
+        click.ClickException: nothing has this name, or no link has two configured ends.
     """
     instance = bed.osm.nbi.find(SLICES, name=name)
     if instance is not None:
@@ -62,7 +62,7 @@ def _read(bed: Testbed, name: str, record: Document) -> Slice:
             end: shown.get(end, {}).get(link.endpoint(end), {}) for end in (link.near, link.far)
         }
         if not all("inner-address" in status for status in ends.values()):
-            continue  # A relation of something else, or a link that is switched off.
+            continue  # The relation is not a link, or the link is not configured.
         links[link.name] = link
         for end, other in ((link.near, link.far), (link.far, link.near)):
             own = ipaddress.ip_interface(ends[end]["inner-address"]).ip
@@ -75,7 +75,7 @@ def _read(bed: Testbed, name: str, record: Document) -> Slice:
 
 
 def related(nsd: Mapping[str, Any]) -> Iterator[Link]:
-    """Yield the relations of an NSD as links; whoever requires one starts its traffic."""
+    """Yield the relations of an NSD as links; the requirer starts the traffic."""
     for relation in (nsd.get("ns-configuration") or {}).get("relation") or ():
         ends = relation.get("provider"), relation.get("requirer")
         if not all(end and end.get("vnf-profile-id") for end in ends):
@@ -87,7 +87,7 @@ def related(nsd: Mapping[str, Any]) -> Iterator[Link]:
 
 
 def _seen(status: Mapping[str, Any], application: str) -> str:
-    """Return at which outer address an end sees an application, or ""."""
+    """Return the outer address of a peer application in the status of an end, or ""."""
     for peer in status.get("peers", ()):
         if peer.get("peer") == application and peer.get("endpoint"):
             return str(peer["endpoint"]).rpartition(":")[0].strip("[]")
@@ -97,8 +97,8 @@ def _seen(status: Mapping[str, Any], application: str) -> str:
 def profile(bed: Testbed, seconds: int = 2) -> Profile:
     """Return the runs between the slices of a test bed.
 
-    Nothing is sent in clear and nothing is broken, except by the runs of `dependability`, which
-    `--only` has to name.
+    No run sets a link to technology `none`. Only the runs of `dependability` break something, and
+    they need `--only`.
     """
     names = list(bed.slices)
     performance = [
@@ -129,5 +129,5 @@ def profile(bed: Testbed, seconds: int = 2) -> Profile:
 
 
 def _shared(bed: Testbed, link: str) -> bool:
-    """Tell whether more than one slice has a link of this name, so that one can load its own."""
+    """Tell whether several slices have a link of this name, so that a neighbour can load it."""
     return sum(link in slice_.links for slice_ in bed.slices.values()) > 1

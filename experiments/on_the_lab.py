@@ -1,7 +1,7 @@
-"""What only the lab can do: an OSM of its own, and a look at the VDUs and wires from outside.
+"""Functions that only the lab has: its own OSM, and access to VDUs and wires from outside.
 
-This is the one module of the experiments that knows the lab. A campaign without it is complete;
-what it adds has a section of its own in the report.
+This is the only module of the experiments that knows the lab. A campaign without it is complete;
+its results have a separate section in the report.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from simulators.milenage import opc
 
 LAUNCH = "/usr/lib/osm-lab/launch"
 FIRST_IMSI = 100
-"""Offset of the first UE from the slice's first subscriber, who may be attached already."""
+"""Offset of the first UE from the slice's first subscriber, whose UE may be attached already."""
 USER = "admin"
 
 
 def environment(root: Path, machines: bool = False) -> dict[str, Any]:
-    """Return what figures of the lab depend on.
+    """Return the environment of the lab, on which its figures depend.
 
     Args:
         root: root of the source tree.
-        machines: whether VDUs are virtual machines, which have the WireGuard of their own kernel.
+        machines: whether VDUs are virtual machines, which use WireGuard of their own kernel.
     """
     every = model.environment(root)
     if machines:
@@ -64,14 +64,14 @@ def environment(root: Path, machines: bool = False) -> dict[str, Any]:
 
 
 class Lab:
-    """A lab with its server, and what can be seen and done from outside its VDUs.
+    """A lab with its server, and access to its VDUs from outside.
 
     Attributes:
         home: Its directory.
         osm: A session with its server.
-        password: Of its user admin.
-        certificate: Of its server.
-        machines: Whether VDUs are virtual machines; emulated ones take their time.
+        password: Password of its user admin.
+        certificate: Certificate of its server.
+        machines: Whether VDUs are virtual machines; emulated ones are slow.
     """
 
     def __init__(
@@ -84,14 +84,14 @@ class Lab:
         self.machines = machines
 
     def account(self, name: str, config: Mapping[str, Any] | None = None) -> None:
-        """Make a VIM account."""
+        """Create a VIM account."""
         unused = {"vim_url": "http://lab", "vim_user": "lab", "vim_tenant_name": "lab"}
         kind = "qemu" if self.machines else "openstack"
         body = {"name": name, "vim_type": kind, "vim_password": "lab", **unused}
         self.osm.nbi.post(VIMS, {**body, **({"config": dict(config)} if config else {})})
 
     def accounts(self, files: Mapping[str, Path]) -> None:
-        """Make the plain VIM account, and others with a configuration file each."""
+        """Create the VIM account `lab`, and others with a configuration file each."""
         self.account("lab")
         for name, file in files.items():
             self.account(name, yaml.safe_load(file.read_text(encoding="utf-8")))
@@ -106,7 +106,7 @@ class Lab:
         """Run a command on a VDU's console as root; return what it printed.
 
         Raises:
-            click.ClickException: it failed.
+            click.ClickException: the command failed.
         """
         done = self.vim(vnf).console(vnf.server, argv, input=text, timeout=timeout)
         if done.returncode:
@@ -115,7 +115,7 @@ class Lab:
         return str(done.stdout)
 
     def limited(self, vnfs: Iterable[Vnf]) -> bool:
-        """Tell whether VDUs are held to the vCPUs of their flavours."""
+        """Tell whether the lab limits VDUs to the vCPUs of their flavours."""
         return not any(
             note.startswith("vCPUs")
             for vnf in vnfs
@@ -128,7 +128,7 @@ class Lab:
     def captured(
         self, slices: Iterable[Slice], folder: Path
     ) -> Iterator[dict[tuple[str, str], Path]]:
-        """Capture every link's underlay of slices while the block runs, by slice and link."""
+        """Capture the underlay of every link of slices while the block runs, by slice and link."""
         files = {}
         with contextlib.ExitStack() as stack:
             for slice_ in slices:
@@ -141,7 +141,7 @@ class Lab:
             yield files
 
     def ports(self, member: str, slices: Iterable[Slice], link: str) -> list[tuple[Vim, str]]:
-        """Return the VIM's end of a member's port under a link, of each slice."""
+        """Return the VIM's end of a member's port below a link, for each slice."""
         made = []
         for slice_ in slices:
             vim = self.vim(slice_[member])
@@ -152,15 +152,15 @@ class Lab:
 
     @contextlib.contextmanager
     def bottleneck(self, ports: Sequence[tuple[Vim, str]], mbps: int, ms: int) -> Iterator[None]:
-        """Send what VDUs send at some ports through one queue while the block runs.
+        """Send the VDUs' traffic from some ports through one queue while the block runs.
 
         The ports' ingress is redirected to one intermediate device (ifb). Its egress sends the
         frames to their destinations. The VDUs do not know about it.
 
         Args:
-            ports: of one VIM.
-            mbps: rate of the queue.
-            ms: how long the queue is.
+            ports: ports of one VIM.
+            mbps: rate of the queue in Mbit/s.
+            ms: length of the queue in ms.
         """
         prefix = enter(ports[0][0].fabric)
         tool([*prefix, "ip", "link", "add", "shared0", "type", "ifb"])
@@ -184,10 +184,10 @@ class Lab:
     # -- charms --------------------------------------------------------------------------------
 
     def kill_charm(self, application: str) -> None:
-        """Kill a charm at work, with all that it started.
+        """Kill a working charm, with all processes that it started.
 
         Raises:
-            click.ClickException: it is not at work within 30 s.
+            click.ClickException: the charm does not start to work within 30 s.
         """
         folder = str(self.home / "vca")
         until = time.monotonic() + 30
@@ -207,12 +207,12 @@ class Lab:
         return [str(int(first) + FIRST_IMSI + n).zfill(len(first)) for n in range(count)]
 
     def attach(self, slice_: Slice, count: int, patience: float = 240.0) -> dict[str, Any]:
-        """Let UEs attach and detach, one after another; return what the program tells.
+        """Let UEs attach and detach, one after another; return the program's result.
 
-        The MME may have to connect to its HSS anew first, if what secures S6a has just changed.
+        If the technology of S6a has just changed, the MME may first have to reconnect to its HSS.
 
         Raises:
-            click.ClickException: not all of them could.
+            click.ClickException: not all of them could attach.
         """
         hss = _hss(slice_)
         k = hss["nf_subscriber_key"]
@@ -231,10 +231,10 @@ class Lab:
     def _load(
         self, station: Vnf, request: Mapping[str, Any], patience: float, all_of_them: bool
     ) -> dict[str, Any]:
-        """Let UEs attach at a base station; where all of them must, again and again until they do.
+        """Let UEs attach at a base station; if all of them must attach, repeat until they do.
 
         Raises:
-            click.ClickException: they cannot in time.
+            click.ClickException: they cannot attach in time.
         """
         text, vim = json.dumps(request), self.vim(station)
         until = time.monotonic() + patience
@@ -257,17 +257,17 @@ class Lab:
         rate: float = 0.0,
         patience: float = 240.0,
     ) -> dict[str, Any]:
-        """Let UEs register at the gNB, each with a PDU session in a slice; return what became.
+        """Let UEs register at the gNB, each with a PDU session in a slice; return the results.
 
         Args:
             core: parameters of the AMF.
-            slice_: of the sessions.
-            count: how many UEs.
-            rate: how many begin in a second; 0 for one after another, each gone when it is done.
-            patience: seconds for all of it.
+            slice_: slice of the sessions.
+            count: number of UEs.
+            rate: UEs that begin per second; 0 for one after another, each deregisters at its end.
+            patience: seconds for all UEs.
 
         Raises:
-            click.ClickException: one after another, not all of them could; or the program failed.
+            click.ClickException: the program failed, or with rate 0 not all UEs could register.
         """
         own = slice_.values("smf")
         k, first = str(core["nf_subscriber_key"]), str(core["nf_first_imsi"])
@@ -286,7 +286,7 @@ class Lab:
         return self._load(slice_["gnb"], request, patience, all_of_them=not rate)
 
     def taps(self, vnf: Vnf) -> int:
-        """Return how many sockets of a VDU see packets."""
+        """Return the number of packet sockets (packet(7)) on a VDU."""
         return len(self.console(vnf, "cat", "/proc/net/packet").splitlines()) - 1
 
 
@@ -301,7 +301,7 @@ def served(home: Path, machines: bool = False) -> Iterator[Lab]:
     Raises:
         click.ClickException: it does not start.
     """
-    # Charms that look at their VDUs would take processor time from a measurement.
+    # No update-status hooks, because they take processor time from a measurement.
     environment = {**os.environ, "OSMLAB_UPDATE_STATUS_INTERVAL": "0"}
     if machines:
         bake(print)
@@ -326,7 +326,7 @@ def served(home: Path, machines: bool = False) -> Iterator[Lab]:
 
 
 def clean(home: Path) -> None:
-    """Remove everything the lab made, and its directory."""
+    """Remove everything that the lab created, and its directory."""
     words = [sys.executable, "-m", "lab.cli", "--home", str(home), "lab", "clean"]
     subprocess.run(words, capture_output=True, check=False)
     with contextlib.suppress(OSError):
@@ -336,7 +336,7 @@ def clean(home: Path) -> None:
 
 
 def _network(vim: Vim, vnf: Vnf, link: str) -> str:
-    """Return the id of the network under a link of a VNF."""
+    """Return the id of the network below a link of a VNF."""
     ports = {port.network_id for port in vim.server(vnf.server).ports}
     return next(
         str(network.id)
@@ -351,7 +351,7 @@ def _hss(slice_: Slice) -> dict[str, str]:
 
 
 def _in_folder(folder: str, application: str) -> list[int]:
-    """Return the processes that work in the folder of an application's charm."""
+    """Return the processes whose working directory is in the folder of an application's charm."""
     result = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -10,9 +10,9 @@ from experiments.testbed import Testbed
 from experiments.traffic import load
 
 UDP_MBPS = 20
-"""Rate of the UDP stream that shows jitter and loss: far below what paths carry."""
+"""Rate in Mbit/s of the UDP stream for jitter and loss, far below the capacity of the paths."""
 EMULATED_MBPS = 5
-"""The same between machines of the lab, whose paths carry little where they are emulated."""
+"""The same between virtual machines of the lab; paths of emulated machines are slow."""
 
 
 def run(
@@ -22,18 +22,18 @@ def run(
 
     Args:
         bed: with the slices.
-        slice: whose link is measured; a slice's, or that of a service beside them.
-        link: name of the link, or `ue` for the whole way of a 5G UE, through the tunnel only.
-        path: "tunnel", or "underlay" between the same VNFs outside it.
+        slice: slice, or service beside the slices, whose link is measured.
+        link: name of the link, or `ue` for the whole path of a 5G UE, only through the tunnel.
+        path: "tunnel", or "underlay" between the same VNFs outside the tunnel.
         neighbour: "" or "saturated": the other slices send TCP as fast as they can over their own
             link of the same name, by the same path.
-        seconds: of each of the three measurements.
+        seconds: duration of each of the three measurements.
 
     Returns:
         Mbit/s and retransmits of TCP, jitter and loss of UDP, round trip times of echo requests.
     """
     if link in qos.LINKS and bed.slice_named(slice).ours:
-        qos.ensure(bed, enforced=False)  # The cost of a tunnel is asked for, not of a share.
+        qos.ensure(bed, enforced=False)  # Measure the tunnel without rate limits.
     measured = bed.slice_named(slice)
     if link == sessions.LINK:
         qos.ensure(bed, enforced=False)
@@ -58,7 +58,7 @@ def run(
         )
     trips = answer["echoes"]["rtt-ms"]
     return {
-        # Whether vCPUs count: not every machine lets the lab hold a VDU to its flavour.
+        # False if this machine does not let the lab limit a VDU to the vCPUs of its flavour.
         "limited": bed.lab is None or bed.lab.limited([near, measured[point.far]]),
         "mbps": answer["tcp"]["mbps"],
         "retransmits": answer["tcp"]["retransmits"],
@@ -68,7 +68,7 @@ def run(
         "rtt_p50_ms": trips["median"],
         "rtt_p99_ms": trips["p99"],
         "rtt_max_ms": trips["max"],
-        "rtt_within": answer["echoes"].get("rtt-ms-within", []),  # not of an older charm
+        "rtt_within": answer["echoes"].get("rtt-ms-within", []),  # older charms have no such key
         "lost": answer["echoes"]["sent"] - answer["echoes"]["received"],
         "sent": answer["echoes"]["sent"],
     }, None

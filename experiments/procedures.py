@@ -1,8 +1,7 @@
-"""Procedures over N2: how long they take (`procedures`), and how many at once (`storm`).
+"""Procedures over N2: their duration (`procedures`), and many at once (`storm`).
 
-A program on the gNB's VDU simulates UEs, each of which registers and establishes a PDU session. The
-AMF's primitive `measure-n2` measures from the packets of N2 meanwhile. The UEs are the lab's, so
-these are among its extras.
+A program on the gNB's VDU simulates UEs, which register and establish a PDU session each. Meanwhile
+the AMF's primitive `measure-n2` measures from the packets on N2. Only the lab has such UEs.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ LINK = "n2"
 
 
 def _needed(bed: Testbed, name: str) -> tuple[Lab, Slice, Slice]:
-    """Return the lab, what the slices share, and a slice."""
+    """Return the lab, the shared service, and a slice."""
     if bed.lab is None:
         raise click.ClickException("this needs the UEs that the lab simulates")
     shared = next(one for one in bed.slices.values() if LINK in one.links)
@@ -32,7 +31,7 @@ def _needed(bed: Testbed, name: str) -> tuple[Lab, Slice, Slice]:
 
 
 def _meter(lab: Lab, amf: Vnf, **params: int) -> str:
-    """Start `measure-n2`; return its operation when it listens."""
+    """Start `measure-n2`; return its operation once it captures packets."""
     before = lab.taps(amf)
     operation = amf.start("measure-n2", **params)
     until = time.monotonic() + 60
@@ -48,12 +47,13 @@ def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], 
 
     Args:
         bed: with the slices.
-        slice: of the PDU sessions.
-        path: "tunnel", or "underlay" with N2 set to technology `none` for the time of the run.
-        ues: how many register.
+        slice: slice of the PDU sessions.
+        path: "tunnel", or "underlay" with N2 set to technology `none` during the run.
+        ues: number of UEs that register.
 
     Returns:
-        Mean and median of each procedure, and of what registration and session took a UE, in ms.
+        Mean, median and p99 of each procedure, and the median per UE for registration and session
+        together, all in ms.
     """
     lab, shared, slice_ = _needed(bed, slice)
     core = shared.values("amf")
@@ -61,7 +61,7 @@ def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], 
     if plain:
         bed.configure(shared.name, LINK, "none")
     try:
-        lab.register(core, slice_, 1)  # Both ends are there, and programs are warm.
+        lab.register(core, slice_, 1)  # Make sure that N2 is up, and warm up the programs.
         operation = _meter(lab, shared["amf"], duration=300, count=ues)
         work = InBackground(lambda: lab.register(core, slice_, ues))
         answer = json.loads(bed.osm.output(operation))
@@ -82,16 +82,16 @@ def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], 
 
 
 def storm(bed: Testbed, slice: str, ues: int, rate: int) -> tuple[dict[str, Any], None]:
-    """Let UEs begin to register at a rate, and stay.
+    """Let UEs begin to register at a rate, and stay registered.
 
     Args:
         bed: with the slices.
-        slice: of the PDU sessions.
-        ues: how many.
-        rate: how many begin in a second.
+        slice: slice of the PDU sessions.
+        ues: number of UEs.
+        rate: UEs that begin per second.
 
     Returns:
-        How many were served in a second, how many gave up, and times in ms, of UEs and on N2.
+        Rates per second, the number of UEs that gave up, and times in ms, of UEs and on N2.
     """
     lab, shared, slice_ = _needed(bed, slice)
     operation = _meter(lab, shared["amf"], duration=300, count=ues, idle=20)

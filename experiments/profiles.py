@@ -1,4 +1,4 @@
-"""Which runs a campaign is made of."""
+"""Profiles: the runs of a campaign."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from experiments.testbed import LINKS, PAIR_LINKS
 
 @dataclass(frozen=True)
 class Profile:
-    """Cells that are measured over and over, and checks that are made once, in this order.
+    """The runs of a campaign in their order: checks, repeated measurements, checks.
 
     Attributes:
-        first: made before measuring.
-        measured: repeated and interleaved.
-        repetitions: of `measured`.
-        last: made at the end, since they break things.
-        functions: whether network functions run, in the slices and where resources are double.
-        slices: whether there are two slices; else one service stands in their place.
+        first: checks before the measurements.
+        measured: measurements, repeated and interleaved.
+        repetitions: number of repetitions of `measured`.
+        last: checks at the end, because they break links.
+        functions: whether network functions run, in the slices and in the double service.
+        slices: whether there are two slices; else there is one service instead.
         machines: whether VDUs are virtual machines.
-        fiveg: slices of a 5G network that stand in place of two EPCs.
+        fiveg: slices of a 5G network, instead of two EPCs.
     """
 
     name: str
@@ -59,7 +59,7 @@ def _performance(
 
 
 def _beside(name: str, links: Sequence[str], seconds: int) -> list[Cell]:
-    """Return the cells of a service outside the slices; it has no neighbour."""
+    """Return the cells of a service beside the slices; it has no neighbour."""
     return _performance([name], links, seconds, [""])
 
 
@@ -77,7 +77,7 @@ def _faults(victims: Sequence[tuple[str, str]], faults: Sequence[str], seconds: 
 def _qos(seconds: int) -> list[Cell]:
     return [
         Cell("qos", {"urllc": URLLC, "embb": EMBB, "enforced": enforced, "seconds": seconds})
-        # As the slices came up first.
+        # First True, because the slices start with their 5QIs.
         for enforced in (True, False)
     ]
 
@@ -115,7 +115,7 @@ PROFILES = {
         Profile(
             name="quick",
             first=[*_confidentiality(), Cell("reach", {"patience": 0.5})],
-            # What a tunnel costs the slice that must be fast, alone and beside a saturated one.
+            # The cost of a tunnel for URLLC, alone and with a saturated neighbour.
             measured=_performance([URLLC], ["s6a"], 1),
             repetitions=3,
             last=[
@@ -124,20 +124,20 @@ PROFILES = {
                 *_revocations(_BOTH[:1]),
             ],
         ),
-        # Everything on S6a and S1-U, in half an hour on two processors.
+        # All experiments on S6a and S1-U; it takes half an hour on two processors.
         Profile(
             name="full",
             first=[
                 *_confidentiality(),
                 Cell("reach", {"patience": 0.5}),
-                # Before a measurement of S1-U takes away what nsi-create put into force.
+                # First, because measurements of S1-U remove the 5QIs that nsi-create has set.
                 *_qos(10),
             ],
             measured=[
                 *_performance([EMBB, URLLC], ["s6a", "s1u"], 2),
                 *_beside(DOUBLE, ["s6a", "s1u"], 2),
                 *_beside(SITES, ["s6a"], 4),
-                # As published: of one slice. A run without the tunnel is most of all reconnecting.
+                # One slice, as published. A run without the tunnel spends most time reconnecting.
                 *_with_and_without("signalling", (EMBB, DOUBLE), 50),
             ],
             repetitions=5,
@@ -147,7 +147,7 @@ PROFILES = {
             ],
             functions=True,
         ),
-        # Two slices of a 5G network. UEs' way through N3, and a slice's own N4.
+        # Two slices of a 5G network: the UE's path through N3, and a slice's own N4.
         Profile(
             name="5g",
             first=[
@@ -164,7 +164,7 @@ PROFILES = {
             ],
             fiveg=fiveg.TWO,
         ),
-        # Everything of the 5G network.
+        # All experiments on the 5G network.
         Profile(
             name="5g-full",
             first=[
@@ -187,7 +187,7 @@ PROFILES = {
             ],
             fiveg=fiveg.TWO,
         ),
-        # URLLC's delay by 5QI, load and slices, mMTC with many small senders among them.
+        # URLLC's delay by 5QI, load and number of slices; mMTC has many small senders.
         Profile(
             name="5g-sweep",
             first=[],
@@ -210,7 +210,7 @@ PROFILES = {
             last=[],
             slices=False,
         ),
-        # Two virtual machines: their kernel's own WireGuard, with and without.
+        # Two virtual machines, with and without the WireGuard of their kernel.
         Profile(
             name="machines",
             first=_confidentiality(),
@@ -220,7 +220,7 @@ PROFILES = {
             slices=False,
             machines=True,
         ),
-        # S6a alone, with many registrations.
+        # Only S6a, with many registrations.
         Profile(
             name="functions",
             first=_confidentiality(),

@@ -1,4 +1,4 @@
-"""A sign of life while something takes long."""
+"""Progress lines during a long operation."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ PERIOD = 8.0
 
 @contextlib.contextmanager
 def ticking(console: Console, tell: Callable[[], str], period: float = PERIOD) -> Iterator[None]:
-    """Print what ``tell`` returned last every ``period`` seconds, while the block runs.
+    """Print the last result of ``tell`` every ``period`` seconds, while the block runs.
 
-    ``tell`` may take long on a busy machine; lines come all the same. If it raises an exception, it
-    is not asked again; the block goes on.
+    ``tell`` runs in its own thread, so a slow call does not delay the lines. After an exception it
+    is not called again; the block goes on.
     """
     over, started = threading.Event(), time.monotonic()
     latest = "working"

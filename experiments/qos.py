@@ -7,8 +7,8 @@ in one direction.
 
 Only the lab has such a bottleneck, so this is one of its extras.
 
-The parameters of nsi-create alone enforce the 5QIs; no primitive is called. The control is the same
-without 5QIs: eMBB's packets fill the queue and URLLC's wait in it.
+First the parameters of nsi-create alone enforce the 5QIs, without a primitive. The control is the
+same without 5QIs: eMBB's packets fill the queue and URLLC's wait in it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from experiments.testbed import Slice, Testbed
 from experiments.traffic import Flow, load
 
 LINKS = ("s1u", "n3")
-"""What slices share the bottleneck on: of an EPC from the eNB, of a 5G core from the UPF."""
+"""Links with the bottleneck: S1-U of an EPC from the eNB, N3 of a 5G core from the UPF."""
 BOTTLENECK_MBPS = 50
 EMBB_MBPS = 40
-"""eMBB's share; the rest is URLLC's guarantee, and what tunnels and other traffic need."""
+"""eMBB's share; the rest is for URLLC's guarantee, tunnel overhead and other traffic."""
 URLLC_MBPS = 5
 FIFO_MS = 100
-"""How long the bottleneck's queue is."""
+"""Length of the bottleneck's queue in ms."""
 URLLC, EMBB = 82, 6
 """5QIs of the templates: discrete automation, and web and buffered video."""
 RATES = {
@@ -37,19 +37,19 @@ RATES = {
                    "underlay_mbps": BOTTLENECK_MBPS},
     slices.EMBB: {"maximum_mbps": EMBB_MBPS, "underlay_mbps": BOTTLENECK_MBPS},
 }  # fmt: skip
-"""What the operator tells nsi-create of S1-U besides the 5QI, which is the template's."""
+"""Rates of the user-plane link in the parameters of nsi-create; the 5QI is in the template."""
 BUDGET_MS = 10.0
 """Packet delay budget of 5QI 82 (TS 23.501 table 5.7.4-1)."""
 WITHIN = 98.0
-"""Percent of packets that must keep it (TS 23.501 clause 5.7.3.4)."""
+"""Percent of packets that must keep the budget (TS 23.501 clause 5.7.3.4)."""
 RATE = 200
 
 
 def ensure(bed: Testbed, enforced: bool) -> None:
-    """Let the 5QIs of all slices be in force, as their parameters say, or not.
+    """Enforce the 5QIs of all slices as in their parameters, or remove them.
 
     Raises:
-        click.ClickException: a charm refused.
+        click.ClickException: a primitive failed.
     """
     if bed.shaped == enforced:
         return
@@ -80,12 +80,12 @@ def run(
     Args:
         bed: with the slices.
         urllc, embb: names of the slices.
-        enforced: whether the 5QIs are in force; without is the control.
-        seconds: of the stream.
+        enforced: whether the 5QIs are in force; False is the control.
+        seconds: duration of the stream.
 
     Returns:
-        Delays of URLLC's datagrams and eMBB's rate; whether the charm says that the 5QI is in force
-        and enough datagrams kept the budget, or in the control, neither.
+        Delays of URLLC's datagrams and eMBB's rate. Also whether the charm reports the 5QI in force
+        and enough datagrams kept the budget; in the control neither must be true.
     """
     if bed.lab is None:
         raise click.ClickException("qos needs a bottleneck in the network, which only the lab has")
@@ -98,7 +98,7 @@ def run(
         bed.lab.bottleneck(near, BOTTLENECK_MBPS, FIFO_MS),
         load(fast[link.near], name, parallel=4) as loaded,
     ):
-        time.sleep(1)  # TCP has found the rate, and filled what there is to fill.
+        time.sleep(1)  # Until TCP has reached its rate and filled the queue.
         flow = Flow(slow, name, rate=RATE, seconds=seconds, budget_ms=int(BUDGET_MS))
         time.sleep(seconds)
         stream = flow.result()

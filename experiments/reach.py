@@ -1,9 +1,9 @@
-"""Which VNFs reach VNFs that they must not reach (experiment `reach`).
+"""No VNF may reach a VNF with which it has no link (experiment `reach`).
 
 Every VNF tries every address of all VNFs without a link to it, in the same slice and in others. It
-tries in three ways: by its routes, through the far management interface, and with a forged source
-(the inner address of one of the target's peers). A TCP attempt tells whether a connection opened. A
-UDP attempt carries a token, and the result is whether the target's program received it.
+tries in three ways: by its routes, through the target's management interface, and with a forged
+source (the inner address of one of the target's peers). The result of a TCP attempt is whether a
+connection opened. A UDP attempt carries a token; the result is whether the target received it.
 
 The control is the allowed peer: the same listeners must answer it through the tunnel.
 """
@@ -19,17 +19,17 @@ import click
 from experiments.testbed import Slice, Testbed, Vnf, linked
 
 SECONDS = 1800
-"""Until the listeners end by themselves."""
+"""Seconds after which the listeners end by themselves."""
 PORT = 7777
-"""Where each VNF has a service of its own on each of its inner addresses, TCP and UDP."""
+"""Port of the test service of each VNF on all its inner addresses, TCP and UDP."""
 RADIO = {"ue", "gnb"}
-"""They meet on Uu, where a UE connects to its gNB."""
+"""A UE and its gNB may reach each other over Uu."""
 SERVICES = (22, 2123, 2152, 3868, 4043, 5199, 5201, 7777, 8805, 36412)
-"""TCP ports tried besides all those on which some VNF listens: SSH, the EPC's, our own."""
+"""TCP ports to try besides the ports on which any VNF listens: SSH, those of the EPC, our own."""
 
 
 def by_design(attempt: Mapping[str, Any]) -> bool:
-    """Tell whether an attempt was allowed to reach its target.
+    """Tell whether an attempt may reach its target.
 
     OSM and Juju log in over the management network, which all slices share.
     """
@@ -48,7 +48,7 @@ def addresses(slice_: Slice, vnf: Vnf) -> dict[str, str]:
 
 
 def related(bed: Testbed, one: Vnf, other: Vnf) -> bool:
-    """Tell whether two VNFs are the ends of a link, or of the radio."""
+    """Tell whether two VNFs are the ends of a link, or UE and gNB."""
     pair = {str(one), str(other)}
     if one.slice == other.slice and {one.name, other.name} == RADIO:
         return True
@@ -76,7 +76,7 @@ def strangers(bed: Testbed) -> Iterator[tuple[Vnf, Vnf]]:
 def attempts(
     bed: Testbed, one: Vnf, others: Iterable[Vnf], ports: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """Return what a VNF tries against others, each attempt with the way as its label."""
+    """Return a VNF's attempts to reach others; the label of each is its way."""
     made: list[dict[str, Any]] = []
     for other in others:
         target = bed.slices[other.slice]
@@ -102,7 +102,7 @@ def attempts(
 
 
 def controls(slice_: Slice, vnf: Vnf) -> list[dict[str, Any]]:
-    """Return how a VNF asks the far end of each link that it starts, through the tunnel."""
+    """Return a VNF's attempts through the tunnel to the far end of each link that it starts."""
     return [
         {"to": slice_.inner(link.far, link.name), "ports": [PORT], "datagram": PORT,
          "token": f"control {vnf} {link.name}", "label": "control"}
@@ -116,12 +116,12 @@ def run(bed: Testbed, patience: float) -> tuple[dict[str, Any], bool]:
 
     Args:
         bed: with the slices.
-        patience: seconds a TCP attempt may stay without an answer.
+        patience: seconds to wait for an answer to a TCP attempt.
 
     Returns:
-        The number of attempts by result, every attempt that reached a target, and per pair of VNFs
-        how many were made and how many reached it. Also whether only those open by design did, and
-        every control did.
+        The number of attempts by result, every unexpected attempt that reached a target, and per
+        pair of VNFs the numbers of attempts made and successful. Also True if only attempts allowed
+        by design and all controls were successful.
     """
     everyone = bed.all_vnfs()
     whose = {
@@ -198,7 +198,7 @@ def run(bed: Testbed, patience: float) -> tuple[dict[str, Any], bool]:
 
 
 def _attempted(attempt: Mapping[str, Any]) -> int:
-    """Return how many connections and datagrams an attempt is."""
+    """Return the number of connections and datagrams in an attempt."""
     return len(attempt.get("ports", ())) + ("datagram" in attempt)
 
 
@@ -208,7 +208,7 @@ def _listeners(slice_: Slice) -> list[Vnf]:
 
 
 def _listen(vnf: Vnf) -> list[int]:
-    """Let a VNF listen; return the TCP ports on which it listened anyway."""
+    """Start the listener of a VNF; return the TCP ports on which the VNF listens."""
     answer = vnf.action("start-listener", port=PORT, seconds=SECONDS)
     return [int(port) for port in answer["tcp-ports"]]
 

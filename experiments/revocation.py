@@ -18,7 +18,7 @@ from experiments.traffic import LIMIT
 from operate.client import OperateError
 
 ENDS = (("hss", "s6a"), ("smf", "n4"))
-"""VNFs that may be robbed, each with the link that is attacked: of an EPC, of a 5G slice."""
+"""Possible victims, each with the attacked link: the HSS of an EPC, the SMF of a 5G slice."""
 INTERFACE = "thief0"
 NAME = "thief"
 
@@ -44,17 +44,17 @@ wg show {INTERFACE} public-key"""
 
 
 def run(bed: Testbed, victim: str, thief: str, seconds: float) -> tuple[dict[str, Any], bool]:
-    """Let a thief use a stolen key, delete the peer, and see that its packets stop.
+    """Let a thief use a stolen key, delete the peer, and check that the thief's packets stop.
 
     Args:
         bed: with the slices.
         victim: slice whose HSS or SMF ends the tunnel.
         thief: slice whose HSS or SMF has the key.
-        seconds: that the thief goes on sending after the deletion.
+        seconds: time that the thief goes on sending after the deletion.
 
     Returns:
-        How much of the stream arrived before the deletion, and how much afterwards. Also whether
-        packets arrived before and none after it.
+        The parts of the stream that arrived before the deletion and after it. Also whether packets
+        arrived before it and none after it.
     """
     name, link = next(end for end in ENDS if end[0] in bed.slices[victim].vnfs)
     server, robber = bed.slices[victim][name], bed.slices[thief][name]
@@ -91,7 +91,7 @@ def run(bed: Testbed, victim: str, thief: str, seconds: float) -> tuple[dict[str
 
 
 def _listened(server: Vnf, robber: Vnf, link: str, inner: str, seconds: float) -> dict[str, Any]:
-    """Let the thief begin to send; return what arrived until the listener ended."""
+    """Let the thief start to send; return what arrived until the listener ended."""
     server.action("start-listener", link=link, seconds=LIMIT)
     robber.action("start-stream", link=link, address=inner, rate=100, seconds=LIMIT, name=NAME)
     time.sleep(seconds)

@@ -1,7 +1,7 @@
 """The order of runs: every repetition is a round over all cells, in a new order each time.
 
-So drift of the machine (temperature, other work) does not affect one cell only. The order depends
-only on the seed, so that an interrupted campaign continues in the same order.
+So a drift of the machine (temperature, other work) affects all cells alike. The order depends only
+on the seed, so that an interrupted campaign continues in the same order.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def interleaved(cells: Sequence[Cell], repetitions: int, seed: int) -> Iterator[
     order = 0
     for repetition in range(repetitions):
         turn = list(cells)
-        # Reproducible, not secret.
+        # The order must be reproducible; it is not a secret.
         random.Random(f"{seed}/{repetition}").shuffle(turn)  # noqa: S311
         for cell in turn:
             yield Planned(cell, repetition, order)

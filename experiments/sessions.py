@@ -1,7 +1,7 @@
-"""PDU sessions of a 5G UE, one in each slice, and what keeps them apart (experiment `sessions`).
+"""PDU sessions of a 5G UE, one in each slice, and their separation (experiment `sessions`).
 
-The UE measures through each session by its own day-2 primitives. The far end is the slice's UPF at
-its address on N6.
+The UE measures through each session with its own day-2 primitives. The far end is the N6 address of
+the slice's UPF.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from experiments.traffic import load
 
 UDP_MBPS = 10
 LINK = "ue"
-"""What a run of `performance` calls the whole way of a UE, through its PDU session."""
+"""The link in a run of `performance` for the whole path of a UE, through its PDU session."""
 
 
 def equipment(bed: Testbed) -> Vnf:
@@ -44,7 +44,7 @@ def wait(bed: Testbed, patience: float = 240.0) -> None:
     """Wait until the UE reaches the data network of each slice.
 
     Raises:
-        click.ClickException: it does not in time.
+        click.ClickException: the UE does not reach it in time.
     """
     until = time.monotonic() + patience
     for slice_ in served(bed):
@@ -59,7 +59,7 @@ def wait(bed: Testbed, patience: float = 240.0) -> None:
 
 
 def register(bed: Testbed) -> None:
-    """Let the UE register and establish its sessions anew, and send through each of them."""
+    """Let the UE register and establish its sessions again, and send through each of them."""
     equipment(bed).action("restart-nf")
     wait(bed)
 
@@ -84,11 +84,11 @@ def run(bed: Testbed, count: int) -> tuple[dict[str, Any], bool]:
 
     Args:
         bed: with the slices.
-        count: echo requests of each try.
+        count: echo requests of each attempt.
 
     Returns:
-        How many were answered, by session and data network, and which sessions each SMF tells.
-        Also whether each session leads to its own data network only, and each SMF has only the
+        The number of answers, by session and data network, and the sessions that each SMF lists.
+        Also whether each session leads only to its own data network, and each SMF has only the
         sessions of its own S-NSSAI.
     """
     slices, answers, good = served(bed), {}, True
@@ -113,14 +113,14 @@ def run(bed: Testbed, count: int) -> tuple[dict[str, Any], bool]:
 def performance(bed: Testbed, slice_: Slice, neighbour: str, seconds: int) -> dict[str, Any]:
     """Measure through the UE's session in a slice, as `performance` does on a link.
 
-    N3 has its tunnel. It cannot be set to technology `none` for a baseline: a link in clear has
-    no manual peers, and OSM relates no charms of two services.
+    N3 keeps its tunnel. There is no baseline with technology `none`: a link in clear has no manual
+    peers, and OSM does not relate charms of two services.
 
     Args:
         bed: with the slices.
-        slice_: whose session.
+        slice_: slice of the session.
         neighbour: "" or "saturated": the other slices send TCP as fast as they can over N3.
-        seconds: of each measurement.
+        seconds: duration of each measurement.
     """
     ue, server = equipment(bed), data_network(slice_)
     slice_["upf"].action("serve-throughput", seconds=max(60, 20 * seconds))

@@ -1,7 +1,7 @@
-"""Services measured in addition to the two slices: an EPC with double resources, one on two sites.
+"""Services besides the two slices: an EPC with double resources, one on two sites, and others.
 
-Both are network services as an operator makes them: `epc_ns_double` names VNFDs with twice the vCPU
-and memory, and `epc_multisite.yaml` places the HSS at another VIM.
+These two are network services as an operator makes them: `epc_ns_double` names VNFDs with twice the
+vCPUs and memory, and `epc_multisite.yaml` places the HSS at another VIM.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from experiments.slices import moved
 
 DOUBLE, SITES = "double", "sites"
 EPC = "epc"
-"""One EPC with nothing beside it."""
+"""One EPC, without slices beside it."""
 PAIR = "pair"
-"""Two VNFs and one tunnel with nothing beside them, `vpn_basic_ns`."""
+"""Two VNFs and one tunnel (`vpn_basic_ns`), without slices beside them."""
 
-#: Addresses of the service with double resources, which no slice has.
+#: Address ranges, and their replacements in the service with double resources; no slice has them.
 _RANGES = (("172.16.", "172.24."), ("172.30.", "172.26."), ("192.168.", "10.72."),
            ("10.254.", "10.252."))  # fmt: skip
 VIMS = Path(__file__).resolve().parents[1] / "lab" / "sites"
-"""Configurations of the VIM accounts of the sites: 18 ms and 200 Mbit/s apart."""
+"""Configurations of the VIM accounts of the sites; between them are 18 ms and 200 Mbit/s."""
 HOME, REMOTE = "site-a", "site-b"
 
 
@@ -34,11 +34,11 @@ class Service:
     """A network service to instantiate.
 
     Attributes:
-        name: Of the instance.
+        name: Name of the instance.
         nsd: Its descriptor.
-        vim: Account of the VNFs that the parameters place nowhere, "" for the campaign's.
-        text: Parameters for ns-create.
-        alone: Whether it stands in place of the slices.
+        vim: VIM account of VNFs without a place in the parameters, "" for the campaign's.
+        text: Parameters for ns-create, as YAML.
+        alone: Whether the campaign has this service instead of slices.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Service:
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """Its parameters; a slice has them inside others."""
+        """Its parameters, for the same use as `SliceRequest.parameters`."""
         return self.document
 
     @property
@@ -87,10 +87,10 @@ def requests(dist: Path, names: Iterable[str], functions: bool) -> list[Service]
     """Return services to instantiate.
 
     Args:
-        dist: With the built parameter files.
-        names: Those that are wanted.
-        functions: Whether network functions run. Those of two sites do not: without its tunnel S6a
-            would have no way between inner addresses, so there is nothing to compare.
+        dist: Folder with the built parameter files.
+        names: Names of the set-ups.
+        functions: Whether network functions run with double resources. On two sites they do not:
+            without its tunnel S6a has no route between inner addresses, so there is no baseline.
     """
     made = []
     for name in names:

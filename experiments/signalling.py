@@ -3,7 +3,7 @@
 A program on the eNB's VDU simulates UEs. They attach one after another through the slice's own MME
 and HSS. Meanwhile the MME's primitive `measure-s6a` measures the service response times of S6a on
 the wire: the time from an Authentication-Information or Update-Location request to its answer (TS
-29.272). The UEs are the lab's, so this is one of its extras.
+29.272). Only the lab has such UEs, so this experiment needs the lab.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], 
     Args:
         bed: with the slices, whose network functions run.
         slice: slice to measure.
-        path: "tunnel", or "underlay" with S6a set to technology `none` for the time of the run.
-        ues: how many register.
+        path: "tunnel", or "underlay" with S6a set to technology `none` during the run.
+        ues: number of UEs that register.
 
     Returns:
-        Mean and median of the response times, and of what an attach took, in ms.
+        Mean and median of the response times, and of the duration of an attach, in ms.
     """
     lab = bed.lab
     if lab is None:
@@ -40,7 +40,7 @@ def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], 
     if plain:
         bed.configure(slice, slice_.signalling, "none")
     try:
-        lab.attach(slice_, 1)  # Both ends are there, and programs are warm.
+        lab.attach(slice_, 1)  # Make sure that S6a is up, and warm up the programs.
         mme = slice_["mme"]
         before = lab.taps(mme)
         operation = mme.start("measure-s6a", duration=300, count=2 * ues)

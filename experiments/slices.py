@@ -1,9 +1,9 @@
 """The two slices of a campaign: eMBB and URLLC, each a template, a service and parameters.
 
 The first is the built template with the built parameters. The second has other address ranges, so
-that each address belongs to one slice. If slice A had the same address, a probe from A to B would
-stay in A and prove nothing. OSM takes the subnets of a slice's links from the NSD only. So a second
-NSD is made from the built one, as an operator would do, with a template that names it.
+that each address belongs to one slice. With equal addresses a probe from slice A to slice B would
+stay in A and prove nothing. OSM takes the subnets of a slice's links only from the NSD. So this
+module makes a second NSD from the built one, as an operator would do, and a template for it.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ SUBNET = "core"
 NSD = "epc_ns"
 SECOND = "epc_second_ns"
 
-#: Ranges of the written files and those the second slice takes for them.
+#: Address ranges in the written files, and their replacements in the second slice.
 _RANGES = (("172.16.", "172.20."), ("172.30.", "172.22."), ("192.168.", "10.68."),
            ("10.254.", "10.253."))  # fmt: skip
 
 
 @dataclass(frozen=True)
 class SliceRequest:
-    """A slice to bring up.
+    """A slice to instantiate.
 
     Attributes:
-        name: Of the instance.
+        name: Name of the instance.
         nst: Its template.
-        text: Parameters for nsi-create.
-        subnet: Its part that it shares with no other slice.
+        text: Parameters for nsi-create, as YAML.
+        subnet: Id of the netslice-subnet that it does not share with other slices.
     """
 
     name: str
@@ -66,20 +66,20 @@ class SliceRequest:
         return f"{self.name}.{self.subnet}"
 
     def part(self, subnet: str) -> Mapping[str, Any]:
-        """Return the parameters of one of its services."""
+        """Return the parameters of one of its services, by the id of the netslice-subnet."""
         parts: Sequence[Mapping[str, Any]] = self.document["netslice-subnet"]
         return next(part for part in parts if part["id"] == subnet)
 
 
 def moved(text: str, ranges: Sequence[tuple[str, str]]) -> str:
-    """Return a text with every address that begins with a range moved to another."""
+    """Return a text in which every address of a range is moved to the replacement of the range."""
     for one, other in ranges:
         text = re.sub(rf"(?<![\d.]){re.escape(one)}", other, text)
     return text
 
 
 def second(text: str) -> str:
-    """Return a text with every address moved to the ranges of the second slice."""
+    """Return a text in which every address is moved to the ranges of the second slice."""
     return moved(text, _RANGES)
 
 
@@ -89,13 +89,13 @@ def derived(
     names: Mapping[str, str],
     ranges: Sequence[tuple[str, str]] = _RANGES,
 ) -> Path:
-    """Write a service or template with other names and the ranges of the second slice.
+    """Write a copy of a service or template with other names and addresses.
 
     Args:
-        source: Archive.
+        source: Archive to read.
         target: Archive to write.
-        names: Identifiers to replace.
-        ranges: Of addresses, and those in their place.
+        names: Identifiers and their replacements.
+        ranges: Address ranges and their replacements.
     """
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch, target.name.partition(".")[0])
@@ -116,7 +116,7 @@ def derived(
 
 
 def packages(dist: Path, folder: Path) -> list[Path]:
-    """Return the packages of both slices, VNF packages apart, in the order to onboard them."""
+    """Return the NS and NST packages of both slices, in the order to onboard them."""
     names = {NSD: SECOND}
     return [
         dist / f"{NSD}.tar.gz",
@@ -132,10 +132,10 @@ def requests(
     """Return both slices.
 
     Args:
-        dist: With the built parameter files.
-        rates: What to put into the parameters of a link, by slice.
-        link: The link whose ends have them.
-        functions: Whether they run network functions.
+        dist: Folder with the built parameter files.
+        rates: Rates for the parameters of a link, by slice.
+        link: The link with these rates at its ends.
+        functions: Whether the slices run network functions.
     """
     made = []
     for name in (EMBB, URLLC):

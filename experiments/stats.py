@@ -27,7 +27,7 @@ class Estimate:
         return not math.isnan(self.low)
 
     def __str__(self) -> str:
-        """Return mean and interval with as many digits as they tell."""
+        """Return mean and interval, with a number of digits that depends on the mean."""
         digits = 0 if self.mean >= 100 else 1 if self.mean >= 10 else 2 if self.mean >= 0.1 else 3
         if not self.known:
             return f"{self.mean:.{digits}f}"
@@ -35,7 +35,7 @@ class Estimate:
 
 
 def single(value: float) -> Estimate:
-    """Return a figure of which there is no more than its mean."""
+    """Return an estimate with a mean and no interval."""
     return Estimate(value, math.nan, math.nan, 1)
 
 
@@ -57,9 +57,9 @@ def mean(values: Sequence[float]) -> Estimate:
 def ratio(values: Sequence[float], baseline: Sequence[float]) -> Estimate:
     """Return the ratio of two means, paired by round.
 
-    Values and baseline of a round were measured close together, so each round gives one ratio; they
-    are averaged geometrically (a ratio and its inverse are the same finding), with Student's t
-    interval on the logarithms.
+    Value and baseline of a round are measured close together, so each round gives one ratio. The
+    result is the geometric mean of the ratios, with Student's t interval on their logarithms. The
+    geometric mean treats a ratio and its inverse alike.
 
     Raises:
         ValueError: lengths differ, or a value is not positive.

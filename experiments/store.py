@@ -3,7 +3,7 @@
     DIR/campaign.json                       profile, seed, environment
     DIR/runs/EXPERIMENT-KEY-REPETITION.json
 
-A run's file appears whole or not at all, so that an interrupted campaign can continue.
+A run's file is complete or does not exist, so that an interrupted campaign can continue.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ class Campaign:
         """Make a campaign, or continue an existing one; return its description.
 
         Raises:
-            click.ClickException: the existing campaign has another description, so that figures of
-            two
-                kinds would be mixed.
+            click.ClickException: the existing campaign has another profile or environment, so
+                figures that cannot be compared would be mixed.
         """
         campaign = {"profile": profile, "seed": seed, "environment": dict(environment)}
         if not self._file.exists():
@@ -61,7 +60,7 @@ class Campaign:
         return document
 
     def runs(self) -> list[Run]:
-        """Return all runs in the order they were made, over all sessions.
+        """Return all runs in the order in which they were made.
 
         Raises:
             click.ClickException: a file is not a run.
@@ -75,11 +74,11 @@ class Campaign:
         return sorted(runs, key=lambda run: (run.started, run.order))
 
     def has(self, cell: Cell, repetition: int) -> bool:
-        """Tell whether a repetition of a cell was made."""
+        """Tell whether there is a result of a repetition of a cell."""
         return self._run_file(cell.experiment, cell.key, repetition).exists()
 
     def add(self, run: Run) -> None:
-        """Keep a run."""
+        """Write a run's file."""
         self._write(self._run_file(run.experiment, run.key, run.repetition), run.to_json())
 
     def _run_file(self, experiment: str, key: str, repetition: int) -> Path:

@@ -1,8 +1,8 @@
 """URLLC's delay by 5QI, load and number of slices (experiment `sweep`).
 
 The downlink of N3 of all slices shares the bottleneck of `qos`. URLLC sends datagrams at a steady
-rate. eMBB sends a little, or TCP as fast as it can. With three slices mMTC sends small datagrams
-from many ports, as many small devices do. All slices enforce their 5QIs; URLLC's is varied.
+rate. eMBB sends at a low rate, or TCP as fast as it can. With three slices, mMTC sends small
+datagrams from many ports, as many devices do. All slices enforce their 5QIs; URLLC's varies.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from experiments.traffic import LIMIT, NAME, Stream, load
 
 LINK = "n3"
 SENDERS, EACH, SIZE = 200, 10, 64
-"""Of mMTC: how many send, how many datagrams a second each, and their payload in bytes."""
+"""mMTC's number of senders, datagrams per second of each sender, and payload in bytes."""
 LIGHT_RATE, LIGHT_SIZE = 1000, 1250
-"""Of eMBB where it does not saturate the link: 10 Mbit/s."""
-#: 5QIs of URLLC, and what it is guaranteed with each in Mbit/s: only GBR flows have a guarantee.
+"""eMBB's datagrams per second and payload in bytes under light load: 10 Mbit/s."""
+#: 5QIs of URLLC, and the guaranteed rate with each in Mbit/s: only GBR flows have a guarantee.
 GUARANTEED = {82: qos.URLLC_MBPS, 80: 0, 9: 0}
 MMTC_5QI = 9
 TEXT = (
@@ -34,7 +34,7 @@ TEXT = (
     f"can. The third slice is mMTC (5QI {MMTC_5QI}): {SENDERS} ports send {EACH} datagrams of "
     f"{SIZE} bytes a second each. All slices enforce their 5QIs."
 )
-"""What a report says of it."""
+"""Description of the sweep in a report."""
 
 
 def run(
@@ -44,18 +44,18 @@ def run(
 
     Args:
         bed: with the slices.
-        five_qi: of URLLC, a key of GUARANTEED.
-        load: "light" or "saturated", what eMBB does.
+        five_qi: 5QI of URLLC, a key of GUARANTEED.
+        load: load of eMBB, "light" or "saturated".
         slices: 2, or 3 with mMTC.
-        seconds: of the streams.
+        seconds: duration of the streams.
 
     Returns:
-        Delays of URLLC's datagrams, eMBB's rate, and what became of mMTC's datagrams.
+        Delays of URLLC's datagrams, eMBB's rate, and figures of mMTC's stream.
     """
     if bed.lab is None:
         raise click.ClickException("a sweep needs a bottleneck that only the lab has")
     urllc, embb, mmtc = (bed.slices[name] for name in (URLLC, EMBB, MMTC))
-    bed.shaped = False  # The values in force are not those of the slices' parameters any more.
+    bed.shaped = False  # The next lines replace the values of the slices' parameters.
     _set(urllc, five_qi, GUARANTEED[five_qi], qos.URLLC_MBPS if GUARANTEED[five_qi] else 0)
     _set(embb, qos.EMBB, 0, qos.EMBB_MBPS)
     _set(mmtc, MMTC_5QI, 0, qos.URLLC_MBPS)
@@ -89,9 +89,9 @@ def run(
 
 
 def light_mbps(stream: Stream) -> float:
-    """Return the rate of a light eMBB in Mbit/s.
+    """Return the rate of eMBB under light load, in Mbit/s.
 
-    A stream lasts longer than it should: until the primitive that stops it has come.
+    It does not use the stream's duration, because the stream goes on until `stop-stream` runs.
     """
     sent = int(stream.sent["sent"])
     return LIGHT_RATE * LIGHT_SIZE * 8 / 1e6 * (sent - stream.lost) / sent
@@ -100,12 +100,12 @@ def light_mbps(stream: Stream) -> float:
 def _carried(
     embb: Slice, how: str, senders: list[Any], target: str, seconds: int
 ) -> dict[str, Any]:
-    """Let everybody send for some seconds; return what each sent."""
+    """Let all senders send for some seconds; return their counters by name."""
     counters: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
         if how == "saturated":
             counters["load"] = stack.enter_context(load(embb["upf"], LINK, parallel=4))
-            time.sleep(1)  # TCP has found the rate.
+            time.sleep(1)  # Until TCP has reached its rate.
         for slice_, name, params in senders:
             way = {"link": LINK, "address": target, "name": name, "seconds": LIMIT}
             slice_["upf"].action("start-stream", **way, **params)

@@ -1,7 +1,7 @@
-"""Two slices side by side on an OSM, and what experiments do to them, over OSM's own API.
+"""Slices side by side on an OSM, and operations of experiments on them, over OSM's own API.
 
-Whatever an experiment does in a VDU is a day-2 primitive of its VNF. Nothing here knows what stands
-behind the API. What only a lab can do is `Testbed.lab`, which is None elsewhere.
+Everything that an experiment does in a VDU is a day-2 primitive of its VNF. Only `Testbed.lab` has
+functions beyond OSM's API; it is None without the lab.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ if TYPE_CHECKING:
 
 VNFS = ("hss", "mme", "spgwc", "spgwu", "enb")
 PATIENCE = 600.0
-"""Seconds that what several services do side by side may take."""
+"""Limit in seconds for operations on several services at once."""
 
 
 @dataclass(frozen=True)
 class Link:
-    """A link: its name, which is its network's, the VNF that starts traffic, the far end.
+    """A link: its name (as of its network), the near VNF, which starts traffic, and the far VNF.
 
     Attributes:
-        endpoints: its name in the charm of a VNF, where that is another.
-        prefix: its name in the parameters of an instantiation, where that is another.
-        joined: whether it leads to another service, so that its ends were made known to each other
-            by `add-peer` and not by a relation.
+        endpoints: its name in the charm of a VNF, if that is different, by VNF.
+        prefix: its name in instantiation parameters, if that is different.
+        joined: whether it connects two services, so that `add-peer` joined its ends and not a
+            relation.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Link:
     joined: bool = False
 
     def endpoint(self, vnf: str) -> str:
-        """Return what the charm of a VNF calls it."""
+        """Return its name in the charm of a VNF."""
         return self.endpoints.get(vnf, self.name)
 
 
@@ -85,7 +85,7 @@ PAIR_LINKS = {
         prefix="vpn",
     )
 }
-"""Of `vpn_basic_ns`, two VNFs."""
+"""Links of `vpn_basic_ns`, which has two VNFs."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ class Addresses:
     """A slice's addresses in and under its tunnels, by VNF and link.
 
     Attributes:
-        inner: in a tunnel.
-        outer: where the other end reaches the interface under it.
+        inner: address in the tunnel.
+        outer: address at which the other end reaches the interface below the tunnel.
     """
 
     inner: Mapping[tuple[str, str], str]
@@ -124,7 +124,7 @@ class Addresses:
         return cls(inner, own | floating)
 
     def with_those_of(self, other: Addresses) -> Addresses:
-        """Return these and those of a service that is shared."""
+        """Return these addresses and those of a shared service."""
         return Addresses({**other.inner, **self.inner}, {**other.outer, **self.outer})
 
 
@@ -136,11 +136,11 @@ class Vnf:
         slice: Name of the slice.
         service: Id of the network service.
         name: Its member-vnf-index.
-        id: Of its record.
-        vdu: Its one VDU.
+        id: Id of its record.
+        vdu: Its only VDU.
         server: That VDU's id at the VIM.
         management: Its management address.
-        application: Its charm's application.
+        application: Juju application of its charm.
         vnfd: Id of its descriptor.
     """
 
@@ -156,11 +156,11 @@ class Vnf:
     osm: Osm = field(repr=False)
 
     def start(self, primitive: str, /, **params: object) -> str:
-        """Start a day-2 primitive; return the operation."""
+        """Start a day-2 primitive; return the operation's id."""
         return self.osm.start(self.service, self.name, primitive, dashed(params))
 
     def action(self, primitive: str, /, **params: object) -> dict[str, Any]:
-        """Run a day-2 primitive; return its JSON.
+        """Run a day-2 primitive; return its JSON output.
 
         Raises:
             click.ClickException: it failed.
@@ -186,10 +186,10 @@ class Slice:
 
     Attributes:
         ns_id: Id of the service.
-        parameters: What its service was instantiated with.
+        parameters: Instantiation parameters of its service.
         links: Links of its VNFs; the first carries subscriber data.
-        ours: Whether the campaign made it; else it was there before.
-        shared: VNFs of a service that it shares with other slices, where its links lead there.
+        ours: Whether the campaign created it; if not, it existed before.
+        shared: VNFs of a service that it shares with other slices, if its links lead there.
     """
 
     name: str
@@ -202,11 +202,11 @@ class Slice:
     shared: Mapping[str, Vnf] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> Vnf:
-        """Return a VNF of its own, or one that it shares."""
+        """Return one of its own VNFs, or of the shared ones."""
         return self.vnfs[name] if name in self.vnfs else self.shared[name]
 
     def values(self, vnf: str) -> Mapping[str, Any]:
-        """Return the instantiation parameters of a VNF of its own."""
+        """Return the instantiation parameters of one of its own VNFs."""
         members = self.parameters["additionalParamsForVnf"]
         own: Mapping[str, Any] = next(
             m["additionalParams"] for m in members if m["member-vnf-index"] == vnf
@@ -219,7 +219,7 @@ class Slice:
 
     @property
     def signalling(self) -> str:
-        """The link that tells of subscribers."""
+        """The link that carries subscriber data."""
         return next(iter(self.links))
 
     @property
@@ -243,14 +243,14 @@ def linked(slices: Mapping[str, Slice]) -> Iterator[tuple[Slice, Link]]:
 
 
 def dashed(params: Mapping[str, object]) -> dict[str, object]:
-    """Return parameters of a primitive by their names, which have dashes."""
+    """Return parameters with dashes in their names, as primitives have them."""
     return {key.replace("_", "-"): value for key, value in params.items()}
 
 
 class Testbed:
     """An OSM with the slices of an experiment."""
 
-    __test__ = False  # Its name is the trade's word, not pytest's.
+    __test__ = False  # pytest would take the class for a test because of its name.
 
     def __init__(
         self, osm: Osm, dist: Path, console: Console, vim: str = "lab", lab: Lab | None = None
@@ -260,28 +260,28 @@ class Testbed:
         Args:
             osm: session, logged in.
             dist: folder of the built packages.
-            console: where to tell of progress.
-            vim: account for slices and services.
-            lab: what only the lab can do, where it is one.
+            console: console for progress lines.
+            vim: VIM account for slices and services.
+            lab: the lab, if the OSM is the lab's.
         """
         self.osm = osm
         self.dist = dist
         self.console = console
         self.vim = vim
         self.lab = lab
-        #: The two whose isolation is shown.
+        #: The slices whose isolation is shown.
         self.slices: dict[str, Slice] = {}
-        #: Services that are measured beside them, see `experiments.setups`.
+        #: Services besides the slices, see `experiments.setups`.
         self.others: dict[str, Slice] = {}
         #: Whether the charms enforce the 5QIs of the slices at this moment.
         self.shaped = False
         self._undo: list[Callable[[], object]] = []
 
     def slice_named(self, name: str) -> Slice:
-        """Return a slice, or a service beside them, by name.
+        """Return a slice, or a service besides the slices, by name.
 
         Raises:
-            click.ClickException: there is none.
+            click.ClickException: none has this name.
         """
         everything = {**self.slices, **self.others}
         if name not in everything:
@@ -293,7 +293,7 @@ class Testbed:
         return [vnf for slice_ in self.slices.values() for vnf in slice_.vnfs.values()]
 
     def in_slices(self, work: Callable[[Slice], Any]) -> dict[str, Any]:
-        """Do the same in all slices at once; OSM does one operation of a service at a time."""
+        """Run `work` on all slices at once; OSM runs one operation per service at a time."""
         names = list(self.slices)
         results = side_by_side(lambda name: work(self.slices[name]), names, PATIENCE)
         return dict(zip(names, results, strict=True))
@@ -301,7 +301,7 @@ class Testbed:
     # -- links ---------------------------------------------------------------------------------
 
     def configure(self, name: str, link: str, technology: str) -> None:
-        """Set what secures a link of a slice, at both of its ends; the rest is as at Day-1."""
+        """Set the technology of a slice's link at both ends; other parameters stay as at Day-1."""
         slice_ = self.slice_named(name)
         point = slice_.links[link]
         for end in (point.near, point.far):
@@ -342,10 +342,7 @@ class Testbed:
     # -- slices --------------------------------------------------------------------------------
 
     def prepare(self, packages: Sequence[Path]) -> None:
-        """Onboard packages, which begin with those of VNFs.
-
-        What is onboarded already is used as it is.
-        """
+        """Onboard packages, VNF packages first; packages that are already onboarded stay."""
         places = {"vnf": VNFDS, "ns": NSDS, "nst": NSTS}
         name = ""
         with ticking(self.console, lambda: f"onboarding {name}"):
@@ -357,13 +354,13 @@ class Testbed:
                     self._undo.append(lambda path=f"{place}/{key}": self.osm.nbi.delete(path))  # type: ignore[misc]
 
     def deploy(self, requests: Sequence[SliceRequest | Service]) -> None:
-        """Instantiate slices and services side by side, and wait until all their links are up.
+        """Instantiate slices and services at once, and wait until all their links are up.
 
         Raises:
             click.ClickException: one failed, or it takes too long.
         """
         started = {one.name: self.instantiate(one) for one in requests}
-        # Seconds from the end of its instantiation, however long that took.
+        # Seconds that links may take after the end of an instantiation.
         patience = (900.0 if self.lab is not None and self.lab.machines else 300.0) * len(requests)
         with ticking(self.console, lambda: "; ".join(self.state(one.service) for one in requests)):
             for one in requests:
@@ -380,7 +377,7 @@ class Testbed:
         self.shaped = any(isinstance(one, SliceRequest) for one in requests)
 
     def instantiate(self, one: SliceRequest | Service) -> str:
-        """Order a slice or a service; return the operation."""
+        """Start the instantiation of a slice or service; return the operation's id."""
         vim = self.osm.required(VIMS, name=one.vim or self.vim)["_id"]
         given = self._with_ids(one.document)
         if isinstance(one, SliceRequest):
@@ -407,12 +404,12 @@ class Testbed:
         return given
 
     def state(self, service: str) -> str:
-        """Say how far a service has come."""
+        """Return the state of a service, for progress lines."""
         record = self.osm.nbi.find(SERVICES, name=service)
         return f"{service}: {'ordered' if record is None else record.get('nsState')}"
 
     def wait_up(self, made: Slice, until: float) -> None:
-        """Wait until all links of a service are up, which they become after the instantiation."""
+        """Wait until all links of a service are up; that is later than the instantiation."""
         ends = {end for link in made.links.values() for end in (link.near, link.far)}
         # A UE has no link.
         waiting = [vnf for vnf in made.vnfs.values() if vnf.name in ends]
@@ -439,7 +436,7 @@ class Testbed:
         service: str = "",
         links: Mapping[str, Link] = LINKS,
     ) -> Slice:
-        """Take a running service as one of the slices; arguments as of `read`."""
+        """Add a running service to the slices; same arguments as `read`."""
         self.slices[name] = self.read(name, document, service, links)
         return self.slices[name]
 
@@ -453,10 +450,10 @@ class Testbed:
         """Return a running service as a slice.
 
         Args:
-            name: of the slice.
-            document: parameters of the service.
-            service: its name where it differs.
-            links: of the service.
+            name: name of the slice.
+            document: instantiation parameters of the service.
+            service: name of the service, if it differs from the slice's.
+            links: links of the service.
         """
         record = self.osm.service(self.osm.required(SERVICES, name=service or name)["_id"])
         applications = {
@@ -478,7 +475,7 @@ class Testbed:
             id=row["_id"],
             vdu=vdu["vdu-id-ref"],
             server=str(vdu.get("vim-id", "")),
-            # "floating;fixed" where the VIM gave both
+            # "floating;fixed", if the VIM gave both
             management=str(row["ip-address"]).rpartition(";")[2],
             application=apps.get(index, ""),
             vnfd=row["vnfd-id"],
@@ -486,7 +483,7 @@ class Testbed:
         )
 
     def clean(self) -> list[str]:
-        """Delete what was made here, the newest first; return what could not be deleted."""
+        """Delete all created objects, the newest first; return the errors."""
         left = []
         while self._undo:
             try:
@@ -503,7 +500,7 @@ _PLACEHOLDER = re.compile(r"<([^<>]+)>")
 
 
 def _filled(parameter: Mapping[str, Any], values: Mapping[str, Any]) -> object:
-    """Return the value of an initial primitive's parameter, as OSM fills it in."""
+    """Return the value of an initial primitive's parameter, with OSM's substitution."""
     value = parameter["value"]
     match = _PLACEHOLDER.fullmatch(str(value))
     given = values[match[1]] if match else value

@@ -1,7 +1,7 @@
 """Traffic between two VNFs: a load, and a steady stream of numbered datagrams.
 
-Each end does its part by a day-2 primitive. The delay of a datagram is measured in one direction,
-so the clocks of the VDUs must agree: to a millisecond, as NTP keeps those of one site.
+Each end runs day-2 primitives. The delay of a datagram is measured in one direction, so the clocks
+of the VDUs must agree to a millisecond. NTP achieves that at one site.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from experiments.testbed import Slice, Vnf
 
 LIMIT = 600
 """Seconds after which a load, a stream or a listener ends in any case. Several primitives
-lie between a start and its stop, and a busy OSM may need a minute for each."""
+run between a start and its stop, and a busy OSM may need a minute for each."""
 NAME = "stream"
 AHEAD_MS = -0.5
-"""A datagram cannot arrive before it was sent; what is below this is a clock that is wrong."""
+"""Smallest valid delay; a lower one means that the clocks differ. The margin is for jitter."""
 
 
 @dataclass(frozen=True)
 class Stream:
-    """What became of a stream of numbered datagrams.
+    """Results of a stream of numbered datagrams.
 
     Attributes:
         rate: datagrams per second.
-        sent: what the sender told.
-        seen: what the listener told; empty if nothing arrived.
+        sent: counters of the sender.
+        seen: counters of the listener; empty if nothing arrived.
     """
 
     rate: float
@@ -39,12 +39,12 @@ class Stream:
 
     @property
     def lost(self) -> int:
-        """How many never arrived."""
+        """Number of datagrams that never arrived."""
         return int(self.sent["sent"]) - int(self.seen.get("received", 0))
 
     @property
     def longest_loss_ms(self) -> float:
-        """How long the longest run of lost datagrams lasted."""
+        """Duration of the longest run of lost datagrams."""
         count = int(self.sent["sent"])
         if not self.seen:
             return count * 1000 / self.rate
@@ -53,7 +53,7 @@ class Stream:
 
     @property
     def within_percent(self) -> float:
-        """How many arrived within the listener's budget, of those sent.
+        """Percent of the sent datagrams that arrived within the listener's budget.
 
         Raises:
             click.ClickException: the clocks of the two VDUs differ.
@@ -66,7 +66,7 @@ class Stream:
         return 100 * float(self.seen.get("within-budget", 0)) / float(self.sent["sent"])
 
     def summary(self) -> dict[str, Any]:
-        """Return figures for a record."""
+        """Return the figures for a run's result."""
         delay = self.seen.get("delay-ms", {})
         return {
             "sent": self.sent["sent"],
@@ -95,15 +95,15 @@ class Flow:
         budget_ms: int = 10,
         to: str = "",
     ) -> None:
-        """Start both ends; the stream ends after some seconds, or with `sent`.
+        """Start both ends; the stream ends after `seconds`, or earlier with `result`.
 
         Args:
-            slice_: with the link.
-            link: its name.
-            rate: datagrams a second.
-            seconds: that the stream lasts.
-            budget_ms: delay that a datagram may have.
-            to: VNF that hears it, "" for the far end of the link.
+            slice_: slice with the link.
+            link: name of the link.
+            rate: datagrams per second.
+            seconds: duration of the stream.
+            budget_ms: allowed delay of a datagram.
+            to: VNF that receives the stream, "" for the far end of the link.
         """
         point = slice_.links[link]
         near, far = (point.far, point.near) if to == point.near else (point.near, point.far)
@@ -114,22 +114,22 @@ class Flow:
         self.near.action("start-stream", **way, rate=rate, seconds=seconds, name=NAME)
 
     def result(self) -> Stream:
-        """End the stream, then the listener; return what became of it."""
+        """End the stream, then the listener; return the results."""
         sent = self.near.action("stop-stream")
         return Stream(self.rate, sent, self.seen())
 
     def seen(self) -> Mapping[str, Any]:
-        """End the listener; return what it saw of the stream."""
+        """End the listener; return its counters of the stream."""
         streams: Mapping[str, Mapping[str, Any]] = self.far.action("stop-listener")["streams"]
         return streams.get(NAME, {})
 
 
 @contextmanager
 def load(near: Vnf, link: str, path: str = "tunnel", parallel: int = 1) -> Iterator[dict[str, Any]]:
-    """Saturate a link from a VNF while the block runs; then the mapping tells the rate.
+    """Saturate a link from a VNF while the block runs; then the mapping has the rate.
 
     Raises:
-        click.ClickException: it ended before the block did, so that the block was not under load.
+        click.ClickException: the load ended before the block did.
     """
     near.action("start-load", link=link, path=path, parallel=parallel, seconds=LIMIT)
     counters: dict[str, Any] = {}

@@ -1,7 +1,7 @@
 """The traffic on a wire, as Wireshark's dissectors see it.
 
-tshark gets no ports and no hints: it recognises WireGuard by the form of its messages. So an
-independent program decides that a frame is protected.
+tshark gets no ports and no hints: it recognises WireGuard by the format of its messages. So an
+independent program decides whether a frame is protected.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from pathlib import Path
 
 import click
 
-#: Layers below the one that says what a frame carries.
+#: Layers that only carry others, so they do not show the kind of a frame.
 _CARRIERS = {"eth", "ethertype", "vlan", "ip", "ipv6", "udp", "tcp", "sctp", "udpencap", "data"}
 PROTECTED = frozenset({"wg", "esp", "isakmp"})
-"""WireGuard, ESP (RFC 4303) and the IKE that sets it up (RFC 7296)."""
+"""WireGuard, ESP (RFC 4303), and IKE, which sets up ESP (RFC 7296)."""
 NEIGHBOURS = frozenset({"arp", "icmpv6-nd", "icmpv6-mld", "dhcp", "dhcpv6"})
-"""Address resolution (RFC 826, RFC 4861), IPv6's group membership (RFC 3810), and DHCP, by which
-a VIM gives its ports their addresses."""
+"""Address resolution (RFC 826, RFC 4861), IPv6 multicast listener discovery (RFC 3810), and DHCP,
+with which a VIM assigns addresses to its ports."""
 #: ICMPv6 types of neighbour discovery and of multicast listener discovery.
 _ND, _MLD = set(range(133, 138)), {130, 131, 132, 143}
 
 
 @dataclass(frozen=True)
 class Wire:
-    """The frames of a capture by what they carry, and some of them as dissected."""
+    """The number of frames in a capture by kind, and some of them as tshark shows them."""
 
     frames: dict[str, int]
     imsis: tuple[str, ...]
@@ -35,17 +35,17 @@ class Wire:
 
     @property
     def clear(self) -> dict[str, int]:
-        """Frames that are not protected and not address resolution."""
+        """Frames by kind, without protected ones and without those in NEIGHBOURS."""
         return {k: n for k, n in self.frames.items() if k not in PROTECTED | NEIGHBOURS}
 
     @property
     def protected(self) -> int:
-        """Frames of a VPN."""
+        """Number of frames of a VPN."""
         return sum(n for kind, n in self.frames.items() if kind in PROTECTED)
 
 
 EXCERPT = 2
-"""Frames of each kind that are shown as dissected."""
+"""Number of frames of each kind in an excerpt."""
 _FIELDS = ("frame.protocols", "icmpv6.type", "e212.imsi", "nas_5gs.mm.suci.msin",
            "frame.time_relative", "frame.len", "ip.src", "ipv6.src", "ip.dst",
            "ipv6.dst")  # fmt: skip
@@ -64,10 +64,10 @@ def _tshark(file: Path, *words: str) -> list[str]:
 
 
 def kind(protocols: str, icmp6: str = "") -> str:
-    """Return what a frame carries, from tshark's `frame.protocols` and ICMPv6 type.
+    """Return the kind of a frame, from tshark's `frame.protocols` and ICMPv6 type.
 
-    The last named layer counts, as an IKE message ends in its payloads only inside `isakmp`; but
-    whatever is found inside a VPN's own layer cannot make the frame count as clear.
+    A frame with a layer of a VPN is protected, whatever tshark shows inside that layer. For other
+    frames, the first layer above the carriers counts.
     """
     layers = protocols.split(":")
     for layer in layers:
@@ -109,7 +109,7 @@ def dissect(file: Path) -> Wire:
 
 
 def _line(place: Sequence[str], protocols: str, imsi: str) -> str:
-    """Return a frame of an excerpt: seconds, addresses, bytes, layers, identity."""
+    """Return a frame as a line of an excerpt: seconds, addresses, bytes, layers, identity."""
     seconds, size, *addresses = place
     source, target = (
         one or other for one, other in zip(addresses[::2], addresses[1::2], strict=True)

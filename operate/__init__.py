@@ -1,1 +1,1 @@
-"""What operators do beyond single commands of `osm`, with the `osm` client and nothing else."""
+"""Operator tasks that need more than single commands of `osm`; they use the `osm` client or NBI."""

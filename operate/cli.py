@@ -42,8 +42,8 @@ _client = click.option(
 def join_command(one: str, other: str, prefixes: str, other_prefixes: str, client: str) -> None:
     """Join a link of two services: ONE and OTHER are NS/VNF[/VDU/COUNT]:LINK[@ADDRESS].
 
-    ADDRESS is where the other end reaches this one; at least one end needs it. Repeat it after
-    the keys of an end have been rotated.
+    The other end reaches this end at ADDRESS; at least one end needs an ADDRESS. Repeat the
+    command after the keys of an end have been rotated.
     """
     ends = End.parse(one, prefixes), End.parse(other, other_prefixes)
     for line in join(Client(tuple(shlex.split(client))), *ends):
@@ -66,10 +66,10 @@ def part_command(one: str, other: str, client: str) -> None:
 @click.option("--pause", type=click.IntRange(1), default=10, show_default=True)
 @_client
 def join_slices_command(slices: tuple[str, ...], timeout: int, pause: int, client: str) -> None:
-    """Join the services of slices; without a name, of all there are and will be.
+    """Join the services of these slices, or without names of all slices, also of later ones.
 
-    With names it ends when the network functions of all are ready. Without, it goes on, as a
-    service beside OSM: a new slice is joined, and what a deleted one shared forgets it.
+    With names it ends when all network functions are ready. Without names it runs on, as a service
+    beside OSM: it joins new slices, and removes deleted slices from the services that they shared.
     """
     joiner = Joiner(Client(tuple(shlex.split(client))), click.echo)
     if slices:
@@ -80,9 +80,9 @@ def join_slices_command(slices: tuple[str, ...], timeout: int, pause: int, clien
 
 @main.command(name="targets")
 @click.argument("services", nargs=-1, required=True, metavar="NS[/VNF]...")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="File; else printed.")
-@click.option("--port", default=PORT, show_default=True, help="Of the exporters.")
-@click.option("--turn-on", is_flag=True, help="Have the exporters run first.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="File; else stdout.")
+@click.option("--port", default=PORT, show_default=True, help="TCP port of the exporters.")
+@click.option("--turn-on", is_flag=True, help="Start the exporters first.")
 @_client
 def targets_command(
     services: tuple[str, ...], out: Path | None, port: int, turn_on: bool, client: str
@@ -93,7 +93,7 @@ def targets_command(
     if out is None:
         click.echo(text, nl=False)
         return
-    # Prometheus reads the file whenever it changes: it is there whole, or as it was.
+    # Prometheus reads the file at every change, so replace it in one step.
     staging = out.with_name(out.name + ".new")
     staging.write_text(text, encoding="utf-8")
     staging.replace(out)
@@ -104,9 +104,9 @@ def targets_command(
 @click.option("--vim", required=True, help="Name of the VIM account.")
 @click.option("--user", envvar="OSM_USER", default="admin", show_default=True)
 @click.option("--project", envvar="OSM_PROJECT", default="admin", show_default=True)
-@click.option("--ca", type=click.Path(exists=True, dir_okay=False), help="Authority of OSM's TLS.")
-@click.option("--insecure", is_flag=True, help="Take any certificate, as osmclient does.")
-@click.option("--smallest", is_flag=True, help="Leave the slice out.")
+@click.option("--ca", type=click.Path(exists=True, dir_okay=False), help="CA of OSM's certificate.")
+@click.option("--insecure", is_flag=True, help="Accept any certificate, as osmclient does.")
+@click.option("--smallest", is_flag=True, help="Do not test the slice.")
 @click.option("--timeout", type=click.IntRange(1), default=3600, show_default=True)
 @click.option(
     "--dist",
@@ -134,9 +134,9 @@ def acceptance(
     dist: Path,
     out: Path,
 ) -> None:
-    """Check that an OSM and its VIM take these packages and run them.
+    """Check that an OSM and its VIM accept these packages and run them.
 
-    The password is $OSM_PASSWORD, else OSM's default. What is made is deleted at the end.
+    The password is $OSM_PASSWORD, else OSM's default. The run deletes all that it creates.
     """
     report = Report(url, vim, click.echo)
     session = Nbi(url, False if insecure else ca or True)

@@ -1,4 +1,4 @@
-"""Day-2 primitives through the `osm` command, or any other with its verbs and options."""
+"""Day-2 primitives through the `osm` command, or another with the same verbs and options."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Client:
     Attributes:
         command: Words before the verb: ``("osm",)``.
         timeout: Seconds a primitive may take.
-        pause: Seconds between two looks at a primitive that runs.
-        environment: Variables of the command, beside those of this process.
+        pause: Seconds between two queries for the state of a primitive.
+        environment: Environment variables of the command, in addition to those of this process.
     """
 
     command: tuple[str, ...] = ("osm",)
@@ -38,7 +38,7 @@ class Client:
         """Run a verb and return what it printed.
 
         Raises:
-            OperateError: it failed; with the client's last line.
+            OperateError: it failed; the text has the client's last line.
         """
         argv = [*self.command, *words]
         try:
@@ -58,7 +58,7 @@ class Client:
         return done.stdout
 
     def document(self, verb: str, id: str) -> dict[str, Any]:
-        """Return the record that a verb shows.
+        """Return the record that a verb prints.
 
         Raises:
             OperateError: there is none, or the verb failed.
@@ -89,7 +89,7 @@ class Client:
         """Wait for the end of an operation, however it ends; return its record.
 
         Raises:
-            OperateError: it is not done in time.
+            OperateError: it does not end in time.
         """
         limit = self.timeout if timeout is None else timeout
         deadline = time.monotonic() + limit
@@ -113,15 +113,15 @@ class Client:
         """Run a day-2 primitive of our charms and return its JSON output.
 
         Args:
-            ns: Service.
-            vnf: Member.
+            ns: Name of the service.
+            vnf: Member-vnf-index.
             name: Primitive.
             params: Its parameters.
             timeout: Seconds it may take.
             instance: VDU and count index, for a charm at the level of VDUs.
 
         Raises:
-            OperateError: it was refused, failed, or is not done in time.
+            OperateError: it was refused, failed, or does not end in time.
         """
         record = self.wait(self.start(ns, vnf, name, params, instance), timeout)
         detail = record.get("detailed-status")

@@ -1,8 +1,8 @@
-"""Join a link of two network services. OSM cannot do so: it relates charms of one service only.
+"""Join a link of two network services. OSM cannot do so: it relates only charms of one service.
 
-Each end gets the other's public key by the primitive ``add-peer``, and the other network function
-by ``add-function``. A relation would carry the same data. Keys come into being on the VDUs, so this
-is possible after both services run and not before.
+Each end gets the other's public key with the primitive ``add-peer``, and the data of the other
+network function with ``add-function``. A relation would carry the same data. The VDUs generate the
+keys, so this is possible only after both services run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _END = re.compile(
     r":(?P<link>[a-z][a-z0-9-]*)(@(?P<address>.+))?"
 )
 _FORM = "NS/VNF:LINK or NS/VNF/VDU/COUNT:LINK, with @ADDRESS where it can be reached"
-_MAX_NAME = 32  # of a manual peer
+_MAX_NAME = 32  # characters in the name of a manual peer
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class End:
     """One end of a link.
 
     Attributes:
-        ns: Its service.
-        vnf: Its member.
-        link: Its link.
-        instance: Its VDU and count index, where each instance has a charm of its own.
-        address: Where the other end reaches it, where there is such an address.
+        ns: Name of its service.
+        vnf: Its member-vnf-index.
+        link: Name of its link.
+        address: Underlay address at which the other end reaches it, None if it cannot.
         prefixes: Prefixes behind it.
+        instance: Its VDU and count index, if each instance has its own charm.
     """
 
     ns: str
@@ -49,7 +49,7 @@ class End:
         """Read ``NS/VNF[/VDU/COUNT]:LINK[@ADDRESS]``, and prefixes separated by commas.
 
         Raises:
-            OperateError: it is neither, or they are no prefixes.
+            OperateError: the text has another form, or a prefix is invalid.
         """
         match = _END.fullmatch(text)
         if match is None:
@@ -72,7 +72,7 @@ class End:
         return text[-_MAX_NAME:].strip("-")
 
     def __str__(self) -> str:
-        """Return it as it is written, without the address."""
+        """Return the end in the form that `parse` reads, without the address."""
         of_vdu = "" if self.instance is None else "/{}/{}".format(*self.instance)
         return f"{self.ns}/{self.vnf}{of_vdu}:{self.link}"
 
@@ -104,7 +104,7 @@ def status_of(client: Client, end: End) -> Mapping[str, Any]:
 
 
 def state_of(end: End, status: Mapping[str, Any]) -> State:
-    """Read from a VNF's status an end's key, inner address and port, and its network function.
+    """Return an end's key, inner address, port and network function, from its VNF's status.
 
     Raises:
         OperateError: the link is not configured, or is not WireGuard.
@@ -138,14 +138,14 @@ def introduce(
     known: tuple[State, State],
     before: tuple[State, State] | None = None,
 ) -> list[str]:
-    """Tell each of two ends what is known of the other; return a line for each.
+    """Send each of two ends the data of the other; return a line for each primitive.
 
     Args:
-        client: Of OSM.
-        ends: Both.
+        client: Client of OSM.
+        ends: The two ends.
         known: Their states.
-        before: Their states of the last call, None for none. What the ends heard then is not
-            repeated.
+        before: Their states at the last call, None at the first. Primitives that would be the
+            same as then are not repeated.
 
     Raises:
         OperateError: a primitive failed.
@@ -169,7 +169,7 @@ def introduce(
 def _orders(
     ends: tuple[End, End], known: tuple[State, State]
 ) -> list[tuple[End, End, str, dict[str, Any]]]:
-    """Return who has to hear of whom, by which primitive and with which parameters."""
+    """Return the primitives to run: (end, other end, primitive, parameters) each."""
     one, other = ends
     states = dict(zip(ends, known, strict=True))
     pairs = ((one, other), (other, one))
@@ -198,7 +198,7 @@ def _peer(here: End, there: End, state: State) -> dict[str, Any]:
 
 
 def part(client: Client, one: End, other: End) -> list[str]:
-    """Remove each end from the other; return a line for each.
+    """Remove each end from the peers of the other; return a line for each.
 
     Raises:
         OperateError: a primitive failed.
@@ -207,7 +207,7 @@ def part(client: Client, one: End, other: End) -> list[str]:
 
 
 def forget(client: Client, here: End, there: End) -> str:
-    """Remove one end from the other; return a line.
+    """Remove the end `there` from the peers of `here`; return a line.
 
     Raises:
         OperateError: a primitive failed.

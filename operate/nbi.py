@@ -1,4 +1,4 @@
-"""OSM's northbound interface, one request at a time (SOL005; paths as osmclient's)."""
+"""OSM's northbound interface, one request at a time (SOL005; same paths as osmclient)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Document = dict[str, Any]
 
 
 class Refused(OperateError):  # noqa: N818  # what it is, not that it is an error
-    """OSM answered, and refused.
+    """OSM answered with an error status.
 
     Attributes:
         status: HTTP status.
@@ -25,14 +25,14 @@ class Refused(OperateError):  # noqa: N818  # what it is, not that it is an erro
     """
 
     def __init__(self, status: int, detail: str) -> None:
-        """Keep both."""
+        """Keep status and detail."""
         super().__init__(detail)
         self.status = status
         self.detail = detail
 
 
 class Unreachable(OperateError):  # noqa: N818
-    """No answer came, also not when asked again."""
+    """No valid answer came; a GET request was repeated before."""
 
 
 class Nbi:
@@ -46,20 +46,20 @@ class Nbi:
         timeout: float = 60.0,
         tries: int = 5,
     ) -> None:
-        """Speak to the OSM at ``https://HOST:PORT``.
+        """Prepare a session with the OSM at ``https://HOST:PORT``.
 
         Args:
-            url: its address, with or without ``/osm``.
-            verify: the certificate: by the system's authorities, by a file, or not at all.
-            pause: seconds between two looks at an operation.
-            timeout: seconds an answer may take.
-            tries: times that a question is repeated when the connection breaks; orders are not.
+            url: Its address, with or without ``/osm``.
+            verify: True to verify its certificate with the system's CAs, a file of CAs, or False.
+            pause: Seconds between two queries for the state of an operation.
+            timeout: Seconds an answer may take.
+            tries: Repetitions of a GET when the connection breaks; POST and DELETE have none.
         """
         self.url = url.rstrip("/").removesuffix("/osm") + "/osm"
         self.pause = pause
         self._timeout = timeout
         self._session = requests.Session()
-        self._session.trust_env = False  # REQUESTS_CA_BUNDLE would win over `verify`
+        self._session.trust_env = False  # REQUESTS_CA_BUNDLE would override `verify`
         self._session.verify = verify
         if verify is False:
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
@@ -68,7 +68,7 @@ class Nbi:
         self._credentials: dict[str, str] = {}
 
     def log_in(self, user: str, password: str, project: str) -> None:
-        """Take a token.
+        """Request a token; later requests use it.
 
         Raises:
             Refused: wrong credentials.
@@ -80,7 +80,7 @@ class Nbi:
         self._headers["Authorization"] = f"Bearer {token['id']}"
 
     def version(self) -> Document:
-        """Return what OSM says of itself, asked once.
+        """Return OSM's version, with one request that is not repeated.
 
         Raises:
             Refused, Unreachable: see :meth:`get`.
@@ -92,34 +92,34 @@ class Nbi:
         """Return the answer to a GET request.
 
         Raises:
-            Refused: OSM refuses, status 404 where there is nothing.
+            Refused: OSM refuses; the status is 404 if the resource does not exist.
             Unreachable: no answer.
         """
         for left in range(self._tries, -1, -1):
             try:
                 return self._with_token("GET", path)
             except Unreachable:
-                # An adapter's own repetition ends with the headers; connections break later too.
+                # The retries of requests' adapter do not cover a break after the headers.
                 if not left:
                     raise
                 time.sleep(min(self.pause, 2.0))
         raise AssertionError
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Give an order; it is not repeated.
+        """Return the answer to a POST request, which is not repeated.
 
         Raises:
             Refused: OSM refuses.
-            Unreachable: no answer; whether it was done is not known.
+            Unreachable: no answer; OSM may have executed the request or not.
         """
         return self._with_token("POST", path, json=dict(body))
 
     def delete(self, path: str) -> Any:
-        """Order a deletion; see :meth:`post`."""
+        """Return the answer to a DELETE request; see :meth:`post`."""
         return self._with_token("DELETE", path)
 
     def upload(self, path: str, package: Path) -> str:
-        """Onboard a package in one step; return its id; see :meth:`post`."""
+        """Onboard a package with one request, see :meth:`post`; return its id."""
         data = package.read_bytes()
         headers = {
             "Content-Type": "application/gzip",
@@ -129,7 +129,7 @@ class Nbi:
         return str(self._with_token("POST", path, data=data, headers=headers)["id"])
 
     def find(self, path: str, **fields: str) -> Document | None:
-        """Return the first entry of a list with these values, or None.
+        """Return the first entry of a list that has these values, or None.
 
         Raises:
             Refused, Unreachable: see :meth:`get`.
@@ -144,7 +144,7 @@ class Nbi:
         try:
             return self._send(method, path, **how)
         except Refused as refused:
-            # A long operation outlives a token, which is good for an hour.
+            # A token is valid for one hour, and an operation can take longer.
             if refused.status != requests.codes.unauthorized or not self._credentials:
                 raise
         self.log_in(**_renamed(self._credentials))
@@ -189,7 +189,7 @@ def _detail(answer: requests.Response) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the innermost reason of an error of requests."""
+    """Return the innermost cause of an error of the library requests."""
     inner: BaseException = error
     while inner.args and isinstance(inner.args[0], BaseException):
         inner = inner.args[0]

@@ -1,4 +1,4 @@
-"""Services, slices and day-2 primitives of an OSM, each ordered and awaited over its API."""
+"""Services, slices and day-2 primitives of an OSM: start operations over its API and wait."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ VIMS = "/admin/v1/vim_accounts"
 
 
 SILENCE = 10.0
-"""Seconds after which one is told what goes on."""
+"""Seconds between two progress lines."""
 
 
 class Osm:
-    """What an operator does with an OSM."""
+    """Operations of an OSM."""
 
     def __init__(
         self, nbi: Nbi, limit: float = 3600.0, tell: Callable[[str], object] = lambda _: None
     ) -> None:
         """Use a session; an operation may take ``limit`` seconds.
 
-        ``tell`` gets a line every ten seconds of an operation, with the stage that OSM names.
+        ``tell`` gets a line every ten seconds of an operation, with the stage from OSM.
         """
         self.nbi = nbi
         self.limit = limit
@@ -44,7 +44,7 @@ class Osm:
     # -- records ---------------------------------------------------------------------------------
 
     def required(self, place: str, **fields: str) -> Document:
-        """Return the entry of a list with these values.
+        """Return the entry of a list that has these values.
 
         Raises:
             OperateError: there is none.
@@ -75,11 +75,11 @@ class Osm:
 
         Args:
             place: ``NS_OPERATIONS`` or ``NSI_OPERATIONS``.
-            key: its id.
-            gone: whether it may take its own record along.
+            key: Id of the operation.
+            gone: whether the operation may delete its own record.
 
         Raises:
-            OperateError: it failed, or is not done in time.
+            OperateError: it failed, or does not end in time.
         """
         started = reported = time.monotonic()
         deadline = started + self.limit
@@ -114,10 +114,10 @@ class Osm:
         params: Mapping[str, Any],
         instance: tuple[str, int] | None = None,
     ) -> str:
-        """Start a day-2 primitive of a VNF, or of an instance of a VDU; return the operation.
+        """Start a day-2 primitive of a VNF, or of an instance of a VDU; return the operation's id.
 
-        OSM does the operations of a service one after another, and looks every ten seconds whether
-        those before have ended: start the next one when this has ended.
+        OSM runs the operations of a service one after another. It checks only every ten seconds
+        whether earlier ones have ended, so start the next one after this one has ended.
         """
         order: Document = {"member_vnf_index": member}
         order |= {"primitive": primitive, "primitive_params": params}
@@ -126,17 +126,17 @@ class Osm:
         return str(self.nbi.post(f"{INSTANCES}/{service}/action", order)["id"])
 
     def output(self, operation: str) -> str:
-        """Wait for a day-2 primitive; return its text."""
+        """Wait for a day-2 primitive; return its output."""
         detail = self.finished(NS_OPERATIONS, operation).get("detailed-status")
         return str(detail.get("output") if isinstance(detail, dict) else detail)
 
     def action(
         self, service: str, member: str, primitive: str, params: Mapping[str, Any]
     ) -> Document:
-        """Run a day-2 primitive; return its JSON, or nothing where it answered none.
+        """Run a day-2 primitive; return its JSON output, {} if the output is no JSON object.
 
         Raises:
-            OperateError: it was refused, failed, or is not done in time.
+            OperateError: it was refused, failed, or does not end in time.
         """
         try:
             value = json.loads(self.output(self.start(service, member, primitive, params)))
@@ -183,12 +183,12 @@ class Osm:
 
 @dataclass(frozen=True, kw_only=True)
 class ApiClient(Client):
-    """Records and day-2 primitives over the API, in place of a client's command line."""
+    """Records and day-2 primitives over the API instead of a client's command line."""
 
     osm: Osm
 
     def document(self, verb: str, id: str) -> Document:
-        """Return the record that a verb of the command line shows, by name or id.
+        """Return the record that a verb of the command line would print, by name or id.
 
         Raises:
             OperateError: there is none.

@@ -1,9 +1,9 @@
-"""Join the services of slices, as a program that goes on beside OSM.
+"""Join the services of slices, as a program that runs beside OSM.
 
-A slice's own links (netslice-vld) lead from one of its services to another. OSM makes their
-networks and relates nobody. This program finds the ends of such a link in OSM's records, joins
-them, and repeats that until the network functions at both ends are ready: each is told of the
-other, and that it is ready, as a relation would tell it.
+A slice's own links (netslice-vld) connect one of its services to another. OSM makes their networks,
+but no relations. This program finds the ends of such a link in OSM's records and joins them. It
+repeats that until the network functions at both ends are ready: each end gets the data of the
+other network function, and its state, as a relation would carry them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from operate.join import End, State, forget, introduce, state_of, status_of
 
 Pair = tuple[End, End]
 _BAR = re.compile("[|\u2502\u2503]")
-"""What stands between the columns of a table, drawn with letters or with lines."""
+"""Column separator in the client's tables: ASCII or box-drawing characters."""
 
 
 Statuses = Callable[[End], Mapping[str, Any]]
 
 
 def statuses(client: Client) -> Statuses:
-    """Return what asks a VNF for its status, once however many links it has."""
+    """Return a function that gets the status of a VNF, once for all of its links."""
     known: dict[tuple[object, ...], Mapping[str, Any]] = {}
 
     def status(end: End) -> Mapping[str, Any]:
@@ -40,10 +40,10 @@ def statuses(client: Client) -> Statuses:
 
 
 def ends_of(client: Client, nsi: Mapping[str, Any], status: Statuses) -> list[Pair]:
-    """Return the pairs of ends that the links of a slice have between its services.
+    """Return the pairs of ends of a slice's links between its services.
 
-    A link has the name of its netslice-vld; its ends are the VNFs that have an interface there.
-    Where a VNF has no such link, as on a data network, there is nothing to join.
+    A link has the name of its netslice-vld. Its ends are the VNFs with an interface there. If one
+    of these VNFs has no such link, for example on a data network, there is no pair.
     """
     template = nsi["network-slice-template"]
     services = {e["nss-id"]: str(e["nsrId"]) for e in nsi["_admin"]["nsrs-detailed-list"]}
@@ -63,7 +63,7 @@ def ends_of(client: Client, nsi: Mapping[str, Any], status: Statuses) -> list[Pa
 
 
 def _on(client: Client, nsr_id: str, sap: str, link: str) -> list[End]:
-    """Return the ends that a service has at one of its SAPs."""
+    """Return the ends of a service at one of its SAPs."""
     record = client.document("ns-show", nsr_id)
     sapds = record["nsd"].get("sapd") or ()
     networks = [str(s["virtual-link-desc"]) for s in sapds if s["id"] == sap]
@@ -83,20 +83,20 @@ def _on(client: Client, nsr_id: str, sap: str, link: str) -> list[End]:
 
 
 def ready(state: State) -> bool:
-    """Tell whether an end's network function can be used, or there is none to wait for."""
+    """Tell whether an end's network function is ready, or the end has no network function."""
     return state.function is None or state.function.get("nf-ready") == "yes"
 
 
 @dataclass
 class Joiner:
-    """Joins slices, and remembers which end has heard of which.
+    """Joins slices, and remembers which data each end has of the other.
 
     Attributes:
-        client: Of OSM.
-        tell: Takes a line for the operator.
-        pairs: Ends that were joined, by slice.
-        introduced: States of each pair when its ends last heard of each other.
-        settled: Slices with nothing left to do.
+        client: Client of OSM.
+        tell: Prints a line for the operator.
+        pairs: Pairs of ends to join, by slice.
+        introduced: States of each pair when its ends last got each other's data.
+        settled: Slices that are completely joined.
     """
 
     client: Client
@@ -106,7 +106,7 @@ class Joiner:
     settled: set[str] = field(default_factory=set)
 
     def step(self, name: str) -> bool:
-        """Bring one slice further; return whether nothing is left to do.
+        """Do the next step for one slice; return True if it is completely joined.
 
         Raises:
             OperateError: there is no such slice, or a primitive failed.
@@ -130,14 +130,14 @@ class Joiner:
         return done
 
     def drop(self, name: str) -> None:
-        """Forget a slice that is gone, also at the services that it shared with others."""
+        """Forget a deleted slice, and remove its peers at services that other slices share."""
         for pair in self.pairs.pop(name, ()):
             self.introduced.pop(pair, None)
             for here, there in (pair, pair[::-1]):
                 try:
                     self.client.document("ns-show", here.ns)
                 except OperateError:
-                    continue  # it went with its slice
+                    continue  # this service was deleted with its slice
                 self.tell(forget(self.client, here, there))
         self.settled.discard(name)
 
@@ -150,10 +150,10 @@ def names(client: Client) -> list[str]:
 
 
 def join_slices(joiner: Joiner, names: Iterable[str], timeout: float, pause: float) -> None:
-    """Join slices and wait until all are.
+    """Join slices and wait until all are joined.
 
     Raises:
-        OperateError: one is not joined in time, or a primitive failed.
+        OperateError: a slice is not joined in time, or a primitive failed.
     """
     deadline = time.monotonic() + timeout
     left = list(names)
@@ -166,7 +166,7 @@ def join_slices(joiner: Joiner, names: Iterable[str], timeout: float, pause: flo
 
 
 def follow(joiner: Joiner, pause: float, rounds: Iterable[int] = itertools.count()) -> None:
-    """Join every slice there is and will be; a failure is reported, and tried again."""
+    """Join all present and future slices; report errors, and try again in the next round."""
     for _ in rounds:
         try:
             present = names(joiner.client)

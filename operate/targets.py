@@ -1,7 +1,7 @@
 """Targets for Prometheus: the exporters of the VNFs of network services.
 
-By the labels `ns_id`, `vnf_member_index` and `vdu_id` OSM 19 tells VDUs apart in the rules it makes
-of VNFDs' alarms.
+OSM 19 uses the labels `ns_id`, `vnf_member_index` and `vdu_id` to identify VDUs in the rules that
+it makes from VNFDs' alarms.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ def targets(client: Client, names: Iterable[str], port: int, turn_on: bool) -> l
     """Return entries for Prometheus's file_sd_configs.
 
     Args:
-        client: Of OSM.
+        client: Client of OSM.
         names: NS or NS/MEMBER-VNF-INDEX.
         port: TCP port of the exporters.
-        turn_on: Whether to have the exporters run first, by the primitive configure-monitoring.
+        turn_on: Whether to start the exporters first, with the primitive configure-monitoring.
 
     Raises:
         OperateError: there is no such member, it has no address, or a verb or primitive failed.
@@ -51,7 +51,7 @@ def _members(client: Client, ns: str, service: dict[str, Any], member: str) -> l
 
 
 def _instances(service: dict[str, Any], record: dict[str, Any]) -> list[tuple[str, int] | None]:
-    """Return VDU and count index of each charm of a VNF, None for the charm of the VNF."""
+    """Return (VDU, count index) of each charm of a VNF, or None for a charm of the whole VNF."""
     member = record["member-vnf-index-ref"]
     charms = (service.get("_admin") or {}).get("deployed", {}).get("VCA") or ()
     instances = [
@@ -73,7 +73,7 @@ def _target(
     member, place = str(record["member-vnf-index-ref"]), record
     if instance is not None:
         place = next(v for v in record["vdur"] if (v["vdu-id-ref"], v["count-index"]) == instance)
-    # OSM writes several addresses as one text.
+    # If there are several addresses, OSM writes them as one text with ";".
     address = str(place.get("ip-address") or "").split(";")[0]
     if not address:
         raise OperateError(f"{ns}/{member} has no management address")

@@ -1,6 +1,6 @@
-"""S1AP and NGAP by pycrate's ASN.1: messages as a name, and elements by their types.
+"""S1AP and NGAP by pycrate's ASN.1: a message is a name and elements by their types.
 
-Procedure codes, identifiers and criticalities come out of the specification's own tables.
+Procedure codes, identifiers and criticalities come from the specification's own tables.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ _OUTCOMES = {
     "SuccessfulOutcome": "successfulOutcome",
     "UnsuccessfulOutcome": "unsuccessfulOutcome",
 }
-#: What pycrate raises for octets that it cannot read.
+#: Errors that pycrate raises for octets that it cannot decode.
 ERRORS = (PycrateErr, KeyError, ValueError, TypeError, IndexError, AssertionError)
 
 
 @functools.cache
 def _elements(module: Any, message: str) -> dict[str, tuple[int, str]]:
-    """Identifier and criticality of a message's elements by their types, the first of each."""
+    """Return identifier and criticality of a message's elements by type, the first of each type."""
     names = (f"{message}IEs", f"{message}_IEs")
     table = next(getattr(module, name) for name in names if hasattr(module, name)).get_val()
     known: dict[str, tuple[int, str]] = {}
     for one in (*table.root, *(table.ext or ())):
-        reference = one["Value"]._typeref  # one element has no type of a name, and is not for us
+        reference = one["Value"]._typeref  # None for one element without a named type; not used
         if reference is not None:
             known.setdefault(reference.called[1], (one["id"], one["criticality"]))
     return known
 
 
 def elements(module: Any, message: str, values: dict[str, Any]) -> list[dict[str, Any]]:
-    """Elements in the specification's order."""
+    """Return the elements of a message in the specification's order."""
     known = _elements(module, message)
     if not values.keys() <= known.keys():
         raise KeyError(f"{message}: {sorted(set(values) - set(known))}")
@@ -73,7 +73,7 @@ class Protocol:
         name: the protocol's name.
         port, ppid: SCTP port and payload protocol identifier.
         setup: start of the names of the messages that set the interface up.
-        identifiers: types of a UE's identifiers, of the core and of the access node.
+        identifiers: types of a UE's two identifiers, assigned by the core and the access node.
         unknown: cause of an error indication for a UE that the access node does not know.
     """
 
@@ -87,7 +87,7 @@ class Protocol:
         identifiers: tuple[str, str],
         unknown: str,
     ) -> None:
-        """Take the tables out of pycrate's module of the protocol."""
+        """Read the tables from pycrate's module of the protocol."""
         self.name, self.port, self.ppid = name, port, ppid
         self.setup, self.identifiers, self.unknown = setup, identifiers, unknown
         descriptions = getattr(module, f"{name}_PDU_Descriptions")
@@ -110,10 +110,10 @@ class Protocol:
         return bytes(self._pdu.to_aper())
 
     def decode(self, octets: bytes) -> Message:
-        """The message of octets.
+        """Decode a message.
 
         Raises:
-            ProtocolError: they are no message of the protocol.
+            ProtocolError: the octets are not a message of the protocol.
         """
         try:
             self._pdu.from_aper(octets)
@@ -124,16 +124,16 @@ class Protocol:
             raise ProtocolError(f"not {self.name}: {error}") from None
 
     def pair(self, core_id: int, access_id: int) -> dict[str, Any]:
-        """The element of a UE Context Release Command that names the UE."""
+        """Return the element of a UE Context Release Command that identifies the UE."""
         ids = zip(self.identifiers, (core_id, access_id), strict=True)
         value = {kind[0].lower() + kind[1:]: number for kind, number in ids}
         return {f"UE-{self.name}-IDs": (f"uE-{self.name}-ID-pair", value)}
 
     def pair_of(self, message: Message) -> tuple[int, int]:
-        """The identifiers that a UE Context Release Command names, as `pair` takes them.
+        """Return both identifiers in a UE Context Release Command, in the order of `pair`.
 
         Raises:
-            ProtocolError: it does not name both.
+            ProtocolError: the message does not have both.
         """
         value = message.need(f"UE-{self.name}-IDs")[1]
         try:
@@ -147,7 +147,7 @@ def address_of(value: tuple[int, int]) -> str:
     """The IPv4 address of a transport layer address.
 
     Raises:
-        ProtocolError: it has none.
+        ProtocolError: it has no IPv4 address.
     """
     number, size = value
     if size not in (32, 160):  # IPv4, or IPv4 and IPv6 (TS 36.414 section 5.3, TS 38.414, 5.1)

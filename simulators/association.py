@@ -13,7 +13,7 @@ from simulators.tlv import Message, MissingError, number
 
 #: Seconds between heartbeats, as OAI's functions send them.
 HEARTBEAT = 2.0
-#: Seconds between attempts to associate with a user plane function that was lost.
+#: Seconds between attempts to associate again with a lost user plane function.
 RETRY = 3.0
 
 log = logging.getLogger("pfcp")
@@ -22,9 +22,9 @@ log = logging.getLogger("pfcp")
 async def watch(
     endpoint: udp.Endpoint, peer: udp.Address, own: int, theirs: int, moved: Callable[[str], None]
 ) -> None:
-    """Send heartbeats until the peer is silent or has restarted, then call ``moved`` with why.
+    """Send heartbeats until the peer is silent or has restarted; call ``moved`` with the reason.
 
-    ``own`` and ``theirs`` are recovery time stamps.
+    ``own`` and ``theirs`` are the recovery time stamps of both ends.
     """
     while True:
         await asyncio.sleep(HEARTBEAT)
@@ -47,12 +47,12 @@ class Session:
     Attributes:
         owner: its subscriber, for messages.
         network: APN or DNN.
-        address: the UE's.
-        seid: ours.
+        address: IP address of the UE.
+        seid: our SEID.
         qfi: QoS flow identifier in 5G, None in an EPC.
-        up_seid, uplink: what the user plane function has chosen: its SEID, TEID and address.
+        up_seid, uplink: SEID, and (TEID, address), both from the user plane function.
         end: TEID and address of the base station, None while there is none.
-        down: the user plane function has the rules of the downlink.
+        down: whether the user plane function has the rules of the downlink.
     """
 
     owner: str
@@ -79,14 +79,14 @@ class ControlPlane:
     """The control plane's end of an association with one user plane function, and its sessions.
 
     Attributes:
-        up: the user plane function.
-        associated: set while there is one.
-        endpoint: the socket.
-        sessions: by our SEID.
+        up: the associated user plane function, or None.
+        associated: set while there is an association.
+        endpoint: the PFCP socket.
+        sessions: sessions by our SEID.
     """
 
     def __init__(self, address: str, peer: str, ups: tuple[str, ...] = ()) -> None:
-        """Be at an address, for a user plane function called ``peer`` and out of ``ups``."""
+        """Use an own address; ``peer`` is a name for messages, ``ups`` the allowed Node IDs."""
         self.address = address
         self.peer = peer
         self.ups = ups
@@ -103,7 +103,7 @@ class ControlPlane:
         await self.endpoint.start(self.address, pfcp.PORT)
 
     def stop(self) -> None:
-        """Close it."""
+        """Close the socket."""
         if self.up is not None and self.up.watch is not None:
             self.up.watch.cancel()
         for task in (self._restoring, self._seeking):
@@ -124,7 +124,7 @@ class ControlPlane:
                 log.error("%s %s at %s is not configured", self.peer, node, peer[0])
                 value = pfcp.REJECTED
             elif self.up is not None:
-                # As in OAI: a restarted function waits until the old association is lost.
+                # As in OAI: after a restart a function must wait until the old association is lost.
                 value = pfcp.REJECTED
             else:
                 self._join(node, peer[0], stamp)
@@ -156,7 +156,7 @@ class ControlPlane:
             self._restoring = asyncio.create_task(self._restore())
 
     async def _seek(self, node: str, address: str) -> None:
-        """Ask a user plane function that was lost to associate again, until one is there."""
+        """Send association requests to a lost user plane function until one is associated."""
         ies = (pfcp.node_id(self.address), pfcp.recovery(self.started))
         while self.up is None:
             try:
@@ -169,7 +169,7 @@ class ControlPlane:
             await asyncio.sleep(RETRY)
 
     async def _restore(self) -> None:
-        """Set the sessions up again in a user plane function that has restarted (TS 23.007)."""
+        """Set up the sessions again in a restarted user plane function (TS 23.007)."""
         for session in list(self.sessions.values()):
             if session.seid not in self.sessions:
                 continue
@@ -179,7 +179,7 @@ class ControlPlane:
                 log.error("session of %s: %s", session.owner, error)
 
     async def _ask(self, message: Message) -> Message:
-        """Ask the user plane function; anything but acceptance is an error."""
+        """Send a request; every cause except "accepted" is an error."""
         if self.up is None:
             raise EpcError(f"No {self.peer} is associated.")
         response = await self.endpoint.request((self.up.address, pfcp.PORT), message)
@@ -192,7 +192,7 @@ class ControlPlane:
         """Set a session up.
 
         Raises:
-            EpcError: the user plane function refuses, or there is none.
+            EpcError: the user plane function refuses, or none is associated.
         """
         tunnel = session.uplink if session.uplink[0] else None
         response = await self._ask(
@@ -213,7 +213,7 @@ class ControlPlane:
             await self.forward(session, session.end)
 
     async def forward(self, session: Session, end: tuple[int, str]) -> None:
-        """Send a session's downlink packets to a base station; the first time makes the rules."""
+        """Forward a session's downlink packets to a base station; create the rules if needed."""
         session.end = end
         if session.down:
             await self._ask(pfcp.modification(session.up_seid, end))
@@ -225,7 +225,7 @@ class ControlPlane:
             session.down = True
 
     async def hold(self, session: Session) -> None:
-        """Drop a session's downlink packets: its UE is idle."""
+        """Drop a session's downlink packets, because its UE is idle."""
         session.end = None
         if session.down:
             await self._ask(pfcp.modification(session.up_seid, None))

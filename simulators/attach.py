@@ -1,4 +1,4 @@
-"""What the MME does for one UE: attach, detach, release (3GPP TS 23.401 section 5.3)."""
+"""The MME's procedures for one UE: attach, detach, release (3GPP TS 23.401 section 5.3)."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Ue(UeContext[bytes]):
 
     Attributes:
         left: set when the UE accepts a detach by the network.
-        session: the PDN connection, when there is one.
-        bearer: it has an S1-U bearer.
+        session: the PDN connection, or None.
+        bearer: whether the UE has an S1-U bearer.
     """
 
     protocol = s1ap.PROTOCOL
@@ -52,21 +52,21 @@ class Ue(UeContext[bytes]):
     bearer: bool = False
 
     def read(self, octets: bytes) -> bytes:
-        """A NAS message: its octets."""
+        """Return the octets of a plain NAS message, unparsed."""
         return octets
 
 
 class RejectedError(mobility.RejectedError):
-    """The attach is refused with an EMM cause, and for a session with an ESM cause."""
+    """The attach is refused with an EMM cause and, if the session is refused, an ESM cause."""
 
     def __init__(self, cause: int, why: str, esm: int | None = None) -> None:
-        """Carry both."""
+        """Keep both causes."""
         self.esm = esm
         super().__init__(cause, why)
 
 
 async def serve(mme: Mme, ue: Ue, first: bytes) -> None:
-    """Do what the UE asks for with its initial message, then listen to it until it is gone."""
+    """Run the procedure of the UE's initial message, then receive until the UE detaches."""
     octets = nas.inner(first)
     kind = nas.kind_of(octets)
     if kind == nas.ATTACH_REQUEST:
@@ -83,11 +83,11 @@ async def serve(mme: Mme, ue: Ue, first: bytes) -> None:
 
 
 async def attach(mme: Mme, ue: Ue, octets: bytes) -> None:
-    """The attach procedure (TS 23.401 section 5.3.2.1).
+    """Run the attach procedure (TS 23.401 section 5.3.2.1).
 
     Raises:
         RejectedError: the UE is refused.
-        EpcError: it does not answer, or its answer is not allowed.
+        EpcError: the UE does not answer, or its answer is not allowed.
     """
     request = nas.AttachRequest.decode(octets)
     apn, _ = nas.apn_of(request.esm)
@@ -102,7 +102,7 @@ async def attach(mme: Mme, ue: Ue, octets: bytes) -> None:
     ue.check()
     old = mme.by_imsi.get(ue.imsi)
     if old is not None and old is not ue:
-        session_gone(mme, old)  # the SPGW-C replaces the session of the same subscriber
+        session_gone(mme, old)  # the SPGW-C replaces the old session of this subscriber itself
         await forget(mme, old)
         mme.release(old, ("nas", "normal-release"))
     mme.by_imsi[ue.imsi] = ue
@@ -269,7 +269,7 @@ async def _accept(mme: Mme, ue: Ue, subscription: s6a.Subscription, session: gtp
 
 
 async def _leave(mme: Mme, ue: Ue, octets: bytes) -> None:
-    """Detach asked for by the UE (TS 23.401 section 5.3.8.2)."""
+    """Run a detach that the UE requests (TS 23.401 section 5.3.8.2)."""
     off = len(octets) > 2 and octets[2] & 8
     if not off:
         with contextlib.suppress(EpcError):
@@ -280,7 +280,7 @@ async def _leave(mme: Mme, ue: Ue, octets: bytes) -> None:
 
 
 async def detach(mme: Mme, ue: Ue, again: bool) -> None:
-    """Detach by the network; the UE shall attach ``again`` or not."""
+    """Detach the UE; ``again`` tells it to attach again."""
     if ue.connected:
         with contextlib.suppress(EpcError):
             ue.nas(nas.simple(nas.DETACH_REQUEST, 1 if again else 2))
@@ -304,7 +304,7 @@ async def forget(mme: Mme, ue: Ue) -> None:
 
 
 def session_gone(mme: Mme, ue: Ue) -> gtpc.Session | None:
-    """Take the session off the UE's record; returns it."""
+    """Remove the session from the UE's context; return the session."""
     session, ue.session = ue.session, None
     if session is not None:
         mme.statistics.remove("Default Bearers")
@@ -318,7 +318,7 @@ def _no_bearer(mme: Mme, ue: Ue) -> None:
 
 
 def idle(mme: Mme, ue: Ue) -> None:
-    """The UE's S1 connection is gone: the SPGW-C keeps its session, without S1-U."""
+    """Handle the loss of the UE's S1 connection: the SPGW-C keeps its session, without S1-U."""
     mme.statistics.remove("Connected UEs")
     if ue.bearer and ue.session is not None:
         mme.spawn(_released(mme, ue.session.control.teid))

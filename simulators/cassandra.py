@@ -1,8 +1,8 @@
-"""Replaces Cassandra: the HSS's tables in SQLite, reached by TCP.
+"""Replacement of Cassandra: the HSS's tables in SQLite, over TCP.
 
-It takes the statements that the HSS, its provisioning and its operators use, and refuses all others
-with Cassandra's syntax error. It does not speak Cassandra's binary protocol, as both ends are
-simulators: a request is a statement as a line of JSON, its answer another line.
+It accepts the statements that the HSS, its provisioning and its operators use, and refuses all
+others with Cassandra's syntax error. It does not speak Cassandra's binary protocol, because both
+ends are simulators: a request is a statement as a line of JSON, and so is its answer.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ _STATEMENTS = [
 
 
 class CqlError(Exception):
-    """Cassandra refuses a statement; ``code`` says why."""
+    """Cassandra refuses a statement; ``code`` is the reason."""
 
     def __init__(self, code: int, reason: str) -> None:
-        """Carry code and text."""
+        """Keep code and text."""
         super().__init__(reason)
         self.code = code
 
 
 class Rows(NamedTuple):
-    """The answer to a statement; one that selects nothing has no columns."""
+    """The answer to a statement; if it is no SELECT, there are no columns."""
 
     columns: list[str]
     rows: list[list[Any]]
@@ -64,7 +64,7 @@ class Database:
     """The keyspace ``vhss`` in a file."""
 
     def __init__(self, path: Path | str) -> None:
-        """Open or make it."""
+        """Open the file, or create it."""
         self._db = sqlite3.connect(":memory:", isolation_level=None)
         self._db.execute("ATTACH ? AS vhss", [str(path)])
         self._db.execute("PRAGMA vhss.journal_mode=WAL")
@@ -78,7 +78,7 @@ class Database:
         """Run a statement.
 
         Raises:
-            CqlError: it is wrong.
+            CqlError: the statement is wrong.
         """
         text = text.strip().removesuffix(";").strip()
         if _KEYSPACE.fullmatch(text):
@@ -88,8 +88,8 @@ class Database:
             raise CqlError(SYNTAX_ERROR, f"line 1: no viable alternative at input '{text[:60]}'")
         parts = match.groupdict()
         if parts.get("create"):
-            # SQLite's strict tables check types, but make a text of a number where one is due.
-            # Without row IDs no key is made up.
+            # SQLite's STRICT tables check types, but convert a number to text, so text columns
+            # get a CHECK. With WITHOUT ROWID SQLite does not generate a missing key.
             text = re.sub(r"\b(?:bigint|varint|counter)\b", "int", text)
             text_only = r"\1 ANY CHECK (typeof(\1) IN ('text', 'null'))"
             text = re.sub(r"(\w+)\s+text\b", text_only, text)
@@ -113,22 +113,22 @@ class Database:
 
 
 class Server:
-    """Serves a database; ``delay`` seconds before each answer make a slow one."""
+    """Serves a database; ``delay`` is a wait in seconds before each answer."""
 
     def __init__(self, database: Database) -> None:
-        """Serve it."""
+        """Initialise; `start` opens the socket."""
         self.database = database
         self.delay = 0.0
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def start(self, address: str, port: int = PORT) -> int:
-        """Listen; returns the port."""
+        """Listen; return the port."""
         self._server = await asyncio.start_server(self._serve, address, port, limit=_LONGEST)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Close all."""
+        """Close everything."""
         if self._server is not None:
             self._server.close()
         for writer in list(self._writers):
@@ -151,12 +151,12 @@ class Server:
 
 @contextlib.asynccontextmanager
 async def connected(host: str, port: int) -> AsyncIterator[Callable[[str], Awaitable[Rows]]]:
-    """Connect; gives the function that runs a statement.
+    """Connect; yield a function that runs a statement.
 
     That function raises CqlError for a refused statement and OSError for a lost connection.
 
     Raises:
-        OSError: no server is there.
+        OSError: the server cannot be reached.
     """
     reader, writer = await asyncio.open_connection(host, port, limit=_LONGEST)
 

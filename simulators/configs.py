@@ -22,7 +22,7 @@ from simulators.usim import Usim
 
 @dataclass(frozen=True)
 class FreeDiameter:
-    """The used part of a freeDiameter configuration.
+    """The part of a freeDiameter configuration that the simulators use.
 
     Attributes:
         identity, realm, address, port: the node itself.
@@ -49,7 +49,7 @@ def free_diameter(path: str | Path) -> FreeDiameter:
     """Read a freeDiameter configuration.
 
     Raises:
-        EpcError: a part that is needed is missing.
+        EpcError: a necessary part is missing.
     """
     text = re.sub(r"#.*", "", text_of(path))
     values: dict[str, str] = {}
@@ -83,7 +83,7 @@ def free_diameter(path: str | Path) -> FreeDiameter:
 
 
 def allowed_peers(path: str | Path) -> tuple[str, ...]:
-    """Suffixes (".REALM") or whole names of an acl_wl configuration."""
+    """Return the suffixes (".REALM") or complete names in an acl_wl configuration."""
     result = []
     for line in re.sub(r"#.*", "", text_of(path)).splitlines():
         for word in line.split():
@@ -94,7 +94,7 @@ def allowed_peers(path: str | Path) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class HssConfig:
-    """How the HSS is set up: its node, store and peers, ports of management, the operator's key."""
+    """Configuration of the HSS: node, store, peers, management ports, the operator's key."""
 
     node: FreeDiameter
     cassandra: str
@@ -176,7 +176,7 @@ _MME_LOGGERS = {"udp": "UDP", "diameter": "S6A"}
 
 
 def mme_levels(path: str | Path) -> dict[str, int]:
-    """The log level of each logger from mme.conf; a logger that it does not name logs at DEBUG."""
+    """Return the log level of each logger from mme.conf; the default is DEBUG."""
     levels = libconfig(path).find("MME", "LOGGING", default={})
 
     def level(component: str) -> int:
@@ -210,7 +210,7 @@ def spgwc_config(path: str | Path) -> spgwc.Config:
 
 
 def _own(file: File, section: str, key: str) -> str:
-    """An own address, "read" meaning that of the interface."""
+    """Return an own address; "read" means the address of the interface."""
     if file.get(section, key) == "read":
         return interface_address(str(file.get(section, "interface_name")))
     return file.address(section, key)
@@ -244,13 +244,13 @@ def spgwu_config(path: str | Path) -> spgwu.Config:
 
 
 def spgwu_level(path: str | Path) -> int:
-    """The log level out of spgw_u.conf; without one OAI's SPGW-U logs nothing."""
+    """Return the log level from spgw_u.conf; without one OAI's SPGW-U logs nothing."""
     name = str(libconfig(path).find("SPGW-U", "LOG_LEVEL", default="off")).upper()
     return logging.getLevelNamesMapping().get(name, logging.CRITICAL + 1)
 
 
 def enb_levels(path: str | Path) -> dict[str, int]:
-    """The log level of each logger out of enb.conf: ENB_APP's own, else the global one."""
+    """Return the log level of each logger from enb.conf: ENB_APP's own, else the global one."""
     levels = libconfig(path).find("log_config", default={})
 
     def level(component: str, default: str) -> str:

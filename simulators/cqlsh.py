@@ -13,7 +13,7 @@ from simulators.cassandra import PORT, CqlError, Rows, connected
 
 
 def statements(lines: Iterable[str]) -> Iterator[str]:
-    """Statements out of lines, each of which may hold one, a part, or a comment."""
+    """Yield the statements in lines; a line may have one, a part of one, or a comment."""
     text = ""
     for line in lines:
         if not line.strip() or line.strip().startswith(("--", "//")):
@@ -27,7 +27,7 @@ def statements(lines: Iterable[str]) -> Iterator[str]:
 
 
 def draw(answer: Rows) -> str:
-    """A table as cqlsh draws it."""
+    """Return an answer as a table in cqlsh's format."""
     if not answer.columns:
         return ""
     rows = [["null" if value is None else str(value) for value in row] for row in answer.rows]
@@ -43,7 +43,7 @@ def draw(answer: Rows) -> str:
 
 
 async def run(host: str, port: int = PORT) -> int:
-    """Run all; a wrong statement does not stop the others."""
+    """Run all statements, also after a wrong one; return the exit code."""
     code = 0
     try:
         async with connected(host, port) as execute:
@@ -65,5 +65,5 @@ async def run(host: str, port: int = PORT) -> int:
 
 
 def main(words: list[str]) -> int:
-    """Run with the host as only word, 127.0.0.1 by default."""
+    """Run cqlsh; the only argument is the host, by default 127.0.0.1."""
     return asyncio.run(run(words[0] if words else "127.0.0.1"))

@@ -11,14 +11,14 @@ from simulators import cassandra
 from simulators.errors import EpcError
 from simulators.subscribers import Subscriber
 
-#: Seconds Cassandra has to answer.
+#: Seconds to wait for an answer of Cassandra.
 TIMEOUT = 5.0
 _COLUMNS = "imsi, key, opc, sqn, subscription_data, mmehost, ms_ps_status"
 _TABLE = "vhss.users_imsi"
 
 
 class Cassandra:
-    """A store in Cassandra, which may be away for a while."""
+    """A store in Cassandra; each statement opens a new connection."""
 
     def __init__(self, host: str, port: int = cassandra.PORT) -> None:
         """Use the server at a host."""
@@ -40,7 +40,7 @@ class Cassandra:
         raise EpcError(f"Cassandra at {self.host}:{self.port}: {reason}.")
 
     async def get(self, imsi: str) -> Subscriber | None:
-        """The subscriber, or None."""
+        """Return a subscriber, or None."""
         rows = await self._execute(
             f"SELECT {_COLUMNS} FROM {_TABLE} WHERE imsi = {_literal(imsi)};"  # noqa: S608
         )
@@ -64,13 +64,13 @@ class Cassandra:
             raise EpcError(f"The keys of subscriber {imsi} are not hexadecimal.") from None
 
     async def set_sqn(self, imsi: str, sqn: int) -> None:
-        """Note the sequence number used last."""
+        """Store the last used sequence number."""
         await self._execute(
             f"UPDATE {_TABLE} SET sqn = {sqn} WHERE imsi = {_literal(imsi)};"  # noqa: S608
         )
 
     async def set_mme(self, imsi: str, mme: str) -> None:
-        """Note which MME serves the subscriber."""
+        """Store the MME that serves the subscriber."""
         host, realm = _literal(mme), _literal(mme.partition(".")[2])
         change = f"mmehost = {host}, mmerealm = {realm}, ms_ps_status = 'NOT_PURGED'"
         if not mme:
@@ -85,9 +85,9 @@ def _literal(text: str) -> str:
 
 
 def subscription(text: str) -> tuple[tuple[str, ...], int, int, bytes]:
-    """APNs, bit rates and MSISDN out of Subscription-Data as OAI's HSS keeps it.
+    """Return APNs, bit rates and MSISDN from Subscription-Data in the form of OAI's HSS.
 
-    The document repeats the member APN-Configuration once for each APN.
+    The JSON document repeats the key APN-Configuration once for each APN.
     """
     apns: list[str] = []
 
@@ -114,9 +114,9 @@ def subscription(text: str) -> tuple[tuple[str, ...], int, int, bytes]:
 
 
 def octets(text: str) -> bytes:
-    """The octets of a text in a document of AVPs, as freeDiameter reads it.
+    """Return the octets of a text in a document of AVPs, as freeDiameter reads it.
 
-    Whole octets in hexadecimal after "0x"; anything else is the text itself.
+    "0x" and complete octets in hexadecimal are decoded; any other text stands for itself.
     """
     if re.fullmatch(r"0x([0-9a-fA-F]{2})*", text):
         return bytes.fromhex(text[2:])

@@ -1,7 +1,7 @@
 """A Diameter peer over TCP (RFC 6733): capabilities, watchdog, requests and answers.
 
-Messages are python-diameter's. Its own node runs on threads; here everything shares one asyncio
-loop, so that the response times that the MME measures hold no hand-over between threads.
+The messages are python-diameter's. Its own node uses threads. Here everything runs in one asyncio
+loop, so that the response times that the MME measures include no thread switches.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ INVALID_AVP_VALUE = constants.E_RESULT_CODE_DIAMETER_INVALID_AVP_VALUE
 WATCHDOG = 30.0
 #: Seconds between attempts to reach a peer (Tc of RFC 6733 section 2.1; its default is 30).
 RECONNECT = 2.0
-#: Seconds a peer has to answer a request.
+#: Seconds to wait for the answer to a request.
 ANSWER = 10.0
 
 _HEADER = 20
-_LONGEST = 1 << 16  # octets of a message; S6a's are a hundredth of that
+_LONGEST = 1 << 16  # maximum octets of a message; S6a's are a hundred times smaller
 
 log = logging.getLogger("diameter")
 
@@ -55,7 +55,7 @@ Handler = Callable[[Message, "Connection"], Awaitable[Message]]
 
 @dataclass(frozen=True)
 class Identity:
-    """What a node tells about itself in CER and CEA."""
+    """The data of a node in CER and CEA."""
 
     host: str
     realm: str
@@ -85,7 +85,7 @@ def _names_s6a(message: Any) -> bool:
 
 
 def error_answer(request: Message, identity: Identity, code: int) -> Message:
-    """An answer that carries a result code and nothing else (RFC 6733 section 7.2)."""
+    """Return an answer with only a result code (RFC 6733 section 7.2)."""
     answer: Any = request.to_answer()
     answer.origin_host = identity.host.encode()
     answer.origin_realm = identity.realm.encode()
@@ -100,15 +100,15 @@ class Connection(asyncio.Protocol):
     """One transport connection to a peer.
 
     Attributes:
-        peer: the peer's DiameterIdentity, empty until capabilities were exchanged.
-        opened: done when the connection is open, with the reason when it never will be.
-        closed: done when the transport is gone.
+        peer: the peer's DiameterIdentity, empty before the capabilities exchange.
+        opened: done when the connection is open; it has the error if opening failed.
+        closed: done when the transport is closed.
     """
 
     def __init__(
         self, identity: Identity, handler: Handler, accept: Callable[[str, str], bool], active: bool
     ) -> None:
-        """Be the ``active`` (sends CER) or passive end; ``accept`` judges host and realm."""
+        """Create the ``active`` (sends CER) or passive end; ``accept`` checks host and realm."""
         loop = asyncio.get_running_loop()
         self.identity = identity
         self.handler = handler
@@ -129,13 +129,13 @@ class Connection(asyncio.Protocol):
     # -- transport ------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin with CER when this end connected."""
+        """Send CER, if this end is the active one."""
         self._transport = transport  # type: ignore[assignment]
         if self.active:
             self._watchdog = asyncio.create_task(self._exchange())
 
     def connection_lost(self, reason: Exception | None) -> None:
-        """Fail what waits for answers."""
+        """Let all pending requests fail."""
         error = EpcError(f"The Diameter connection to {self.peer or 'the peer'} was closed.")
         for waiting in self._waiting.values():
             if not waiting.done():
@@ -150,7 +150,7 @@ class Connection(asyncio.Protocol):
             self.closed.set_result(None)
 
     def data_received(self, data: bytes) -> None:
-        """Cut messages out of the stream."""
+        """Split the stream into messages."""
         self._heard = time.monotonic()
         self._buffer += data
         while len(self._buffer) >= _HEADER:
@@ -189,7 +189,7 @@ class Connection(asyncio.Protocol):
 
         Raises:
             PeerTimeoutError: no answer in ``timeout`` seconds.
-            EpcError: the connection is, or was, closed.
+            EpcError: the connection is closed.
         """
         number = next(self._hop) & 0xFFFFFFFF
         message.header.hop_by_hop_identifier = number
@@ -321,12 +321,12 @@ class Connection(asyncio.Protocol):
 
 
 class Server:
-    """The listening end."""
+    """The listening end of Diameter connections."""
 
     def __init__(
         self, identity: Identity, handler: Handler, accept: Callable[[str, str], bool]
     ) -> None:
-        """Answer with ``handler`` whom ``accept`` lets in."""
+        """Answer the requests of peers that ``accept`` allows with ``handler``."""
         self.identity = identity
         self.handler = handler
         self.accept = accept
@@ -340,13 +340,13 @@ class Server:
         return connection
 
     async def start(self, address: str, port: int) -> int:
-        """Listen; returns the port."""
+        """Listen; return the port."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._made, address, port)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Close all."""
+        """Close everything."""
         if self._server is not None:
             self._server.close()
         for connection in list(self.connections):
@@ -354,10 +354,10 @@ class Server:
 
 
 class Client:
-    """Keeps one connection to a peer open, and opens it again when it is lost."""
+    """Keeps one connection to a peer open, and opens a lost connection again."""
 
     def __init__(self, identity: Identity, handler: Handler, peer: str, local: str = "") -> None:
-        """Connect to the node called ``peer``, from the ``local`` address where one is given."""
+        """Connect to the node named ``peer``; ``local`` is an optional own address."""
         self.identity = identity
         self.handler = handler
         self.peer = peer
@@ -369,7 +369,7 @@ class Client:
         return host == self.peer
 
     async def run(self, address: str, port: int) -> None:
-        """Stay connected, for ever."""
+        """Connect, and connect again after each loss, for ever."""
         loop = asyncio.get_running_loop()
         said = ""
         while True:
@@ -405,7 +405,7 @@ class Client:
         """Send a request over the open connection.
 
         Raises:
-            EpcError: it is not open, or no answer came.
+            EpcError: the connection is not open, or no answer came.
         """
         if self.connection is None:
             raise EpcError(f"There is no Diameter connection to {self.peer}.")

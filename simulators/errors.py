@@ -1,8 +1,8 @@
-"""What goes wrong in a simulator, in sentences."""
+"""Errors of simulators; their texts are sentences."""
 
 
 class EpcError(Exception):
-    """A network function cannot carry out a request; the text says why."""
+    """A network function cannot carry out a request; the text is the reason."""
 
 
 class ProtocolError(EpcError):

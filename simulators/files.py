@@ -1,4 +1,4 @@
-"""Reading configuration files: values by keys, with errors that name file and key."""
+"""Reading of configuration files: values by keys; errors name file and key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def text_of(path: str | Path) -> str:
     """The text of a file.
 
     Raises:
-        EpcError: it cannot be read.
+        EpcError: the file cannot be read.
     """
     try:
         return Path(path).read_text(encoding="utf-8")
@@ -32,12 +32,12 @@ class File:
     """A file's values by keys, with errors that name both."""
 
     def __init__(self, path: str | Path, content: Any) -> None:
-        """Hold what was read from ``path``."""
+        """Keep the content that was read from ``path``."""
         self.path = path
         self.content = content
 
     def get(self, *keys: str | int) -> Any:
-        """The value of a key; EpcError when it is missing."""
+        """Return the value of a key; raise EpcError if it is missing."""
         value = self.content
         for key in keys:
             try:
@@ -54,7 +54,7 @@ class File:
             return default
 
     def address(self, *keys: str | int) -> str:
-        """An IPv4 address, a prefix length after it dropped."""
+        """Return an IPv4 address without its prefix length."""
         text = str(self.get(*keys))
         try:
             return str(ipaddress.IPv4Interface(text).ip)
@@ -62,7 +62,7 @@ class File:
             raise self.wrong(keys, f"'{text}' is not an IPv4 address") from None
 
     def number(self, *keys: str | int) -> int:
-        """A number, written as one or as text."""
+        """Return a number; the file may have it as number or text."""
         value = self.get(*keys)
         try:
             return int(str(value), 0)
@@ -77,7 +77,7 @@ class File:
         return bytes.fromhex(text)
 
     def wrong(self, keys: Iterable[str | int], why: str) -> EpcError:
-        """The error for a key's value."""
+        """Return the error for a key with a wrong value."""
         return EpcError(f"{self.path}: {'.'.join(map(str, keys))}: {why}.")
 
 
@@ -85,7 +85,7 @@ def json_file(path: str | Path) -> File:
     """Read a JSON file.
 
     Raises:
-        EpcError: it is none.
+        EpcError: it is not valid JSON.
     """
     try:
         return File(path, json.loads(text_of(path)))
@@ -97,7 +97,7 @@ def libconfig(path: str | Path) -> File:
     """Read a libconfig file.
 
     Raises:
-        EpcError: it is none.
+        EpcError: it is not valid libconfig.
     """
     try:
         return File(path, libconf.loads(text_of(path)))
@@ -109,7 +109,7 @@ def interface_address(name: str) -> str:
     """The first IPv4 address of an interface, or the one with this label (ioctl SIOCGIFADDR).
 
     Raises:
-        EpcError: there is none.
+        EpcError: there is no such address.
     """
     done = subprocess.run(
         ["ip", "-json", "-4", "address", "show", "label", name],
@@ -120,19 +120,19 @@ def interface_address(name: str) -> str:
     rows = json.loads(done.stdout or "[]") if done.returncode == 0 else []
     for one in rows:
         for address in one.get("addr_info", []):
-            if address:  # those with another label are empty
+            if address:  # an address with another label is an empty object
                 return str(address["local"])
     raise EpcError(f"The interface {name} has no IPv4 address.")
 
 
 def radio_server(words: Sequence[str], environment: Mapping[str, str]) -> str:
-    """The server of the radio simulator, as an image of some age takes it.
+    """Return the server of the radio simulator, from where the image's version expects it.
 
-    Until June 2023 it is the variable RFSIMULATOR, until 2025 an option, then that of the first of
-    several simulators. An image by its digest alone has no age: it takes any of them.
+    Until June 2023 it is the variable RFSIMULATOR, until 2025 the option --rfsimulator.serveraddr,
+    later --rfsimulator.[0].serveraddr. If only the image's digest is known, it may be any of them.
 
     Raises:
-        EpcError: an option is not one of the image's.
+        EpcError: the image's version does not have an option.
     """
     tag = environment.get("SIMULATORS_TAG", "2022.w46")
     week = re.match(r"(\d{4})\.w(\d{2})", tag)

@@ -49,7 +49,7 @@ _EUTRAN, _IPV4 = 6, 1
 
 
 CODEC = Codec("GTPv2-C", 2, 0x08, 4, _REQUESTS, struct.Struct("!BHB"))
-"""TS 29.274, sections 5.1 and 8.2: of an element's head the last octet is its instance."""
+"""TS 29.274, sections 5.1 and 8.2: the last octet of an element's header is its instance."""
 
 
 @dataclass(frozen=True)
@@ -99,12 +99,12 @@ def _qos() -> Ie:
 
 @dataclass(frozen=True)
 class SessionRequest:
-    """What a Create Session Request says.
+    """The content of a Create Session Request.
 
     Attributes:
         imsi, msisdn: the subscriber.
         apn: access point name.
-        tai: where the UE is.
+        tai: tracking area of the UE.
         cell: E-UTRAN cell identifier, 28 bits.
         mme: the MME's end of the control tunnel.
         ambr_up, ambr_down: APN aggregate bit rates, kbit/s.
@@ -180,7 +180,7 @@ class SessionRequest:
 
 @dataclass(frozen=True)
 class Session:
-    """What a Create Session Response grants.
+    """The content of a Create Session Response.
 
     Attributes:
         control: the SGW's end of the control tunnel.
@@ -243,7 +243,7 @@ def refusal(kind: int, teid: int, value: int, missing: int | None = None) -> Mes
 
 
 def modify_request(teid: int, bearer: int, enb: Fteid) -> Message:
-    """Modify Bearer Request: where the eNB takes downlink packets."""
+    """Return a Modify Bearer Request with the eNB's end for downlink packets."""
     context = _bearer(Ie(EBI, bytes([bearer])), enb.ie())
     return Message(MODIFY_BEARER_REQUEST, teid, (context,))
 

@@ -43,7 +43,7 @@ def split(octets: bytes | memoryview) -> tuple[int, int, int]:
     """Type, TEID and start of the payload of a message (section 5.1).
 
     Raises:
-        ProtocolError: it is not GTP-U version 1, or is cut off.
+        ProtocolError: it is not GTP-U version 1, or is truncated.
     """
     size = len(octets)
     if size < 8 or octets[0] & 0xF0 != 0x30:
@@ -76,13 +76,13 @@ def echo_response(request: bytes | memoryview) -> bytes:
 
 
 def error_indication(teid: int, own: bytes) -> bytes:
-    """Error Indication: packets came for a TEID that is not ours (section 7.3.1)."""
+    """Return an Error Indication for packets with an unknown TEID (section 7.3.1)."""
     body = b"\x10" + teid.to_bytes(4, "big") + b"\x85" + len(own).to_bytes(2, "big") + own
     return header(0x32, ERROR_INDICATION, 4 + len(body), 0) + bytes(4) + body
 
 
 def error_teid(octets: bytes | memoryview, start: int) -> int | None:
-    """The TEID that an Error Indication names."""
+    """Return the TEID in an Error Indication."""
     if len(octets) >= start + 5 and octets[start] == 0x10:
         return int.from_bytes(octets[start + 1 : start + 5], "big")
     return None

@@ -1,4 +1,4 @@
-"""The HSS: answers S6a requests out of its subscribers."""
+"""The HSS: answers S6a requests from its subscribers' data."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SQN_LIMIT = 1 << 48
 
 @dataclass
 class Counters:
-    """What the HSS did since it started."""
+    """Counters of the HSS since its start."""
 
     air: int = 0
     ulr: int = 0
@@ -46,7 +46,7 @@ class Counters:
 
 
 class Hss:
-    """S6a over a store of subscribers."""
+    """The home subscriber server, with a store of subscribers."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Hss:
             try:
                 one = await self._subscriber(request)
                 if one is None:
-                    # TS 29.272 has DIAMETER_ERROR_USER_UNKNOWN here; OAI's HSS answers so.
+                    # As OAI's HSS; TS 29.272 requires DIAMETER_ERROR_USER_UNKNOWN here.
                     return self._refuse(request, s6a.AUTHENTICATION_DATA_UNAVAILABLE)
                 sqn = one.sqn
                 resync = asked.re_synchronization_info
@@ -115,7 +115,7 @@ class Hss:
                 log.error("subscribers: %s", error)
                 return self._refuse(request, s6a.AUTHENTICATION_DATA_UNAVAILABLE)
         vector = keys.vector(one.k, one.opc, sqn, plmn.octets)
-        # So does OAI's HSS, with CK and IK besides: whoever keeps its output keeps keys.
+        # OAI's HSS prints this too, and CK and IK: its output contains secret keys.
         print(f"KASME   : {vector.kasme.hex()}", flush=True)
         answer = s6a.answer_to(request, self.identity)
         return s6a.with_vector(answer, vector)
@@ -142,7 +142,7 @@ class Hss:
         return s6a.with_subscription(answer, one)
 
     async def _cancel_elsewhere(self, one: Subscriber, mme: str) -> None:
-        """Tell the MME that served the subscriber before, when it is connected."""
+        """Send a CLR to the MME that served the subscriber before, if it is connected."""
         if one.mme in ("", mme):
             return
         for other in self.server.connections:

@@ -16,7 +16,7 @@ class Plmn:
     mnc: str
 
     def __post_init__(self) -> None:
-        """Refuse a text that is not the right number of digits."""
+        """Check the numbers of digits."""
         if not re.fullmatch(r"\d{3}", self.mcc) or not re.fullmatch(r"\d{2,3}", self.mnc):
             raise EpcError(f"PLMN {self.mcc}/{self.mnc}: an MCC has 3 digits, an MNC 2 or 3.")
 
@@ -36,7 +36,7 @@ class Plmn:
         """Read 3 octets.
 
         Raises:
-            ProtocolError: they are no PLMN.
+            ProtocolError: they are not a valid PLMN.
         """
         n = octets.hex()
         try:
@@ -68,10 +68,10 @@ def imsi_belongs_to(imsi: str, plmn: Plmn) -> bool:
 
 
 def check_imsi(text: str) -> str:
-    """The text, when it is an IMSI of 6 to 15 digits.
+    """Return the text if it is an IMSI of 6 to 15 digits.
 
     Raises:
-        ProtocolError: it is not.
+        ProtocolError: it is not an IMSI.
     """
     if not re.fullmatch(r"\d{6,15}", text):
         raise ProtocolError(f"'{text[:20]}' is not an IMSI: 6 to 15 digits are.")
@@ -79,7 +79,7 @@ def check_imsi(text: str) -> str:
 
 
 def tbcd(digits: str) -> bytes:
-    """Digits as TBCD (TS 29.002), an odd last one filled with F."""
+    """Return digits as TBCD (TS 29.002); an odd number of digits is filled up with F."""
     padded = digits + "f" * (len(digits) % 2)
     return bytes.fromhex("".join(padded[i + 1] + padded[i] for i in range(0, len(padded), 2)))
 

@@ -1,6 +1,6 @@
-"""What is in the images: simulators in place of the programs of network functions.
+"""Content of the images: simulators in place of the programs of network functions.
 
-Standard library only: :mod:`simulators.podman` is started often.
+This module uses the standard library only, because :mod:`simulators.podman` starts often.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PATH = "/image/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 class Image:
     """An image: simulators by the paths of the programs that they replace, and its entry point.
 
-    Charms that name it by a digest find it by the tag ``latest``, with the digest given to them.
+    For charms that use a digest, the image has the tag ``latest`` and the digest that they use.
     """
 
     programs: dict[str, str]
@@ -101,6 +101,6 @@ IMAGES = {**IMAGES_4G, **IMAGES_5G}
 
 
 def reference(name: str) -> str:
-    """The name that the image is pulled by."""
+    """Return the name with which charms pull the image."""
     image = IMAGES[name]
     return f"docker.io/{image.repository}/{name}:{image.tag}"

@@ -67,7 +67,7 @@ def vector(k: bytes, opc: bytes, sqn: int, plmn: bytes, rand: bytes | None = Non
 
 
 def resynchronised(k: bytes, opc: bytes, rand: bytes, auts: bytes) -> int | None:
-    """SQN of the USIM out of AUTS (TS 33.102 section 6.3.5), None when its MAC-S is wrong."""
+    """Return the USIM's SQN from AUTS (TS 33.102 section 6.3.5), None if its MAC-S is wrong."""
     answer = milenage.f2345(k, opc, rand)
     sqn = bytes(a ^ b for a, b in zip(auts[:6], answer.ak_resync, strict=True))
     _, mac = milenage.f1(k, opc, rand, sqn, bytes(2))

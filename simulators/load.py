@@ -3,12 +3,12 @@
     launch load < request.json
 
 The request: ``enb`` (address), ``first_imsi``, ``k``, ``opc`` (hexadecimal), ``plmn`` (MCC/MNC),
-``count`` (UEs), ``rate`` (attaches begun per second; 0: the next begins when one is done), ``hold``
-(attached UEs stay until all are done; else each detaches at once). With ``snssai`` (SST-SD) and
-``dnn`` it is for a gNB, whose UEs register and establish a PDU session. A UE whose attach fails
-tries again, as TS 24.301 says. The answer is JSON on standard output: the number of UEs that
-attached, the number that never did (lost), the reasons of failed attempts, and the time since the
-first attempt.
+``count`` (UEs), ``rate`` (attaches begun per second; 0: one after another), ``hold`` (attached UEs
+stay until all are done; else each detaches at once). With ``snssai`` (SST-SD) and ``dnn`` the
+request is for a gNB, whose UEs register and establish a PDU session. After a failed attach a UE
+tries again, as in TS 24.301. The answer is JSON on standard output: the number of UEs that
+attached, the number that did not (lost), the reasons of failed attempts, the rates, and the times
+from a UE's first attempt.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from simulators.errors import EpcError
 from simulators.identity import Plmn
 from simulators.usim import Usim
 
-#: Attempts of a UE before it gives up, and seconds between them (TS 24.301 section 5.5.1.2.6).
+#: Maximum attempts of a UE, and seconds between them (TS 24.301 section 5.5.1.2.6).
 ATTEMPTS, T3411 = 5, 10.0
 
 
 def summary(seconds: list[float]) -> dict[str, float]:
-    """Count, mean and quantiles in milliseconds; the quantile is the nearest rank."""
+    """Return count, mean and nearest-rank quantiles of times, in milliseconds."""
     if not seconds:
         return {"count": 0}
     ordered = sorted(seconds)
@@ -52,7 +52,7 @@ def summary(seconds: list[float]) -> dict[str, float]:
 
 @dataclass
 class Load:
-    """What is to be done, and what became of it."""
+    """A request and its results."""
 
     request: dict[str, Any]
     took: list[float] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Load:
     ended: float = 0.0
 
     async def one(self, made: ue.Ue, hold: bool) -> None:
-        """Attach a UE, and detach it if it is not to stay."""
+        """Attach a UE, and detach it unless ``hold``."""
         began = time.monotonic()
         for attempt in range(1, ATTEMPTS + 1):
             try:
@@ -77,7 +77,7 @@ class Load:
             await made.detach(off=False)
 
     async def run(self) -> dict[str, Any]:
-        """Do it all."""
+        """Run the request; return the answer."""
         request = self.request
         radio = ue.Radio()
         await radio.connect(request["enb"])

@@ -17,7 +17,7 @@ _CONSTANT = (0, 1, 2, 4, 8)
 
 @dataclass(frozen=True)
 class Response:
-    """What f2 to f5 make of a RAND: RES (8 octets), CK, IK (16 each), AK and AK* (6 each)."""
+    """Results of f2 to f5 for a RAND: RES (8 octets), CK, IK (16 each), AK and AK* (6 each)."""
 
     res: bytes
     ck: bytes
@@ -32,7 +32,7 @@ def _xor(one: bytes, two: bytes) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _cipher(key: bytes) -> Cipher[modes.ECB]:
-    # The mode is what Milenage is defined with: one block at a time, each input used once.
+    # Milenage is defined with single AES blocks, which is ECB mode; each input is used once.
     return Cipher(algorithms.AES(key), modes.ECB())  # noqa: S305
 
 

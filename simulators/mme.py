@@ -22,13 +22,13 @@ from simulators.tlv import Message, number
 log = logging.getLogger("MME_APP")
 service303 = logging.getLogger("SERVICE303")
 
-#: Seconds between echo requests on S11, which tell when the SPGW-C has restarted.
+#: Seconds between echo requests on S11, which show a restart of the SPGW-C.
 ECHO = 10.0
 
 
 @dataclass(frozen=True)
 class Config:
-    """How the MME is set up.
+    """Configuration of the MME.
 
     Attributes:
         s6a: its Diameter identity, with the S6a address.
@@ -71,7 +71,7 @@ class Mme(MobilityManagement[Ue, Enb]):
     nas_log = attach.log
 
     def __init__(self, config: Config) -> None:
-        """Set up by a configuration."""
+        """Initialise from a configuration."""
         super().__init__()
         self.config = config
         self.statistics = Statistics()
@@ -91,7 +91,7 @@ class Mme(MobilityManagement[Ue, Enb]):
         log.debug("MME app initialization complete")
 
     def stop(self) -> None:
-        """Close all."""
+        """Close everything."""
         self.s11.stop()
         self.close()
 
@@ -104,7 +104,7 @@ class Mme(MobilityManagement[Ue, Enb]):
     # -- S6a --------------------------------------------------------------------------------------
 
     async def ask_hss(self, kind: str, request: DiameterMessage) -> Any:
-        """Send AIR or ULR; its service response time is kept."""
+        """Send an AIR or ULR and record its response time; return the answer."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         answer = await self.hss.request(request)
@@ -139,7 +139,7 @@ class Mme(MobilityManagement[Ue, Enb]):
         return None
 
     def _count_restarts(self, restarts: int) -> None:
-        """When the SPGW-C has restarted its sessions are gone (TS 23.007 section 14)."""
+        """Drop sessions after a restart of the SPGW-C; UEs attach again (TS 23.007 section 14)."""
         known, self._sgw_restarts = self._sgw_restarts, restarts
         if known in (None, restarts):
             return
@@ -157,11 +157,11 @@ class Mme(MobilityManagement[Ue, Enb]):
     # -- S1AP -------------------------------------------------------------------------------------
 
     def new_node(self, association: sctp.Association) -> Enb:
-        """An eNB."""
+        """Return a context for a new eNB."""
         return Enb(association)
 
     def node_gone(self) -> None:
-        """Count one eNB less."""
+        """Decrement the number of eNBs."""
         self.statistics.remove("Connected eNBs")
 
     def set_up(self, node: Enb, message: asn1.Message) -> None:
@@ -197,18 +197,18 @@ class Mme(MobilityManagement[Ue, Enb]):
         node.association.send(0, s1ap.PROTOCOL.encode("S1SetupResponse", answer))
 
     def new_ue(self, node: Enb, core_id: int, access_id: int, message: asn1.Message) -> Ue:
-        """The context of a UE."""
+        """Return a context for a new UE."""
         tai, cell = s1ap.tai_of(message.need("TAI")), message.need("EUTRAN-CGI")["cell-ID"][0]
         ue = Ue(core_id=core_id, access_id=access_id, node=node, tai=tai, cell=cell)
         self.statistics.add("Connected UEs")
         return ue
 
     def about(self, ue: Ue, message: asn1.Message) -> None:
-        """Hand a message to the UE's procedure."""
+        """Pass a message to the UE's procedure."""
         ue.inbox.put_nowait(message)
 
     async def procedures(self, ue: Ue, first: bytes) -> None:
-        """Attach and detach."""
+        """Run attach and detach of a UE."""
         await attach.serve(self, ue, first)
 
     def reject(self, ue: Ue, error: mobility.RejectedError) -> None:
@@ -221,5 +221,5 @@ class Mme(MobilityManagement[Ue, Enb]):
         await attach.forget(self, ue)
 
     def idle(self, ue: Ue) -> None:
-        """The UE's S1 connection is gone."""
+        """Handle the loss of the UE's S1 connection."""
         attach.idle(self, ue)

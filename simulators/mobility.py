@@ -1,4 +1,4 @@
-"""What MME and AMF do alike: access nodes over SCTP, contexts of UEs, and their NAS procedures."""
+"""Common part of MME and AMF: access nodes over SCTP, contexts of UEs, and NAS procedures."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from simulators.errors import EpcError, ProtocolError
 from simulators.identity import Tai
 from simulators.protection import Context
 
-#: Registrations under way at once; further ones wait, so that a storm is late, not timed out.
+#: Maximum of simultaneous registrations; others wait, so that a storm causes delay, not timeouts.
 ADMITTED = 32
-#: Seconds a UE or its access node has for each answer (T3450, T3460, T3550 and T3560 are 6 s and
-#: repeated four times).
+#: Seconds to wait for each answer of a UE or its access node (T3450, T3460, T3550 and T3560 are 6 s
+#: and repeated four times).
 ANSWER = 24.0
 
 Nas = TypeVar("Nas")
@@ -29,7 +29,7 @@ NodeT = TypeVar("NodeT", bound="AccessNode[Any]")
 
 @dataclass(eq=False)
 class AccessNode(Generic[UeT]):
-    """A connected eNB or gNB; its UEs by its identifiers."""
+    """A connected eNB or gNB; ``ues`` has its UEs by the node's identifiers."""
 
     association: sctp.Association
     name: str = ""
@@ -44,8 +44,8 @@ class UeContext(ABC, Generic[Nas]):
     Attributes:
         core_id, access_id: its identifiers on both sides of S1 or N2.
         node: its access node.
-        tai, cell: where it is.
-        inbox: what its access node sends about it.
+        tai, cell: its tracking area and cell.
+        inbox: messages about it from its access node.
     """
 
     protocol: ClassVar[asn1.Protocol]
@@ -74,7 +74,7 @@ class UeContext(ABC, Generic[Nas]):
         self.send(name, ids | {key.replace("_", "-"): value for key, value in values.items()})
 
     def sealed(self, octets: bytes, **how: bool) -> bytes:
-        """A NAS message, protected where there is a security context."""
+        """Return a NAS message, protected if there is a security context."""
         return octets if self.security is None else self.security.protect(octets, **how)
 
     def nas(self, octets: bytes, **how: bool) -> None:
@@ -84,8 +84,8 @@ class UeContext(ABC, Generic[Nas]):
     def check(self) -> None:
         """Stop the procedure of a UE that lost its connection.
 
-        Its task is cancelled then, but ``asyncio.wait_for`` before Python 3.12 drops a cancellation
-        that meets the answer it waits for.
+        The loss also cancels the procedure's task. But ``asyncio.wait_for`` before Python 3.12
+        drops a cancellation that comes at the same time as the awaited answer.
 
         Raises:
             EpcError: the connection is gone.
@@ -94,7 +94,7 @@ class UeContext(ABC, Generic[Nas]):
             raise EpcError(f"UE {self.imsi or self.core_id} left meanwhile.")
 
     async def message(self) -> asn1.Message:
-        """The next message about the UE.
+        """Return the next message about the UE.
 
         Raises:
             EpcError: its connection is gone, or no message comes in time.
@@ -106,14 +106,14 @@ class UeContext(ABC, Generic[Nas]):
             raise EpcError(f"UE {self.imsi or self.core_id} does not answer.") from None
 
     async def answer(self) -> Nas:
-        """The next NAS message of the UE, its protection removed."""
+        """Return the next NAS message of the UE, without its protection."""
         while True:
             message = await self.message()
             if message.name == "UplinkNASTransport":
                 return self.open(message.need("NAS-PDU"))
 
     async def next(self, log: logging.Logger) -> Nas:
-        """The next NAS message of a registered UE, however long that takes."""
+        """Return the next NAS message of a registered UE, without a time limit."""
         while True:
             message = await self.inbox.get()
             if message.name == "UplinkNASTransport":
@@ -123,19 +123,19 @@ class UeContext(ABC, Generic[Nas]):
                     log.error("UE %s: %s", self.imsi, error)
 
     def open(self, octets: bytes) -> Nas:
-        """A NAS message of the UE, its protection removed."""
+        """Return a NAS message of the UE without its protection."""
         return self.read(octets if self.security is None else self.security.open(octets))
 
     @abstractmethod
     def read(self, octets: bytes) -> Nas:
-        """A plain NAS message."""
+        """Return a plain NAS message in the form that the procedures use."""
 
 
 class RejectedError(EpcError):
     """The registration is refused with a cause of EMM or 5GMM."""
 
     def __init__(self, cause: int, why: str) -> None:
-        """Carry the cause."""
+        """Keep the cause."""
         self.cause = cause
         super().__init__(why)
 
@@ -150,13 +150,13 @@ class MobilityManagement(ABC, Generic[UeT, NodeT]):
     """
 
     protocol: ClassVar[asn1.Protocol]
-    #: What an access node is called in messages, and the loggers of the interface and of NAS.
+    #: Name of an access node in messages, and the loggers of the interface and of NAS.
     access: ClassVar[str]
     interface_log: ClassVar[logging.Logger]
     nas_log: ClassVar[logging.Logger]
 
     def __init__(self) -> None:
-        """Know no access node and no UE."""
+        """Start without access nodes and UEs."""
         self.ues: dict[int, UeT] = {}
         self.by_imsi: dict[str, UeT] = {}
         self.by_tmsi: dict[int, UeT] = {}
@@ -168,7 +168,7 @@ class MobilityManagement(ABC, Generic[UeT, NodeT]):
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def listen(self, address: str) -> None:
-        """Take access nodes at an address."""
+        """Listen for access nodes at an address."""
         port, ppid = self.protocol.port, self.protocol.ppid
         self._listener = sctp.listen(address, port, self._accepted, ppid)
 
@@ -182,14 +182,14 @@ class MobilityManagement(ABC, Generic[UeT, NodeT]):
             task.cancel()
 
     def spawn(self, work: Any) -> asyncio.Task[Any]:
-        """Run a coroutine in parallel to the others until the function stops."""
+        """Run a coroutine in a task, which `close` cancels."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     def new_tmsi(self) -> int:
-        """A TMSI that no UE has."""
+        """Return a TMSI that no UE has."""
         while (tmsi := next(self._tmsi) & 0xFFFFFFFF) in self.by_tmsi:
             pass
         return tmsi
@@ -234,7 +234,7 @@ class MobilityManagement(ABC, Generic[UeT, NodeT]):
                 node.association.send(0, protocol.encode("ErrorIndication", cause))
 
     def refuse(self, node: NodeT, cause: tuple[str, str]) -> None:
-        """Refuse to set the interface up."""
+        """Refuse an S1 or NG Setup Request."""
         peer = node.association.peer
         self.interface_log.error("%s at %s refused: %s", self.access, peer, cause[1])
         failure = self.protocol.encode(f"{self.protocol.setup}Failure", {"Cause": cause})
@@ -265,7 +265,7 @@ class MobilityManagement(ABC, Generic[UeT, NodeT]):
     # -- UEs ------------------------------------------------------------------------------------
 
     async def _serve(self, ue: UeT, first: bytes) -> None:
-        """Do what the UE asks for with its initial message, then listen until it is gone."""
+        """Run the UE's procedures; on an error reject, forget or release the UE."""
         try:
             await self.procedures(ue, first)
             return
@@ -281,7 +281,7 @@ class MobilityManagement(ABC, Generic[UeT, NodeT]):
         self.release(ue, ("nas", "unspecified"))
 
     def release(self, ue: UeT, cause: tuple[str, str]) -> None:
-        """Release the UE's connection; the rest follows when the access node confirms."""
+        """Release the UE's connection; `disconnect` follows when the access node confirms."""
         if not ue.connected:
             return
         ids = self.protocol.pair(ue.core_id, ue.access_id)
@@ -291,7 +291,7 @@ class MobilityManagement(ABC, Generic[UeT, NodeT]):
             self.disconnect(ue)
 
     def disconnect(self, ue: UeT) -> None:
-        """The UE's connection is gone; a registered UE stays so, without a user plane."""
+        """Handle the end of the UE's connection; a registered UE stays registered, but idle."""
         if not ue.connected:
             return
         ue.connected = False
@@ -304,20 +304,20 @@ class MobilityManagement(ABC, Generic[UeT, NodeT]):
             ue.task.cancel()
 
     def unregister(self, ue: UeT) -> None:
-        """Take the UE out of the tables of registered UEs."""
+        """Remove the UE from the tables of registered UEs."""
         if self.by_imsi.get(ue.imsi) is ue:
             del self.by_imsi[ue.imsi]
         if ue.guti is not None:
             self.by_tmsi.pop(ue.guti.tmsi, None)
 
-    # -- what differs ---------------------------------------------------------------------------
+    # -- differences of MME and AMF -------------------------------------------------------------
 
     @abstractmethod
     def new_node(self, association: sctp.Association) -> NodeT:
-        """An access node that has just connected."""
+        """Return a context for an access node that has just connected."""
 
     def node_gone(self) -> None:
-        """An access node that was set up is gone."""
+        """Handle the loss of an access node that had set up its interface."""
 
     @abstractmethod
     def set_up(self, node: NodeT, message: asn1.Message) -> None:
@@ -325,24 +325,24 @@ class MobilityManagement(ABC, Generic[UeT, NodeT]):
 
     @abstractmethod
     def new_ue(self, node: NodeT, core_id: int, access_id: int, message: asn1.Message) -> UeT:
-        """The context of a UE by its initial message."""
+        """Return a context for the UE of an initial message."""
 
     @abstractmethod
     def about(self, ue: UeT, message: asn1.Message) -> None:
-        """Take a message about a UE."""
+        """Handle a message about a UE."""
 
     @abstractmethod
     async def procedures(self, ue: UeT, first: bytes) -> None:
-        """Do what a UE asks for, until it leaves.
+        """Run the procedures that a UE requests, until it leaves.
 
         Raises:
-            RejectedError: it is refused.
-            EpcError: it does not answer, or its answer is not allowed.
+            RejectedError: the UE is refused.
+            EpcError: the UE does not answer, or its answer is not allowed.
         """
 
     @abstractmethod
     def reject(self, ue: UeT, error: RejectedError) -> None:
-        """Tell a UE that it is refused."""
+        """Send the reject message to a UE."""
 
     @abstractmethod
     async def forget(self, ue: UeT) -> None:
@@ -350,4 +350,4 @@ class MobilityManagement(ABC, Generic[UeT, NodeT]):
 
     @abstractmethod
     def idle(self, ue: UeT) -> None:
-        """The UE's connection is gone: its sessions lose their user plane."""
+        """Release the user plane of a UE whose connection has ended."""

@@ -1,7 +1,7 @@
 """NAS of EPS (3GPP TS 24.301): the messages of attach and detach, and their protection.
 
-Messages are a few octets each and written by hand for speed; the tests hold them against pycrate's
-models.
+The messages are short, and hand-written code encodes them fast. The tests compare the results with
+pycrate's models.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _lve(value: bytes) -> bytes:
 
 
 class Reader:
-    """Takes values off the front of a message."""
+    """Reads values from the front of a message."""
 
     def __init__(self, octets: bytes) -> None:
         """Read octets."""
@@ -72,7 +72,7 @@ class Reader:
         self._at = 0
 
     def take(self, size: int) -> bytes:
-        """The next octets.
+        """Return the next ``size`` octets.
 
         Raises:
             ProtocolError: there are fewer.
@@ -126,7 +126,7 @@ def is_protected(octets: bytes) -> bool:
 
 
 def inner(octets: bytes) -> bytes:
-    """The message below a security header, unchecked; of use where it is not ciphered."""
+    """Return the message below a security header, unchecked; only for messages in clear."""
     return octets[6:] if is_protected(octets) else octets
 
 
@@ -168,7 +168,7 @@ def identity_of(octets: bytes) -> str | Guti:
     """IMSI or GUTI of an EPS mobile identity.
 
     Raises:
-        ProtocolError: it is neither.
+        ProtocolError: it is neither IMSI nor GUTI.
     """
     if len(octets) >= 4 and octets[0] & 7 == 1:
         text = f"{octets[0]:02x}"[0] + "".join(f"{o:02x}"[::-1] for o in octets[1:])
@@ -208,7 +208,7 @@ def connectivity_reject(cause: int) -> bytes:
 
 @dataclass(frozen=True)
 class Bearer:
-    """What Activate Default EPS Bearer Context Request tells the UE."""
+    """The content of an Activate Default EPS Bearer Context Request."""
 
     number: int
     apn: str
@@ -247,7 +247,7 @@ def activate_accept(bearer: int) -> bytes:
 
 @dataclass(frozen=True)
 class AttachRequest:
-    """What an Attach Request says."""
+    """The content of an Attach Request."""
 
     identity: str | Guti
     capability: bytes
@@ -275,7 +275,7 @@ class AttachRequest:
 
 @dataclass(frozen=True)
 class AttachAccept:
-    """What an Attach Accept says."""
+    """The content of an Attach Accept."""
 
     guti: Guti
     tai: Tai
@@ -334,7 +334,7 @@ def authentication_response(res: bytes) -> bytes:
 
 
 def authentication_failure(cause: int, auts: bytes = b"") -> bytes:
-    """Authentication Failure; ``auts`` with cause 21."""
+    """Authentication Failure; it has ``auts`` if the cause is 21."""
     octets = bytes([EMM, AUTHENTICATION_FAILURE, cause])
     return octets + (b"\x30" + _lv(auts) if auts else b"")
 
@@ -359,12 +359,12 @@ def command_of(octets: bytes) -> tuple[int, int, int, bytes]:
 
 
 def simple(kind: int, *octets: int) -> bytes:
-    """A message of a type and a few octets."""
+    """Return a message of a type with some octets of content."""
     return bytes([EMM, kind, *octets])
 
 
 def detach_request(identity: str | Guti, off: bool) -> bytes:
-    """Detach Request of a UE, switching off or not."""
+    """Detach Request of a UE; ``off`` means switch-off."""
     value = imsi_identity(identity) if isinstance(identity, str) else identity.octets
     return bytes([EMM, DETACH_REQUEST, NO_KEY << 4 | (8 if off else 0) | 1]) + _lv(value)
 

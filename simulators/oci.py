@@ -1,4 +1,4 @@
-"""Makes container images of the simulators, for an engine that is a real one.
+"""Makes container images of the simulators, for a real container engine.
 
     python -m simulators.oci DIRECTORY
 
@@ -27,23 +27,23 @@ from pathlib import Path
 from simulators.errors import EpcError
 from simulators.images import IMAGES_4G, IMAGES_5G, PATH, Image, reference
 
-#: What the simulators call, beside Python.
+#: System packages that the simulators need.
 _PACKAGES = ("bash", "iproute2", "libusrsctp2", "nftables", "python3", "usr-is-merged")
 #: Files of packages that no program reads.
 _UNUSED = (
     "/usr/lib/*/gconv/*", "/usr/lib/*/perl/*", "/usr/share/doc/*", "/usr/share/i18n/*",
     "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/man/*", "/usr/share/perl/*",
 )  # fmt: skip
-#: Distributions that the simulators import; what these require comes with them.
+#: Python distributions that the simulators import; their dependencies are added.
 LIBRARIES_4G = ("cryptography", "libconf", "pycrate", "python-diameter")
 LIBRARIES_5G = (
     "PyMySQL", "PyYAML", "granian", "h2", "httpx", "mysql-mimic", "scapy", "sqlglot", "starlette",
 )  # fmt: skip
-#: pycrate has 250 MB of protocols, each in a module of this package.
+#: This package of pycrate has 250 MB of protocols, one module each; images get only these modules.
 _PROTOCOLS, _WANTED_PROTOCOLS = "pycrate_asn1dir", ("__init__", "MAP", "NGAP", "S1AP", "SS")
 _PYTHON = f"usr/local/lib/python{sys.version_info[0]}.{sys.version_info[1]}/dist-packages"
 _WRAPPER = '#!/bin/sh\nexec /usr/bin/python3 -IB -m simulators.programs {} "$@"\n'
-#: As entry points of the databases' own images do it: the program's name may be left out.
+#: The program's name may be omitted, as with the entry points of the databases' own images.
 _ENTRYPOINT = '#!/bin/sh\n[ "$1" = {0} ] || set -- {0} "$@"\nexec "$@"\n'
 _ENTRYPOINT_FILE = "/image/entrypoint"
 _BASE_4G, _BASE_5G = "base-4g", "base-5g"
@@ -64,7 +64,7 @@ def _run(argv: Sequence[str], cwd: Path | None = None) -> None:
 
 
 def required(roots: Iterable[str]) -> list[str]:
-    """Names of the installed distributions that some need, themselves included."""
+    """Return the names of installed distributions: the roots and all their dependencies."""
     names: dict[str, None] = {}
     left = list(roots)
     while left:
@@ -74,14 +74,14 @@ def required(roots: Iterable[str]) -> list[str]:
         try:
             needs = importlib.metadata.requires(name) or []
         except importlib.metadata.PackageNotFoundError:
-            continue  # for another version of Python, or another system
+            continue  # a dependency for another version of Python or another system
         names[name] = None
         left += [re.split(r"[^\w.-]", need, maxsplit=1)[0] for need in needs if "extra" not in need]
     return sorted(names)
 
 
 def _files(name: str) -> Iterator[tuple[Path, str]]:
-    """Files of a distribution that images have, with their places below its directory."""
+    """Yield a distribution's files for images, each with its path below its directory."""
     for file in importlib.metadata.files(name) or []:
         parts = file.parts
         unwanted = parts[0] == _PROTOCOLS and parts[-1].partition(".")[0] not in _WANTED_PROTOCOLS
@@ -108,7 +108,7 @@ def _libraries(layer: tarfile.TarFile, names: Iterable[str]) -> None:
 
 
 def _python(output: Path, work: Path) -> None:
-    """Write the layer with the simulators, compiled, and the libraries that all need."""
+    """Write the layer with the compiled simulators and the libraries of all images."""
     own = work / "simulators"
     source = Path(__file__).resolve().parent
     shutil.copytree(source, own, ignore=shutil.ignore_patterns("__pycache__"))
@@ -120,7 +120,7 @@ def _python(output: Path, work: Path) -> None:
 
 
 def _python_5g(output: Path) -> None:
-    """Write the layer with the libraries that 5G needs besides."""
+    """Write the layer with the additional libraries for 5G."""
     here = set(required(LIBRARIES_4G))
     with tarfile.open(output, "w") as layer:
         _libraries(layer, (name for name in required(LIBRARIES_5G) if name not in here))
@@ -133,7 +133,7 @@ def _root_owned(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def _programs(output: Path, image: Image) -> None:
-    """Write the layer of an image that the others do not have."""
+    """Write the layer that belongs to one image only."""
     texts = {path: _WRAPPER.format(program) for path, program in image.programs.items()}
     for program in image.entrypoint:
         texts[_ENTRYPOINT_FILE] = _ENTRYPOINT.format(program)
@@ -149,7 +149,7 @@ def _programs(output: Path, image: Image) -> None:
 
 
 def _configuration(image: Image) -> list[str]:
-    # An image knows its age; a simulator gets it as a parameter.
+    # A real image has one version; a simulator gets the version (tag) as a variable.
     age = "" if image.tag == "latest" else image.tag
     words = ["--config.env", f"PATH={PATH}", "--config.env", f"SIMULATORS_TAG={age}"]
     words += ["--config.workingdir", "/"]
@@ -166,10 +166,10 @@ def _inputs(suite: str) -> str:
 
 
 def make(directory: Path) -> None:
-    """Make the images; nothing happens when the directory has them as they must be now.
+    """Make the images, unless the directory has them from the same inputs.
 
     Raises:
-        EpcError: a tool is missing or fails, or the directory has something else.
+        EpcError: a tool is missing or fails, or the directory has other content.
     """
     directory = directory.resolve()
     fields = dict(
@@ -214,7 +214,7 @@ def make(directory: Path) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    """Make the images, and say what went wrong."""
+    """Make the images; print an error; return the exit code."""
     if len(words) != 1 or words[0].startswith("-"):
         sys.stderr.write("usage: python -m simulators.oci DIRECTORY\n")
         return 2

@@ -37,7 +37,7 @@ DROP, FORWARD, BUFFER = 1, 2, 4  # bits of Apply Action, section 8.2.26
 _GTPU_IPV4 = 0x0100  # Outer Header Creation Description, section 8.2.56
 _NTP = 2208988800  # seconds from 1900 to 1970
 
-UPLINK, DOWNLINK = 1, 2  # our numbers of PDRs and FARs
+UPLINK, DOWNLINK = 1, 2  # our identifiers of PDRs and FARs
 
 
 CODEC = Codec("PFCP", 1, 0x01, 8, _REQUESTS, struct.Struct("!HH"))
@@ -45,7 +45,7 @@ CODEC = Codec("PFCP", 1, 0x01, 8, _REQUESTS, struct.Struct("!HH"))
 
 
 def timestamp(moment: float | None = None) -> int:
-    """NTP seconds of a moment (default: now), as Recovery Time Stamp carries them."""
+    """Return a moment (default: now) in NTP seconds, for a Recovery Time Stamp."""
     return (int(time.time() if moment is None else moment) + _NTP) & 0xFFFFFFFF
 
 
@@ -116,10 +116,10 @@ class Pdr:
 
     Attributes:
         number: its rule identifier.
-        uplink: packets from the access side, not from the core.
-        far: identifier of the forwarding action rule it leads to.
+        uplink: whether it is for packets from the access side, not from the core.
+        far: identifier of its forwarding action rule.
         ue: the UE's IPv4 address.
-        tunnel: TEID and address where uplink packets come in, None for the UP function to choose.
+        tunnel: TEID and address for uplink packets, None if the UP function chooses them.
     """
 
     number: int
@@ -129,9 +129,9 @@ class Pdr:
     tunnel: tuple[int, str] | None = None
 
     def ie(self, apn: str, qfi: int | None = None) -> Ie:
-        """The Create PDR element, with the APN as network instance, and in 5G the QoS flow."""
+        """Return the Create PDR element; the APN is the network instance; ``qfi`` is for 5G."""
         interface = Ie(SOURCE_INTERFACE, bytes([ACCESS if self.uplink else CORE]))
-        # The UE's address is a packet's source in the uplink, its destination in the downlink.
+        # The UE's address is the source of uplink packets and the destination of downlink ones.
         known = [Ie(NETWORK_INSTANCE, apn.encode())]
         known.append(Ie(UE_ADDRESS, (b"\x02" if self.uplink else b"\x06") + packed(self.ue)))
         if self.uplink:
@@ -144,7 +144,7 @@ class Pdr:
             Ie(PDI, CODEC.encode_ies([interface, *known])),
         ]
         if self.uplink:
-            # In 5G with the extension header that carries the QFI (section 8.2.64).
+            # In 5G remove also the extension header with the QFI (section 8.2.64).
             ies.append(Ie(OUTER_REMOVAL, b"\0" if qfi is None else b"\0\1"))
         ies.append(Ie(FAR_ID, self.far.to_bytes(4, "big")))
         if qfi is not None:
@@ -177,9 +177,9 @@ def establishment(
     tunnel: tuple[int, str] | None = None,
     qfi: int | None = None,
 ) -> Message:
-    """Session Establishment Request of the CP function ``node`` with its SEID: the uplink only.
+    """Session Establishment Request of the CP function ``node`` with its SEID: only the uplink.
 
-    So OAI's SPGW-C and SMF do: the base station's end is not known yet.
+    OAI's SPGW-C and SMF do the same, because the base station's end is not known yet.
     """
     rule = (_FLOW, Ie(GATE_STATUS, b"\0"), Ie(QFI, bytes([qfi or 0])))
     ies = (
@@ -238,9 +238,9 @@ def qfi_of(message: Message) -> int | None:
 
 
 def fars_of(message: Message) -> dict[int, tuple[int, str] | None]:
-    """Targets (TEID and address) of a request's forwarding rules, by rule identifier.
+    """Return the targets (TEID and address) of a request's forwarding rules, by rule identifier.
 
-    None is a rule that drops packets, or forwards them without a tunnel.
+    The target is None if a rule drops packets, or forwards them without a tunnel.
 
     Raises:
         ProtocolError: a tunnel is not GTP-U over IPv4.

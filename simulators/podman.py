@@ -1,9 +1,9 @@
 """A container engine's command line for the images that the lab has simulators for.
 
-A container is a mount and pid namespace over the machine it runs on: the machine's own root with
-the image's directories and the volumes in it. ``docs/reference/network-functions.md`` says which
-forms of the command the charms use; these and no others are understood, and refused otherwise as
-podman does (exit code 125). Standard library only: it is started often.
+A container is a mount and pid namespace on the machine: the machine's own root with the image's
+directories and the volumes in it. ``docs/reference/network-functions.md`` lists the forms of the
+command that the charms use. Other forms are refused as by podman (exit code 125). This module uses
+the standard library only, because it starts often.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import NoReturn
 from simulators.images import IMAGES, PATH, Image
 
 STATE = Path("/run/osm-lab-containers")
-#: What starts a simulator, by its name.
+#: Program that starts a simulator by its name.
 LAUNCH = "/usr/lib/osm-lab/launch"
 FAILED = 125  # podman-run(1): the error is with podman itself
 
@@ -34,11 +34,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class EngineError(Exception):
-    """What podman would print after "Error: "."""
+    """An error; its text is what podman prints after "Error: "."""
 
 
 def image_of(reference: str) -> tuple[str, Image]:
-    """Name and content of the image behind a reference, whatever its registry, tag or digest.
+    """Return name and content of the image of a reference, with any registry, tag or digest.
 
     Raises:
         EngineError: the lab has no such image.
@@ -51,7 +51,7 @@ def image_of(reference: str) -> tuple[str, Image]:
 
 @dataclass
 class Run:
-    """The words of ``podman run``."""
+    """The arguments of ``podman run``."""
 
     name: str = ""
     image: str = ""
@@ -63,10 +63,10 @@ class Run:
 
 
 def parse_run(words: list[str]) -> Run:
-    """Read the words after ``run``.
+    """Read the arguments after ``run``.
 
     Raises:
-        EngineError: one is not understood, or a file is missing.
+        EngineError: an argument is not supported, or a file is missing.
     """
     run, rest = Run(), list(words)
     while rest and rest[0].startswith("-"):
@@ -111,7 +111,7 @@ def _environment(path: str) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-# -- containers that run --------------------------------------------------------------------------
+# -- running containers ---------------------------------------------------------------------------
 
 
 def _state(name: str) -> Path:
@@ -139,7 +139,7 @@ def pid_of(name: str) -> int | None:
 
 
 def _end(name: str, seconds: float) -> bool:
-    """SIGTERM, and SIGKILL when that did not do; False when it did not run."""
+    """Stop a container by SIGTERM, later by SIGKILL; return False if it does not run."""
     pid = pid_of(name)
     if pid is None:
         return False
@@ -158,7 +158,7 @@ def _end(name: str, seconds: float) -> bool:
 
 
 def run(words: list[str]) -> int:
-    """Run a container in the foreground; returns its exit code."""
+    """Run a container in the foreground; return its exit code."""
     container = parse_run(words)
     name, image = image_of(container.image)
     STATE.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -203,7 +203,7 @@ def _mount(source: str, target: Path, kind: str | None, flags: int) -> None:
 
 
 def _become(container: Run, image: Image) -> NoReturn:
-    """In the new namespaces: build the root, become the entry point."""
+    """Build the root in the new namespaces, and execute the entry point there."""
     try:
         root = _build_root(container, image)
         os.chroot(root)
@@ -213,7 +213,7 @@ def _become(container: Run, image: Image) -> NoReturn:
             own = list(image.entrypoint)
             words = container.words if container.words[:1] == own else own + container.words
         environment = {"PATH": PATH, "HOME": "/root", "container": "podman"} | container.environment
-        # An image knows its age; a simulator gets it as a parameter.
+        # A real image has one version; a simulator gets the version (tag) as a variable.
         tag = container.image.rpartition("/")[2].partition("@")[0].partition(":")[2]
         environment["SIMULATORS_TAG"] = tag
         os.umask(0o022)
@@ -256,7 +256,7 @@ def _inside(root: Path, path: str) -> Path:
 
 def _volume(source: Path, target: Path, read_only: bool, own: set[str], root: Path) -> None:
     if target.relative_to(root).parts[0] not in own and not target.exists():
-        # The machine's own directory, which must not get new entries: something empty over it.
+        # The machine's own directory must not get new entries, so mount an empty one over it.
         _mount("tmpfs", target.parent, "tmpfs", 0)
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
@@ -312,7 +312,7 @@ def image(words: list[str]) -> int:
 
 
 def version(words: list[str]) -> int:
-    """``--version``: says what this is."""
+    """``--version``: print the name of this program."""
     print("podman (simulators of the lab, no engine)")
     return 0
 

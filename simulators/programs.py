@@ -32,7 +32,7 @@ async def until_signalled(stop: Callable[[], Awaitable[None] | None]) -> None:
     done = stop()
     if done is not None:
         await done
-    await asyncio.sleep(0.05)  # what the transports still have to send
+    await asyncio.sleep(0.05)  # let the transports send pending data
 
 
 async def serve(made: Any) -> None:
@@ -42,7 +42,7 @@ async def serve(made: Any) -> None:
 
 
 def file_of(words: list[str], flag: str) -> str:
-    """The file that a flag among the words names."""
+    """Return the file after a flag in the arguments."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument(flag, dest="file", required=True)
     return str(parser.parse_known_args(words)[0].file)
@@ -58,10 +58,10 @@ async def hss(words: list[str]) -> None:
     config = configs.hss(file_of(words, "-j"))
     node = config.node
     store = Cassandra(config.cassandra)
-    await store.get("000000000000000")  # ends with a reason when there are no subscribers' tables
+    await store.get("000000000000000")  # fails with a reason if there are no subscribers' tables
     identity = Identity(node.identity, node.realm, node.address)
     made = Hss(identity, store, config.roaming, config.accept or None)
-    # OAI's HSS prints all its options, the operator's key among them.
+    # OAI's HSS prints all its options, also the operator's key.
     print(f"Options::optkey                : {config.operator_key}", flush=True)
     management = [await _management(port) for port in config.rest]
     await made.server.start(node.address, node.port)
@@ -72,7 +72,7 @@ async def hss(words: list[str]) -> None:
 
 
 async def _management(port: int) -> asyncio.Server:
-    """Management by HTTP on every address; no client uses it here."""
+    """Open the management port for HTTP on every address; no client uses it here."""
     return await asyncio.start_server(lambda reader, writer: writer.close(), None, port)
 
 
@@ -81,7 +81,7 @@ def _levels(levels: Mapping[str, int]) -> None:
         logging.getLogger(name).setLevel(level)
 
 
-#: Values of a variable that glog takes for yes.
+#: Values of a variable that glog reads as true.
 _YES = ("1", "t", "T", "true", "TRUE", "y", "Y", "yes", "YES")
 
 
@@ -92,7 +92,7 @@ async def mme(words: list[str]) -> None:
 
     file = file_of(words, "-c")
     if os.environ.get("GLOG_logtostderr", "0") not in _YES:  # noqa: SIM112 - its name
-        # glog's own file stays in the container and is not read.
+        # As glog's own file, this one stays in the container; nothing reads it.
         logging.getLogger().handlers[:] = [logging.FileHandler("/tmp/MME.INFO")]  # noqa: S108
     _levels(configs.mme_levels(file))
     made = Mme(configs.mme_config(file))
@@ -160,7 +160,7 @@ async def ue(words: list[str]) -> None:
 
 
 async def keep(made: Any) -> None:
-    """Run a terminal until it is told to end."""
+    """Run a terminal until a signal ends it."""
     running = asyncio.create_task(made.run())
 
     async def stop() -> None:
@@ -171,7 +171,7 @@ async def keep(made: Any) -> None:
 
 
 async def sctpd(words: list[str]) -> None:
-    """sctpd: opens the socket that its MME waits for; the MME here does SCTP itself."""
+    """sctpd: open the socket for which the charm waits; the MME here does SCTP itself."""
     path = "/tmp/sctpd_downstream.sock"  # noqa: S108 - the image's own path, in its own /tmp
     server = await asyncio.start_unix_server(lambda reader, writer: None, path)
     await until_signalled(server.close)
@@ -221,7 +221,7 @@ PROGRAMS: dict[str, Callable[[list[str]], Awaitable[None]]] = {
 
 
 def main(words: list[str]) -> int:
-    """Run a program; returns its exit code."""
+    """Run a program; return its exit code."""
     name, rest = words[0], words[1:]
     if name == "cqlsh":
         from simulators import cqlsh

@@ -18,13 +18,13 @@ class Context(ABC):
     """A NAS security context.
 
     Attributes:
-        key: what it comes from: KASME or KAMF.
+        key: the key from which it is derived: KASME or KAMF.
         ciphering, integrity: algorithms, 0 for none and 2 for AES.
-        direction: of what this end sends, keys.UPLINK at the UE.
+        direction: direction of messages that this end sends, keys.UPLINK at the UE.
         sent, received: NAS COUNT of the next message in each direction.
     """
 
-    #: Octets of the security header in front of the MAC.
+    #: Number of octets of the security header before the MAC.
     head: ClassVar[int]
 
     key: bytes
@@ -44,15 +44,15 @@ class Context(ABC):
 
     @abstractmethod
     def derive(self, kind: int, algorithm: int) -> bytes:
-        """The key for a type of algorithm, by the type's distinguisher."""
+        """Return the NAS key of an algorithm; ``kind`` is the algorithm type distinguisher."""
 
     @abstractmethod
     def header(self, kind: int) -> bytes:
-        """The octets in front of the MAC, of a security header type."""
+        """Return the octets before the MAC, for a security header type."""
 
     @abstractmethod
     def header_type(self, octets: bytes) -> int:
-        """The security header type of a message, 0 when it is a plain one."""
+        """Return the security header type of a message, 0 for a plain one."""
 
     def _cipher(self, count: int, direction: int, octets: bytes) -> bytes:
         if not self.ciphering:
@@ -60,7 +60,7 @@ class Context(ABC):
         return keys.eea2(self._enc, count, self.bearer, direction, octets)
 
     def protect(self, octets: bytes, new: bool = False, ciphered: bool = True) -> bytes:
-        """A message with a security header; ``new`` when it takes keys into use."""
+        """Return a message with a security header; ``new`` if it starts the use of new keys."""
         kind = {
             (False, True): _CIPHERED,
             (False, False): _INTEGRITY,
@@ -77,7 +77,7 @@ class Context(ABC):
         """The message below a security header.
 
         Raises:
-            ProtocolError: it is not protected, replayed or its MAC is wrong.
+            ProtocolError: it is not protected, it is a replay, or its MAC is wrong.
         """
         kind = self.header_type(octets)
         if not kind:

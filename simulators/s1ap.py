@@ -28,7 +28,7 @@ def tai(value: Tai) -> dict[str, bytes]:
 
 
 def tai_of(value: dict[str, bytes]) -> Tai:
-    """A TAI read."""
+    """Decode a TAI."""
     return Tai(Plmn.decode(value["pLMNidentity"]), int.from_bytes(value["tAC"], "big"))
 
 
@@ -88,7 +88,7 @@ def first_bearer(value: list[dict[str, Any]]) -> tuple[int, str, int, bytes]:
 
 
 def capabilities(octets: bytes) -> dict[str, Any]:
-    """UE security capabilities out of the UE network capability: EEA1..3 and EIA1..3 first."""
+    """UE security capabilities from the UE network capability: EEA1..3 and EIA1..3 come first."""
     return {
         "encryptionAlgorithms": ((octets[0] & 0x7F) << 9, 16),
         "integrityProtectionAlgorithms": ((octets[1] & 0x7F) << 9, 16),

@@ -1,4 +1,4 @@
-"""S6a messages (3GPP TS 29.272): what the MME asks and the HSS answers."""
+"""S6a messages (3GPP TS 29.272): requests of the MME and the HSS, and their answers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ EUTRAN = 1004  # RAT-Type, TS 29.212 section 5.3.31
 _ULR_FLAGS = 1 << 1 | 1 << 5  # S6a/S6d-Indicator, Initial-AttachIndicator (section 7.3.7)
 _ULA_FLAGS = 1  # Separation Indication (section 7.3.8)
 _DEFAULT_QCI = 9
-#: Octets of an MSISDN at most, as Magma's MME takes it.
+#: Maximum octets of an MSISDN in Magma's MME.
 MSISDN = 15
 
 _session = itertools.count(1)
@@ -50,14 +50,14 @@ class RefusedError(EpcError):
     """The HSS answered with an error; ``code`` is its result or experimental result code."""
 
     def __init__(self, code: int) -> None:
-        """Carry the code."""
+        """Keep the code."""
         self.code = code
         super().__init__(f"The HSS answered {NAMES.get(code, code)}.")
 
 
 @dataclass(frozen=True)
 class Subscription:
-    """What an MME keeps of Subscription-Data."""
+    """The part of Subscription-Data that an MME keeps."""
 
     msisdn: str
     apns: tuple[str, ...]
@@ -81,7 +81,7 @@ def _request(message: Any, me: Identity, host: str, realm: str, imsi: str) -> An
 def authentication_request(
     me: Identity, host: str, realm: str, imsi: str, plmn: Plmn, resync: bytes = b""
 ) -> Message:
-    """AIR for one vector; ``resync`` is RAND and AUTS of a UE that is out of step."""
+    """AIR for one vector; ``resync`` is RAND and AUTS from a UE, for resynchronisation."""
     message = _request(AuthenticationInformationRequest(), me, host, realm, imsi)
     message.visited_plmn_id = plmn.octets
     message.requested_eutran_authentication_info = grouped.RequestedEutranAuthenticationInfo(
@@ -109,7 +109,7 @@ def cancel_request(me: Identity, host: str, realm: str, imsi: str) -> Message:
 
 
 def answer_to(request: Any, me: Identity, code: int = SUCCESS) -> Any:
-    """An answer with a base result code or, for S6a's own errors, an experimental one."""
+    """Return an answer with a base result code or, for S6a's own errors, an experimental one."""
     answer = request.to_answer()
     answer.session_id = request.session_id
     answer.origin_host = me.host.encode()
@@ -193,7 +193,7 @@ def vector_of(answer: Any) -> Vector:
 
     Raises:
         RefusedError: the HSS refused.
-        ProtocolError: the answer carries no whole vector.
+        ProtocolError: the answer has no complete vector.
     """
     check(answer)
     info = answer.authentication_info
@@ -222,7 +222,7 @@ def subscription_of(answer: Any) -> Subscription:
     apns = tuple(p.service_selection for p in data.apn_configuration_profile.apn_configuration)
     ambr = data.ambr
     if len(data.msisdn or b"") > MSISDN:
-        # Magma's MME ends here, by an assertion.
+        # Magma's MME fails an assertion here and ends.
         raise ProtocolError(f"The HSS answered with an MSISDN of more than {MSISDN} octets.")
     return Subscription(
         digits_of(data.msisdn or b""),

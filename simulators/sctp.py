@@ -1,8 +1,8 @@
 """SCTP associations (RFC 9260) for S1AP and NGAP, by the kernel if it has SCTP, else by usrsctp.
 
-In both cases packets are SCTP over IP (protocol 132). A kernel with SCTP would abort the
-associations of another stack, so it must be used. Without it, libusrsctp runs the protocol in this
-process and a raw socket carries its packets.
+In both cases packets are SCTP over IP (protocol 132). A kernel with SCTP must be used, because it
+aborts the associations of other stacks. On other kernels, libusrsctp runs the protocol in this
+process, and a raw socket carries its packets.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Callable
 
 from simulators.errors import EpcError
 
-#: Streams asked for in each direction, as OAI's eNB and MME do.
+#: Requested number of streams in each direction, as in OAI's eNB and MME.
 STREAMS = 8
 IPPROTO_SCTP = 132
-#: Messages that wait for room in the stack's buffer before the association counts as stuck.
+#: Maximum number of messages that wait for room in the stack's buffer; more are an error.
 QUEUE = 1 << 14
 
 
@@ -32,14 +32,14 @@ class Association(ABC):
     Attributes:
         peer: the other end's address.
         on_message: called with stream and octets of each message.
-        on_close: called once when the association ended.
-        ppid: payload protocol identifier of what we send.
+        on_close: called once when the association has ended.
+        ppid: payload protocol identifier of sent messages.
     """
 
     ppid: int
 
     def __init__(self, peer: str) -> None:
-        """Be the association with a peer."""
+        """Create an association with a peer."""
         self.peer = peer
         self.on_message: Callable[[int, bytes], None] = lambda stream, octets: None
         self.on_close: Callable[[], None] = lambda: None
@@ -49,7 +49,7 @@ class Association(ABC):
         """Send a message on a stream, or as soon as the stack has room for it.
 
         Raises:
-            EpcError: the association is gone, or does not move on.
+            EpcError: the association has ended, or too many messages wait.
         """
         if len(self._unsent) >= QUEUE:
             raise EpcError(f"SCTP to {self.peer}: {QUEUE} messages wait to be sent.")
@@ -58,22 +58,22 @@ class Association(ABC):
             self._wait_for_room()
 
     def flush(self) -> bool:
-        """Send what waits; True when nothing does any more."""
+        """Send waiting messages; return True if none is left."""
         while self._unsent and self._offer(*self._unsent[0]):
             self._unsent.popleft()
         return not self._unsent
 
     @abstractmethod
     def _offer(self, stream: int, octets: bytes) -> bool:
-        """Hand a message to the stack; False when its buffer is full.
+        """Pass a message to the stack; return False if its buffer is full.
 
         Raises:
-            EpcError: the association is gone.
+            EpcError: the association has ended.
         """
 
     @abstractmethod
     def _wait_for_room(self) -> None:
-        """See to it that ``flush`` is called when there may be room."""
+        """Arrange a call of ``flush`` when there may be room."""
 
     @abstractmethod
     def close(self) -> None:
@@ -104,7 +104,7 @@ def listen(address: str, port: int, accepted: Accepted, ppid: int) -> Listener:
     """Listen; ``accepted`` is called with each new association.
 
     Raises:
-        EpcError: that is not possible; the text says why.
+        EpcError: listening is not possible; the text is the reason.
     """
 
     def connected(association: Association) -> None:
@@ -129,7 +129,7 @@ async def connect(
     """Set up an association from a local address.
 
     Raises:
-        EpcError: no answer in ``timeout`` seconds, or refused.
+        EpcError: the peer does not answer in ``timeout`` seconds, or refuses.
     """
     try:
         if kernel_has_sctp():

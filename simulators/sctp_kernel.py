@@ -31,7 +31,7 @@ class Association(sctp.Association):
     """An association of the kernel."""
 
     def __init__(self, sock: socket.socket, peer: str) -> None:
-        """Own a connected socket."""
+        """Take ownership of a connected socket."""
         super().__init__(peer)
         sock.setblocking(False)
         sock.setsockopt(sctp.IPPROTO_SCTP, _NODELAY, struct.pack("i", 1))
@@ -60,7 +60,7 @@ class Association(sctp.Association):
         try:
             done = self.flush()
         except EpcError:
-            done = True  # reading says how it ended
+            done = True  # the reader reports the end
         if done and self._socket is not None:
             asyncio.get_running_loop().remove_writer(self._socket.fileno())
 

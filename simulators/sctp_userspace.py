@@ -1,7 +1,7 @@
 """SCTP by libusrsctp over a raw IP socket.
 
-The library runs without its own threads: this process's event loop carries its packets and runs its
-timers. ``AF_CONN`` addresses represent the carrier of the packets.
+The library runs without its own threads: this process's event loop transports its packets and runs
+its timers. An ``AF_CONN`` address stands for a pair of local and remote IP address.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _error(what: str) -> OSError:
 
 
 class Stack:
-    """The library, of which a process has one, and the raw sockets that carry its packets."""
+    """The library, once per process, and the raw sockets for its packets."""
 
     _only: Stack | None = None
 
@@ -133,7 +133,7 @@ class Stack:
 
     @classmethod
     def get(cls) -> Stack:
-        """The process's stack, served by the running loop."""
+        """Return the process's stack, and let the running loop serve it."""
         if cls._only is None:
             cls._only = cls()
         cls._only._attach()
@@ -144,7 +144,7 @@ class Stack:
         if self._loop is loop:
             return
         self._loop = loop
-        for raw in self._raw.values():  # a loop before this one served them
+        for raw in self._raw.values():  # sockets from an earlier loop
             loop.add_reader(raw.fileno(), self._receive, raw)
         self._tick()
 
@@ -156,7 +156,7 @@ class Stack:
             self.library.usrsctp_handle_timers(elapsed)
             self._serve()
         for association in list(self.full):
-            with contextlib.suppress(EpcError):  # reading says how it ended
+            with contextlib.suppress(EpcError):  # the reader reports the end
                 if not association.flush():
                     continue
             self.full.discard(association)
@@ -166,7 +166,7 @@ class Stack:
     # -- packets ----------------------------------------------------------------------------------
 
     def path(self, local: str, remote: str) -> int:
-        """The number of a pair of addresses in the library's AF_CONN addresses."""
+        """Return the number that stands for a pair of addresses in AF_CONN addresses."""
         number = self._paths.get((local, remote))
         if number is None:
             number = next(self._numbers)
@@ -177,14 +177,14 @@ class Stack:
         return number
 
     def remote(self, path: int) -> str:
-        """The peer's address of a path."""
+        """Return the peer's address on a path."""
         return self._carriers[path][1]
 
     def carrier(self, local: str) -> None:
         """Open the raw socket of a local address.
 
         Raises:
-            OSError: no permission, or the address is not ours.
+            OSError: no permission, or the address is not local.
         """
         if local in self._raw:
             return
@@ -205,7 +205,7 @@ class Stack:
         if carrier is None:
             return errno.EHOSTUNREACH
         raw, remote = carrier
-        with contextlib.suppress(OSError):  # a lost packet, which SCTP sends again
+        with contextlib.suppress(OSError):  # SCTP sends a lost packet again
             raw.sendto(ctypes.string_at(octets, size), (remote, 0))
         return 0
 
@@ -237,7 +237,7 @@ class Stack:
                 owner.ready()
 
     def socket(self) -> int:
-        """A new one-to-one socket that does not block."""
+        """Return a new non-blocking one-to-one socket."""
         made = self.library.usrsctp_socket(
             _AF_CONN, socket.SOCK_STREAM, sctp.IPPROTO_SCTP, None, None, 0, None
         )
@@ -271,9 +271,9 @@ class Stack:
             raise _error("bind")
 
     def read(self, sock: int) -> tuple[int, int, bytes, int]:
-        """Result, flags, octets and stream of the next part of a message.
+        """Return result, flags, octets and stream of the next part of a message.
 
-        The result is that of ``usrsctp_recvv``, negative with the negated errno when it failed.
+        The result is that of ``usrsctp_recvv``, or the negated errno if the call failed.
         """
         address, size = _Sockaddr(), ctypes.c_uint32(ctypes.sizeof(_Sockaddr))
         info = ctypes.create_string_buffer(64)
@@ -302,7 +302,7 @@ class Association(sctp.Association):
     """An association of libusrsctp."""
 
     def __init__(self, stack: Stack, sock: int, peer: str) -> None:
-        """Own a socket."""
+        """Take ownership of a socket."""
         super().__init__(peer)
         self.stack = stack
         self.up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -328,7 +328,7 @@ class Association(sctp.Association):
         self.stack.full.add(self)
 
     def ready(self) -> None:
-        """Read what there is."""
+        """Read all available messages."""
         while self._socket:
             done, flags, octets, stream = self.stack.read(self._socket)
             if done in (-errno.EAGAIN, -errno.EINPROGRESS, -errno.ENOTCONN):
@@ -388,7 +388,7 @@ class Listener(sctp.Listener):
         self.stack.sockets[self._socket] = self
 
     def ready(self) -> None:
-        """Accept what there is."""
+        """Accept all waiting associations."""
         while self._socket:
             address, size = _Sockaddr(), ctypes.c_uint32(ctypes.sizeof(_Sockaddr))
             made = self.stack.library.usrsctp_accept(

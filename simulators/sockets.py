@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import socket
 
-_BUFFER = 4 << 20  # octets, so that a burst of packets is not lost
+_BUFFER = 4 << 20  # octets, enough for a burst of packets
 
 
 def bound(
     address: str, port: int, kind: int = socket.SOCK_DGRAM, protocol: int = 0
 ) -> socket.socket:
-    """A socket at an IPv4 address, with large buffers, that does not block.
+    """Return a non-blocking socket at an IPv4 address, with large buffers.
 
     Raises:
-        OSError: somebody else has the port, or the address is not ours.
+        OSError: the port is in use, or the address is not local.
     """
     made = socket.socket(socket.AF_INET, kind, protocol)
     made.setblocking(False)

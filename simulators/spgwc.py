@@ -49,10 +49,10 @@ class Config:
 
 
 class Pool:
-    """Addresses of a PDN, given in order and taken back."""
+    """Free addresses of a PDN."""
 
     def __init__(self, pdn: Pdn) -> None:
-        """All are free."""
+        """Start with all addresses free."""
         first, last = (ipaddress.IPv4Address(text) for text in (pdn.first, pdn.last))
         if last < first:
             raise EpcError(f"The UE addresses of {pdn.apn} end before they begin.")
@@ -60,7 +60,7 @@ class Pool:
         self._free: dict[str, None] = {}
 
     def take(self) -> str | None:
-        """A free address; the one free for longest when all were in use already."""
+        """Return an unused address, else the one released longest ago; None if none is free."""
         fresh = next(self._fresh, None)
         if fresh is None and self._free:
             fresh = next(iter(self._free))
@@ -68,7 +68,7 @@ class Pool:
         return fresh
 
     def release(self, address: str) -> None:
-        """Take an address back."""
+        """Release an address."""
         self._free[address] = None
 
 
@@ -98,7 +98,7 @@ class Spgwc:
     """The control plane function."""
 
     def __init__(self, config: Config) -> None:
-        """Set up by a configuration."""
+        """Initialise from a configuration."""
         self.config = config
         self.sessions: dict[int, Session] = {}
         self.counters = Counters()
@@ -114,7 +114,7 @@ class Spgwc:
         await self.s11.start(self.config.s11, gtpc.PORT)
 
     def stop(self) -> None:
-        """Close both."""
+        """Close S11 and SXab."""
         self.s11.stop()
         self.sx.stop()
 
@@ -152,7 +152,7 @@ class Spgwc:
             return 0
 
     def _pdn(self, apn: str) -> Pdn | None:
-        # An APN may carry the operator identifier: internet.mnc088.mcc242.gprs (TS 23.003, 9.1.2).
+        # An APN may have the operator identifier: internet.mnc088.mcc242.gprs (TS 23.003, 9.1.2).
         network = apn.partition(".mnc")[0]
         return next((p for p in self.config.pdns if p.apn in (apn, network)), None)
 

@@ -1,6 +1,6 @@
 """The SPGW-U: PFCP sessions from an SPGW-C, and the packets between S1-U and SGi.
 
-The UPF is one whose sessions have a QoS flow, between N3 and N6.
+The UPF is the same program. Its sessions have a QoS flow and are between N3 and N6.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ log = logging.getLogger("spgwu")
 
 #: Seconds between attempts to associate.
 RETRY = 3.0
-_BATCH = 64  # packets taken at a time, so that PFCP is not starved
+_BATCH = 64  # packets per turn of the event loop, so that PFCP is served too
 
 
 @dataclass(frozen=True)
 class Config:
-    """How the SPGW-U is set up.
+    """Configuration of the SPGW-U.
 
     Attributes:
         node: its Node ID, a name or its SXab address.
@@ -38,8 +38,8 @@ class Config:
         pools: networks of UEs; the first host of each is the address of ``pdn``.
         cps: SXab addresses of the SPGW-Cs.
         device: the TUN device's name.
-        mtu: of the TUN device.
-        peer: what a CP function is called in messages.
+        mtu: MTU of the TUN device.
+        peer: name of a CP function in messages.
     """
 
     node: str
@@ -72,7 +72,7 @@ class Session:
         return self.fars.get(self.down.far) if self.down is not None else None
 
     def change(self, message: Message) -> None:
-        """Take the rules that a request creates or changes."""
+        """Apply the rules that a request creates or changes."""
         for pdr in pfcp.pdrs_of(message):
             if not pdr.uplink:
                 self.down = pdr
@@ -83,7 +83,7 @@ class Spgwu:
     """The user plane function."""
 
     def __init__(self, config: Config) -> None:
-        """Set up by a configuration."""
+        """Initialise from a configuration."""
         self.config = config
         self.started = pfcp.timestamp()
         self.sessions: dict[int, Session] = {}
@@ -115,7 +115,7 @@ class Spgwu:
         self._seeking = asyncio.create_task(self._associate())
 
     def stop(self) -> None:
-        """Close all."""
+        """Close everything."""
         loop = asyncio.get_running_loop()
         for task in (self._seeking, *self.associated.values()):
             if task is not None:
@@ -133,7 +133,7 @@ class Spgwu:
     # -- PFCP -----------------------------------------------------------------------------------
 
     async def _associate(self) -> None:
-        """Associate with each CP function, and again when one was lost."""
+        """Associate with each CP function, and again after a loss."""
         while True:
             for cp in self.config.cps:
                 if cp in self.associated:
@@ -172,7 +172,7 @@ class Spgwu:
         node, kind = self.config.node, message.type
         if kind == pfcp.ASSOCIATION_REQUEST:
             stamp = number(message.need(pfcp.RECOVERY), 4)
-            self._drop(peer[0])  # an association begins without sessions (section 6.2.6)
+            self._drop(peer[0])  # a new association has no sessions (section 6.2.6)
             self._join(peer[0], stamp)
             ies: tuple[Ie, ...] = (
                 pfcp.node_id(node),
@@ -213,7 +213,7 @@ class Spgwu:
         uplink = next(self._numbers) if pdr.tunnel is None else pdr.tunnel[0]
         for old in (self._by_teid.get(uplink), self._by_ue.get(packed(pdr.ue))):
             if old is not None and (old.cp, old.ue) == (peer[0], pdr.ue):
-                self._remove(old)  # the CP function sets its sessions up again
+                self._remove(old)  # the CP function sets up its sessions again
         if uplink in self._by_teid or packed(pdr.ue) in self._by_ue:
             ies = (pfcp.node_id(node), pfcp.cause(pfcp.RULE_FAILURE))
             return Message(pfcp.ESTABLISHMENT_RESPONSE, cp_seid, ies)
@@ -294,7 +294,7 @@ class Spgwu:
                 teid = int.from_bytes(octets[4:8], "big")
                 self._send(gtpu.error_indication(teid, own), peer)
             elif self._by_ue.get(octets[start + 12 : start + 16]) is not session:
-                self.traffic.dropped += 1  # a UE may use its own address only
+                self.traffic.dropped += 1  # a UE may use only its own address
             else:
                 try:
                     os.write(device, octets[start:])

@@ -1,4 +1,4 @@
-"""What eNB and gNB do alike: an association with the core, GTP-U to it, frames to their UEs."""
+"""Common part of eNB and gNB: an association with the core, GTP-U to it, frames to their UEs."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from simulators.identity import Plmn
 
 #: Seconds between attempts to reach the core.
 RETRY = 3.0
-#: Seconds the core has to answer the set-up.
+#: Seconds to wait for the core's answer to the setup request.
 SETUP = 10.0
 _BATCH = 64
 
 
 @dataclass(frozen=True)
 class Config:
-    """How a base station is set up.
+    """Configuration of a base station.
 
     Attributes:
         name, number: name and identifier.
-        plmns: networks it broadcasts; the first is the one of its cell.
+        plmns: PLMNs that it broadcasts; the first is the one of its cell.
         tac: tracking area code.
         core: the MME's S1-C or the AMF's N2 address.
         control, user: own addresses towards the core, for signalling and packets.
-        uu: address that UEs connect to.
+        uu: address to which UEs connect.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Bearer:
     """A tunnel of a UE: a bearer, or a PDU session with its QoS flow.
 
     Attributes:
-        ue: whose it is.
+        ue: its UE.
         number: number of its packets on the radio link.
         downlink: TEID of our end.
         uplink: TEID and address of the core's end.
@@ -68,7 +68,7 @@ class Bearer:
 
 @dataclass
 class Connection:
-    """A connected UE: its identifiers here, on its link and in the core, and its bearers."""
+    """A connected UE: its identifiers at the station, on its link and in the core; its bearers."""
 
     number: int
     link: uu.Channel
@@ -80,17 +80,17 @@ class Connection:
 class Station(ABC):
     """A base station."""
 
-    #: The protocol with its core, what the core is called in messages, and the logger.
+    #: The protocol with its core, the core's name in messages, and the logger.
     protocol: ClassVar[asn1.Protocol]
     core: ClassVar[str]
     log: ClassVar[logging.Logger]
-    #: What the log says when the core has accepted the set-up, and how the protocol names it.
+    #: Logger and text for the log when the core has accepted the setup request.
     accepted: ClassVar[tuple[logging.Logger, str]]
-    #: Elements of the Initial UE Message besides identifiers, place and NAS message.
+    #: Elements of the Initial UE Message besides identifiers, location and NAS message.
     initial: ClassVar[dict[str, Any]]
 
     def __init__(self, config: Config) -> None:
-        """Set up by a configuration."""
+        """Initialise from a configuration."""
         self.config = config
         self.traffic = gtpu.Traffic()
         self.ready = asyncio.Event()
@@ -121,7 +121,7 @@ class Station(ABC):
         self._server = await loop.create_server(self._link, self.config.uu, uu.PORT)
 
     def stop(self) -> None:
-        """Close all."""
+        """Close everything."""
         if self._task is not None:
             self._task.cancel()
         if self._association is not None:
@@ -174,7 +174,7 @@ class Station(ABC):
         return await sctp.connect(local, core, port, protocol.ppid)
 
     async def _set_up(self, association: sctp.Association) -> None:
-        """Set the interface with the core up.
+        """Set up the interface with the core.
 
         Raises:
             EpcError: the core refuses, or does not answer.
@@ -215,7 +215,7 @@ class Station(ABC):
             if ue is not None:
                 self._drop(ue, tell=True)
         elif message.need(access_id) not in self._ues:
-            # It left meanwhile: the core shall forget it too (TS 36.413, TS 38.413 section 10.6).
+            # The UE has left: tell the core to forget it (TS 36.413, TS 38.413 section 10.6).
             values = {name: message.need(name) for name in (core_id, access_id)}
             cause = ("radioNetwork", self.protocol.unknown)
             self._send(message.need(access_id), "ErrorIndication", values | {"Cause": cause})
@@ -225,7 +225,7 @@ class Station(ABC):
             self._about(ue, message)
 
     def _send(self, number: int, name: str, values: dict[str, Any]) -> None:
-        """Send a message about the UE with our number."""
+        """Send a message about a UE, on the stream for its number here."""
         if self._association is None:
             raise EpcError(f"There is no association with the {self.core}.")
         self._association.send(sctp.stream_of(number), self.protocol.encode(name, values))
@@ -242,20 +242,20 @@ class Station(ABC):
         self._tell("UEContextReleaseRequest", ue, cause | self._bearers_of(ue))
 
     def _bearers_of(self, ue: Connection) -> dict[str, Any]:
-        """Elements of a UE Context Release Request that name what the UE has."""
+        """Return the elements of a UE Context Release Request that list the UE's sessions."""
         return {}
 
     @abstractmethod
     def _setup_request(self) -> dict[str, Any]:
-        """The elements of the request that sets the interface up."""
+        """Return the elements of the S1 or NG Setup Request."""
 
     @abstractmethod
     def _about(self, ue: Connection, message: asn1.Message) -> None:
-        """Take a message of the core about a UE."""
+        """Handle a message of the core about a UE."""
 
     @abstractmethod
     def _place(self, ue: Connection) -> dict[str, Any]:
-        """The elements that tell a UE's cell and tracking area."""
+        """Return the elements with a UE's cell and tracking area."""
 
     # -- UEs --------------------------------------------------------------------------------------
 
@@ -270,7 +270,7 @@ class Station(ABC):
             self._gone(ue)
 
     def _gone(self, ue: Connection) -> None:
-        """The radio connection with a UE is lost."""
+        """Handle the loss of the radio connection with a UE."""
         self._drop(ue, tell=False)
         if ue.core is not None:
             with contextlib.suppress(EpcError):
@@ -287,7 +287,7 @@ class Station(ABC):
     def _add_bearer(
         self, ue: Connection, identity: int, uplink: tuple[int, str], qfi: int | None = None
     ) -> Bearer:
-        """Set a tunnel up; in 5G packets on the radio link say which session they are of."""
+        """Set up a tunnel; in 5G the number of packets on the radio link includes the session."""
         number = ue.radio if qfi is None else uu.numbered(ue.radio, identity)
         downlink = next(self._teids) & 0xFFFFFFFF
         bearer = Bearer(ue, number, downlink, (uplink[0], (uplink[1], gtpu.PORT)), qfi)
@@ -390,7 +390,7 @@ class Station(ABC):
             link.send_packets(packets)
 
     def _tunnel_gone(self, teid: int | None, peer: tuple[str, int]) -> None:
-        """The core does not know a tunnel: its UE is released locally (TS 23.007, 20.2)."""
+        """Release locally the UE of a tunnel that the core does not know (TS 23.007, 20.2)."""
         for bearer in list(self._by_teid.values()):
             if bearer.uplink == (teid, (peer[0], gtpu.PORT)):
                 self.log.error("the core does not know the tunnel of UE %d", bearer.ue.number)

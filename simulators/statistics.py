@@ -10,18 +10,18 @@ class Statistics:
     """Counts of connected peers."""
 
     def __init__(self) -> None:
-        """Nothing is connected."""
+        """Start with no connections."""
         self.current = dict.fromkeys(ROWS, 0)
 
     def add(self, row: str) -> None:
-        """One came."""
+        """Count a new connection in a row."""
         self.current[row] += 1
 
     def remove(self, row: str) -> None:
-        """One went."""
+        """Remove a connection from a row."""
         self.current[row] -= 1
 
     def table(self) -> str:
-        """The table, in the form of Magma's module SERVICE303."""
+        """Return the table in the format of Magma's module SERVICE303."""
         rows = [f"{name:<15}| {count:>10}      |" for name, count in self.current.items()]
         return "\n".join([_RULE, f"{'':<15}|   Current Status|", *rows, _RULE])

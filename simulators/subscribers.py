@@ -17,7 +17,7 @@ class Subscriber:
         msisdn: telephone number, octets as S6a carries them.
         apns: access points; the first is the default one.
         ambr_up, ambr_down: aggregate maximum bit rates, bit/s.
-        mme: DiameterIdentity of the MME that serves the subscriber now, or empty.
+        mme: DiameterIdentity of the MME that serves the subscriber now, "" for none.
     """
 
     imsi: str

@@ -1,8 +1,8 @@
 """Information elements of GTPv2-C and PFCP: trees of type, instance and octets.
 
-Both protocols are rows of type-length-value with few formats inside, so encoding them is a matter
-of a few lines; pycrate's models of them, complete but two orders of magnitude slower, check the
-result in the tests.
+Both protocols are lists of type-length-value elements with few formats, so a few lines can encode
+them. pycrate's models are complete, but a hundred times slower; the tests use them to check the
+results.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from simulators.errors import ProtocolError
 
 @dataclass(frozen=True)
 class Ie:
-    """An information element; ``instance`` is GTPv2-C's and always 0 in PFCP."""
+    """An information element; only GTPv2-C uses ``instance``, which is 0 in PFCP."""
 
     type: int
     value: bytes
@@ -48,16 +48,16 @@ class Message:
 
 @dataclass(frozen=True)
 class Codec:
-    """Octets of messages, whose headers differ in three numbers only.
+    """Codec of messages; the headers of the protocols differ only in three numbers.
 
     Attributes:
-        name: Of the protocol, for errors.
-        version: In the first three bits.
-        flag: Bit of the first octet which says that there is an endpoint.
-        width: Octets of the endpoint: 4 for a TEID, 8 for a SEID.
+        name: Name of the protocol, for errors.
+        version: Version in the first three bits.
+        flag: Bit of the first octet that shows that there is an endpoint identifier.
+        width: Octets of this identifier: 4 for a TEID, 8 for a SEID.
         requests: Types of requests.
-        head: Of an information element, in front of its octets: type, their number, and the
-            instance where the protocol has one.
+        head: Header of an information element: type, length, and the instance if the protocol
+            has instances.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Codec:
         )
 
     def decode_ies(self, octets: bytes) -> tuple[Ie, ...]:
-        """The information elements of octets.
+        """Decode information elements.
 
         Raises:
             ProtocolError: a length does not fit.
@@ -102,7 +102,7 @@ class Codec:
         return bytes([flags, message.type]) + len(body).to_bytes(2, "big") + body
 
     def decode(self, octets: bytes) -> Message:
-        """The message of a datagram."""
+        """Decode the message of a datagram."""
         if len(octets) < 8 or octets[0] >> 5 != self.version:
             raise ProtocolError(f"not {self.name}")
         length = int.from_bytes(octets[2:4], "big")
@@ -115,7 +115,7 @@ class Codec:
         return Message(octets[1], endpoint, self.decode_ies(octets[start : length + 4]), sequence)
 
     def is_request(self, kind: int) -> bool:
-        """True for the type of a request."""
+        """Tell whether a type is one of a request."""
         return kind in self.requests
 
 
@@ -123,7 +123,7 @@ class MissingError(ProtocolError):
     """A mandatory information element is missing; ``kind`` is its type."""
 
     def __init__(self, kind: int) -> None:
-        """Carry the type."""
+        """Keep the type."""
         self.kind = kind
         super().__init__(f"The mandatory information element {kind} is missing.")
 
@@ -146,7 +146,7 @@ def need(ies: Iterable[Ie], kind: int, instance: int = 0) -> bytes:
 
 
 def number(octets: bytes, size: int | None = None) -> int:
-    """An unsigned integer of exactly, or at least one, octets."""
+    """Decode an unsigned integer from the first ``size`` octets, or from all."""
     if not octets or (size is not None and len(octets) < size):
         raise ProtocolError("An information element is too short.")
     return int.from_bytes(octets[:size], "big")
@@ -170,7 +170,7 @@ def labels(name: str) -> bytes:
 
 
 def name_of(octets: bytes) -> str:
-    """The text of labels."""
+    """Return the name of labels."""
     parts, rest = [], octets
     while rest:
         size = rest[0]

@@ -14,7 +14,7 @@ _IFF_TUN, _IFF_NO_PI = 0x0001, 0x1000
 
 
 def open_tun(name: str) -> int:
-    """Make a TUN device and return its descriptor, which does not block; it ends with it.
+    """Create a TUN device; return its non-blocking descriptor, whose close removes the device.
 
     Raises:
         EpcError: there is no /dev/net/tun, or no permission.

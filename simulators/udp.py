@@ -1,7 +1,7 @@
-"""Requests and responses over UDP with repetition, as GTPv2-C and PFCP share them.
+"""Requests and responses over UDP with repetition, for GTPv2-C and PFCP.
 
 A request is repeated until its response comes (T3-RESPONSE/N3-REQUESTS of TS 29.274 section 7.6,
-T1/N1 of TS 29.244 section 6.4); a request that was answered already gets the same octets again.
+T1/N1 of TS 29.244 section 6.4). A repeated request gets the same response again.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from simulators.tlv import Codec, Message
 
 log = logging.getLogger("udp")
 
-#: Seconds between repetitions, and how often a request is sent at most.
+#: Seconds between repetitions, and the maximum number of transmissions.
 REPEAT, TIMES = 1.0, 4
-_REMEMBERED = 4096  # answers kept for requests that come again
+_REMEMBERED = 4096  # responses that are kept for repeated requests
 
 Address = tuple[str, int]
 Handler = Callable[[Message, Address], Awaitable[Message | None]]
 
 
 class Endpoint(asyncio.DatagramProtocol):
-    """A UDP socket that asks and answers."""
+    """A UDP socket for requests and responses."""
 
     def __init__(self, codec: Codec, handler: Handler) -> None:
         """Pass requests to ``handler``; its return value is the response."""
         self.codec = codec
         self.handler = handler
         self._transport: asyncio.DatagramTransport | None = None
-        # Begins anywhere: a peer may still remember the requests of the process before this one.
+        # Random start: a peer may still remember requests of an earlier process.
         self._sequence = itertools.count(int.from_bytes(os.urandom(3), "big"))
         self._waiting: dict[tuple[Address, int], asyncio.Future[Message]] = {}
         self._answered: OrderedDict[tuple[Address, int, int], bytes | None] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self, address: str, port: int) -> int:
-        """Open the socket; returns its port."""
+        """Open the socket; return its port."""
         loop = asyncio.get_running_loop()
         transport, _ = await loop.create_datagram_endpoint(lambda: self, (address, port))
         return int(transport.get_extra_info("sockname")[1])
@@ -58,10 +58,10 @@ class Endpoint(asyncio.DatagramProtocol):
         self._transport = transport  # type: ignore[assignment]
 
     def error_received(self, error: Exception) -> None:
-        """ICMP said that the peer's port is closed: the repetition will see."""
+        """Ignore an ICMP error: the request is repeated anyway."""
 
     def datagram_received(self, data: bytes, peer: Address) -> None:
-        """Decode and hand over."""
+        """Decode a message; answer a request, or finish the request of a response."""
         try:
             message = self.codec.decode(data)
         except ProtocolError as error:
@@ -78,7 +78,7 @@ class Endpoint(asyncio.DatagramProtocol):
             if octets is not None and self._transport is not None:
                 self._transport.sendto(octets, peer)
             return
-        self._answered[key] = None  # in the works: a repetition meanwhile is not a new request
+        self._answered[key] = None  # no response yet, but a repetition is no new request
         while len(self._answered) > _REMEMBERED:
             self._answered.popitem(last=False)
         task = asyncio.create_task(self._answer(message, peer, key))

@@ -1,4 +1,4 @@
-"""The UE: attaches over an eNB and offers its connection as the TUN device oaitun_ue1."""
+"""The UE: attaches over an eNB and provides its connection as the TUN device oaitun_ue1."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ T3410 = 15.0
 #: Seconds between attempts to attach (T3411 is 10 s).
 RETRY = 3.0
 _BATCH = 64
-TABLE = 10000  # a routing table of each device follows
+TABLE = 10000  # the routing tables of the devices have the next numbers
 
 
 class State(enum.Enum):
-    """Where a UE is."""
+    """Registration state of a UE."""
 
     DEREGISTERED = "deregistered"
     REGISTERED = "registered"
@@ -35,10 +35,10 @@ class State(enum.Enum):
 
 
 class RefusedError(EpcError):
-    """The network refused the attach; ``final`` when the USIM is of no use until a restart."""
+    """The network refused the attach; ``final`` if the USIM must not be used until a restart."""
 
     def __init__(self, cause: int, final: bool) -> None:
-        """Carry the EMM cause."""
+        """Keep the EMM cause."""
         self.cause = cause
         self.final = final
         super().__init__(f"Attach rejected: {nas.CAUSES.get(cause, cause)} (EMM cause {cause}).")
@@ -48,12 +48,12 @@ class Ue:
     """One UE's NAS over a link.
 
     Attributes:
-        bearer: what the network gave, when attached.
+        bearer: the default bearer while attached, else None.
         released: set when the connection is gone or the network detached the UE.
     """
 
     def __init__(self, usim: Usim, link: uu.Channel, radio: int, plmn: Plmn, apn: str = "") -> None:
-        """Be the UE with number ``radio`` on a link, in a network."""
+        """Create the UE with number ``radio`` on a link, in a network."""
         self.usim = usim
         self.link = link
         self.radio = radio
@@ -67,7 +67,7 @@ class Ue:
         self._next: nas.Security | None = None
 
     def received(self, kind: int, content: bytes) -> None:
-        """Take a frame that is not a packet."""
+        """Handle a frame that is not a packet."""
         if kind == uu.NAS:
             self.inbox.put_nowait(content)
         elif kind == uu.RELEASE:
@@ -88,11 +88,11 @@ class Ue:
         return octets
 
     async def attach(self) -> nas.Bearer:
-        """Attach.
+        """Attach; return the default bearer.
 
         Raises:
             RefusedError: the network refused.
-            EpcError: it did not answer, or the connection was lost.
+            EpcError: the network did not answer, or the connection was lost.
         """
         self._security = self._next = None
         self.released.clear()
@@ -111,7 +111,7 @@ class Ue:
         self._send(request.message())
         while True:
             octets = await self._receive()
-            if nas.is_protected(octets):  # only a Security Mode Command is, at this point
+            if nas.is_protected(octets):  # at this point only a Security Mode Command can be
                 octets = self._command(octets)
             kind = nas.kind_of(octets)
             if kind == nas.AUTHENTICATION_REQUEST:
@@ -149,7 +149,7 @@ class Ue:
         self._send(nas.authentication_response(res))
 
     def _command(self, octets: bytes) -> bytes:
-        """Check a Security Mode Command with the keys that it takes into use."""
+        """Check a Security Mode Command with its new keys, and start to use them."""
         if self._next is None:
             raise ProtocolError("a protected message before authentication")
         eea, eia, _, replayed = nas.command_of(nas.inner(octets))
@@ -178,13 +178,13 @@ class Ue:
                 return octets[2] & 7 == 1
 
     async def detach(self, off: bool = True) -> None:
-        """Detach, switching off or not."""
+        """Detach; ``off`` means switch-off."""
         identity = self.guti or self.usim.imsi
         self._send(nas.detach_request(identity, off))
         await self._until_free()
 
     async def _until_free(self) -> None:
-        """Wait until the network has released the connection, or long enough for that."""
+        """Wait until the network has released the connection, for at most 5 s."""
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self.released.wait(), 5)
         self.bearer = None
@@ -194,17 +194,17 @@ class Radio:
     """A connection to an eNB, shared by UEs."""
 
     def __init__(self) -> None:
-        """Not connected yet."""
+        """Start without a connection."""
         self.link: uu.Link | None = None
         self.ues: dict[int, Ue] = {}
         self.packets: dict[int, Callable[[bytes], None]] = {}
         self._cell: asyncio.Future[str] | None = None
 
     async def connect(self, address: str, local: str = "") -> list[Plmn]:
-        """Connect; returns the PLMNs that the eNB broadcasts.
+        """Connect; return the PLMNs that the eNB broadcasts.
 
         Raises:
-            EpcError: that is not possible, or the eNB has no MME yet.
+            EpcError: the connection fails, or the eNB has no MME yet.
         """
         loop = asyncio.get_running_loop()
         self._cell = loop.create_future()
@@ -248,14 +248,14 @@ class Radio:
 
 @dataclass(frozen=True)
 class Config:
-    """How UEs are set up.
+    """Configuration of UEs.
 
     Attributes:
-        usims: one for each UE.
-        hplmns: networks they may use.
+        usims: one USIM for each UE.
+        hplmns: PLMNs that they may use.
         enb: the eNB's address.
-        apn: wanted access point, empty for the subscription's default.
-        devices: make TUN devices.
+        apn: requested APN, empty for the subscription's default.
+        devices: whether to create TUN devices.
     """
 
     usims: tuple[Usim, ...]
@@ -271,7 +271,7 @@ class Device:
     def __init__(
         self, name: str, table: int, address: str, mtu: int | None, link: uu.Channel, ue: int
     ) -> None:
-        """Make it, with the UE's address and a routing table for what comes from that.
+        """Create it, with the UE's address and a routing table for packets from this address.
 
         ``ue`` is the number of its packets on the link.
         """
@@ -311,11 +311,11 @@ class Device:
         self.up += len(packets)
         if packets:
             self.link.send_packets(packets)
-        if self.link.full:  # what waits in the device's queue is the kernel's to drop
+        if self.link.full:  # packets wait in the device's queue, where the kernel may drop them
             asyncio.get_running_loop().remove_reader(fd)
 
     def write(self, packet: bytes) -> None:
-        """Hand a downlink packet to the kernel."""
+        """Pass a downlink packet to the kernel."""
         try:
             os.write(self.fd, packet)
             self.down += 1
@@ -337,7 +337,7 @@ class Terminal:
     """The program: keeps its UEs attached."""
 
     def __init__(self, config: Config) -> None:
-        """Set up by a configuration."""
+        """Initialise from a configuration."""
         self.config = config
         self.states = [State.DEREGISTERED for _ in config.usims]
         self.radio = Radio()
@@ -345,7 +345,7 @@ class Terminal:
         self._attached: list[Ue] = []
 
     async def run(self) -> None:
-        """Connect and attach, again and again, until refused for good."""
+        """Connect and attach, and repeat after losses, until the network finally refuses."""
         said = ""
         while True:
             try:

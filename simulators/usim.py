@@ -13,10 +13,10 @@ class MacFailureError(Exception):
 
 
 class SynchFailureError(Exception):
-    """The challenge's sequence number was used before; ``auts`` tells the network ours."""
+    """The challenge's sequence number was used before; ``auts`` has our number for the network."""
 
     def __init__(self, auts: bytes) -> None:
-        """Carry AUTS."""
+        """Keep AUTS."""
         super().__init__("the sequence number is out of range")
         self.auts = auts
 
@@ -37,10 +37,10 @@ class Usim:
     sqn: int = 0
 
     def check(self, rand: bytes, autn: bytes) -> milenage.Response:
-        """What Milenage makes of a network's challenge.
+        """Check a network's challenge; return Milenage's results for it.
 
         Raises:
-            MacFailureError: the challenge was not made with our key.
+            MacFailureError: the challenge is not from our key.
             SynchFailureError: its sequence number is not above ours.
         """
         answer = milenage.f2345(self.k, self.opc, rand)
@@ -57,6 +57,6 @@ class Usim:
         return answer
 
     def answer(self, rand: bytes, autn: bytes, plmn: bytes) -> tuple[bytes, bytes]:
-        """RES and KASME for a challenge of a serving network; raises what `check` raises."""
+        """Return RES and KASME for a challenge of a serving network; same errors as `check`."""
         answer = self.check(rand, autn)
         return answer.res, keys.kasme(answer.ck, answer.ik, plmn, autn[:6])

@@ -1,7 +1,7 @@
-"""Replaces the radio: frames over TCP between UEs and an eNB.
+"""Replacement of the radio: frames over TCP between UEs and an eNB.
 
-The images' radio simulator exchanges samples over a TCP connection to port 4043 of the eNB; here
-the same connection carries frames, NAS messages and packets, of any number of UEs.
+The images' radio simulator exchanges samples over a TCP connection to port 4043 of the eNB. Here
+the same connection carries frames with NAS messages and packets of any number of UEs.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ CELL, NAS, PACKET, BEARER, RELEASE = 1, 2, 3, 4, 5
 
 _header = struct.Struct("!HBI")  # length of the content, kind, number of the UE on the connection
 _HEADER = _header.size
-#: Octets waiting to be sent above which packets are dropped, as a full queue does.
+#: Send buffer size in octets above which packets are dropped, as from a full queue.
 _FULL = 1 << 20
 
 Received = Callable[["Link", int, int, bytes], None]
 
 
 class Channel(Protocol):
-    """What carries frames between a base station and UEs.
+    """A connection for frames between a base station and UEs.
 
     Attributes:
-        full: the other end does not keep up; what is sent now is dropped.
-        on_room: called once it does again.
+        full: whether the send buffer is full; then senders drop packets.
+        on_room: functions to call when there is room again.
     """
 
     full: bool
@@ -43,14 +43,14 @@ class Channel(Protocol):
         """Send packets, each with its number."""
 
     def close(self) -> None:
-        """End it."""
+        """Close the connection."""
 
 
 class Link(asyncio.Protocol):
     """One end of the connection."""
 
     def __init__(self, received: Received, lost: Callable[[Link], None]) -> None:
-        """Hand kind, UE and content of frames to ``received``."""
+        """Call ``received`` with kind, UE and content of each frame."""
         self._received = received
         self._lost = lost
         self._transport: asyncio.Transport | None = None
@@ -66,23 +66,23 @@ class Link(asyncio.Protocol):
         transport.set_write_buffer_limits(high=_FULL)
 
     def connection_lost(self, reason: Exception | None) -> None:
-        """Tell the owner."""
+        """Call the owner's ``lost``."""
         if not self.closed.done():
             self.closed.set_result(None)
         self._lost(self)
 
     def pause_writing(self) -> None:
-        """The other end does not keep up."""
+        """Note that the send buffer is full."""
         self.full = True
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """Note that there is room again, and tell those who wait."""
         self.full = False
         for call in list(self.on_room):
             call()
 
     def data_received(self, data: bytes) -> None:
-        """Cut frames out of the stream."""
+        """Split the stream into frames."""
         buffer = self._buffer + data if self._buffer else data
         at, size, unpack, received = 0, len(buffer), _header.unpack_from, self._received
         while at + _HEADER <= size:
@@ -112,5 +112,5 @@ class Link(asyncio.Protocol):
 
 
 def numbered(ue: int, session: int) -> int:
-    """The number of packets of a UE's PDU session, where it may have several."""
+    """Return the number of packets of a UE's PDU session, for UEs with several sessions."""
     return session << 16 | ue

@@ -1,1 +1,1 @@
-"""What a gateway's tunnels cost per packet, beside plain forwarding on the same wires."""
+"""The cost of a gateway's tunnels per packet, compared with plain forwarding on the same wires."""

@@ -44,21 +44,21 @@ class Plain:
         route.spaces.ip("gw", "route", "add", FIELD_PREFIX, "via", PEER)
 
     def kind(self) -> str:
-        """Return what forwards."""
+        """Return the implementation of forwarding."""
         return "the kernel, without tunnels"
 
     def gateway_pids(self) -> list[int]:
-        """Return none: the kernel forwards in the threads of the wires."""
+        """Return no process: the kernel forwards in the poll threads of the wires."""
         return []
 
     def stop(self) -> None:
-        """Nothing runs."""
+        """Do nothing: there are no processes."""
 
 
 class WireGuard:
-    """One device at the gateway, one for each tunnel at the peer, for a peer is a key.
+    """One device at the gateway, and one per tunnel at the peer, because each peer needs a key.
 
-    The kernel's where it has it, else wireguard-go.
+    It uses the kernel's WireGuard if there is one, else wireguard-go.
     """
 
     name, mtu = "wireguard", INNER_MTU
@@ -76,7 +76,7 @@ class WireGuard:
 
     @staticmethod
     def absent(tunnels: int) -> str:
-        """Return why so many tunnels are not measured, "" where they are."""
+        """Return the reason why so many tunnels cannot be measured, "" if they can."""
         if tunnels > 64 and probe().backend != KERNEL:
             return "a process of wireguard-go for each peer; needs WireGuard in the kernel"
         return ""
@@ -116,12 +116,12 @@ class WireGuard:
         )
 
     def _device(self, route: Route, name: str, device: str) -> int | None:
-        """Make a device; return the process that serves it, None for the kernel."""
+        """Create a device; return the process of its wireguard-go, None for the kernel's."""
         dataplane = probe()
         if dataplane.binary is None:
             route.spaces.ip(name, "link", "add", device, "type", "wireguard")
             return None
-        # Its control sockets lie in one folder for all namespaces: each gets a folder of its own.
+        # All network namespaces share the folder of the control sockets, so mount a separate one.
         script = f'mkdir -p /run/wireguard; mount -t tmpfs wg /run/wireguard; exec "$0" -f {device}'
         log = (route.folder / f"{route.tag}-{name}-{device}.log").open("wb")
         with log:
@@ -174,9 +174,9 @@ def _key_pair() -> tuple[str, str]:
 
 
 class Ipsec:
-    """strongSwan at both ends, an IKE_SA with a CHILD_SA for each tunnel.
+    """strongSwan at both ends; each tunnel is an IKE_SA with a CHILD_SA.
 
-    ESP is the kernel's where it has it, else that of strongSwan's kernel-libipsec.
+    It uses the kernel's ESP if there is one, else strongSwan's kernel-libipsec.
     """
 
     name = "ipsec"
@@ -184,12 +184,12 @@ class Ipsec:
 
     def __init__(self, tunnels: int = 1) -> None:
         self.tunnels = tunnels
-        # kernel-libipsec reads no more than this from its device, whatever MTU the device has.
+        # kernel-libipsec reads at most this size from its device, with any MTU of the device.
         self.mtu = INNER_MTU if charon.backend() == "kernel-netlink" else LIBIPSEC_MTU
         self._daemons: list[charon.Charon] = []
 
     def kind(self) -> str:
-        """Return the implementation; while it runs."""
+        """Return the implementation and its version, while it runs."""
         version = self._daemons[0].vici.version()["version"].decode()
         return f"strongSwan {version}, {charon.backend()}, AES-256-GCM"
 
@@ -215,7 +215,7 @@ class Ipsec:
             "children": {"s1": child | {"local_ts": [CORE_PREFIX], "remote_ts": [FIELD_PREFIX]}},
         }})  # fmt: skip
         peer.start()
-        # One key for all peers: what is measured comes after IKE.
+        # All peers have one key, because the measurement does not include IKE.
         certificate, key = authority.issue(PEER_ID, [PEER_ID])
         peer.credentials(authority.certificate, key, certificate)
         for number in range(self.tunnels):
@@ -237,7 +237,7 @@ class Ipsec:
         peer.wait_for(self.tunnels, UP_SECONDS)
         self._check()
         if charon.backend() == "kernel-netlink":
-            # Policies of the kernel take packets that are routed anywhere.
+            # The kernel applies its IPsec policies to all routed packets, so any route will do.
             route.spaces.ip("peer", "route", "add", CORE_PREFIX, "via", GATEWAY)
             route.spaces.ip("gw", "route", "add", FIELD_PREFIX, "via", PEER)
 
@@ -249,11 +249,11 @@ class Ipsec:
                 raise RuntimeError(f"{up} of {self.tunnels} CHILD_SAs are up, see {daemon.log}")
 
     def gateway_pids(self) -> list[int]:
-        """Return the gateway's charon; beside kernel ESP it has nothing to do."""
+        """Return the gateway's charon; with kernel ESP it is idle."""
         return [daemon.pid for daemon in self._daemons[:1]]
 
     def sas(self) -> list[list[dict[str, bytes]]]:
-        """Return the CHILD_SAs of each IKE_SA of the gateway, as `list-sas` tells them."""
+        """Return the CHILD_SAs of each IKE_SA of the gateway, in the form of `list-sas`."""
         return [list(sa["child-sas"].values()) for _, sa in self._daemons[0].sas()]
 
     def stop(self) -> None:
@@ -264,7 +264,7 @@ class Ipsec:
 
 
 def missing() -> str:
-    """Return what this machine lacks, "" where nothing."""
+    """Return what this machine lacks for the benchmark, "" if nothing."""
     path = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin"
     absent = [tool for tool in ("ethtool", "wg", "wrk") if not shutil.which(tool, path=path)]
     if absent:

@@ -1,4 +1,4 @@
-"""`./run bench gateway`: what a gateway's tunnels cost per packet, beside plain forwarding."""
+"""`./run bench gateway`: cost of a gateway's tunnels per packet, compared with plain forwarding."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ ROOT = Path(__file__).resolve().parents[2]
 @click.option(
     "--rounds", type=click.IntRange(1, 100), default=measure.STANDARD.rounds, show_default=True
 )
-@click.option("--seed", default=1, show_default=True, help="Of the order of runs.")
+@click.option("--seed", default=1, show_default=True, help="Seed for the order of runs.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
 def main(rounds: int, seed: int, out: Path) -> None:
-    """Measure plain forwarding, WireGuard and IPsec by turns, with many loads."""
+    """Measure plain forwarding, WireGuard and IPsec in turn, with many loads."""
     reason = missing()
     if reason:
         raise click.ClickException(f"this machine {reason}")

@@ -1,9 +1,9 @@
-"""A closed loop of UDP frames: a fixed number on the way, as fast as the path takes them.
+"""A closed loop of UDP frames: a fixed number is in flight, at the rate that the path allows.
 
-Frames are put on the wire by sendmmsg(2) on a packet socket, 2 to 4 ms of Python for a thousand
-calls of 32 frames. What arrived is the packet counter of the last device, so that nobody has to
-receive: the sink drops what is not for it. Everything is counted in packets as they arrive: a frame
-too large for a tunnel counts as its fragments.
+The sender uses sendmmsg(2) on a packet socket; a thousand calls of 32 frames take 2 to 4 ms of
+Python. The packet counter of the last device shows the arrivals, so no program has to receive: the
+kernel there drops the frames. All counts are packets as they arrive: a frame too large for a tunnel
+counts as its fragments.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.gateway.loads import HEADERS, Load, fragments, header
 from benchmarks.swan.netns import enter
 
 BATCH = 32
-#: Seconds without a single arrival after which what is under way counts as lost.
+#: Seconds without any arrival after which the packets in flight count as lost.
 STALL = 0.5
 _PAUSE = 50e-6
 _SO_SNDBUFFORCE = 32
@@ -52,7 +52,7 @@ class _Mmsghdr(ctypes.Structure):
 
 
 def inside(namespace: str, make: Callable[[], T]) -> T:
-    """Return what `make` returns in a network namespace, in a thread that ends with it."""
+    """Run `make` in a network namespace, in a thread of its own; return its result."""
     made: list[T] = []
     failed: list[BaseException] = []
 
@@ -75,7 +75,7 @@ class Arrivals:
     """The counter of packets that a device has received."""
 
     def __init__(self, namespace: str, device: str) -> None:
-        # The file goes on to tell about the namespace it was opened in.
+        # An open file keeps showing the namespace in which it was opened.
         self._file = inside(namespace, lambda: os.open("/proc/thread-self/net/dev", os.O_RDONLY))
         self._mark = f"{device}:".encode()
 
@@ -91,13 +91,13 @@ class Arrivals:
 
 @dataclass(frozen=True)
 class End:
-    """One end of a path: where frames are put on the wire, and where those of the other arrive.
+    """One end of a path: it sends its own frames, and the other end's frames arrive there.
 
     Attributes:
         namespace: Network namespace.
-        device: Its only wire.
-        mac: Of the device.
-        router: MAC of the router at the other end of the wire.
+        device: Its only network device.
+        mac: MAC address of the device.
+        router: MAC address of the router at the other end of the wire.
         addresses: Address of each tunnel; one for all at the core.
     """
 
@@ -109,12 +109,12 @@ class End:
 
 
 class Sender:
-    """Frames of a load in one direction, ready to be sent again and again."""
+    """Frames of a load in one direction, prepared for repeated sending."""
 
     def __init__(self, load: Load, near: End, far: End, mtu: int) -> None:
         mix = load.sizes()
         tunnels = max(len(near.addresses), len(far.addresses))
-        # Once through all sizes and all tunnels, in whole.
+        # A multiple of both, so that each pass has all sizes and all tunnels.
         count = math.lcm(len(mix), tunnels)
         count *= math.ceil(4 * BATCH / count)
         self._payload = ctypes.create_string_buffer(load.largest)
@@ -141,7 +141,7 @@ class Sender:
         self._size = ctypes.sizeof(_Mmsghdr)
 
     def send(self, count: int) -> int:
-        """Send up to `count` frames; return how many packets of them are to arrive."""
+        """Send up to `count` frames; return the number of packets that must arrive."""
         count = min(count, self._count - self._next)
         at = ctypes.byref(self._frames, self._next * self._size)
         done = _libc.sendmmsg(self._socket.fileno(), at, count, socket.MSG_DONTWAIT)
@@ -169,16 +169,16 @@ def _packet_socket(device: str) -> socket.socket:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a load.
+    """The result of a load.
 
     Attributes:
-        sent: Packets in all, with those of the warm-up.
-        lost: Of them, after everything under way had its time to arrive.
-        arrived: Packets that arrived while it was measured.
-        frames: Frames that these were; fewer than packets where there are fragments.
-        seconds: How long it was measured.
-        marks: What `mark` returned at both ends of that time.
-        window: Packets under way at most.
+        sent: All sent packets, with those of the warm-up.
+        lost: Lost packets among them, counted after the last arrival.
+        arrived: Packets that arrived during the measurement.
+        frames: The number of frames in them; fewer than packets if there are fragments.
+        seconds: Duration of the measurement.
+        marks: Results of `mark` at its start and end.
+        window: Maximum number of packets in flight.
     """
 
     sent: int
@@ -207,7 +207,7 @@ class Loop:
         self._sinks = [Arrivals(end.namespace, end.device) for end in (field, core)]
 
     def arrived(self) -> int:
-        """Return how many packets have arrived at either end."""
+        """Return how many packets have arrived at both ends together."""
         return sum(sink.read() for sink in self._sinks)
 
     def close(self) -> None:
@@ -217,7 +217,7 @@ class Loop:
                 part.close()
 
     def run(self, window: int, warm: float, seconds: float, mark: Callable[[], Any]) -> Outcome:
-        """Keep `window` packets under way; measure for `seconds` after `warm` seconds."""
+        """Keep `window` packets in flight; measure for `seconds` after `warm` seconds."""
         start = self.arrived()
         sent = {"down": 0, "up": 0}
         given_up = 0
@@ -259,7 +259,7 @@ class Loop:
             sent["up"] += self._up.send(count - down)
 
     def _drain(self, start: int, sent: int) -> int:
-        """Wait for frames on the way; return the number of lost ones."""
+        """Wait for packets in flight; return the number of lost ones."""
         last, moved = -1, time.monotonic()
         while time.monotonic() - moved < STALL:
             count = self.arrived() - start
@@ -274,9 +274,9 @@ class Loop:
 def find(
     loop: Loop, window: int, warm: float, seconds: float, mark: Callable[[], Any], limit: float
 ) -> Outcome:
-    """Measure with the largest window, of `window` and its halves, that loses less than `limit`.
+    """Measure with the largest window that loses less than `limit`: `window`, its half and so on.
 
-    The last try stands where even 16 packets under way lose more; its loss tells so.
+    The search ends at a window of 16 packets; then the result may have a higher loss.
     """
     while True:
         outcome = loop.run(window, warm, seconds, mark)

@@ -1,7 +1,7 @@
-"""Packet mixes that a gateway is offered, and the frames they are made of. No input or output.
+"""Packet mixes that load a gateway, and their frames. This module does no input or output.
 
 A size is that of the inner Ethernet frame without its checksum: 1514 carries an IPv4 packet of 1500
-bytes. Counted with the checksum, as some do, the same frames are 4 bytes longer.
+bytes. Some publications include the checksum; then the same frames are 4 bytes longer.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Load:
     """A mix of frame sizes and how it splits into the two directions.
 
     Attributes:
-        name: What reports call it.
-        shares: Frame size in bytes to how many of a hundred (or of any sum) have it.
-        down: Share of frames that go from the core to the field, where the gateway encrypts.
+        name: Name in reports.
+        shares: (frame size in bytes, its number of frames in the mix) for each size.
+        down: Share of frames from the core to the field, which the gateway encrypts.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Load:
         return max(size for size, _ in self.shares)
 
     def sizes(self) -> list[int]:
-        """Return the mix once through, in an order without runs of one size."""
+        """Return the sizes of one mix, in a shuffled order without long runs of one size."""
         mix = [size for size, share in self.shares for _ in range(share)]
         random.Random(self.name).shuffle(mix)  # noqa: S311 - reproducible, not secret
         return mix
@@ -57,7 +57,7 @@ def fixed(size: int, down: float = 1.0) -> Load:
     return Load(str(size) + ("" if down else " up"), ((size, 1),), down)
 
 
-#: Seven small, four middle, one large frame (simple IMIX; RFC 6985 tells how to write such mixes).
+#: Seven small, four middle, one large frame (simple IMIX; RFC 6985 describes such mixes).
 IMIX = Load("imix", ((64, 7), (590, 4), (1514, 1)))
 #: The mix of 5G user plane that 6WIND publishes figures for (vSecGW, 2022).
 IMIX2_SHARES = ((64, 8), (127, 36), (255, 11), (511, 4), (1024, 2), (1539, 39))
@@ -66,7 +66,7 @@ ASYMMETRIC2 = Load("imix2 90/10", IMIX2_SHARES, 0.9)
 
 
 def fragments(size: int, mtu: int) -> int:
-    """Return how many IPv4 packets a frame becomes on a link of that MTU (RFC 791, 2.3)."""
+    """Return the number of IPv4 packets of a frame on a link with an MTU (RFC 791, 2.3)."""
     packet = size - ETHERNET
     return 1 if packet <= mtu else math.ceil((packet - IPV4) / ((mtu - IPV4) // 8 * 8))
 

@@ -1,4 +1,4 @@
-"""Cells of the benchmark, and one run of each."""
+"""Cells of the benchmark, and their runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchmarks.gateway.users import Server
 from experiments.model import Cell, Run, busy_processors
 from experiments.schedule import Planned, interleaved
 
-#: Packets under way at most: the ring of a veth takes no more.
+#: Maximum number of packets in flight: the ring of a veth has no room for more.
 WINDOW = 256
 #: Share of packets that may be lost.
 LOSS = 0.001
@@ -27,17 +27,17 @@ FORWARDING, PINNED, HTTP = "forwarding", "pinned", "http"
 
 @dataclass(frozen=True)
 class Profile:
-    """What is measured, how often and how long.
+    """The measurements, their number and their duration.
 
     Attributes:
-        loads: Of one tunnel of each backend.
-        many: Counts of tunnels besides, with their loads.
-        users: HTTP users at the same time.
-        seconds: Of each measurement of forwarding.
-        warm: Seconds before.
-        users_seconds: Of each measurement of HTTP.
+        loads: Loads for each backend with one tunnel.
+        many: Loads by a larger number of tunnels.
+        users: Numbers of simultaneous HTTP users.
+        seconds: Duration of each measurement of forwarding.
+        warm: Seconds of warm-up before it.
+        users_seconds: Duration of each measurement of HTTP.
         rounds: Repetitions.
-        cores: To how many processors the gateway is pinned, one after another, with IMIX.
+        cores: Numbers of processors to which the gateway is pinned, with IMIX.
     """
 
     loads: Sequence[Load]
@@ -50,7 +50,7 @@ class Profile:
     cores: Sequence[int] = ()
 
 
-#: Sizes that others publish with 1, 2 and 4 tunnels.
+#: Frame sizes of published figures with 1, 2 and 4 tunnels.
 FLOW_SIZES = (128, 512, 1024, 1400)
 _FLOWS = tuple(fixed(size) for size in FLOW_SIZES)
 STANDARD = Profile(
@@ -62,7 +62,7 @@ STANDARD = Profile(
 
 
 def backends(profile: Profile) -> tuple[list[Backend], dict[str, str]]:
-    """Return the backends to compare, and which are left out and why."""
+    """Return the backends to compare, and the reasons for those that are left out."""
     result: list[Backend] = [Plain(), WireGuard(), Ipsec()]
     without = {}
     for count in profile.many:
@@ -75,7 +75,7 @@ def backends(profile: Profile) -> tuple[list[Backend], dict[str, str]]:
 
 
 def cells(profile: Profile, backends: Iterable[Backend]) -> list[Cell]:
-    """Return the cells; `place` is where one stands in a table."""
+    """Return the cells; `place` is the position of a cell in tables."""
     listed: list[Cell] = []
     for backend in backends:
         loads = profile.loads if backend.tunnels == 1 else profile.many[backend.tunnels]
@@ -97,7 +97,7 @@ def cells(profile: Profile, backends: Iterable[Backend]) -> list[Cell]:
 
 
 class Bench:
-    """All backends up at the same time, each on wires of its own; they end with the block."""
+    """All backends at once, each on its own wires; they end with the `with` block."""
 
     def __init__(self, profile: Profile, backends: Sequence[Backend], folder: Path) -> None:
         self.profile, self._found, self._folder = profile, backends, folder
@@ -126,7 +126,7 @@ class Bench:
         return self._routes[backend, tunnels]
 
     def runs(self, seed: int, tell: Callable[[Planned, int], None]) -> list[Run]:
-        """Make all runs, round by round, each round in an order of its own."""
+        """Make all runs, round by round, each round in a different order."""
         steps = list(interleaved(cells(self.profile, self._found), self.profile.rounds, seed))
         made = []
         for step in steps:
@@ -191,6 +191,6 @@ class Bench:
 
 
 def difference(marks: tuple[Spent, Spent]) -> Spent:
-    """Return the time spent between two marks."""
+    """Return the processor time spent between two marks."""
     one, two = marks
     return Spent(two.gateway - one.gateway, two.others - one.others, two.busy - one.busy)

@@ -1,4 +1,4 @@
-"""Tables on the terminal, and the page and the table of a gateway benchmark."""
+"""Tables on the terminal, and the page and CSV file of a gateway benchmark."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def write(document: Mapping[str, Any], runs: Sequence[Run], file: Path) -> tuple
 
 
 def html(document: Mapping[str, Any], runs: Sequence[Run], book: Book | None = None) -> str:
-    """Return the page; it needs no other file and no network to be read.
+    """Return the page; a browser shows it without other files and without a network.
 
     Args:
-        document: what the runs were made with.
-        runs: of the benchmark.
-        book: gets the figures, to which the page refers as files.
+        document: parameters and environment of the runs.
+        runs: runs of the benchmark.
+        book: collects the figures, to whose files the page has links.
     """
     book = book or Book("figures")
     environment = Environment(
@@ -121,7 +121,7 @@ def _figures(table: Sequence[Row], pinned: Sequence[Row], book: Book) -> list[di
 
 _FLOW_SIZE = 1024
 _COUNTS = (1, 2, 4)
-"""Of tunnels, in the order of the published figures."""
+"""Numbers of tunnels, in the order of the published figures."""
 
 
 def _vendors() -> list[figures.Curve]:
@@ -142,7 +142,7 @@ def _over_flows(table: Sequence[Row], names: Sequence[str]) -> list[figures.Curv
             for r in table
             if (r.backend, r.load) == (name, str(_FLOW_SIZE)) and r.tunnels in _COUNTS
         ]
-        # Without points it keeps its look, as in the other figures.
+        # An empty curve keeps the styles of the others the same in all figures.
         curves.append((name, points if len(points) > 1 else []))
     if any(points for _, points in curves):
         for item in reference():
@@ -194,7 +194,7 @@ def _number(value: Estimate, form: str) -> str:
 
 
 def _brief(text: Any) -> str:
-    """Return a figure without its interval, which a terminal has no room for."""
+    """Return a figure without its interval, to save space on a terminal."""
     return str(text).split(" (")[0]
 
 
@@ -266,5 +266,5 @@ def show(runs: Sequence[Run], console: Console) -> None:
 
 
 def _order(lines: Sequence[Mapping[str, Any]], line: Mapping[str, Any]) -> int:
-    """Sort loads together, so that backends stand side by side."""
+    """Return a sort key by load, so that the backends of a load are in adjacent lines."""
     return list(dict.fromkeys(entry["load"] for entry in lines)).index(line["load"])

@@ -2,10 +2,9 @@
 
     field --- peer === gateway --- core
 
-The field's and the core's ends are where frames are made and counted. Every wire hands over single
-frames (no segmentation offload), and a kernel thread of its own receives from it
-(threaded NAPI), so that what the kernel does for the gateway is told apart from what it does for
-the others.
+Frames are sent and counted at field and core. Every wire passes single frames (no segmentation
+offload), and each of its devices has its own kernel thread that receives (threaded NAPI). So the
+kernel's work for the gateway can be separated from its work for the others.
 """
 
 from __future__ import annotations
@@ -22,26 +21,26 @@ from benchmarks.gateway.generator import End
 from benchmarks.swan.netns import Block, Namespaces
 from experiments.model import processor_seconds
 
-#: Inner wires take the largest frame of any load, the underlay that and a tunnel's headers.
+#: Inner wires fit the largest frame of any load; the underlay also fits a tunnel's headers.
 INNER_MTU, UNDERLAY_MTU = 1600, 2000
 GATEWAY, PEER = "10.100.0.1", "10.100.0.2"
-#: One outer address for each tunnel, at the peer.
+#: Prefix of the peer's outer addresses; each tunnel has one.
 OUTER = "10.101"
 CORE_PREFIX, CORE = "10.200.0.0/16", "10.200.0.1"
 FIELD_PREFIX = "10.128.0.0/15"
 GATEWAY_INNER = "10.200.255.254"
-#: What answers; frames of loads go to addresses nobody has.
+#: Addresses of HTTP server and clients; the frames of loads go to addresses without a host.
 SERVER, CLIENT = "10.200.0.2", "10.128.0.1"
 FIELD_NET, CORE_NET = "10.127.0", "10.201.0"
 
 
 def inner(tunnel: int) -> str:
-    """Return the prefix behind a tunnel: for loads, for what answers, for the peer itself."""
+    """Return the prefix behind a tunnel; it has addresses for loads, a client and the peer."""
     return f"{address(tunnel)}/30"
 
 
 def address(tunnel: int, host: int = 0) -> str:
-    """Return the address in the field that loads of a tunnel use, or the nth after it."""
+    """Return the address in the field for a tunnel's loads, or the one `host` numbers after it."""
     return f"10.128.{tunnel >> 6 & 255}.{(tunnel << 2 & 255) + host}"
 
 
@@ -51,13 +50,13 @@ def outer(tunnel: int) -> str:
 
 
 class Backend(Protocol):
-    """What carries packets between peer and gateway.
+    """A technology that carries packets between peer and gateway.
 
     Attributes:
-        name: What reports call it.
-        tunnels: How many lead to the gateway.
-        mtu: Of the tunnel; larger IP packets pass as fragments.
-        kernel_workers: The kernel works for it in threads that both ends share.
+        name: Name in reports.
+        tunnels: Number of tunnels to the gateway.
+        mtu: MTU of a tunnel; larger IP packets pass as fragments.
+        kernel_workers: Whether kernel threads that both ends share work for it.
     """
 
     name: str
@@ -66,13 +65,13 @@ class Backend(Protocol):
     kernel_workers: bool
 
     def start(self, route: Route) -> None:
-        """Set it up on a route, until it can carry packets."""
+        """Set it up on a route; return when it can carry packets."""
 
     def kind(self) -> str:
         """Return the implementation and its version, while it runs."""
 
     def gateway_pids(self) -> list[int]:
-        """Return processes that are the gateway's data path."""
+        """Return the processes of the gateway's data path."""
 
     def stop(self) -> None:
         """End its processes."""
@@ -80,12 +79,12 @@ class Backend(Protocol):
 
 @dataclass(frozen=True)
 class Spent:
-    """Processor time in seconds since some beginning.
+    """Processor time in seconds since an arbitrary start.
 
     Attributes:
-        gateway: Of the gateway: threads of its wires and processes of its data path.
-        others: Of all else that the path itself needs and that can be told apart.
-        busy: Of the whole machine, whatever it was for.
+        gateway: Time of the gateway: poll threads of its wires and processes of its data path.
+        others: Time of the poll threads of the other wires.
+        busy: Time of the whole machine, for any work.
     """
 
     gateway: float
@@ -105,17 +104,17 @@ class Route(Block):
 
     def device(self, letter: str) -> str:
         """Return the name of a device: f and p, q and g, h and c are ends of one wire."""
-        # Unique on the machine, for the threads' names are made of it.
+        # Unique on the machine, because the names of poll threads contain it.
         return f"{self.tag}{letter}"
 
     def set_up(self) -> None:
-        """Make the namespaces and start what runs in them."""
+        """Create the namespaces and start the backend."""
         self.spaces.set_up()
         self._network()
         self.backend.start(self)
 
     def take_down(self) -> None:
-        """End all of it."""
+        """Stop the backend and delete the namespaces."""
         self.backend.stop()
         self.spaces.take_down()
 
@@ -123,7 +122,7 @@ class Route(Block):
         spaces, wires = self.spaces, (("field", "f", "peer", "p"), ("peer", "q", "gw", "g"),
                                       ("gw", "h", "core", "c"))  # fmt: skip
         for name in spaces.names:
-            # A kernel without IPv6 has nothing to be silenced.
+            # These settings fail on a kernel without IPv6, which does not need them.
             quiet = [f"net.ipv6.conf.{kind}.disable_ipv6=1" for kind in _ALL]
             spaces.run(name, "sysctl", "-q", "-e", "-w", *quiet, check=False)
             spaces.sysctl(name, **{f"net__ipv4__conf__{k}__rp_filter": 0 for k in _ALL})
@@ -142,7 +141,7 @@ class Route(Block):
         spaces.ip("core", "address", "add", f"{SERVER}/32", "dev", "lo")
         for name in ("peer", "gw"):
             spaces.sysctl(name, net__ipv4__ip_forward=1)
-        # The ends keep TCP below the MTU of every backend; loads know nothing of routes.
+        # These routes limit TCP to the smallest MTU of all backends; loads do not use routes.
         tcp = ("mtu", "1400")
         spaces.ip(
             "field", "route", "add", CORE_PREFIX, "via", f"{FIELD_NET}.1", "src", CLIENT, *tcp
@@ -151,7 +150,7 @@ class Route(Block):
         spaces.ip("peer", "route", "add", FIELD_PREFIX, "via", f"{FIELD_NET}.2")
         spaces.ip("gw", "route", "add", CORE_PREFIX, "via", f"{CORE_NET}.2")
         spaces.ip("gw", "route", "add", f"{OUTER}.0.0/16", "via", PEER)
-        # strongSwan makes the routes of a policy only where an address of its own is in it.
+        # strongSwan installs the route of a policy only if it finds a local address inside it.
         spaces.ip("gw", "address", "add", f"{GATEWAY_INNER}/32", "dev", "lo")
         own = [a for n in range(self.backend.tunnels) for a in (outer(n), address(n, 2))]
         spaces.batch("peer", [f"address add {text}/32 dev lo" for text in own])
@@ -159,10 +158,10 @@ class Route(Block):
 
     def _single_frames(self, name: str, device: str) -> None:
         spaces = self.spaces
-        # The driver polls only where it may merge what it receives; UDP it forwards as it came.
+        # veth uses NAPI only with GRO on; forwarded UDP is not merged.
         off = ("tso", "off", "tx-udp-segmentation", "off")
         spaces.run(name, "ethtool", "-K", device, "gro", "on", *off)
-        # Each device has a poll thread from here on.
+        # Threaded NAPI: each device gets its own poll thread.
         spaces.run(name, "tee", f"/sys/class/net/{device}/threaded", text="1")
 
     def _neighbours(self) -> None:
@@ -181,7 +180,7 @@ class Route(Block):
         return shown.split("link/ether ")[1].split()[0]
 
     def end(self, name: str) -> End:
-        """Return the end of the path in the field or in the core."""
+        """Return the end of the path named "field" or "core"."""
         letter, router = ("f", ("peer", "p")) if name == "field" else ("c", ("gw", "h"))
         tunnels = [address(number) for number in range(self.backend.tunnels)]
         return End(
@@ -194,7 +193,7 @@ class Route(Block):
 
     @contextmanager
     def pinned(self, cores: int) -> Iterator[None]:
-        """Keep the gateway's threads on the last processors while the block runs."""
+        """Pin the gateway's threads to the last `cores` processors while the block runs."""
         everywhere = os.sched_getaffinity(0)
         self._pin(set(sorted(everywhere)[-cores:]))
         try:
@@ -209,7 +208,7 @@ class Route(Block):
                 os.sched_setaffinity(int(thread.name), processors)
 
     def _wires(self) -> dict[bool, list[Path]]:
-        """Return the threads that poll wires: the gateway's (True), and all others."""
+        """Return the poll threads of this route's wires: the gateway's (True) and the others."""
         if not self._threads:
             mine = {f"napi/{self.device(letter)}-" for letter in "gh"}
             wires = [(t, n) for t, n in _kernel_threads() if n.startswith(f"napi/{self.tag}")]
@@ -220,16 +219,16 @@ class Route(Block):
         return self._threads
 
     def _processes(self) -> list[Path]:
-        """Return the threads of the processes that are the gateway's data path."""
+        """Return the threads of the processes of the gateway's data path."""
         pids = self.backend.gateway_pids()
         return [task for pid in pids for task in Path(f"/proc/{pid}/task").glob("*")]
 
     def spent(self) -> Spent:
-        """Return processor time until now."""
+        """Return the processor time until now."""
         mine = [*self._wires()[True], *self._processes()]
         gateway = _run_time(thread / "schedstat" for thread in mine)
         if self.backend.kernel_workers:
-            # What one end encrypts the other decrypts: half of it is the gateway's.
+            # One end encrypts what the other decrypts, so half of this time is the gateway's.
             shared = (t for t, n in _kernel_threads() if n.startswith("kworker/"))
             gateway += _run_time(t / "schedstat" for t in shared) / 2
         others = _run_time(t / "schedstat" for t in self._threads[False])
@@ -245,7 +244,7 @@ def _kernel_threads() -> list[tuple[Path, str]]:
         try:
             result.append((folder, (folder / "comm").read_text().strip()))
         except (FileNotFoundError, ProcessLookupError):
-            pass  # It ended meanwhile.
+            pass  # The process has ended.
     return result
 
 
@@ -255,5 +254,5 @@ def _run_time(files: Iterable[Path]) -> float:
         try:
             total += int(file.read_text().split()[0])
         except (FileNotFoundError, ProcessLookupError):
-            pass  # A thread that ended.
+            pass  # The thread has ended.
     return total / 1e9

@@ -1,4 +1,4 @@
-"""The figures of a gateway benchmark, computed from its runs; no page, no plot."""
+"""The figures of a gateway benchmark, computed from its runs; without page and plots."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ REFERENCE = Path(__file__).with_name("reference.yaml")
 
 @dataclass(frozen=True)
 class Row:
-    """What one cell gave, over all rounds.
+    """The results of one cell, over all rounds.
 
     Attributes:
         backend: plain, wireguard or ipsec.
-        tunnels: How many.
-        load: A load's name, or how many users.
-        size: Frame size in bytes where all have the same, else None.
+        tunnels: Number of tunnels.
+        load: Name of the load, or number of users.
+        size: Frame size in bytes if all frames have the same, else None.
         figures: Mean of each figure of the result.
-        to_plain: Rate per core over that of plain forwarding, None for that itself.
+        to_plain: Rate per core over that of plain forwarding, None for plain forwarding.
         to_one: Rate per core over that of the same backend with one tunnel.
     """
 
@@ -51,7 +51,7 @@ def _key(run: Run) -> Key:
 
 
 def rows(runs: Iterable[Run], experiment: str) -> list[Row]:
-    """Return a row for each cell of `experiment`, in the order backends and loads first came."""
+    """Return a row for each cell of `experiment`, in the order of the cells' `place`."""
     table: dict[Key, list[Run]] = {}
     for run in sorted(runs, key=lambda r: r.params["place"]):
         if run.experiment == experiment:
@@ -77,7 +77,7 @@ def rows(runs: Iterable[Run], experiment: str) -> list[Row]:
 
 
 def per_core(made: Sequence[Run], base: Sequence[Run]) -> Estimate | None:
-    """Return the ratio of the rate per core to that of other runs, paired by round."""
+    """Return the ratio of the rates per core of two sets of runs, paired by round."""
     ours = {run.repetition: float(run.result["gbps-per-core"]) for run in made}
     theirs = {run.repetition: float(run.result["gbps-per-core"]) for run in base}
     rounds = sorted(ours.keys() & theirs.keys())
@@ -90,7 +90,7 @@ def per_core(made: Sequence[Run], base: Sequence[Run]) -> Estimate | None:
 def curve(
     table: Sequence[Row], backend: str, down: float, what: str
 ) -> list[tuple[float, Estimate]]:
-    """Return (frame size, figure) of a backend's fixed sizes; `to_plain` is a figure too."""
+    """Return (frame size, figure) of a backend's fixed sizes; `what` may also be "to_plain"."""
     points = []
     for row in table:
         if (row.backend, row.tunnels, row.down) == (backend, 1, down) and row.size:
@@ -102,13 +102,13 @@ def curve(
 
 @cache
 def reference() -> list[dict[str, Any]]:
-    """Return the published figures; nobody changes them."""
+    """Return the published figures; they are cached, so callers must not change them."""
     loaded: list[dict[str, Any]] = yaml.safe_load(REFERENCE.read_text(encoding="utf-8"))
     return loaded
 
 
 def mixes(table: Sequence[Row]) -> list[tuple[str, float]]:
-    """Return whose rate per core with IMIX2 is how many times that with IMIX, published last."""
+    """Return (name, rate per core with IMIX2 over that with IMIX), published figures last."""
     by_name = {(r.backend, r.load): r.figures["gbps-per-core"].mean for r in table
                if r.tunnels == 1}  # fmt: skip
     result = [
@@ -128,7 +128,7 @@ CSV_HEAD = ("experiment", "key", "repetition", "order", "started", "load-average
 
 
 def csv_rows(runs: Iterable[Run]) -> Iterable[tuple[Any, ...]]:
-    """Yield one row per figure of each run, long form."""
+    """Yield one row per figure of each run (long format)."""
     for run in runs:
         head = (run.experiment, run.key, run.repetition, run.order, f"{run.started:.3f}",
                 f"{run.load:.2f}", *_key(run))  # fmt: skip

@@ -1,6 +1,6 @@
-"""HTTP users behind the peer of a route, a server in the core: wrk asks, Granian answers.
+"""HTTP users behind the peer of a route, and a server in the core: wrk is client, Granian server.
 
-Each user has a connection of its own that stays open, and asks again as soon as it has its answer.
+Each user has its own permanent connection, and sends a new request as soon as it has the response.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BODY = 64 << 10
 QUANTILES = (0.5, 0.9, 0.99, 0.999)
 _FILES = 65536
 
-#: wrk's own table is for people; this hook prints what it knows as JSON.
+#: This hook makes wrk print its results as JSON.
 SCRIPT = f"""
 done = function(summary, latency, requests)
   local e = summary.errors
@@ -49,15 +49,15 @@ _body = bytes(BODY)
 
 
 class Served(NamedTuple):
-    """What users got.
+    """Results of HTTP users.
 
     Attributes:
-        requests: Responses that came whole.
-        bytes: Of them, with their headers.
-        seconds: How long wrk asked.
-        errors: Requests that failed, by what wrk calls the reason.
+        requests: Number of complete responses.
+        bytes: Their size, with headers.
+        seconds: Duration of wrk's run.
+        errors: Number of failed requests, by wrk's name of the reason.
         latency_ms: Quantiles of the time to the end of a response, p50 and so on.
-        marks: What `mark` returned before and after.
+        marks: Results of `mark` before and after.
     """
 
     requests: int
@@ -76,8 +76,8 @@ class Server(Block):
         self._process: subprocess.Popen[bytes] | None = None
 
     def set_up(self) -> None:
-        """Start it and wait until it listens."""
-        # Both sides need a file for each user.
+        """Start the server and wait until it listens."""
+        # Both sides need a file descriptor for each user.
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         most = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
@@ -100,7 +100,7 @@ class Server(Block):
             time.sleep(0.05)
 
     def take_down(self) -> None:
-        """End it."""
+        """End the server."""
         if self._process is None:
             return
         self._process.terminate()
@@ -112,10 +112,10 @@ class Server(Block):
         self._process = None
 
     def ask(self, users: int, seconds: float, mark: Callable[[], Any]) -> Served:
-        """Let so many users ask for about so many seconds (wrk counts whole ones).
+        """Let `users` send requests for `seconds`, rounded to whole seconds for wrk.
 
         Raises:
-            RuntimeError: wrk said nothing, or nobody got an answer.
+            RuntimeError: wrk failed, or no user got a response.
         """
         script = self.route.folder / "wrk.lua"
         script.write_text(SCRIPT, encoding="utf-8")

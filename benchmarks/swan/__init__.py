@@ -1,1 +1,1 @@
-"""strongSwan in network namespaces: what the IPsec benchmarks and gateway tests share."""
+"""strongSwan in network namespaces, for the IPsec benchmarks and the gateway tests."""

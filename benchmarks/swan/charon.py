@@ -26,7 +26,7 @@ START_SECONDS = 30
 
 
 def missing() -> str:
-    """Return what this machine lacks for a charon, "" where nothing."""
+    """Return what this machine lacks for a charon, "" if nothing."""
     absent = [t for t in ("charon-systemd", "swanctl") if not shutil.which(t, path=_path())]
     if absent:
         return f"needs {', '.join(absent)}"
@@ -34,7 +34,7 @@ def missing() -> str:
 
 
 def backend() -> str:
-    """Return which kernel interface carries ESP here, found by trying."""
+    """Return the charon plugin that carries ESP on this machine, found by a test."""
     return "kernel-netlink" if kernel_has_esp() else "kernel-libipsec"
 
 
@@ -46,8 +46,8 @@ class Charon:
     """One IKE daemon in a namespace.
 
     Attributes:
-        settings: Settings of its section of strongswan.conf, dotted names.
-        folder: Its files: configuration, vici socket, log.
+        settings: Settings of its section of strongswan.conf, with dotted names.
+        folder: Folder of its configuration, vici socket and log.
     """
 
     def __init__(
@@ -86,18 +86,18 @@ class Charon:
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """Its process id."""
         assert self.process is not None
         return self.process.pid
 
     def start(self) -> Charon:
-        """Start it and wait for its socket."""
+        """Start the daemon and wait for its socket."""
         conf = self.folder / "strongswan.conf"
         conf.write_text(gateway_tuning.render(self.settings, "charon-systemd"), encoding="utf-8")
         self.socket.unlink(missing_ok=True)
         self._session = None
         environment = {**os.environ, "STRONGSWAN_CONF": str(conf), "PATH": _path()}
-        # exec, so that the pid is charon's own and not that of ip(8).
+        # `ip netns exec` becomes charon (execve), so the pid is charon's.
         self.process = subprocess.Popen(
             self.spaces.argv(self.namespace, "charon-systemd"),
             env=environment,
@@ -118,7 +118,7 @@ class Charon:
 
     @property
     def vici(self) -> Any:
-        """A vici session of its own, kept open."""
+        """A vici session that stays open."""
         if self._session is None:
             self._session = self.connect()
         return self._session
@@ -131,11 +131,11 @@ class Charon:
         return vici.Session(connection)
 
     def send(self, number: int) -> None:
-        """Send it a signal."""
+        """Send the daemon a signal."""
         os.kill(self.pid, number)
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """End it and wait."""
+        """End the daemon with a signal, and wait."""
         if self.process is None:
             return
         if self.process.poll() is None:
@@ -162,10 +162,10 @@ class Charon:
         return int(counts["total"]) - int(counts["half-open"])
 
     def wait_for(self, count: int, seconds: float) -> float:
-        """Wait until as many IKE_SAs are up; return the seconds it took.
+        """Wait until `count` IKE_SAs are up; return the duration in seconds.
 
         Raises:
-            RuntimeError: They are not, in time.
+            RuntimeError: They are not up in time.
         """
         started = time.monotonic()
         while (up := self.established()) < count:
@@ -175,7 +175,7 @@ class Charon:
         return time.monotonic() - started
 
     def sas(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return (connection, IKE_SA) of all, as `list-sas` tells them."""
+        """Return (connection, IKE_SA) of all IKE_SAs, in the form of `list-sas`."""
         return [(name, sa) for item in self.connect().list_sas() for name, sa in item.items()]
 
     def counters(self) -> dict[str, int]:
@@ -184,14 +184,14 @@ class Charon:
         return {name: int(value) for name, value in answer["counters"][""].items()}
 
     def rss_kb(self) -> int:
-        """Return its resident memory in kB."""
+        """Return the daemon's resident memory in kB."""
         for line in Path(f"/proc/{self.pid}/status").read_text(encoding="ascii").splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1])
         raise RuntimeError("no VmRSS")
 
     def cpu_seconds(self) -> float:
-        """Return the processor time it has used."""
-        # Of each thread, in ns: ticks of /proc/PID/stat are too coarse for 32 tunnels.
+        """Return the daemon's processor time so far, in seconds."""
+        # Nanoseconds by thread, because ticks of /proc/PID/stat are too coarse for 32 tunnels.
         threads = Path(f"/proc/{self.pid}/task").glob("*/schedstat")
         return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9

@@ -1,9 +1,9 @@
 """A flood of IKE_SA_INIT requests from invented addresses: `flood SECONDS RATE DESTINATION`.
 
-The addresses are of 198.18.0.0/15 (RFC 2544).
+The addresses are in 198.18.0.0/15 (RFC 2544).
 
-Each asks for AES-256-GCM and X25519, as the real peers do, with SPI, nonce and public value of its
-own. Prints how many were sent.
+Each request proposes AES-256-GCM and X25519, as the real peers do, and has its own SPI, nonce and
+public value. The program prints the number of sent requests.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def packet(source: bytes, destination: bytes) -> bytes:
 
 
 def flood(seconds: float, rate: int, destination: str) -> int:
-    """Send for so long; return how many."""
+    """Send `rate` requests per second for `seconds`; return their number."""
     raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
     target = socket.inet_aton(destination)
     sent, started = 0, time.monotonic()

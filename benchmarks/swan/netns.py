@@ -1,4 +1,4 @@
-"""Network namespaces that end with the block that made them."""
+"""Network namespaces that exist during a `with` block."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def run(*argv: str, check: bool = True, text: str | None = None) -> str:
     """Run a command and return its output.
 
     Raises:
-        RuntimeError: It failed; the text is what it said.
+        RuntimeError: It failed; the text has its error output.
     """
     done = subprocess.run(
         argv, input=text, capture_output=True, text=True, check=False, timeout=TIMEOUT
@@ -30,14 +30,14 @@ def run(*argv: str, check: bool = True, text: str | None = None) -> str:
 
 
 class Block:
-    """What a `with` block sets up, and takes down at its end or where setting up fails."""
+    """Base of context managers that set something up, and take it down, also if set-up fails."""
 
     def set_up(self) -> None:
-        """Make all of it."""
+        """Create everything."""
         raise NotImplementedError
 
     def take_down(self) -> None:
-        """Take away what there is of it."""
+        """Remove everything that exists."""
         raise NotImplementedError
 
     def __enter__(self: Made) -> Made:
@@ -58,20 +58,20 @@ class Block:
 
 
 class Namespaces(Block):
-    """Named namespaces with a prefix of their own, removed at the end of a `with` block."""
+    """Named namespaces with a unique prefix, removed at the end of a `with` block."""
 
     def __init__(self, *names: str) -> None:
         self.prefix = f"gw{uuid.uuid4().hex[:6]}-"
         self.names = names
 
     def set_up(self) -> None:
-        """Make the namespaces."""
+        """Create the namespaces."""
         for name in self.names:
             run("ip", "netns", "add", self.prefix + name)
             self.ip(name, "link", "set", "lo", "up")
 
     def take_down(self) -> None:
-        """Delete them, with whatever is in them."""
+        """Delete the namespaces, with their devices."""
         for name in self.names:
             run("ip", "netns", "delete", self.prefix + name, check=False)
 
@@ -108,7 +108,7 @@ class Namespaces(Block):
         return names
 
     def bridge(self, name: str, device: str) -> None:
-        """Make a bridge that forwards at once."""
+        """Create a bridge without a forwarding delay."""
         self.ip(name, "link", "add", device, "type", "bridge", "forward_delay", "0")
         self.ip(name, "link", "set", device, "up")
 

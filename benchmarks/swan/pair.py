@@ -1,8 +1,8 @@
 """Two gateways of a hot-standby pair, their peers and a core, in namespaces.
 
-The pair runs what the charm gives a VDU: keepalived with the configuration of
-`vpnaas.extras.standby` and its watch program. What systemd does there when the
-daemon ends is done by `kill_daemon` here.
+The pair runs the same as a charm's VDU: keepalived with the configuration of
+`vpnaas.extras.standby` and its watch program. `kill_daemon` also does what
+systemd does on a VDU when the daemon ends.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Pair(Block):
     """Gateways `a` (primary) and `b`; every peer has a tunnel to each.
 
     Attributes:
-        dpd: Seconds of silence after which an end of a tunnel asks the other one.
-        claim: Seconds after which the active gateway claims its peers again.
-        loss: Per cent of lost pings to peers from which on a gateway gives way, 0 for never.
-        shared: The last so many peers know the shared address only, and have one tunnel each.
+        dpd: DPD interval of the tunnels in seconds.
+        claim: Interval in seconds at which the active gateway claims its peers again.
+        loss: Percentage of lost pings to peers at which a gateway hands over, 0 for never.
+        shared: Number of peers, the last ones, that have one tunnel each, to the shared address.
     """
 
     def __init__(
@@ -85,11 +85,11 @@ class Pair(Block):
 
     @staticmethod
     def outer(number: int) -> str:
-        """Return the address of a peer outside."""
+        """Return the underlay address of a peer."""
         return str(ipaddress.ip_address("10.100.4.1") + number)
 
     def set_up(self) -> None:
-        """Make the namespaces and start what runs in them."""
+        """Create the namespaces and start the daemons."""
         self.spaces.set_up()
         self._network()
         for name in "ab":
@@ -103,7 +103,7 @@ class Pair(Block):
         time.sleep(0.5)
 
     def take_down(self) -> None:
-        """End all of it."""
+        """Stop all processes and delete the namespaces."""
         for process in (*self.keepaliveds.values(), *self.children):
             process.terminate()
         for process in (*self.keepaliveds.values(), *self.children):
@@ -127,7 +127,7 @@ class Pair(Block):
                 spaces.ip(side, "link", "set", f"g{name}", "master", "br0")
             spaces.ip(name, "address", "add", f"{OUTER[name]}/16", "dev", "out0")
             spaces.ip(name, "address", "add", f"{TRUSTED[name]}/24", "dev", "in0")
-            # kernel-libipsec looks for an address of ours inside the selectors.
+            # kernel-libipsec needs a local address inside the traffic selectors.
             spaces.ip(name, "address", "add", f"10.200.255.{index + 1}/32", "dev", "lo")
             spaces.sysctl(name, net__ipv4__ip_forward=1, **free)
             spaces.ip(name, "route", "add", CORE, "via", "10.201.0.10")
@@ -147,8 +147,8 @@ class Pair(Block):
         spaces.batch("peers", [f"address add {address}/32 dev lo" for address in addresses])
 
     def start_gateway(self, name: str) -> None:
-        """Start the daemon of a gateway, with a key of its own under the common identity."""
-        # Peers may arrive one after another; no peer should wait.
+        """Start the daemon of a gateway, with its own key for the common identity."""
+        # Tuned for all peers, so that no peer has to wait.
         tuned = GatewayTuning(self.count).settings()
         daemon = Charon(self.spaces, name, self.folder, tuned)
         self.daemons[name] = daemon.start()
@@ -180,7 +180,7 @@ class Pair(Block):
         )
 
     def _of_shared(self, number: int, certificate: str) -> dict[str, Any]:
-        """Return what a gateway knows of a peer that knows the shared address only."""
+        """Return a gateway's connection for a peer that knows only the shared address."""
         connection = {
             "version": "2",
             "local_addrs": [SHARED],
@@ -207,7 +207,7 @@ class Pair(Block):
         return {f"s1_man-{number}_0_0": connection}
 
     def _claim(self, name: str) -> tuple[str, ...]:
-        """Return what keepalived runs where the charm has `gateway-turn claim`."""
+        """Return the command that keepalived runs here instead of `gateway-turn claim`."""
         uri = f"unix://{self.daemons[name].socket}"
         claim = (*standby.claim_command("s1"), "--uri", uri)
         if not self.shared:
@@ -238,13 +238,13 @@ class Pair(Block):
         )
         self.daemons["peers"] = daemon.start()
         daemon.credentials(self.authority.certificate)
-        for gateway in "ba":  # The primary's tunnels come last, and so are used first.
+        for gateway in "ba":  # The primary's tunnels come last, so peers prefer them.
             for number in range(self.count - self.shared):
                 self._load_peer(daemon, number, OUTER[gateway], gateway)
             self.daemons[gateway].wait_for(self.count - self.shared, LIMIT)
 
     def call_shared(self) -> None:
-        """Let the peers that know the shared address only call it; returns when they are up."""
+        """Let peers of the shared address connect; return when their tunnels are up."""
         for number in range(self.count - self.shared, self.count):
             self._load_peer(self.daemons["peers"], number, SHARED, "shared")
         self.daemons["a"].wait_for(self.count, LIMIT)
@@ -260,7 +260,7 @@ class Pair(Block):
             "esp_proposals": [ESP],
             "start_action": "start",
             "dpd_action": "restart",
-            # A gateway that calls ends what is left of earlier tunnels: no reason to call it too.
+            # A gateway that initiates closes earlier tunnels; the peer need not initiate then.
             "close_action": "none" if address == SHARED else "start",
         }
         connection = {
@@ -294,11 +294,11 @@ class Pair(Block):
         )
 
     def health(self, name: str) -> Path:
-        """Return the file that tells a gateway's keepalived of its tunnels."""
+        """Return the file from which a gateway's keepalived reads the state of its tunnels."""
         return self.folder / name / "tunnels"
 
     def start_keepalived(self, name: str, *, keep: bool = False) -> None:
-        """Start VRRP on a gateway, with a configuration that is there already if `keep`."""
+        """Start keepalived on a gateway; `keep` keeps an existing configuration."""
         other = "b" if name == "a" else "a"
         gateway = standby.Standby(
             role=standby.PRIMARY if name == "a" else standby.SECONDARY,
@@ -349,10 +349,10 @@ class Pair(Block):
             time.sleep(0.05)
         return time.monotonic() - started
 
-    # What goes wrong
+    # Failures
 
     def lose(self, name: str) -> None:
-        """Let nothing pass from and to a gateway any more, carrier stays: a host that died."""
+        """Block all packets from and to a gateway, but keep the carrier, as if its host died."""
         for each in ("out", "in"):
             self.spaces.ip(each, "link", "set", f"g{name}", "nomaster")
 
@@ -362,7 +362,7 @@ class Pair(Block):
             self.spaces.ip(each, "link", "set", f"g{name}", "master", "br0")
 
     def degrade(self, name: str, percent: int) -> None:
-        """Let a gateway lose some of the packets that its peers send, at random; 0 ends it."""
+        """Drop a percentage of the packets to a gateway's untrusted side, at random; 0 ends it."""
         self.spaces.run(name, "nft", "add table ip lossy; delete table ip lossy")
         if percent:
             rule = f"iifname out0 numgen random mod 100 < {percent} drop"
@@ -370,11 +370,11 @@ class Pair(Block):
             self.spaces.run(name, "nft", f"table ip lossy {{ {chain}; }}")
 
     def found(self, name: str) -> gateway_loss.State:
-        """Return what a gateway found of the loss last."""
+        """Return the last loss measurement of a gateway."""
         return gateway_loss.read(str(self.folder / name / "found"))
 
     def unplug(self, name: str) -> None:
-        """Take the carrier from a gateway's untrusted interface."""
+        """Remove the carrier of a gateway's untrusted interface."""
         self.spaces.ip("out", "link", "set", f"g{name}", "down")
 
     def plug(self, name: str) -> None:
@@ -382,12 +382,12 @@ class Pair(Block):
         self.spaces.ip("out", "link", "set", f"g{name}", "up")
 
     def kill_daemon(self, name: str) -> None:
-        """Kill a gateway's charon with SIGKILL; what its unit's ExecStopPost does follows."""
+        """Kill a gateway's charon with SIGKILL, then do the same as its unit's ExecStopPost."""
         self.daemons[name].stop(signal.SIGKILL)
         self.health(name).write_text("0\n", encoding="ascii")
 
     def deafen(self, *names: str) -> None:
-        """Let gateways not hear each other's VRRP any more, while all else passes."""
+        """Drop the VRRP packets that these gateways receive; all other packets pass."""
         for name in names:
             rule = "table ip split { chain input { type filter hook input priority 0;"
             self.spaces.run(name, "nft", rule + " ip protocol 112 drop; }; }")
@@ -402,9 +402,9 @@ class Pair(Block):
         self.spaces.run(name, "nft", _PARTED.format(input="drop", output="drop"))
 
     def rejoin(self, name: str) -> None:
-        """Undo `part` so that this gateway hears the other one before it is heard.
+        """Undo `part`, but let this gateway send VRRP only after it has received some.
 
-        Which of two is heard first is chance otherwise. `heal` takes away what keeps the order.
+        Otherwise the order of the first packets is random. `heal` removes this rule.
         """
         rules = _PARTED.format(
             input="update @heard { ip saddr }", output="ip daddr != @heard counter drop"
@@ -412,7 +412,7 @@ class Pair(Block):
         self.spaces.run(name, "nft", f"delete table ip split; {rules}")
 
     def attack(self, name: str, seconds: float, pause: float) -> subprocess.Popen[bytes]:
-        """Record what peers send, pause, and send it to a gateway again, see `replay`."""
+        """Start an attacker that records the peers' packets and replays them, see `replay`."""
         device = json.loads(self.spaces.ip(name, "-j", "link", "show", "out0"))[0]
         words = (str(seconds), str(pause), device["address"], OUTER[name])
         program = str(Path(__file__).with_name("replay.py"))
@@ -421,7 +421,7 @@ class Pair(Block):
         )
 
     def ready(self, names: str, seconds: float = LIMIT) -> float:
-        """Wait until gateways have all tunnels and their keepalived knows; return the seconds."""
+        """Wait until the health files of gateways show all tunnels; return the seconds."""
         started = time.monotonic()
         while any(self.health(n).read_text().strip() != str(standby.SPAN) for n in names):
             if time.monotonic() - started > seconds:
@@ -440,14 +440,14 @@ class Pair(Block):
         samples: int = 3,
         until: Callable[[], bool] | None = None,
     ) -> dict[str, Any]:
-        """Probe the core from some peers every millisecond while things happen.
+        """Probe the core from some peers every millisecond while actions run.
 
         Args:
-            seconds: How long.
-            actions: (seconds after the start, what happens) in order.
-            samples: Peers, from the first to the last.
-            until: What holds in the end; the probe then ends before its time, once all flows are
-                answered.
+            seconds: Duration of the probe.
+            actions: (seconds after the start, function to call) in order.
+            samples: Number of peers, spread from the first to the last.
+            until: Condition for an early end; the probe ends after it is true and all flows get
+                answers.
         """
         step = max(1, (self.count - 1) // max(1, samples - 1))
         numbers = sorted({*range(0, self.count, step), self.count - 1})[:samples]
@@ -473,7 +473,7 @@ class Pair(Block):
             if until is not None:
                 while not until() and sender.poll() is None:
                     time.sleep(0.05)
-                time.sleep(0.7)  # What follows from it is to be seen as well.
+                time.sleep(0.7)  # The probe must also show the effects of the last change.
                 sender.terminate()
             report: dict[str, Any] = json.loads(sender.communicate(timeout=seconds + 30)[0])
         finally:

@@ -1,7 +1,7 @@
-"""A 1 kHz UDP probe: which packets of each flow were lost, for how long, and which came twice.
+"""A 1 kHz UDP probe: it measures the longest gap, lost packets and duplicates of each flow.
 
-`echo ADDRESS PORT` answers until it is told to stop and then reports duplicates; `send` takes the
-flows from its command line. Both print one JSON object.
+`echo ADDRESS PORT` answers until SIGTERM and then reports duplicates; `send` gets the sources of
+its flows from its command line. Both print one JSON object.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ FORM = struct.Struct("!IId")
 PERIOD = 0.001
 STRAGGLERS = 0.5
 STEADY = 0.5
-"""Seconds since which a flow was answered that is told to end."""
+"""After SIGTERM, `send` ends when each flow has had an answer within these seconds."""
 
 
 def received(shown: str) -> int:
-    """Return how many UDP datagrams /proc/net/snmp tells of (RFC 1213, udpInDatagrams)."""
+    """Return the received UDP datagrams from /proc/net/snmp (RFC 1213, udpInDatagrams)."""
     names, values = [row.split() for row in shown.splitlines() if row.startswith("Udp:")]
     return int(values[names.index("InDatagrams")])
 
 
 def echo(address: str, port: int) -> dict[str, Any]:
-    """Answer probes until SIGTERM; count what arrives more than once."""
+    """Answer probes until SIGTERM; count the duplicates."""
     server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
     server.bind((address, port))
@@ -48,14 +48,14 @@ def echo(address: str, port: int) -> dict[str, Any]:
         try:
             server.sendto(data, sender)
         except OSError:
-            pass  # No route for a moment; the probe shows it as a loss.
+            pass  # There is no route at the moment; the sender counts a loss.
     return {"received": seen.total(), "duplicates": seen.total() - len(seen)}
 
 
 def send(target: tuple[str, int], sources: list[str], seconds: float) -> dict[str, Any]:
     """Probe from each source every millisecond; return the longest gap of each flow.
 
-    SIGTERM ends it before its time, as soon as every flow is answered.
+    SIGTERM ends it early, as soon as every flow gets answers.
     """
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
@@ -84,7 +84,7 @@ def send(target: tuple[str, int], sources: list[str], seconds: float) -> dict[st
                 except OSError:
                     lost_at_once += 1
             sequence += 1
-            due = max(due + PERIOD, now - 0.05)  # A scheduler's pause is caught up in part only.
+            due = max(due + PERIOD, now - 0.05)  # After a pause catch up at most 50 ms.
         for key, _ in selector.select(max(0.0, min(due, end + STRAGGLERS) - time.monotonic())):
             try:
                 while True:
@@ -102,7 +102,7 @@ def send(target: tuple[str, int], sources: list[str], seconds: float) -> dict[st
 
 
 def main(mode: str, address: str, port: str, *more: str) -> None:
-    """Run one end."""
+    """Run one end; print its result as JSON."""
     if mode == "echo":
         print(json.dumps(echo(address, int(port))))
     else:

@@ -1,7 +1,7 @@
 """An attacker on the untrusted network: record what peers send to gateways, then send it again.
 
-`replay SECONDS PAUSE MAC ADDRESS`: record for so long, wait, then repeat for a second towards the
-station MAC, with the IP destination ADDRESS. Prints how many packets were recorded and sent.
+`replay SECONDS PAUSE MAC ADDRESS`: record for SECONDS, wait for PAUSE seconds, then replay for one
+second to the station MAC and the IP address ADDRESS. It prints the numbers of packets.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BURST = 60
 
 
 def is_esp(frame: bytes) -> bool:
-    """Tell whether a frame holds ESP, bare or in UDP (RFC 3948: IKE starts with four zeros)."""
+    """Tell whether a frame has ESP, bare or in UDP (RFC 3948: IKE starts with four zero bytes)."""
     if frame[12:14] != b"\x08\x00":
         return False
     if frame[23] == socket.IPPROTO_ESP:
@@ -29,7 +29,7 @@ def is_esp(frame: bytes) -> bool:
 
 
 def redirected(frame: bytes, station: bytes, address: bytes) -> bytes:
-    """Return a frame with another destination and right checksums (that of UDP is left out)."""
+    """Return a frame with a new destination and a correct IP checksum, and no UDP checksum."""
     header = frame[14:24] + bytes(2) + frame[26:30] + address
     total = sum(struct.unpack("!10H", header))
     total = (total >> 16) + (total & 0xFFFF)
@@ -42,7 +42,7 @@ def redirected(frame: bytes, station: bytes, address: bytes) -> bytes:
 
 
 def replay(seconds: float, pause: float, mac: str, address: str) -> dict[str, int]:
-    """Record on the peers' port of the bridge, repeat through the bridge."""
+    """Record on the peers' port of the bridge, and replay through the bridge."""
     tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ALL))
     tap.bind(("gpeers", ALL))
     tap.settimeout(0.1)

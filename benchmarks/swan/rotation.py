@@ -1,7 +1,7 @@
 """An IPsec link whose peers rotate their keys.
 
-The connections are those that the charm library renders. One charon is the gateway, another one all
-peers: each has a key, an identity and an inner address of its own.
+The charm library renders the connections. One charon is the gateway, and another one serves all
+peers. Each peer has its own key, identity and inner address.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ CLOSE_MS = str(CLOSE_SECONDS * 1000)
 
 
 def _key(path: Path) -> tuple[str, str]:
-    """Make a private key; return it as PEM, and the public key as an offer has it."""
+    """Create a private key; return it as PEM, and the public key in the form of an offer."""
     public_key = vdu.key_pair(path)
     return path.read_text(encoding="ascii"), public_key
 
 
 def _request(section: dict[str, Any]) -> dict[str, Any]:
-    """Return a section of a swanctl file as vici takes it."""
+    """Return a section of a swanctl file in the form that vici accepts."""
     return {
         key: _request(value)
         if isinstance(value, dict)
@@ -46,7 +46,7 @@ def _request(section: dict[str, Any]) -> dict[str, Any]:
 
 
 class IpsecField(Rotating):
-    """A charon as the gateway and another one as all peers."""
+    """One charon as the gateway and another one for all peers."""
 
     def __init__(self, folder: Path, count: int) -> None:
         super().__init__(folder, count)
@@ -62,7 +62,7 @@ class IpsecField(Rotating):
         self.former: set[str] = set()
 
     def connect(self) -> None:
-        """Start the daemons and let all peers call."""
+        """Start the daemons and let all peers connect."""
         self.spaces.ip("gw", "address", "add", f"{GATEWAY}/32", "dev", "lo")
         for name, daemon in (("gw", self.gateway), ("field", self.peers)):
             other = OUTER["field" if name == "gw" else "gw"]
@@ -76,13 +76,13 @@ class IpsecField(Rotating):
             self._use(number, self.keys[number])
 
     def take_down(self) -> None:
-        """End all of it."""
+        """Stop the daemons and delete the namespaces."""
         for daemon in (self.peers, self.gateway):
             daemon.stop()
         self.spaces.take_down()
 
     def daemons(self) -> Sequence[int]:
-        """Return the gateway's charon: it opens the tunnels, and may carry the packets."""
+        """Return the gateway's charon: it sets up the tunnels, and may carry the packets."""
         return [self.gateway.pid]
 
     def wait_up(self) -> None:
@@ -90,7 +90,7 @@ class IpsecField(Rotating):
         self.gateway.wait_for(self.count, LIMIT)
 
     def stage(self) -> Sequence[int]:
-        """Load the connections of the next keys beside the others."""
+        """Load the connections of the next keys in addition to the others."""
         made = self._at_gateway(staged=True)
         self._load(self.gateway, {name: made[name] for name in made if name not in self.former})
         return []
@@ -107,12 +107,12 @@ class IpsecField(Rotating):
         self.peers.vici.unload_conn({"name": former})
 
     def let_in(self) -> int:
-        """Return how many peers have a tunnel under their next key, 0 while a former is left."""
+        """Return how many peers have a tunnel with their next key; 0 if any former tunnel is up."""
         names = {name for name, _ in self.gateway.sas()}
         return 0 if names & self.former else len(names)
 
     def dropped(self) -> dict[str, int]:
-        """Return what the kernel's IPsec dropped, by reason and namespace; nothing without it."""
+        """Return the drops of the kernel's IPsec by namespace and reason, {} without such IPsec."""
         reasons = {}
         for name in self.spaces.names:
             shown = self.spaces.run(name, "cat", "/proc/net/xfrm_stat", check=False)
@@ -158,12 +158,12 @@ class IpsecField(Rotating):
     def _rendered(
         self, end: str, identity: str, inner: str, key: str, peers: Sequence[Peer]
     ) -> dict[str, Any]:
-        """Return connections by name, as the library has them in a swanctl file."""
+        """Return connections by name, as in the library's swanctl file."""
         given = {
             "link": LINK,
             "technology": "ipsec",
             "inner-address": f"{inner}/32",
-            # By default each end of 1,000 tunnels would ask the other every ten seconds.
+            # By default each end of 1,000 tunnels would send a DPD request every ten seconds.
             "ipsec-options": "dpd-delay=600",
         }
         configuration = ipsec.Configuration(

@@ -1,4 +1,4 @@
-"""A security gateway with its trusted side, and a field of peers served by few charons."""
+"""A security gateway with its trusted side, and many peers in a few charons."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ ESP = "aes256gcm16"
 class Site(Block):
     """One gateway and `count` peers in `processes` charons, each peer with address and identity.
 
-    Private keys and certificates are ECDSA P-256; every peer takes a virtual IP from the pool.
+    Private keys and certificates are ECDSA P-256; every peer gets a virtual IP from the pool.
 
     Args:
-        folder: For files of the daemons.
-        count: Peers.
-        processes: Daemons that serve them.
-        settings: Of the daemons, beside the tuning.
-        accepted: Proposals the gateway takes, for IKE and for ESP.
-        offered: The same of the peers, which take them in turn.
+        folder: Folder for files of the daemons.
+        count: Number of peers.
+        processes: Number of daemons for the peers.
+        settings: Settings of the daemons besides the tuning.
+        accepted: Proposals that the gateway accepts, for IKE and for ESP.
+        offered: Such proposals for the peers; each peer has one of them, in turn.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Site(Block):
         return {"id": identity, "key": key, "certificate": certificate, "outer": outer}
 
     def set_up(self) -> None:
-        """Make the namespaces and start what runs in them."""
+        """Create the namespaces and start the daemons."""
         self.spaces.set_up()
         self._network()
         self.gateway.start()
@@ -84,7 +84,7 @@ class Site(Block):
         self.start_fields()
 
     def take_down(self) -> None:
-        """End all of it."""
+        """Stop the daemons and delete the namespaces."""
         for daemon in (*self.fields, self.gateway):
             daemon.stop(signal.SIGKILL)
         self.spaces.take_down()
@@ -95,7 +95,7 @@ class Site(Block):
         spaces.ip("gw", "address", "add", f"{GATEWAY}/16", "dev", "out0")
         spaces.ip("gw", "address", "add", f"{CORE}/32", "dev", "lo")
         for number, daemon in enumerate(self.fields):
-            # Routed as a backhaul is: the kernel keeps no more than 1,024 neighbours.
+            # Routed like a backhaul, because the kernel keeps at most 1,024 neighbours.
             port, router = f"p{number}", f"10.100.1.{number + 1}"
             spaces.wire("gw", daemon.namespace, names=(port, "out0"))
             spaces.ip("gw", "link", "set", port, "master", "out0")
@@ -131,7 +131,7 @@ class Site(Block):
         )
 
     def start_fields(self) -> None:
-        """Start the peers' charons and load their connections; none calls yet."""
+        """Start the peers' charons and load their connections, without initiating them."""
         for number, daemon in enumerate(self.fields):
             daemon.start()
             daemon.credentials(self.authority.certificate)
@@ -148,7 +148,7 @@ class Site(Block):
             "proposals": [ike],
             "vips": ["0.0.0.0"],  # noqa: S104 - asks for any address of the pool
             "keyingtries": "0",
-            # One charon of many addresses would tell about all of them in each IKE_AUTH.
+            # With MOBIKE, a charon with many addresses would send all of them in each IKE_AUTH.
             "mobike": "no",
             "local": {"auth": "pubkey", "id": peer["id"], "certs": [peer["certificate"]]},
             "remote": {"auth": "pubkey", "id": GATEWAY_ID},
@@ -156,7 +156,7 @@ class Site(Block):
         }
 
     def call(self) -> None:
-        """Let all peers call at the same time; returns before they are up."""
+        """Let all peers initiate at once; return before their tunnels are up."""
         for number, daemon in enumerate(self.fields):
             session = daemon.connect()
             for peer in self.peers[number :: len(self.fields)]:
@@ -166,7 +166,7 @@ class Site(Block):
                     pass
 
     def lose_peers(self) -> None:
-        """Kill the peers' charons; the gateway is told nothing."""
+        """Kill the peers' charons without notice to the gateway."""
         for daemon in self.fields:
             daemon.stop(signal.SIGKILL)
 
@@ -174,7 +174,7 @@ class Site(Block):
         """Ping the core from the virtual IPs of some peers; return how many of them answered.
 
         Raises:
-            RuntimeError: The peers' daemons do not have the IKE_SAs the gateway tells about.
+            RuntimeError: A peers' daemon has no virtual IP.
         """
         answered = 0
         for daemon in self.fields:

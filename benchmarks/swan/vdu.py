@@ -1,4 +1,4 @@
-"""What the charm library would find on a VDU, for connections that it renders without one."""
+"""The state of a VDU that the charm library needs to render connections, without a VDU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vpnaas.tunnels.ipsec.observed import public
 
 
 def key_pair(path: Path) -> str:
-    """Make an Ed25519 private key in a file; return the public key as an offer has it."""
+    """Create an Ed25519 private key in a file; return the public key in the form of an offer."""
     subprocess.run([*ipsec.GENERATE["ed25519"], "-out", str(path)], check=True)
     words = public(str(path))
     return ipsec.public_key(

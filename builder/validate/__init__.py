@@ -1,4 +1,4 @@
-"""Finds what OSM 19 refuses in a package, and what it accepts and later fails on or ignores."""
+"""Finds parts of a package that OSM 19 refuses, or accepts and later fails on or ignores."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def validate_package(path: Path, catalog: Catalog | None = None) -> list[Problem
     """Return all problems of a package; none if it is valid.
 
     Args:
-        path: Folder, tar.gz, zip or a descriptor alone.
+        path: Folder, tar.gz, zip or a single descriptor file.
         catalog: The other onboarded packages; an NSD's VNFDs are looked up there.
     """
     try:

@@ -1,4 +1,4 @@
-"""The YAML files of a charm: what Juju 2.9 demands of those we read."""
+"""The YAML files of a charm, checked for what Juju 2.9 requires."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from builder.validate.schema import path_of, shown
 
 
 class _Open(BaseModel):
-    """A mapping with more keys than we look at."""
+    """A mapping that may have further keys, which are not checked."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
 
 def _interface(value: Any) -> Any:
-    # Juju also takes `website: http` for `website: {interface: http}`.
+    # In Juju `website: http` is short for `website: {interface: http}`.
     return {"interface": value} if isinstance(value, str) else value
 
 
@@ -125,7 +125,7 @@ class Charm:
 
 
 def charm_of(package: Package, name: str) -> Charm | None:
-    """Return a charm of a package, None where there is no such folder."""
+    """Return a charm of a package, None if it has no such folder."""
     if name not in package.charms:
         package.charms[name] = _read(package, name)
     charm: Charm | None = package.charms[name]

@@ -11,7 +11,7 @@ from builder.validate.problem import Problem
 from builder.validate.reader import Entry
 from builder.validate.schema import LOADER
 
-EARLIEST = 315532800  # 1980-01-01, where the ZIP epoch begins
+EARLIEST = 315532800  # 1980-01-01, the earliest date in a ZIP file
 
 
 @rule("vnfd")
@@ -26,7 +26,7 @@ def folders(ctx: Context) -> Iterator[Problem]:
 
 
 def _refused_folders(ctx: Context) -> Iterator[Problem]:
-    """NBI asks for a `charms` folder, of either layout, and for no charm in it."""
+    """NBI requires a `charms` folder, of either layout, but does not look for charms inside."""
     places = (ctx.package.folder("charms"), ctx.package.other_folder("charms"))
     if any(path.startswith(places) for path in ctx.package.files):
         return
@@ -44,7 +44,7 @@ def _refused_folders(ctx: Context) -> Iterator[Problem]:
 
 
 def named_charm(ctx: Context, place: str, name: str) -> Iterator[Problem]:
-    """Say that a charm named in the descriptor is not where LCM looks for it."""
+    """Report a charm that the descriptor names and LCM does not find at its place."""
     present = ctx.package.names("charms")
     elsewhere = ctx.package.other_folder("charms")
     if name in present:
@@ -62,7 +62,7 @@ def named_charm(ctx: Context, place: str, name: str) -> Iterator[Problem]:
 
 @rule("vnfd", "nsd")
 def charm_folder(ctx: Context) -> Iterator[Problem]:
-    """What libjuju and Juju do to a charm folder."""
+    """Charm folders that libjuju or Juju cannot use, or change."""
     for name in sorted(ctx.package.names("charms")):
         charm = ctx.charm(name)
         if charm is None:
@@ -126,7 +126,7 @@ def _members(ctx: Context, charm: Charm, files: dict[str, Entry]) -> Iterator[Pr
 
 @rule("vnfd")
 def links_out(ctx: Context) -> Iterator[Problem]:
-    """Links anywhere else in the package that leave it."""
+    """Symbolic links outside the charms folder that point out of the package."""
     inside = ctx.package.folder("charms")
     for path, entry in sorted(ctx.package.files.items()):
         if entry.link and not path.startswith(inside):

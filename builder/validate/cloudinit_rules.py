@@ -37,14 +37,14 @@ OSM_KEYS = {
 
 
 def environment() -> Environment:
-    """Return the environment RO renders in (its ns.py, _parse_jinja2)."""
+    """Return the Jinja2 environment that RO uses (_parse_jinja2 in its ns.py)."""
     return Environment(undefined=StrictUndefined, autoescape=True)
 
 
 def variables(text: str) -> set[str]:
-    """Return the names a cloud-init file needs beyond OSM's own; none if it is no template.
+    """Return the variables that a cloud-init file needs besides OSM's own; none without a template.
 
-    A name is not needed if it is used only after `is defined` or with a default.
+    A variable is not needed if the file uses it only after `is defined` or with a default.
     """
     try:
         tree = environment().parse(text)
@@ -54,7 +54,7 @@ def variables(text: str) -> set[str]:
 
 
 def _needed(node: nodes.Node, guarded: frozenset[str]) -> set[str]:
-    """Return the names below a node that must be defined."""
+    """Return the variables below a node that must be defined."""
     if isinstance(node, nodes.Name):
         return {node.name} - guarded
     skipped: list[nodes.Node] = []
@@ -196,7 +196,7 @@ def _config(ctx: Context, path: str, text: str, tree: nodes.Template) -> Iterato
 
 
 def _outcome(body: list[nodes.Node], met: bool) -> str:
-    """Return the text of a template with a word in the place of each value."""
+    """Return the text of a template, with the word "value" for each expression."""
     text = ""
     for part in body:
         if isinstance(part, nodes.Output):
@@ -248,5 +248,5 @@ def _clear_password(document: dict[str, object]) -> bool:
 
 
 def _hashed(value: object) -> bool:
-    """Return whether a value is no password in clear; cloud-init makes R and RANDOM up itself."""
+    """Tell whether a value is not a clear password; cloud-init makes one for R and RANDOM."""
     return value is None or str(value).startswith("$") or value in ("R", "RANDOM")

@@ -1,4 +1,4 @@
-"""Every code of the validator: the table docs/reference/validator.md shows."""
+"""All codes of the validator; docs/reference/validator.md shows this table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rule sees, and the table of rules."""
+"""The input of a rule, and the table of rules."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ MODELS: dict[str, type[BaseModel]] = {"vnfd": Vnfd, "nsd": NsdList, "nst": Nst}
 
 
 def checked(kind: str, body: Any) -> Document:
-    """Return a descriptor with the types of the schema: numbers where text belongs become text.
+    """Return a descriptor with the types of the schema, for example numbers as text.
 
-    pyangbind does the same in OSM. Rules see nothing else, so they need not ask for types.
+    pyangbind does the same in OSM. Rules get only this form, so they need not check types.
 
     Raises:
         ValidationError: It does not have the form of the schema.
@@ -39,12 +39,12 @@ class Catalog:
     """Descriptors that are onboarded, or packages that will be.
 
     Attributes:
-        vnfds: VNFD bodies by id; what does not have the form of the schema is left out, as OSM
-            would not have it either.
+        vnfds: VNFD bodies by id, without those that do not have the form of the schema, because
+            OSM does not accept them either.
         nsds: NSD bodies by id, likewise.
         nsts: NST bodies by id, likewise.
-        packages: Packages by VNFD id, where their charms can be looked into.
-        folders: Unpacked packages by VNFD id, each read when a rule first asks for it.
+        packages: Packages by VNFD id, if their charms are available.
+        folders: Unpacked packages by VNFD id; each is read when a rule first needs it.
     """
 
     vnfds: dict[str, Document] = field(default_factory=dict)
@@ -54,14 +54,14 @@ class Catalog:
     folders: dict[str, Path] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Bring the input into the form that rules expect."""
+        """Convert the descriptors to the form that rules expect."""
         self.vnfds = _all_checked("vnfd", self.vnfds)
         self.nsds = _all_checked("nsd", self.nsds)
         self.nsts = _all_checked("nst", self.nsts)
 
     @classmethod
     def from_packages(cls, paths: Iterable[Path]) -> Catalog:
-        """Read what can be read of the packages; broken ones are left out."""
+        """Read the packages, without those that cannot be read."""
         catalog = cls()
         for path in paths:
             try:
@@ -71,16 +71,16 @@ class Catalog:
         return catalog
 
     def package(self, vnfd_id: str) -> Package | None:
-        """Return the package of a VNFD, None if its charms cannot be looked into."""
+        """Return the package of a VNFD, None if its charms are not available."""
         folder = self.folders.pop(vnfd_id, None)
         if folder is not None:
-            # One that cannot be read was accepted when it was onboarded.
+            # An onboarded package was accepted once; it is no problem here if it cannot be read.
             with suppress(PackageError):
                 self.packages[vnfd_id] = read(folder)
         return self.packages.get(vnfd_id)
 
     def add(self, package: Package) -> None:
-        """Add a package that was read; one without a usable descriptor is left out."""
+        """Add a package, unless it has no usable descriptor."""
         name = self.add_descriptor(package.kind, body_of(package))
         if name and package.kind == "vnfd":
             self.packages[name] = package
@@ -101,7 +101,7 @@ def _all_checked(kind: str, bodies: dict[str, Any]) -> dict[str, Document]:
     for body in bodies.values():
         if not isinstance(body, dict):
             continue
-        # OSM's own keys (_id, _admin) come along where the body is a database record.
+        # If the body is a database record, it also has OSM's own keys (_id, _admin).
         own = {key: value for key, value in body.items() if str(key).startswith("_")}
         rest = {key: value for key, value in body.items() if key not in own}
         try:
@@ -135,7 +135,7 @@ class Context:
         return numbered("/df", self.body.get("df"))
 
     def flavour(self) -> Document:
-        """Return df[0], the one OSM uses."""
+        """Return df[0], the flavour that OSM uses."""
         return dict(self.body["df"][0])
 
     def day12(self) -> list[tuple[str, Document]]:
@@ -147,7 +147,7 @@ class Context:
         return numbered("/vdu", self.body.get("vdu"))
 
     def charm(self, name: str) -> Charm | None:
-        """Return a charm of the package, None where there is no such folder."""
+        """Return a charm of the package, None if it has no such folder."""
         return charm_of(self.package, name)
 
 
@@ -167,19 +167,19 @@ def rule(*kinds: str) -> Callable[[Rule], Rule]:
 
 
 def envelope_of(package: Package) -> str:
-    """Return the key that wraps the descriptor; where there are several, the one NBI takes."""
+    """Return the key around the descriptor; if there are several, the one that NBI uses."""
     order = {"vnfd": ("etsi-nfv-vnfd:vnfd", "vnfd"), "nsd": ("nsd", "etsi-nfv-nsd:nsd")}
     keys = order.get(package.kind, ("nst", "nst:nst"))
     return next((key for key in keys if key in package.document), "")
 
 
 def body_of(package: Package) -> Any:
-    """Return the descriptor inside its envelope, None where the envelope is not OSM's."""
+    """Return the descriptor inside its envelope, None if OSM does not know the envelope."""
     if not package.kind:
         return None
     key = envelope_of(package)
     if not key:
-        return package.document  # NBI takes a descriptor that stands there by itself
+        return package.document  # NBI also accepts a descriptor without an envelope
     inner = package.document[key]
     if package.kind == "vnfd":
         return inner
@@ -187,7 +187,7 @@ def body_of(package: Package) -> Any:
         if not isinstance(inner, dict):
             return None
         if "nsd" not in inner:
-            return inner  # likewise
+            return inner  # NBI accepts this too
         inner = inner["nsd"]
     return inner[0] if isinstance(inner, list) and len(inner) == 1 else None
 

@@ -1,7 +1,7 @@
-"""Rules for what OSM takes in and trips over when a service of it is created.
+"""Rules for descriptors that OSM accepts, but from which it cannot create a service.
 
-NBI builds the records of a service straight from the descriptors, with lookups that fail where an
-optional key is missing. All of this was read in NBI's instance_topics.py.
+NBI builds the records of a service directly from the descriptors. Its lookups fail if an optional
+key is missing. The source of all rules is NBI's instance_topics.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MERGE = "tag:yaml.org,2002:merge"
 
 @rule("vnfd", "nsd", "nst")
 def repeated_keys(ctx: Context) -> Iterator[Problem]:
-    """A key stands twice in one mapping; YAML's readers keep the last one without a word."""
+    """A key must not repeat in one mapping: YAML parsers keep only the last and report nothing."""
     entry = ctx.package.files.get(ctx.package.descriptor_path)
     if entry is None or entry.link:
         return
@@ -78,7 +78,7 @@ def records_of_vdus(ctx: Context) -> Iterator[Problem]:
 
 @rule("vnfd")
 def healed_parameters(ctx: Context) -> Iterator[Problem]:
-    """Healing runs initial primitives again, and then OSM has no additionalParams."""
+    """Healing runs initial primitives again, but then OSM no longer has additionalParams."""
     policies = [
         (f"{at}/healing-policy[{index}]", policy)
         for at, aspect in numbered("/df[0]/healing-aspect", ctx.flavour().get("healing-aspect"))
@@ -109,7 +109,7 @@ def record_of_service(ctx: Context) -> Iterator[Problem]:
     if ctx.body.get("name") is None:
         sentence = f"name is missing, and NBI fails without (KeyError); allowed: {ctx.body['id']!r}"
         yield ctx.problem("ns-no-name", "", sentence)
-    # NBI puts the vnf-profiles back as they were written, after pyangbind has made text of them.
+    # pyangbind converts the ids to text, but then NBI restores the original vnf-profiles.
     for place, profile in _profiles(ctx.package.document):
         index = profile.get("id")
         if index is not None and not isinstance(index, str):
@@ -121,7 +121,7 @@ def record_of_service(ctx: Context) -> Iterator[Problem]:
 
 
 def _profiles(node: Any, place: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Return (place in the NSD, vnf-profile) of a document as it was written."""
+    """Return (place in the NSD, vnf-profile) of an unconverted document."""
     for part in ("nsd", "etsi-nfv-nsd:nsd"):
         while isinstance(node, dict) and part in node:
             node = node[part]
@@ -134,7 +134,7 @@ def _profiles(node: Any, place: str = "") -> Iterator[tuple[str, dict[str, Any]]
 
 @rule("nsd")
 def networks(ctx: Context) -> Iterator[Problem]:
-    """Connections are looked up by the id of a virtual-link-desc, and one must be management."""
+    """NBI finds connections by the id of a virtual-link-desc; one link must be management."""
     links = ids(ctx.body.get("virtual-link-desc"))
     described = ctx.body.get("virtual-link-desc") or ()
     if described and not any(link.get("mgmt-network") for link in described):
@@ -195,7 +195,7 @@ def _link_profiles(ctx: Context, at: str, flavour: Any, links: set[str]) -> Iter
 
 @rule("vnfd", "nsd")
 def subnets(ctx: Context) -> Iterator[Problem]:
-    """NBI takes any text as cidr; the VIM does not."""
+    """NBI accepts any text as cidr; the VIM does not."""
     for at, flavour in ctx.flavours():
         profiles = numbered(f"{at}/virtual-link-profile", flavour.get("virtual-link-profile"))
         for place, profile in profiles:
@@ -212,7 +212,7 @@ def subnets(ctx: Context) -> Iterator[Problem]:
 
 @rule("nsd")
 def repeated_relations(ctx: Context) -> Iterator[Problem]:
-    """Relations are kept by name."""
+    """Names of relations must differ, because OSM keeps one relation per name."""
     seen: set[str] = set()
     listed = (ctx.body.get("ns-configuration") or {}).get("relation")
     for place, relation in numbered("/ns-configuration/relation", listed):

@@ -1,4 +1,4 @@
-"""Models of virtual links: what VNFDs and NSDs say of them alike."""
+"""Models of virtual links: the parts that VNFDs and NSDs share."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def shared(ctx: Context) -> Iterator[Problem]:
 
 @rule("nst")
 def termination(ctx: Context) -> Iterator[Problem]:
-    """LCM calls the termination of a slice done inside its loop over the slice's links only."""
+    """LCM ends the termination of a slice only inside its loop over the slice's links."""
     if not ctx.body.get("netslice-vld"):
         sentence = (
             "without netslice-vld the termination of the slice stays PROCESSING for ever; allowed: "
@@ -61,7 +61,7 @@ def links(ctx: Context) -> Iterator[Problem]:
     known = {s["id"]: s["nsd-ref"] for s in ctx.body.get("netslice-subnet") or ()}
     for place, link in numbered("/netslice-vld", ctx.body.get("netslice-vld")):
         if link.get("name") != link["id"]:
-            # LCM reads name without asking whether it is there (KeyError).
+            # LCM reads `name` without a check, so a missing name is a KeyError.
             sentence = f"LCM needs name and id equal; allowed: {link['id']!r}"
             yield ctx.problem("nss-link-name", f"{place}/name", sentence)
         points = numbered(f"{place}/nss-connection-point-ref", link.get("nss-connection-point-ref"))

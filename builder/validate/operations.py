@@ -38,7 +38,7 @@ class SshAccess(Model):
 
 
 class ConfigAccess(Model):
-    """How the execution environment gets in."""
+    """How the execution environment logs in to the VDU."""
 
     ssh_access: SshAccess | None = None
 
@@ -116,7 +116,7 @@ class Metric(Model):
 
 
 class Configuration(Model):
-    """What a VNF, VDU, KDU and network service have in common."""
+    """Configuration keys that VNFs, VDUs, KDUs and network services share."""
 
     juju: Juju | None = None
     script: Free | None = None
@@ -137,4 +137,4 @@ class Day12(Configuration):
 
 
 class NsConfiguration(Configuration):
-    """Configuration of a network service; its charm stands in `juju`."""
+    """Configuration of a network service; its charm is in `juju`."""

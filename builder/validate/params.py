@@ -107,7 +107,7 @@ def _nsi(document: Document, where: str, catalog: Catalog) -> Iterator[Problem]:
     for name, subnet in subnets.items():
         nsd = nsds.get(name)
         if nsd is None or (subnet.get("is-shared-nss") and name not in given):
-            continue  # a shared service may be there already, and then needs no parameters
+            continue  # a shared service may exist already; then it needs no parameters
         own = {key: value for key, value in given.get(name, {}).items() if key != "id"}
         try:
             params = normalised("ns", {**(subnet.get("instantiation-parameters") or {}), **own})
@@ -122,7 +122,7 @@ def _nsi(document: Document, where: str, catalog: Catalog) -> Iterator[Problem]:
 def _dropped(
     params: Document, nst: Document, subnet: str, nsd: Document, place: str
 ) -> Iterator[Problem]:
-    """What LCM drops of `vld` when a service starts as a part of a slice."""
+    """Parts of `vld` that LCM drops when a service is part of a slice."""
     ends = {
         point["nsd-connection-point-ref"]
         for link in nst.get("netslice-vld") or ()
@@ -163,7 +163,7 @@ def _member(request: Request, place: str, value: str) -> Iterator[Problem]:
 
 
 def _ignored(request: Request, place: str, value: str) -> Iterator[Problem]:
-    # NBI compares the members of `vnf` with the service; elsewhere it takes what fits, no more.
+    # NBI refuses unknown members only in `vnf`; elsewhere it ignores them.
     if value not in request.vnfds:
         sentence = (
             f"{value!r} is no member of {request.nsd['id']}, so OSM ignores this; "
@@ -223,7 +223,7 @@ def _vnfs(request: Request) -> Iterator[Problem]:
 
 
 def _several_vims(request: Request) -> Iterator[Problem]:
-    """Links that span VIMs need the network of each, and no WIM."""
+    """A link that spans VIMs needs a network name per VIM, and no WIM."""
     default = request.document.get("vimAccountId") or "the default VIM"
     vims = {
         entry["member-vnf-index"]: entry.get("vim_account") or entry.get("vimAccountId") or default
@@ -235,7 +235,7 @@ def _several_vims(request: Request) -> Iterator[Problem]:
     service_wim = {request.document.get(key) for key in ("wimAccountId", "wim_account")}
     for link in request.nsd.get("virtual-link-desc") or ():
         spans = _spans(request, link["id"], vims, default)
-        # Each VIM has its own management network, which OSM finds without a parameter.
+        # Each VIM has its own management network; OSM needs no parameter for it.
         if len(spans) < 2 or link.get("mgmt-network"):
             continue
         place, params = given.get(link["id"], ("vld", {}))
@@ -292,7 +292,7 @@ def _subnets_elsewhere(request: Request) -> Iterator[Problem]:
             place, link = given.get(name, ("vld", {}))
             networks = link.get("vim-network-name") or link.get("vim-network-id")
             if isinstance(networks, dict):
-                # The service's own VIM is the one no member names; its network's name is copied.
+                # No member names the service's own VIM; OSM copies its network's name to this VIM.
                 networks = networks.get(vim) or set(networks) - set(named.values())
             elif len(_spans(request, name, named, "")) > 1:
                 continue  # params-vim-network says what is missing
@@ -334,7 +334,7 @@ def _fixed(request: Request, index: str, connection: Document, link: Document) -
 
 
 def _additional(request: Request) -> Iterator[Problem]:
-    """Keys of additionalParams, and VDUs that have their own."""
+    """Keys of additionalParams, and VDUs with additionalParams of their own."""
     key = "additionalParamsForVnf"
     for place, entry in numbered(key, request.document.get(key)):
         index = entry["member-vnf-index"]
@@ -370,7 +370,7 @@ def _supplied(request: Request) -> Iterator[Problem]:
     for index, vnfd in request.vnfds.items():
         entry = given.get(index, {})
         of_vnf = set(entry.get("additionalParams") or {})
-        # A VDU's parameters replace those of the VNF, they are not merged.
+        # A VDU's parameters replace those of the VNF; OSM does not merge them.
         of_vdu = {
             vdu["vdu_id"]: set(vdu["additionalParams"])
             for vdu in entry.get("additionalParamsForVdu") or ()

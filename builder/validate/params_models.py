@@ -1,6 +1,6 @@
 """Models of instantiation parameters: NBI's ns_instantiate and nsi_instantiate.
 
-NBI checks them with JSON schema, so text is text here and a number is not taken for it.
+NBI checks them with JSON schema, so it does not convert a number to text, and neither does this.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ def _network(value: Any) -> Any:
     return value
 
 
-# A union would give an error for each of its types.
+# Not a union, because pydantic reports one error for each type of a union.
 Wim = Annotated[Any, BeforeValidator(_wim)]
 Network = Annotated[Any, BeforeValidator(_network)]
 
 
 class Params(Model):
-    """A mapping of which NBI demands a number of keys."""
+    """A mapping that NBI requires to have a minimum number of keys."""
 
     @model_validator(mode="after")
     def _enough(self) -> Params:
@@ -191,7 +191,7 @@ class Vnf(Params):
 
 
 class NsParams(Params):
-    """NBI's ns_instantiate, with what osmclient takes from the command line left optional."""
+    """NBI's ns_instantiate; keys that osmclient sets from its command line are optional."""
 
     ns_name: Name | None = Field(default=None, alias="nsName")
     ns_description: str | None = Field(default=None, alias="nsDescription")
@@ -250,6 +250,6 @@ def normalised(kind: str, document: Any) -> dict[str, Any]:
     """Return parameters in the form of the schema.
 
     Raises:
-        ValidationError: They do not have it.
+        ValidationError: They do not fit the schema.
     """
     return MODELS[kind].model_validate(document).model_dump(by_alias=True, exclude_unset=True)

@@ -1,7 +1,7 @@
-"""More rules for instantiation parameters: NBI's look-ups, and values that match nothing.
+"""More rules for instantiation parameters: NBI's look-ups, and the types of values.
 
-NBI accepts every value in `additionalParams`. A wrong value shows an hour later, as a failed
-primitive. The packages are known here, so these rules compare it with the charm's action first.
+NBI accepts every value in `additionalParams`. A wrong value appears only an hour later, as a failed
+primitive. These rules know the packages, so they compare the value with the charm's action first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from builder.validate.schema import shown
 
 
 def resources(request: Request) -> Iterator[Problem]:
-    """NICs, flavors and internal links of a VNF, as NBI looks them up."""
+    """NICs, flavors and internal links of a VNF must exist where NBI looks them up."""
     for place, entry in numbered("vnf", request.document.get("vnf")):
         index = entry["member-vnf-index"]
         vnfd = request.vnfds.get(index, {})
@@ -61,7 +61,7 @@ def _interfaces(
             continue
         sentence = f"{nic['name']!r} is no NIC of {vdu['id']}; allowed: {choices(known)}"
         if number:
-            # NBI leaves its loop at the first name it knows.
+            # NBI ends its check at the first name that it knows.
             spot = f"{at}/name"
             yield request.problem("params-interface-ignored", spot, sentence)
             continue
@@ -75,7 +75,7 @@ def _interfaces(
 
 
 def addresses(request: Request) -> Iterator[Problem]:
-    """Fixed addresses lie in the subnet of their link, once each."""
+    """Fixed addresses must be in the subnet of their link, and must not repeat."""
     for place, link in numbered("vld", request.document.get("vld")):
         subnet = (link.get("ip-profile") or {}).get("subnet-address")
         network = _network(subnet) if subnet else None
@@ -113,7 +113,7 @@ def _inside(address: str, network: ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def service(request: Request) -> Iterator[Problem]:
-    """additionalParamsForNs, and what the service's own charm needs of them."""
+    """additionalParamsForNs must have valid keys and all values for the service's own charm."""
     given = request.document.get("additionalParamsForNs") or {}
     for name in given:
         if not PARAM_KEY.fullmatch(name):
@@ -135,7 +135,7 @@ def service(request: Request) -> Iterator[Problem]:
 
 
 def not_supplied(name: str, descriptor: str, primitive: str) -> str:
-    """Return NBI's text for a <parameter> without value; it says vnfd of an NSD, too."""
+    """Return NBI's text for a <parameter> without value; NBI writes "vnfd" for an NSD, too."""
     return (
         f"Parameter '<{name}>' needed for vnfd[id={descriptor}]:day1-2 configuration:"
         f"initial-config-primitive[name={primitive}] not supplied"
@@ -143,7 +143,7 @@ def not_supplied(name: str, descriptor: str, primitive: str) -> str:
 
 
 def wrong_key(where: str, name: str) -> str:
-    """Return NBI's text for a key of additionalParams that Jinja2 could not take."""
+    """Return NBI's text for a key of additionalParams that is no Jinja2 name."""
     return (
         f"Invalid param name at {where}:{name}. Must contain only alphanumeric characters and "
         "underscores, and cannot start with a digit"
@@ -151,7 +151,7 @@ def wrong_key(where: str, name: str) -> str:
 
 
 def values(request: Request) -> Iterator[Problem]:
-    """What is put in the place of <parameter> fits the charm's action or option."""
+    """The value that replaces a <parameter> must fit the charm's action or option."""
     given = {
         entry["member-vnf-index"]: (at, entry)
         for at, entry in numbered(
@@ -201,7 +201,7 @@ def _values(
         value = params[name]
         reason = ""
         if kind == "STRING" and isinstance(value, (bool, int, float)):
-            # LCM passes on a STRING as it is: a number stays one.
+            # LCM does not convert a value of type STRING: a number stays a number.
             reason = f"{shown(value)} stays a number or boolean; allowed: text, in quotes"
         elif isinstance(value, (dict, list)):
             reason = "" if kind == "STRING" else f"{shown(value)} is no {kind}; allowed: one value"

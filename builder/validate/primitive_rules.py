@@ -18,14 +18,14 @@ WHOLE = re.compile(r"<[^<>]+>")
 INSIDE = re.compile(r"<[A-Za-z_][A-Za-z0-9_]*>")
 PARAM_KEY = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 BUILT_IN = {"rw_mgmt_ip", "OSM"}
-"""What LCM substitutes in initial primitives without being given it."""
+"""Names that LCM substitutes in initial primitives without an instantiation parameter."""
 ELSEWHERE = {
     "ns_config_info": "in the charm of a network service only",
     "VDU_SCALE_INFO": "in primitives of a scaling-config-action only",
     "member_vnf_index": "nowhere",
 }
 PRODUCED = {"INTEGER": {"integer", "number"}, "BOOLEAN": {"boolean"}, "STRING": {"string"}}
-"""JSON schema types of what LCM sends for a data-type."""
+"""JSON schema types of the values that LCM sends for each data-type."""
 
 
 @rule("vnfd")
@@ -63,7 +63,7 @@ def day2(ctx: Context) -> Iterator[Problem]:
 
 @rule("nsd")
 def ns_charm(ctx: Context) -> Iterator[Problem]:
-    """The charm of a network service, of which NBI checks nothing."""
+    """The charm of a network service; NBI does not check it."""
     config = ctx.body.get("ns-configuration") or {}
     where = "/ns-configuration"
     name = (config.get("juju") or {}).get("charm")
@@ -128,7 +128,7 @@ def _values(
     built_in: set[str] = BUILT_IN,
 ) -> Iterator[Problem]:
     for at, parameter in numbered(f"{place}/parameter", primitive.get("parameter")):
-        # LCM fills this one by its name, at termination only.
+        # LCM sets this parameter itself, but only at termination.
         if parameter["name"] == "member_vnf_index" and not initial:
             continue
         value = parameter.get("value")
@@ -287,7 +287,7 @@ def _parameter(
 
 
 def misfit(value: Any, kind: str, schema: Document) -> str:
-    """Say why a value does not fit an action's schema, "" where it does."""
+    """Return the reason why a value does not fit an action's schema, "" if it fits."""
     sent: Any = str(value)
     if kind == "INTEGER":
         try:

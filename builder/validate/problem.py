@@ -1,4 +1,4 @@
-"""What the validator says."""
+"""Results of the validator."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Problem:
     osm_message: str = ""
 
     def __post_init__(self) -> None:
-        """Hold the rules to the codes that are documented, which have a severity each."""
+        """Set the severity from the table of codes; a rule may use documented codes only."""
         if self.code not in CODES:
             raise ValueError(f"{self.code!r} is not documented")
         object.__setattr__(self, "severity", CODES[self.code].severity)

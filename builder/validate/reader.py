@@ -1,4 +1,4 @@
-"""Reading packages the way OSM's northbound interface does, without trusting them."""
+"""Reading untrusted packages in the same way as OSM's northbound interface (NBI)."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ class Package:
         files: By path below the package's top.
         descriptor_path: The one descriptor.
         document: Its content.
-        notes: What is wrong with the archive without keeping OSM from reading it.
-        charms: What was found in charm folders so far, kept since many rules ask for it.
-        kind: "vnfd", "nsd" or "nst", "" where the descriptor has no envelope OSM knows.
+        notes: Problems of the archive that do not prevent OSM from reading it.
+        charms: Cache of the charms that were read, because many rules need them.
+        kind: "vnfd", "nsd" or "nst", or "" if it cannot be recognised.
     """
 
     name: str
@@ -87,19 +87,19 @@ class Package:
     kind: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
-        """Find out what the descriptor describes."""
+        """Set `kind` from the descriptor."""
         if isinstance(self.document, dict):
             self.kind = next((kind for key, kind in KINDS.items() if key in self.document), "")
             if not self.kind and "id" in self.document:
-                # Without an envelope: NBI gets the kind from its client; here the keys show it.
+                # Without an envelope NBI gets the kind from its client; here the keys show it.
                 self.kind = next((kind for key, kind in BARE.items() if key in self.document), "")
 
     def folder(self, what: str) -> str:
-        """Return where this layout keeps "charms" or "cloud_init"."""
+        """Return the folder of this layout for "charms" or "cloud_init"."""
         return f"Scripts/{what}/" if self.layout == "zip" else f"{what}/"
 
     def other_folder(self, what: str) -> str:
-        """Return where the other layout keeps it: NBI looks there too, LCM does not."""
+        """Return the folder of the other layout; NBI also looks there, LCM does not."""
         return f"{what}/" if self.layout == "zip" else f"Scripts/{what}/"
 
     def names(self, what: str) -> set[str]:
@@ -112,7 +112,7 @@ class Package:
         }
 
     def text(self, path: str) -> str | None:
-        """Return a text file, None where missing; links inside the package are followed."""
+        """Return the content of a text file, also through links; None if it is missing."""
         for _ in range(8):
             entry = self.files.get(path)
             if entry is None or not entry.link:
@@ -129,16 +129,16 @@ KINDS = {
     "nst": "nst",
     "nst:nst": "nst",
 }
+"""Envelopes that NBI removes (its _remove_envelop), and the kind of each."""
 BARE = {"netslice-subnet": "nst", "vnfd-id": "nsd", "df": "vnfd"}
-"""Keys by which a descriptor without envelope is known."""
-"""Envelopes NBI takes off, see its _remove_envelop."""
+"""Keys that show the kind of a descriptor without envelope."""
 
 
 def read(path: Path) -> Package:
     """Read a folder, tar.gz, zip or single descriptor.
 
     Raises:
-        PackageError: It is of another kind, unsafe or too large, or has not exactly one descriptor.
+        PackageError: It is another type of file, unsafe, too large, or has no single descriptor.
     """
     reader = _reader(path)
     try:
@@ -157,7 +157,7 @@ def _reader(path: Path) -> Callable[[Path], Package]:
         return _from_folder
     if path.suffix in DESCRIPTOR_ENDINGS:
         return _from_descriptor
-    # The client tells NBI the kind by the file's name.
+    # OSM's client derives the type of archive from the file's name.
     if path.suffix == ".zip" or (path.suffix not in (".gz", ".tgz") and _is_zip(path)):
         return _from_zip
     return _from_tar
@@ -201,7 +201,7 @@ def _from_folder(path: Path) -> Package:
 
 
 class _Bounded:
-    """A stream that ends with an error where an archive unpacks to more than it may."""
+    """A stream that raises an error when an archive unpacks to more than the limit."""
 
     def __init__(self, stream: IO[bytes], name: str) -> None:
         self._stream, self._name, self._left = stream, name, MAX_BYTES + (64 << 20)
@@ -217,7 +217,7 @@ class _Bounded:
 def _from_tar(path: Path) -> Package:
     members: dict[str, Entry] = {}
     notes: list[Problem] = []
-    # Read as a stream: headers, too, can claim any size.
+    # Read as a stream, because a header can also claim any size.
     with gzip.open(path) as unpacked:
         stream = cast("IO[bytes]", _Bounded(cast("IO[bytes]", unpacked), path.name))
         with tarfile.open(fileobj=stream, mode="r|") as archive:
@@ -225,7 +225,7 @@ def _from_tar(path: Path) -> Package:
                 if name in members:
                     notes.append(_twice(path.name, name))
                 members[name] = entry
-        while stream.read(1 << 16):  # to the checksum at the end, which tar does not need
+        while stream.read(1 << 16):  # up to gzip's checksum at the end, which tarfile does not read
             pass
     if not members:
         raise _no_descriptor(path.name, "tar.gz", [])
@@ -247,7 +247,7 @@ def _from_tar(path: Path) -> Package:
 def _members(
     name: str, archive: tarfile.TarFile, notes: list[Problem]
 ) -> Iterator[tuple[str, Entry]]:
-    """Return (path, entry) of files and links; NBI's checks of names, in NBI's words."""
+    """Yield (path, entry) of files and links; check names as NBI does, with NBI's messages."""
     size = count = 0
     read: dict[str, Entry] = {}
     for member in archive:
@@ -270,7 +270,7 @@ def _members(
         elif member.issym():
             entry = Entry(b"", member.mode, member.mtime, member.linkname)
         elif member.islnk() and member.linkname in read:
-            entry = read[member.linkname]  # another name of a file before it
+            entry = read[member.linkname]  # a hard link to an earlier file
         elif member.isdir():
             continue
         else:
@@ -300,7 +300,7 @@ def _from_zip(path: Path) -> Package:
                 files[info.filename] = Entry(
                     b"" if link else data,
                     full_mode & 0o7777 or 0o644,
-                    # ZIP cannot hold a date before 1980 and writes that year instead.
+                    # ZIP has no dates before 1980, so 1980 means an earlier or unknown date.
                     1.7e9 if year > 1980 else 0,
                     link,
                 )
@@ -375,7 +375,7 @@ def _finish(
         descriptor = descriptors[0]
     where = f"{name}: {descriptor}"
     if descriptor.endswith(".json"):
-        # NBI calls json.load() on text, which fails whatever the text is.
+        # NBI calls json.load() with text instead of a file, which always fails.
         sentence = "OSM cannot read descriptors in JSON; allowed: YAML"
         raise PackageError(Problem(where, "descriptor-json", sentence))
     entry = files[descriptor]

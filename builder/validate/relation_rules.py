@@ -1,4 +1,4 @@
-"""Rules for relations; OSM does not check this, and drops Juju's errors about it."""
+"""Rules for relations; OSM does not check them, and drops Juju's errors about them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ ROLES = {"provider": "provides", "requirer": "requires"}
 
 @dataclass(frozen=True)
 class Side:
-    """One end of a relation, whichever form it was written in.
+    """One end of a relation, in the same form for both ways to write it.
 
     Attributes:
         key: "provider" or "requirer".
-        place: Of the end in the descriptor.
+        place: Path of the end in the descriptor.
         member: vnf-profile-id or entity id of an NSD's relation, "" for the NS or in a VNFD.
         vdu: vdu-profile-id, "" for the VNF's own entry.
         reference: execution-environment-ref, None for the first.
-        endpoint: Name of the endpoint, None where it is missing.
+        endpoint: Name of the endpoint, None if it is missing.
     """
 
     key: str
@@ -35,7 +35,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Found:
-    """The charm of an end: None where the package is not at hand, so nothing can be said."""
+    """The charm of an end; None if its package is not available, so it cannot be checked."""
 
     charm: Charm | None
 
@@ -60,7 +60,7 @@ def of_services(ctx: Context) -> Iterator[Problem]:
 
 @rule("vnfd")
 def of_functions(ctx: Context) -> Iterator[Problem]:
-    """Relations of a VNFD stand in the day1-2 entry with the VNFD's id."""
+    """Relations of a VNFD must be in the day1-2 entry with the VNFD's id."""
     own = str(ctx.body["id"])
     for where, entry in ctx.day12():
         for place, relation in numbered(f"{where}/relation", entry.get("relation")):
@@ -85,7 +85,7 @@ def _form(ctx: Context, place: str, relation: Document) -> Iterator[Problem]:
 
 
 def _sides(place: str, relation: Document) -> list[Side]:
-    """Return the ends; of the deprecated form the first entity is the provider."""
+    """Return the ends; in the deprecated form the first entity is the provider."""
     result = []
     for key in ROLES:
         end = relation.get(key)

@@ -1,4 +1,4 @@
-"""Instantiation parameters together with the service they are for."""
+"""Instantiation parameters together with their service."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Request:
     Attributes:
         document: The parameters in the form of their schema.
         nsd: Body of the NSD.
-        vnfds: VNFD body by member-vnf-index, {} where it is not at hand.
-        catalog: Where packages are looked up.
+        vnfds: VNFD body by member-vnf-index, {} if it is not available.
+        catalog: Packages and descriptors for look-ups.
         where: Name of the file, for messages.
     """
 

@@ -1,4 +1,4 @@
-"""Common ground of the models: strict keys, YANG's scalars, and errors as sentences."""
+"""Base of all models: strict keys, YANG's scalars, and errors as sentences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from builder.validate.problem import Problem
 
 LOADER = "Error in pyangbind validation: list index out of range"
-"""NBI's text for a second entry with the same key, where its model's loader stumbles over it."""
+"""NBI's text for a second list entry with the same key, on which pyangbind's loader fails."""
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
 _SHORT.maxdict = _SHORT.maxlist = 3
@@ -20,7 +20,7 @@ _SHORT.maxlevel = 2
 
 
 def shown(value: Any) -> str:
-    """Return a value as a sentence can hold it, however large it is."""
+    """Return a value as a short text for a sentence."""
     try:
         return _SHORT.repr(value)
     except ValueError:  # Python prints no integer of more than 4300 digits
@@ -40,7 +40,7 @@ class Model(BaseModel):
 
 
 def _text(value: Any) -> Any:
-    # `version: 1.0` is common and pyangbind takes it; a mapping, list or boolean is a mistake.
+    # `version: 1.0` is common and pyangbind accepts it; a mapping, list or boolean is a mistake.
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return shown(value)
     return value
@@ -90,13 +90,13 @@ Positive = Annotated[int, BeforeValidator(_number), Field(ge=1, lt=1 << 64)]
 Decimal = Annotated[float, BeforeValidator(_number), Field(ge=0)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
 Texts = Annotated[list[Text], BeforeValidator(lambda v: [v] if isinstance(v, str) else v)]
-"""pyangbind makes a list of one of a text."""
+"""A list of texts; pyangbind turns a single text into a list."""
 Scalar = Annotated[Any, BeforeValidator(_scalar)]
 Address = Annotated[str, BeforeValidator(_address)]
 Addresses = Annotated[Any, BeforeValidator(_addresses)]
-"""One address or a list; a union would give an error for each of the two."""
+"""One address or a list; not a union, because pydantic reports one error for each of its types."""
 Free = dict[str, Any]
-"""Parts of SOL006 that neither OSM nor this project reads; any content is let through."""
+"""Parts of SOL006 that neither OSM nor this project reads; any content is allowed."""
 
 
 def problems_of(
@@ -143,7 +143,7 @@ def _sentence(item: Any, model: type[BaseModel]) -> tuple[str, str]:
 
 
 def _allowed(model: Any, location: tuple[int | str, ...]) -> list[str]:
-    """Return the keys a place of the model knows, [] where it is not a mapping of ours."""
+    """Return the keys that are known at a place of the model, [] if it has no model."""
     for part in location:
         if isinstance(part, int):
             continue

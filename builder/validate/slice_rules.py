@@ -1,4 +1,4 @@
-"""The 5QI of a slice template and the parameters by which VNFs enforce it."""
+"""The 5QI of a slice template, and the parameters that make VNFs enforce it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from builder.validate.primitive_rules import WHOLE
 from builder.validate.problem import Problem
 
 PARAMETER = "five-qi"
-"""Of a Day-1 primitive, which makes it the one that enforces a 5QI."""
+"""Name of the parameter of a Day-1 primitive that enforces a 5QI."""
 NONE = (0, -1)
-"""Values that enforce none."""
+"""Values that enforce no 5QI."""
 
 
 def _names(vnfd: Document) -> set[str]:
@@ -30,13 +30,13 @@ def _names(vnfd: Document) -> set[str]:
 def five_qi(
     document: Document, nst: Document, subnets: dict[str, Document], catalog: Catalog, where: str
 ) -> Iterator[Problem]:
-    """Hold the 5QIs that VNFs of a slice are given against that of its template.
+    """Compare the 5QIs in the parameters of a slice's VNFs with the 5QI of its template.
 
     Args:
         document: Parameters of the slice.
         nst: Template.
         subnets: NSD of each netslice-subnet that is known.
-        catalog: With the VNFDs.
+        catalog: Catalogue of the VNFDs.
         where: Name of the parameters, for messages.
     """
     five_qi_id = (nst.get("quality-of-service") or {}).get("id")

@@ -1,7 +1,7 @@
 """Models of a VNFD in OSM's flavour (ETSI GS NFV-SOL 006 with OSM's augments).
 
 NBI checks keys and types with pyangbind, which ignores YANG's `mandatory`, `must`, `when` and
-`leafref`: so does this. What is missing and breaks something later is a matter of the rules.
+`leafref`, and so do the models. The rules report missing keys that cause a later failure.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from builder.validate.vdu_models import (
 
 
 class IntCpdRef(Model):
-    """Internal connection point an external one leads to."""
+    """Internal connection point of an external one."""
 
     vdu_id: Text
     cpd: Text
@@ -182,7 +182,7 @@ class ScalingAspect(Model):
 
 
 class HealingPolicy(Model):
-    """What to do about a VDU that is gone."""
+    """What OSM does when a VDU is lost."""
 
     vdu_id: Text
     event_name: Text | None = None
@@ -208,7 +208,7 @@ class Exporters(Model):
 
 
 class OperateConfig(Model):
-    """Where day1-2 stands."""
+    """The container of day1-2."""
 
     day1_2: list[Day12] | None = Field(default=None, alias="day1-2")
     parameter: Any = None

@@ -1,4 +1,4 @@
-"""Rules for VNFDs: what NBI checks beyond the schema, and what LCM and RO trip over later."""
+"""Rules for VNFDs: NBI's checks beyond the schema, and causes of later failures in LCM and RO."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ FOLDER = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 @rule("vnfd", "nsd", "nst")
 def unique_ids(ctx: Context) -> Iterator[Problem]:
-    """Ids repeat in a list."""
+    """Ids must not repeat in a list."""
     yield from _repeats(ctx, ctx.body, "", "")
 
 
 def _repeats(ctx: Context, node: Document, place: str, osm_place: str) -> Iterator[Problem]:
-    # NBI goes from list to list: what stands in a mapping (as day1-2 does) it does not look at.
+    # NBI goes only from list to list. It does not check lists in a mapping, such as day1-2.
     for name, items in node.items():
         if not isinstance(items, list):
             continue
@@ -50,7 +50,7 @@ def _repeats(ctx: Context, node: Document, place: str, osm_place: str) -> Iterat
 
 @rule("vnfd")
 def management(ctx: Context) -> Iterator[Problem]:
-    """mgmt-cp is missing or leads nowhere."""
+    """mgmt-cp must be there and lead to an existing connection point."""
     if not ctx.body.get("vdu"):
         return
     value = ctx.body.get("mgmt-cp")
@@ -172,7 +172,7 @@ def _compute(ctx: Context, place: str, vdu: Document) -> Iterator[Problem]:
 
 @rule("vnfd")
 def resources(ctx: Context) -> Iterator[Problem]:
-    """What RO needs of disks and images."""
+    """Requirements of RO for disks and images."""
     for place, storage in numbered("/virtual-storage-desc", ctx.body.get("virtual-storage-desc")):
         if not storage.get("size-of-storage"):
             sentence = "size-of-storage is missing or 0; allowed: GB, from 1"
@@ -185,7 +185,7 @@ def resources(ctx: Context) -> Iterator[Problem]:
 
 @rule("vnfd")
 def interfaces(ctx: Context) -> Iterator[Problem]:
-    """`position` on some NICs only, or twice, gives an unexpected order."""
+    """`position` on only some NICs, or the same on two, gives an unexpected order."""
     for place, vdu in ctx.vdus():
         nics = [
             nic
@@ -228,7 +228,7 @@ def flavours(ctx: Context) -> Iterator[Problem]:
 
 @rule("vnfd")
 def charts(ctx: Context) -> Iterator[Problem]:
-    """Names of Helm charts, of which NBI checks those of KDUs."""
+    """Names of Helm charts; NBI checks only those of KDUs."""
     for place, kdu in numbered("/kdu", ctx.body.get("kdu")):
         name = kdu.get("helm-chart")
         if isinstance(name, str) and name and not (CHART.fullmatch(name) or "://" in name):
@@ -295,7 +295,7 @@ def monitoring(ctx: Context) -> Iterator[Problem]:
     sections += [(f"df[id='{f['id']}']:monitoring-parameter", at, f) for at, f in ctx.flavours()]
     for whose, at, section in sections:
         key = whose.rsplit(":", 1)[1]
-        own: set[str] = set()  # repeated in one list: unique_ids has said so
+        own: set[str] = set()  # unique_ids reports ids that repeat in one list
         for place, item in numbered(f"{at}/{key}", section.get(key)):
             value = str(item.get("id") or "")
             if value and value in seen - own:

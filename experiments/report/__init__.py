@@ -1,1 +1,1 @@
-"""From the runs of a campaign to a page and tables."""
+"""The report of a campaign: a page and tables, made from its runs."""

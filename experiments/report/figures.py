@@ -20,7 +20,7 @@ from experiments.stats import Estimate
 
 matplotlib.use("svg")
 
-#: Distinct in grey too: shape and fill tell as much as colour (Okabe and Ito's palette).
+#: Shape and fill differ as well as colour, so series differ in grey too (Okabe and Ito's palette).
 OURS: dict[str, Any] = {"color": "#0072B2", "marker": "o"}
 PUBLISHED: dict[str, Any] = {"color": "#D55E00", "marker": "D", "markerfacecolor": "white"}
 STYLE: Any = {
@@ -34,12 +34,12 @@ STYLE: Any = {
     "svg.fonttype": "none",
     # Stable names inside the SVG: the same runs give the same bytes.
     "svg.hashsalt": "osm-vpnaas",
-    # Text in the PDF stays text.
+    # TrueType fonts, so that text in the PDF stays text.
     "pdf.fonttype": 42,
 }
 WIDTH = 4.8
-"""Inches; with the font above, text is readable on a phone and no larger than the page's own."""
-#: Looks of curves, in the order of their series.
+"""Width in inches; with the font above, text is readable on a phone and not too large elsewhere."""
+#: Styles of curves, in the order of their series.
 LOOKS: tuple[dict[str, Any], ...] = (
     {"color": "#555555", "marker": "s", "linestyle": ":"},
     {"color": "#0072B2", "marker": "o", "linestyle": "-"},
@@ -49,17 +49,17 @@ LOOKS: tuple[dict[str, Any], ...] = (
 )
 
 Curve = tuple[str, Sequence[tuple[float, Estimate]]]
-"""Its name, and its points with what was measured at each."""
+"""Name of a curve, and its points: (size, measured value)."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure in the forms that a reader may want.
+    """A figure as SVG, as matplotlib object and as table.
 
     Attributes:
-        svg: For the page: it scales, and has the browser's font.
-        drawn: What it was made of; `Book.write` makes a PDF of it.
-        rows: The numbers, the heading first.
+        svg: SVG for the page: it scales, and has the browser's font.
+        drawn: matplotlib's figure; `Book.write` makes a PDF from it.
+        rows: The numbers, after a row of headings.
     """
 
     svg: str
@@ -71,12 +71,12 @@ class Book:
     """The figures of one page, numbered from 1 in the order in which they are added."""
 
     def __init__(self, folder: str) -> None:
-        """Name the folder, relative to the page, in which `write` puts the files."""
+        """Set the folder, relative to the page, for the files of `write`."""
         self.folder = folder
         self._figures: list[Figure] = []
 
     def add(self, figure: Figure, text: str) -> dict[str, str]:
-        """Number a figure; return what the page needs of it."""
+        """Number a figure; return its data for the page."""
         self._figures.append(figure)
         number = str(len(self._figures))
         name = f"{self.folder}/figure-{number}"
@@ -90,7 +90,7 @@ class Book:
             file = folder / f"figure-{number}.svg"
             file.write_text(figure.svg + "\n", encoding="utf-8")
             with pyplot.rc_context(STYLE):
-                # The same runs give the same bytes.
+                # No date, so that the same runs give the same bytes.
                 metadata = {"CreationDate": None, "Creator": None}
                 figure.drawn.savefig(file.with_suffix(".pdf"), metadata=metadata)
             with open(file.with_suffix(".csv"), "w", newline="", encoding="utf-8") as stream:
@@ -103,13 +103,13 @@ def _made(figure: Any, title: str, rows: Sequence[Sequence[Any]]) -> Figure:
     pyplot.close(figure)
     text = out.getvalue()
     text = text[text.index("<svg") :]
-    # Scale with the page; the browser's own font, which a reader can enlarge.
+    # Without a fixed size the figure scales with the page.
     text = re.sub(r' (width|height)="[\d.]+pt"', "", text, count=2)
     text = text.replace("<svg ", f'<svg role="img" aria-label="{html.escape(title)}" ', 1)
     return Figure(text, figure, rows)
 
 
-#: Marks of a logarithmic axis, those that tell most first.
+#: Possible marks of a logarithmic axis, the most important first.
 _MARKS = tuple(
     tuple(digit * 10.0**power for power in range(-6, 7) for digit in digits)
     for digits in ((1,), (2, 5), (3, 7), (1.5, 4), (1.2, 2.5, 6, 8), (1.1, 1.3, 1.4, 1.8, 9))
@@ -121,7 +121,7 @@ def marks(low: float, high: float, room: float) -> list[float]:
 
     Args:
         low, high: ends of the axis.
-        room: what a label takes of the axis' length, 0 to 1.
+        room: part of the axis' length that a label needs, 0 to 1.
     """
     chosen: list[float] = []
     whole = math.log(high / low)
@@ -137,7 +137,7 @@ def marks(low: float, high: float, room: float) -> list[float]:
 
 
 def _logarithmic(axis: Any, low: float, high: float, room: float) -> None:
-    """Mark a logarithmic axis."""
+    """Set the marks of a logarithmic axis."""
     places = marks(low, high, room)
     axis.set_ticks(places, [f"{mark:g}" for mark in places])
     axis.set_minor_locator(ticker.NullLocator())
@@ -150,8 +150,8 @@ def _ends(value: Estimate) -> tuple[Any, Any]:
 def ratios(ours: Sequence[Ratio], published: Sequence[Ratio], title: str, axis: str) -> Figure:
     """Plot ratios as points with their confidence intervals, together with published ones.
 
-    Ratios with the same label are in one row. The axis is logarithmic: half and double are equally
-    far from one.
+    Ratios with the same label are in one row. The axis is logarithmic, so half and double have the
+    same distance from one.
     """
     labels = list(dict.fromkeys(r.label for r in (*ours, *published)))
     rows = {label: y for y, label in enumerate(reversed(labels))}
@@ -173,7 +173,7 @@ def ratios(ours: Sequence[Ratio], published: Sequence[Ratio], title: str, axis: 
         axes.set_yticks(list(rows.values()), list(rows))
         axes.set_ylim(-0.6, len(rows) - 0.4)
         axes.grid(axis="y", visible=False)
-        # Under the row names too, for which there is room; centred it would be cut off.
+        # Right-aligned, because a centred label would be cut off.
         axes.set_xlabel(axis, loc="right")
         figure.tight_layout()
         numbers = [
@@ -186,7 +186,7 @@ def ratios(ours: Sequence[Ratio], published: Sequence[Ratio], title: str, axis: 
 def curves(rows: Sequence[Curve], title: str, axes_names: tuple[str, str]) -> Figure:
     """Plot curves over sizes with their confidence intervals; the vertical axis is logarithmic.
 
-    A curve without points is left out and keeps its look, so that figures of one page agree.
+    A curve without points is not drawn but keeps its style, so that all figures of a page agree.
     """
     means = [value.mean for _, points in rows for _, value in points]
     with pyplot.rc_context(STYLE):
@@ -197,12 +197,12 @@ def curves(rows: Sequence[Curve], title: str, axes_names: tuple[str, str]) -> Fi
             line = ([size for size, _ in points], [value.mean for _, value in points])
             axes.plot(*line, label=name, markersize=5, linewidth=1.6, **look)
             for size, value in points:
-                # An interval that reaches below zero has no place on this axis.
+                # A logarithmic axis cannot show an interval that reaches zero.
                 if value.known and value.low > 0:
                     ends = [value.low, value.high]
                     axes.plot([size, size], ends, color=look["color"], linewidth=1.2)
         axes.set_yscale("log")
-        # By the means: one wide interval would make all else flat.
+        # Limits from the means, because one wide interval would make all curves flat.
         axes.set_ylim(min(means) / 2, max(means) * 2)
         _logarithmic(axes.yaxis, *axes.get_ylim(), 0.07)
         axes.set_xlim(left=0)
@@ -221,13 +221,13 @@ def curves(rows: Sequence[Curve], title: str, axes_names: tuple[str, str]) -> Fi
 
 
 Distribution = tuple[str, Sequence[tuple[float, float]]]
-"""Its name, and (percent, ms): so many percent took no longer than that."""
+"""Name of a curve, and points (percent, ms): this percentage of samples took at most this time."""
 
 
 def distributions(
     rows: Sequence[Distribution], title: str, axis: str, budget: float | None = None
 ) -> Figure:
-    """Plot how many percent of samples took no longer than a time; the time is logarithmic."""
+    """Plot the percentage of samples within a time; the axis of the time is logarithmic."""
     with pyplot.rc_context(STYLE):
         figure, axes = pyplot.subplots(figsize=(WIDTH, 3.2))
         for (name, points), look in zip(rows, LOOKS, strict=False):
@@ -245,7 +245,7 @@ def distributions(
                          label=f"budget {budget:g} ms")  # fmt: skip
         axes.set_xlabel(axis)
         axes.set_ylabel("percent within")
-        # Above the plot: a curve may pass anywhere inside.
+        # Above the plot, because curves may be anywhere inside.
         axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
         figure.tight_layout()
         numbers = [(name, share, ms) for name, points in rows for share, ms in points]
@@ -254,15 +254,15 @@ def distributions(
 
 @dataclass(frozen=True)
 class Fault:
-    """What a fault did to two streams. Times are seconds since the neighbour's stream began.
+    """The effect of a fault on two streams. Times are seconds since the neighbour's stream began.
 
     Attributes:
-        label: What was broken, and where.
-        at: When.
-        back: When the victim's link worked again.
-        ended: When the streams ended.
-        silent: From when to when nothing of the victim's stream arrived; None where nothing is
-            missing.
+        label: The fault, and the victim.
+        at: Time of the fault.
+        back: Time at which the victim's link worked again.
+        ended: Time at which the streams ended.
+        silent: Start and end of the time in which nothing of the victim's stream arrived; None if
+            nothing was lost.
     """
 
     label: str
@@ -273,7 +273,7 @@ class Fault:
 
 
 def timeline(rows: Sequence[Fault], title: str) -> Figure:
-    """Plot a victim's stream and its neighbour's for each fault over the time."""
+    """Plot the streams of victim and neighbour over time, for each fault."""
     with pyplot.rc_context(STYLE):
         figure, axes = pyplot.subplots(figsize=(WIDTH, 1.2 + 0.5 * len(rows)))
         theirs, own, broken = OURS["color"], "#009E73", PUBLISHED["color"]
@@ -312,16 +312,16 @@ def timeline(rows: Sequence[Fault], title: str) -> Figure:
         return _made(figure, title, [head, *numbers])
 
 
-#: Where an EPC's VNFs stand in its box, 0 to 1 each way; others stand on a circle.
+#: Positions of an EPC's VNFs in its box, 0 to 1 each way; others are placed on a circle.
 _PLACES = {"enb": (0.1, 0.5), "mme": (0.5, 0.83), "hss": (0.9, 0.83), "spgwc": (0.9, 0.5),
            "spgwu": (0.5, 0.17)}  # fmt: skip
 
 Drawn = Mapping[str, Sequence[tuple[str, str, str]]]
-"""Per slice or service, its links: name and both VNFs."""
+"""Links by slice or service; each has its name and both VNFs."""
 
 
 def topology(drawn: Drawn, names: Mapping[str, str], title: str) -> Figure:
-    """Draw which VNFs were up, and the links between them."""
+    """Draw the VNFs of a campaign, and the links between them."""
     with pyplot.rc_context({**STYLE, "axes.grid": False}):
         figure, axes = pyplot.subplots(figsize=(WIDTH, 2.5 * len(drawn)))
         axes.set_axis_off()

@@ -55,12 +55,12 @@ def write(campaign: Campaign) -> tuple[Path, Path]:
 
 
 def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = None) -> str:
-    """Return the page; it needs no other file and no network to be read.
+    """Return the page; a browser shows it without other files and without a network.
 
     Args:
         described: the campaign's profile, seed and environment.
-        runs: of the campaign.
-        book: gets the figures, to which the page refers as files.
+        runs: runs of the campaign.
+        book: collects the figures, to whose files the page has links.
     """
     book = book or Book("figures")
     environment = Environment(
@@ -145,7 +145,7 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
 
 
 def _slices(described: Mapping[str, Any]) -> list[str]:
-    """Return the names of a campaign's slices; none where one service stands in their place."""
+    """Return the names of a campaign's slices, [] if it has one service instead."""
     if named := described["environment"].get("slices"):
         return list(named)
     profile = PROFILES[described["profile"]]
@@ -165,7 +165,7 @@ def _machines(described: Mapping[str, Any]) -> bool:
 
 
 def disturbed(runs: Sequence[Run], cpus: int) -> dict[str, Any] | None:
-    """Return how many runs began on a busy machine, None where there was none."""
+    """Return figures about runs that began on a busy machine, None if there were none."""
     busy, looked, most = summary.loaded(runs, cpus)
     return {"busy": busy, "of": looked, "most": f"{most:.0f}"} if busy else None
 
@@ -173,7 +173,7 @@ def disturbed(runs: Sequence[Run], cpus: int) -> dict[str, Any] | None:
 def _topology(
     described: Mapping[str, Any], measured: Sequence[Run], book: Book
 ) -> dict[str, str] | None:
-    """Draw what a campaign of our own brought up; slices found by name are not known here."""
+    """Draw the slices and services that a campaign created, not slices found by name."""
     if described["environment"].get("slices") or not measured:
         return None
     if _fiveg(described):
@@ -194,7 +194,7 @@ def _topology(
 
 
 def _excerpts(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Return frames as dissected, per link with the tunnel and in the control."""
+    """Return the excerpts of captures, per link, with the tunnel and in the control."""
     excerpts = []
     for run in runs:
         way = "with the tunnel" if run.params["path"] == "tunnel" else "control, no VPN"
@@ -206,7 +206,7 @@ def _excerpts(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def _who(matrix: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, Any] | None:
-    """Return who reached whom: a row for each VNF, a column for each."""
+    """Return the table of VNFs that reached each other: each VNF has a row and a column."""
     if not matrix:
         return None
     rows = []
@@ -217,7 +217,7 @@ def _who(matrix: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, Any
             if one == other:
                 cells.append(("", ""))
             elif cell is None:
-                # The far end of a link does not start anything over it.
+                # The far end of a link starts no attempts over the link.
                 cells.append(("link", "") if "tunnel" in back else ("", ""))
             elif "tunnel" in cell:
                 cells.append(("tunnel", "good") if cell["tunnel"] else ("SILENT", "bad-text"))
@@ -238,7 +238,7 @@ def _who(matrix: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, Any
 def _vnf(name: str) -> str:
     """Return "SLICE/VNF" in words."""
     where, _, vnf = name.partition("/")
-    # Lines break between the two only.
+    # With non-breaking hyphens a line breaks only between slice and VNF.
     return f"{_WORDS.get(where, where)} {_NAMES.get(vnf, vnf)}".replace("-", "\u2011")
 
 
@@ -300,7 +300,7 @@ def _reach(outcomes: Mapping[str, Mapping[str, int]]) -> list[dict[str, Any]]:
     return rows
 
 
-#: Set-ups in words, as campaigns and reference.yaml name them. Equal ones stand in one row.
+#: Words for the names of set-ups in campaigns and reference.yaml. Equal words share one row.
 _WORDS = {
     "embb": "eMBB", "embb, neighbour saturated": "eMBB, loaded neighbour",
     "embb separate": "eMBB", "embb simultaneous": "eMBB, loaded neighbour",
@@ -323,7 +323,7 @@ _LINKS = {
 
 
 _TWO = re.compile(r"^(\w+) (\w+)")
-"""Link and slice at the beginning of a figure in words."""
+"""Link and slice at the beginning of a verdict's figure."""
 
 
 def _worded(part: str) -> str:
@@ -350,7 +350,7 @@ def readable(ratio: Ratio) -> Ratio:
 
 
 def in_order(ratios: Iterable[Ratio]) -> list[Ratio]:
-    """Return ratios link by link, the slices first."""
+    """Return ratios sorted by link and set-up, the slices first."""
     links, set_ups = list(_LINKS.values()), list(dict.fromkeys(_WORDS.values()))
 
     def place(one: Ratio) -> tuple[int, int]:
@@ -364,7 +364,7 @@ def in_order(ratios: Iterable[Ratio]) -> list[Ratio]:
 
 
 def _attached(runs: Sequence[Run]) -> bool:
-    """Tell whether UEs attached while wires were captured, from the identities that showed."""
+    """Tell whether UEs attached during the captures, from the captured identities."""
     return any(
         imsi != diameter.TEST_IMSI
         for run in runs
@@ -479,7 +479,7 @@ def _response(runs: Sequence[Run], book: Book) -> dict[str, Any] | None:
 
 
 def _procedures(runs: Sequence[Run], book: Book) -> dict[str, Any] | None:
-    """Return the times of procedures over N2, with its tunnel and without."""
+    """Return the times of procedures over N2, with the tunnel and without."""
     if not runs:
         return None
     rows = []
@@ -503,7 +503,7 @@ def _procedures(runs: Sequence[Run], book: Book) -> dict[str, Any] | None:
 
 
 def _storm(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Return what became of storms of registrations, the slowest first."""
+    """Return the results of storms of registrations, the lowest rate first."""
     return [
         {
             "rate": run.params["rate"],
@@ -587,7 +587,7 @@ def _performance(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def _published() -> list[dict[str, Any]]:
-    """Return published figures as they are."""
+    """Return the published figures as rows."""
     return [
         {
             "where": f"{_LINKS.get(one.link, one.link)} {one.set_up}",
@@ -630,7 +630,7 @@ def _figure(value: Estimate | None) -> dict[str, str]:
 
 
 def _amount(value: Estimate) -> dict[str, str]:
-    """Return what cannot be negative; Student's interval does not know that."""
+    """Return a mean that cannot be negative; its interval is cut off at zero."""
     if value.mean == 0 or (value.known and value.low == value.high):
         return {"mean": f"{value.mean:g}", "interval": ""}
     return _figure(dataclasses.replace(value, low=max(0.0, value.low)) if value.known else value)

@@ -1,4 +1,4 @@
-"""The figures of a report, computed from runs; no page, no plot."""
+"""The figures of a report, computed from runs; without page and plots."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ METRICS = {
 }
 
 PLAIN = "no-vpn"
-"""What set-ups without a VPN are called in reference.yaml; with a suffix, as the VPN's own."""
+"""Name in reference.yaml of set-ups without a VPN; the suffix is the same as with a VPN."""
 PUBLISHED = {"mbps": "throughput-mbps", "rtt_ms": "rtt-ms"}
 _BESIDE = ", neighbour saturated"
 BUSY = 0.25
-"""Share of the processors' time, just before a run, above which other work spoils its figures."""
+"""A run counts as disturbed if other work used more than this share of the processors before it."""
 
 Point = tuple[str, str, str, str]
 """Slice, link, path, neighbour."""
@@ -78,7 +78,7 @@ def _paired(one: Mapping[int, float], other: Mapping[int, float]) -> Estimate | 
 
 
 def vpn_ratios(runs: Sequence[Run], metric: str) -> list[Ratio]:
-    """Return, per slice and link, the tunnel's figure over that of the same VNFs without VPN."""
+    """Return, per slice and link, a metric through the tunnel over that without a VPN."""
     table = samples(runs, metric)
     ratios = []
     for (name, link, path, load), values in sorted(table.items()):
@@ -90,7 +90,7 @@ def vpn_ratios(runs: Sequence[Run], metric: str) -> list[Ratio]:
 
 
 def neighbour_ratios(runs: Sequence[Run], metric: str) -> list[Ratio]:
-    """Return, per slice, link and path, the ratio with a saturated neighbour to without."""
+    """Return, per slice, link and path, a metric with a saturated neighbour over that without."""
     table = samples(runs, metric)
     ratios = []
     for (name, link, path, load), values in sorted(table.items()):
@@ -111,7 +111,7 @@ PROCEDURES = {"registration": "registration", "session": "PDU session establishm
 
 
 def procedure_ratios(runs: Sequence[Run]) -> list[Ratio]:
-    """Return, per procedure and slice, its time with N2 in its tunnel over that without."""
+    """Return, per procedure and slice, its time with N2 in the tunnel over that without."""
     return _mean_ratios(runs, {name: f"n2 {{}}, {title}" for name, title in PROCEDURES.items()})
 
 
@@ -119,8 +119,8 @@ def _mean_ratios(runs: Sequence[Run], labels: Mapping[str, str]) -> list[Ratio]:
     """Return mean times through the tunnel over those without, per figure and slice.
 
     Args:
-        runs: Of one experiment.
-        labels: By figure, with a place for the slice.
+        runs: Runs of one experiment.
+        labels: Label by figure, with "{}" for the slice.
     """
     ratios = []
     for metric, label in labels.items():
@@ -151,13 +151,13 @@ def published_signalling() -> list[Ratio]:
 
 @cache
 def reference() -> list[dict[str, Any]]:
-    """Return the published figures; nobody changes them."""
+    """Return the published figures; they are cached, so callers must not change them."""
     loaded: list[dict[str, Any]] = yaml.safe_load(REFERENCE.read_text(encoding="utf-8"))
     return loaded
 
 
 def published_ratios(metric: str) -> list[Ratio]:
-    """Return published figures over the no-VPN figure of the same source and link."""
+    """Return published figures over the figure without VPN of the same source and link."""
     name = PUBLISHED.get(metric, "")
     ratios = []
     for item in reference():
@@ -178,9 +178,9 @@ def published_ratios(metric: str) -> list[Ratio]:
 
 
 def _published_base(table: Mapping[str, Any], label: str, link: str) -> Any:
-    """Return the figure without a VPN of the same set-up; that of the one EPC for other slices.
+    """Return the figure without a VPN of the same set-up; for slices else that of the one EPC.
 
-    Double resources are another EPC: where they have no figure of their own there is none.
+    Double resources are another EPC. If they have no figure of their own, there is no base.
     """
     if label.startswith("vpn"):
         return table.get(f"no-{label}", {}).get(link)
@@ -197,9 +197,9 @@ class Published:
 
     Attributes:
         source: Id of the source.
-        set_up: Words of the set-up.
-        link: Where, in lower case.
-        figures: Mean of each metric, as METRICS names them.
+        set_up: Set-up in words.
+        link: Name of the link, in lower case.
+        figures: Mean of each metric, by its key in METRICS.
     """
 
     source: str
@@ -209,7 +209,7 @@ class Published:
 
 
 def published() -> list[Published]:
-    """Return all published rates and round trips."""
+    """Return all published rates and round-trip times."""
     table: dict[tuple[str, str, str], dict[str, float]] = {}
     for item in reference():
         for metric, name in PUBLISHED.items():
@@ -229,10 +229,10 @@ class Verdict:
 
     Attributes:
         what: The requirement.
-        goal: What it asks for, in words.
-        figure: What is compared, in words with its unit.
-        met: Whether it is met.
-        source: Whose figure; "" is this campaign.
+        goal: Required value, in words.
+        figure: The compared figure, in words with its unit.
+        met: Whether the figure meets the requirement.
+        source: Source of the figure; "" is this campaign.
     """
 
     what: str
@@ -248,9 +248,9 @@ def requirements(
     qos: Sequence[Run],
     procedures: Sequence[Run] = (),
 ) -> list[Verdict]:
-    """Return our figures, and the published ones, against the requirements of the same source.
+    """Compare our figures, and the published ones, with the requirements of the same source.
 
-    A requirement of which there is no figure of ours has only the published one.
+    If we have no figure for a requirement, the result has only the published one.
     """
     item = next(item for item in reference() if "kpi" in item)
     kpi = item["kpi"]
@@ -301,10 +301,10 @@ def requirements(
 
 
 def loaded(runs: Sequence[Run], cpus: int) -> tuple[int, int, float]:
-    """Return how many runs began on a machine that was busy with something else, of how many.
+    """Return the number of runs that began on a busy machine, and of runs with this measurement.
 
-    A machine is busy where more than a quarter of its processors' time was taken just before the
-    run. The third figure is the largest share, in percent.
+    A machine is busy if other work used more than a quarter of its processors' time just before
+    the run. The third figure is the largest share, in percent.
     """
     shares = [run.busy / cpus for run in runs if run.busy is not None]
     return sum(share > BUSY for share in shares), len(shares), 100 * max(shares, default=0.0)
@@ -316,7 +316,7 @@ def _middle(given: Any) -> float:
 
 
 def double_ratios(runs: Sequence[Run], metric: str) -> list[Ratio]:
-    """Return, per link and path, the figure with double resources over that of eMBB alone."""
+    """Return, per link and path, a metric with double resources over that of eMBB alone."""
     table = samples(runs, metric)
     ratios = []
     for (name, link, path, load), values in sorted(table.items()):
@@ -329,7 +329,7 @@ def double_ratios(runs: Sequence[Run], metric: str) -> list[Ratio]:
 
 
 def published_double() -> list[Ratio]:
-    """Return published throughput with double resources over that with plain ones, tunnels both."""
+    """Return published throughput with double resources over that with plain ones, in tunnels."""
     ratios = []
     for item in reference():
         table = item.get(PUBLISHED["mbps"], {})
@@ -340,21 +340,21 @@ def published_double() -> list[Ratio]:
 
 
 def gaining(cpus: int) -> list[str]:
-    """Return the VNFs to which double resources bring processors on a host of so many."""
+    """Return the VNFs that gain processors from double resources on a host with so many."""
     vcpus: dict[str, int] = next(item["vcpus"] for item in reference() if "vcpus" in item)
     return sorted(name for name, number in vcpus.items() if number < cpus)
 
 
 @dataclass(frozen=True)
 class Row:
-    """A set-up of the matrix: ratios to its own baseline without a VPN, ours and published."""
+    """A set-up of the matrix: ratios over its own baseline without a VPN, ours and published."""
 
     title: str
     ours: Mapping[str, Estimate]
     published: Mapping[str, Estimate]
 
 
-#: Title, slice, its neighbour, and what it is called in reference.yaml.
+#: Title, slice, its neighbour, and its name in reference.yaml.
 _SET_UPS = (
     ("one EPC, nothing beside it", "", "", "vpn"),
     ("eMBB alone", EMBB, "", "embb separate"),
@@ -367,9 +367,9 @@ _SET_UPS = (
 
 
 def matrix(runs: Sequence[Run], signalling: Sequence[Run], link: str = "s6a") -> list[Row]:
-    """Return every set-up's ratios on a link, for which there is one of ours.
+    """Return the ratios on a link of every set-up that we measured, and of the published one EPC.
 
-    The figures are mbps and rtt_ms, and where network functions run air and ulr.
+    The figures are mbps and rtt_ms, and air and ulr if network functions run.
     """
     ours = {
         (metric, ratio.label): ratio.value
@@ -403,7 +403,7 @@ def matrix(runs: Sequence[Run], signalling: Sequence[Run], link: str = "s6a") ->
 
 
 def verdicts(runs: Sequence[Run]) -> list[tuple[str, int, int]]:
-    """Return per experiment that judges how many of its runs passed, and how many there are."""
+    """Return, per experiment with a verdict, the number of passed runs and of all runs."""
     rows = []
     for name, made in by_experiment(runs).items():
         judged = [run for run in made if run.passed is not None]
@@ -419,7 +419,7 @@ CSV_HEAD = (
 
 
 def csv_rows(runs: Sequence[Run]) -> Iterable[tuple[Any, ...]]:
-    """Yield one row per figure of each run, long form."""
+    """Yield one row per figure of each run (long format)."""
     for run in runs:
         p = run.params
         head = (run.experiment, run.key, run.repetition, run.order, f"{run.started:.3f}",

@@ -1,1 +1,1 @@
-"""Acceptance of an OSM: whether these packages work on it, asked over its own API."""
+"""Acceptance test of an OSM, over its API: do these packages work on it?"""

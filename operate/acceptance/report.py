@@ -1,4 +1,4 @@
-"""What was checked, on the terminal and as a page for a bug report."""
+"""Results of the checks, on the terminal and as a page for a bug report."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Step:
     Attributes:
         title: Name of the check.
         state: Result; `unknown` if the API does not tell.
-        sentence: What was found.
+        sentence: Finding of the check.
         command: Command that corrects the problem.
-        detail: OSM's own words.
-        seconds: How long it took.
+        detail: OSM's own message.
+        seconds: Duration of the check.
     """
 
     title: str
@@ -35,7 +35,7 @@ class Step:
     seconds: float = 0.0
 
     def fail(self, sentence: str, command: str = "", detail: str = "") -> None:
-        """Note that it does not hold."""
+        """Mark the check as failed."""
         self.state, self.sentence, self.command, self.detail = "failed", sentence, command, detail
 
 
@@ -63,7 +63,7 @@ class Report:
 
     @contextmanager
     def step(self, title: str) -> Iterator[Step]:
-        """Time a step, say how it ended, and keep it."""
+        """Measure the duration of a step, print its result, and keep it."""
         step, start = Step(title), monotonic()
         try:
             yield step

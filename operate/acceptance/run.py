@@ -1,6 +1,6 @@
-"""The run: checks what must exist, the smallest service with every primitive, then a slice.
+"""The run: checks the prerequisites, the smallest service with every primitive, then a slice.
 
-Whatever it makes on the OSM has a name of its own and is deleted at the end, also after a failure.
+All objects that it creates on the OSM have unique names; it deletes them also after a failure.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from operate.osm import (
     Osm,
 )
 
-#: Packages of the smallest service and of the slice, in the order in which OSM takes them.
+#: Packages of the smallest service and of the slice, in the order in which OSM accepts them.
 BASIC = (("vpn_endpoint_vnf", VNFDS), ("vpn_basic_ns", NSDS))
 SLICE = (
     *((f"{vnf}_vnf", VNFDS) for vnf in ("hss", "mme", "spgwc", "spgwu", "enb")),
@@ -44,7 +44,7 @@ SLICE = (
 
 #: vCPUs, memory in MiB, and instances of the smallest service (vpn_endpoint_vnf, twice).
 NEEDED = {"vcpus": 2, "ram": 2048, "instances": 2}
-#: First release whose installer brings no Juju controller.
+#: First OSM release whose installer installs no Juju controller.
 WITHOUT_JUJU = 18
 VCA_ADD = (
     "osm vca-add osm-vca --endpoints HOST:17070 --user USER --secret PASSWORD "
@@ -54,7 +54,7 @@ VCA_ADD = (
 
 
 class Stopped(OperateError):  # noqa: N818
-    """A step failed that the rest stands on."""
+    """A step failed that the following steps need."""
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Acceptance:
         nbi: Session, not logged in yet.
         dist: Folder of the built packages.
         vim: Name of the VIM account.
-        report: Takes the steps.
+        report: Collects the steps.
         limit: Seconds an operation may take.
     """
 
@@ -81,11 +81,11 @@ class Acceptance:
 
     @property
     def osm(self) -> Osm:
-        """What is ordered over the session."""
+        """Services, slices and primitives of the OSM, over the session."""
         return Osm(self.nbi, self.limit, lambda line: self.report.say(f"        {line}"))
 
     def run(self, user: str, password: str, project: str, with_slice: bool) -> bool:
-        """Do everything; say whether nothing failed."""
+        """Run all steps; return True if no step failed."""
         try:
             self._prerequisites(user, password, project)
             self._smallest()
@@ -97,11 +97,11 @@ class Acceptance:
             self._clean_up()
         return self.report.passed
 
-    # -- what must be there ----------------------------------------------------------------------
+    # -- prerequisites ---------------------------------------------------------------------------
 
     @contextmanager
     def _step(self, title: str, needed: bool = True) -> Iterator[Step]:
-        """Turn OSM's refusals into the outcome of a step, and stop where the rest stands on it."""
+        """Turn errors into the result of a step; stop the run if a needed step failed."""
         with self.report.step(title) as step:
             try:
                 yield step
@@ -136,7 +136,7 @@ class Acceptance:
             raise Stopped(step.sentence)
         with self._step("VIM account") as step:
             self._check_vim(step)
-        # Nothing works without it, but an older OSM has one that it does not list.
+        # Charms need a VCA, but an older OSM has one that its API does not list.
         with self._step("VCA") as step:
             self._check_vca(step)
         with self._step("quotas", needed=False) as step:
@@ -169,12 +169,12 @@ class Acceptance:
 
     @property
     def _pods(self) -> bool:
-        """Whether the built packages bring pods in place of charms."""
+        """Whether the built packages have pods (Helm charts) in place of charms."""
         try:
             with tarfile.open(self.dist / f"{BASIC[0][0]}.tar.gz") as archive:
                 return any("/helm-charts/" in name for name in archive.getnames())
         except (OSError, tarfile.TarError):
-            return False  # the step that onboards it will tell
+            return False  # the onboarding step reports the error
 
     def _check_vca(self, step: Step) -> None:
         if self._pods:
@@ -207,7 +207,7 @@ class Acceptance:
         step.sentence = ", ".join(c["name"] for c in controllers)
 
     def _check_quotas(self, step: Step) -> None:
-        """Compare quotas, where OSM's monitoring wrote them into the account."""
+        """Compare the quotas, if OSM's monitoring wrote them into the VIM account."""
         compute = (self._vim.get("resources") or {}).get("compute") or {}
         limited = False
         for name, needed in NEEDED.items():
@@ -239,7 +239,7 @@ class Acceptance:
                     step.fail(f"{package} is not there.", f"./run build {name}")
                     return
                 if self.nbi.find(place, id=name) is not None:
-                    continue  # as it is; what others onboarded is not touched
+                    continue  # a package that is already onboarded stays unchanged
                 key = self.osm.onboard(place, package)
                 self._undo.append((name, _deleting(self.nbi, f"{place}/{key}")))
                 fresh.append(name)
@@ -274,7 +274,7 @@ class Acceptance:
         service = self.osm.required(SERVICES, name=name)["_id"]
         with self._step("records") as step:
             self._check_records(service, step)
-        self._press_all(service)
+        self._run_primitives(service)
         with self._step("deletion of the smallest service") as step:
             self.osm.delete_service(name)
             step.sentence = "nothing of it is left in OSM"
@@ -297,7 +297,7 @@ class Acceptance:
             return
         step.sentence = "all VDUs have addresses, the service is READY"
 
-    def _press_all(self, service: str) -> None:
+    def _run_primitives(self, service: str) -> None:
         members = {v["member-vnf-index-ref"]: v for v in self.osm.members(service)}
         vnfd = self.nbi.get(f"{VNFDS}/{members['client']['vnfd-id']}")
         known = samples("vpn-client", "10.77.0.2/24", self._application(service, "server"))
@@ -311,10 +311,10 @@ class Acceptance:
                     step.state = "skipped"
                     step.sentence = "this acceptance has no parameters for it"
                     continue
-                self._press(service, primitive, sample, step)
+                self._run_primitive(service, primitive, sample, step)
 
     def _link_up(self, service: str) -> None:
-        """Wait for the tunnel, which comes by events after the operation has ended."""
+        """Wait for the tunnel, which comes up by Juju events after the operation has ended."""
         with self._step("tunnel") as step:
             deadline = time.monotonic() + min(self.limit, 300.0)
             while True:
@@ -333,7 +333,7 @@ class Acceptance:
                     return
                 time.sleep(self.nbi.pause)
 
-    def _press(self, service: str, primitive: str, sample: Sample, step: Step) -> None:
+    def _run_primitive(self, service: str, primitive: str, sample: Sample, step: Step) -> None:
         try:
             self.osm.action(service, "client", primitive, sample.params)
         except Refused:
@@ -399,7 +399,7 @@ class Acceptance:
     # -- deletion --------------------------------------------------------------------------------
 
     def _clean_up(self) -> None:
-        """Delete everything that this run made and that still exists, the newest first."""
+        """Delete all objects of this run that still exist, the newest first."""
         left = []
         while self._undo:
             name, undo = self._undo.pop()

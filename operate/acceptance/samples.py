@@ -1,4 +1,4 @@
-"""Parameters by which each primitive is pressed once, on the link of the smallest service."""
+"""Parameters with which the run calls each primitive once, on the link of the smallest service."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any, NamedTuple
 
 
 class Sample(NamedTuple):
-    """How a primitive is pressed."""
+    """Parameters of one primitive, and the expected result."""
 
     params: Mapping[str, Any]
     refusal: str = ""
-    """Part of the text by which the charm must refuse; "" where it must do it."""
+    """Part of the charm's refusal, if it must refuse the primitive; "" if it must succeed."""
 
 
 def samples(link: str, inner_address: str, peer: str) -> dict[str, Sample]:
-    """Return a sample for each primitive, in the order in which they are pressed.
+    """Return a sample for each primitive, in the order of the calls.
 
     Args:
-        link: of the VNF.
-        inner_address: its address in the tunnel.
-        peer: application at the other end.
+        link: Link of the VNF.
+        inner_address: Its address in the tunnel, with prefix length.
+        peer: Juju application at the other end.
     """
     of_link = {"link": link}
     key = base64.b64encode(secrets.token_bytes(32)).decode()
@@ -62,13 +62,13 @@ def samples(link: str, inner_address: str, peer: str) -> dict[str, Sample]:
         "set-enrolment": Sample(
             {**of_link, "server": "192.0.2.1:8080", "ca-certificate": "none"}, "certificate"
         ),
-        # Last: from here on the two ends want new keys.
+        # Last, because after it the two ends need new keys.
         "revoke-peer": Sample({**of_link, "peer": peer}),
     }
 
 
 def _experiments(link: str) -> dict[str, dict[str, Any]]:
-    """Return parameters of the primitives that Day-1 has to allow."""
+    """Return parameters of the primitives that need the option allow-experiments."""
     return {
         **{f"{verb}-{what}": {} for what in ("capture", "listener") for verb in ("start", "stop")},
         "probe": {"attempts": '[{"to": "192.0.2.1"}]'},

@@ -34,7 +34,7 @@ class Guami:
 
     @property
     def ngap(self) -> dict[str, Any]:
-        """The form of NGAP."""
+        """Return it in the form of NGAP."""
         return {
             "pLMNIdentity": self.plmn.octets,
             "aMFRegionID": (self.region, 8),
@@ -44,14 +44,14 @@ class Guami:
 
     @property
     def json(self) -> dict[str, Any]:
-        """The form of TS 29.571."""
+        """Return it in the form of TS 29.571."""
         amf = self.region << 16 | self.set << 6 | self.pointer
         return {"plmnId": {"mcc": self.plmn.mcc, "mnc": self.plmn.mnc}, "amfId": f"{amf:06x}"}
 
 
 @dataclass(frozen=True)
 class Config:
-    """How the AMF is set up.
+    """Configuration of the AMF.
 
     Attributes:
         name: AMF name.
@@ -79,7 +79,7 @@ class Gnb(AccessNode[Ue]):
     """A connected gNB, or an N3IWF.
 
     Attributes:
-        access: kind of access that it gives, one of ``keys``.
+        access: its access type, a constant of ``keys``.
     """
 
     number: int = 0
@@ -88,7 +88,7 @@ class Gnb(AccessNode[Ue]):
     slices: dict[Tai, frozenset[Snssai]] = field(default_factory=dict)
 
 
-#: Identifier of a node in its global identity, and the kind of its access.
+#: Identifier of a node in its global identity, and its access type.
 _NODES = {
     "globalGNB-ID": ("gNB-ID", keys.ACCESS_3GPP),
     "globalN3IWF-ID": ("n3IWF-ID", keys.ACCESS_NON_3GPP),
@@ -104,7 +104,7 @@ class Amf(MobilityManagement[Ue, Gnb]):
     nas_log = registration.log
 
     def __init__(self, config: Config) -> None:
-        """Set up by a configuration."""
+        """Initialise from a configuration."""
         super().__init__()
         self.config = config
         transfer = "/namf-comm/v1/ue-contexts/{supi}/n1-n2-messages"
@@ -125,7 +125,7 @@ class Amf(MobilityManagement[Ue, Gnb]):
         log.info("AMF %s serves N2 on %s:%d", self.config.name, self.config.n2, self.protocol.port)
 
     async def stop(self) -> None:
-        """Close all."""
+        """Close everything."""
         self.close()
         await self.node.stop()
 
@@ -137,7 +137,7 @@ class Amf(MobilityManagement[Ue, Gnb]):
             await asyncio.sleep(self.config.statistics)
 
     def table(self) -> str:
-        """gNBs and UEs in the columns of OAI's AMF (v2.2)."""
+        """Return gNBs and UEs in the columns of OAI's AMF (v2.2)."""
         gnbs = [
             (
                 "Connected",
@@ -173,7 +173,7 @@ class Amf(MobilityManagement[Ue, Gnb]):
     # -- N2 ---------------------------------------------------------------------------------------
 
     def new_node(self, association: sctp.Association) -> Gnb:
-        """A gNB."""
+        """Return a context for a new gNB."""
         return Gnb(association)
 
     def set_up(self, node: Gnb, message: asn1.Message) -> None:
@@ -222,7 +222,7 @@ class Amf(MobilityManagement[Ue, Gnb]):
         node.association.send(0, self.protocol.encode("NGSetupResponse", answer))
 
     def new_ue(self, node: Gnb, core_id: int, access_id: int, message: asn1.Message) -> Ue:
-        """The context of a UE."""
+        """Return a context for a new UE."""
         kind, where = message.need("UserLocationInformation")
         cell = 0
         if kind == "userLocationInformationNR":
@@ -230,7 +230,7 @@ class Amf(MobilityManagement[Ue, Gnb]):
             tai = Tai(Plmn.decode(where["tAI"]["pLMNIdentity"]), tac)
             cell = where["nR-CGI"]["nRCellIdentity"][0]
         elif kind == "userLocationInformationN3IWF-with-PortNumber":
-            tai = min(node.slices, key=lambda one: one.tac)  # it tells an address only
+            tai = min(node.slices, key=lambda one: one.tac)  # an N3IWF sends an address, no TAI
         else:
             raise ProtocolError(f"The location is {kind}.")
         return Ue(
@@ -244,14 +244,14 @@ class Amf(MobilityManagement[Ue, Gnb]):
         )
 
     def about(self, ue: Ue, message: asn1.Message) -> None:
-        """Hand a message to the UE's sessions or its procedure."""
+        """Pass a message to the UE's sessions or its procedure."""
         if message.name in sessions.FROM_GNB:
             self.spawn(sessions.from_gnb(self, ue, message))
         else:
             ue.inbox.put_nowait(message)
 
     async def procedures(self, ue: Ue, first: bytes) -> None:
-        """Registration, PDU sessions and deregistration."""
+        """Run registration, PDU sessions and deregistration of a UE."""
         await registration.serve(self, ue, first)
 
     def reject(self, ue: Ue, error: mobility.RejectedError) -> None:
@@ -263,7 +263,7 @@ class Amf(MobilityManagement[Ue, Gnb]):
         await registration.forget(self, ue)
 
     def idle(self, ue: Ue) -> None:
-        """The UE's N2 connection is gone."""
+        """Handle the end of the UE's N2 connection."""
         if ue.registered:
             self.spawn(sessions.deactivate_all(self, ue))
 
@@ -311,7 +311,7 @@ _UE_COLUMNS = (
 def _rows(
     what: str, widths: tuple[int, ...], names: tuple[str, ...], rows: Sequence[tuple[str, ...]]
 ) -> list[str]:
-    """A table with a title, a header and numbered rows, indented by three spaces."""
+    """Return a table with a title, a header and numbered rows, indented by three spaces."""
     size = 9 + sum(width + 1 for width in widths) - 1
     rule = f"   |{'-' * size}|"
 

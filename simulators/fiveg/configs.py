@@ -16,7 +16,7 @@ from simulators.files import File, interface_address, libconfig, text_of
 from simulators.fiveg.slices import Snssai
 from simulators.identity import Plmn, Tai
 
-if TYPE_CHECKING:  # a program imports what it runs only: the codecs take a second
+if TYPE_CHECKING:  # a program imports only its own modules, because the codecs take a second
     from cryptography import x509
 
     from simulators import spgwu
@@ -29,7 +29,7 @@ def core(path: str | Path) -> File:
     """Read a YAML file of the core.
 
     Raises:
-        EpcError: it is none.
+        EpcError: it is not valid YAML.
     """
     try:
         document = yaml.safe_load(text_of(path))
@@ -75,7 +75,7 @@ def service(file: File, name: str, profile: dict[str, Any] | None = None) -> sbi
 
 
 def database(file: File) -> home.Database:
-    """Where the UDR's database is."""
+    """Return address and login of the UDR's database."""
     from simulators.fiveg import home
 
     return home.Database(
@@ -92,7 +92,7 @@ def _plmn(file: File, *keys: str | int) -> Plmn:
 
 
 def amf_config(file: File) -> amf.Config:
-    """Read the AMF's part."""
+    """Return the AMF's configuration."""
     from simulators.fiveg import amf, nas
 
     guamis = tuple(
@@ -127,7 +127,7 @@ def amf_config(file: File) -> amf.Config:
 
 
 def _networks(file: File) -> dict[str, ipaddress.IPv4Network]:
-    """Prefixes of UEs by DNN."""
+    """Return the prefixes of UEs by DNN."""
     networks = {}
     for at in range(len(file.get("dnns"))):
         prefix = str(file.get("dnns", at, "ipv4_subnet"))
@@ -139,12 +139,12 @@ def _networks(file: File) -> dict[str, ipaddress.IPv4Network]:
 
 
 def smf_config(file: File) -> smf.Config:
-    """Read the SMF's part."""
+    """Return the SMF's configuration."""
     from simulators import spgwc
     from simulators.fiveg import smf
 
     pools = tuple(
-        # The first address is the UPF's.
+        # The first host address belongs to the UPF.
         spgwc.Pdn(dnn, str(one.network_address + 2), str(one.broadcast_address - 1))
         for dnn, one in _networks(file).items()
     )
@@ -179,7 +179,7 @@ def smf_config(file: File) -> smf.Config:
 
 
 def upf_config(file: File) -> spgwu.Config:
-    """Read the UPF's part."""
+    """Return the UPF's configuration."""
     from simulators import spgwu
 
     snat = file.find("upf", "support_features", "enable_snat", default=False)
@@ -199,7 +199,7 @@ def upf_config(file: File) -> spgwu.Config:
 
 
 def _numbered(one: dict[str, Any]) -> Snssai:
-    """An S-NSSAI in numbers, as libconfig has it."""
+    """Return an S-NSSAI that libconfig has as numbers."""
     return Snssai(int(one["sst"]), int(one.get("sd", 0xFFFFFF)))
 
 
@@ -255,7 +255,7 @@ def ue_config(path: str | Path, gnb_address: str) -> ue.Config:
         raise EpcError(
             f"The radio simulator's server '{gnb_address}' is not an IPv4 address."
         ) from None
-    # The length of the MNC is not in the file: both are networks of this USIM.
+    # The file does not have the length of the MNC, so both PLMNs belong to this USIM.
     plmns = Plmn(imsi[:3], imsi[3:5]), Plmn(imsi[:3], imsi[3:6])
     return ue.Config(usim, plmns, gnb_address, sessions)
 
@@ -266,7 +266,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def _seconds(file: File, *keys: str) -> float:
-    """A duration of Go, such as ``1m30s``."""
+    """Return the seconds of a duration in Go's format, such as ``1m30s``."""
     text = str(file.get(*keys))
     parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", text)
     if "".join(number + unit for number, unit in parts) != text and text != "0":
@@ -292,7 +292,7 @@ def _certificate(path: Path) -> x509.Certificate:
 
 
 def n3iwf_config(path: str | Path) -> n3iwf.Config:
-    """Read n3iwfcfg.yaml; files in it are below the directory above it, where the program is."""
+    """Read n3iwfcfg.yaml; paths in it are relative to the parent of its directory."""
     from cryptography.hazmat.primitives.asymmetric import rsa
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -338,7 +338,7 @@ def n3iwf_config(path: str | Path) -> n3iwf.Config:
 
 
 def n3ue_config(path: str | Path) -> n3ue.Config:
-    """Read n3ue.yaml, and the N3IWF's authority that free5GC's UE does not ask for."""
+    """Read n3ue.yaml, and the CA of the N3IWF, which free5GC's UE does not use."""
     from simulators.fiveg import n3ue, ue
     from simulators.usim import Usim
 

@@ -1,7 +1,7 @@
-"""Replaces MySQL: its protocol by mysql-mimic, its SQL translated for SQLite by sqlglot.
+"""Replacement of MySQL: mysql-mimic has its protocol, and sqlglot translates its SQL to SQLite's.
 
-It is one database of tables that SQLite has too. The client program is PyMySQL behind the
-words that ``mysql`` has.
+There is one database, of tables that SQLite supports too. The client program is PyMySQL with the
+command line of ``mysql``.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from mysql_mimic.errors import ErrorCode, MysqlError
 from sqlglot import exp
 
 PORT = 3306
-logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it says what it leaves to us
+logging.getLogger("sqlglot").setLevel(logging.ERROR)  # no warnings about unparsed statements
 
 
 def _translated(expression: Any) -> str:
-    """A MySQL statement as SQLite has it; empty when SQLite has nothing to do."""
-    if isinstance(expression, exp.Command):  # sqlglot does not read REPLACE itself
+    """Return a MySQL statement in SQLite's SQL, "" if SQLite has nothing to do."""
+    if isinstance(expression, exp.Command):  # sqlglot does not parse REPLACE
         if str(expression.this).upper() != "REPLACE":
             return ""
         expression = sqlglot.parse_one(f"INSERT {expression.text('expression')}", read="mysql")
@@ -88,7 +88,7 @@ class Server:
     """The database server."""
 
     def __init__(self, path: Path | str, environment: Mapping[str, str]) -> None:
-        """Keep rows in a file; users are those of the image's environment."""
+        """Use a file for the rows, and the users from the image's environment variables."""
         self._sqlite = sqlite3.connect(path, isolation_level=None)
         for pragma in ("journal_mode=WAL", "synchronous=OFF"):
             self._sqlite.execute(f"PRAGMA {pragma}")
@@ -100,7 +100,7 @@ class Server:
         )
 
     def load(self, sql: str) -> None:
-        """Run the statements of a file, as the image does in its first start."""
+        """Run the statements of a file, as the image does at its first start."""
         for one in sqlglot.parse(sql, read="mysql"):
             text = _translated(one) if one is not None else ""
             if text:
@@ -111,7 +111,7 @@ class Server:
         await self._server.start_server(host=address, port=port)
 
     def stop(self) -> None:
-        """Close all."""
+        """Close everything."""
         self._server.close()
         self._sqlite.close()
 

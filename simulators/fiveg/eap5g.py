@@ -1,4 +1,4 @@
-"""What 3GPP adds to IKEv2 and ESP on NWu (TS 24.502): EAP-5G, notify payloads, GRE with a QFI."""
+"""Extensions of IKEv2 and ESP on NWu (TS 24.502): EAP-5G, notify payloads, GRE with a QFI."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Eap:
         """Read them.
 
         Raises:
-            ProtocolError: they are no EAP, or another method.
+            ProtocolError: they are not EAP, or another EAP method.
         """
         if len(octets) < 4 or int.from_bytes(octets[2:4], "big") != len(octets):
             raise ProtocolError("An EAP packet is cut off.")
@@ -74,7 +74,7 @@ class Eap:
 
 
 def _counted(octets: bytes) -> tuple[bytes, bytes]:
-    """A field after its length of two octets, and the rest."""
+    """Return a field that has a length of two octets before it, and the rest."""
     size = int.from_bytes(octets[:2], "big")
     if len(octets) < 2 + size:
         raise ProtocolError("An EAP-5G message is cut off.")
@@ -83,7 +83,7 @@ def _counted(octets: bytes) -> tuple[bytes, bytes]:
 
 @dataclass(frozen=True)
 class Parameters:
-    """AN-parameters: what the N3IWF chooses an AMF by."""
+    """AN-parameters, with which the N3IWF selects an AMF."""
 
     plmn: Plmn
     nssai: tuple[Snssai, ...] = ()
@@ -98,10 +98,10 @@ class Parameters:
 
     @classmethod
     def decode(cls, octets: bytes) -> Parameters:
-        """Read them; those that are not known are passed over.
+        """Decode them; unknown parameters are skipped.
 
         Raises:
-            ProtocolError: they are cut off, or there is no PLMN.
+            ProtocolError: they are truncated, or there is no PLMN.
         """
         values: dict[int, bytes] = {}
         while octets:
@@ -131,16 +131,16 @@ def _snssais(octets: bytes) -> list[Snssai]:
 
 
 def qos_info(session: int, *qfis: int) -> bytes:
-    """The content of 5G_QOS_INFO: PDU session and QFIs of a child SA, the default one of it."""
+    """Return the content of 5G_QOS_INFO: PDU session and QFIs of its default child SA."""
     body = bytes([session, len(qfis), *qfis, 0x02])  # DCSI; no DSCP
     return bytes([1 + len(body)]) + body
 
 
 def qos_info_of(content: bytes) -> tuple[int, tuple[int, ...]]:
-    """PDU session and QFIs.
+    """Return PDU session and QFIs of 5G_QOS_INFO.
 
     Raises:
-        ProtocolError: it is cut off.
+        ProtocolError: it is truncated.
     """
     if len(content) < 4 or content[0] != len(content) or len(content) < 4 + content[2]:
         raise ProtocolError("5G_QOS_INFO is cut off.")
@@ -162,7 +162,7 @@ _KEY_PRESENT, _OF_IPV4 = 0x2000, 0x0800
 
 
 def encapsulate(packet: bytes, qfi: int, source: bytes, destination: bytes) -> bytes:
-    """An IPv4 packet around GRE with the QFI in its key (section 9.3.3), around a user's packet."""
+    """Return a user's packet in GRE with the QFI in its key (section 9.3.3), in an IPv4 packet."""
     size = OVERHEAD + len(packet)
     fields = [0x45, 0, size, 0, 0x4000, 64, GRE, 0, source, destination]
     words = struct.unpack("!10H", _ipv4.pack(*fields))
@@ -173,10 +173,10 @@ def encapsulate(packet: bytes, qfi: int, source: bytes, destination: bytes) -> b
 
 
 def decapsulate(packet: bytes) -> tuple[int, bytes]:
-    """QFI and user's packet of an inner packet whose protocol is GRE.
+    """Return QFI and user's packet of an inner packet whose protocol is GRE.
 
     Raises:
-        ProtocolError: it has no key, or is of another form.
+        ProtocolError: it has no key, or another form.
     """
     start = 4 * (packet[0] & 0x0F)
     if len(packet) < start + 8 + 20:

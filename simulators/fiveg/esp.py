@@ -13,15 +13,15 @@ from simulators.errors import ProtocolError
 
 #: Lengths in octets of an initialisation vector and the integrity check value.
 IV, ICV = 16, 16
-#: Octets that ESP adds to an inner IPv4 packet at most, with the outer header and UDP's.
+#: Maximum octets that ESP adds to an inner IPv4 packet, with the headers of outer IPv4 and UDP.
 OVERHEAD = 20 + 8 + 8 + IV + 17 + ICV
 _IPV4 = 4  # next header of an IPv4 packet in a tunnel
-_WINDOW = 1024  # sequence numbers behind the newest that are still taken (section 3.4.3)
+_WINDOW = 1024  # size of the anti-replay window (section 3.4.3)
 _header = struct.Struct("!II")
 
 
 class Protection:
-    """The keys of one direction; IKE messages here have the same algorithms."""
+    """The keys of one direction; our IKE messages use the same algorithms."""
 
     def __init__(self, encryption: bytes, integrity: bytes) -> None:
         """Keep the keys."""
@@ -29,18 +29,18 @@ class Protection:
         self._integrity = integrity
 
     def seal(self, head: bytes, plain: bytes) -> bytes:
-        """The head in clear, then whole blocks encrypted, then the integrity check value of all."""
+        """Return the head in clear, ``plain`` (complete blocks) encrypted, and the ICV of both."""
         iv = os.urandom(IV)
         encryptor = Cipher(self._cipher, modes.CBC(iv)).encryptor()
         octets = head + iv + encryptor.update(plain)
         return octets + self._check_value(octets)
 
     def is_genuine(self, octets: bytes) -> bool:
-        """True if the integrity check value at the end is right."""
+        """Tell whether the integrity check value at the end is right."""
         return hmac.compare_digest(self._check_value(octets[:-ICV]), octets[-ICV:])
 
     def decrypt(self, octets: bytes, start: int) -> bytes:
-        """The encrypted blocks behind a head of ``start`` octets."""
+        """Decrypt the blocks after a head of ``start`` octets."""
         decryptor = Cipher(self._cipher, modes.CBC(octets[start : start + IV])).decryptor()
         return decryptor.update(octets[start + IV : -ICV])
 
@@ -52,13 +52,13 @@ class Outbound:
     """A security association that sends."""
 
     def __init__(self, spi: int, encryption: bytes, integrity: bytes) -> None:
-        """Set up by the receiver's SPI and the keys."""
+        """Initialise with the receiver's SPI and the keys."""
         self.spi = spi
         self.packets = 0
         self._protection = Protection(encryption, integrity)
 
     def seal(self, packet: bytes) -> bytes:
-        """The octets of an ESP packet around an IPv4 packet."""
+        """Return an ESP packet with an IPv4 packet inside."""
         self.packets += 1
         pad = -(len(packet) + 2) % IV
         plain = packet + bytes(range(1, pad + 1)) + bytes([pad, _IPV4])
@@ -69,7 +69,7 @@ class Inbound:
     """A security association that receives."""
 
     def __init__(self, spi: int, encryption: bytes, integrity: bytes) -> None:
-        """Set up by our SPI and the keys."""
+        """Initialise with our SPI and the keys."""
         self.spi = spi
         self.packets = 0
         self._protection = Protection(encryption, integrity)
@@ -80,7 +80,7 @@ class Inbound:
         """The inner packet.
 
         Raises:
-            ProtocolError: it is changed, a replay, or not an IPv4 packet.
+            ProtocolError: it was changed, is a replay, or is not an IPv4 packet.
         """
         size = len(octets) - ICV
         if size < 8 + 2 * IV or (size - 8) % IV:

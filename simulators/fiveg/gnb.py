@@ -15,7 +15,7 @@ from simulators.station import Connection, Station
 
 @dataclass(frozen=True)
 class Config(station.Config):
-    """How the gNB is set up: a base station with slices, and its cell's identity (36 bits)."""
+    """Configuration of the gNB: a base station with slices, and its cell's identity (36 bits)."""
 
     slices: tuple[Snssai, ...] = ()
     cell: int = 0
@@ -65,7 +65,7 @@ class Gnb(Station):
             ue.link.send(uu.NAS, ue.radio, message.values["NAS-PDU"])
 
     def _set_context(self, ue: Connection, message: asn1.Message) -> None:
-        """Take a UE's context; here nothing has to be done for it."""
+        """Handle a UE's security context; the gNB does nothing with it."""
         self._tell("InitialContextSetupResponse", ue, {})
 
     def _sessions(self, ue: Connection, items: Iterable[dict[str, Any]]) -> None:
@@ -73,7 +73,7 @@ class Gnb(Station):
         self._set_up_sessions(ue, items)
 
     def _asked(self, item: dict[str, Any]) -> tuple[str, int, int]:
-        """Address and TEID of the UPF's end for a PDU session, and its first QoS flow."""
+        """Return address and TEID of the UPF's end for a PDU session, and its first QoS flow."""
         kind = "PDUSessionResourceSetupRequestTransfer"
         asked = ngap.transfer_of(kind, ngap.octets_of(kind, item[f"p{kind[1:]}"]))
         address, teid = ngap.tunnel_of(asked["UPTransportLayerInformation"])
@@ -82,7 +82,7 @@ class Gnb(Station):
     def _set_up_sessions(
         self, ue: Connection, items: Iterable[dict[str, Any]], lost: Container[int] = ()
     ) -> None:
-        """Make tunnels of PDU sessions, each with its first QoS flow, but for those ``lost``."""
+        """Create the tunnels of PDU sessions, each with its first QoS flow, except ``lost``."""
         done, failed = [], []
         for item in items:
             number = item["pDUSessionID"]

@@ -30,7 +30,7 @@ log = logging.getLogger("udr_app")
 
 @dataclass(frozen=True)
 class Database:
-    """Where the UDR finds its database."""
+    """Address and login of the UDR's database."""
 
     host: str
     port: int
@@ -40,10 +40,10 @@ class Database:
 
 
 class Udr:
-    """Rows of the database as resources."""
+    """The unified data repository: rows of the database as resources."""
 
     def __init__(self, config: sbi.Config, database: Database) -> None:
-        """Set up by a configuration."""
+        """Initialise from a configuration."""
         self._database = database
         self._connection: Any = None
         self._lock = asyncio.Lock()
@@ -62,10 +62,10 @@ class Udr:
         )
 
     async def start(self) -> None:
-        """Serve, when there is a database.
+        """Serve, if the database answers.
 
         Raises:
-            EpcError: there is none.
+            EpcError: the database does not answer.
         """
         await self.rows("SELECT ueid FROM AuthenticationSubscription LIMIT 1")
         await self.node.start()
@@ -169,10 +169,10 @@ class Udr:
 
 
 class Udm:
-    """Vectors and subscriptions from a UDR."""
+    """The unified data management: vectors and subscriptions, from a UDR."""
 
     def __init__(self, config: sbi.Config) -> None:
-        """Set up by a configuration."""
+        """Initialise from a configuration."""
         self._busy: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         make = "/nudm-ueau/v1/{supi}/security-information/generate-auth-data"
         registration = "/nudm-uecm/v1/{supi}/registrations/amf-{access}-access"
@@ -255,7 +255,7 @@ class Udm:
 
 @dataclass
 class _Context:
-    """An authentication under way."""
+    """An authentication in progress."""
 
     supi: str
     vector: dict[str, str]
@@ -266,7 +266,7 @@ class Ausf:
     """5G-AKA in the home network (TS 33.501 section 6.1.3.2)."""
 
     def __init__(self, config: sbi.Config) -> None:
-        """Set up by a configuration."""
+        """Initialise from a configuration."""
         self._contexts: dict[str, _Context] = {}
         base = "/nausf-auth/v1/ue-authentications"
         self._base = base

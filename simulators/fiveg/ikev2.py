@@ -1,7 +1,7 @@
 """IKEv2 (RFC 7296): messages by scapy's codec, their protection, and the keys.
 
-One suite: AES-CBC-256, HMAC-SHA2-256-128, PRF-HMAC-SHA2-256 and the 2048-bit MODP group, which
-free5GC's N3IWF takes as well.
+There is one suite: AES-CBC-256, HMAC-SHA2-256-128, PRF-HMAC-SHA2-256 and the 2048-bit MODP group.
+free5GC's N3IWF accepts it too.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CFG_REQUEST, CFG_REPLY, INTERNAL_ADDRESS, INTERNAL_NETMASK = 1, 2, 1, 2
 FQDN, KEY_ID = 2, 11  # identification types, section 3.5
 
 _AES_CBC, _PRF_SHA256, _HMAC_SHA256, _MODP2048, _NO_ESN = 12, 5, 12, 14, 0
-#: Transform types with what this suite has of them (section 3.3.2).
+#: The suite's transform of each type (section 3.3.2).
 _OF_IKE = {1: _AES_CBC, 2: _PRF_SHA256, 3: _HMAC_SHA256, 4: _MODP2048}
 _OF_ESP = {1: _AES_CBC, 3: _HMAC_SHA256, 5: _NO_ESN}
 _BITS = 256
@@ -74,9 +74,9 @@ class Message:
         initiator, responder: SPIs of the IKE SA.
         exchange: exchange type.
         number: message ID.
-        original: whether the sender is who initiated the IKE SA.
-        response: whether it answers a request.
-        payloads: payloads in their order; those of an Encrypted payload once it is open.
+        original: whether the sender initiated the IKE SA.
+        response: whether it is a response.
+        payloads: payloads in their order; after decryption those of the Encrypted payload.
     """
 
     initiator: bytes
@@ -95,7 +95,7 @@ class Message:
         """The first payload of a type.
 
         Raises:
-            ProtocolError: there is none; the text is the error that the peer notified of.
+            ProtocolError: there is none; the text has the error that the peer notified.
         """
         payload = self.find(kind)
         if payload is None:
@@ -112,7 +112,7 @@ class Message:
         return next((one for one in listed if one.type == kind), None)
 
     def error(self) -> int | None:
-        """The first error that the sender notifies of."""
+        """Return the first error in Notify payloads, or None."""
         listed = (one for one in self.payloads if isinstance(one, codec.IKEv2_Notify))
         return next((one.type for one in listed if one.type < STATUS), None)
 
@@ -173,7 +173,7 @@ def _head(message: Message, first: int, size: int) -> bytes:
 
 
 def encode(message: Message) -> bytes:
-    """The octets of a message without protection, as IKE_SA_INIT has them."""
+    """Return the octets of a message without protection, as in IKE_SA_INIT."""
     first, body = _chain(message.payloads)
     return _head(message, first, len(body)) + body
 
@@ -194,10 +194,10 @@ def seal(message: Message, encryption: bytes, integrity: bytes) -> bytes:
 
 
 def unseal(octets: bytes, encryption: bytes, integrity: bytes) -> Message:
-    """A message out of an Encrypted payload.
+    """Decode a message with an Encrypted payload.
 
     Raises:
-        ProtocolError: it has none, or is changed.
+        ProtocolError: it has no such payload, or was changed.
     """
     message = header(octets)
     start = _header.size + _generic.size
@@ -229,7 +229,7 @@ def proposal(protocol: int, spi: bytes = b"") -> Packet:
 
 
 def chosen(payload: Packet, protocol: int) -> bytes | None:
-    """The SPI in a proposal that has our suite; None where there is no such proposal."""
+    """Return the SPI in a proposal with our suite, None if there is no such proposal."""
     suite = _OF_IKE if protocol == IKE else _OF_ESP
     one: Packet = payload.prop
     while isinstance(one, codec.IKEv2_Proposal):
@@ -253,7 +253,7 @@ def notify(kind: int, content: bytes = b"", protocol: int = 0, spi: bytes = b"")
 
 
 def delete(protocol: int, *spis: bytes) -> Packet:
-    """A Delete payload; of the IKE SA without an SPI."""
+    """Return a Delete payload; without an SPI it is for the IKE SA."""
     size = len(spis[0]) if spis else 0
     return codec.IKEv2_Delete(proto=protocol, SPIsize=size, SPInum=len(spis), SPI=list(spis))
 
@@ -286,7 +286,7 @@ class Exchange:
     """Our part of a Diffie-Hellman exchange in the 2048-bit MODP group."""
 
     def __init__(self) -> None:
-        """Make a key."""
+        """Generate a private key."""
         self._key = secrets.randbits(512) | 1 << 512
 
     def payload(self) -> Packet:
@@ -297,7 +297,7 @@ class Exchange:
         """The shared secret with the peer's payload.
 
         Raises:
-            ProtocolError: it is of another group, or no number of it (RFC 6989 section 2.1).
+            ProtocolError: it has another group, or an invalid value (RFC 6989 section 2.1).
         """
         public = int.from_bytes(payload.ke)
         if payload.group != _MODP2048 or not 1 < public < _PRIME - 1:
@@ -321,7 +321,7 @@ def prf_plus(key: bytes, seed: bytes, size: int) -> bytes:
 
 @dataclass(frozen=True)
 class Keys:
-    """Keys of an IKE SA (section 2.14), each of 32 octets; ``i`` of the initiator's messages."""
+    """Keys of an IKE SA (section 2.14), 32 octets each; names with ``i`` are the initiator's."""
 
     d: bytes = field(repr=False)
     ai: bytes = field(repr=False)
@@ -333,17 +333,17 @@ class Keys:
 
     @classmethod
     def derive(cls, seed: bytes, nonces: bytes, spis: bytes) -> Keys:
-        """Take them from SKEYSEED."""
+        """Derive them from SKEYSEED."""
         material = prf_plus(seed, nonces + spis, 7 * 32)
         return cls(*(material[at : at + 32] for at in range(0, 7 * 32, 32)))
 
     @classmethod
     def first(cls, secret: bytes, nonces: bytes, spis: bytes) -> Keys:
-        """Keys of IKE_SA_INIT."""
+        """Return the keys after IKE_SA_INIT."""
         return cls.derive(prf(nonces, secret), nonces, spis)
 
     def next(self, secret: bytes, nonces: bytes, spis: bytes) -> Keys:
-        """Keys of the IKE SA that replaces this one (section 2.18)."""
+        """Return the keys of the IKE SA that replaces this one (section 2.18)."""
         return self.derive(prf(self.d, secret + nonces), nonces, spis)
 
     def pair(self, initiator: bool) -> tuple[bytes, bytes]:
@@ -358,7 +358,7 @@ class Keys:
 
 
 def signed(octets: bytes, nonce: bytes, key: bytes, identity: Packet) -> bytes:
-    """What an end signs (section 2.15).
+    """Return the octets that an end signs (section 2.15).
 
     Args:
         octets: its first message.
@@ -372,12 +372,12 @@ def signed(octets: bytes, nonce: bytes, key: bytes, identity: Packet) -> bytes:
 
 
 def shared_auth(secret: bytes, octets: bytes) -> bytes:
-    """Authentication data by a shared secret, such as the MSK of EAP (section 2.15, 2.16)."""
+    """Return authentication data by a shared secret, such as EAP's MSK (sections 2.15, 2.16)."""
     return prf(prf(secret, b"Key Pad for IKEv2"), octets)
 
 
 def rsa_auth(key: rsa.RSAPrivateKey, octets: bytes) -> bytes:
-    """Authentication data by an RSA key; SHA-1 is what this method has (section 3.8)."""
+    """Return authentication data by an RSA key; this method uses SHA-1 (section 3.8)."""
     return key.sign(octets, padding.PKCS1v15(), SHA1())  # noqa: S303
 
 

@@ -10,7 +10,7 @@ from simulators import milenage
 from simulators.identity import Plmn
 from simulators.keys import EPS_AMF, kdf
 
-#: No feature is bid down (TS 33.501 annex A.7.1).
+#: ABBA parameter of the initial set of security features (TS 33.501 annex A.7.1).
 ABBA = bytes(2)
 #: Access types in the key of the access network (annex A.9), also the NAS connection identifiers.
 ACCESS_3GPP, ACCESS_NON_3GPP = 1, 2

@@ -24,26 +24,26 @@ from simulators.station import Connection
 
 log = logging.getLogger("N3IWF")
 
-#: Seconds the AMF has for each answer to a UE in IKE_AUTH.
+#: Seconds to wait for each answer of the AMF to a UE in IKE_AUTH.
 ANSWER = 20.0
-#: Seconds a UE has for all of IKE_AUTH.
+#: Maximum seconds of a UE for all of IKE_AUTH.
 HALF_OPEN = 60.0
 
 
 @dataclass(frozen=True)
 class Config(gnb.Config):
-    """How the N3IWF is set up: as a gNB without a cell, and NWu.
+    """Configuration of the N3IWF: that of a gNB without a cell, and NWu.
 
     Attributes:
         nwu: IKE and ESP address.
-        inner: our inner address; NAS goes there, and GRE.
-        pool: inner addresses of UEs.
+        inner: our inner address, the destination of NAS and GRE.
+        pool: prefix of the inner addresses of UEs.
         nas_port: TCP port of NAS.
-        fqdn: identity, which the certificate names.
-        key, certificate: for IKE_AUTH.
+        fqdn: identity; the certificate has this name.
+        key, certificate: RSA key and certificate for IKE_AUTH.
         device: name of the device of signalling SAs.
-        liveness: seconds between two looks whether a UE is there, 0 for none.
-        retries: how often a UE is asked.
+        liveness: seconds between dead peer detection requests to a UE, 0 for none.
+        retries: transmissions of such a request before the UE counts as dead.
     """
 
     nwu: str = ""
@@ -79,19 +79,19 @@ class UeLink(nwu.Link):
         station.spawn(self._expire())
 
     async def _expire(self) -> None:
-        """Forget a UE that began and did not go on."""
+        """Forget a UE that does not finish IKE_AUTH in time."""
         await asyncio.sleep(HALF_OPEN)
         if not self.up and not self.ike.gone:
             self.ike.end("It did not authenticate in time.")
 
     def received(self, kind: int, number: int, content: bytes) -> None:
-        """Take a frame of the UE."""
+        """Handle a frame from the UE."""
         self.station.from_ue(self, kind, number, content)
 
-    # -- what the station sends -------------------------------------------------------------------
+    # -- frames from the station ------------------------------------------------------------------
 
     def send(self, kind: int, ue: int, content: bytes = b"") -> None:
-        """Send a NAS message, or release the UE; nothing else has a place here."""
+        """Send a NAS message, or release the UE; ignore other kinds of frames."""
         if kind == uu.NAS and self.up:
             self.write_nas(content)
         elif kind == uu.NAS:
@@ -102,7 +102,7 @@ class UeLink(nwu.Link):
             self._down.put_nowait(None)
 
     def give_key(self, key: bytes) -> None:
-        """The AMF gave KN3IWF: EAP succeeded."""
+        """Store KN3IWF from the AMF; this ends EAP with success."""
         self._key = key
         self._down.put_nowait(b"")
 
@@ -122,7 +122,7 @@ class UeLink(nwu.Link):
         return await self.state(message)
 
     async def _start(self, message: ikev2.Message) -> tuple[Packet, ...]:
-        """The first request, without AUTH: the UE wants EAP (RFC 7296 section 2.16)."""
+        """Answer the first request; without AUTH the UE asks for EAP (RFC 7296 section 2.16)."""
         config = self.station.config
         if message.find(codec.IKEv2_AUTH) is not None or config.key is None:
             return self._refused("A UE must authenticate by EAP")
@@ -153,7 +153,7 @@ class UeLink(nwu.Link):
         return codec.IKEv2_EAP(load=made.encode())
 
     async def _eap(self, message: ikev2.Message) -> tuple[Packet, ...]:
-        """A NAS message to the AMF, and what comes back."""
+        """Pass a NAS message to the AMF, and return its answer in EAP."""
         eap = eap5g.Eap.decode(bytes(message.need(codec.IKEv2_EAP).load))
         if eap.code != eap5g.RESPONSE or eap.identifier != self._identifier:
             raise ProtocolError("An EAP response is of no request.")
@@ -191,12 +191,12 @@ class UeLink(nwu.Link):
         return (ikev2.notify(ikev2.AUTHENTICATION_FAILED),)
 
     async def _end_soon(self) -> None:
-        """Forget an IKE SA that failed, once the UE cannot ask for the answer again."""
+        """Forget a failed IKE SA, but only after the UE's possible repetitions."""
         await asyncio.sleep(nwu.REPEAT * 4)
         self.ike.end("")
 
     async def _key_proof(self, message: ikev2.Message) -> tuple[Packet, ...]:
-        """The last request: both ends prove that they have KN3IWF, the MSK of EAP."""
+        """Answer the last request: both ends prove that they have KN3IWF, the MSK of EAP."""
         ike, config = self.ike, self.station.config
         assert self._identity is not None  # noqa: S101
         theirs = ike.signed(False, self._identity)
@@ -229,13 +229,13 @@ class UeLink(nwu.Link):
         raise ProtocolError("IKE_AUTH came for an IKE SA that is authenticated.")
 
     async def _ready(self) -> None:
-        """The signalling SA is there: tell the AMF, and watch the UE."""
+        """Tell the AMF that the signalling SA is up, and start dead peer detection."""
         self.station.context_ready(self)
         if self.station.config.liveness:
             self._watching = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
-        """Dead peer detection (RFC 7296 section 2.4)."""
+        """Run dead peer detection (RFC 7296 section 2.4)."""
         config = self.station.config
         while True:
             await asyncio.sleep(config.liveness)
@@ -245,11 +245,11 @@ class UeLink(nwu.Link):
     # -- child SAs --------------------------------------------------------------------------------
 
     def requested_child(self, message: ikev2.Message) -> nwu.Draft | None:
-        """Refuse: only the N3IWF makes child SAs for user data (TS 24.502 clause 7.5)."""
+        """Refuse: only the N3IWF creates child SAs for user data (TS 24.502 clause 7.5)."""
         return None
 
     async def open_session(self, session: int, qfi: int) -> None:
-        """Make the child SA of a PDU session's QoS flow.
+        """Create the child SA of a PDU session's QoS flow.
 
         Raises:
             EpcError: the UE refuses, or does not answer.
@@ -264,13 +264,13 @@ class UeLink(nwu.Link):
             await self.ike.delete_child(old)
 
     def close_session(self, session: int) -> None:
-        """Delete it."""
+        """Delete the child SA of a PDU session."""
         child = self.child_of(session)
         if child is not None and not self.ike.gone:
             self.station.spawn(self.ike.delete_child(child))
 
     def ended(self, why: str) -> None:
-        """The IKE SA is gone."""
+        """Handle the end of the IKE SA."""
         if why:
             log.error("UE at %s: %s", self.ike.peer.host, why)
         if self._watching is not None:
@@ -288,7 +288,7 @@ class N3iwf(gnb.Gnb):
     config: Config
 
     def __init__(self, config: Config) -> None:
-        """Set up by a configuration."""
+        """Initialise from a configuration."""
         super().__init__(config)
         self.nwu = nwu.Endpoint(config.nwu, self._accept)
         self.device: nwu.Device | None = None
@@ -310,7 +310,7 @@ class N3iwf(gnb.Gnb):
         log.info("N3IWF %s listens on %s", self.config.fqdn, self.config.nwu)
 
     def stop(self) -> None:
-        """Close all."""
+        """Close everything."""
         for task in list(self._tasks):
             task.cancel()
         self.nwu.stop()
@@ -319,7 +319,7 @@ class N3iwf(gnb.Gnb):
         super().stop()
 
     def spawn(self, work: Any) -> None:
-        """Run a coroutine; a peer that does not answer it has ended its IKE SA already."""
+        """Run a coroutine in a task; log its error (a timeout has ended the IKE SA already)."""
 
         async def run() -> None:
             try:
@@ -343,14 +343,14 @@ class N3iwf(gnb.Gnb):
             self._half[peer, octets[:8]] = link
 
     def from_ue(self, link: UeLink, kind: int, number: int, content: bytes) -> None:
-        """Take a frame of a UE."""
+        """Handle a frame from a UE."""
         self._from_ue(link, kind, number, content)
 
     def take_address(self, link: UeLink) -> str:
-        """An inner address for a UE.
+        """Assign an inner address to a UE.
 
         Raises:
-            EpcError: all are taken.
+            EpcError: all addresses are in use.
         """
         for address in itertools.islice(self._free, self._size):
             if address != self.config.inner and address not in self._by_address:
@@ -359,7 +359,7 @@ class N3iwf(gnb.Gnb):
         raise EpcError("All inner addresses of UEs are taken.")
 
     def lost(self, link: UeLink) -> None:
-        """A UE's IKE SA is gone."""
+        """Forget a UE whose IKE SA has ended."""
         self._half = {key: one for key, one in self._half.items() if one is not link}
         self._by_address.pop(link.user, None)
         self._unlinked(link)
@@ -397,7 +397,7 @@ class N3iwf(gnb.Gnb):
         ue.link.give_key(number.to_bytes(size // 8, "big"))
 
     def context_ready(self, link: UeLink) -> None:
-        """Tell the AMF that the signalling SA is there."""
+        """Tell the AMF that the signalling SA is up."""
         ue = self._by_radio.get((link, 1))
         if ue is not None:
             self._tell("InitialContextSetupResponse", ue, {})
@@ -406,7 +406,7 @@ class N3iwf(gnb.Gnb):
         self.spawn(self._child_sessions(ue, list(items)))
 
     async def _child_sessions(self, ue: Connection, items: list[dict[str, Any]]) -> None:
-        """Make the child SAs of PDU sessions, then their tunnels to the UPF."""
+        """Create the child SAs of PDU sessions, then their tunnels to the UPF."""
         link = ue.link
         assert isinstance(link, UeLink)  # noqa: S101
         refused = set()

@@ -21,7 +21,7 @@ from simulators.identity import Plmn
 
 log = logging.getLogger("N3UE")
 
-#: Seconds the connection for NAS may take.
+#: Maximum seconds to set up the TCP connection for NAS.
 CONNECT = 5.0
 
 
@@ -31,10 +31,10 @@ def fqdn(plmn: Plmn) -> str:
 
 
 def verify(leaf: x509.Certificate, root: x509.Certificate, name: str) -> None:
-    """Check a certificate as TS 33.501 clause 7.2.1 wants it: issuer, dates and name.
+    """Check issuer, dates and name of a certificate (TS 33.501 clause 7.2.1).
 
     Raises:
-        ProtocolError: it is not to be trusted.
+        ProtocolError: the certificate is not trusted.
     """
     now = datetime.datetime.now(datetime.UTC)
     try:
@@ -51,15 +51,15 @@ def verify(leaf: x509.Certificate, root: x509.Certificate, name: str) -> None:
 
 @dataclass(frozen=True)
 class Config(ue.Config):
-    """How the UE is set up: as one of a gNB, whose address is that of the N3IWF's NWu.
+    """Configuration of the UE: that of a gNB's UE, with the N3IWF's NWu address as the gNB's.
 
     Attributes:
         address: own address on the Wi-Fi.
-        root: authority of the N3IWF's certificate.
+        root: CA of the N3IWF's certificate.
         device: beginning of the name of the signalling device.
         tunnels: beginning of the names of the devices of PDU sessions.
         first: number of the signalling device; those of PDU sessions follow.
-        liveness: seconds between two looks whether the N3IWF is there, 0 for none.
+        liveness: seconds between dead peer detection requests to the N3IWF, 0 for none.
     """
 
     address: str = ""
@@ -74,7 +74,7 @@ class Access(nwu.Link):
     """The UE's IKE SA."""
 
     def __init__(self, config: Config, plmn: Plmn, radio: Radio) -> None:
-        """Nothing is sent yet."""
+        """Prepare an IKE SA, without sending anything."""
         super().__init__()
         self.config = config
         self.plmn = plmn
@@ -106,10 +106,10 @@ class Access(nwu.Link):
     # -- IKE_SA_INIT and IKE_AUTH -----------------------------------------------------------------
 
     async def begin(self) -> None:
-        """Come to the point where the N3IWF asks for NAS.
+        """Exchange IKE messages until the N3IWF starts EAP-5G, which carries NAS.
 
         Raises:
-            EpcError: it does not answer, or is not to be trusted.
+            EpcError: the N3IWF does not answer, or is not trusted.
         """
         try:
             self.endpoint.start()
@@ -134,10 +134,10 @@ class Access(nwu.Link):
         self._spawn(self._signal)
 
     def _trust(self, answer: ikev2.Message) -> None:
-        """Check the N3IWF's certificate and that it has its key.
+        """Check the N3IWF's certificate and its signature.
 
         Raises:
-            ProtocolError: one of them is wrong.
+            ProtocolError: one of them is invalid.
         """
         self._theirs = answer.need(codec.IKEv2_IDr)
         auth, name = answer.need(codec.IKEv2_AUTH), fqdn(self.plmn)
@@ -177,7 +177,7 @@ class Access(nwu.Link):
         await self._settle()
 
     async def _settle(self) -> None:
-        """Prove that we have KN3IWF, and connect to where NAS goes from now on."""
+        """Prove that we have KN3IWF, and connect to the N3IWF's TCP port for NAS."""
         ike, key = self.ike, self.radio.ues[1].access_key
         assert self._theirs is not None  # noqa: S101
         assert self._draft is not None  # noqa: S101
@@ -221,11 +221,11 @@ class Access(nwu.Link):
         self.ike.end("The connection for NAS is closed.")
 
     async def authenticate(self, message: ikev2.Message) -> tuple[Packet, ...]:
-        """Refuse: an N3IWF does not begin."""
+        """Refuse: an N3IWF sends no IKE_AUTH requests."""
         raise ProtocolError("The N3IWF sends IKE_AUTH requests.")
 
     async def _watch(self) -> None:
-        """Dead peer detection (RFC 7296 section 2.4)."""
+        """Run dead peer detection (RFC 7296 section 2.4)."""
         while True:
             await asyncio.sleep(self.config.liveness)
             await self.ike.request(ikev2.INFORMATIONAL)
@@ -233,7 +233,7 @@ class Access(nwu.Link):
     # -- frames -----------------------------------------------------------------------------------
 
     def send(self, kind: int, ue: int, content: bytes = b"") -> None:
-        """Send a NAS message, or leave."""
+        """Send a NAS message, or end the connection."""
         if kind == uu.NAS and self._settled:
             self.write_nas(content)
         elif kind == uu.NAS:
@@ -242,18 +242,18 @@ class Access(nwu.Link):
             self.close()
 
     def received(self, kind: int, number: int, content: bytes) -> None:
-        """Take a frame of the N3IWF."""
+        """Handle a frame from the N3IWF."""
         self.radio.take(kind, number, content)
 
     def close(self) -> None:
-        """End the IKE SA; before it is settled EAP-5G is stopped, which the N3IWF confirms."""
+        """Delete the IKE SA; during EAP-5G stop that instead, which the N3IWF confirms."""
         if self._settled:
             self._spawn(self.ike.close)
         else:
             self._up.put_nowait(None)
 
     def requested_child(self, message: ikev2.Message) -> nwu.Draft | None:
-        """The child SA of a PDU session."""
+        """Return the child SA of a PDU session that the N3IWF requests, None to refuse it."""
         info, place = message.notified(eap5g.QOS_INFO), message.notified(eap5g.UP_IP4_ADDRESS)
         if info is None or place is None or not self._settled:
             return None
@@ -264,7 +264,7 @@ class Access(nwu.Link):
         return self.ike.draft(*self.inner, session, *qfis)
 
     def ended(self, why: str) -> None:
-        """The IKE SA is gone."""
+        """Handle the end of the IKE SA."""
         if why:
             log.error("NWu: %s", why)
         self.close_nas()
@@ -279,17 +279,17 @@ class Access(nwu.Link):
 
 
 class Radio:
-    """What a terminal reaches its N3IWF by, in place of :class:`simulators.ue.Radio`."""
+    """A terminal's connection to its N3IWF, instead of :class:`simulators.ue.Radio`."""
 
     def __init__(self, config: Config) -> None:
-        """Not connected yet."""
+        """Start without a connection."""
         self.config = config
         self.link: Access | None = None
         self.ues: dict[int, ue.Ue] = {}
         self.packets: dict[int, Callable[[bytes], None]] = {}
 
     async def connect(self, address: str) -> list[Plmn]:
-        """Begin an IKE SA; returns the network whose N3IWF it is."""
+        """Begin an IKE SA; return the PLMN of the N3IWF."""
         plmn = self.config.plmns[0]
         if self.link is not None:
             self.link.ike.end("")
@@ -304,7 +304,7 @@ class Radio:
         return [plmn]
 
     def take(self, kind: int, number: int, content: bytes) -> None:
-        """Hand a frame to the UE, or a packet to its device."""
+        """Pass a frame to the UE, or a packet to its device."""
         if kind == uu.PACKET:
             write = self.packets.get(number)
             if write is not None:
@@ -320,7 +320,7 @@ class Terminal(ue.Terminal):
     config: Config
 
     def __init__(self, config: Config) -> None:
-        """Set up by a configuration."""
+        """Initialise from a configuration."""
         super().__init__(config)
         self.radio = Radio(config)  # type: ignore[assignment]
 
@@ -333,7 +333,7 @@ class Terminal(ue.Terminal):
         return name
 
     async def run(self) -> None:
-        """Connect and register, again and again; refused for good, tell the N3IWF so."""
+        """Connect and register, and repeat after losses; after a final refusal disconnect."""
         await super().run()
         if self.radio.link is not None:
             self.radio.link.close()

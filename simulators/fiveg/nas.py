@@ -14,7 +14,7 @@ from simulators.fiveg import keys
 from simulators.identity import Plmn
 from simulators.protection import Context
 
-logging.getLogger("pycrate_mobile").setLevel(logging.ERROR)  # it misses CryptoMobile, we do not
+logging.getLogger("pycrate_mobile").setLevel(logging.ERROR)  # no warning: CryptoMobile is unused
 
 from pycrate_core.utils import PycrateErr  # noqa: E402
 from pycrate_mobile.NAS5G import parse_NAS5G  # noqa: E402
@@ -56,7 +56,7 @@ SM_CAUSES = {
 #: Causes in a rejected S-NSSAI, section 9.11.3.46.
 NOT_IN_PLMN, NOT_IN_AREA = 0, 1
 
-#: What our UEs are capable of: NEA0, NEA2, NIA2.
+#: Security capability of our UEs: NEA0, NEA2, NIA2.
 CAPABILITY = {"5G-EA0": 1, "5G-EA2_128": 1, "5G-IA2_128": 1}
 NEA0, NEA2, NIA2 = 0, 2, 2
 #: Payload container type of 5GSM messages.
@@ -65,7 +65,7 @@ N1_SM = 1
 
 @dataclass(frozen=True)
 class Message(asn1.Message):
-    """A message: its name as pycrate has it, and its elements by pycrate's names."""
+    """A message: its name and its elements by name, all as in pycrate."""
 
     session: int = 0
     transaction: int = 0
@@ -89,10 +89,10 @@ def encode_sm(
 
 
 def decode(octets: bytes) -> Message:
-    """A plain message.
+    """Decode a plain message.
 
     Raises:
-        ProtocolError: it is none, or is malformed.
+        ProtocolError: the octets are not a valid message.
     """
     try:
         parsed, error = parse_NAS5G(octets, inner=False, sec_hdr=False)
@@ -121,7 +121,7 @@ def is_protected(octets: bytes) -> bool:
 
 
 def inner(octets: bytes) -> bytes:
-    """The message below a security header, unchecked; of use where it is not ciphered."""
+    """Return the message below a security header, unchecked; only for messages in clear."""
     return octets[7:] if is_protected(octets) else octets
 
 
@@ -150,10 +150,10 @@ def suci(imsi: str, plmn: Plmn) -> dict[str, Any]:
 
 
 def imsi_of(identity: dict[str, Any]) -> str:
-    """The IMSI of a SUCI, which must be of the null scheme.
+    """Return the IMSI in a SUCI of the null scheme.
 
     Raises:
-        ProtocolError: it is concealed, or another identity.
+        ProtocolError: the SUCI is concealed, or the identity is no SUCI.
     """
     value = identity.get("Value")
     if identity.get("Type") != 1 or not isinstance(value, dict):
@@ -179,13 +179,13 @@ class Guti:
     tmsi: int
 
     def __str__(self) -> str:
-        """The digits that OAI's AMF prints."""
+        """Return the digits in the format of OAI's AMF."""
         amf = f"{self.region:03d}{self.set:03d}{self.pointer:02d}"
         return f"{self.plmn.mcc}{self.plmn.mnc}{amf}{self.tmsi:010d}"
 
     @property
     def nas(self) -> dict[str, Any]:
-        """The form of pycrate's NAS."""
+        """Return it in the form of pycrate's NAS."""
         return {
             "Type": 2,
             "PLMN": self.plmn.octets,
@@ -208,7 +208,7 @@ def areas(plmn: Plmn, tac: int) -> list[dict[str, Any]]:
 
 
 def whole(qfi: int) -> list[dict[str, Any]]:
-    """QoS rules with a default one, which takes all packets."""
+    """Return QoS rules with only the default rule, which matches all packets."""
     everything = {"Dir": 3, "Id": 1, "PktFilter": [{"Type": 1}]}
     return [
         {
@@ -229,7 +229,7 @@ def flow(qfi: int, five_qi: int) -> list[dict[str, Any]]:
 
 def rate(text: str) -> tuple[int, int]:
     """Unit and value of a bit rate such as ``100 Mbps`` (TS 29.571 clause 5.5.2)."""
-    match = re.fullmatch(r"([\d.]+) ?([KMG]?)bps", text.strip())  # OAI's tables leave the space out
+    match = re.fullmatch(r"([\d.]+) ?([KMG]?)bps", text.strip())  # OAI's tables have no space
     factor = {"": 0.001, "K": 1, "M": 1000, "G": 1e6}
     kilobits = max(1, int(float(match[1]) * factor[match[2]])) if match else 0
     if not kilobits:

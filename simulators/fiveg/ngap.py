@@ -1,4 +1,4 @@
-"""NGAP (3GPP TS 38.413): its messages by pycrate, and the values in them."""
+"""NGAP (3GPP TS 38.413): messages by pycrate, and values in them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ PROTOCOL = asn1.Protocol(
 
 
 def transfer(kind: str, value: dict[str, Any]) -> bytes:
-    """The octets of what SMF and gNB tell each other through the AMF (TS 38.413 section 9.3.4).
+    """Return the octets of a transfer between SMF and gNB through the AMF (TS 38.413, 9.3.4).
 
-    ``value`` has elements by their types where the specification lists elements.
+    If the specification lists elements, ``value`` has them by their types.
     """
     made = getattr(NGAP.NGAP_IEs, kind)
     if "protocolIEs" in made._cont:
@@ -34,10 +34,10 @@ def transfer(kind: str, value: dict[str, Any]) -> bytes:
 
 
 def transfer_of(kind: str, octets: bytes) -> dict[str, Any]:
-    """Read the octets that :func:`transfer` makes.
+    """Decode the octets of a transfer, see :func:`transfer`.
 
     Raises:
-        ProtocolError: they are something else.
+        ProtocolError: they are not a transfer of this type.
     """
     made = getattr(NGAP.NGAP_IEs, kind)
     try:
@@ -51,7 +51,7 @@ def transfer_of(kind: str, octets: bytes) -> dict[str, Any]:
 
 
 def octets_of(kind: str, value: Any) -> bytes:
-    """A transfer's octets out of a decoded message, where pycrate has read it already."""
+    """Return a transfer's octets from a decoded message, also if pycrate has decoded them too."""
     if isinstance(value, bytes):
         return value
     made = getattr(NGAP.NGAP_IEs, kind)

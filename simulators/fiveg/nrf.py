@@ -16,15 +16,15 @@ from simulators.fiveg.slices import Snssai
 
 log = logging.getLogger("nrf_app")
 
-#: Heartbeats that a function may miss.
+#: Number of heartbeats that a function may miss.
 _MISSED = 3
 
 
 class Nrf:
-    """Profiles of functions by instance, with when each was heard of last."""
+    """The network repository function: profiles by instance, and their last heartbeats."""
 
     def __init__(self, config: sbi.Config) -> None:
-        """Set up by a configuration."""
+        """Initialise from a configuration."""
         self.profiles: dict[str, dict[str, Any]] = {}
         self._heard: dict[str, float] = {}
         one = "/nnrf-nfm/v1/nf-instances/{instance}"

@@ -1,6 +1,6 @@
-"""NWu (TS 23.501 clause 4.2.8.3): IKE SAs and their child SAs at either end, and what they carry.
+"""NWu (TS 23.501 clause 4.2.8.3): IKE SAs and their child SAs at either end, and their traffic.
 
-ESP is made here and not by the kernel: a VDU of the lab may have a kernel without XFRM.
+This module does ESP itself, because a VDU of the lab may have a kernel without XFRM.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from simulators.fiveg import eap5g, esp, ikev2
 
 log = logging.getLogger("IKE")
 
-#: Seconds till a request is repeated, doubled each time, and how often it is sent at most.
+#: Seconds before a request is repeated, doubled each time, and its maximum transmissions.
 REPEAT, TIMES = 0.5, 4
-#: MTU of the device of signalling SAs, below that of a path of 1500 octets.
+#: MTU of the device of signalling SAs, for a path MTU of 1500 octets.
 MTU = 1500 - esp.OVERHEAD
 _TCP = 6
-_MARKER = bytes(4)  # in front of IKE on port 4500 (RFC 3948)
+_MARKER = bytes(4)  # before IKE messages on port 4500 (RFC 3948)
 _BATCH = 64
 
 
 class Peer(NamedTuple):
-    """The other end's address and port, and whether ESP goes in UDP, as a NAT needs it."""
+    """The other end's address and port, and whether ESP is encapsulated in UDP because of NAT."""
 
     host: str
     port: int
@@ -44,7 +44,7 @@ class Peer(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A child SA that is to be made: our SPI, and what :class:`Child` has."""
+    """A child SA before its creation: our SPI, and values of :class:`Child`."""
 
     spi: bytes
     local: bytes
@@ -55,10 +55,10 @@ class Draft(NamedTuple):
 
 @dataclass(eq=False)
 class Child:
-    """A child SA: a pair of ESP SAs, between two inner addresses.
+    """A child SA: a pair of ESP SAs between two inner addresses.
 
     Attributes:
-        session, qfis: PDU session and QoS flows; 0 for the signalling SA.
+        session, qfis: PDU session and QoS flows; the session is 0 for the signalling SA.
     """
 
     inbound: esp.Inbound
@@ -78,7 +78,7 @@ class Endpoint:
     """The sockets of NWu: IKE on UDP 500 and 4500, ESP as an IP protocol or in UDP."""
 
     def __init__(self, address: str, accept: Callable[[bytes, Peer], None] | None = None) -> None:
-        """Hand requests for a new IKE SA to ``accept``."""
+        """Initialise; ``accept`` gets requests for a new IKE SA."""
         self.address = address
         self.accept = accept
         self.associations: dict[bytes, Association] = {}  # by our SPI
@@ -90,7 +90,7 @@ class Endpoint:
         """Open the sockets.
 
         Raises:
-            OSError: somebody else has a port, or the address is not ours.
+            OSError: a port is in use, or the address is not local.
         """
         loop = asyncio.get_running_loop()
         for port in (ikev2.PORT, ikev2.NAT_PORT, 0):
@@ -100,7 +100,7 @@ class Endpoint:
             loop.add_reader(made.fileno(), self._readable, made, port)
 
     def stop(self) -> None:
-        """Delete all IKE SAs without waiting for anybody, and close the sockets."""
+        """Delete all IKE SAs without waiting for answers, and close the sockets."""
         for association in list(self.associations.values()):
             association.leave()
         for made in self._sockets.values():
@@ -109,7 +109,7 @@ class Endpoint:
         self._sockets.clear()
 
     def new_spi(self) -> bytes:
-        """An SPI of a child SA that none has (below 256 is reserved, RFC 4303 section 2.1)."""
+        """Return an unused SPI for a child SA (below 256 is reserved, RFC 4303 section 2.1)."""
         while (spi := int.from_bytes(os.urandom(4), "big")) < 256 or spi in self.children:
             pass
         return spi.to_bytes(4, "big")
@@ -173,12 +173,12 @@ class Endpoint:
 
     def _send(self, port: int, octets: bytes, to: tuple[str, int]) -> None:
         if port in self._sockets:
-            with contextlib.suppress(OSError):  # a full queue, ICMP of an earlier packet
+            with contextlib.suppress(OSError):  # a full queue, or ICMP for an earlier packet
                 self._sockets[port].sendto(octets, to)
 
 
 class Owner(ABC):
-    """Whose an IKE SA is; ``ike`` is always the one in use."""
+    """The owner of an IKE SA; ``ike`` is always the current one, also after a rekey."""
 
     ike: Association
 
@@ -188,22 +188,22 @@ class Owner(ABC):
 
     @abstractmethod
     def requested_child(self, message: ikev2.Message) -> Draft | None:
-        """The child SA that a CREATE_CHILD_SA request asks for; None refuses it."""
+        """Return the child SA for a CREATE_CHILD_SA request, None to refuse it."""
 
     @abstractmethod
     def packet(self, child: Child, packet: bytes) -> None:
-        """Take an inner packet."""
+        """Handle an inner packet."""
 
     @abstractmethod
     def ended(self, why: str) -> None:
-        """The IKE SA is gone; ``why`` is empty where the other end deleted it."""
+        """Handle the end of the IKE SA; ``why`` is empty if an end deleted it normally."""
 
 
 class Association:
     """An IKE SA."""
 
     def __init__(self, endpoint: Endpoint, peer: Peer, owner: Owner, initiator: bool) -> None:
-        """Begin one; there are no keys yet."""
+        """Create an IKE SA that has no keys yet."""
         self.endpoint = endpoint
         self.peer = peer
         self.owner = owner
@@ -249,10 +249,10 @@ class Association:
             self.peer = Peer(self.peer.host, ikev2.NAT_PORT, encapsulated=True)
 
     def respond(self, octets: bytes) -> None:
-        """Answer IKE_SA_INIT.
+        """Answer an IKE_SA_INIT request.
 
         Raises:
-            ProtocolError: it is malformed.
+            ProtocolError: the request is malformed.
         """
         message = ikev2.decode(octets)
         self.other_spi = message.initiator
@@ -276,7 +276,7 @@ class Association:
         self.endpoint.send_ike(self._answered, self.peer)
 
     def again(self) -> None:
-        """The IKE_SA_INIT request came again."""
+        """Answer a repeated IKE_SA_INIT request."""
         if self._expected == 1:
             self.endpoint.send_ike(self._answered, self.peer)
 
@@ -284,7 +284,7 @@ class Association:
         return self.nonces[self.initiator] + self.nonces[not self.initiator]
 
     def signed(self, own: bool, identity: Packet) -> bytes:
-        """What we sign in IKE_AUTH, or what the other end signs, with its identity."""
+        """Return the octets that we (``own``) or the other end signs in IKE_AUTH."""
         assert self.keys is not None  # noqa: S101
         key = self.keys.pi if own == self.initiator else self.keys.pr
         return ikev2.signed(self.first_octets[own], self.nonces[not own], key, identity)
@@ -299,7 +299,7 @@ class Association:
         return ikev2.notify(ikev2.NAT_SOURCE, own), ikev2.notify(ikev2.NAT_DESTINATION, other)
 
     def _translated(self, message: ikev2.Message) -> bool:
-        """Whether there is a NAT on the way."""
+        """Tell whether there is a NAT on the path."""
         expected = {
             ikev2.NAT_SOURCE: self._hashed(self.peer.host, self.peer.port),
             ikev2.NAT_DESTINATION: self._hashed(self.endpoint.address, ikev2.PORT),
@@ -331,8 +331,8 @@ class Association:
         """Send a request and wait for its response.
 
         Raises:
-            PeerTimeoutError: no response comes; the IKE SA has ended (RFC 7296 section 2.4).
-            EpcError: the IKE SA is gone.
+            PeerTimeoutError: no response comes; this ends the IKE SA (RFC 7296 section 2.4).
+            EpcError: the IKE SA has ended.
         """
         async with self._window:
             if self.gone:
@@ -346,7 +346,7 @@ class Association:
             waiting: asyncio.Future[ikev2.Message] = asyncio.get_running_loop().create_future()
             self._waiting = number, waiting
             delay = REPEAT
-            # The responder of IKE_AUTH asks the AMF before it answers.
+            # More time for IKE_AUTH, because its responder has to ask the AMF.
             for _ in range(times if exchange != ikev2.AUTH else 2 * times):
                 self.endpoint.send_ike(octets, self.peer)
                 done, _ = await asyncio.wait([waiting], timeout=delay)
@@ -358,10 +358,10 @@ class Association:
         raise PeerTimeoutError(why)
 
     def received(self, octets: bytes, header: ikev2.Message, peer: Peer) -> None:
-        """Take a message, whose header is read; only one that is authentic changes anything.
+        """Handle a message with a decoded header; only an authentic one changes the state.
 
         Raises:
-            ProtocolError: it is not authentic, or malformed.
+            ProtocolError: the message is not authentic, or malformed.
         """
         if header.response:
             if self._waiting is None or self._waiting[0] != header.number:
@@ -375,7 +375,7 @@ class Association:
         if self.keys is None:
             raise ProtocolError("A request came before the keys.")
         message = self._opened(octets)
-        self.peer = peer  # a NAT may have given it another address (section 2.23)
+        self.peer = peer  # a NAT may have changed the address (section 2.23)
         if header.number == self._expected - 1 and self._answered:
             self.endpoint.send_ike(self._answered, peer)
         elif header.number == self._expected and not self._answering:
@@ -406,7 +406,7 @@ class Association:
     def _informed(
         self, message: ikev2.Message
     ) -> tuple[tuple[Packet, ...], Callable[[], None] | None]:
-        """Answer an INFORMATIONAL request, and tell what to do once that is sent."""
+        """Return the answer to an INFORMATIONAL request, and a function to call when it is sent."""
         if message.notified(ikev2.AUTHENTICATION_FAILED) is not None:
             return (), lambda: self.end("The peer says AUTHENTICATION_FAILED.")
         deleted = message.find(codec.IKEv2_Delete)
@@ -423,7 +423,7 @@ class Association:
     # -- child SAs --------------------------------------------------------------------------------
 
     def install(self, child: Child) -> Child:
-        """Take a child SA into use."""
+        """Start to use a child SA."""
         self.children.append(child)
         self.endpoint.children[child.inbound.spi] = self, child
         return child
@@ -435,7 +435,7 @@ class Association:
         self.endpoint.children.pop(child.inbound.spi, None)
 
     def keyed(self, draft: Draft, theirs: bytes, nonces: bytes, initiator: bool) -> Child:
-        """Take a new child SA into use; ``theirs`` is the SPI at the other end."""
+        """Derive a new child SA's keys, and start to use it; ``theirs`` is the other end's SPI."""
         assert self.keys is not None  # noqa: S101
         pairs = self.keys.child(nonces)
         own, other = pairs if initiator else pairs[::-1]
@@ -445,15 +445,15 @@ class Association:
         return self.install(Child(inbound, outbound, *ends, draft.session, draft.qfis))
 
     def first_child(self, draft: Draft, theirs: bytes) -> Child:
-        """Take the child SA of IKE_AUTH into use; its keys come from the nonces of IKE_SA_INIT."""
+        """Start to use the child SA of IKE_AUTH; its keys are from the nonces of IKE_SA_INIT."""
         return self.keyed(draft, theirs, self._nonces(), self.initiator)
 
     def draft(self, local: bytes, remote: bytes, session: int = 0, *qfis: int) -> Draft:
-        """A child SA that is to be made, with a new SPI."""
+        """Return the draft of a child SA, with a new SPI."""
         return Draft(self.endpoint.new_spi(), local, remote, session, qfis)
 
     def _draft_like(self, child: Child) -> Draft:
-        """A child SA that is to replace another."""
+        """Return the draft of a child SA that replaces another."""
         return self.draft(child.local, child.remote, child.session, *child.qfis)
 
     async def create_child(self, draft: Draft, *notifies: Packet) -> Child:
@@ -478,7 +478,7 @@ class Association:
         return self.keyed(draft, theirs, nonces, initiator=True)
 
     def _created(self, message: ikev2.Message) -> tuple[Packet, ...]:
-        """Answer CREATE_CHILD_SA: a new child SA, or one in place of another or of this IKE SA."""
+        """Answer CREATE_CHILD_SA: create or rekey a child SA, or rekey this IKE SA."""
         proposed = message.need(codec.IKEv2_SA)
         if message.find(codec.IKEv2_KE) is not None:
             return self._replaced(message)
@@ -523,10 +523,10 @@ class Association:
         self.remove(child)
         await self.request(ikev2.INFORMATIONAL, ikev2.delete(ikev2.ESP, child.spi))
 
-    # -- a new IKE SA in place of this one --------------------------------------------------------
+    # -- rekeying of the IKE SA -------------------------------------------------------------------
 
     async def rekey(self) -> Association:
-        """Replace the IKE SA; its child SAs go on (RFC 7296 section 2.18).
+        """Replace the IKE SA; its child SAs move to the new one (RFC 7296 section 2.18).
 
         Raises:
             EpcError: the other end refuses, or does not answer.
@@ -570,14 +570,14 @@ class Association:
     # -- the end ----------------------------------------------------------------------------------
 
     async def close(self, *payloads: Packet) -> None:
-        """Delete the IKE SA, or say why there is none."""
+        """Delete the IKE SA, or send the error ``payloads`` that end it."""
         with contextlib.suppress(EpcError):
             content = payloads or (ikev2.delete(ikev2.IKE),)
             await self.request(ikev2.INFORMATIONAL, *content, times=2)
         self.end("")
 
     def leave(self) -> None:
-        """Delete the IKE SA, and let the other end hear of it or not."""
+        """Send a delete of the IKE SA once, without waiting for an answer."""
         if self.keys is not None and not self.gone:
             spis, gone = self._spis(), (ikev2.delete(ikev2.IKE),)
             message = ikev2.Message(
@@ -586,7 +586,7 @@ class Association:
             self.endpoint.send_ike(self._sealed(message), self.peer)
 
     def end(self, why: str) -> None:
-        """Forget the IKE SA and all of it."""
+        """Forget the IKE SA and its child SAs."""
         if self.gone:
             return
         self.gone = True
@@ -601,19 +601,19 @@ class Association:
 
 
 class Link(Owner):
-    """What the IKE SA of a UE carries: NAS messages and packets of PDU sessions.
+    """Transport over the IKE SA of a UE: NAS messages and packets of PDU sessions.
 
-    To a base station or a UE it is what a connection to the radio simulator is (:mod:`uu`).
+    Base station and UE use it like a connection to the radio simulator (:mod:`uu`).
 
     Attributes:
-        signalling: device that inner packets of the signalling SA go to.
+        signalling: device for inner packets of the signalling SA.
         inner: our inner address, and the other end's.
     """
 
     full = False
 
     def __init__(self) -> None:
-        """There is no IKE SA yet."""
+        """Start without an IKE SA."""
         self.on_room: set[Callable[[], None]] = set()
         self.signalling: Device | None = None
         self.inner = b"", b""
@@ -622,15 +622,15 @@ class Link(Owner):
 
     @abstractmethod
     def received(self, kind: int, number: int, content: bytes) -> None:
-        """Take a frame."""
+        """Handle a frame."""
 
     def child_of(self, session: int) -> Child | None:
-        """The newest child SA of a PDU session, or the signalling SA."""
+        """Return the newest child SA of a PDU session; session 0 is the signalling SA."""
         children = reversed(self.ike.children)
         return next((one for one in children if one.session == session), None)
 
     def send_packets(self, packets: list[tuple[int, bytes]]) -> None:
-        """Send packets, each with the number that its PDU session has on a link."""
+        """Send packets, each with its number on the link, which includes the PDU session."""
         for number, packet in packets:
             child = self.child_of(number >> 16)
             if child is not None:
@@ -638,13 +638,13 @@ class Link(Owner):
                 self.ike.endpoint.send_esp(child.outbound.seal(made), self.ike.peer)
 
     def send_signalling(self, packet: bytes) -> None:
-        """Send an inner packet of the kernel by the signalling SA."""
+        """Send an inner packet from the kernel over the signalling SA."""
         child = self.child_of(0)
         if child is not None:
             self.ike.endpoint.send_esp(child.outbound.seal(packet), self.ike.peer)
 
     def packet(self, child: Child, packet: bytes) -> None:
-        """Take an inner packet."""
+        """Handle an inner packet."""
         if child.session == 0:
             if packet[9] == _TCP and self.signalling is not None:
                 self.signalling.write(packet)
@@ -666,7 +666,7 @@ class Link(Owner):
             self._writer.write(len(octets).to_bytes(2, "big") + octets)
 
     async def read_nas(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Take NAS messages until the connection ends."""
+        """Send waiting NAS messages, then receive some until the connection ends."""
         self._writer = writer
         waiting, self._waiting = self._waiting, []
         for octets in waiting:
@@ -682,16 +682,16 @@ class Link(Owner):
             writer.close()
 
     def close_nas(self) -> None:
-        """Close the connection at once: nothing passes any more."""
+        """Close the connection at once, without sending pending data."""
         if self._writer is not None:
             self._writer.transport.abort()
 
 
 class Device:
-    """The TUN device behind signalling SAs, where the kernel's TCP is."""
+    """The TUN device that connects signalling SAs with the kernel's TCP."""
 
     def __init__(self, name: str, address: str, send: Callable[[bytes], None]) -> None:
-        """Make it with an address; packets that it is to send go to ``send``."""
+        """Create it with an address; ``send`` gets packets from the kernel."""
         self.fd = tun.open_tun(name)
         self._send = send
         try:
@@ -712,12 +712,12 @@ class Device:
                 self._send(packet)
 
     def write(self, packet: bytes) -> None:
-        """Hand a packet to the kernel."""
+        """Pass a packet to the kernel."""
         with contextlib.suppress(OSError):
             os.write(self.fd, packet)
 
     def close(self) -> None:
-        """Remove it."""
+        """Remove the device."""
         if self.fd >= 0:
             asyncio.get_running_loop().remove_reader(self.fd)
             os.close(self.fd)
@@ -736,7 +736,7 @@ def configured(payload: Packet) -> dict[int, bytes]:
 
 
 def configuration(kind: int, values: dict[int, bytes]) -> Packet:
-    """A configuration payload with attributes; one that asks has empty values."""
+    """Return a configuration payload with attributes; requests have empty values."""
     attributes = [codec.ConfigurationAttribute(type=of, value=one) for of, one in values.items()]
     return codec.IKEv2_CP(CFGType=kind, attributes=attributes)
 

@@ -1,4 +1,4 @@
-"""The programs in the 5G images: those of OAI's network functions, gNB and UE, and free5GC's."""
+"""The programs in the 5G images: OAI's network functions, gNB and UE, and free5GC's programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Program = Callable[[list[str]], Awaitable[None]]
 
 
 async def function(name: str, words: list[str]) -> None:
-    """A network function of the core."""
+    """Run a network function of the core."""
     from simulators.fiveg import configs
 
     file = configs.core(file_of(words, "-c"))
@@ -82,7 +82,7 @@ async def n3iwf(words: list[str]) -> None:
 
 
 async def n3iwue(words: list[str]) -> None:
-    """n3iwue, whose file is config/n3ue.yaml."""
+    """n3iwue, with the file config/n3ue.yaml."""
     from simulators.fiveg import configs
     from simulators.fiveg.n3ue import Terminal
 

@@ -1,4 +1,4 @@
-"""What the AMF does for one UE: registration, deregistration, release (TS 23.502 clause 4.2)."""
+"""The AMF's procedures for one UE: registration, deregistration, release (TS 23.502 clause 4.2)."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Ue(UeContext[nas.Message]):
     """A UE of the AMF.
 
     Attributes:
-        access: kind of access, one of ``keys``; also the NAS connection identifier.
-        offered: slices of this AMF and of the gNB in the tracking area.
+        access: access type, a constant of ``keys``; also the NAS connection identifier.
+        offered: slices that both this AMF and the gNB support in the tracking area.
         allowed: allowed NSSAI.
         sessions: PDU sessions by identity.
     """
@@ -46,7 +46,7 @@ class Ue(UeContext[nas.Message]):
     sessions: dict[int, sessions.Context] = field(default_factory=dict)
 
     def read(self, octets: bytes) -> nas.Message:
-        """A NAS message."""
+        """Decode a plain NAS message."""
         return nas.decode(octets)
 
 
@@ -54,13 +54,13 @@ class RejectedError(mobility.RejectedError):
     """The registration is refused with a 5GMM cause."""
 
     def __init__(self, cause: int, why: str, rejected: tuple[tuple[Snssai, int], ...] = ()) -> None:
-        """Carry cause and rejected slices with theirs."""
+        """Keep the cause, and the rejected slices with their causes."""
         self.rejected = rejected
         super().__init__(cause, why)
 
 
 async def serve(amf: Amf, ue: Ue, first: bytes) -> None:
-    """Do what the UE asks for with its initial message, then listen to it until it is gone."""
+    """Run the procedure of the UE's initial message, then receive until the UE deregisters."""
     message = nas.decode(nas.inner(first))
     if message.name == "RegistrationRequest":
         async with amf.admission:
@@ -83,11 +83,11 @@ def reject(ue: Ue, error: mobility.RejectedError) -> None:
 
 
 async def _register(amf: Amf, ue: Ue, request: nas.Message) -> None:
-    """The registration procedure (TS 23.502 clause 4.2.2.2.2).
+    """Run the registration procedure (TS 23.502 clause 4.2.2.2.2).
 
     Raises:
         RejectedError: the UE is refused.
-        EpcError: it does not answer, or its answer is not allowed.
+        EpcError: the UE does not answer, or its answer is not allowed.
     """
     if ue.tai not in amf.config.slices:
         raise RejectedError(nas.AREA_NOT_ALLOWED, f"TAC {ue.tai.tac} is not served")
@@ -120,7 +120,7 @@ async def _identify(amf: Amf, ue: Ue, identity: dict[str, Any]) -> str:
 
 
 async def _authenticate(amf: Amf, ue: Ue) -> bytes:
-    """5G-AKA (TS 33.501 section 6.1.3.2); returns KAMF."""
+    """Run 5G-AKA (TS 33.501 section 6.1.3.2); return KAMF."""
     network = keys.network_name(ue.tai.plmn)
     question: dict[str, Any] = {
         "supiOrSuci": f"imsi-{ue.imsi}",
@@ -167,7 +167,7 @@ async def _confirm(amf: Amf, ue: Ue, begun: dict[str, Any], res: bytes) -> bytes
 
 
 async def _secure(amf: Amf, ue: Ue, kamf: bytes) -> nas.Message:
-    """Security mode control; returns the whole registration request."""
+    """Run security mode control; return the complete registration request."""
     able = {nas.NEA0: "5G-EA0", nas.NEA2: "5G-EA2_128"}
     nea = next((one for one in amf.config.ciphering if ue.capability.get(able[one])), None)
     if nea is None or not ue.capability.get("5G-IA2_128"):
@@ -193,13 +193,13 @@ def _plmn(plmn: Plmn) -> str:
 
 
 async def _slices(amf: Amf, ue: Ue, request: nas.Message) -> tuple[tuple[Snssai, int], ...]:
-    """Set the allowed NSSAI; returns rejected slices and why (TS 23.501 clause 5.15.5.2.1).
+    """Set the allowed NSSAI; return rejected slices with causes (TS 23.501 clause 5.15.5.2.1).
 
     Raises:
-        RejectedError: no slice is left.
+        RejectedError: no slice is allowed.
     """
     supported = amf.config.slices[ue.tai]
-    subscribed: dict[Snssai, bool] = {}  # and whether it is a default one
+    subscribed: dict[Snssai, bool] = {}  # the value is True for a default S-NSSAI
     try:
         url = await amf.node.url("UDM") + f"/nudm-sdm/v2/imsi-{ue.imsi}/nssai"
         subscription = (
@@ -211,7 +211,7 @@ async def _slices(amf: Amf, ue: Ue, request: nas.Message) -> tuple[tuple[Snssai,
     except sbi.SbiError as error:
         if error.status != 404:
             raise RejectedError(nas.CONGESTION, f"no subscription from the UDM: {error}") from None
-        subscribed = dict.fromkeys(supported, True)  # as OAI's AMF without a subscribed NSSAI
+        subscribed = dict.fromkeys(supported, True)  # as OAI's AMF if there is no subscribed NSSAI
     requested = [Snssai.of_nas(one["SNSSAI"]) for one in request.values.get("NSSAI", ())]
     rejected = []
     allowed = []
@@ -273,7 +273,7 @@ async def _accept(amf: Amf, ue: Ue, rejected: tuple[tuple[Snssai, int], ...]) ->
     count = ue.security.received - 1  # of Security Mode Complete
     key = keys.access_key(ue.security.key, count, ue.access)
     accept = nas.encode("RegistrationAccept", values)
-    # An N3IWF has a signalling SA only when it has the key (TS 23.502 clause 4.12.2.2).
+    # An N3IWF gets the accept later: it needs the key for a signalling SA (TS 23.502, 4.12.2.2).
     first = {"NAS_PDU": ue.sealed(accept)} if ue.access == keys.ACCESS_3GPP else {}
     ue.tell(
         "InitialContextSetupRequest",
@@ -319,7 +319,7 @@ def _capabilities(known: dict[str, int]) -> dict[str, tuple[int, int]]:
 
 
 async def _leave(amf: Amf, ue: Ue, request: nas.Message) -> None:
-    """Deregistration asked for by the UE (TS 23.502 clause 4.2.2.3.2)."""
+    """Run a deregistration that the UE requests (TS 23.502 clause 4.2.2.3.2)."""
     if not request.need("DeregistrationType")["SwitchOff"]:
         with contextlib.suppress(EpcError):
             ue.nas(nas.encode("MODeregistrationAccept"))

@@ -1,6 +1,6 @@
 """Service-based interfaces (3GPP TS 29.500): HTTP/2 by Granian and httpx, and the NRF's services.
 
-Without TLS and with prior knowledge, as OAI's functions are deployed.
+HTTP/2 is without TLS and with prior knowledge, as in deployments of OAI's functions.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from simulators.fiveg.slices import Snssai
 log = logging.getLogger("sbi")
 logging.getLogger("httpx").setLevel(logging.WARNING)
 
-#: Seconds between heartbeats to the NRF, and how long results of a discovery count.
+#: Seconds between heartbeats to the NRF, and validity of discovery results.
 HEARTBEAT = 10.0
 VALIDITY = 10
 
 
 class SbiError(EpcError):
-    """A peer answered with an error; ``status`` is HTTP's, ``cause`` that of TS 29.500."""
+    """A peer answered with an error; ``status`` is from HTTP, ``cause`` from TS 29.500."""
 
     def __init__(self, status: int, cause: str, content: bytes = b"") -> None:
-        """Carry them."""
+        """Keep status, cause and content."""
         self.status = status
         self.cause = cause
         self.content = content
@@ -47,13 +47,13 @@ class SbiError(EpcError):
 
 
 def problem(status: int, cause: str) -> Response:
-    """Problem details (TS 29.500 clause 5.2.7)."""
+    """Return a response with problem details (TS 29.500 clause 5.2.7)."""
     content = {"status": status, "cause": cause}
     return JSONResponse(content, status, media_type="application/problem+json")
 
 
 async def body(request: Request) -> Any:
-    """The JSON of a request; the peer gets 400 when it is none."""
+    """Return the JSON of a request; if it is invalid, the peer gets status 400."""
     try:
         return json.loads(await request.body())
     except ValueError:
@@ -78,7 +78,7 @@ _TYPES = {"n1": "application/vnd.3gpp.5gnas", "n2": "application/vnd.3gpp.ngap"}
 
 
 def related(document: Any, **parts: bytes) -> dict[str, Any]:
-    """Body and header of JSON with NAS (``n1``) and NGAP (``n2``) parts, for a request."""
+    """Return body and header of a request that has JSON, NAS (``n1``) and NGAP (``n2``) parts."""
     pieces = [f"--{_BOUNDARY}\r\nContent-Type: application/json\r\n\r\n{json.dumps(document)}"]
     whole = pieces[0].encode()
     for name, octets in parts.items():
@@ -92,7 +92,7 @@ def related(document: Any, **parts: bytes) -> dict[str, Any]:
 
 
 def parts_of(kind: str, content: bytes) -> tuple[Any, dict[str, bytes]]:
-    """JSON and other parts by Content-Id of a message of type ``kind``.
+    """Return JSON, and other parts by Content-Id, of a message of type ``kind``.
 
     Raises:
         SbiError: it is malformed.
@@ -126,16 +126,16 @@ async def parts(request: Request) -> tuple[Any, dict[str, bytes]]:
 
 @dataclass(frozen=True)
 class Config:
-    """How a network function takes part in the service-based architecture.
+    """Configuration of a network function in the service-based architecture.
 
     Attributes:
         kind: its NF type.
-        address, port: where it serves.
-        http: 1 or 2.
-        peers: base URLs of other functions by type, without an NRF.
+        address, port: address and port of its server.
+        http: HTTP version, 1 or 2.
+        peers: base URLs of other functions by type, if there is no NRF.
         nrf: base URL of the NRF, empty for none.
-        profile: what its NF profile has beside type and address.
-        timeout: seconds for an answer.
+        profile: content of its NF profile besides type and address.
+        timeout: seconds to wait for an answer.
     """
 
     kind: str
@@ -152,7 +152,7 @@ class Node:
     """Server and client of one network function."""
 
     def __init__(self, config: Config, routes: Sequence[BaseRoute]) -> None:
-        """Serve routes."""
+        """Initialise with the routes to serve."""
         self.config = config
         self.instance = str(uuid.uuid4())
         handlers: Any = {HTTPException: _refused, EpcError: _refused, KeyError: _refused}
@@ -163,7 +163,7 @@ class Node:
         self._known: dict[tuple[str, str], tuple[float, list[dict[str, Any]]]] = {}
 
     async def start(self) -> None:
-        """Serve, and register with the NRF as soon as that is there."""
+        """Serve, and register with the NRF as soon as the NRF is available."""
         config = self.config
         self._client = httpx.AsyncClient(
             http1=config.http == 1,
@@ -184,12 +184,12 @@ class Node:
         self._tasks.append(serving)
         done, _ = await asyncio.wait([serving], timeout=0.1)
         for task in done:
-            task.result()  # raises what keeps it from serving
+            task.result()  # raises the error that prevents serving
         if config.nrf:
             self._tasks.append(asyncio.create_task(self._registered()))
 
     async def stop(self) -> None:
-        """Deregister, and close all."""
+        """Deregister, and close everything."""
         serving, *others = self._tasks
         for task in others:
             task.cancel()
@@ -208,7 +208,7 @@ class Node:
         """Send a request; ``document`` is its JSON.
 
         Raises:
-            SbiError: the answer is an error, or there is none (504).
+            SbiError: the answer is an error, or there is no answer (504).
         """
         assert self._client is not None  # noqa: S101
         if document is not None:
@@ -217,7 +217,7 @@ class Node:
             try:
                 answer = await self._client.request(method, url, **options)
             except (httpx.ProtocolError, httpx.ReadError, httpx.WriteError):
-                # The peer has restarted, or closed a connection that was idle: a fresh one.
+                # The peer has restarted, or closed an idle connection: use a new connection.
                 answer = await self._client.request(method, url, **options)
         except httpx.HTTPError as error:
             reason = str(error) or type(error).__name__
@@ -233,7 +233,7 @@ class Node:
         return answer
 
     async def find(self, kind: str, **query: Any) -> list[dict[str, Any]]:
-        """Profiles of functions of a type; a query is asked of the NRF as JSON.
+        """Return profiles of functions of a type; the NRF gets query values as JSON.
 
         Raises:
             SbiError: the NRF does not answer.
@@ -306,7 +306,7 @@ class Node:
 
 
 def base(profile: Mapping[str, Any]) -> str:
-    """Base URL of the function that an NF profile describes."""
+    """Return the base URL in an NF profile."""
     if "url" in profile:
         return str(profile["url"])
     end = profile["nfServices"][0]["ipEndPoints"][0]
@@ -314,7 +314,7 @@ def base(profile: Mapping[str, Any]) -> str:
 
 
 def serves(profile: Mapping[str, Any], snssai: Snssai, dnn: str = "") -> bool:
-    """True when an SMF's profile names a slice, and a DNN in it; one without names all."""
+    """Tell whether an SMF's profile has a slice, and a DNN in it; no slices there means all."""
     information = profile.get("smfInfo") or {}
     listed: Iterable[Mapping[str, Any]] = next(
         (information[key] for key in information if key.startswith("sNssai")), ()

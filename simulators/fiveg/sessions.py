@@ -1,4 +1,4 @@
-"""PDU sessions at the AMF: between UE and gNB, and the SMF of the slice (TS 23.502 clause 4.3)."""
+"""PDU sessions at the AMF, between UE, gNB and the SMF of the slice (TS 23.502 clause 4.3)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Context:
 
 
 def to_ue(ue: Ue, session: int, n1: bytes, information: dict[str, Any], n2: bytes = b"") -> None:
-    """Send what an SMF has for UE and gNB."""
+    """Send an SMF's N1 and N2 content to UE and gNB."""
     pdu = b""
     if n1:
         values = {"PayloadContainerType": nas.N1_SM, "PayloadContainer": n1, "PDUSessID": session}
@@ -67,7 +67,7 @@ def to_ue(ue: Ue, session: int, n1: bytes, information: dict[str, Any], n2: byte
 
 
 def _unforwarded(ue: Ue, message: nas.Message, cause: int, why: str) -> None:
-    """Give a 5GSM message back to the UE with a 5GMM cause (TS 24.501 section 5.4.5.3.1)."""
+    """Return a 5GSM message to the UE with a 5GMM cause (TS 24.501 section 5.4.5.3.1)."""
     log.error("UE imsi-%s: %s", ue.imsi, why)
     values = {
         "PayloadContainerType": nas.N1_SM,
@@ -80,7 +80,7 @@ def _unforwarded(ue: Ue, message: nas.Message, cause: int, why: str) -> None:
 
 
 async def from_ue(amf: Amf, ue: Ue, message: nas.Message) -> None:
-    """Take a 5GSM message of the UE to the SMF."""
+    """Pass a 5GSM message of the UE to the SMF."""
     try:
         number = message.need("PDUSessID")
         if message.values.get("RequestType", {}).get("Value") == 1:
@@ -151,7 +151,7 @@ async def _create(amf: Amf, ue: Ue, message: nas.Message) -> None:
 
 
 async def _modify(amf: Amf, ue: Ue, number: int, document: dict[str, Any], **parts: bytes) -> None:
-    """Update an SM context; what the SMF answers goes to UE and gNB."""
+    """Update an SM context; pass the SMF's answer to UE and gNB."""
     context = ue.sessions.get(number)
     if context is None:
         return
@@ -164,7 +164,7 @@ async def _modify(amf: Amf, ue: Ue, number: int, document: dict[str, Any], **par
         to_ue(ue, number, given.get("n1", b""), kind, given.get("n2", b""))
 
 
-#: Lists in the gNB's answers: name of the transfer in the item, its type, and the SMF's name of it.
+#: Lists in the gNB's answers: the name of the transfer in their items, and its type for the SMF.
 _LISTS = {
     "PDUSessionResourceSetupListSURes": (
         "PDUSessionResourceSetupResponseTransfer",
@@ -183,7 +183,7 @@ FROM_GNB = ("PDUSessionResourceSetupResponse", "PDUSessionResourceReleaseRespons
 
 
 async def from_gnb(amf: Amf, ue: Ue, message: asn1.Message) -> None:
-    """Take what the gNB says of PDU sessions to their SMFs."""
+    """Pass the gNB's answers about PDU sessions to their SMFs."""
     for name, (transfer, kind) in _LISTS.items():
         for item in message.values.get(name, ()):
             octets = ngap.octets_of(transfer, item[f"p{transfer[1:]}"])
@@ -207,7 +207,7 @@ async def release_all(amf: Amf, ue: Ue) -> None:
 
 
 async def deactivate_all(amf: Amf, ue: Ue) -> None:
-    """The UE is idle: its sessions lose their user plane (TS 23.502 clause 4.2.6)."""
+    """Release the user plane of an idle UE's sessions (TS 23.502 clause 4.2.6)."""
     for number in list(ue.sessions):
         with contextlib.suppress(EpcError):
             await _modify(amf, ue, number, {"upCnxState": "DEACTIVATED"})

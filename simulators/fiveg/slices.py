@@ -8,19 +8,19 @@ from typing import Any
 
 from simulators.errors import EpcError
 
-#: The value that stands for no slice differentiator.
+#: The value that means "no slice differentiator".
 NO_SD = 0xFFFFFF
 
 
 @dataclass(frozen=True, order=True)
 class Snssai:
-    """A slice: slice/service type 0 to 255, and differentiator of 24 bits."""
+    """A slice: slice/service type (0 to 255), and slice differentiator (24 bits)."""
 
     sst: int
     sd: int = NO_SD
 
     def __str__(self) -> str:
-        """SST and SD as OAI writes them."""
+        """Return SST and SD in OAI's format."""
         return f"{self.sst}, {self.sd:06x}"
 
     @classmethod
@@ -28,7 +28,7 @@ class Snssai:
         """Read ``sst`` and ``sd`` (hexadecimal text) of a configuration or an SBI message.
 
         Raises:
-            EpcError: one of them is no such number.
+            EpcError: one of them is invalid.
         """
         try:
             sst = int(str(value["sst"]), 0)
@@ -42,12 +42,12 @@ class Snssai:
 
     @property
     def json(self) -> dict[str, Any]:
-        """The form of TS 29.571."""
+        """Return it in the form of TS 29.571."""
         return {"sst": self.sst} | ({} if self.sd == NO_SD else {"sd": f"{self.sd:06x}"})
 
     @property
     def nas(self) -> dict[str, int]:
-        """The form of pycrate's NAS."""
+        """Return it in the form of pycrate's NAS."""
         return {"SST": self.sst} | ({} if self.sd == NO_SD else {"SD": self.sd})
 
     @classmethod
@@ -57,7 +57,7 @@ class Snssai:
 
     @property
     def ngap(self) -> dict[str, bytes]:
-        """The form of NGAP."""
+        """Return it in the form of NGAP."""
         sd = {} if self.sd == NO_SD else {"sD": self.sd.to_bytes(3, "big")}
         return {"sST": bytes([self.sst])} | sd
 

@@ -27,7 +27,7 @@ _MAX_QFI = 63
 
 @dataclass(frozen=True)
 class Config:
-    """How the SMF is set up.
+    """Configuration of the SMF.
 
     Attributes:
         n4: N4 address.
@@ -36,7 +36,7 @@ class Config:
         slices: slices it serves with their DNNs; empty for all.
         dns: name servers for UEs.
         mtu: MTU for UEs, in bytes.
-        local: 5QI and session AMBR (down, up) by slice and DNN that count in place of the UDM's.
+        local: 5QI and session AMBR (down, up) by slice and DNN; they replace the UDM's.
     """
 
     n4: str
@@ -67,7 +67,7 @@ class RejectedError(EpcError):
     """A PDU session is refused with a 5GSM cause."""
 
     def __init__(self, cause: int, problem: str) -> None:
-        """Carry it, and the cause of TS 29.502."""
+        """Keep the cause, and the application error (``problem``) of TS 29.502."""
         self.cause = cause
         self.problem = problem
         super().__init__(nas.SM_CAUSES.get(cause, str(cause)))
@@ -77,7 +77,7 @@ class Smf:
     """The session management function."""
 
     def __init__(self, config: Config) -> None:
-        """Set up by a configuration."""
+        """Initialise from a configuration."""
         self.config = config
         self.contexts: dict[str, Context] = {}
         self.n4 = association.ControlPlane(config.n4, "UPF")
@@ -101,7 +101,7 @@ class Smf:
         await self.node.start()
 
     async def stop(self) -> None:
-        """Close both."""
+        """Close N4 and SBI."""
         for task in list(self._tasks):
             task.cancel()
         self.n4.stop()
@@ -162,7 +162,7 @@ class Smf:
     async def _subscribed(
         self, supi: str, snssai: Snssai, dnn: str, plmn: dict[str, str]
     ) -> tuple[int, tuple[str, str]]:
-        """5QI and session AMBR of a subscriber."""
+        """Return 5QI and session AMBR of a subscriber."""
         if self.config.local is not None:
             rule = self.config.local.get((snssai, dnn))
             if rule is None:
@@ -281,7 +281,7 @@ class Smf:
         return Response(status_code=204)
 
     async def _n1(self, reference: str, context: Context, message: nas.Message) -> Response:
-        """A 5GSM message of the UE."""
+        """Handle a 5GSM message of the UE."""
         if message.name == "PDUSessionReleaseRequest":
             await self.n4.delete(context.user)
             values = {"5GSMCause": nas.REGULAR}
@@ -302,7 +302,7 @@ class Smf:
         raise ProtocolError(f"5GSM message {message.name}")
 
     async def _ended(self, reference: str, context: Context) -> None:
-        """A session is released: the AMF shall forget it too."""
+        """Forget a released session, and notify the AMF."""
         await self._forget(reference)
         try:
             status = {"statusInfo": {"resourceStatus": "RELEASED"}}
@@ -328,7 +328,7 @@ class Smf:
         self._show(context.supi)
 
     def _show(self, supi: str) -> None:
-        """Log a subscriber's sessions in the form of OAI's SMF."""
+        """Log a subscriber's sessions in the format of OAI's SMF."""
         lines = ["SMF context:", " ", "SMF CONTEXT:", f"SUPI:\t\t\t\t{supi}"]
         for one in self.contexts.values():
             if one.supi == supi:

@@ -1,4 +1,4 @@
-"""The UE: registers over a gNB, and offers its PDU sessions as TUN devices."""
+"""The UE: registers over a gNB, and provides its PDU sessions as TUN devices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from simulators.usim import MacFailureError, SynchFailureError, Usim
 
 log = logging.getLogger("NAS")
 
-#: Seconds a registration may take (T3510), and a PDU session procedure (T3580, T3582 are 16 s).
+#: Seconds for a registration (T3510), and for a PDU session procedure (T3580, T3582 are 16 s).
 T3510, T3580 = 15.0, 16.0
 #: Seconds between attempts.
 RETRY = 3.0
@@ -28,10 +28,10 @@ _FULL_RATE = {"UPUL": 255, "UPDL": 255}
 
 
 class RefusedError(EpcError):
-    """The network refused with a 5GMM or 5GSM cause; ``final`` when only a restart helps."""
+    """The network refused with a 5GMM or 5GSM cause; ``final`` if a retry makes no sense."""
 
     def __init__(self, what: str, cause: int, names: dict[int, str], final: bool = False) -> None:
-        """Carry the cause."""
+        """Keep the cause."""
         self.cause = cause
         self.final = final
         super().__init__(f"{what} rejected: {names.get(cause, cause)} (cause {cause}).")
@@ -39,7 +39,7 @@ class RefusedError(EpcError):
 
 @dataclass(frozen=True)
 class SessionRequest:
-    """A PDU session to establish: identity, DNN (or none) and slice (or any)."""
+    """A PDU session to establish: identity, DNN ("" for none) and slice (None for any)."""
 
     number: int
     dnn: str = ""
@@ -48,7 +48,7 @@ class SessionRequest:
 
 @dataclass(frozen=True)
 class Session:
-    """What the network gave: identity, the UE's address, DNN, MTU."""
+    """An established PDU session: identity, the UE's address, DNN, MTU."""
 
     number: int
     address: str
@@ -62,8 +62,8 @@ class Ue:
     Attributes:
         allowed, rejected: slices, after a registration; rejected ones with their cause.
         sessions: PDU sessions by identity.
-        released: set when the connection is gone or the network deregistered the UE.
-        access_key: KgNB or KN3IWF, once Security Mode Complete was sent.
+        released: set when the connection has ended or the network deregistered the UE.
+        access_key: KgNB or KN3IWF, after Security Mode Complete.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Ue:
         requested: tuple[Snssai, ...] = (),
         access: int = keys.ACCESS_3GPP,
     ) -> None:
-        """Be the UE with number ``radio`` on a link; OAI's UE requests no slices."""
+        """Create the UE with number ``radio`` on a link; OAI's UE requests no slices."""
         self.usim = usim
         self.link = link
         self.radio = radio
@@ -96,7 +96,7 @@ class Ue:
         self._listening: asyncio.Task[None] | None = None
 
     def received(self, kind: int, content: bytes) -> None:
-        """Take a frame that is not a packet."""
+        """Handle a frame that is not a packet."""
         if kind == uu.NAS:
             self._inbox.put_nowait(content)
         elif kind == uu.RELEASE:
@@ -121,7 +121,7 @@ class Ue:
 
         Raises:
             RefusedError: the network refused.
-            EpcError: it did not answer, or the connection was lost.
+            EpcError: the network did not answer, or the connection was lost.
         """
         if self._listening is not None:
             self._listening.cancel()
@@ -138,7 +138,7 @@ class Ue:
         self._listening = asyncio.create_task(self._listen())
 
     def _request(self, whole: bool) -> bytes:
-        """The request; without protection only what may be sent so (TS 24.501 section 4.4.6)."""
+        """Return the request; if not ``whole``, only cleartext IEs (TS 24.501 section 4.4.6)."""
         values: dict[str, Any] = {
             "NAS_KSI": {"TSC": 0, "Value": 7},
             "5GSRegType": {"FOR": 1, "Value": 1},
@@ -199,7 +199,7 @@ class Ue:
         self._send(nas.encode("AuthenticationResponse", {"RES": res}))
 
     def _open(self, octets: bytes) -> bytes:
-        """Remove a message's protection; a Security Mode Command takes keys into use."""
+        """Remove a message's protection; a Security Mode Command starts the use of new keys."""
         if self._security is not None:
             return self._security.open(octets)
         if not self._kamf:
@@ -231,7 +231,7 @@ class Ue:
     # -- PDU sessions ---------------------------------------------------------------------------
 
     async def _listen(self) -> None:
-        """Take what comes until the UE is released or deregistered."""
+        """Handle messages until the UE is released or deregistered."""
         while True:
             try:
                 octets = await self._receive()
@@ -325,7 +325,7 @@ class Ue:
     # -- the end --------------------------------------------------------------------------------
 
     async def deregister(self, off: bool = True) -> None:
-        """Deregister, switching off or not."""
+        """Deregister; ``off`` means switch-off."""
         identity = self.guti.nas if self.guti else nas.suci(self.usim.imsi, self.plmn)
         kind = {"SwitchOff": int(off), "AccessType": self.access}
         values = {"NAS_KSI": {"TSC": 0, "Value": 1}, "DeregistrationType": kind, "5GSID": identity}
@@ -335,13 +335,13 @@ class Ue:
 
 
 class Attached(Ue):
-    """A UE of a load: attached means registered and with one PDU session."""
+    """A UE of a load; "attached" means registered with one PDU session."""
 
     bearer: Session | None = None
     _wanted = SessionRequest(1)
 
     def want(self, snssai: str, dnn: str) -> None:
-        """Take a slice (SST-SD) and a DNN."""
+        """Set the slice (SST-SD) and the DNN of the PDU session."""
         sst, _, sd = snssai.partition("-")
         self._wanted = SessionRequest(1, dnn, Snssai.of({"sst": sst, "sd": sd}))
 
@@ -358,7 +358,7 @@ class Attached(Ue):
 
 @dataclass(frozen=True)
 class Config:
-    """How the UE is set up: its USIM, home network, the gNB's address, and its PDU sessions."""
+    """Configuration of the UE: its USIM, home network, the gNB's address, and PDU sessions."""
 
     usim: Usim
     plmns: tuple[Plmn, ...]
@@ -372,14 +372,14 @@ class Terminal:
     access = keys.ACCESS_3GPP
 
     def __init__(self, config: Config) -> None:
-        """Set up by a configuration."""
+        """Initialise from a configuration."""
         self.config = config
         self.radio = Radio()
         self._ue: Ue | None = None
         self._devices: dict[int, Device] = {}
 
     async def run(self) -> None:
-        """Connect and register, again and again, until refused for good."""
+        """Connect and register, and repeat after losses, until the network finally refuses."""
         said = ""
         while True:
             try:
@@ -421,7 +421,7 @@ class Terminal:
                 await keeping
 
     async def _session(self, ue: Ue, asked: SessionRequest) -> None:
-        """Keep one PDU session."""
+        """Keep one PDU session established."""
         said = ""
         while True:
             if asked.number not in ue.sessions:
@@ -447,7 +447,7 @@ class Terminal:
             await asyncio.sleep(RETRY)
 
     def _device(self, asked: SessionRequest) -> str:
-        """The name of the TUN device of a PDU session."""
+        """Return the name of a PDU session's TUN device."""
         first = asked is self.config.sessions[0]
         return "oaitun_ue1" if first else f"oaitun_ue1p{asked.number}"
 
