@@ -115,7 +115,7 @@ def test_what_a_deleted_slice_shared_forgets_it() -> None:
         ("amf", "delete-function", "first-slice-smf"),
         ("amf", "delete-peer", "first-slice-smf"),
     ]
-    assert (joiner.pairs, joiner.told, joiner.settled) == ({}, {}, set())
+    assert (joiner.pairs, joiner.introduced, joiner.settled) == ({}, {}, set())
 
 
 def test_one_that_fails_does_not_stop_the_others() -> None:

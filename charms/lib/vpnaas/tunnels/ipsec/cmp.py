@@ -77,6 +77,5 @@ def refusal(link: str, results: Results) -> str:
     # The server's own error comes last. Without it, the first error caused the others.
     errors = re.findall(r"CMP error: ([ -~]{1,200})", text)
     lines = [line for line in errors if "PKIStatus" in line] + errors
-    if lines:
-        return lines[0]
-    return (fields.lines(text) or ["the program ended without a reason"])[-1][:200]
+    last = fields.lines(text)[-1:] or ["the program ended without a reason"]
+    return (lines or last)[0][:200]
