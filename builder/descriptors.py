@@ -160,9 +160,9 @@ def _day_1(tree: Tree, value: dict[str, Any], _: dict[str, Any]) -> list[dict[st
             if name in SHARED and link in tag.clear:
                 continue
             if name in SHARED:
-                given[name] = f"<vpn_{_word(name)}>"
+                given[name] = f"<vpn_{_key_of(name)}>"
             elif name not in LITERAL:
-                given[name] = f"<{_word(link)}_{_word(name)}>"
+                given[name] = f"<{_key_of(link)}_{_key_of(name)}>"
         steps.append(
             {
                 "seq": seq,
@@ -177,9 +177,9 @@ def _day_1(tree: Tree, value: dict[str, Any], _: dict[str, Any]) -> list[dict[st
     if tag.standby and STANDBY in charm.actions:
         steps.append(_standby(charm, tag, len(steps) + 1))
     if charm.network_function:
-        steps.append(_with_known(charm, tag, "configure-nf", len(steps) + 1))
+        steps.append(_with_fixed(charm, tag, "configure-nf", len(steps) + 1))
     if ACCESS in charm.actions:
-        steps.append(_with_known(charm, tag, ACCESS, len(steps) + 1))
+        steps.append(_with_fixed(charm, tag, ACCESS, len(steps) + 1))
     return steps
 
 
@@ -190,14 +190,14 @@ def _standby(charm: charms.Charm, tag: _Day1, seq: int) -> dict[str, Any]:
         "name": STANDBY,
         "execution-environment-ref": tag.execution_environment_ref,
         "parameter": [
-            {"name": name, "data-type": _data_type(schema), "value": f"<standby_{_word(name)}>"}
+            {"name": name, "data-type": _data_type(schema), "value": f"<standby_{_key_of(name)}>"}
             for name, schema in charm.actions[STANDBY]["params"].items()
             if not name.endswith("-interface")
         ],
     }
 
 
-def _with_known(charm: charms.Charm, tag: _Day1, primitive: str, seq: int) -> dict[str, Any]:
+def _with_fixed(charm: charms.Charm, tag: _Day1, primitive: str, seq: int) -> dict[str, Any]:
     """Return a primitive: each value is from the descriptor, else an instantiation parameter."""
     key, prefix = ("access", "access") if primitive == ACCESS else ("network-function", "nf")
     known = tag.access if primitive == ACCESS else tag.network_function
@@ -213,14 +213,14 @@ def _with_known(charm: charms.Charm, tag: _Day1, primitive: str, seq: int) -> di
             {
                 "name": name,
                 "data-type": _data_type(schema),
-                "value": known.get(name, f"<{prefix}_{_word(name)}>"),
+                "value": known.get(name, f"<{prefix}_{_key_of(name)}>"),
             }
             for name, schema in parameters.items()
         ],
     }
 
 
-def _word(name: str) -> str:
+def _key_of(name: str) -> str:
     """Return a name NBI takes as a key of additionalParams (letters, digits and '_')."""
     return name.replace("-", "_")
 

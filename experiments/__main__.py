@@ -169,8 +169,8 @@ def run(
                 bed = Testbed(osm, dist, screen, vim)
                 if not keep:
                     stack.callback(_clean, bed)
-            failures = _made(bed, campaign, chosen, steps, beside)
-    _reported(campaign, failures, screen)
+            failures = _make_missing(bed, campaign, chosen, steps, beside)
+    _write_report(campaign, failures, screen)
 
 
 def _session(url: str, user: str, project: str, ca: str | None, insecure: bool) -> Osm:
@@ -203,10 +203,10 @@ def _compare(
     else:
         # Runs that break a user's slices need --only.
         steps = [step for step in steps if step.cell.experiment != "dependability"]
-    _reported(campaign, campaigns.make(bed, campaign, steps, bed.console), bed.console)
+    _write_report(campaign, campaigns.make(bed, campaign, steps, bed.console), bed.console)
 
 
-def _reported(campaign: Campaign, failures: int, screen: Console) -> None:
+def _write_report(campaign: Campaign, failures: int, screen: Console) -> None:
     """Write the report and print the verdicts and the paths.
 
     Raises:
@@ -226,7 +226,7 @@ def _reported(campaign: Campaign, failures: int, screen: Console) -> None:
         raise click.ClickException("an experiment did not end as it must, see the report")
 
 
-def _made(
+def _make_missing(
     bed: Testbed, campaign: Campaign, chosen: Profile, steps: list[Planned], beside: list[str]
 ) -> int:
     """Start the slices and services, and make the runs; return how many gave no result."""

@@ -36,13 +36,13 @@ def _stop_vnf(bed: Testbed, vnf: Vnf) -> Callable[[], None]:
 
 def _delete_tunnel(bed: Testbed, vnf: Vnf) -> Callable[[], None]:
     """Delete the tunnel's interface."""
-    vnf.action("inject-fault", fault="tunnel", link=_at(bed, vnf))
+    vnf.action("inject-fault", fault="tunnel", link=_user_link(bed, vnf))
     return lambda: None
 
 
 def _cut_link(bed: Testbed, vnf: Vnf) -> Callable[[], None]:
     """Disconnect the VDU from the network below the link for CUT seconds."""
-    vnf.action("inject-fault", fault="link", link=_at(bed, vnf), seconds=CUT)
+    vnf.action("inject-fault", fault="link", link=_user_link(bed, vnf), seconds=CUT)
     return lambda: None
 
 
@@ -63,7 +63,7 @@ def _kill_charm(bed: Testbed, vnf: Vnf) -> Callable[[], None]:
     return lambda: None
 
 
-def _at(bed: Testbed, vnf: Vnf) -> str:
+def _user_link(bed: Testbed, vnf: Vnf) -> str:
     """Return the name, in a VNF's charm, of its slice's link with users' packets."""
     slice_ = bed.slices[vnf.slice]
     return slice_.links[slice_.user_plane].endpoint(vnf.name)
@@ -106,7 +106,7 @@ def run(
         own = flows[victim].near.action("stop-stream")
     finally:
         mend()
-    _recovered(bed, victim)
+    _wait_recovered(bed, victim)
     back = time.time()
     streams[victim] = Stream(RATE, own)
     with contextlib.suppress(click.ClickException):
@@ -159,7 +159,7 @@ def _timeline(neighbour: Stream, victim: Stream, fault: float, back: float) -> d
     }
 
 
-def _recovered(bed: Testbed, name: str) -> None:
+def _wait_recovered(bed: Testbed, name: str) -> None:
     """Wait until the victim's link works again; `show-status` makes its charm check the link."""
     slice_ = bed.slices[name]
     until = time.monotonic() + 120
@@ -168,5 +168,5 @@ def _recovered(bed: Testbed, name: str) -> None:
             return
         far = slice_[_own_end(slice_)]
         with contextlib.suppress(click.ClickException):
-            far.action("show-status", link=_at(bed, far))
+            far.action("show-status", link=_user_link(bed, far))
     raise click.ClickException(f"{name}: {slice_.user_plane} does not come back")

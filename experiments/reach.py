@@ -172,7 +172,7 @@ def run(bed: Testbed, patience: float) -> tuple[dict[str, Any], bool]:
                     missing.append(token)
                 continue
             cell = matrix[str(vnf)].setdefault(whom, {"attempts": 0, "allowed": 0, "forbidden": 0})
-            cell["attempts"] += _attempted(attempt)
+            cell["attempts"] += _attempt_count(attempt)
             row = {"from": str(vnf), "to": whom, "way": attempt["label"], "address": kind}
             reached += [
                 {**row, "port": port, "protocol": "tcp"} for at, port in opened if at == number
@@ -197,7 +197,7 @@ def run(bed: Testbed, patience: float) -> tuple[dict[str, Any], bool]:
     }, not unexpected and count > 0 and not missing
 
 
-def _attempted(attempt: Mapping[str, Any]) -> int:
+def _attempt_count(attempt: Mapping[str, Any]) -> int:
     """Return the number of connections and datagrams in an attempt."""
     return len(attempt.get("ports", ())) + ("datagram" in attempt)
 

@@ -53,7 +53,7 @@ def ends_of(client: Client, nsi: Mapping[str, Any], status: Statuses) -> list[Pa
             continue
         points = vld.get("nss-connection-point-ref") or ()
         sides = [
-            _on(client, services[p["nss-ref"]], p["nsd-connection-point-ref"], str(vld["id"]))
+            _ends_at(client, services[p["nss-ref"]], p["nsd-connection-point-ref"], str(vld["id"]))
             for p in points
         ]
         for one, other in itertools.combinations(sides, 2):
@@ -62,7 +62,7 @@ def ends_of(client: Client, nsi: Mapping[str, Any], status: Statuses) -> list[Pa
     return pairs
 
 
-def _on(client: Client, nsr_id: str, sap: str, link: str) -> list[End]:
+def _ends_at(client: Client, nsr_id: str, sap: str, link: str) -> list[End]:
     """Return the ends of a service at one of its SAPs."""
     record = client.document("ns-show", nsr_id)
     sapds = record["nsd"].get("sapd") or ()

@@ -55,7 +55,7 @@ def of_services(ctx: Context) -> Iterator[Problem]:
         for side in _sides(place, relation):
             end = yield from _in_service(ctx, side, members)
             ends.append((side, end))
-        yield from _together(ctx, place, ends)
+        yield from _compared(ctx, place, ends)
 
 
 @rule("vnfd")
@@ -73,7 +73,7 @@ def of_functions(ctx: Context) -> Iterator[Problem]:
             for side in _sides(place, relation):
                 end = yield from _in_function(ctx, side)
                 ends.append((side, end))
-            yield from _together(ctx, place, ends)
+            yield from _compared(ctx, place, ends)
 
 
 def _form(ctx: Context, place: str, relation: Document) -> Iterator[Problem]:
@@ -166,7 +166,7 @@ def _environment(
     return ""
 
 
-def _together(ctx: Context, place: str, ends: list[tuple[Side, Found | None]]) -> Iterator[Problem]:
+def _compared(ctx: Context, place: str, ends: list[tuple[Side, Found | None]]) -> Iterator[Problem]:
     who = [(side.member, side.vdu, side.reference) for side, placed in ends if placed is not None]
     if len(who) == 2 and who[0] == who[1]:
         sentence = "both ends are the same charm; allowed: two different ones"

@@ -97,7 +97,7 @@ class Book:
                 csv.writer(stream).writerows(figure.rows)
 
 
-def _made(figure: Any, title: str, rows: Sequence[Sequence[Any]]) -> Figure:
+def _as_figure(figure: Any, title: str, rows: Sequence[Sequence[Any]]) -> Figure:
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     pyplot.close(figure)
@@ -180,7 +180,7 @@ def ratios(ours: Sequence[Ratio], published: Sequence[Ratio], title: str, axis: 
             (one.label, one.source or "this campaign", one.value.mean, *_ends(one.value))
             for one in (*ours, *published)
         ]
-        return _made(figure, title, [("row", "source", "ratio", "low", "high"), *numbers])
+        return _as_figure(figure, title, [("row", "source", "ratio", "low", "high"), *numbers])
 
 
 def curves(rows: Sequence[Curve], title: str, axes_names: tuple[str, str]) -> Figure:
@@ -217,7 +217,7 @@ def curves(rows: Sequence[Curve], title: str, axes_names: tuple[str, str]) -> Fi
             for name, points in rows
             for size, value in points
         ]
-        return _made(figure, title, [head, *numbers])
+        return _as_figure(figure, title, [head, *numbers])
 
 
 Distribution = tuple[str, Sequence[tuple[float, float]]]
@@ -249,7 +249,7 @@ def distributions(
         axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
         figure.tight_layout()
         numbers = [(name, share, ms) for name, points in rows for share, ms in points]
-        return _made(figure, title, [("curve", "percent", "ms"), *numbers])
+        return _as_figure(figure, title, [("curve", "percent", "ms"), *numbers])
 
 
 @dataclass(frozen=True)
@@ -309,7 +309,7 @@ def timeline(rows: Sequence[Fault], title: str) -> Figure:
         numbers = [
             (row.label, row.at, row.back, row.ended, *(row.silent or ("", ""))) for row in rows
         ]
-        return _made(figure, title, [head, *numbers])
+        return _as_figure(figure, title, [head, *numbers])
 
 
 #: Positions of an EPC's VNFs in its box, 0 to 1 each way; others are placed on a circle.
@@ -346,7 +346,7 @@ def topology(drawn: Drawn, names: Mapping[str, str], title: str) -> Figure:
                                           "boxstyle": "round,pad=0.35"})  # fmt: skip
         figure.tight_layout(pad=0.2)
         numbers = [(name, *link) for name, links in drawn.items() for link in links]
-        return _made(figure, title, [("slice", "link", "from", "to"), *numbers])
+        return _as_figure(figure, title, [("slice", "link", "from", "to"), *numbers])
 
 
 def _spots(members: Sequence[str]) -> dict[str, tuple[float, float]]:

@@ -109,7 +109,7 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
         where=described["environment"].get("osm", {}).get("url", "one machine"),
         reach=made["reach"][-1].result if "reach" in made else None,
         reach_rows=_reach(made["reach"][-1].result["outcomes"]) if "reach" in made else [],
-        who=_who(made["reach"][-1].result.get("matrix", {})) if "reach" in made else None,
+        who=_reach_table(made["reach"][-1].result.get("matrix", {})) if "reach" in made else None,
         matrix=_matrix(summary.matrix(measured, signalling)),
         figures=_cost(measured, book) if measured else [],
         performance=_performance(measured),
@@ -205,7 +205,7 @@ def _excerpts(runs: Sequence[Run]) -> list[dict[str, Any]]:
     return sorted(excerpts, key=lambda one: str(one["title"]))
 
 
-def _who(matrix: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, Any] | None:
+def _reach_table(matrix: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, Any] | None:
     """Return the table of VNFs that reached each other: each VNF has a row and a column."""
     if not matrix:
         return None

@@ -72,7 +72,7 @@ class Gnb(Station):
         """Set up PDU sessions."""
         self._set_up_sessions(ue, items)
 
-    def _asked(self, item: dict[str, Any]) -> tuple[str, int, int]:
+    def _requested(self, item: dict[str, Any]) -> tuple[str, int, int]:
         """Return address and TEID of the UPF's end for a PDU session, and its first QoS flow."""
         kind = "PDUSessionResourceSetupRequestTransfer"
         asked = ngap.transfer_of(kind, ngap.octets_of(kind, item[f"p{kind[1:]}"]))
@@ -94,7 +94,7 @@ class Gnb(Station):
                 octets = ngap.transfer(kind, {"cause": ("radioNetwork", reason)})
                 failed.append({"pDUSessionID": number, f"p{kind[1:]}": octets})
                 continue
-            address, teid, qfi = self._asked(item)
+            address, teid, qfi = self._requested(item)
             self._remove_bearer(ue, number)
             bearer = self._add_bearer(ue, number, (teid, address), qfi)
             kind = "PDUSessionResourceSetupResponseTransfer"

@@ -412,7 +412,7 @@ class N3iwf(gnb.Gnb):
         refused = set()
         for item in items:
             try:
-                await link.open_session(item["pDUSessionID"], self._asked(item)[2])
+                await link.open_session(item["pDUSessionID"], self._requested(item)[2])
             except EpcError as error:
                 log.error("PDU session %d of UE %d: %s", item["pDUSessionID"], ue.number, error)
                 refused.add(item["pDUSessionID"])
