@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 import time
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import click
@@ -47,12 +48,12 @@ def measure(count: int, processes: int, sample: int = 16) -> dict[str, Any]:
             "rate-per-s": count / up,
             "up-cpu-ms": cost(),
             "memory-kb": (gateway.rss_kb() - memory) / count,
-            "carried": site.carries(sample),
+            "carried": fmean(site.carries(sample)),
         }
         cost()
         result.update({"rekey-ike-s": site.rekey_all(LIMIT), "rekey-ike-cpu-ms": cost()})
         result.update({"rekey-child-s": site.rekey_children(LIMIT), "rekey-child-cpu-ms": cost()})
-        result["carried-after-rekey"] = site.carries(sample)
+        result["carried-after-rekey"] = fmean(site.carries(sample))
         site.lose_peers()
         site.start_fields()
         answered = gateway.counters()["ike-auth-out-resp"]
@@ -66,7 +67,7 @@ def measure(count: int, processes: int, sample: int = 16) -> dict[str, Any]:
         result.update({"back-s": time.monotonic() - started, "back-cpu-ms": cost()})
         result["sas-after"] = gateway.established()
         result["memory-after-kb"] = (gateway.rss_kb() - memory) / count
-        result["carried-after-return"] = site.carries(sample)
+        result["carried-after-return"] = fmean(site.carries(sample))
         result["settings"] = gateway.settings
     return result
 
@@ -97,7 +98,7 @@ def judge(results: list[dict[str, Any]]) -> list[Goal]:
             str(large["sas-after"]),
             large["sas-after"] == count,
         ),
-        Goal("tunnels tried that carry packets", "all", f"least {min(carried)}", min(carried) > 0),
+        Goal("tunnels tried that carry packets", "all", f"{min(carried):.0%}", min(carried) == 1),
     ]
 
 

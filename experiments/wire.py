@@ -66,12 +66,13 @@ def _tshark(file: Path, *words: str) -> list[str]:
 def kind(protocols: str, icmp6: str = "") -> str:
     """Return the kind of a frame, from tshark's `frame.protocols` and ICMPv6 type.
 
-    A frame with a layer of a VPN is protected, whatever tshark shows inside that layer. For other
-    frames, the first layer above the carriers counts.
+    A frame with a layer of a VPN is protected, whatever tshark shows inside that layer, but not if
+    GTP-U comes first: then a UE has the VPN. For other frames, the first layer above the carriers
+    counts.
     """
     layers = protocols.split(":")
     for layer in layers:
-        if layer in PROTECTED:
+        if layer in PROTECTED | {"gtp"}:
             return layer
     if "icmpv6" in layers and icmp6.isdigit():
         number = int(icmp6)

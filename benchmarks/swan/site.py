@@ -170,13 +170,13 @@ class Site(Block):
         for daemon in self.fields:
             daemon.stop(signal.SIGKILL)
 
-    def carries(self, sample: int = 16) -> int:
-        """Ping the core from the virtual IPs of some peers; return how many of them answered.
+    def carries(self, sample: int = 16) -> list[bool]:
+        """Ping the core from the virtual IPs of some peers; return whether each got an answer.
 
         Raises:
             RuntimeError: A peers' daemon has no virtual IP.
         """
-        answered = 0
+        answered: list[bool] = []
         for daemon in self.fields:
             addresses = [
                 sa["local-vips"][0].decode() for _, sa in daemon.sas() if sa.get("local-vips")
@@ -187,7 +187,7 @@ class Site(Block):
             for address in addresses[::step]:
                 ping = ("ping", "-n", "-q", "-c", "1", "-w", "5", "-I", address, CORE)
                 shown = self.spaces.run(daemon.namespace, *ping, check=False)
-                answered += " 1 received" in shown
+                answered.append(" 1 received" in shown)
         return answered
 
     def rekey_all(self, seconds: float) -> float:

@@ -157,6 +157,8 @@ async def _modify(amf: Amf, ue: Ue, number: int, document: dict[str, Any], **par
         return
     while not context.url:  # the gNB may answer before the SMF has answered the creation
         await asyncio.sleep(0.01)
+        if ue.sessions.get(number) is not context:
+            return  # the SMF refused it
     answer = await amf.node.call("POST", f"{context.url}/modify", **sbi.related(document, **parts))
     if answer.content:
         answered, given = sbi.parts_of(answer.headers.get("content-type", ""), answer.content)

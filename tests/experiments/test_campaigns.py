@@ -321,6 +321,7 @@ def test_runs_that_need_the_lab_are_left_out_elsewhere() -> None:
         ("eth:ethertype:ipv6:icmpv6", "128", "icmpv6"),
         ("eth:ethertype:ip:tcp:diameter", "", "diameter"),
         ("eth:ethertype:ip:udp:gtp:ip:icmp:data", "", "gtp"),
+        ("eth:ethertype:ip:udp:gtp:ip:udp:udpencap:esp", "", "gtp"),
         ("eth:ethertype:ip:udp:data", "", "udp"),
         ("eth:ethertype:ip:tcp", "", "tcp"),
     ],
