@@ -44,7 +44,7 @@ def guest(tmp_path_factory: pytest.TempPathFactory, guest_machine: GuestMachine)
 
 
 @pytest.fixture(scope="module")
-def told(guest: Guest) -> dict[str, str]:
+def shown(guest: Guest) -> dict[str, str]:
     name = guest.connection("s6a")
     marked = f"ping -n -p {MARKER.hex()}"
     steps = [
@@ -79,37 +79,37 @@ def table(hook: str, rule: str) -> str:
     return f"sh -c \"echo 'table ip test {{ chain c {chain}; }}' | nft -f -\""
 
 
-def test_the_kernel_carries_the_packets(bag: dict[str, str]) -> None:
-    assert "kernel-netlink" in bag["plugins"]
-    assert "kernel-libipsec" not in bag["plugins"]
-    assert "20 received" in bag["ping"], bag["initiate"] + bag["ping"]
+def test_the_kernel_carries_the_packets(shown: dict[str, str]) -> None:
+    assert "kernel-netlink" in shown["plugins"]
+    assert "kernel-libipsec" not in shown["plugins"]
+    assert "20 received" in shown["ping"], shown["initiate"] + shown["ping"]
 
 
-def test_states_have_extended_sequence_numbers_and_the_window(bag: dict[str, str]) -> None:
-    states = bag["states"]
+def test_states_have_extended_sequence_numbers_and_the_window(shown: dict[str, str]) -> None:
+    states = shown["states"]
     assert len(re.findall(r"^src ", states, re.M)) == 2
     keys = re.findall(r"aead rfc4106\(gcm\(aes\)\) 0x([0-9a-f]+) .* 128", states)
     assert [len(key) for key in keys] == [72, 72]  # 256 bits and a salt of 32, RFC 4106
     assert states.count("esn") >= 2
     assert set(re.findall(r"replay_window (\d+),", states)) >= {"256"}, states
-    (sa,) = ipsec.parse_sas("s6a", _results(bag["sas"]))
+    (sa,) = ipsec.parse_sas("s6a", _results(shown["sas"]))
     (child,) = sa.children
     assert (child.cipher, child.esn, child.encap) == ("AES_GCM_16-256", True, False)
     assert child.sent > 0
 
 
-def test_a_child_is_rekeyed_without_loss(bag: dict[str, str]) -> None:
-    (before,) = ipsec.parse_sas("s6a", _results(bag["sas"]))
-    (after,) = ipsec.parse_sas("s6a", _results(bag["rekeyed"]))
-    assert "5 received" in bag["after"]
+def test_a_child_is_rekeyed_without_loss(shown: dict[str, str]) -> None:
+    (before,) = ipsec.parse_sas("s6a", _results(shown["sas"]))
+    (after,) = ipsec.parse_sas("s6a", _results(shown["rekeyed"]))
+    assert "5 received" in shown["after"]
     assert after.id == before.id
     assert after.up
 
 
 def test_only_ike_and_esp_were_on_the_wire_even_without_a_tunnel(
-    guest: Guest, bag: dict[str, str]
+    guest: Guest, shown: dict[str, str]
 ) -> None:
-    assert "0 received" in bag["down"]
+    assert "0 received" in shown["down"]
     assert guest.count("ip proto 50") >= 40
     assert guest.count("udp port 4500 and udp[8:4] != 0") >= 8  # not IKE's marker, RFC 3948
     assert guest.count("udp port 4500") >= 4
@@ -118,26 +118,28 @@ def test_only_ike_and_esp_were_on_the_wire_even_without_a_tunnel(
 
 
 def test_the_first_packet_opens_a_trapped_tunnel_and_esp_can_be_forced_into_udp(
-    bag: dict[str, str],
+    shown: dict[str, str],
 ) -> None:
     # The packet that opens it is lost.
-    assert re.search(r" [45] received", bag["trapped"]), bag["trapped"]
-    (sa,) = ipsec.parse_sas("s11", _results(bag["in-udp"]))
+    assert re.search(r" [45] received", shown["trapped"]), shown["trapped"]
+    (sa,) = ipsec.parse_sas("s11", _results(shown["in-udp"]))
     (child,) = sa.children
     assert (child.esn, child.encap) == (True, True)
 
 
-def test_the_outer_header_has_the_dscp_of_the_inner_one(guest: Guest, bag: dict[str, str]) -> None:
-    assert bag["ping"]
+def test_the_outer_header_has_the_dscp_of_the_inner_one(
+    guest: Guest, shown: dict[str, str]
+) -> None:
+    assert shown["ping"]
     for kind in ("ip proto 50", "udp port 4500"):
         assert guest.count(f"{kind} and ip[1] & 0xfc = 0xb8") >= 8
 
 
 def test_the_inner_header_gets_the_dscp_of_the_outer_one_where_it_is_to(
-    bag: dict[str, str],
+    shown: dict[str, str],
 ) -> None:
-    assert re.search(r" [45] received", bag["inwards"]), bag["inwards"]
-    (count,) = re.findall(r"counter packets (\d+)", bag["seen"])
+    assert re.search(r" [45] received", shown["inwards"]), shown["inwards"]
+    (count,) = re.findall(r"counter packets (\d+)", shown["seen"])
     assert int(count) >= 4
 
 

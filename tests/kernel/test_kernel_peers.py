@@ -108,7 +108,7 @@ def rekeys(daemon: str) -> list[Step]:
 
 
 @pytest.fixture(scope="module", params=sorted(CASES))
-def told(
+def shown(
     request: pytest.FixtureRequest,
     guest_machine: GuestMachine,
     tmp_path_factory: pytest.TempPathFactory,
@@ -156,44 +156,44 @@ def numbers(text: str) -> tuple[set[str], set[str]]:
     return set(ike), set(re.findall(r"INSTALLED,.*\n.*\n +in  ([0-9a-f]{8})", text))
 
 
-def test_packets_pass_both_ways_and_none_in_clear(bag: dict[str, str]) -> None:
-    assert answered(bag["ping"]) == answered(bag["back"]) == 5, bag["log"][-3000:]
-    assert "ESTABLISHED" in bag["sas"]
-    assert bag["clear"] == "0"
+def test_packets_pass_both_ways_and_none_in_clear(shown: dict[str, str]) -> None:
+    assert answered(shown["ping"]) == answered(shown["back"]) == 5, shown["log"][-3000:]
+    assert "ESTABLISHED" in shown["sas"]
+    assert shown["clear"] == "0"
 
 
-def test_keys_are_made_anew_by_either_end(bag: dict[str, str]) -> None:
-    ike, esp = numbers(bag["sas"])
+def test_keys_are_made_anew_by_either_end(shown: dict[str, str]) -> None:
+    ike, esp = numbers(shown["sas"])
     for what in ("child", "ike", "cell-child", "cell-ike", "reauth"):
-        if f"sas-{what}" not in bag:
+        if f"sas-{what}" not in shown:
             continue
-        new = numbers(bag[f"sas-{what}"])
+        new = numbers(shown[f"sas-{what}"])
         if what.endswith("child"):
             assert new[1] and not new[1] & esp, what
         else:
             assert new[0] and not new[0] & ike, what
-        assert answered(bag[f"ping-{what}"]) >= 4, what
+        assert answered(shown[f"ping-{what}"]) >= 4, what
         ike, esp = new
 
 
-def test_a_silent_cell_is_given_up(bag: dict[str, str]) -> None:
-    assert "ESTABLISHED" not in bag["sas-dead"]
-    assert "giving up after 4 retransmits" in bag["log"]
+def test_a_silent_cell_is_given_up(shown: dict[str, str]) -> None:
+    assert "ESTABLISHED" not in shown["sas-dead"]
+    assert "giving up after 4 retransmits" in shown["log"]
 
 
-def test_a_long_message_comes_in_fragments(bag: dict[str, str]) -> None:
+def test_a_long_message_comes_in_fragments(shown: dict[str, str]) -> None:
     """RFC 7383; certificates do not fit one packet."""
-    if not bag["case"].endswith("-cert"):
+    if not shown["case"].endswith("-cert"):
         pytest.skip("its messages are short")
-    assert re.search(r"received fragment #2 of \d", bag["log"])
-    assert "reassembled fragmented IKE message" in bag["log"]
+    assert re.search(r"received fragment #2 of \d", shown["log"])
+    assert "reassembled fragmented IKE message" in shown["log"]
 
 
-def test_a_cell_answers_a_cookie(bag: dict[str, str]) -> None:
-    if "flood" not in bag:
+def test_a_cell_answers_a_cookie(shown: dict[str, str]) -> None:
+    if "flood" not in shown:
         pytest.skip("no flood in this case")
-    assert "N(COOKIE)" in bag["log"]
-    assert re.search(r"parsed IKE_SA_INIT request 0 \[ N\(COOKIE\)", bag["log"])
+    assert "N(COOKIE)" in shown["log"]
+    assert re.search(r"parsed IKE_SA_INIT request 0 \[ N\(COOKIE\)", shown["log"])
 
 
 @pytest.mark.parametrize(

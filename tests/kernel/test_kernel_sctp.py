@@ -35,7 +35,7 @@ pth.parent.mkdir(parents=True, exist_ok=True)
 pth.write_text("".join(path + "\n" for path in sys.path if path and not path.startswith("/usr")))
 OUTER = {"mme": "10.9.0.1", "enb": "10.9.0.2"}
 INNER = {"mme": "192.168.247.102", "enb": "192.168.247.10"}
-told = {}
+measured = {}
 
 
 def secured(made):
@@ -82,46 +82,48 @@ with town(Path(os.getcwd())) as made:
     secured(made)
     made.bring_up()
     made.until("the UE is attached", made.attached, 240)
-    told["associations"] = {name: len(associations(made, name)) for name in OUTER}
-    told["ping"] = made.run("ue", "ping", "-n", "-q", "-c", "5", "-I", "oaitun_ue1", "10.132.12.1",
+    measured["associations"] = {name: len(associations(made, name)) for name in OUTER}
+    measured["ping"] = made.run("ue", "ping", "-nqc", "5", "-I", "oaitun_ue1", "10.132.12.1",
                             check=False)
     anew(made, "enb", "mme")
-    told["after the eNB's restart"] = len(associations(made, "enb"))
+    measured["after the eNB's restart"] = len(associations(made, "enb"))
     shown = json.loads(made.run("mme", "nft", "-j", "list", "table", "netdev", "clear"))
-    told["sctp, udp"] = [
+    measured["sctp, udp"] = [
         part["counter"]["packets"]
         for item in shown["nftables"]
         for part in item.get("rule", {}).get("expr", [])
         if "counter" in part
     ]
-    told["modules"] = open("/proc/modules").read()
+    measured["modules"] = open("/proc/modules").read()
 pth.unlink()
-with open("told.json", "w") as stream:
-    json.dump(told, stream)
+with open("measured.json", "w") as stream:
+    json.dump(measured, stream)
 """
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory, guest_machine: GuestMachine) -> dict[str, Any]:
+def measured(
+    tmp_path_factory: pytest.TempPathFactory, guest_machine: GuestMachine
+) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("sctp")
     begin = guest_machine.lend(IMPORTS)
     guest_machine.put(ROOT / "tests/core/golden")
     done = guest_machine.run(folder, begin + PROGRAM)
     assert done.code == 0, done.output
-    return dict(json.loads((folder / "told.json").read_text()))
+    return dict(json.loads((folder / "measured.json").read_text()))
 
 
-def test_a_ue_attaches_over_sctp_of_the_kernel(answer: dict[str, Any]) -> None:
-    assert answer["associations"] == {"mme": 1, "enb": 1}
-    assert "\nsctp " in "\n" + answer["modules"]
-    assert " 5 received" in answer["ping"]
+def test_a_ue_attaches_over_sctp_of_the_kernel(measured: dict[str, Any]) -> None:
+    assert measured["associations"] == {"mme": 1, "enb": 1}
+    assert "\nsctp " in "\n" + measured["modules"]
+    assert " 5 received" in measured["ping"]
 
 
-def test_the_association_comes_back_with_the_enb(answer: dict[str, Any]) -> None:
-    assert answer["after the eNB's restart"] == 1
+def test_the_association_comes_back_with_the_enb(measured: dict[str, Any]) -> None:
+    assert measured["after the eNB's restart"] == 1
 
 
-def test_no_sctp_is_on_the_wire_outside_the_tunnel(answer: dict[str, Any]) -> None:
-    clear, tunnel = answer["sctp, udp"]
+def test_no_sctp_is_on_the_wire_outside_the_tunnel(measured: dict[str, Any]) -> None:
+    clear, tunnel = measured["sctp, udp"]
     assert clear == 0
     assert tunnel > 10

@@ -124,7 +124,7 @@ def certificate_steps(guest: Guest, initiate: str) -> list[tuple[str, str, str, 
 
 
 @pytest.fixture(scope="module")
-def told(guest: Guest, request: pytest.FixtureRequest) -> dict[str, str]:
+def shown(guest: Guest, request: pytest.FixtureRequest) -> dict[str, str]:
     def initiate(link: str) -> str:
         words = f"--ike {guest.connection(link)} --child {link} --timeout 60"
         return f"swanctl --initiate {words}"
@@ -166,32 +166,34 @@ def told(guest: Guest, request: pytest.FixtureRequest) -> dict[str, str]:
     return guest.run({"left": OWN}, steps)
 
 
-def test_an_inner_address_that_is_the_outer_one_loops_nothing(bag: dict[str, str]) -> None:
-    assert (answered(bag["nr-up"]), answered(bag["nr-down"])) == (5, 5)
-    assert "10.43.2.0/24" in bag["nr-sas"] and f"{CELL}/32" in bag["nr-sas"]
-    assert bag["rules"].count("from 10.43.2.0/24 ") == 1
+def test_an_inner_address_that_is_the_outer_one_loops_nothing(shown: dict[str, str]) -> None:
+    assert (answered(shown["nr-up"]), answered(shown["nr-down"])) == (5, 5)
+    assert "10.43.2.0/24" in shown["nr-sas"] and f"{CELL}/32" in shown["nr-sas"]
+    assert shown["rules"].count("from 10.43.2.0/24 ") == 1
     # Keys of IKE and ESP are exchanged beside it, and the address itself is reached as ever.
-    assert answered(bag["nr-again"]) == 5
-    assert answered(bag["nr-outer"]) == 5
+    assert answered(shown["nr-again"]) == 5
+    assert answered(shown["nr-outer"]) == 5
 
 
-def test_without_its_tunnel_nothing_of_it_is_on_the_wire(guest: Guest, bag: dict[str, str]) -> None:
+def test_without_its_tunnel_nothing_of_it_is_on_the_wire(
+    guest: Guest, shown: dict[str, str]
+) -> None:
     for when in ("nr-before", "nr-closed", "nr-closed-down"):
-        assert answered(bag[when]) == 0, when
+        assert answered(shown[when]) == 0, when
     # But for IKE itself: MOBIKE (RFC 4555) tries every address the peer has told, inner ones too.
     assert guest.count("not udp port 4500 and (net 10.0.0.0/8 or net 172.16.0.0/16)") == 0
     assert guest.count("ip proto 50") >= 50
 
 
-def test_a_foreign_cell_is_given_its_inner_addresses(bag: dict[str, str]) -> None:
-    results = Results({"ipsec/sas": {"code": 0, "out": bag["pool-sas"]}})
+def test_a_foreign_cell_is_given_its_inner_addresses(shown: dict[str, str]) -> None:
+    results = Results({"ipsec/sas": {"code": 0, "out": shown["pool-sas"]}})
     (sa,) = parse_sas("lte", results)
     assert sa.given == ("10.60.0.1", "2001:db8:60::1")
-    assert answered(bag["pool-up"]) == answered(bag["pool-down"]) == 5
-    assert answered(bag["pool-up-6"]) == 5
-    assert bag["pool-leases"].count("online") == 2
-    assert bag["pool-given-back"].count("online") == 0
-    assert answered(bag["pool-closed"]) == 0
+    assert answered(shown["pool-up"]) == answered(shown["pool-down"]) == 5
+    assert answered(shown["pool-up-6"]) == 5
+    assert shown["pool-leases"].count("online") == 2
+    assert shown["pool-given-back"].count("online") == 0
+    assert answered(shown["pool-closed"]) == 0
 
 
 def test_both_in_userspace(tmp_path: Path) -> None:
@@ -231,37 +233,37 @@ def test_both_in_userspace(tmp_path: Path) -> None:
     assert made.count("udp port 4500") >= 50
 
 
-def test_cbc_and_chacha_carry_packets(bag: dict[str, str]) -> None:
-    assert answered(bag["s1u-df"]) == answered(bag["s1c-df"]) == 5
-    assert "AES_CBC-256/HMAC_SHA2_512_256" in bag["sas"]
-    assert "CHACHA20_POLY1305" in bag["sas"]
+def test_cbc_and_chacha_carry_packets(shown: dict[str, str]) -> None:
+    assert answered(shown["s1u-df"]) == answered(shown["s1c-df"]) == 5
+    assert "AES_CBC-256/HMAC_SHA2_512_256" in shown["sas"]
+    assert "CHACHA20_POLY1305" in shown["sas"]
 
 
 def test_certificates_open_a_tunnel_with_extended_sequence_numbers(
-    guest: Guest, bag: dict[str, str]
+    guest: Guest, shown: dict[str, str]
 ) -> None:
-    assert answered(bag["cert-up"]) == answered(bag["cert-again"]) == 5
-    sas = parse_sas("s11", Results({"ipsec/sas": {"code": 0, "out": bag["cert-sas"]}}))
+    assert answered(shown["cert-up"]) == answered(shown["cert-again"]) == 5
+    sas = parse_sas("s11", Results({"ipsec/sas": {"code": 0, "out": shown["cert-sas"]}}))
     (child,) = [child for sa in sas for child in sa.children if child.state == "INSTALLED"]
     assert (child.cipher, child.esn, child.encap) == ("AES_GCM_16-256", True, False)
-    assert "replay_window 256," in bag["cert-states"]
+    assert "replay_window 256," in shown["cert-states"]
     log = (guest.folder / "left/charon.log").read_text()
     assert 'received end entity cert "CN=s11-right"' in log
     assert "certificate status is good" in log
 
 
-def test_who_is_revoked_opens_no_tunnel(guest: Guest, bag: dict[str, str]) -> None:
+def test_who_is_revoked_opens_no_tunnel(guest: Guest, shown: dict[str, str]) -> None:
     log = (guest.folder / "left/charon.log").read_text()
-    assert "certificate was revoked" in log, bag["cert-refused"]
-    assert "AUTHENTICATION_FAILED" in bag["cert-refused"]
-    assert answered(bag["cert-down"]) == 0
+    assert "certificate was revoked" in log, shown["cert-refused"]
+    assert "AUTHENTICATION_FAILED" in shown["cert-refused"]
+    assert answered(shown["cert-down"]) == 0
 
 
 def test_df_is_copied_to_the_outer_header_where_it_is_to_be(
-    guest: Guest, bag: dict[str, str]
+    guest: Guest, shown: dict[str, str]
 ) -> None:
     """Packets of each test have a length of their own by which they are found."""
-    assert answered(bag["s1u-no-df"]) == 5
+    assert answered(shown["s1u-no-df"]) == 5
     df = "ip[6] & 0x40 != 0"
     lengths = {"s1u-df": (370, 430), "s1u-no-df": (470, 530), "s1c-df": (560, 620)}
     found = {
@@ -277,9 +279,9 @@ def test_df_is_copied_to_the_outer_header_where_it_is_to_be(
 
 
 @pytest.mark.long
-def test_mobike_follows_an_address(guest: Guest, bag: dict[str, str]) -> None:
-    assert answered(bag["s1u-moved"]) >= 50, bag["sas-moved"]
-    (s1u,) = [part for part in re.split(r"\n(?=\S)", bag["sas-moved"]) if part.startswith("s1u_")]
+def test_mobike_follows_an_address(guest: Guest, shown: dict[str, str]) -> None:
+    assert answered(shown["s1u-moved"]) >= 50, shown["sas-moved"]
+    (s1u,) = [part for part in re.split(r"\n(?=\S)", shown["sas-moved"]) if part.startswith("s1u_")]
     assert f" @ {MOVED}[4500]" in s1u
     assert "ESTABLISHED" in s1u
     assert guest.count(f"ip proto 50 and src {MOVED}") >= 50
