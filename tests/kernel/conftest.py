@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.long)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def guest_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuestMachine]:
     home = tmp_path_factory.mktemp("guest-machine")
     try:
