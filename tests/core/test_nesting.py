@@ -1,10 +1,12 @@
 """Tunnels inside tunnels, and paths narrower than the underlay, on the model."""
 
+import base64
 import json
 
 import pytest
 from support.juju import Charm, Juju, pair
 from support.model_world import public_of
+from vpnaas.params.intent import manual_peer
 from vpnaas.status import link_status
 from vpnaas.tunnels import nesting
 
@@ -152,6 +154,28 @@ def test_what_a_router_says_of_the_path_sets_the_mtu_and_is_kept():
     assert nesting.PATHS_FILE not in hss.vdu.files
     asked = [c for c in hss.vdu.commands if "-M" in c]
     assert {(c[c.index("-s") + 1], c[-1]) for c in asked} == {("1472", "203.0.113.2")}
+
+
+def test_every_path_is_asked_in_its_turn():
+    juju, hss = behind_a_router()
+    for number in range(3, 3 + nesting.MAX_PROBES):
+        peer = {
+            "link": "s11",
+            "name": f"p{number}",
+            "public-key": base64.b64encode(bytes([number]) * 32).decode(),
+            "allowed-prefixes": f"172.16.1.{number}",
+            "endpoint": f"203.0.113.{number}:51821",
+        }
+        hss.intent = hss.intent.with_peer(manual_peer(peer))
+    asked = set()
+    for _ in range(4):
+        hss.vdu.commands.clear()
+        hss.reconcile()
+        now = [c[-1] for c in hss.vdu.commands if "-M" in c]
+        assert len(now) <= nesting.MAX_PROBES
+        asked |= set(now)
+        juju.world.clock += 60
+    assert len(asked) == nesting.MAX_PROBES + 1
 
 
 def test_neighbours_are_not_asked():

@@ -227,3 +227,13 @@ def test_files_are_shown_without_keys() -> None:
     assert "********" in text
     for secret in (OP, K, opc(K, OP)):
         assert secret not in text
+
+
+def test_a_realm_that_comes_back_gets_a_certificate_of_its_own_again() -> None:
+    vdu, made = Vdu(), []
+    vdu._run = lambda argv, run=vdu._run: (made.append(argv), run(argv))  # type: ignore[method-assign]
+    for realm in ("a.example", "b.example", "b.example", "a.example"):
+        asked = function_state("hss", params=params("hss", realm=realm), parts={})
+        assert reconcile(vdu, asked).state == "ready"
+    names = [words[words.index("-subj") + 1] for words in made if "-subj" in words]
+    assert names == ["/CN=hss.a.example", "/CN=hss.b.example", "/CN=hss.a.example"]

@@ -113,6 +113,42 @@ def test_a_next_key_has_a_preshared_key_that_nobody_knows_until_it_is_used():
     assert mme.states() == {"s6a": "up"}
 
 
+def test_the_watch_gives_a_key_nothing_that_its_peer_has_lost():
+    juju, hss, mme, relation = pair()
+    hss.configure("s6a", "172.16.6.129/24", **{"allowed-prefixes": "10.1.0.0/24"})
+    mme.configure("s6a", "172.16.6.2/24", **{"accept-prefixes": "10.0.0.0/8"})
+    hss.reconcile(rotate=frozenset(["s6a"]))
+    mme.reconcile()
+    path = "/etc/osm-vpnaas/s6a/handover.json"
+    (gift,) = json.loads(mme.vdu.files[path]).values()
+    assert gift[0] == "10.1.0.0/24,172.16.6.129/32"
+    relation.ends["hss"]["vpnaas-allowed-prefixes"] = ""
+    mme.vdu.commands.clear()
+    mme.reconcile()
+    (gift,) = json.loads(mme.vdu.files[path]).values()
+    assert gift[0] == "172.16.6.129/32"
+    words = [" ".join(command) for command in mme.vdu.commands]
+    stop = next(i for i, text in enumerate(words) if text.startswith("systemctl stop osm-vpnaas-"))
+    change = next(i for i, text in enumerate(words) if text.startswith("wg set wg-s6a peer"))
+    assert stop < change
+    assert watches(mme) == 1
+
+
+def test_another_inner_address_of_the_same_subnet_keeps_address_and_routes():
+    juju, hss, mme, _ = pair()
+    hss.configure("s6a", "172.16.6.129/24", **{"allowed-prefixes": "10.1.0.0/24"})
+    mme.configure("s6a", "172.16.6.2/24", **{"accept-prefixes": "10.0.0.0/8"})
+    hss.reconcile()
+    mme.reconcile()
+    assert mme.interface("s6a").routes == {"10.1.0.0/24"}
+    mme.configure("s6a", "172.16.6.7/24", **{"accept-prefixes": "10.0.0.0/8"})
+    mme.reconcile()
+    interface = mme.interface("s6a")
+    assert interface.addresses == {"172.16.6.7/24"}
+    assert interface.routes == {"10.1.0.0/24"}
+    assert interface.bounces == 0
+
+
 def test_what_the_watch_let_in_is_not_touched_again():
     juju, hss, mme, _ = pair()
     hss.reconcile(rotate=frozenset(["s6a"]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import io
+import ipaddress
 import json
 import re
 import shlex
@@ -497,7 +498,13 @@ class ModelVdu:
             return (0 if gone else 1), ""
         elif words[0] == "address":
             addresses = made[words[4]].addresses
-            (addresses.add if words[1] == "add" else addresses.discard)(words[2])
+            (addresses.discard if words[1] == "del" else addresses.add)(words[2])
+            if words[1] == "del":
+                # As Linux without `promote_secondaries`, where this is its subnet's first address.
+                net = ipaddress.ip_interface(words[2]).network
+                addresses -= {a for a in addresses if ipaddress.ip_interface(a).network == net}
+                if not addresses:
+                    made[words[4]].routes.clear()
         elif words[0] == "route":
             routes = set() if "table" in words else made[words[4]].routes
             (routes.add if words[1] == "replace" else routes.discard)(words[2])

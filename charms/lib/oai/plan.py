@@ -48,6 +48,8 @@ from .part import Part, disagreements, encode, of
 
 FIRST_ADDRESS = ("amf", "smf", "upf")
 """Functions of OAI that are configured with an interface and use its first IPv4 address."""
+COMMON_NAME_FILE = TLS + "/common-name"
+"""Name in the certificate that was made last."""
 ENGINES = ("podman", "docker")
 DEADLINE = 600
 """Seconds a network function may take to become ready before its state is "failed"; images to pull
@@ -320,7 +322,11 @@ def closed_gates(function_state: FunctionState) -> List[str]:
 
 def observe_steps(function_state: FunctionState) -> List[Step]:
     """Return the steps that observe the network function, for one round trip."""
-    steps = [which("nf/engine", ENGINES), read("nf/secrets", SECRETS_FILE)]
+    steps = [
+        which("nf/engine", ENGINES),
+        read("nf/secrets", SECRETS_FILE),
+        read("nf/common-name", COMMON_NAME_FILE),
+    ]
     steps.append(secret_store.observe("nf/store", SECRETS_FILE))
     for name in CONTAINERS[function_state.kind]:
         steps.append(read("nf/unit/" + name, units.unit_path(name)))
@@ -472,7 +478,7 @@ def _apply(
     if known and (due or known & set(different)):
         steps.append(run("nf/reload", "systemctl", "daemon-reload", timeout=60))
     if due:
-        if software.common_name:
+        if software.common_name and results.text("nf/common-name") != software.common_name:
             steps += _certificate(software.common_name)
         names = [units.unit(name) for name in due]
         steps.append(enable("nf/enable", *names))
@@ -495,20 +501,18 @@ def _folders(software: Software) -> List[Step]:
 
 
 def _certificate(common_name: str) -> List[Step]:
-    """Return the steps that make a self-signed certificate, unless one of that name exists."""
+    """Return the steps that make a self-signed certificate."""
     name = common_name.split(".")[0]
     certificate, key = "{}/{}.cert.pem".format(TLS, name), "{}/{}.key.pem".format(TLS, name)
-    mark = "{}/{}".format(TLS, common_name)
     return [
         run(
             "nf/certificate",
             *("openssl", "req", "-x509", "-newkey", "rsa:{}".format(KEY_BITS), "-nodes"),
             *("-keyout", key, "-out", certificate, "-days", "3650"),
             *("-subj", "/CN=" + common_name),
-            unless=mark,
             timeout=120,
         ),
-        write("nf/certificate-of", mark, common_name + "\n", 0o600),
+        write("nf/certificate-of", COMMON_NAME_FILE, common_name, 0o600),
     ]
 
 

@@ -21,7 +21,7 @@ from vpnaas.base.errors import VduError, VpnaasError
 from vpnaas.base.links import IPSEC, KEYED, OWN_INTERFACES
 from vpnaas.base.prefixes import Routes
 from vpnaas.peers import same_address
-from vpnaas.peers.peer import Peer
+from vpnaas.peers.peer import Peer, in_turn
 from vpnaas.tunnels.technology import CharmState, Draft, LinkInputs
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.steps import Results, Step, read, remove, run, write
@@ -71,7 +71,7 @@ def observe(charm_state: CharmState) -> List[Step]:
 def probes(charm_state: CharmState, vdu: VduFacts, results: Results) -> List[Step]:
     """Return a ping with the underlay's full MTU to each endpoint behind a router; often none."""
     table = _table(results)
-    steps: List[Step] = []
+    asked: Dict[str, Step] = {}
     for link, params in sorted(charm_state.intent.links.items()):
         if params.technology not in KEYED:
             continue
@@ -82,15 +82,12 @@ def probes(charm_state: CharmState, vdu: VduFacts, results: Results) -> List[Ste
         for address in sorted({str(end[0]) for end in ends if end}):
             route = table.to(ipaddress.ip_address(address))
             interface = vdu.interfaces.get(route.device) if route and route.routed else None
-            id = _ASK + address
             if interface is None or interface.name.startswith(OWN_INTERFACES):
-                continue
-            if len(steps) == MAX_PROBES or any(step.id == id for step in steps):
                 continue
             size = str(interface.mtu - _HEADERS[ipaddress.ip_address(address).version])
             words = ("ping", "-n", "-c", "1", "-W", "1", "-M", "do", "-s", size, address)
-            steps.append(run(id, *words, any_exit=True, timeout=10))
-    return steps
+            asked[address] = run(_ASK + address, *words, any_exit=True, timeout=10)
+    return [asked[address] for address in in_turn(sorted(asked), MAX_PROBES, vdu.now)]
 
 
 def learned(results: Results, prepared: Optional[Results]) -> Dict[str, int]:

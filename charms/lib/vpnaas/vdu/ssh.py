@@ -252,8 +252,8 @@ class Vdu:
         except UnreachableError:
             client.close()
             raise
-        # UnicodeError: the name cannot be resolved, for example because a label is empty.
-        except (paramiko.SSHException, OSError, EOFError, UnicodeError) as error:
+        # paramiko raises here what failed in its own thread, such as a ValueError of a bad key.
+        except Exception as error:
             sentence = _login_failure(login, client.get_transport(), error)
             client.close()
             raise UnreachableError(sentence)

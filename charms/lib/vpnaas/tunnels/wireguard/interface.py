@@ -309,10 +309,15 @@ def steps_to(configuration: Configuration, state: State) -> List[Step]:
     link, interface = configuration.link, wireguard_interface(configuration.link)
     steps: List[Step] = []
     text = render(configuration, state.live)
+    watch = _handovers(configuration, state, interface)
     if state.file != text:
         steps.append(write(link + "/apply/file", conf_path(link), text, 0o600, state.file))
     if not state.enabled:
         steps.append(enable(link + "/apply/enable", unit(link)))
+    if watch:
+        # The running one may give a key what its peer has lost.
+        stop = ("systemctl", "stop", watch_unit(link))
+        steps.append(run(link + "/apply/handover-stop", *stop, any_exit=True))
     if state.live is None:
         # `restart`: the unit may count as active although somebody deleted the interface.
         steps.append(run(link + "/apply/start", "systemctl", "restart", unit(link), timeout=60))
@@ -320,7 +325,7 @@ def steps_to(configuration: Configuration, state: State) -> List[Step]:
         steps += _interface_changes(configuration, state, state.live, interface)
         steps += _peer_changes(configuration, state, state.live, interface)
         steps += _route_changes(configuration, state.live, interface)
-    steps += _handovers(configuration, state.live, interface)
+    steps += watch
     return steps + recording(link, configuration.peers, state, bool(steps))
 
 
@@ -339,14 +344,13 @@ def _interface_changes(
     if live.mtu != configuration.mtu:
         mtu = str(configuration.mtu)
         steps.append(run(link + "/apply/mtu", "ip", "link", "set", interface, "mtu", mtu))
-    if configuration.address not in live.addresses:
-        address = str(configuration.address)
-        steps.append(
-            run(link + "/apply/address", "ip", "address", "add", address, "dev", interface)
-        )
     for index, old in enumerate(sorted(live.addresses - {configuration.address}, key=str)):
         id = "{}/apply/address-{}".format(link, index)
         steps.append(run(id, "ip", "address", "del", str(old), "dev", interface))
+    if live.addresses != {configuration.address}:
+        # Last: with the first address of a subnet, Linux deletes its others and their routes.
+        words = ("ip", "address", "replace", str(configuration.address), "dev", interface)
+        steps.append(run(link + "/apply/address", *words))
     return steps
 
 
@@ -411,7 +415,8 @@ def _route_changes(configuration: Configuration, live: Live, interface: str) -> 
         p for peer in configuration.peers for p in peer.prefixes if not fields.covers(subnet, p)
     }
     steps = []
-    for index, prefix in enumerate(fields.ordered(routes - live.routes)):
+    kept = live.routes if live.addresses == {configuration.address} else frozenset()
+    for index, prefix in enumerate(fields.ordered(routes - kept)):
         id = "{}/apply/route-{}".format(configuration.link, index)
         steps.append(run(id, "ip", "route", "replace", str(prefix), "dev", interface))
     for index, prefix in enumerate(fields.ordered(live.routes - routes)):
@@ -420,25 +425,33 @@ def _route_changes(configuration: Configuration, live: Live, interface: str) -> 
     return steps
 
 
-def _handovers(configuration: Configuration, live: Optional[Live], interface: str) -> List[Step]:
-    """Return the steps that start a watch for rotating peers that switch to their next key.
-
-    So a switch does not wait for a relation event. One watch serves all peers of the link. It
-    starts again for further keys, or if it missed a switch.
-    """
-    link = configuration.link
-    waiting = {p.next_public_key: p for p in configuration.peers if p.next_public_key}
-    known = live.peers if live is not None else {}
-    if not any(key not in known or _missed(known[key]) for key in waiting):
-        return []
-    staged = {
-        key: [
+def _staged(link: str, peers: Sequence[Peer]) -> Dict[str, List[str]]:
+    """Return what the handover watch gives to each next key of a link."""
+    return {
+        peer.next_public_key: [
             fields.show_networks(peer.prefixes),
             preshared_file(link, peer.name) if peer.preshared else "",
             str(peer.keepalive),
         ]
-        for key, peer in waiting.items()
+        for peer in peers
+        if peer.next_public_key
     }
+
+
+def _handovers(configuration: Configuration, state: State, interface: str) -> List[Step]:
+    """Return the steps that start a watch for rotating peers that switch to their next key.
+
+    So a switch does not wait for a relation event. One watch serves all peers of the link. It
+    starts again for further keys, if what it gives to a key has changed, or if it missed a switch.
+    """
+    link = configuration.link
+    staged, before = _staged(link, configuration.peers), _staged(link, state.applied)
+    known = state.live.peers if state.live is not None else {}
+    if all(
+        key in known and before.get(key) == gift and not _missed(known[key])
+        for key, gift in staged.items()
+    ):
+        return []
     text = json.dumps(staged, indent=1, sort_keys=True) + "\n"
     # Other processes may use all CPU time. The watch needs little, and packets wait for it.
     how = ("--collect", "--quiet", "--nice=-10", "--unit=" + watch_unit(link))
@@ -448,7 +461,6 @@ def _handovers(configuration: Configuration, live: Optional[Live], interface: st
         make_directory(link + "/apply/lib", "/usr/local/lib/osm-vpnaas", 0o755),
         write(at, HANDOVER_PROGRAM, source("handover.py"), 0o755),
         write(at + "-keys", staged_file(link), text, 0o600),
-        run(at + "-stop", "systemctl", "stop", watch_unit(link), any_exit=True),
         run(at + "-watch", "systemd-run", *how, *words),
     ]
 
