@@ -5,6 +5,7 @@ With both releases of paramiko that count: the one vendored into the charms, and
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import paramiko
 import pytest
+from paramiko.kex_curve25519 import KexCurve25519, c_MSG_KEXECDH_REPLY
 from support.ports import free_port
 from support.waiting import listens, wait_until
 
@@ -212,3 +214,33 @@ def test_slow_session_after_the_login_is_waited_for(login: Run) -> None:
         done = login(server.getsockname()[1], 3)
         thread.join(120)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+class ZeroKey(KexCurve25519):
+    """A key exchange in which the server's public key is zero, which no library accepts."""
+
+    def _parse_kexecdh_init(self, m: paramiko.Message) -> None:
+        message = paramiko.Message()
+        message.add_byte(c_MSG_KEXECDH_REPLY)
+        for text in (self.transport.get_server_key().asbytes(), bytes(32), b""):
+            message.add_string(text)
+        self.transport._send_message(message)
+
+
+def test_malformed_key_exchange_is_one_sentence(login: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            transport = paramiko.Transport(server.accept()[0])
+            transport.add_server_key(paramiko.ECDSAKey.generate())
+            transport._kex_info = dict.fromkeys(transport._kex_info, ZeroKey)  # type: ignore[misc]
+            with contextlib.suppress(paramiko.SSHException, EOFError):
+                transport.start_server(server=SlowSession())
+            transport.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        done = login(server.getsockname()[1], 10)
+        thread.join(120)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert done.stdout.startswith("cannot reach 127.0.0.1: ")
