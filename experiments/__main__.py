@@ -236,20 +236,25 @@ def _made(
         if not chosen.machines:
             packages = [*(bed.dist / f"{name}_vnf.tar.gz" for name in VNFS), *packages]
         requests: list[slices.SliceRequest] = []
+        others: list[setups.Service] = []
         names = " and ".join(beside)
         if chosen.fiveg:
             packages = fiveg.packages(bed.dist, Path(scratch), chosen.fiveg)
+            requests = fiveg.requests(bed.dist, qos.RATES, chosen.fiveg)
             count = 3 + 2 * len(chosen.fiveg)
             names = f"{len(chosen.fiveg)} slices of a 5G network, of {count} VNFs,"
-        elif chosen.slices:
+        else:
+            others = setups.requests(bed.dist, beside, chosen.functions)
+        if chosen.slices and not chosen.fiveg:
             packages = [*packages, *slices.packages(bed.dist, Path(scratch))]
             requests = slices.requests(bed.dist, qos.RATES, "s1u", chosen.functions)
             names = " and ".join(["two slices of five VNFs", *beside])
+        bed.refuse_taken([*requests, *others])
         bed.prepare(packages)
     if chosen.fiveg:
-        fiveg.deploy(bed, fiveg.requests(bed.dist, qos.RATES, chosen.fiveg))
+        fiveg.deploy(bed, requests)
     else:
-        bed.deploy([*requests, *setups.requests(bed.dist, beside, chosen.functions)])
+        bed.deploy([*requests, *others])
     missing = sum(not campaign.has(step.cell, step.repetition) for step in steps)
     bed.console.print(
         f"{names} are up after {time.monotonic() - started:.0f} s; "

@@ -7,8 +7,10 @@ import json
 import math
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import click
 import pytest
@@ -35,11 +37,11 @@ from experiments.model import Cell, Run
 from experiments.profiles import PROFILES
 from experiments.schedule import Planned, interleaved
 from experiments.setups import Service
-from experiments.slices import second
+from experiments.slices import SliceRequest, second
 from experiments.store import Campaign
-from experiments.testbed import LINKS, Addresses, Slice, Testbed, Vnf
+from experiments.testbed import LINKS, Addresses, Order, Slice, Testbed, Vnf
 from operate.nbi import Nbi
-from operate.osm import Osm
+from operate.osm import NSTS, SERVICES, SLICES, VIMS, Osm
 
 ENVIRONMENT = {"host": {"cpus": 2, "kernel": "6.1"}}
 
@@ -162,10 +164,56 @@ def test_links_have_their_time_also_after_a_long_instantiation(
     bed = Testbed(osm, tmp_path, Console(file=io.StringIO()))
     mme = Vnf("epc", "ns", "mme", "vnf", "vdu", "server", "10.0.0.1", "app", "mme_vnf", osm)
     made = Slice("epc", "ns", Addresses({}, {}), {"mme": mme}, links={"s6a": LINKS["s6a"]})
-    monkeypatch.setattr(bed, "instantiate", lambda _: "operation")
+    monkeypatch.setattr(bed, "instantiate", lambda _: Order("ns", "operation"))
     monkeypatch.setattr(bed, "read", lambda *_: made)
     bed.deploy([Service("epc", "epc_ns", "", "{}", alone=True)])
     assert bed.slices == {"epc": made}
+
+
+class Shared(Nbi):
+    """An OSM with a slice `embb` of somebody else, that takes the name a second time."""
+
+    def __init__(self) -> None:
+        super().__init__("https://127.0.0.1:9", pause=0)
+        self.lists = {
+            SLICES: [{"_id": "theirs", "name": "embb"}],
+            SERVICES: [{"_id": "their service", "name": "embb.core"}],
+            NSTS: [{"_id": "t", "id": "embb_nst"}],
+            VIMS: [{"_id": "v", "name": "lab"}],
+        }
+
+    def get(self, path: str) -> Any:
+        if path in self.lists:
+            return self.lists[path]
+        place, _, id = path.rpartition("/")
+        if place == SERVICES:
+            return {"_id": id, "_admin": {"deployed": {"VCA": []}}}
+        if place == SLICES:
+            return {"_admin": {"nsrs-detailed-list": [{"nss-id": "core", "nsrId": "our service"}]}}
+        return {"operationState": "COMPLETED"} if "op_occs" in place else []
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        self.lists[path].append({"_id": "ours", "name": body["nsiName"]})
+        return {"id": "ours", "nsilcmop_id": "operation"}
+
+    def delete(self, path: str) -> Any:
+        place, _, id = path.rpartition("/")
+        self.lists[place] = [entry for entry in self.lists[place] if entry["_id"] != id]
+        return {"_id": "deletion"}
+
+
+def test_a_slice_of_somebody_else_is_neither_used_nor_deleted(tmp_path: Path) -> None:
+    osm = Osm(Shared())
+    bed = Testbed(osm, tmp_path, Console(file=io.StringIO()))
+    text = "netslice-subnet: [{id: core, vld: [], additionalParamsForVnf: []}]"
+    expected = SliceRequest("embb", "embb_nst", text)
+    with pytest.raises(click.ClickException, match=r"OSM has embb, embb\.core already"):
+        bed.refuse_taken([expected])
+    bed.refuse_taken([SliceRequest("urllc", "urllc_nst", text)])
+    bed.deploy([expected])
+    assert bed.slices["embb"].ns_id == "our service"
+    assert bed.clean() == []
+    assert [entry["_id"] for entry in osm.nbi.get(SLICES)] == ["theirs"]
 
 
 def test_a_floating_address_is_where_the_other_end_reaches() -> None:
