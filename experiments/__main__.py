@@ -79,7 +79,11 @@ def main() -> None:
 @click.option("--project", envvar="OSM_PROJECT", default="admin", show_default=True)
 @click.option("--ca", type=click.Path(exists=True, dir_okay=False), help="CA of OSM's certificate.")
 @click.option("--insecure", is_flag=True, help="Accept any certificate, as osmclient does.")
-@click.option("--home", type=click.Path(path_type=Path), help="Lab directory; default a new one.")
+@click.option(
+    "--home",
+    type=click.Path(path_type=Path),
+    help="Lab directory; default a new one, with --slice that of osm-lab.",
+)
 @click.option("--dist", type=click.Path(path_type=Path), default=Path("dist"), show_default=True)
 @click.option("--seed", default=1, show_default=True, help="Seed for the order of runs.")
 @click.option("--repetitions", type=click.IntRange(1, 100), help="Rounds; default the profile's.")
@@ -128,7 +132,7 @@ def run(
             else:
                 from experiments import on_the_lab
 
-                place = home or Path(os.environ.get("OSMLAB_HOME", "~/.osm-lab")).expanduser()
+                place = home or on_the_lab.default_home()
                 osm = stack.enter_context(on_the_lab.served(place)).osm
             bed = Testbed(osm, dist, console())
             _compare(bed, out, url or "a lab", named, seed, repetitions, only)
@@ -156,6 +160,11 @@ def run(
             beside = campaigns.beside(missing) if chosen.slices else [alone]
             if url is None or vim is None:
                 place = home or Path(tempfile.mkdtemp(prefix="osm-lab-"))
+                if (place / "nbi").exists():
+                    raise click.ClickException(
+                        f"{place} has a lab already, and the campaign removes its own at the end; "
+                        "take another --home"
+                    )
                 place.mkdir(parents=True, exist_ok=True)
                 if keep:
                     left = f"they run on: osm-lab --home {place} ns-list"

@@ -24,6 +24,7 @@ from experiments import (
     campaign,
     confidentiality,
     named,
+    on_the_lab,
     reach,
     stats,
     sweep,
@@ -40,6 +41,7 @@ from experiments.setups import Service
 from experiments.slices import SliceRequest, second
 from experiments.store import Campaign
 from experiments.testbed import LINKS, Addresses, Order, Slice, Testbed, Vnf
+from lab.cli.commands import DEFAULT_HOME
 from operate.nbi import Nbi
 from operate.osm import NSTS, SERVICES, SLICES, VIMS, Osm
 
@@ -428,6 +430,32 @@ def test_options_that_do_not_go_together(words: list[str], sentence: str) -> Non
     done = CliRunner().invoke(main, ["run", *words])
     assert done.exit_code == 2
     assert sentence in done.output
+
+
+def test_a_lab_that_was_there_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_the_lab, "environment", lambda *_: ENVIRONMENT)
+    record = tmp_path / "lab" / "nbi" / "vim_accounts" / "x.json"
+    record.parent.mkdir(parents=True)
+    record.write_text("{}")
+    words = ["run", "--home", str(tmp_path / "lab"), "--out", str(tmp_path / "c")]
+    done = CliRunner().invoke(main, words)
+    assert (done.exit_code, record.exists()) == (1, True)
+    assert "has a lab already" in done.output
+
+
+@pytest.mark.parametrize("home", ["", "/elsewhere"])
+def test_named_slices_are_those_of_the_lab_that_osm_lab_uses(
+    home: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def served(place: Path) -> None:
+        raise click.ClickException(f"home {place}")
+
+    monkeypatch.setattr(on_the_lab, "served", served)
+    monkeypatch.delenv("OSMLAB_HOME", raising=False)
+    if home:
+        monkeypatch.setenv("OSMLAB_HOME", home)
+    done = CliRunner().invoke(main, ["run", "--slice", "a", "--slice", "b"])
+    assert f"home {home or DEFAULT_HOME}\n" in done.output
 
 
 def test_links_of_a_named_slice_are_the_relations_of_its_nsd() -> None:
