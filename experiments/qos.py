@@ -68,6 +68,7 @@ def ensure(bed: Testbed, enforced: bool) -> None:
             given = {word: values[f"{link.name}_{word}"] if enforced else 0 for word in words}
             slice_[member["member-vnf-index"]].action("set-qos", link=link.name, **given)
 
+    bed.shaped = None  # Some slices are set already if one of them fails.
     bed.in_slices(set_qos)
     bed.shaped = enforced
 

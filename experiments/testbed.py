@@ -281,8 +281,8 @@ class Testbed:
         self.slices: dict[str, Slice] = {}
         #: Services besides the slices, see `experiments.setups`.
         self.others: dict[str, Slice] = {}
-        #: Whether the charms enforce the 5QIs of the slices at this moment.
-        self.shaped = False
+        #: Whether the charms enforce the 5QIs of the slices at this moment; None if unknown.
+        self.shaped: bool | None = False
         self._undo: list[Callable[[], object]] = []
 
     def slice_named(self, name: str) -> Slice:

@@ -23,9 +23,13 @@ from rich.console import Console
 from experiments import (
     campaign,
     confidentiality,
+    fiveg,
     named,
     on_the_lab,
+    procedures,
+    qos,
     reach,
+    signalling,
     stats,
     sweep,
     testbed,
@@ -40,8 +44,9 @@ from experiments.schedule import Planned, interleaved
 from experiments.setups import Service
 from experiments.slices import SliceRequest, second
 from experiments.store import Campaign
-from experiments.testbed import LINKS, Addresses, Order, Slice, Testbed, Vnf
+from experiments.testbed import LINKS, Addresses, Link, Order, Slice, Testbed, Vnf
 from lab.cli.commands import DEFAULT_HOME
+from operate.client import OperateError
 from operate.nbi import Nbi
 from operate.osm import NSTS, SERVICES, SLICES, VIMS, Osm
 
@@ -324,6 +329,74 @@ def test_losses_of_a_stream() -> None:
     wrong = {**seen, "delay-ms": {**delay, "min": -3.0}}
     with pytest.raises(click.ClickException, match=r"3\.0 ms before it was sent: the clocks"):
         _ = traffic.Stream(200, {"sent": 100, "late-ms": 0.1}, wrong).within_percent
+
+
+def pair(tmp_path: Path, links: Mapping[str, Link] = LINKS) -> Testbed:
+    """Return a test bed with two slices of an eNB each, whose 5QIs are in their parameters."""
+    osm = Osm(Nbi("https://127.0.0.1:9"))
+    bed = Testbed(osm, tmp_path, Console(file=io.StringIO()))
+    values = {"s1u_five_qi": 82, "s1u_underlay_mbps": 50,
+              "s1u_guaranteed_mbps": 5, "s1u_maximum_mbps": 5}  # fmt: skip
+    members = [{"member-vnf-index": end, "additionalParams": values} for end in ("enb", "amf")]
+    for name in ("embb", "urllc"):
+        enb = Vnf(name, name, "enb", "", "", "", "", "", "", osm)
+        made = Slice(
+            name, name, Addresses({}, {}), {"enb": enb}, {"additionalParamsForVnf": members}, links
+        )
+        bed.slices[name] = made
+    return bed
+
+
+@pytest.mark.parametrize(
+    ("run", "params"),
+    [
+        (confidentiality.run, {}),
+        (signalling.run, {"slice": "embb", "ues": 1}),
+        (procedures.run, {"slice": "embb", "ues": 1}),
+    ],
+)
+def test_a_link_is_secured_again_also_if_an_answer_is_lost(
+    run: Any, params: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed, asked = pair(tmp_path, fiveg.SHARED_LINKS), list[str]()
+    bed.lab = object()  # type: ignore[assignment]
+
+    def configure(name: str, link: str, technology: str) -> None:
+        asked.append(technology)
+        if technology == "none":
+            raise click.ClickException("no answer")
+
+    monkeypatch.setattr(bed, "configure", configure)
+    with pytest.raises(click.ClickException, match="no answer"):
+        run(bed, path="underlay", **params)
+    assert asked == ["none", "wireguard"]
+
+
+def test_5qis_of_which_half_were_set_are_set_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed, force, failing = pair(tmp_path), {"embb": True, "urllc": True}, [True]
+
+    def action(service: str, member: str, primitive: str, params: Mapping[str, Any]) -> None:
+        if service == "embb" and failing and failing.pop():
+            raise OperateError("no answer")
+        force[service] = bool(params["five-qi"])
+
+    monkeypatch.setattr(bed.osm, "action", action)
+    bed.shaped = True
+    with pytest.raises(click.ClickException, match="no answer"):
+        qos.ensure(bed, enforced=False)
+    qos.ensure(bed, enforced=True)
+    assert (force, bed.shaped) == ({"embb": True, "urllc": True}, True)
+
+
+def test_a_meter_that_saw_nothing_gives_no_result() -> None:
+    known = {"count": 2, "mean-ms": 1.5, "median-ms": 1}
+    assert signalling.times({"AIR": known}, ["AIR"], "mean", "median") == {
+        "air_mean_ms": 1.5, "air_median_ms": 1,
+    }  # fmt: skip
+    with pytest.raises(click.ClickException, match="the meter saw no ULR"):
+        signalling.times({"AIR": known, "ULR": {"count": 0}}, signalling.REQUESTS, "mean")
 
 
 def test_a_light_embb_has_the_rate_that_it_was_given_however_long_it_lasts() -> None:
