@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import math
@@ -388,6 +389,29 @@ def test_5qis_of_which_half_were_set_are_set_again(
         qos.ensure(bed, enforced=False)
     qos.ensure(bed, enforced=True)
     assert (force, bed.shaped) == ({"embb": True, "urllc": True}, True)
+
+
+LATE = {"received": 8, "first": 0, "last": 7, "longest-run-lost": 0, "within-budget": 0,
+        "delay-ms": {"min": 20.0, "median": 50.0, "p99": 90.0, "max": 99.0}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("seen", "mbps", "good"),
+    [(LATE, 45.0, True), ({}, 45.0, False), (LATE, 0.0, False), ({}, 0.0, False)],
+)
+def test_the_control_of_qos_needs_traffic(
+    seen: dict[str, Any], mbps: float, good: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed, stream = pair(tmp_path), traffic.Stream(200, {"sent": 8, "late-ms": 0.1}, seen)
+    bed.lab = SimpleNamespace(  # type: ignore[assignment]
+        ports=lambda *_: [], bottleneck=lambda *_: contextlib.nullcontext()
+    )
+    monkeypatch.setattr(bed.osm, "action", lambda *_: {})
+    monkeypatch.setattr(qos, "load", lambda *_, **__: contextlib.nullcontext({"mbps": mbps}))
+    monkeypatch.setattr(qos, "Flow", lambda *_, **__: SimpleNamespace(result=lambda: stream))
+    monkeypatch.setattr(qos, "time", SimpleNamespace(sleep=lambda _: None))
+    _, passed = qos.run(bed, "urllc", "embb", enforced=False, seconds=4)
+    assert passed == good
 
 
 def test_a_meter_that_saw_nothing_gives_no_result() -> None:
