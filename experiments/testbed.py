@@ -103,22 +103,23 @@ class Addresses:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Addresses:
         """Read an instantiation parameter file."""
+        members = document.get("additionalParamsForVnf", ())
         inner = {
             (item["member-vnf-index"], key.removesuffix("_inner_address")): value.split("/")[0]
-            for item in document["additionalParamsForVnf"]
-            for key, value in item["additionalParams"].items()
+            for item in members
+            for key, value in item.get("additionalParams", {}).items()
             if key.endswith("_inner_address")
         }
         own = {
             (point["member-vnf-index-ref"], vld["name"]): point["ip-address"]
-            for vld in document["vld"]
+            for vld in document.get("vld", ())
             for point in vld.get("vnfd-connection-point-ref", ())
             if "ip-address" in point
         }
         floating = {
             (item["member-vnf-index"], key.removesuffix("_gateway")): value
-            for item in document["additionalParamsForVnf"]
-            for key, value in item["additionalParams"].items()
+            for item in members
+            for key, value in item.get("additionalParams", {}).items()
             if key.endswith("_gateway") and value != "auto"
         }
         return cls(inner, own | floating)

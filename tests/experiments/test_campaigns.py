@@ -240,6 +240,11 @@ additionalParamsForVnf:
     }
 
 
+@pytest.mark.parametrize("given", [{}, {"additionalParamsForVnf": [{"member-vnf-index": "hss"}]}])
+def test_a_service_without_parameters_has_no_addresses(given: dict[str, Any]) -> None:
+    assert Addresses.of({"nsName": "mine", **given}) == Addresses({}, {})
+
+
 def test_a_campaign_goes_on_where_it_was(tmp_path: Path, runs: list[Run]) -> None:
     made = Campaign(tmp_path / "c")
     made.begin("quick", 7, ENVIRONMENT)
