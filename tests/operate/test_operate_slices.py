@@ -157,19 +157,27 @@ def test_a_removal_that_fails_is_repeated_and_hinders_no_other(
     assert joiner.leaving == {}
 
 
-def test_a_new_slice_of_the_name_of_a_deleted_one_is_joined() -> None:
-    osm, lines = Osm(), list[str]()
+def test_a_new_slice_of_the_name_of_a_deleted_one_is_joined(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    osm, lines, answer = Osm(), list[str](), Osm.answer
     joiner = Joiner(osm, lines.append)
     follow(joiner, 0, range(3))
-    pairs = joiner.pairs["first"]
+
+    def busy(self: Osm, *words: Any) -> dict[str, Any]:
+        if words[2] == "delete-peer":
+            raise OperateError("busy")
+        return answer(self, *words)
+
+    monkeypatch.setattr(Osm, "answer", busy)
     osm.slices.clear()
-    joiner.drop("first")
-    joiner.leaving["first"] = list(pairs)
+    follow(joiner, 0, range(1))
     osm.slices.append("first")
     osm.asked.clear()
     follow(joiner, 0, range(2))
+    assert lines.count("error: busy") == 1
     assert ("amf", "add-peer", "first-slice-smf") in osm.asked
-    assert (joiner.settled, joiner.leaving) == ({"first"}, {})
+    assert joiner.settled == {"first"}
 
 
 def test_one_that_fails_does_not_stop_the_others() -> None:
