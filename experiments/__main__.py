@@ -79,7 +79,11 @@ def main() -> None:
 @click.option("--project", envvar="OSM_PROJECT", default="admin", show_default=True)
 @click.option("--ca", type=click.Path(exists=True, dir_okay=False), help="CA of OSM's certificate.")
 @click.option("--insecure", is_flag=True, help="Accept any certificate, as osmclient does.")
-@click.option("--home", type=click.Path(path_type=Path), help="Lab directory; default a new one.")
+@click.option(
+    "--home",
+    type=click.Path(path_type=Path),
+    help="Lab directory; default a new one, with --slice that of osm-lab.",
+)
 @click.option("--dist", type=click.Path(path_type=Path), default=Path("dist"), show_default=True)
 @click.option("--seed", default=1, show_default=True, help="Seed for the order of runs.")
 @click.option("--repetitions", type=click.IntRange(1, 100), help="Rounds; default the profile's.")
@@ -128,7 +132,7 @@ def run(
             else:
                 from experiments import on_the_lab
 
-                place = home or Path(os.environ.get("OSMLAB_HOME", "~/.osm-lab")).expanduser()
+                place = home or on_the_lab.default_home()
                 osm = stack.enter_context(on_the_lab.served(place)).osm
             bed = Testbed(osm, dist, console())
             _compare(bed, out, url or "a lab", named, seed, repetitions, only)
@@ -156,6 +160,11 @@ def run(
             beside = campaigns.beside(missing) if chosen.slices else [alone]
             if url is None or vim is None:
                 place = home or Path(tempfile.mkdtemp(prefix="osm-lab-"))
+                if (place / "nbi").exists():
+                    raise click.ClickException(
+                        f"{place} has a lab already, and the campaign removes its own at the end; "
+                        "take another --home"
+                    )
                 place.mkdir(parents=True, exist_ok=True)
                 if keep:
                     left = f"they run on: osm-lab --home {place} ns-list"
@@ -236,20 +245,25 @@ def _make_missing(
         if not chosen.machines:
             packages = [*(bed.dist / f"{name}_vnf.tar.gz" for name in VNFS), *packages]
         requests: list[slices.SliceRequest] = []
+        others: list[setups.Service] = []
         names = " and ".join(beside)
         if chosen.fiveg:
             packages = fiveg.packages(bed.dist, Path(scratch), chosen.fiveg)
+            requests = fiveg.requests(bed.dist, qos.RATES, chosen.fiveg)
             count = 3 + 2 * len(chosen.fiveg)
             names = f"{len(chosen.fiveg)} slices of a 5G network, of {count} VNFs,"
-        elif chosen.slices:
+        else:
+            others = setups.requests(bed.dist, beside, chosen.functions)
+        if chosen.slices and not chosen.fiveg:
             packages = [*packages, *slices.packages(bed.dist, Path(scratch))]
             requests = slices.requests(bed.dist, qos.RATES, "s1u", chosen.functions)
             names = " and ".join(["two slices of five VNFs", *beside])
+        bed.refuse_taken([*requests, *others])
         bed.prepare(packages)
     if chosen.fiveg:
-        fiveg.deploy(bed, fiveg.requests(bed.dist, qos.RATES, chosen.fiveg))
+        fiveg.deploy(bed, requests)
     else:
-        bed.deploy([*requests, *setups.requests(bed.dist, beside, chosen.functions)])
+        bed.deploy([*requests, *others])
     missing = sum(not campaign.has(step.cell, step.repetition) for step in steps)
     bed.console.print(
         f"{names} are up after {time.monotonic() - started:.0f} s; "

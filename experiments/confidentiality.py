@@ -93,9 +93,9 @@ def run(bed: Testbed, path: str) -> tuple[dict[str, Any], bool]:
     first = next(iter(bed.slices))
     signalling = bed.slices[first].signalling
     control = path != "tunnel"
-    if control:
-        bed.configure(first, signalling, "none")
     try:
+        if control:
+            bed.configure(first, signalling, "none")
         ours = [slice_.name for slice_ in bed.slices.values() if slice_.ours]
         seen, outside = _captured(bed, path, [first] if control else ours)
     finally:

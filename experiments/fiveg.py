@@ -117,16 +117,17 @@ def deploy(bed: Testbed, requests: Sequence[SliceRequest]) -> None:
     names = [f"{requests[0].name}.{SHARED}", *(one.service for one in requests)]
     with ticking(bed.console, lambda: "; ".join(bed.state(name) for name in names)):
         for order in orders.values():
-            bed.osm.finished(NSI_OPERATIONS, order)
+            bed.osm.finished(NSI_OPERATIONS, order.operation)
         patience = 300.0 * len(requests)  # For each of the following steps.
         pause = bed.osm.nbi.pause
         client = ApiClient(osm=bed.osm, timeout=bed.osm.limit, pause=pause)
         joiner = Joiner(client, lambda _: None)
-        join_slices(joiner, list(orders), patience, pause)
+        join_slices(joiner, [order.id for order in orders.values()], patience, pause)
         given = requests[0].part(SHARED)
-        common = bed.slices[SHARED] = bed.read(SHARED, given, names[0], SHARED_LINKS)
+        service = bed.service_of(requests[0], orders[requests[0].name], SHARED)
+        common = bed.slices[SHARED] = bed.read(SHARED, given, service, SHARED_LINKS)
         for one in requests:
-            own = bed.read(one.name, one.parameters, one.service, LINKS)
+            own = bed.read(one.name, one.parameters, bed.service_of(one, orders[one.name]), LINKS)
             addresses = own.addresses.with_those_of(common.addresses)
             bed.slices[one.name] = replace(own, addresses=addresses, shared=common.vnfs)
         for slice_ in bed.slices.values():

@@ -54,7 +54,7 @@ def adopt(bed: Testbed, name: str) -> None:
 
 def _read(bed: Testbed, name: str, record: Document) -> Slice:
     """Return a running service as a slice."""
-    made = bed.read(name, record["instantiate_params"], str(record["name"]), links={})
+    made = bed.read(name, record["instantiate_params"], record["_id"], links={})
     shown = {vnf.name: vnf.action("show-status") for vnf in made.vnfs.values()}
     inner, outer, links = {}, {}, {}
     for link in related(record["nsd"]):

@@ -23,6 +23,7 @@ import yaml
 
 from experiments import model
 from experiments.testbed import Slice, Vnf
+from lab.cli.commands import DEFAULT_HOME
 from lab.vim import Vim, probe
 from lab.vim.fabric import enter
 from lab.vim.qemu.accelerator import accelerator
@@ -290,6 +291,11 @@ class Lab:
         return len(self.console(vnf, "cat", "/proc/net/packet").splitlines()) - 1
 
 
+def default_home() -> Path:
+    """Return the directory of the lab that `osm-lab` uses."""
+    return Path(os.environ.get("OSMLAB_HOME", DEFAULT_HOME))
+
+
 @contextlib.contextmanager
 def served(home: Path, machines: bool = False) -> Iterator[Lab]:
     """Run the lab's server on a free port of loopback while the block runs.
@@ -326,12 +332,10 @@ def served(home: Path, machines: bool = False) -> Iterator[Lab]:
 
 
 def clean(home: Path) -> None:
-    """Remove everything that the lab created, and its directory."""
+    """Remove everything that the lab created, and its directory if nothing else is in it."""
     words = [sys.executable, "-m", "lab.cli", "--home", str(home), "lab", "clean"]
     subprocess.run(words, capture_output=True, check=False)
     with contextlib.suppress(OSError):
-        for file in home.glob("*.tar.gz"):
-            file.unlink()
         home.rmdir()
 
 

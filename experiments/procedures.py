@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from experiments import signalling
 from experiments.background import InBackground
 from experiments.testbed import Slice, Testbed, Vnf
 
@@ -58,9 +59,9 @@ def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], 
     lab, shared, slice_ = _needed(bed, slice)
     core = shared.values("amf")
     plain = path != "tunnel"
-    if plain:
-        bed.configure(shared.name, LINK, "none")
     try:
+        if plain:
+            bed.configure(shared.name, LINK, "none")
         lab.register(core, slice_, 1)  # Make sure that N2 is up, and warm up the programs.
         operation = _meter(lab, shared["amf"], duration=300, count=ues)
         work = InBackground(lambda: lab.register(core, slice_, ues))
@@ -70,11 +71,7 @@ def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], 
         if plain:
             bed.configure(shared.name, LINK, "wireguard")
     return {
-        **{
-            f"{name}_{word}_ms": float(answer[name][f"{word}-ms"])
-            for name in PROCEDURES
-            for word in ("mean", "median", "p99")
-        },
+        **signalling.times(answer, PROCEDURES, "mean", "median", "p99"),
         "ue_median_ms": float(loaded["attach_ms"]["median"]),
         "count": {name: answer[name]["count"] for name in PROCEDURES},
         "technology": answer["technology"],

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import click
@@ -18,6 +19,22 @@ from experiments.background import InBackground
 from experiments.testbed import Testbed
 
 REQUESTS = ("AIR", "ULR")
+
+
+def times(answer: Mapping[str, Any], names: Iterable[str], *words: str) -> dict[str, float]:
+    """Return statistics of a meter's answer for a run's result, in ms.
+
+    Raises:
+        click.ClickException: the meter saw none of a name.
+    """
+    for name in names:
+        if not answer[name]["count"]:
+            raise click.ClickException(f"the meter saw no {name} with its end")
+    return {
+        f"{name.lower()}_{word}_ms": float(answer[name][f"{word}-ms"])
+        for name in names
+        for word in words
+    }
 
 
 def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], None]:
@@ -37,9 +54,9 @@ def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], 
         raise click.ClickException("signalling needs the UEs that the lab simulates")
     slice_ = bed.slice_named(slice)
     plain = path != "tunnel"
-    if plain:
-        bed.configure(slice, slice_.signalling, "none")
     try:
+        if plain:
+            bed.configure(slice, slice_.signalling, "none")
         lab.attach(slice_, 1)  # Make sure that S6a is up, and warm up the programs.
         mme = slice_["mme"]
         before = lab.taps(mme)
@@ -55,13 +72,8 @@ def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], 
     finally:
         if plain:
             bed.configure(slice, slice_.signalling, "wireguard")
-    figures = {
-        f"{name.lower()}_{word}_ms": float(answer[name][f"{word}-ms"])
-        for name in REQUESTS
-        for word in ("mean", "median")
-    }
     return {
-        **figures,
+        **times(answer, REQUESTS, "mean", "median"),
         "attach_median_ms": float(loaded["attach_ms"]["median"]),
         "answers": {name: answer[name]["count"] for name in REQUESTS},
         "technology": answer["technology"],

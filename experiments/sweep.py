@@ -55,7 +55,7 @@ def run(
     if bed.lab is None:
         raise click.ClickException("a sweep needs a bottleneck that only the lab has")
     urllc, embb, mmtc = (bed.slices[name] for name in (URLLC, EMBB, MMTC))
-    bed.shaped = False  # The next lines replace the values of the slices' parameters.
+    bed.shaped = None  # The next lines replace the values of the slices' parameters.
     _set(urllc, five_qi, GUARANTEED[five_qi], qos.URLLC_MBPS if GUARANTEED[five_qi] else 0)
     _set(embb, qos.EMBB, 0, qos.EMBB_MBPS)
     _set(mmtc, MMTC_5QI, 0, qos.URLLC_MBPS)

@@ -103,22 +103,23 @@ class Addresses:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Addresses:
         """Read an instantiation parameter file."""
+        members = document.get("additionalParamsForVnf", ())
         inner = {
             (item["member-vnf-index"], key.removesuffix("_inner_address")): value.split("/")[0]
-            for item in document["additionalParamsForVnf"]
-            for key, value in item["additionalParams"].items()
+            for item in members
+            for key, value in item.get("additionalParams", {}).items()
             if key.endswith("_inner_address")
         }
         own = {
             (point["member-vnf-index-ref"], vld["name"]): point["ip-address"]
-            for vld in document["vld"]
+            for vld in document.get("vld", ())
             for point in vld.get("vnfd-connection-point-ref", ())
             if "ip-address" in point
         }
         floating = {
             (item["member-vnf-index"], key.removesuffix("_gateway")): value
-            for item in document["additionalParamsForVnf"]
-            for key, value in item["additionalParams"].items()
+            for item in members
+            for key, value in item.get("additionalParams", {}).items()
             if key.endswith("_gateway") and value != "auto"
         }
         return cls(inner, own | floating)
@@ -126,6 +127,14 @@ class Addresses:
     def with_those_of(self, other: Addresses) -> Addresses:
         """Return these addresses and those of a shared service."""
         return Addresses({**other.inner, **self.inner}, {**other.outer, **self.outer})
+
+
+@dataclass(frozen=True)
+class Order:
+    """An instantiation: ids of the slice or service, and of its operation."""
+
+    id: str
+    operation: str
 
 
 @dataclass(frozen=True)
@@ -273,8 +282,8 @@ class Testbed:
         self.slices: dict[str, Slice] = {}
         #: Services besides the slices, see `experiments.setups`.
         self.others: dict[str, Slice] = {}
-        #: Whether the charms enforce the 5QIs of the slices at this moment.
-        self.shaped = False
+        #: Whether the charms enforce the 5QIs of the slices at this moment; None if unknown.
+        self.shaped: bool | None = False
         self._undo: list[Callable[[], object]] = []
 
     def slice_named(self, name: str) -> Slice:
@@ -353,6 +362,21 @@ class Testbed:
                     key = self.osm.onboard(place, package)
                     self._undo.append(lambda path=f"{place}/{key}": self.osm.nbi.delete(path))  # type: ignore[misc]
 
+    def refuse_taken(self, requests: Sequence[SliceRequest | Service]) -> None:
+        """Check that OSM has nothing of these names yet; its API takes a name a second time.
+
+        Raises:
+            click.ClickException: it has.
+        """
+        names = {one.name for one in requests}
+        there = {str(e["name"]) for place in (SLICES, SERVICES) for e in self.osm.nbi.get(place)}
+        taken = sorted(name for name in there if name.partition(".")[0] in names)
+        if taken:
+            raise click.ClickException(
+                f"OSM has {', '.join(taken)} already, and the campaign makes its own of that name; "
+                "delete what is there, or take another --project"
+            )
+
     def deploy(self, requests: Sequence[SliceRequest | Service]) -> None:
         """Instantiate slices and services at once, and wait until all their links are up.
 
@@ -366,29 +390,37 @@ class Testbed:
             for one in requests:
                 place = NSI_OPERATIONS if isinstance(one, SliceRequest) else NS_OPERATIONS
                 try:
-                    self.osm.finished(place, started[one.name])
+                    self.osm.finished(place, started[one.name].operation)
                 except OperateError as error:
                     raise click.ClickException(f"{one.service}: {error.message}") from None
                 links = PAIR_LINKS if one.name == setups.PAIR else LINKS
-                made = self.read(one.name, one.parameters, one.service, links)
+                service = self.service_of(one, started[one.name])
+                made = self.read(one.name, one.parameters, service, links)
                 self.wait_up(made, time.monotonic() + patience)
                 where = self.slices if isinstance(one, SliceRequest) or one.alone else self.others
                 where[one.name] = made
         self.shaped = any(isinstance(one, SliceRequest) for one in requests)
 
-    def instantiate(self, one: SliceRequest | Service) -> str:
-        """Start the instantiation of a slice or service; return the operation's id."""
+    def instantiate(self, one: SliceRequest | Service) -> Order:
+        """Start the instantiation of a slice or service."""
         vim = self.osm.required(VIMS, name=one.vim or self.vim)["_id"]
         given = self._with_ids(one.document)
         if isinstance(one, SliceRequest):
             body = {"nsiName": one.name, "nstId": self.osm.required(NSTS, id=one.nst)["_id"]}
             made = self.osm.nbi.post(SLICES, {**body, "vimAccountId": vim, **given})
-            self._undo.append(lambda: self.osm.delete_slice(one.name))
-            return str(made["nsilcmop_id"])
+            self._undo.append(lambda: self.osm.delete(SLICES, made["id"]))
+            return Order(made["id"], made["nsilcmop_id"])
         body = {"nsName": one.name, "nsdId": self.osm.required(NSDS, id=one.nsd)["_id"]}
         made = self.osm.nbi.post(SERVICES, {**body, "vimAccountId": vim, **given})
-        self._undo.append(lambda: self.osm.delete_service(one.name))
-        return str(made["nslcmop_id"])
+        self._undo.append(lambda: self.osm.delete(SERVICES, made["id"]))
+        return Order(made["id"], made["nslcmop_id"])
+
+    def service_of(self, one: SliceRequest | Service, order: Order, subnet: str = "") -> str:
+        """Return the id of a service of something instantiated, by default of its own one."""
+        if isinstance(one, Service):
+            return order.id
+        parts = self.osm.nbi.get(f"{SLICES}/{order.id}")["_admin"]["nsrs-detailed-list"]
+        return next(str(e["nsrId"]) for e in parts if e["nss-id"] == (subnet or one.subnet))
 
     def _with_ids(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return parameters with ids of VIM accounts in place of names, as osmclient sends them."""
@@ -433,10 +465,10 @@ class Testbed:
         self,
         name: str,
         document: Mapping[str, Any],
-        service: str = "",
         links: Mapping[str, Link] = LINKS,
     ) -> Slice:
-        """Add a running service to the slices; same arguments as `read`."""
+        """Add the running service of this name to the slices."""
+        service = self.osm.required(SERVICES, name=name)["_id"]
         self.slices[name] = self.read(name, document, service, links)
         return self.slices[name]
 
@@ -444,7 +476,7 @@ class Testbed:
         self,
         name: str,
         document: Mapping[str, Any],
-        service: str = "",
+        service: str,
         links: Mapping[str, Link] = LINKS,
     ) -> Slice:
         """Return a running service as a slice.
@@ -452,10 +484,10 @@ class Testbed:
         Args:
             name: name of the slice.
             document: instantiation parameters of the service.
-            service: name of the service, if it differs from the slice's.
+            service: id of the service.
             links: links of the service.
         """
-        record = self.osm.service(self.osm.required(SERVICES, name=service or name)["_id"])
+        record = self.osm.service(service)
         applications = {
             vca["member-vnf-index"]: vca["application"]
             for vca in record["_admin"]["deployed"]["VCA"]

@@ -7,6 +7,7 @@ keys, so this is possible only after both services run.
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import json
 import re
@@ -66,10 +67,13 @@ class End:
 
     @property
     def name(self) -> str:
-        """Name of this end as a manual peer: 1 to 32 of a-z, 0-9 and '-'."""
+        """Name of this end as a manual peer: 1 to 32 of a-z, 0-9 and '-', with a digest if cut."""
         words = [self.ns, self.vnf, *map(str, self.instance or ())]
         text = re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower()).strip("-")
-        return text[-_MAX_NAME:].strip("-")
+        if len(text) > _MAX_NAME:
+            digest = hashlib.sha256("/".join(words).encode()).hexdigest()[:8]
+            text = f"{text[9 - _MAX_NAME :].strip('-')}-{digest}"
+        return text
 
     def __str__(self) -> str:
         """Return the end in the form that `parse` reads, without the address."""

@@ -53,7 +53,8 @@ class Nbi:
             verify: True to verify its certificate with the system's CAs, a file of CAs, or False.
             pause: Seconds between two queries for the state of an operation.
             timeout: Seconds an answer may take.
-            tries: Repetitions of a GET when the connection breaks; POST and DELETE have none.
+            tries: Repetitions of a GET when the connection breaks or a proxy in front of OSM has
+                no answer (502 to 504); POST and DELETE have none.
         """
         self.url = url.rstrip("/").removesuffix("/osm") + "/osm"
         self.pause = pause
@@ -98,9 +99,9 @@ class Nbi:
         for left in range(self._tries, -1, -1):
             try:
                 return self._with_token("GET", path)
-            except Unreachable:
+            except (Unreachable, Refused) as error:
                 # The retries of requests' adapter do not cover a break after the headers.
-                if not left:
+                if not left or getattr(error, "status", 502) not in (502, 503, 504):
                     raise
                 time.sleep(min(self.pause, 2.0))
         raise AssertionError

@@ -161,23 +161,27 @@ class Osm:
 
     def delete_service(self, name: str) -> None:
         """Delete a service, if it is there."""
-        self._delete(SERVICES, NS_OPERATIONS, name)
+        self._delete_named(SERVICES, name)
 
     def delete_slice(self, name: str) -> None:
         """Delete a slice, if it is there."""
-        self._delete(SLICES, NSI_OPERATIONS, name)
+        self._delete_named(SLICES, name)
 
-    def _delete(self, place: str, operations: str, name: str) -> None:
+    def _delete_named(self, place: str, name: str) -> None:
         record = self.nbi.find(place, name=name)
-        if record is None:
-            return
-        answer = self.nbi.delete(f"{place}/{record['_id']}")
+        if record is not None:
+            self.delete(place, record["_id"])
+
+    def delete(self, place: str, id: str) -> None:
+        """Delete an entry of ``SERVICES`` or ``SLICES``; names need not be unique there."""
+        answer = self.nbi.delete(f"{place}/{id}")
         if answer:
+            operations = NS_OPERATIONS if place == SERVICES else NSI_OPERATIONS
             self.finished(operations, answer["_id"], gone=True)
         deadline = time.monotonic() + 60.0
-        while self.nbi.find(place, name=name) is not None:
+        while left := [entry["name"] for entry in self.nbi.get(place) if entry["_id"] == id]:
             if time.monotonic() > deadline:
-                raise OperateError(f"{name} is still there after its deletion")
+                raise OperateError(f"{left[0]} is still there after its deletion")
             time.sleep(self.nbi.pause)
 
 

@@ -97,6 +97,7 @@ class Joiner:
         pairs: Pairs of ends to join, by slice.
         introduced: States of each pair when its ends last got each other's data.
         settled: Slices that are completely joined.
+        leaving: Ends that still have a peer of a deleted slice, each with that peer, by slice.
     """
 
     client: Client
@@ -104,6 +105,7 @@ class Joiner:
     pairs: dict[str, list[Pair]] = field(default_factory=dict)
     introduced: dict[Pair, tuple[State, State]] = field(default_factory=dict)
     settled: set[str] = field(default_factory=set)
+    leaving: dict[str, list[Pair]] = field(default_factory=dict)
 
     def step(self, name: str) -> bool:
         """Do the next step for one slice; return True if it is completely joined.
@@ -114,6 +116,7 @@ class Joiner:
         nsi = self.client.document("nsi-show", name)
         if nsi.get("operational-status") != "running":
             return False
+        self.leaving.pop(name, None)  # A new slice has peers of the same names.
         status = statuses(self.client)
         pairs = self.pairs[name] = self.pairs.get(name) or ends_of(self.client, nsi, status)
         done = True
@@ -130,16 +133,33 @@ class Joiner:
         return done
 
     def drop(self, name: str) -> None:
-        """Forget a deleted slice, and remove its peers at services that other slices share."""
+        """Forget a deleted slice, and remove its peers at services that other slices share.
+
+        What fails is told, and left for the next call.
+        """
+        self.settled.discard(name)
+        left = self.leaving.pop(name, [])
         for pair in self.pairs.pop(name, ()):
             self.introduced.pop(pair, None)
-            for here, there in (pair, pair[::-1]):
-                try:
-                    self.client.document("ns-show", here.ns)
-                except OperateError:
-                    continue  # this service was deleted with its slice
-                self.tell(forget(self.client, here, there))
-        self.settled.discard(name)
+            left += [pair, (pair[1], pair[0])]
+        for here, there in left:
+            try:
+                if self._there(here.ns):
+                    self.tell(forget(self.client, here, there))
+            except OperateError as error:
+                self.tell(f"error: {error.message}")
+                self.leaving.setdefault(name, []).append((here, there))
+
+    def _there(self, service: str) -> bool:
+        """Tell whether a service exists; it may have been deleted with its slice."""
+        try:
+            self.client.document("ns-show", service)
+        except OperateError as error:
+            said = (f"'{service}' not found", f"'{service}' does not exist")  # osm, osm-lab
+            if getattr(error, "status", 0) == 404 or any(one in error.message for one in said):
+                return False
+            raise
+        return True
 
 
 def names(client: Client) -> list[str]:
@@ -172,9 +192,9 @@ def follow(joiner: Joiner, pause: float, rounds: Iterable[int] = itertools.count
             present = names(joiner.client)
         except OperateError as error:
             joiner.tell(f"error: {error.message}")
-            present = list(joiner.pairs)
-        for name in [name for name in joiner.pairs if name not in present]:
-            _try(joiner, lambda name=name: joiner.drop(name))  # type: ignore[misc]
+            present = [*joiner.pairs, *joiner.leaving]
+        for name in {*joiner.pairs, *joiner.leaving} - {*present}:
+            joiner.drop(name)
         for name in present:
             if name not in joiner.settled:
                 _try(joiner, lambda name=name: joiner.step(name))  # type: ignore[misc]

@@ -240,8 +240,8 @@ class Acceptance:
                     return
                 if self.nbi.find(place, id=name) is not None:
                     continue  # a package that is already onboarded stays unchanged
-                key = self.osm.onboard(place, package)
-                self._undo.append((name, _deleting(self.nbi, f"{place}/{key}")))
+                self._undo.append((name, _deleting(self.nbi, place, name)))
+                self.osm.onboard(place, package)
                 fresh.append(name)
             there = [name for name, _ in packages if name not in fresh]
             step.sentence = ", ".join(
@@ -436,8 +436,12 @@ class Acceptance:
         return params
 
 
-def _deleting(nbi: Nbi, path: str) -> Callable[[], object]:
-    return lambda: nbi.delete(path)
+def _deleting(nbi: Nbi, place: str, name: str) -> Callable[[], object]:
+    def delete() -> None:
+        if (package := nbi.find(place, id=name)) is not None:
+            nbi.delete(f"{place}/{package['_id']}")
+
+    return delete
 
 
 def _primitives(vnfd: Document) -> Iterator[str]:

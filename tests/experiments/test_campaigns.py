@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import math
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import click
 import pytest
@@ -21,8 +24,13 @@ from rich.console import Console
 from experiments import (
     campaign,
     confidentiality,
+    fiveg,
     named,
+    on_the_lab,
+    procedures,
+    qos,
     reach,
+    signalling,
     stats,
     sweep,
     testbed,
@@ -35,11 +43,13 @@ from experiments.model import Cell, Run
 from experiments.profiles import PROFILES
 from experiments.schedule import Planned, interleaved
 from experiments.setups import Service
-from experiments.slices import second
+from experiments.slices import SliceRequest, second
 from experiments.store import Campaign
-from experiments.testbed import LINKS, Addresses, Slice, Testbed, Vnf
+from experiments.testbed import LINKS, Addresses, Link, Order, Slice, Testbed, Vnf
+from lab.cli.commands import DEFAULT_HOME
+from operate.client import OperateError
 from operate.nbi import Nbi
-from operate.osm import Osm
+from operate.osm import NSTS, SERVICES, SLICES, VIMS, Osm
 
 ENVIRONMENT = {"host": {"cpus": 2, "kernel": "6.1"}}
 
@@ -162,10 +172,56 @@ def test_links_have_their_time_also_after_a_long_instantiation(
     bed = Testbed(osm, tmp_path, Console(file=io.StringIO()))
     mme = Vnf("epc", "ns", "mme", "vnf", "vdu", "server", "10.0.0.1", "app", "mme_vnf", osm)
     made = Slice("epc", "ns", Addresses({}, {}), {"mme": mme}, links={"s6a": LINKS["s6a"]})
-    monkeypatch.setattr(bed, "instantiate", lambda _: "operation")
+    monkeypatch.setattr(bed, "instantiate", lambda _: Order("ns", "operation"))
     monkeypatch.setattr(bed, "read", lambda *_: made)
     bed.deploy([Service("epc", "epc_ns", "", "{}", alone=True)])
     assert bed.slices == {"epc": made}
+
+
+class Shared(Nbi):
+    """An OSM with a slice `embb` of somebody else, that takes the name a second time."""
+
+    def __init__(self) -> None:
+        super().__init__("https://127.0.0.1:9", pause=0)
+        self.lists = {
+            SLICES: [{"_id": "theirs", "name": "embb"}],
+            SERVICES: [{"_id": "their service", "name": "embb.core"}],
+            NSTS: [{"_id": "t", "id": "embb_nst"}],
+            VIMS: [{"_id": "v", "name": "lab"}],
+        }
+
+    def get(self, path: str) -> Any:
+        if path in self.lists:
+            return self.lists[path]
+        place, _, id = path.rpartition("/")
+        if place == SERVICES:
+            return {"_id": id, "_admin": {"deployed": {"VCA": []}}}
+        if place == SLICES:
+            return {"_admin": {"nsrs-detailed-list": [{"nss-id": "core", "nsrId": "our service"}]}}
+        return {"operationState": "COMPLETED"} if "op_occs" in place else []
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        self.lists[path].append({"_id": "ours", "name": body["nsiName"]})
+        return {"id": "ours", "nsilcmop_id": "operation"}
+
+    def delete(self, path: str) -> Any:
+        place, _, id = path.rpartition("/")
+        self.lists[place] = [entry for entry in self.lists[place] if entry["_id"] != id]
+        return {"_id": "deletion"}
+
+
+def test_a_slice_of_somebody_else_is_neither_used_nor_deleted(tmp_path: Path) -> None:
+    osm = Osm(Shared())
+    bed = Testbed(osm, tmp_path, Console(file=io.StringIO()))
+    text = "netslice-subnet: [{id: core, vld: [], additionalParamsForVnf: []}]"
+    expected = SliceRequest("embb", "embb_nst", text)
+    with pytest.raises(click.ClickException, match=r"OSM has embb, embb\.core already"):
+        bed.refuse_taken([expected])
+    bed.refuse_taken([SliceRequest("urllc", "urllc_nst", text)])
+    bed.deploy([expected])
+    assert bed.slices["embb"].ns_id == "our service"
+    assert bed.clean() == []
+    assert [entry["_id"] for entry in osm.nbi.get(SLICES)] == ["theirs"]
 
 
 def test_a_floating_address_is_where_the_other_end_reaches() -> None:
@@ -182,6 +238,11 @@ additionalParamsForVnf:
     assert Addresses.of(yaml.safe_load(text.replace("203.0.113.129", "auto"))).outer == {
         ("hss", "s6a"): "10.30.0.129"
     }
+
+
+@pytest.mark.parametrize("given", [{}, {"additionalParamsForVnf": [{"member-vnf-index": "hss"}]}])
+def test_a_service_without_parameters_has_no_addresses(given: dict[str, Any]) -> None:
+    assert Addresses.of({"nsName": "mine", **given}) == Addresses({}, {})
 
 
 def test_a_campaign_goes_on_where_it_was(tmp_path: Path, runs: list[Run]) -> None:
@@ -274,6 +335,97 @@ def test_losses_of_a_stream() -> None:
     wrong = {**seen, "delay-ms": {**delay, "min": -3.0}}
     with pytest.raises(click.ClickException, match=r"3\.0 ms before it was sent: the clocks"):
         _ = traffic.Stream(200, {"sent": 100, "late-ms": 0.1}, wrong).within_percent
+
+
+def pair(tmp_path: Path, links: Mapping[str, Link] = LINKS) -> Testbed:
+    """Return a test bed with two slices of an eNB each, whose 5QIs are in their parameters."""
+    osm = Osm(Nbi("https://127.0.0.1:9"))
+    bed = Testbed(osm, tmp_path, Console(file=io.StringIO()))
+    values = {"s1u_five_qi": 82, "s1u_underlay_mbps": 50,
+              "s1u_guaranteed_mbps": 5, "s1u_maximum_mbps": 5}  # fmt: skip
+    members = [{"member-vnf-index": end, "additionalParams": values} for end in ("enb", "amf")]
+    for name in ("embb", "urllc"):
+        enb = Vnf(name, name, "enb", "", "", "", "", "", "", osm)
+        made = Slice(
+            name, name, Addresses({}, {}), {"enb": enb}, {"additionalParamsForVnf": members}, links
+        )
+        bed.slices[name] = made
+    return bed
+
+
+@pytest.mark.parametrize(
+    ("run", "params"),
+    [
+        (confidentiality.run, {}),
+        (signalling.run, {"slice": "embb", "ues": 1}),
+        (procedures.run, {"slice": "embb", "ues": 1}),
+    ],
+)
+def test_a_link_is_secured_again_also_if_an_answer_is_lost(
+    run: Any, params: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed, asked = pair(tmp_path, fiveg.SHARED_LINKS), list[str]()
+    bed.lab = object()  # type: ignore[assignment]
+
+    def configure(name: str, link: str, technology: str) -> None:
+        asked.append(technology)
+        if technology == "none":
+            raise click.ClickException("no answer")
+
+    monkeypatch.setattr(bed, "configure", configure)
+    with pytest.raises(click.ClickException, match="no answer"):
+        run(bed, path="underlay", **params)
+    assert asked == ["none", "wireguard"]
+
+
+def test_5qis_of_which_half_were_set_are_set_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed, force, failing = pair(tmp_path), {"embb": True, "urllc": True}, [True]
+
+    def action(service: str, member: str, primitive: str, params: Mapping[str, Any]) -> None:
+        if service == "embb" and failing and failing.pop():
+            raise OperateError("no answer")
+        force[service] = bool(params["five-qi"])
+
+    monkeypatch.setattr(bed.osm, "action", action)
+    bed.shaped = True
+    with pytest.raises(click.ClickException, match="no answer"):
+        qos.ensure(bed, enforced=False)
+    qos.ensure(bed, enforced=True)
+    assert (force, bed.shaped) == ({"embb": True, "urllc": True}, True)
+
+
+LATE = {"received": 8, "first": 0, "last": 7, "longest-run-lost": 0, "within-budget": 0,
+        "delay-ms": {"min": 20.0, "median": 50.0, "p99": 90.0, "max": 99.0}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("seen", "mbps", "good"),
+    [(LATE, 45.0, True), ({}, 45.0, False), (LATE, 0.0, False), ({}, 0.0, False)],
+)
+def test_the_control_of_qos_needs_traffic(
+    seen: dict[str, Any], mbps: float, good: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed, stream = pair(tmp_path), traffic.Stream(200, {"sent": 8, "late-ms": 0.1}, seen)
+    bed.lab = SimpleNamespace(  # type: ignore[assignment]
+        ports=lambda *_: [], bottleneck=lambda *_: contextlib.nullcontext()
+    )
+    monkeypatch.setattr(bed.osm, "action", lambda *_: {})
+    monkeypatch.setattr(qos, "load", lambda *_, **__: contextlib.nullcontext({"mbps": mbps}))
+    monkeypatch.setattr(qos, "Flow", lambda *_, **__: SimpleNamespace(result=lambda: stream))
+    monkeypatch.setattr(qos, "time", SimpleNamespace(sleep=lambda _: None))
+    _, passed = qos.run(bed, "urllc", "embb", enforced=False, seconds=4)
+    assert passed == good
+
+
+def test_a_meter_that_saw_nothing_gives_no_result() -> None:
+    known = {"count": 2, "mean-ms": 1.5, "median-ms": 1}
+    assert signalling.times({"AIR": known}, ["AIR"], "mean", "median") == {
+        "air_mean_ms": 1.5, "air_median_ms": 1,
+    }  # fmt: skip
+    with pytest.raises(click.ClickException, match="the meter saw no ULR"):
+        signalling.times({"AIR": known, "ULR": {"count": 0}}, signalling.REQUESTS, "mean")
 
 
 def test_a_light_embb_has_the_rate_that_it_was_given_however_long_it_lasts() -> None:
@@ -381,6 +533,32 @@ def test_options_that_do_not_go_together(words: list[str], sentence: str) -> Non
     done = CliRunner().invoke(main, ["run", *words])
     assert done.exit_code == 2
     assert sentence in done.output
+
+
+def test_a_lab_that_was_there_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_the_lab, "environment", lambda *_: ENVIRONMENT)
+    record = tmp_path / "lab" / "nbi" / "vim_accounts" / "x.json"
+    record.parent.mkdir(parents=True)
+    record.write_text("{}")
+    words = ["run", "--home", str(tmp_path / "lab"), "--out", str(tmp_path / "c")]
+    done = CliRunner().invoke(main, words)
+    assert (done.exit_code, record.exists()) == (1, True)
+    assert "has a lab already" in done.output
+
+
+@pytest.mark.parametrize("home", ["", "/elsewhere"])
+def test_named_slices_are_those_of_the_lab_that_osm_lab_uses(
+    home: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def served(place: Path) -> None:
+        raise click.ClickException(f"home {place}")
+
+    monkeypatch.setattr(on_the_lab, "served", served)
+    monkeypatch.delenv("OSMLAB_HOME", raising=False)
+    if home:
+        monkeypatch.setenv("OSMLAB_HOME", home)
+    done = CliRunner().invoke(main, ["run", "--slice", "a", "--slice", "b"])
+    assert f"home {home or DEFAULT_HOME}\n" in done.output
 
 
 def test_links_of_a_named_slice_are_the_relations_of_its_nsd() -> None:

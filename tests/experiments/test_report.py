@@ -160,6 +160,34 @@ def test_requirements_have_verdicts(runs: list[Run], matrix: list[Run]) -> None:
     assert (own.met, own.goal) == (False, "at most 1 ms")
 
 
+@pytest.mark.parametrize(
+    ("lost", "figure", "met"),
+    [(0, "0.40 ms", True), (4, "0.60 ms", True), (9, "12.5 % lost", False), (400, "", False)],
+)
+def test_a_lost_datagram_came_too_late(lost: int, figure: str, met: bool) -> None:
+    stream: dict[str, object] = {
+        "sent": 800, "lost": lost, "loss_percent": 12.5, "delay_p99_ms": 0.4, "delay_max_ms": 3.0,
+        "delay_within": [[99, 0.4], [99.5, 0.6], [100, 3.0]],
+    }  # fmt: skip
+    if not figure:
+        stream |= {"lost": 800, "delay_p99_ms": None, "delay_max_ms": None, "delay_within": []}
+    params = {"enforced": True}
+    run = Run("qos", params, Cell("qos", params).key, 0, 0, 1e9, 1.0, 0.5, {"urllc": stream}, True)
+    (own,) = [v for v in summary.requirements([], [], [run]) if not v.source]
+    assert own.figure.endswith(f"99 %: {figure}" if figure else "% lost")
+    assert own.met == met
+
+
+def test_controls_alone_have_no_verdict(judged: list[Run]) -> None:
+    tunnel, control = judged[:2]
+    params = {"enforced": False}
+    other = Run("qos", params, Cell("qos", params).key, 0, 0, 1e9, 1.0, 0.5, {}, True)
+    assert summary.verdicts([control, other]) == []
+    assert summary.verdicts([tunnel, control]) == [("confidentiality", 2, 2)]
+    failed = dataclasses.replace(other, passed=False)
+    assert summary.verdicts([failed]) == [("qos", 0, 1)]
+
+
 def test_a_busy_machine_is_told_at_the_top(runs: list[Run]) -> None:
     assert "busy with something else" not in render.html(DESCRIBED, runs)
     busy = [dataclasses.replace(run, busy=0.6) for run in runs[:3]]

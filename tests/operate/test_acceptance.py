@@ -33,7 +33,7 @@ from operate.acceptance.report import Report
 from operate.acceptance.run import Acceptance
 from operate.acceptance.samples import samples
 from operate.cli import main
-from operate.nbi import Nbi
+from operate.nbi import Nbi, Refused
 
 VIM = "11111111-2222-4333-8444-555555555555"
 
@@ -357,6 +357,37 @@ def test_connection_that_breaks_in_an_order(engine: Engine, site: Site, dist: Pa
     assert title == "smallest service"
     assert "does not answer" in sentence
     nothing_left(engine)
+
+
+def test_connection_that_breaks_in_an_upload(engine: Engine, site: Site, dist: Path) -> None:
+    Breaking(site, "ns_descriptors_content", "POST", 1)
+    title, sentence, _ = accept(site, dist).failed()
+    assert title == "packages"
+    assert "does not answer" in sentence
+    nothing_left(engine)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_proxy_without_an_answer_is_asked_again(engine: Engine, site: Site, method: str) -> None:
+    app, answers = site.app, [502, 503]
+    assert app is not None
+
+    async def proxy(scope: Scope, receive: Receive, send: Send) -> None:
+        if not answers or scope["method"] != method or "tokens" in scope["path"]:
+            await app(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": answers.pop(), "headers": []})
+        await send({"type": "http.response.body", "body": b"<html>"})
+
+    site.app = proxy
+    nbi = Nbi(site.url, str(site.certificate), pause=0.05, tries=2)
+    nbi.log_in("admin", PASSWORD, "admin")
+    if method == "GET":
+        assert nbi.get("/admin/v1/vim_accounts")[0]["name"] == "north"
+    else:
+        with pytest.raises(Refused, match="503"):
+            nbi.post("/admin/v1/vim_accounts", {})
+        assert answers == [502]
 
 
 def test_osm_that_goes_away(engine: Engine, site: Site, dist: Path, outcome: Outcome) -> None:

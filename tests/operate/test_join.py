@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -54,6 +55,15 @@ def test_an_instance_of_a_vdu_is_an_end_of_its_own() -> None:
     assert asked[1][2]["name"] == "west-cell-box-3"
     with pytest.raises(OperateError, match="is no end; allowed: NS/VNF:LINK or NS/VNF/VDU/COUNT"):
         End.parse("west/cell/box:s1c")
+
+
+def test_long_names_of_services_do_not_become_one() -> None:
+    ends = [End(f"customer-{one}-mobile-network-production.core", "mme", "s6a") for one in "ab"]
+    names = [end.name for end in ends]
+    assert len(set(names)) == 2
+    for name in names:
+        assert re.fullmatch(r"[a-z0-9-]{1,32}", name)
+        assert name.startswith("ork-production-core-mme-")
 
 
 @pytest.mark.parametrize("text", ["10.81.0.1/16", "everything", "10.81.0.0/16;ls"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -64,7 +65,7 @@ class Osm(Answering):
             return {"member-vnf-index-ref": id, "vdur": [{"interfaces": interfaces}]}
         found = [i for i in MEMBERS if id in (i, MEMBERS[i][0])]
         if not found or (id == "first.slice" and not self.slices):
-            raise OperateError(f"no service {id}")
+            raise OperateError(f"ns-show: ERROR: ns '{id}' not found")
         name, *members = MEMBERS[found[0]]
         sapd = [{"id": "sbi-sap", "virtual-link-desc": "sbi"}]
         return {"name": name, "nsd": {"sapd": sapd}, "constituent-vnfr-ref": members}
@@ -116,6 +117,67 @@ def test_what_a_deleted_slice_shared_forgets_it() -> None:
         ("amf", "delete-peer", "first-slice-smf"),
     ]
     assert (joiner.pairs, joiner.introduced, joiner.settled) == ({}, {}, set())
+
+
+@pytest.mark.parametrize("verb", ["delete-peer", "ns-show"])
+def test_a_removal_that_fails_is_repeated_and_hinders_no_other(
+    verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    osm, lines = Osm(), list[str]()
+    joiner = Joiner(osm, lines.append)
+    follow(joiner, 0, range(3))
+    (pair,) = joiner.pairs["first"]
+    joiner.pairs["first"].append((pair[0], dataclasses.replace(pair[1], vnf="upf")))
+    osm.asked.clear()
+    osm.slices.clear()
+    answer, document, failing = Osm.answer, Osm.document, [True]
+
+    def fail() -> None:
+        if failing and failing.pop():
+            raise OperateError(f"{verb}: https://osm does not answer")
+
+    def answering(self: Osm, *words: Any) -> dict[str, Any]:
+        if words[2] == verb:
+            fail()
+        return answer(self, *words)
+
+    def showing(self: Osm, name: str, id: str) -> dict[str, Any]:
+        if name == verb:
+            fail()
+        return document(self, name, id)
+
+    monkeypatch.setattr(Osm, "answer", answering)
+    monkeypatch.setattr(Osm, "document", showing)
+    follow(joiner, 0, range(1))
+    removed = [name for _, action, name in osm.asked if action == "delete-peer"]
+    assert removed == ["first-slice-upf"]
+    assert list(joiner.leaving) == ["first"]
+    follow(joiner, 0, range(1))
+    assert osm.asked[-1] == ("amf", "delete-peer", "first-slice-smf")
+    assert joiner.leaving == {}
+
+
+def test_a_new_slice_of_the_name_of_a_deleted_one_is_joined(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    osm, lines, answer = Osm(), list[str](), Osm.answer
+    joiner = Joiner(osm, lines.append)
+    follow(joiner, 0, range(3))
+
+    def busy(self: Osm, *words: Any) -> dict[str, Any]:
+        if words[2] == "delete-peer":
+            raise OperateError("busy")
+        return answer(self, *words)
+
+    monkeypatch.setattr(Osm, "answer", busy)
+    osm.slices.clear()
+    follow(joiner, 0, range(1))
+    osm.slices.append("first")
+    osm.asked.clear()
+    follow(joiner, 0, range(2))
+    assert lines.count("error: busy") == 1
+    assert ("amf", "add-peer", "first-slice-smf") in osm.asked
+    assert joiner.settled == {"first"}
 
 
 def test_one_that_fails_does_not_stop_the_others() -> None:
