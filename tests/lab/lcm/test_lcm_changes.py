@@ -11,6 +11,7 @@ from test_lcm_operations import APP1, APP2, World
 
 from lab.descriptors.service import service, vnfrs_of
 from lab.errors import LcmError, NbiError
+from lab.lcm.backends import Backends
 from lab.lcm.charmops import READY
 from lab.nbi.engine import Engine
 from lab.page.data import Data
@@ -281,6 +282,10 @@ def test_a_failed_scale_out_is_taken_back_or_gone_on_from(
     assert [v["count-index"] for v in vnf(world)["vdur"]] == [0]
     assert set(charms.status) == kept
     assert scale(world, "IN") == "FAILED"
+
+
+def test_a_charm_that_was_never_deployed_is_removed_without_error(tmp_path: Path) -> None:
+    Backends(tmp_path).charms("an-ns").remove("box", 0)
 
 
 def test_a_charm_of_the_vnf_is_deployed_again_at_the_first_instance(world: World) -> None:
