@@ -117,8 +117,9 @@ def build(
             sys.exit(1)
         sbom.write(tree, staging / "sbom.cdx.json", architecture, pods=bool(image))
         (target / "params").mkdir(parents=True, exist_ok=True)
-        for path in sorted(staging.glob("params/*")):
-            path.replace(target / "params" / path.name)
+        made = [
+            path.replace(target / "params" / path.name) for path in sorted(staging.glob("params/*"))
+        ]
         (staging / "params").rmdir()
         for path in sorted(staging.iterdir()):
             if path.is_dir():
@@ -126,7 +127,7 @@ def build(
             path.replace(target / path.name)
     click.echo(f"{len(paths)} packages in {target} after {time.monotonic() - started:.1f} s")
     if released:
-        wheel = release.write(tree, target, [target / path.name for path in paths])
+        wheel = release.write(tree, target, [*made, *(target / path.name for path in paths)])
         click.echo(f"release {tree.version}: {wheel}, checksums in {target / release.SUMS}")
 
 

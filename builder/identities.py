@@ -143,6 +143,8 @@ def _slices(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
         return
     known = ", ".join(offered)
     for name, given in functions.items():
+        if given.get("nf_sessions") == "":
+            yield f"nf_sessions: {name} has no slice, the AMF has {known}"
         for key in ("nf_slice", "nf_slices", "nf_sessions"):
             for entry in str(given.get(key) or "").split(","):
                 slice, _, dnn = entry.strip().partition("/")

@@ -31,13 +31,13 @@ def write(tree: Tree, target: Path, built: Iterable[Path]) -> Path:
     Args:
         tree: Source tree.
         target: Folder of the archives, ``params/`` and ``sbom.cdx.json``.
-        built: The archives of this release; other archives in the folder do not belong to it.
+        built: The archives and parameter files of this release; others there do not belong to it.
 
     Raises:
         BuildError: The wheel cannot be made.
     """
     (target / VERSION).write_text(f"{tree.version}\n", encoding="ascii")
-    parts = [*sorted(built), *sorted(target.glob("params/*.yaml")), target / "sbom.cdx.json"]
+    parts = [*sorted(built), target / "sbom.cdx.json"]
     with tempfile.TemporaryDirectory(dir=target, prefix=".release-") as scratch:
         made = _wheel(tree, target, parts, Path(scratch))
         wheel = made.replace(target / made.name)

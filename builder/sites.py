@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 from builder.errors import BuildError, sentence
 from builder.tree import Tree
@@ -285,6 +292,20 @@ class Core5g(Site):
     radio: Radio5g | None = None
     wifi: Wifi | None = None
     ue: Equipment5g | None = None
+
+    @model_validator(mode="after")
+    def _slices_are_told_apart(self) -> Core5g:
+        known = [one.id for one in self.slices]
+        for wanted in self.ue.slices if self.ue else ():
+            if wanted not in known:
+                raise ValueError(f"ue: no slice {wanted}; allowed: {', '.join(known)}")
+        owners: dict[str, str] = {}
+        for one in self.slices:
+            for member in filter(None, (one.smf, one.upf)):
+                if (other := owners.get(member)) is not None:
+                    raise ValueError(f"slices: {member} serves {other} and {one.id}; allowed: one")
+                owners[member] = one.id
+        return self
 
     def common(self) -> dict[str, Any]:
         """Return the network."""

@@ -224,8 +224,10 @@ class Charms:
         self.model.deploy(application, charm, num_units=units)
 
     def remove(self, application: str, timeout: float) -> None:
-        """Remove an application and wait until its units are gone."""
+        """Remove an application and wait until its units are gone; a missing one is no error."""
         model = self.model
+        if application not in model.status().applications:
+            return
         model.remove_application(application)
         model.wait_for(lambda status: application not in status.applications, timeout)
 

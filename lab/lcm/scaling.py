@@ -8,9 +8,10 @@ VNF's address, which is the address of the first instance.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lab.descriptors.day0 import osm_params
@@ -62,8 +63,8 @@ def scale(ops: Operations, operation: Document) -> str:
     with ops.charms_running(ns_id, svc.environments) as charms:
         if charms is None:
             raise LcmError("the lab scales services with charms only")
-        errors = (_scale_out if out else _scale_in)(ops, svc, record, changes, charms)
-        ops.store.update(NSRS, ns_id, note)
+        counted = partial(ops.store.update, NSRS, ns_id, note)
+        errors = (_scale_out if out else _scale_in)(ops, svc, record, changes, charms, counted)
         ops.clear(operation)
         if errors:
             text = f"FAILED Scaling: {'; '.join(errors)}"
@@ -120,7 +121,12 @@ def _changes(
 
 
 def _scale_out(
-    ops: Operations, svc: Service, vnfr: Document, changes: Sequence[_Change], _: Charms
+    ops: Operations,
+    svc: Service,
+    vnfr: Document,
+    changes: Sequence[_Change],
+    _: Charms,
+    counted: Callable[[], object],
 ) -> list[str]:
     ns_id, index = svc.nsr["_id"], str(vnfr["member-vnf-index-ref"])
     known = _networks(ops, svc, vnfr)
@@ -132,6 +138,8 @@ def _scale_out(
             record["vdur"].append(_instance(first, count))
 
     ops.store.update(VNFRS, vnfr["_id"], add)
+    # As in LCM a step that fails counts, so that scaling in takes back what there is of it.
+    counted()
     before = {env.application for env in svc.environments}
     svc = service(svc.nsr, ops.store)
     servers = tuple(
@@ -145,6 +153,12 @@ def _scale_out(
             _vdur(record, server)["name"] = server.name
 
     ops.store.update(VNFRS, vnfr["_id"], name)
+
+    def made(server: Server, server_id: str) -> None:
+        ops.store.update(
+            VNFRS, vnfr["_id"], lambda r: _vdur(r, server).update({"vim-id": server_id})
+        )
+
     work = request(svc, ops.store, ro_key_path(ops.store.home, ns_id))
     used = {port.network for server in servers for port in server.ports}
     networks = tuple(n for n in svc.plan.networks if n.key in used)
@@ -155,6 +169,7 @@ def _scale_out(
         (ops.backends.keys.make_key(work.ro_key), *work.ssh_keys),
         ops.timeouts.vm_ip,
         known,
+        made,
     )
     deployment.run(
         Plan(networks, servers),
@@ -222,8 +237,8 @@ def _networks(ops: Operations, svc: Service, vnfr: Document) -> dict[str, str]:
     result: dict[str, str] = {}
     index = str(vnfr["member-vnf-index-ref"])
     for server in svc.plan.servers:
-        if server.member_vnf_index == index:
-            ids = ops.backends.cloud(server.vim).networks_of(_vdur(vnfr, server)["vim-id"])
+        if server.member_vnf_index == index and (vim_id := _vdur(vnfr, server)["vim-id"]):
+            ids = ops.backends.cloud(server.vim).networks_of(vim_id)
             result.update(zip((port.network for port in server.ports), ids, strict=True))
     return result
 
@@ -232,7 +247,12 @@ def _networks(ops: Operations, svc: Service, vnfr: Document) -> dict[str, str]:
 
 
 def _scale_in(
-    ops: Operations, svc: Service, vnfr: Document, changes: Sequence[_Change], charms: Charms
+    ops: Operations,
+    svc: Service,
+    vnfr: Document,
+    changes: Sequence[_Change],
+    charms: Charms,
+    counted: Callable[[], object],
 ) -> list[str]:
     index = str(vnfr["member-vnf-index-ref"])
     counts = {count for change in changes for count in change.counts}
@@ -261,6 +281,7 @@ def _scale_in(
         ]
 
     ops.store.update(VNFRS, vnfr["_id"], forget)
+    counted()
     return []
 
 

@@ -248,7 +248,7 @@ class SliceOperations:
                     states[op_id] = "COMPLETED"
                     continue
                 if step["operationState"] == "PROCESSING":
-                    if jobs.alive(step):
+                    if not jobs.lost(self.store, step):
                         continue
                     reason = "the process running the operation was killed"
                     fail_operation(self.store, step, reason)

@@ -27,6 +27,8 @@ class VimDeployment:
     timeout: float
     known: Mapping[str, str] = field(default_factory=dict)
     """``Network.key`` -> id, of networks that exist already."""
+    made: Callable[[Server, str], None] = lambda *_: None
+    """Called with the id of each server, before it is known whether it boots."""
 
     def run(self, plan: Plan, user_data: UserData, booted: Booted) -> None:
         """Create the resources of ``plan``; ``booted`` is called per server, in any order.
@@ -79,6 +81,7 @@ class VimDeployment:
             server_id = cloud.create_server(
                 server, [networks[p.network] for p in server.ports], user_data, keys, self.tag
             )
+            self.made(server, server_id)
             result = cloud.wait_active(server_id, self.timeout)
         except LcmError as error:
             self.journal.write("vm", index, str(error), state="ERROR", **label)

@@ -556,7 +556,7 @@ class Engine:
     def reap(self) -> None:
         """Mark operations FAILED if their worker died without a result."""
         for operation in self.store.all(OPS):
-            if operation["operationState"] == "PROCESSING" and not jobs.alive(operation):
+            if jobs.lost(self.store, operation):
                 fail_operation(
                     self.store, operation, "the process running the operation was killed"
                 )

@@ -5,6 +5,7 @@ OSM keeps packages as trees in its file store; LCM reads charms and cloud-init f
 
 from __future__ import annotations
 
+import os
 import shutil
 import stat
 import tarfile
@@ -26,7 +27,7 @@ def unpack(source: Path, target: Path) -> Path:
         target: must not exist; removed again after an error.
 
     Raises:
-        NbiError: the archive is damaged or tries to write outside ``target``.
+        NbiError: it is damaged, tries to write outside ``target`` or has a link that leads there.
     """
     target.mkdir(parents=True)
     try:
@@ -38,6 +39,10 @@ def unpack(source: Path, target: Path) -> Path:
             _unzip(source, target)
         else:
             _untar(source, target)
+        # Only now: a link may lead elsewhere by another one that comes after it.
+        for path in target.rglob("*"):
+            if path.is_symlink():
+                _inside(path, target, source)
         entries = list(target.iterdir())
         if len(entries) == 1 and entries[0].is_dir():
             return entries[0]
@@ -63,7 +68,6 @@ def _untar(source: Path, target: Path) -> None:
             if member.isdir():
                 path.mkdir(exist_ok=True)
             elif member.issym():
-                _inside(path.parent / member.linkname, target, source)
                 path.symlink_to(member.linkname)
             elif member.isreg():
                 stream = archive.extractfile(member)
@@ -104,6 +108,7 @@ def _safe(name: str, source: Path) -> PurePosixPath:
 
 def _inside(path: Path, target: Path, source: Path) -> None:
     root = target.resolve()
-    resolved = path.resolve()
+    # Path.resolve fails on links that lead in a circle.
+    resolved = Path(os.path.realpath(path))
     if resolved != root and root not in resolved.parents:
         raise NbiError(f"{source.name}: {path.name} leads out of the package")

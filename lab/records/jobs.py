@@ -18,7 +18,7 @@ from typing import Any
 from lab.procs import ProcessRef
 from lab.records.journal import Tail
 from lab.records.operations import operation_folder
-from lab.records.store import OPS, Document, Store
+from lab.records.store import NSIOPS, OPS, Document, Store
 
 
 def start(store: Store, operation: Document, collection: str = OPS) -> Tail:
@@ -70,6 +70,21 @@ def alive(operation: Document) -> bool:
         # The document is written before the worker starts: allow 5 s for the start.
         return bool(time.time() - operation["startTime"] < 5)
     return runs(worker)
+
+
+def lost(store: Store, operation: Document) -> bool:
+    """Say whether an operation on a service has no result, and nobody who would give it one."""
+    if operation["operationState"] != "PROCESSING" or alive(operation):
+        return False
+    # The worker of a slice starts the operations on its services, when it gets to it.
+    return operation["lab"].get("worker") is not None or not any(
+        of_slice["operationState"] == "PROCESSING"
+        and operation["_id"] in of_slice["operationParams"]["nslcmops_ids"]
+        and operation["operationParams"].get("netsliceInstanceId", nsi_id) == nsi_id
+        and alive(of_slice)
+        for of_slice in store.all(NSIOPS)
+        for nsi_id in [of_slice["netsliceInstanceId"]]
+    )
 
 
 def runs(process: Mapping[str, Any] | None) -> bool:

@@ -79,6 +79,17 @@ def test_a_stranger_is_refused(signed, signers, form):
     assert "not one of a trusted signer" in output
 
 
+def test_an_authority_that_the_machine_trusts_counts_for_nothing(
+    signed, signers, tmp_path, monkeypatch
+):
+    shutil.copy(signers[0].certificate, tmp_path)
+    subprocess.run(["openssl", "rehash", str(tmp_path)], check=True)
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+    code, output = verified(signed[0], signers[2].certificate)
+    assert code == 1
+    assert "not one of a trusted signer" in output
+
+
 def altered(path, tmp_path, change):
     """Return a copy of a CSAR whose files went through `change`, a dict to alter."""
     with zipfile.ZipFile(path) as packed:

@@ -10,6 +10,7 @@ from vpnaas.params.intent import link_params
 
 from builder import charms, identities, sites, variants
 from builder.cli import main
+from builder.errors import BuildError
 from builder.tree import Tree
 
 
@@ -122,6 +123,7 @@ def test_links_of_a_vnf_may_differ_in_technology_where_both_ends_say_so(files):
         ("gnb", "nf_slices", "1", "nf_slices: gnb has slice 1, the AMF has 1-000001"),
         ("gnb", "nf_tac", 7, "nf_tac: gnb has tracking area code 7, amf has 600"),
         ("ue", "nf_sessions", "1-000001/ims", "ue has DNN ims in slice 1-000001, the AMF has"),
+        ("ue", "nf_sessions", "", "nf_sessions: ue has no slice, the AMF has 1-000001"),
         ("ue", "nf_imsi", "208951234500000", "which is not of network 24288"),
     ],
 )
@@ -219,6 +221,22 @@ def test_a_site_whose_addresses_clash_is_not_built(sources, tmp_path, monkeypatc
     assert result.exit_code == 1
     assert "172.16.6.2, which is that of" in result.output
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("[1-000001, 2", "[9-typo, 2", "ue: no slice 9-typo; allowed: 1-000001, 2-000002"),
+        ("smf: smf2", "smf: smf", "slices: smf serves 1-000001 and 2-000002; allowed: one"),
+        ("upf: upf2", "upf: upf", "slices: upf serves 1-000001 and 2-000002; allowed: one"),
+    ],
+)
+def test_a_5g_site_whose_slices_are_mixed_up_is_refused(tree, tmp_path, old, new, words):
+    text = (tree.root / "params/sites/5gc_n3iwf.site.yaml").read_text()
+    path = tmp_path / "mixed.site.yaml"
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(BuildError, match=f"^mixed.site.yaml: the document: {words}$"):
+        sites.load(path)
 
 
 SLICES_5G = {

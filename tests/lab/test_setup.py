@@ -65,6 +65,48 @@ def test_policy_of_the_machine_stays(install: str, tmp_path: Path) -> None:
     assert (tmp_path / "policy").read_text() == text
 
 
+@pytest.mark.parametrize("name", ["cloud-init", "cloud-init-base"])
+def test_clean_leaves_a_cloud_init_that_it_did_not_install_as_it_is(
+    tmp_path: Path, name: str
+) -> None:
+    text = RUN.read_text(encoding="utf-8")
+    part = text[text.index('if [ "${1:-}" = --all ] && [ -s') : text.index("rm -rf dist results")]
+    disabled = tmp_path / "cloud-init.disabled"
+    disabled.touch()
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache/installed").write_text(f"wrk\n{name}\n")
+    stubs = "say() { :; }; xargs() { :; }; cache=cache; venv=venv; installed=cache/installed"
+    script = f"{stubs}\n{part.replace('/etc/cloud', str(tmp_path))}"
+    subprocess.run(["bash", "-euc", script, "run", "--all"], cwd=tmp_path, check=True)
+    assert disabled.exists() == (name != "cloud-init")
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "done"),
+    [
+        ("--profile machines", "apt_install qemu\nbuild vpn_endpoint_vnf vpn_basic_ns\n"),
+        ("--osm https://x --profile=machines", "build vpn_endpoint_vnf vpn_basic_ns\n"),
+        ("--profile=5g", "build 5g\n"),
+        ("--profile full", "build epc double\n"),
+    ],
+)
+def test_a_profile_has_what_it_brings_up(words: str, done: str) -> None:
+    text = RUN.read_text(encoding="utf-8")
+    asked = text[text.index("asks_for_help() {") : text.index("cmd=${1:-}")]
+    part = text[text.index("    experiments)\n") : text.index("    test)\n")]
+    stubs = (
+        "setup() { :; }; setup_python() { :; }; say() { :; }; exec() { :; }; venv=.\n"
+        'build() { echo build "$@"; }; apt_install() { echo apt_install "$@"; }\n'
+        "machine_packages=(qemu) slices=(epc) doubles=(double) slices_5g=(5g)\n"
+    )
+    script = f"{stubs}{asked}\ncase experiments in\n{part}esac"
+    told = subprocess.run(
+        ["bash", "-euc", script, "run", "run", *words.split()], stdout=subprocess.PIPE, check=True
+    )
+    assert told.stdout.decode() == done
+
+
 @pytest.fixture
 def patient(tmp_path: Path) -> list[str]:
     """A command that takes words for `patiently` of ./run, which tells often."""

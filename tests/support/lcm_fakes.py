@@ -296,7 +296,7 @@ class FakeCharms:
 
     def remove(self, application: str, timeout: float) -> None:
         self.log.add("remove", application)
-        del self.status[application]
+        self.status.pop(application, None)
 
     def machine(self, application: str) -> str:
         deployed = [words[1] for words in self.log.of("deploy")]

@@ -10,7 +10,8 @@ from support.lcm_fakes import day12_of
 from test_lcm_operations import APP1, APP2, World
 
 from lab.descriptors.service import service, vnfrs_of
-from lab.errors import NbiError
+from lab.errors import LcmError, NbiError
+from lab.lcm.backends import Backends
 from lab.lcm.charmops import READY
 from lab.nbi.engine import Engine
 from lab.page.data import Data
@@ -248,6 +249,43 @@ def test_the_limit_of_the_profile_holds(world: World) -> None:
         "reached the limit of 2 (max-instance-count) scaling-out operations for the "
         "scaling-group-descriptor 'boxes'"
     )
+
+
+@pytest.mark.parametrize("fault", ["no server", "no boot", "no charm"])
+def test_a_failed_scale_out_is_taken_back_or_gone_on_from(
+    world: World, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scalable(world)
+    world.run()
+    cloud, charms = world.backends.the_cloud, world.backends.the_charms
+    kept = set(charms.status)
+
+    def refuse(*_: Any) -> None:
+        raise LcmError("Quota exceeded.")
+
+    def fail() -> None:
+        where = {"no server": (cloud, "create_server"), "no charm": (charms, "deploy")}
+        with monkeypatch.context() as patch:
+            if fault in where:
+                patch.setattr(*where[fault], refuse)
+            cloud.fail_server = "1/box/1" if fault == "no boot" else None
+            assert scale(world) == "FAILED"
+            cloud.fail_server = None
+
+    fail()
+    assert scale(world, "IN") == "COMPLETED"
+    assert bool(world.log.of("delete-server")) == (fault != "no server")
+    fail()
+    assert scale(world) == "COMPLETED"
+    assert [v["count-index"] for v in vnf(world)["vdur"]] == [0, 1, 2]
+    assert [scale(world, "IN"), scale(world, "IN")] == ["COMPLETED"] * 2
+    assert [v["count-index"] for v in vnf(world)["vdur"]] == [0]
+    assert set(charms.status) == kept
+    assert scale(world, "IN") == "FAILED"
+
+
+def test_a_charm_that_was_never_deployed_is_removed_without_error(tmp_path: Path) -> None:
+    Backends(tmp_path).charms("an-ns").remove("box", 0)
 
 
 def test_a_charm_of_the_vnf_is_deployed_again_at_the_first_instance(world: World) -> None:

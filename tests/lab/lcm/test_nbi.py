@@ -238,10 +238,13 @@ def _link(name: str, target: str) -> tuple[tarfile.TarInfo, bytes]:
         [(tarfile.TarInfo("/tmp/evil"), b"x")],
         [_link("pkg/out", "../../..")],
         [_link("pkg/out", "/etc"), (tarfile.TarInfo("pkg/out/evil"), b"x")],
+        [_link("pkg/out", "x/../.."), _link("pkg/x", "..")],
     ],
 )
-def test_archives_cannot_write_outside(engine: Engine, tmp_path: Path, members: Any) -> None:
-    archive = _tar(tmp_path / "evil.tar.gz", *members)
+def test_archives_cannot_lead_outside(engine: Engine, tmp_path: Path, members: Any) -> None:
+    descriptor = yaml.safe_dump({"vnfd": vnfd("b_vnf")}).encode()
+    whole = (tarfile.TarInfo("pkg/b_vnfd.yaml"), descriptor)
+    archive = _tar(tmp_path / "evil.tar.gz", whole, *members)
     with pytest.raises(NbiError):
         engine.catalogue.onboard(VNFDS, archive)
     assert len(list((engine.store.root / "packages").iterdir())) == 2
@@ -263,6 +266,7 @@ def test_archive_keeps_modes_and_inner_links(engine: Engine, tmp_path: Path) -> 
         (tarfile.TarInfo("pkg/b_vnfd.yaml"), yaml.safe_dump({"vnfd": vnfd("b_vnf")}).encode()),
         (runnable, b"#!/bin/sh\n"),
         _link("pkg/charms/demo/start", "dispatch"),
+        _link("pkg/round", "round"),
     )
     document, _ = engine.catalogue.onboard(VNFDS, archive)
     charm = engine.catalogue.folder(document) / "charms" / "demo"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from lab.nbi.params import InstanceRequest
 from lab.nbi.slices import Slices
 from lab.records import jobs
 from lab.records.ids import admin
+from lab.records.jobs import alive
 from lab.records.journal import Journal, Tail
 from lab.records.store import (
     CREATED,
@@ -134,6 +136,28 @@ def test_a_shared_service_is_used_again_and_its_new_parameters_are_told_to_be_ig
     steps = started.operation["operationParams"]["nslcmops_ids"]
     assert steps[0] == first["hub"]["nslcmop_instantiate"]
     assert started.nsr["_admin"]["netslice-vld"][0]["shared-nsrs-list"] == [first["hub"]["nsrId"]]
+
+
+def test_a_service_whose_slices_worker_is_slow_to_start_it_is_not_given_up(
+    slices: Slices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (make(slices, name).operation["_id"] for name in ("one", "two"))
+    store = slices.store
+    for kind in (OPS, NSIOPS):
+        for operation in store.all(kind):
+            store.update(kind, operation["_id"], lambda o: o.update(startTime=o["startTime"] - 60))
+    for op_id in (one, two):
+        jobs.record_worker(store, op_id, os.getpid(), NSIOPS)
+    monkeypatch.setattr(jobs, "alive", alive)
+
+    def states() -> list[str]:
+        slices.reap()
+        return [operation["operationState"] for operation in store.all(OPS)]
+
+    assert states() == ["PROCESSING"] * 3
+    # The shared service is the first slice's, whose worker alone would start it.
+    store.update(NSIOPS, one, lambda operation: operation["lab"]["worker"].update(start=0))
+    assert states() == ["FAILED", "FAILED", "PROCESSING"]
 
 
 def test_a_link_with_a_shared_service_is_one_network_for_all_slices(slices: Slices) -> None:
