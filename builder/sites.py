@@ -294,7 +294,7 @@ class Core5g(Site):
     ue: Equipment5g | None = None
 
     @model_validator(mode="after")
-    def _slices_are_told_apart(self) -> Core5g:
+    def _slices_are_separate(self) -> Core5g:
         known = [one.id for one in self.slices]
         for wanted in self.ue.slices if self.ue else ():
             if wanted not in known:
