@@ -535,6 +535,59 @@ def test_a_staged_key_waits_for_the_operators_certificate():
     assert len(mme.vdu.charon.sas) == 1
 
 
+PROMOTION = ["promote/move", "promote/generation", "promote/request", "promote/certificate"]
+
+
+@pytest.mark.parametrize("step", [*PROMOTION, "apply/load", "wake"])
+def test_a_promotion_that_fails_goes_on_with_the_next_reconcile(step):
+    juju, hss, mme, operator = operated()
+    key = mme.plans["s6a"].state.public_key
+    mme.reconcile(rotate=frozenset(["s6a"]))
+    juju.settle()
+    mme.reconcile()
+    operator.bring(mme, operator.sign(mme, "next-request", serial="0104"))
+    hss.reconcile(), hss.reconcile()
+    mme.vdu.fail_on = step
+    mme.reconcile()
+    assert step in mme.error
+    mme.vdu.fail_on = None
+    mme.reconcile()
+    assert mme.error == ""
+    assert mme.states() == {"s6a": "up"}
+    juju.settle()
+    hss.reconcile(), mme.reconcile()
+    assert mme.plans["s6a"].state.public_key != key
+    assert hss.states() == mme.states() == {"s6a": "up"}
+    (own,) = held(mme).own.values()
+    assert own.serial == "0104"
+    assert len(mme.vdu.charon.sas) == 1
+
+
+@pytest.mark.parametrize(
+    ("who", "step"),
+    [("hss", step) for step in PROMOTION] + [("mme", step) for step in PROMOTION[:-1]],
+)
+def test_so_does_one_with_the_links_own_authority(who, step):
+    juju, hss, mme, _ = certified()
+    charm = juju.charms[who]
+    key = charm.plans["s6a"].state.public_key
+    charm.reconcile(rotate=frozenset(["s6a"]))
+    for _ in range(9):
+        charm.vdu.fail_on = step
+        charm.reconcile()
+        charm.vdu.fail_on = None
+        if step in charm.error:
+            break
+        juju.charms[{"hss": "mme", "mme": "hss"}[who]].reconcile()
+    assert step in charm.error
+    charm.reconcile()
+    juju.settle()
+    hss.reconcile(), mme.reconcile()
+    assert charm.plans["s6a"].state.public_key != key
+    assert hss.states() == mme.states() == {"s6a": "up"}
+    assert len(mme.vdu.charon.sas) == 1
+
+
 CELL = {
     "link": "s6a", "name": "cell", "public-key": "certificate", "ike-identity": "enb1.ran.example",
     "allowed-prefixes": "172.16.6.50",

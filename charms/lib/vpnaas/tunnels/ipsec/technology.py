@@ -193,8 +193,10 @@ class Ipsec(KeyedTechnology[ipsec.State]):
             generation=generation,
             held=state.held.promoted(),
         )
-        steps = enrolment.promote(inputs.link, state.held)
-        return self._validated(inputs, switched), steps + ipsec.promote_key(inputs.link, generation)
+        # The key moves first: its certificate is valid in either file, so a failure ends no tunnel.
+        steps = ipsec.promote_key(inputs.link, generation)
+        steps += enrolment.promote(inputs.link, state.held)
+        return self._validated(inputs, switched), steps
 
     def _configuration(
         self, inputs: LinkInputs, state: ipsec.State, mtu: int, peers: Sequence[Peer]
