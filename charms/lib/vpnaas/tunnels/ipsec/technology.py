@@ -44,8 +44,8 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         return params.ipsec.proposal.overhead()
 
     def marker(self, link: str) -> str:
-        """Return the swanctl file."""
-        return ipsec.conf_path(link)
+        """Return the file that is there before the swanctl file and goes last."""
+        return ipsec.up_file(link)
 
     def interface(self, inputs: LinkInputs) -> str:
         """Return the interface at which decrypted packets arrive."""

@@ -321,6 +321,6 @@ def absent(link: str) -> List[Step]:
         run(link + "/unsafe/drop", PROGRAM_FILE, "drop", link + "_", any_exit=True, timeout=60),
         disable(link + "/unsafe/stop", unit(link)),
         run(link + "/unsafe/link", "ip", "link", "delete", ipsec_interface(link), any_exit=True),
-        remove(link + "/unsafe/up", up_file(link)),
         remove(link + "/unsafe/record", directory(link) + "/applied.json"),
+        remove(link + "/unsafe/up", up_file(link)),
     ]
