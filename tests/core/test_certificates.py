@@ -189,6 +189,21 @@ def test_a_revoked_peer_is_off_at_once_and_comes_back_with_another_key_only(tech
     assert hss.states() == mme.states() == {"s6a": "up"}
 
 
+@pytest.mark.parametrize("technology", ["ipsec", "wireguard"])
+def test_a_revoked_key_does_not_come_back_as_the_next_one(technology):
+    juju, hss, mme, relation = pair(technology)
+    mme.reconcile()
+    stolen = mme.plans["s6a"].state.public_key
+    revoke(hss, "mme")
+    mme.reconcile(rotate=frozenset(["s6a"]))
+    juju.settle()
+    relation.ends["mme"]["vpnaas-next-public-key"] = stolen
+    hss.reconcile()
+    (peer,) = hss.plans["s6a"].peers
+    assert stolen not in peer.public_keys()
+    assert stolen not in relation.ends["hss"]["vpnaas-acknowledged-keys"]
+
+
 def test_the_list_alone_keeps_a_stolen_certificate_out():
     juju, hss, mme, _ = certified()
     files = {path: text for path, text in hss.vdu.files.items() if "/swanctl/" in path}
