@@ -630,6 +630,21 @@ def test_a_manual_peer_is_proved_by_a_certificate_of_the_operators_authority():
     assert hss.plans["s6a"].steps == ()
 
 
+def test_a_brought_certificate_is_on_the_vdu_before_its_key_is_in_use():
+    juju, hss, mme, operator = operated()
+    mme.intent = mme.intent.with_peer(manual_peer(CELL))
+    juju.unrelate(juju.relations[0])
+    mme.reconcile(rotate=frozenset(["s6a"])), mme.reconcile()
+    mme.vdu.fail_on = "promote/generation"
+    operator.bring(mme, operator.sign(mme, "next-request", serial="0104"))
+    assert "promote/generation" in mme.error
+    mme.vdu.fail_on = None
+    mme.reconcile()
+    assert [peer.label for peer in mme.plans["s6a"].peers] == ["cell"]
+    mme.reconcile()
+    assert held(mme).own[""].serial == "0104"
+
+
 def test_a_manual_peer_waits_for_our_own_certificate():
     juju, hss, mme, _ = pair("ipsec", credentials="cert-external")
     hss.intent = hss.intent.with_peer(manual_peer(CELL))

@@ -273,8 +273,9 @@ def _validate_operated(
             )
         )
     protocol = "CMPv2" if inputs.params.ipsec.credentials == CMP else "EST"
-    by = "by set-certificate" if server is None else "by {}: {}".format(protocol, advice)
-    lacking = (by,) if keys[1] and following is None else ()
+    by = "set-certificate" if server is None else "{}: {}".format(protocol, advice).rstrip(": ")
+    # One that is not on the VDU yet would be lost if the promotion failed.
+    lacking = ("by " + by,) if keys[1] and held.certificate(keys[1]) is None else ()
     roots = {"": root} if root is not None else {}
     between: Tuple[Certificate, ...] = ()
     for one in (mine, following):
