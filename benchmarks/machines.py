@@ -238,7 +238,7 @@ def main(rounds: int, seconds: int, dist: Path, out: Path) -> None:
     view = Table(title=f"Data planes between two virtual machines, {how}: medians of one run")
     for heading in ("", "Mbit/s: charm, hand", "RTT ms: charm, hand", "CPU s/Gbit: charm, hand"):
         view.add_column(heading, justify="right" if heading else "left")
-    plain = document["planes"]["plain"]["plain"]
+    plain = document["planes"]["plain"]
     view.add_row("none", *(f"{plain[key]:.2f}" for key in ("mbps", "rtt_ms", "cpu_s_per_gbit")))
     for name, plane in planes.items():
         cells = [

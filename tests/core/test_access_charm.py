@@ -11,9 +11,11 @@ from support.model import ModelVdu
 from support.model_world import World, public_of
 from vpnaas import actions
 from vpnaas.access_charm import AccessCharm
+from vpnaas.base import fields
 from vpnaas.environment import Environment
 from vpnaas.extras import access
 from vpnaas.params.intent import Intent
+from vpnaas.peers.offer import KeyOffer, Offer, encode
 
 NOW = 1_800_000_000
 KEYS = [f"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA{letter}E=" for letter in "ABCDEFGH"]
@@ -241,6 +243,28 @@ def test_a_revoked_device_is_out_for_good_even_if_the_vdu_did_not_answer(vnf):
     assert vnf.run("revoke-device", name="phone") == {"revoked": "phone", "was-enrolled": False}
     assert "it was revoked" in vnf.refused("enrol-device", name="phone", public_key=KEYS[0])
     assert vnf.refused("revoke-device", name="../x").startswith("revoke-device: name: ")
+
+
+def test_a_revoked_peer_is_out_for_good_even_if_the_vdu_did_not_answer(vnf):
+    offer = Offer(
+        technology="wireguard",
+        inner_address=fields.address("", "172.16.61.6"),
+        mtu=1420,
+        endpoint=(fields.address("", "192.168.60.9"), 51820),
+        keys=KeyOffer(KEYS[0]),
+    )
+    vnf.environment.related = lambda endpoint: [(7, "cell", encode(offer))]
+    vnf.environment.tell = lambda endpoint, relation_id, values: None
+    vnf.charm().reconcile_and_report()
+    assert vnf.table() == {KEYS[0]: "172.16.61.6/32"}
+    assert "no related peer" in vnf.refused("revoke-peer", link="access", peer="cel")
+    vnf.vdu.fail_on = "record"
+    answer = actions.run(vnf.charm(), "revoke-peer", {"link": "access", "peer": "cell"})
+    assert "failed on purpose" in answer.failed
+    vnf.vdu.fail_on = None
+    vnf.charm().reconcile_and_report()
+    assert vnf.table() == {}
+    assert "its key was revoked" in vnf.environment.status[1]
 
 
 def test_devices_are_shown_and_those_whose_time_is_over_apart(vnf):

@@ -189,6 +189,21 @@ def test_a_revoked_peer_is_off_at_once_and_comes_back_with_another_key_only(tech
     assert hss.states() == mme.states() == {"s6a": "up"}
 
 
+@pytest.mark.parametrize("technology", ["ipsec", "wireguard"])
+def test_a_revoked_key_does_not_come_back_as_the_next_one(technology):
+    juju, hss, mme, relation = pair(technology)
+    mme.reconcile()
+    stolen = mme.plans["s6a"].state.public_key
+    revoke(hss, "mme")
+    mme.reconcile(rotate=frozenset(["s6a"]))
+    juju.settle()
+    relation.ends["mme"]["vpnaas-next-public-key"] = stolen
+    hss.reconcile()
+    (peer,) = hss.plans["s6a"].peers
+    assert stolen not in peer.public_keys()
+    assert stolen not in relation.ends["hss"]["vpnaas-acknowledged-keys"]
+
+
 def test_the_list_alone_keeps_a_stolen_certificate_out():
     juju, hss, mme, _ = certified()
     files = {path: text for path, text in hss.vdu.files.items() if "/swanctl/" in path}
@@ -535,6 +550,59 @@ def test_a_staged_key_waits_for_the_operators_certificate():
     assert len(mme.vdu.charon.sas) == 1
 
 
+PROMOTION = ["promote/move", "promote/generation", "promote/request", "promote/certificate"]
+
+
+@pytest.mark.parametrize("step", [*PROMOTION, "apply/load", "wake"])
+def test_a_promotion_that_fails_goes_on_with_the_next_reconcile(step):
+    juju, hss, mme, operator = operated()
+    key = mme.plans["s6a"].state.public_key
+    mme.reconcile(rotate=frozenset(["s6a"]))
+    juju.settle()
+    mme.reconcile()
+    operator.bring(mme, operator.sign(mme, "next-request", serial="0104"))
+    hss.reconcile(), hss.reconcile()
+    mme.vdu.fail_on = step
+    mme.reconcile()
+    assert step in mme.error
+    mme.vdu.fail_on = None
+    mme.reconcile()
+    assert mme.error == ""
+    assert mme.states() == {"s6a": "up"}
+    juju.settle()
+    hss.reconcile(), mme.reconcile()
+    assert mme.plans["s6a"].state.public_key != key
+    assert hss.states() == mme.states() == {"s6a": "up"}
+    (own,) = held(mme).own.values()
+    assert own.serial == "0104"
+    assert len(mme.vdu.charon.sas) == 1
+
+
+@pytest.mark.parametrize(
+    ("who", "step"),
+    [("hss", step) for step in PROMOTION] + [("mme", step) for step in PROMOTION[:-1]],
+)
+def test_so_does_one_with_the_links_own_authority(who, step):
+    juju, hss, mme, _ = certified()
+    charm = juju.charms[who]
+    key = charm.plans["s6a"].state.public_key
+    charm.reconcile(rotate=frozenset(["s6a"]))
+    for _ in range(9):
+        charm.vdu.fail_on = step
+        charm.reconcile()
+        charm.vdu.fail_on = None
+        if step in charm.error:
+            break
+        juju.charms[{"hss": "mme", "mme": "hss"}[who]].reconcile()
+    assert step in charm.error
+    charm.reconcile()
+    juju.settle()
+    hss.reconcile(), mme.reconcile()
+    assert charm.plans["s6a"].state.public_key != key
+    assert hss.states() == mme.states() == {"s6a": "up"}
+    assert len(mme.vdu.charon.sas) == 1
+
+
 CELL = {
     "link": "s6a", "name": "cell", "public-key": "certificate", "ike-identity": "enb1.ran.example",
     "allowed-prefixes": "172.16.6.50",
@@ -560,6 +628,21 @@ def test_a_manual_peer_is_proved_by_a_certificate_of_the_operators_authority():
     assert hss.plans["s6a"].problems == ()
     assert hss.reconcile() == 1
     assert hss.plans["s6a"].steps == ()
+
+
+def test_a_brought_certificate_is_on_the_vdu_before_its_key_is_in_use():
+    juju, hss, mme, operator = operated()
+    mme.intent = mme.intent.with_peer(manual_peer(CELL))
+    juju.unrelate(juju.relations[0])
+    mme.reconcile(rotate=frozenset(["s6a"])), mme.reconcile()
+    mme.vdu.fail_on = "promote/generation"
+    operator.bring(mme, operator.sign(mme, "next-request", serial="0104"))
+    assert "promote/generation" in mme.error
+    mme.vdu.fail_on = None
+    mme.reconcile()
+    assert [peer.label for peer in mme.plans["s6a"].peers] == ["cell"]
+    mme.reconcile()
+    assert held(mme).own[""].serial == "0104"
 
 
 def test_a_manual_peer_waits_for_our_own_certificate():

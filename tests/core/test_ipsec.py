@@ -267,6 +267,19 @@ def test_switching_technology_leaves_nothing_of_the_other_behind(other):
         assert charm.states() == {"s6a": "up"}
 
 
+@pytest.mark.parametrize("first", ["hss", "mme"])
+def test_a_preshared_key_goes_on_from_wireguard_to_ipsec(first):
+    juju, hss, mme, _ = pair("wireguard", **{"preshared-key": True})
+    inner = {"hss": "172.16.6.129/24", "mme": "172.16.6.2/24"}
+    for name in sorted(inner, key=lambda name: name != first):
+        options = {"underlay-interface": "ens4", "preshared-key": True}
+        juju.charms[name].configure("s6a", inner[name], technology="ipsec", **options)
+        juju.changed.add(name)
+        juju.settle()
+    hss.reconcile(), mme.reconcile()
+    assert hss.states() == mme.states() == {"s6a": "up"}
+
+
 def test_a_peer_of_ipsec_does_not_live_on_as_wireguard_when_one_end_switches_alone():
     juju, hss, mme, _ = ipsec_pair()
     hss.configure("s6a", "172.16.6.129/24", **{"underlay-interface": "ens4"})

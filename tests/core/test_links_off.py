@@ -5,6 +5,8 @@ from support.juju import pair
 from vpnaas.base.errors import InputError
 from vpnaas.params.intent import Intent
 from vpnaas.peers import offer
+from vpnaas.tunnels import ipsec
+from vpnaas.tunnels.ipsec.names import unit
 
 TECHNOLOGIES = ["wireguard", "ipsec", "none"]
 INTERFACE = {"wireguard": "wg-s6a", "ipsec": "xf-s6a"}
@@ -48,6 +50,33 @@ def test_it_comes_back(technology):
     juju.settle()
     assert mme.states() == hss.states()
     assert mme.states()["s6a"] in ("up", "clear")
+
+
+ABSENT = [step.id.replace("s6a/", "", 1) for step in ipsec.absent("s6a")]
+
+
+@pytest.mark.parametrize("to", ["none", "wireguard"])
+@pytest.mark.parametrize("step", ABSENT)
+def test_what_fails_half_way_is_finished_by_the_next_reconcile(step, to):
+    juju, hss, mme, _ = pair("ipsec")
+    options = {"technology": to, "underlay-interface": "ens4"} if to != "none" else {}
+    mme.configure("s6a", "172.16.6.2/24" if options else "none", **options)
+    mme.vdu.fail_on = step
+    mme.reconcile()
+    assert step in mme.error
+    mme.vdu.fail_on = None
+    mme.reconcile()
+    assert mme.error == ""
+    assert mme.vdu.charon.connections == {}
+    assert mme.vdu.charon.sas == []
+    assert "xf-s6a" not in mme.vdu.plain
+    assert unit("s6a") not in mme.vdu.enabled
+    left = {ipsec.conf_path("s6a"), ipsec.up_file("s6a"), ipsec.keep_file("s6a")}
+    assert not left & set(mme.vdu.files)
+    assert ("/etc/osm-vpnaas/s6a/applied.json" in mme.vdu.files) == bool(options)
+    mme.vdu.commands.clear()
+    mme.reconcile()
+    assert not any(command[0] == "swanctl" for command in mme.vdu.commands)
 
 
 def test_a_gateway_waits_for_no_peer_that_declines():

@@ -203,7 +203,9 @@ class VnfCharm(ExperimentingCharm):
         link = self._one_link(params)
         label = str(params.get("peer", ""))
         keys = certificate_actions.keys_of(self._charm_state(), link, label)
-        self._change_intent(self._intent().with_revoked(link, keys))
+        # Store it first: if the VDU does not answer now, the next reconcile removes the peer.
+        self.environment.store(INTENT_KEY, self._intent().with_revoked(link, keys).to_json())
+        self._reconcile_now()
         return {"revoked": label, "link": link, "public-keys": keys}
 
     @action("set-enrolment")

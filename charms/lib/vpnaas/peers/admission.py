@@ -509,9 +509,10 @@ def _from_offer(
 
 
 def _next_key(context: Context, keys: KeyOffer, proof: Proof) -> str:
-    """Return a peer's next key, "" if it still lacks a certificate."""
+    """Return a peer's next key, "" if it still lacks a certificate or was revoked."""
     known = context.proofs is None or bool(proof.next_certificate)
-    return keys.next_public_key if known else ""
+    revoked = digest(keys.next_public_key) in context.revoked
+    return keys.next_public_key if known and not revoked else ""
 
 
 def _keepalive(params: LinkParams, vdu: VduFacts) -> int:

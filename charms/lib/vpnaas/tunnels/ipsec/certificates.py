@@ -105,6 +105,11 @@ class Held:
     chain: Tuple[Certificate, ...] = ()
     installed: Tuple[Optional[str], ...] = ()
 
+    def certificate(self, key: str) -> Optional[Certificate]:
+        """Return our certificate for a key; a promotion that failed leaves it in either file."""
+        both = (self.own.get(""), self.following)
+        return next((one for one in both if one is not None and one.key == key), None)
+
     def promoted(self) -> "Held":
         """Return the certificates after the staged key has replaced the current one."""
         own = {"": self.following} if self.following else {}
@@ -288,18 +293,18 @@ def _enrolling(
 ) -> Optional[str]:
     """Return the argument `own` of `cmp.enrol`; None if we lack no certificate."""
 
-    def good(certificate: Optional[Certificate], key: str) -> bool:
+    def good(key: str) -> bool:
+        certificate = held.certificate(key)
         return (
             certificate is not None
-            and certificate.key == key
             and x509.path_to(server.root, certificate, held.chain) is not None
             and identity in certificate.names
             and now < certificate.ends
         )
 
-    if not good(held.own.get(""), keys[0]):
+    if not good(keys[0]):
         return ""
-    if keys[1] and not good(held.following, keys[1]):
+    if keys[1] and not good(keys[1]):
         return own_file(link)
     return None
 

@@ -64,12 +64,12 @@ def steps_to(
             files[root_file(link, kind)] = root.pem
             for index, between in enumerate(validated.chain[:MAX_BETWEEN]):
                 files[chain_file(link, index)] = between.pem
-            for own, path in (
-                (validated.own.get(""), own_file(link)),
-                (validated.following, next_file(link)),
-            ):
-                if isinstance(own, Certificate):
-                    files[path] = own.pem
+        for own, path in (
+            (validated.own.get(""), own_file(link)),
+            (validated.following, next_file(link)),
+        ):
+            if isinstance(own, Certificate):
+                files[path] = own.pem
     present = _texts(link, kind, held)
     steps = [
         write("{}/certs{}".format(link, path), path, text, 0o600)

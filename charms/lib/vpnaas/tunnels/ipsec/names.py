@@ -29,7 +29,7 @@ def unit(link: str) -> str:
 
 
 def conf_path(link: str) -> str:
-    """Return the path of a link's swanctl file; it exists if the link has IPsec."""
+    """Return the path of a link's swanctl file."""
     return "/etc/swanctl/conf.d/osm-vpnaas-{}.conf".format(link)
 
 
@@ -62,7 +62,10 @@ def secret_file(link: str, peer: str) -> str:
 
 
 def up_file(link: str) -> str:
-    """Return the `ip -batch` file that makes a link's interface."""
+    """Return the `ip -batch` file that makes a link's interface; it exists if the link has IPsec.
+
+    `transition.absent` removes it last, so it goes on in the next reconcile if a step fails.
+    """
     return directory(link) + "/ipsec.up"
 
 

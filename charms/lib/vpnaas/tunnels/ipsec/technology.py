@@ -44,8 +44,8 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         return params.ipsec.proposal.overhead()
 
     def marker(self, link: str) -> str:
-        """Return the swanctl file."""
-        return ipsec.conf_path(link)
+        """Return the file that is there before the swanctl file and goes last."""
+        return ipsec.up_file(link)
 
     def interface(self, inputs: LinkInputs) -> str:
         """Return the interface at which decrypted packets arrive."""
@@ -193,8 +193,10 @@ class Ipsec(KeyedTechnology[ipsec.State]):
             generation=generation,
             held=state.held.promoted(),
         )
-        steps = enrolment.promote(inputs.link, state.held)
-        return self._validated(inputs, switched), steps + ipsec.promote_key(inputs.link, generation)
+        # The key moves first: its certificate is valid in either file, so a failure ends no tunnel.
+        steps = ipsec.promote_key(inputs.link, generation)
+        steps += enrolment.promote(inputs.link, state.held)
+        return self._validated(inputs, switched), steps
 
     def _configuration(
         self, inputs: LinkInputs, state: ipsec.State, mtu: int, peers: Sequence[Peer]

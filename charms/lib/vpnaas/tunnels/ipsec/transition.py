@@ -3,7 +3,7 @@
 from typing import List, Optional, Sequence, Set
 
 from vpnaas.base import fields
-from vpnaas.base.links import directory, ipsec_interface
+from vpnaas.base.links import IPSEC, directory, ipsec_interface
 from vpnaas.peers.peer import Peer, recording
 from vpnaas.peers.same_address import no_rules
 from vpnaas.tunnels.ipsec import enrolment
@@ -250,7 +250,8 @@ def wake(configuration: Configuration, state: State, peer: Peer, made: Made) -> 
 
 def _secrets(configuration: Configuration, state: State) -> List[Step]:
     """Return the steps that write preshared keys in swanctl's form, and remove unneeded ones."""
-    before = {peer.name: peer.preshared for peer in state.applied}
+    # WireGuard has the same key in another form.
+    before = {peer.name: peer.preshared for peer in state.applied if peer.technology == IPSEC}
     needed = {peer.name for peer in configuration.peers if peer.preshared}
     steps = []
     for name in sorted(name for name, key in before.items() if key and name not in needed):
@@ -320,6 +321,6 @@ def absent(link: str) -> List[Step]:
         run(link + "/unsafe/drop", PROGRAM_FILE, "drop", link + "_", any_exit=True, timeout=60),
         disable(link + "/unsafe/stop", unit(link)),
         run(link + "/unsafe/link", "ip", "link", "delete", ipsec_interface(link), any_exit=True),
-        remove(link + "/unsafe/up", up_file(link)),
         remove(link + "/unsafe/record", directory(link) + "/applied.json"),
+        remove(link + "/unsafe/up", up_file(link)),
     ]

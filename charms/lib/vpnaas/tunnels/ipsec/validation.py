@@ -92,17 +92,16 @@ def _validate_as_authority(
         return Validation({}, {})
     now, seconds = inputs.vdu.now, inputs.params.ipsec.cert_lifetime
 
-    def mine(
-        key: str, present: Optional[Certificate], request: Optional[Request], path: str
-    ) -> Optional[Own]:
+    def mine(key: str, request: Optional[Request], path: str) -> Optional[Own]:
+        present = held.certificate(key)
         if is_good(held, present, key, identity):
             return present
         if not key or request is None or request.key != key:
             return None
         return Issue(request.pem, identity, ca.serial(key, now, held.issued), path, seconds)
 
-    own = mine(keys[0], held.own.get(""), held.request, own_file(link))
-    following = mine(keys[1], held.following, held.next_request, next_file(link))
+    own = mine(keys[0], held.request, own_file(link))
+    following = mine(keys[1], held.next_request, next_file(link))
     proofs: Dict[str, Proof] = {}
     issues: Dict[str, Issue] = {}
     for remote, offer in _offers(inputs):
@@ -211,8 +210,8 @@ def _validate_operated(
     inputs: LinkInputs, held: Held, keys: Tuple[str, str], identity: str
 ) -> Validation:
     link = inputs.link
-    own: Dict[str, Own] = {"": held.own[""]} if "" in held.own else {}
-    following, root = held.following, held.root
+    present, following, root = held.certificate(keys[0]), held.certificate(keys[1]), held.root
+    own: Dict[str, Own] = {"": present} if present is not None else {}
     given = inputs.charm_state.certificates.get(link)
     server, advice = server_of(inputs.charm_state, link), "see show-csr and set-certificate"
     if server is not None:
@@ -249,10 +248,8 @@ def _validate_operated(
             following = certificate
     mine = own.get("")
     if mine is not None and isinstance(mine, Certificate):
-        if mine.key != keys[0] or root is None or x509.path_to(root, mine, held.chain) is None:
+        if root is None or x509.path_to(root, mine, held.chain) is None:
             own, mine = {}, None
-    if following is not None and (following.key != keys[1] or not keys[1]):
-        following = None
     proofs: Dict[str, Proof] = {}
     files: Dict[str, Dict[str, str]] = {}
     for remote, offer in _offers(inputs):
@@ -276,8 +273,9 @@ def _validate_operated(
             )
         )
     protocol = "CMPv2" if inputs.params.ipsec.credentials == CMP else "EST"
-    by = "by set-certificate" if server is None else "by {}: {}".format(protocol, advice)
-    lacking = (by,) if keys[1] and following is None else ()
+    by = "set-certificate" if server is None else "{}: {}".format(protocol, advice).rstrip(": ")
+    # One that is not on the VDU yet would be lost if the promotion failed.
+    lacking = ("by " + by,) if keys[1] and held.certificate(keys[1]) is None else ()
     roots = {"": root} if root is not None else {}
     between: Tuple[Certificate, ...] = ()
     for one in (mine, following):
