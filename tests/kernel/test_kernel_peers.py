@@ -63,7 +63,7 @@ BEFORE = {
 Step = tuple[str, str, str, bool]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def root(
     guest_machine: GuestMachine, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], Path]:

@@ -1,0 +1,1 @@
+"""Tests on a kernel with everything, in a virtual machine."""
