@@ -90,6 +90,7 @@ def test_reach_notices_who_gets_through(pairs: Testbed, server: Vnf) -> None:
     assert "table inet" in server.out("nft", "list", "ruleset")
 
 
+@pytest.mark.long
 def test_a_measurement_beside_a_load(pairs: Testbed) -> None:
     result, _ = performance.run(pairs, "second", "data", "tunnel", "saturated", 1)
     assert result["mbps"] > 1
@@ -121,11 +122,8 @@ main()
 """
 
 
-@pytest.mark.parametrize(
-    "names",
-    [("confidentiality", "reach"), pytest.param(("dependability",), marks=pytest.mark.long)],
-    ids=" ".join,
-)
+@pytest.mark.long
+@pytest.mark.parametrize("names", [("confidentiality", "reach"), ("dependability",)], ids=" ".join)
 def test_slices_by_name_with_the_api_alone(
     pairs: Testbed, outside: on_the_lab.Lab, tmp_path: Path, names: tuple[str, ...]
 ) -> None:

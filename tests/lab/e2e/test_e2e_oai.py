@@ -199,6 +199,7 @@ def test_an_unknown_subscriber_and_a_wrong_key_are_refused(epc: Service) -> None
     assert message(epc, "ue") == ("active", "ue ready")
 
 
+@pytest.mark.long
 def test_an_enb_of_another_network_is_refused_and_its_charm_does_not_start_one(
     epc: Service,
 ) -> None:
