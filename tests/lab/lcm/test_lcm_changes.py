@@ -16,6 +16,7 @@ from lab.lcm.charmops import READY
 from lab.nbi.engine import Engine
 from lab.page.data import Data
 from lab.records.store import NSRS, VNFDS, VNFRS, Document
+from lab.vim import clean
 
 BOX0, BOX1 = "vpn-ee-z0-z1-box-z0-vdu", "vpn-ee-z1-z1-box-z1-vdu"
 
@@ -284,8 +285,12 @@ def test_a_failed_scale_out_is_taken_back_or_gone_on_from(
     assert scale(world, "IN") == "FAILED"
 
 
+@pytest.mark.lab
 def test_a_charm_that_was_never_deployed_is_removed_without_error(tmp_path: Path) -> None:
-    Backends(tmp_path).charms("an-ns").remove("box", 0)
+    try:
+        Backends(tmp_path).charms("an-ns").remove("box", 0)
+    finally:
+        clean(tmp_path)
 
 
 def test_a_charm_of_the_vnf_is_deployed_again_at_the_first_instance(world: World) -> None:
