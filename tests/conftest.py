@@ -26,8 +26,9 @@ hypothesis.settings.load_profile("any machine")
 #: `update-status` comes when a test says so, not in the middle of it.
 os.environ.setdefault("OSMLAB_UPDATE_STATUS_INTERVAL", "0")
 
-#: What takes longest begins first, so that no worker is left with it alone at the end.
-LONGEST = (
+#: Modules by prefix, in their order; the longest prefix counts, and "" stands for all others. Long
+#: modules begin first. Virtual machines come last, alone: emulated processors need all of ours.
+ORDER = (
     "kernel/test_kernel_abilities",
     "lab/e2e/test_e2e_shipped",
     "lab/e2e/test_e2e_oai",
@@ -40,7 +41,12 @@ LONGEST = (
     "lab",
     "simulators",
     "builder",
+    "",
+    "kernel",
+    "lab/e2e/test_e2e_containers",
+    "lab/e2e/test_e2e_machines",
 )
+MACHINES = ORDER[ORDER.index("") + 1 :]
 TOOLS = ("cloud-init", "ip", "iperf3", "nft", "nsenter", "ping", "sshd", "tcpdump", "wg")
 
 
@@ -77,20 +83,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     def place(item: pytest.Item) -> int:
         path = item.path.relative_to(tests).as_posix()
-        if item.nodeid.startswith(MACHINES) and not path.startswith(LONGEST[0]):
-            return len(LONGEST) + 1  # alone at the end: emulated machines need all processors
-        found = [i for i, prefix in enumerate(LONGEST) if path.startswith(prefix)]
-        return min(found, default=len(LONGEST))
+        return ORDER.index(max(filter(path.startswith, ORDER), key=len))
 
     items.sort(key=place)
-
-
-#: Modules that boot virtual machines. Emulated machines of several modules starve each other.
-MACHINES = (
-    "tests/kernel/",
-    "tests/lab/e2e/test_e2e_containers",
-    "tests/lab/e2e/test_e2e_machines",
-)
 
 
 class _Workers(LoadFileScheduling):
@@ -98,7 +93,7 @@ class _Workers(LoadFileScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         path: str = super()._split_scope(nodeid)
-        return "virtual machines" if path.startswith(MACHINES) else path
+        return "virtual machines" if path.removeprefix("tests/").startswith(MACHINES) else path
 
 
 @pytest.hookimpl(optionalhook=True)

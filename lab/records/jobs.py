@@ -76,14 +76,17 @@ def lost(store: Store, operation: Document) -> bool:
     """Say whether an operation on a service has no result, and nobody who would give it one."""
     if operation["operationState"] != "PROCESSING" or alive(operation):
         return False
-    # The worker of a slice starts the operations on its services, when it gets to it.
-    return operation["lab"].get("worker") is not None or not any(
+    if operation["lab"].get("worker") is not None:
+        return True
+    # The worker of a slice starts the operations on its services, one after another. A service
+    # that slices share is in the lists of all, and only the slice that ordered it starts it.
+    owner = operation["operationParams"].get("netsliceInstanceId")
+    return not any(
         of_slice["operationState"] == "PROCESSING"
         and operation["_id"] in of_slice["operationParams"]["nslcmops_ids"]
-        and operation["operationParams"].get("netsliceInstanceId", nsi_id) == nsi_id
+        and owner in (None, of_slice["netsliceInstanceId"])
         and alive(of_slice)
         for of_slice in store.all(NSIOPS)
-        for nsi_id in [of_slice["netsliceInstanceId"]]
     )
 
 

@@ -231,9 +231,9 @@ def is_sentence(text: str) -> bool:
 def charm_pythons() -> dict[str, Path]:
     """Return the interpreters at hand the vendored files are made for, by version."""
     candidates = [Path("/usr/bin/python3")]
-    expected = os.environ.get("OSMLAB_CHARM_PYTHON")
-    if expected:
-        candidates.insert(0, Path(expected))
+    override = os.environ.get("OSMLAB_CHARM_PYTHON")
+    if override:
+        candidates.insert(0, Path(override))
     for version in ("3.6", "3.8", "3.10", "3.11", "3.12"):
         shim = shutil.which(f"python{version}")
         if shim:

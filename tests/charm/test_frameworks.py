@@ -26,19 +26,19 @@ SCENARIO = "ops[testing]>=2.17,<3"
 JUBILANT = "jubilant>=1.0"
 
 
-def installed(*expected: str) -> Path:
+def installed(*packages: str) -> Path:
     """Return a folder with packages from PyPI, kept between runs; without network, skip."""
-    name = "-".join("".join(c if c.isalnum() else "_" for c in word) for word in expected)
+    name = "-".join("".join(c if c.isalnum() else "_" for c in word) for word in packages)
     target = TREE.cache / f"tests-{name}-{sys.version_info[0]}.{sys.version_info[1]}"
     if not target.is_dir():
         partial = target.with_name(f"{target.name}.{os.getpid()}")
-        words = ["install", "--quiet", "--no-compile", "--target", str(partial), *expected]
+        words = ["install", "--quiet", "--no-compile", "--target", str(partial), *packages]
         done = subprocess.run(
             [sys.executable, "-m", "pip", *words], capture_output=True, text=True, check=False
         )
         if done.returncode:
             shutil.rmtree(partial, ignore_errors=True)
-            pytest.skip(f"{' '.join(expected)} cannot be had: {done.stderr.strip()[-200:]}")
+            pytest.skip(f"{' '.join(packages)} cannot be had: {done.stderr.strip()[-200:]}")
         partial.rename(target)
     return target
 

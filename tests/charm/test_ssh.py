@@ -74,7 +74,8 @@ except UnreachableError as error:
     sys.exit(3)
 """
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Done = subprocess.CompletedProcess[str]
+Run = Callable[..., Done]
 
 
 @pytest.fixture(scope="module", params=["vendored", "current"])
@@ -195,24 +196,33 @@ class SlowSession(paramiko.ServerInterface):
         return True
 
 
-def test_slow_session_after_the_login_is_waited_for(login: Run) -> None:
+def login_to(login: Run, seconds: float, serve: Callable[[paramiko.Transport], None]) -> Done:
+    """Log in to a server that lives in this process for one connection."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
-        def serve() -> None:
+        def accept() -> None:
             transport = paramiko.Transport(server.accept()[0])
             transport.add_server_key(paramiko.ECDSAKey.generate())
-            transport.start_server(server=SlowSession())
-            channel = transport.accept(30)
-            assert channel is not None
-            channel.sendall(channel.recv(4))
-            channel.send_exit_status(0)
-            channel.close()
+            serve(transport)
 
-        thread = threading.Thread(target=serve)
+        thread = threading.Thread(target=accept)
         thread.start()
-        # The time for a login is over by then; the command's own is what counts.
-        done = login(server.getsockname()[1], 3)
+        done = login(server.getsockname()[1], seconds)
         thread.join(120)
+    return done
+
+
+def test_slow_session_after_the_login_is_waited_for(login: Run) -> None:
+    def serve(transport: paramiko.Transport) -> None:
+        transport.start_server(server=SlowSession())
+        channel = transport.accept(30)
+        assert channel is not None
+        channel.sendall(channel.recv(4))
+        channel.send_exit_status(0)
+        channel.close()
+
+    # The time for a login is over by then; the command's own is what counts.
+    done = login_to(login, 3, serve)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -228,19 +238,12 @@ class ZeroKey(KexCurve25519):
 
 
 def test_malformed_key_exchange_is_one_sentence(login: Run) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    def serve(transport: paramiko.Transport) -> None:
+        transport._kex_info = dict.fromkeys(transport._kex_info, ZeroKey)  # type: ignore[misc]
+        with contextlib.suppress(paramiko.SSHException, EOFError):
+            transport.start_server(server=SlowSession())
+        transport.close()
 
-        def serve() -> None:
-            transport = paramiko.Transport(server.accept()[0])
-            transport.add_server_key(paramiko.ECDSAKey.generate())
-            transport._kex_info = dict.fromkeys(transport._kex_info, ZeroKey)  # type: ignore[misc]
-            with contextlib.suppress(paramiko.SSHException, EOFError):
-                transport.start_server(server=SlowSession())
-            transport.close()
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        done = login(server.getsockname()[1], 10)
-        thread.join(120)
+    done = login_to(login, 10, serve)
     assert done.returncode == 3, done.stdout + done.stderr
     assert done.stdout.startswith("cannot reach 127.0.0.1: ")

@@ -562,10 +562,7 @@ def test_a_promotion_that_fails_goes_on_with_the_next_reconcile(step):
     mme.reconcile()
     operator.bring(mme, operator.sign(mme, "next-request", serial="0104"))
     hss.reconcile(), hss.reconcile()
-    mme.vdu.fail_on = step
-    mme.reconcile()
-    assert step in mme.error
-    mme.vdu.fail_on = None
+    mme.break_off(step)
     mme.reconcile()
     assert mme.error == ""
     assert mme.states() == {"s6a": "up"}

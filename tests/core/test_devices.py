@@ -179,8 +179,8 @@ def test_the_firewall_lets_devices_reach_the_networks_of_the_slice_only():
     assert AccessParams.parse(AccessParams("ens5", nat=False).to_params()).nat is False
 
 
-def steps(expected: Intent, seen: Results):
-    return access.steps_to(link_params(LINK), AccessParams("ens5"), expected.manual("access"), seen)
+def steps(intent: Intent, seen: Results):
+    return access.steps_to(link_params(LINK), AccessParams("ens5"), intent.manual("access"), seen)
 
 
 def test_a_timer_stands_for_the_ends_and_goes_with_the_last():

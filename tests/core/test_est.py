@@ -369,10 +369,10 @@ def test_a_server_that_drips_is_given_up(cell: Cell, monkeypatch: pytest.MonkeyP
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def drip() -> None:
-            used, _ = server.accept()
-            with used, suppress(OSError):
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
                 for _ in range(100):
-                    used.sendall(b"\x16")
+                    connection.sendall(b"\x16")
                     time.sleep(0.5)
 
         threading.Thread(target=drip, daemon=True).start()

@@ -530,12 +530,12 @@ def test_a_manual_peer_with_a_key_of_the_other_technology_is_refused():
 def test_a_changed_proposal_ends_no_tunnel_before_its_successor_is_there(first):
     juju, hss, mme, _ = ipsec_pair()
     charms = {"hss": hss, "mme": mme}
-    expected = "aes128gcm-ecp256"
+    proposal = "aes128gcm-ecp256"
     before = names(mme)
     order = [first, "mme" if first == "hss" else "hss"]
     for turn, name in enumerate(order):
         inner = {"hss": "172.16.6.129/24", "mme": "172.16.6.2/24"}[name]
-        options = {"technology": "ipsec", "underlay-interface": "ens4", "proposal": expected}
+        options = {"technology": "ipsec", "underlay-interface": "ens4", "proposal": proposal}
         charms[name].configure("s6a", inner, **options)
         for _ in range(3):
             charms[name].reconcile()
@@ -555,7 +555,7 @@ def test_a_changed_proposal_ends_no_tunnel_before_its_successor_is_there(first):
     assert len(names(mme)) == len(names(hss)) == 1
     for charm in (hss, mme):
         (connection,) = charm.vdu.charon.connections.values()
-        assert connection.proposals[0] == Proposal.parse("", expected).ike()
+        assert connection.proposals[0] == Proposal.parse("", proposal).ike()
         assert charm.states() == {"s6a": "up"}
     assert mme.reconcile() == 1
     assert mme.plans["s6a"].steps == ()

@@ -105,10 +105,10 @@ def test_one_watch_serves_the_rotations_of_all_peers():
     before = [attr.evolve(peer, next_public_key="") for peer in peers]
     params = gateway.charm.intent.links["s1c"]
     gateway.become()
-    for expected in (before, peers):
+    for present in (before, peers):
         seen = gateway.vdu.execute(interface.observe(["s1c"])).check()
         state = interface.parse(["s1c"], "s1c", seen)
-        steps = interface.steps_to(interface.Configuration.of(params, 1400, expected), state)
+        steps = interface.steps_to(interface.Configuration.of(params, 1400, present), state)
         gateway.vdu.execute(steps).check()
     assert len(steps) < 15
     assert len(gateway.vdu.interfaces["wg-s1c"].peers) == 600

@@ -43,6 +43,6 @@ def test_a_related_peer_comes_first_and_a_manual_one_by_its_name() -> None:
 
 
 def test_a_peer_of_prefixes_cannot_be_measured() -> None:
-    for expected in ("", "site"):
+    for name in ("", "site"):
         with pytest.raises(InputError, match="none, the link has no such peer yet"):
-            measure.choose_peer("n3", expected, [SITE])
+            measure.choose_peer("n3", name, [SITE])

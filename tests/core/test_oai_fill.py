@@ -23,15 +23,15 @@ BASE = "/etc/osm-vpnaas/nf/"
 def test_a_database_is_filled_once_for_each_content(
     kind: str, module: str, rows: str, probe: str, tmp_path: Path
 ) -> None:
-    used, engine, file = (tmp_path / name for name in ("taken", "engine", "rows.json"))
-    engine.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/words\ncat > {used}\n')
+    statements, engine, file = (tmp_path / name for name in ("taken", "engine", "rows.json"))
+    engine.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/words\ncat > {statements}\n')
     engine.chmod(0o755)
 
     def fill(document: dict[str, object]) -> str:
         file.write_text(json.dumps(document))
         words = [str(engine), f"/usr/local/lib/{module}", str(file), str(tmp_path)]
         subprocess.run([sys.executable, "-B", str(PROGRAM), *words], check=True, timeout=60)
-        return used.read_text()
+        return statements.read_text()
 
     document = json.loads(rendered(kind)[BASE + rows])
     first = fill(document)

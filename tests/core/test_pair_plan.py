@@ -164,9 +164,9 @@ def test_a_shared_address_moves_with_the_virtual_one_and_its_peers_do_not_count(
 
 def test_the_shared_address_is_not_that_of_a_peer() -> None:
     plan = link("s1c", "10.41.0.1/24")
-    used = attr.evolve(peer(9), endpoint=(ipaddress.ip_address("192.168.120.254"), 4500))
+    owner = attr.evolve(peer(9), endpoint=(ipaddress.ip_address("192.168.120.254"), 4500))
     with pytest.raises(InputError, match="is that of cell"):
-        reconcile(Vdu(), {"s1c": attr.evolve(plan, peers=(used,))}, **SHARED)
+        reconcile(Vdu(), {"s1c": attr.evolve(plan, peers=(owner,))}, **SHARED)
 
 
 def test_drift_is_put_right_and_what_is_in_order_is_not_restarted() -> None:

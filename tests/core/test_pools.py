@@ -256,8 +256,8 @@ def asker(name, offered="", applied="", request="ipv4"):
     def addresses(text):
         return tuple(map(ipaddress.ip_address, text.split())) if text else ()
 
-    expected = pools.parse_request("", request)
-    return leases.Asker(name, name, expected, addresses(offered), addresses(applied))
+    asked = pools.parse_request("", request)
+    return leases.Asker(name, name, asked, addresses(offered), addresses(applied))
 
 
 POOL4 = [ipaddress.ip_network("10.60.0.0/28")]

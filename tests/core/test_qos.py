@@ -22,10 +22,10 @@ EMBB = {"link": "s1c", "five-qi": 9, "maximum-mbps": 40, "underlay-mbps": 50}
 
 
 def share(params: dict[str, object], technology: str = "wireguard", port: int = 51825) -> qos.Share:
-    expected = link_qos(params)
-    assert expected is not None
+    rates = link_qos(params)
+    assert rates is not None
     address = ipaddress.ip_address
-    return qos.Share(expected, technology, f"wg-{expected.link}", "ens4", port,
+    return qos.Share(rates, technology, f"wg-{rates.link}", "ens4", port,
                      address("192.168.248.10"), (address("192.168.9.159"),))  # fmt: skip
 
 
@@ -124,8 +124,8 @@ def test_a_queue_holds_a_super_packet_and_no_more_than_the_budget_allows(
     five_qi: int, rate: int
 ) -> None:
     row = fiveqi.TABLE[five_qi]
-    expected = LinkQos("s1u", five_qi, rate if row.guaranteed else 0, rate, 0)
-    held = qos.queue_bytes(expected, 0)
+    rates = LinkQos("s1u", five_qi, rate if row.guaranteed else 0, rate, 0)
+    held = qos.queue_bytes(rates, 0)
     assert qos.SUPER_PACKET <= held <= qos.LONGEST_QUEUE
     if held > 4 * qos.SUPER_PACKET:
         assert held * 8 / (rate * 1000) <= row.core_ms

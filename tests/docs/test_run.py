@@ -63,8 +63,8 @@ def place() -> Iterator[Path]:
 
 @pytest.mark.lab
 def test_packages_are_built_by_a_user_without_rights(place: Path) -> None:
-    expected = ("vpn_basic_ns", "vpn_endpoint_vnf")
-    done = run("build", "--out", str(place / "dist"), *expected, user="nobody")
+    packages = ("vpn_basic_ns", "vpn_endpoint_vnf")
+    done = run("build", "--out", str(place / "dist"), *packages, user="nobody")
     assert done.returncode == 0, done.stderr
     assert "2 packages" in done.stdout
     assert "installing" not in done.stderr

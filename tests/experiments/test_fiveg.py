@@ -34,17 +34,17 @@ def test_slices_are_valid_and_their_own_links_share_no_address(dist: Path, tmp_p
             catalog.add_descriptor("vnfd", package.descriptor["vnfd"])
     assert [p for path in made for p in validate_package(path, catalog)] == []
     used: dict[tuple[str, str], str] = {}
-    for expected in fiveg.requests(dist, qos.RATES, fiveg.THREE):
+    for slice_ in fiveg.requests(dist, qos.RATES, fiveg.THREE):
         alone = Catalog(vnfds=catalog.vnfds, nsds=catalog.nsds,
-                        nsts={expected.nst: catalog.nsts[expected.nst]})  # fmt: skip
-        assert validate_params("nsi", yaml.safe_load(expected.text), alone) == []
-        table = Addresses.of(expected.parameters)
+                        nsts={slice_.nst: catalog.nsts[slice_.nst]})  # fmt: skip
+        assert validate_params("nsi", yaml.safe_load(slice_.text), alone) == []
+        table = Addresses.of(slice_.parameters)
         for kind in (table.inner, table.outer):
             for (vnf, link), address in kind.items():
-                assert used.setdefault((address, link), expected.name) == expected.name, (vnf, link)
+                assert used.setdefault((address, link), slice_.name) == slice_.name, (vnf, link)
         networks = {a.rpartition(".")[0] for (_, link), a in table.outer.items()
                     if link not in SHARED_LINKS}  # fmt: skip
-        assert {used.setdefault((net, "net"), expected.name) for net in networks} == {expected.name}
+        assert {used.setdefault((net, "net"), slice_.name) for net in networks} == {slice_.name}
 
 
 def test_the_ue_is_the_first_subscriber_and_has_a_session_in_each_slice(dist: Path) -> None:

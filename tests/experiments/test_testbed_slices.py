@@ -34,11 +34,11 @@ def catalog(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 
 def test_both_slices_are_valid_and_share_no_address(dist: Path, catalog: Catalog) -> None:
     one, two = slices.requests(dist, qos.RATES, "s1u")
-    for expected in (one, two):
+    for slice_ in (one, two):
         alone = Catalog(vnfds=catalog.vnfds, nsds=catalog.nsds,
-                        nsts={expected.nst: catalog.nsts[expected.nst]})  # fmt: skip
-        assert validate_params("nsi", yaml.safe_load(expected.text), alone) == []
-    first, second = (Addresses.of(expected.parameters) for expected in (one, two))
+                        nsts={slice_.nst: catalog.nsts[slice_.nst]})  # fmt: skip
+        assert validate_params("nsi", yaml.safe_load(slice_.text), alone) == []
+    first, second = (Addresses.of(slice_.parameters) for slice_ in (one, two))
     assert first.inner.keys() == second.inner.keys()
     mine = {*first.inner.values(), *first.outer.values()}
     assert not mine & {*second.inner.values(), *second.outer.values()}
@@ -73,11 +73,11 @@ def test_the_set_ups_beside_the_slices_are_valid(
 
 
 def test_the_5qi_is_the_templates_and_the_rates_are_the_operators(dist: Path) -> None:
-    for expected, five_qi in zip(slices.requests(dist, qos.RATES, "s1u"),
+    for slice_, five_qi in zip(slices.requests(dist, qos.RATES, "s1u"),
                                (qos.EMBB, qos.URLLC), strict=True):  # fmt: skip
-        for member in expected.parameters["additionalParamsForVnf"]:
+        for member in slice_.parameters["additionalParamsForVnf"]:
             values = member["additionalParams"]
             if member["member-vnf-index"] in ("enb", "spgwu"):
                 assert values["s1u_five_qi"] == five_qi
                 assert values["s1u_underlay_mbps"] == qos.BOTTLENECK_MBPS
-                assert values["s1u_maximum_mbps"] == qos.RATES[expected.name]["maximum_mbps"]
+                assert values["s1u_maximum_mbps"] == qos.RATES[slice_.name]["maximum_mbps"]

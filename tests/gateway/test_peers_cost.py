@@ -38,11 +38,11 @@ def test_one_more_of_many_costs_what_it_costs_of_few(driver: Driver) -> None:
 
 
 def test_the_daemon_has_what_is_on_file_and_a_restart_changes_nothing(driver: Driver) -> None:
-    expected = peers.manual(MANY, "ipsec")
-    driver.reconcile(expected)
+    given = peers.manual(MANY, "ipsec")
+    driver.reconcile(given)
     before = _loaded(driver)
     assert len(before) == MANY
-    driver.reconcile([*expected[:-1], *peers.manual(MANY, "ipsec")[-1:]])
+    driver.reconcile([*given[:-1], *peers.manual(MANY, "ipsec")[-1:]])
     after = _loaded(driver)
     assert len(after) == MANY
     assert len(after - before) == len(before - after) == 1

@@ -31,9 +31,7 @@ def test_peers_of_the_shared_address_follow_it_and_come_back(tmp_path: Path, cou
             ("it returns from isolation", lambda: pair.regain("a"), "a"),
         ):
             # One that is isolated takes itself for active, too.
-            result = pair.probe(
-                60, (1, event), until=lambda expected=active: expected in pair.active()
-            )
+            result = pair.probe(60, (1, event), until=lambda end=active: end in pair.active())
             print(f"{count} peers of the shared address, {what}: {result['gap-ms']:.0f} ms")
             assert active in pair.active()
             assert result["duplicates"] == 0

@@ -92,12 +92,12 @@ def test_the_window_drops_what_it_does_not_hold(
     steps += [(f"slow-{n}", "right", command, True) for n, command in enumerate(SLOW)]
     for name in LINKS:
         program = f"python3 -I {folder}/flows.py"
-        used = f"{folder}/{name}.json"
+        file = f"{folder}/{name}.json"
         steps += [
-            (f"take-{name}", "left", f"{program} take {LEFT[name]} > {used} 2>&1 &", True),
+            (f"take-{name}", "left", f"{program} take {LEFT[name]} > {file} 2>&1 &", True),
             (f"ready-{name}", "left", "sleep 3", True),
             (f"sent-{name}", "right", f"{program} give {LEFT[name]}", True),
-            (f"took-{name}", "left", f"sh -c 'until grep bulk {used}; do sleep 1; done'", True),
+            (f"took-{name}", "left", f"sh -c 'until grep bulk {file}; do sleep 1; done'", True),
             (f"queue-{name}", "right", "tc -s qdisc show dev right0 parent 2:2", True),
             (f"errors-{name}", "left", "cat /proc/net/xfrm_stat", True),
         ]

@@ -350,19 +350,17 @@ def test_connection_that_breaks_in_an_answer(
     nothing_left(engine)
 
 
-def test_connection_that_breaks_in_an_order(engine: Engine, site: Site, dist: Path) -> None:
-    """The service was made though the answer is lost: it is deleted all the same."""
-    Breaking(site, "ns_instances_content", "POST", 1)
+@pytest.mark.parametrize(
+    ("path", "step"),
+    [("ns_instances_content", "smallest service"), ("ns_descriptors_content", "packages")],
+)
+def test_connection_that_breaks_in_an_order(
+    engine: Engine, site: Site, dist: Path, path: str, step: str
+) -> None:
+    """It was made though the answer is lost: it is deleted all the same."""
+    Breaking(site, path, "POST", 1)
     title, sentence, _ = accept(site, dist).failed()
-    assert title == "smallest service"
-    assert "does not answer" in sentence
-    nothing_left(engine)
-
-
-def test_connection_that_breaks_in_an_upload(engine: Engine, site: Site, dist: Path) -> None:
-    Breaking(site, "ns_descriptors_content", "POST", 1)
-    title, sentence, _ = accept(site, dist).failed()
-    assert title == "packages"
+    assert title == step
     assert "does not answer" in sentence
     nothing_left(engine)
 

@@ -60,8 +60,8 @@ def test_a_registration_and_a_session_are_timed(meter: signalling_meter.N2) -> N
         meter.packet(packet(up, [message], 10 * number), now)
     result = meter.summary()
     assert {name: one["count"] for name, one in result.items()} == dict.fromkeys(result, 1)
-    used = {name: one["mean-ms"] for name, one in result.items()}
-    assert used == {
+    means = {name: one["mean-ms"] for name, one in result.items()}
+    assert means == {
         "registration": pytest.approx(50),
         "context-setup": pytest.approx(10),
         "session": pytest.approx(40),

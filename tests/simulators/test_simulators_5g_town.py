@@ -104,8 +104,8 @@ def test_the_meter_of_n2_tells_the_times_of_the_packets(core: Core) -> None:
         ("session-setup", "PDUSessionResourceSetupRequest", "PDUSessionResourceSetupResponse"),
     ):
         assert result[name]["count"] == 1, name
-        used = (last[final] - last[first]) * 1000
-        assert result[name]["mean-ms"] == pytest.approx(used, abs=5), name
+        milliseconds = (last[final] - last[first]) * 1000
+        assert result[name]["mean-ms"] == pytest.approx(milliseconds, abs=5), name
     assert result["session"]["count"] == 1
     assert result["packets-lost-by-the-meter"] == 0
     core.until("packets flow", lambda: core.ping(SERVER, 1))

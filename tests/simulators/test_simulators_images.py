@@ -21,8 +21,8 @@ SOURCES = Path(oci.__file__).resolve().parent
 
 def test_names_are_those_that_charms_pull() -> None:
     # By its digest an image is the real one and no other; a tag stands for it here.
-    expected = {Registry().reference(name).partition("@") for name in PULLED}
-    names = {f"{name}:latest" if digest else name for name, _, digest in expected}
+    references = {Registry().reference(name).partition("@") for name in PULLED}
+    names = {f"{name}:latest" if digest else name for name, _, digest in references}
     assert names <= {reference(name) for name in IMAGES}
 
 

@@ -24,8 +24,8 @@ def built(factory: pytest.TempPathFactory, names: Iterable[str] = ()) -> Path:
     tree = Tree.find(Path(__file__).resolve().parent)
     with (root / "dist.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        expected = list(names) or list(packages.catalogue(tree))
-        missing = [name for name in expected if not (target / f"{name}.tar.gz").exists()]
+        requested = list(names) or list(packages.catalogue(tree))
+        missing = [name for name in requested if not (target / f"{name}.tar.gz").exists()]
         if missing:
             with tempfile.TemporaryDirectory(dir=root) as scratch:
                 packages.build(tree, Path(scratch), missing)

@@ -292,13 +292,13 @@ class Guest:
 
     def _foreign(self, link: Link, keys: Mapping[tuple[str, str], str]) -> None:
         """Write what somebody would by hand on the right end."""
-        expected = ", ".join(str(prefix) for prefix in link.params("left").allowed_prefixes)
+        prefixes = ", ".join(str(prefix) for prefix in link.params("left").allowed_prefixes)
         own, other = keys["right", link.name], keys["left", link.name]
         text = tunnel(
             link.foreign,
             {"auth": "pubkey", "id": f"@{link.foreign}", "pubkeys": f"0s{own}"},
             {"auth": "pubkey", "id": f"@{link.name}-left", "pubkeys": f"0s{other}"},
-            {"remote_ts": expected},
+            {"remote_ts": prefixes},
             local_addrs=self.outer["right"],
             remote_addrs=self.outer["left"],
             vips="0.0.0.0, ::",

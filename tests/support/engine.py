@@ -105,8 +105,8 @@ def cqlsh():
         elif line.startswith("DELETE FROM vhss.users_imsi"):
             rows.pop(re.search(r"'(\d+)'", line)[1], None)
         elif line.startswith("SELECT imsi"):
-            expected = re.search(r"imsi = '(\d+)'", line)
-            found = [r for i, r in sorted(rows.items()) if not expected or i == expected[1]]
+            imsi = re.search(r"imsi = '(\d+)'", line)
+            found = [r for i, r in sorted(rows.items()) if not imsi or i == imsi[1]]
             limit = re.search(r"LIMIT (\d+)", line)
             found = found[: int(limit[1])] if limit else found
             print("\n imsi | msisdn | mmehost\n------+--------+---------")

@@ -48,6 +48,13 @@ class Charm:
         params = {"link": link, "inner-address": inner, **options}
         self.intent = self.intent.configured(params)
 
+    def break_off(self, step: str) -> None:
+        """Reconcile on a VDU that fails at a step, named by a part of its id."""
+        self.vdu.fail_on = step
+        self.reconcile()
+        assert step in self.error
+        self.vdu.fail_on = None
+
     def reconcile(self, **options) -> int:
         """Run once; return the number of round trips."""
         before = self.vdu.round_trips

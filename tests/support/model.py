@@ -226,8 +226,8 @@ class ModelVdu:
         assert argv[1:4] == ["-I", "-c", source("kem.py")]
         if not self.has_kem:
             return kem.NO_LIBRARY, ""
-        result = io.StringIO()
-        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(result):
+        output = io.StringIO()
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(output):
             copies = {path: Path(folder, str(index)) for index, path in enumerate(argv[5:])}
             for path, copy in copies.items():
                 if path in self.files:
@@ -240,7 +240,7 @@ class ModelVdu:
             for path, copy in copies.items():
                 if copy.exists():
                     self.files[path] = copy.read_bytes().decode("latin-1")
-        return code, result.getvalue()
+        return code, output.getvalue()
 
     def _cmd_openssl(self, argv, text):
         if argv[1] == "cmp":

@@ -203,16 +203,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def _answer(self, operation: str, work: Any) -> None:
         kind, status = "application/pkcs7-mime; smime-type=certs-only", 200
-        expected = self.authority.settings.get("status", 200)
+        setting = self.authority.settings.get("status", 200)
         try:
             if self.path != "/.well-known/est" + operation:
                 raise ValueError(f"{self.path} is not for you")
-            if expected != 200 and operation != "/cacerts":
+            if setting != 200 and operation != "/cacerts":
                 raise ValueError("no such cell")
             body = self.authority.bag(work())
         except ValueError as error:
             kind, body = "text/plain", str(error).encode()
-            status = expected if expected != 200 else 403
+            status = setting if setting != 200 else 403
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))

@@ -71,9 +71,9 @@ class Browser:
         result: WebElement = WebDriverWait(self.driver, SECONDS).until(look, xpath)
         return result
 
-    def text(self, expected: str) -> None:
+    def text(self, words: str) -> None:
         """Wait until the page shows a text."""
-        self.find(f"//*[contains(normalize-space(text()), '{expected}')]")
+        self.find(f"//*[contains(normalize-space(text()), '{words}')]")
 
     def click(self, xpath: str) -> None:
         """Click at an element as soon as that works."""

@@ -233,17 +233,17 @@ def outsider(
     service: Service, network: str, address: str, *more: tuple[Service, str, str]
 ) -> Iterator[Vdu]:
     """Give a plain VDU on networks of services, without a charm, and take it away afterwards."""
-    expected = ((service, network, address), *more)
-    with plain(service, *((its.network(name), ip) for its, name, ip in expected)) as vdu:
+    ports = ((service, network, address), *more)
+    with plain(service, *((its.network(name), ip) for its, name, ip in ports)) as vdu:
         yield vdu
 
 
 @contextmanager
-def plain(service: Service, *expected: tuple[str, str]) -> Iterator[Vdu]:
+def plain(service: Service, *networks: tuple[str, str]) -> Iterator[Vdu]:
     """Give a plain VDU beside a service, with an address on each of these networks of its VIM."""
     ports = (
         PortSpec(service.vim.management_network().id),
-        *(PortSpec(network, ip=address) for network, address in expected),
+        *(PortSpec(network, ip=address) for network, address in networks),
     )
     spec = ServerSpec("outsider", "outsider", "ubuntu22.04", 1, 1024, 1, ports)
     server = service.vim.create_server(spec, f"outsider of {service.name}")

@@ -32,11 +32,11 @@ def argv(lab: Lab, name: str, nst: str, params: str) -> list[str]:
     return [sys.executable, "-m", "lab.cli", "--home", home, "nsi-create", *words, "--wait"]
 
 
-def make_together(lab: Lab, *expected: tuple[str, str, str]) -> None:
+def make_together(lab: Lab, *slices: tuple[str, str, str]) -> None:
     """Make slices side by side."""
     running = [
         subprocess.Popen(argv(lab, *each), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        for each in expected
+        for each in slices
     ]
     for process in running:
         said, _ = process.communicate(timeout=2 * PATIENCE)

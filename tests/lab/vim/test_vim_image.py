@@ -158,8 +158,8 @@ def test_own_files(seen: dict[str, str]) -> None:
 
 def test_services(seen: dict[str, str]) -> None:
     system = "etc/systemd/system"
-    expected = [name for name in seen if ".wants/" in name and not name.endswith("/")]
-    assert sorted(Path(name).name for name in expected) == [
+    links = [name for name in seen if ".wants/" in name and not name.endswith("/")]
+    assert sorted(Path(name).name for name in links) == [
         "cloud-init.service",
         "cloud-init.target",
         "ssh.service",
