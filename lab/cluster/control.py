@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from lab import files
-from lab.certificates import Authority
 from lab.cluster.errors import ClusterError
 from lab.procs import ProcessRef, start_time
 
@@ -122,6 +121,8 @@ class Cluster:
                 )
             if not (programs / name).is_symlink():
                 (programs / name).symlink_to(source)
+        from lab.certificates import Authority  # It loads slowly, and few labs have a cluster.
+
         authority = Authority(self.folder / "authority")
         (self.folder / "lcm").mkdir(exist_ok=True, mode=0o700)
         names = ["127.0.0.1", "kubernetes.default.svc"]

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined, TemplateError, UndefinedError, select_autoescape
-
 from lab.errors import LcmError
 
 
@@ -26,6 +24,15 @@ def render_user_data(template: str, params: Mapping[str, Any], where: str) -> st
     Raises:
         LcmError: a variable is undefined or the template is broken.
     """
+    # Few operations need it, and it loads slowly.
+    from jinja2 import (
+        Environment,
+        StrictUndefined,
+        TemplateError,
+        UndefinedError,
+        select_autoescape,
+    )
+
     environment = Environment(
         undefined=StrictUndefined,
         autoescape=select_autoescape(default_for_string=True, default=True),

@@ -4,8 +4,6 @@ A record may have more fields. If one of these is missing, the file was cut, edi
 written by another version of the lab.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -15,7 +13,10 @@ Object = dict[str, Any]
 
 class _Part(BaseModel):
     model_config = ConfigDict(
-        strict=True, extra="ignore", alias_generator=lambda name: name.replace("_", "-")
+        strict=True,
+        extra="ignore",
+        alias_generator=lambda name: name.replace("_", "-"),
+        defer_build=True,
     )
 
 

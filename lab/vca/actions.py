@@ -1,7 +1,5 @@
 """Actions: the model queues them, agents run them, and their records are kept."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -22,7 +20,7 @@ class ActionResult(BaseModel):
     separate.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     id: str
     unit: str

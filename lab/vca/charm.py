@@ -6,8 +6,6 @@ dates a zip cannot hold are errors. Links that lead out of the charm are refused
 controller would refuse them.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import re
@@ -18,8 +16,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from jsonschema import Draft4Validator
-from jsonschema.exceptions import SchemaError
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from builder.documents import DocumentError, load
@@ -40,7 +36,7 @@ INT64 = range(-(2**63), 2**63)
 class Declared(BaseModel):
     """Base of declarations; keys that the lab does not use are ignored."""
 
-    model_config = ConfigDict(extra="ignore", populate_by_name=True)
+    model_config = ConfigDict(extra="ignore", populate_by_name=True, defer_build=True)
 
 
 class EndpointSpec(Declared):
@@ -148,6 +144,8 @@ class Action(Declared):
 
     def complete(self, params: Mapping[str, object]) -> dict[str, object]:
         """Check parameters and return them with the declared defaults filled in."""
+        from jsonschema import Draft4Validator  # Few processes need it, and it loads slowly.
+
         errors = sorted(
             Draft4Validator(self.json_schema).iter_errors(dict(params)),
             key=lambda error: [str(part) for part in error.absolute_path],
@@ -263,6 +261,9 @@ def _check(folder: Path, charm: Charm) -> None:
                 raise InvalidCharmError(
                     f"{folder / 'config.yaml'}: invalid default: {error}"
                 ) from error
+    if charm.actions:
+        from jsonschema import Draft4Validator  # as above
+        from jsonschema.exceptions import SchemaError
     for name, action in charm.actions.items():
         where = f"{folder / 'actions.yaml'}: action {name}"
         if not ACTION_NAME.match(name):

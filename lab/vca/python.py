@@ -53,9 +53,9 @@ def _probe(command: str | Path, reason: str) -> CharmPython | None:
 def _preferred() -> Iterator[Path]:
     path = shutil.which(PREFERRED)
     if path is not None:
-        yield Path(path)
-        # A pyenv shim runs only enabled versions; all installed versions are in a folder beside it.
+        # First the versions beside a shim of pyenv, which starts slowly and only enabled versions.
         yield from sorted(Path(path).parent.parent.glob("versions/3.6.*/bin/python3.6"))
+        yield Path(path)
 
 
 @functools.lru_cache(maxsize=8)

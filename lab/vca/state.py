@@ -4,8 +4,6 @@ There is one document per model, and it is replaced as a whole. So a hook's effe
 charm state and the unit's own progress become visible together or not at all.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -22,7 +20,7 @@ FORMAT_VERSION = 2
 class Document(BaseModel):
     """Base of all stored parts: an unknown key means a file of another version."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
 class StatusInfo(Document):

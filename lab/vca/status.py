@@ -1,7 +1,5 @@
 """The status of a model, typed, and the view `juju show-unit` gives of a unit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -21,7 +19,7 @@ _SEVERITY = (
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
 
 class UnitStatus(_Frozen):

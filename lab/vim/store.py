@@ -98,7 +98,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 class ServerRecord(BaseModel):
     """The record of a server, written before the server is made."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
     server: Server
     vcpus: int
     ram_mib: int
@@ -110,7 +110,7 @@ class ServerRecord(BaseModel):
 class Image(BaseModel):
     """An image of the account: the machine's own root, looking like a fresh cloud image."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
     default_user: str = Field(default="ubuntu", pattern=r"^[a-z_][a-z0-9_-]*$")
     #: Top-level directories shown although an image has them empty, such as "/opt".
     keep: list[str] = Field(default_factory=list)
@@ -119,7 +119,7 @@ class Image(BaseModel):
 class Uplink(BaseModel):
     """A site's connection to the others: its part of a round trip, and its rate each way."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
     rate_mbit: float = Field(default=0, ge=0, le=10_000)
     rtt_ms: float = Field(default=0, ge=0, le=4000)
 
@@ -131,7 +131,7 @@ class SiteNetwork(BaseModel):
     addresses only; ``floating`` maps fixed to floating addresses.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
     name: str
     subnet: str
     routed: bool = True
@@ -148,7 +148,7 @@ class Config(BaseModel):
     Other keys are left to other VIM types (as OSM does) and have no effect here.
     """
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", defer_build=True)
     management_network_name: str = "mgmtnet"
     #: None: 10.250.<number>.0/24.
     management_subnet: str | None = None
@@ -166,7 +166,7 @@ class Config(BaseModel):
 class Account(BaseModel):
     """The properties of an account that never change."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
     name: str
     number: int
     #: What its servers are, see :mod:`lab.vim.kind`.
@@ -177,7 +177,7 @@ class Account(BaseModel):
 class State(BaseModel):
     """All networks and servers of one VIM."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
     networks: dict[str, Network] = Field(default_factory=dict)
     servers: dict[str, ServerRecord] = Field(default_factory=dict)
 
