@@ -133,3 +133,9 @@ def test_the_tunnels_own_packets_get_out_where_inner_and_outer_address_are_one()
     inner = ipaddress.ip_interface("192.168.120.11/24")
     text = guard.render([guard.Guarded("s1c", "", (), inner, "ipsec0", outer=True)])
     assert "daddr { 192.168.120.0/24 }" not in text
+
+
+def test_at_boot_it_comes_after_the_rules_of_others() -> None:
+    # They begin with `flush ruleset` (Debian's and Ubuntu's /etc/nftables.conf).
+    after = [line for line in guard.UNIT_TEXT.splitlines() if line.startswith("After=")]
+    assert "nftables.service" in after[0].partition("=")[2].split()

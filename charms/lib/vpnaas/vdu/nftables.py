@@ -14,7 +14,8 @@ NFT = "/usr/sbin/nft"
 _UNIT = """[Unit]
 Description={what} (osm-vpnaas)
 DefaultDependencies=no
-After=local-fs.target
+# A rule set of the distribution or of somebody else begins with `flush ruleset`.
+After=local-fs.target nftables.service
 Before=network-pre.target shutdown.target
 Wants=network-pre.target
 Conflicts=shutdown.target
