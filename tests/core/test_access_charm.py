@@ -312,6 +312,13 @@ def test_many_devices_fit_an_answer():
     assert len(answer["peers"]) + answer["peers-not-shown"] == 1001
 
 
+def test_a_problem_of_the_exporter_does_not_refuse_parameters_of_the_gateway(vnf):
+    assert "the VDU has no python3-prometheus-client" in vnf.environment.status[1]
+    assert vnf.run("configure-gateway", tunnels=50)["tunnels"] == 50
+    assert Intent.from_json(vnf.environment.stored("intent")).gateway.tunnels == 50
+    assert "python3-prometheus-client" in vnf.refused("configure-monitoring", exporter_port=9000)
+
+
 def test_the_end_of_the_vnf_leaves_nothing(vnf):
     vnf.enrol("phone", 0, expires="30d")
     assert access.TIMER_FILE in vnf.vdu.files

@@ -313,21 +313,32 @@ class VnfCharm(ExperimentingCharm):
     @action("configure-gateway")
     def _configure_gateway(self, params: Params) -> Dict[str, Any]:
         gateway = GatewayParams.parse(params)
-        self._take(attr.evolve(self._intent(), gateway=gateway))
+        self._take(attr.evolve(self._intent(), gateway=gateway), "monitoring: ")
         return gateway.to_params()
 
     @action("configure-monitoring")
     def _configure_monitoring(self, params: Params) -> Dict[str, Any]:
         monitoring = Monitoring.parse(params)
-        self._take(attr.evolve(self._intent(), monitoring=monitoring))
+        self._take(attr.evolve(self._intent(), monitoring=monitoring), "gateway: ")
         return monitoring.to_params()
 
-    def _take(self, intent: Intent) -> None:
-        """Store an intent. Reconcile with it first, unless it is empty."""
+    def _take(self, intent: Intent, apart: str) -> None:
+        """Store an intent. Reconcile with it first, unless it is empty.
+
+        Args:
+            intent: The new intent.
+            apart: Start of problems that do not refuse it, since it does not cause them.
+        """
+        others = self.environment.problems()
+
+        def refusals(outcome: Outcome) -> Sequence[str]:
+            problems = (text for text in outcome.problems if text not in others)
+            return [text for text in problems if not text.startswith(apart)]
+
         if intent.empty:
             self.environment.store(INTENT_KEY, intent.to_json())
         else:
-            self._change_intent(intent, lambda outcome: outcome.problems)
+            self._change_intent(intent, refusals)
 
     def _view(self, outcome: Outcome, links: FrozenSet[str], peer: str = "all") -> Dict[str, Any]:
         """Return the details of links, with as many peers as fit, or with one peer only."""
