@@ -26,6 +26,7 @@ class Vdu:
         self.files: dict[str, str] = {}
         self.restarted: list[str] = []
         self.uu = "192.168.77.10"
+        self.tables: set[str] = set()
         self.probe: dict[str, Any] = {"reasons": [], "units": {}, "restarts": 0}
 
     def execute(self, steps: list[Any]) -> Results:
@@ -41,8 +42,7 @@ class Vdu:
             elif body["do"] == "which":
                 result = {"found": {"podman": self.engine, "docker": None}}
             elif body["do"] == "run":
-                self._run(body["argv"])
-                result = {"code": 0, "out": ""}
+                result = {"code": self._run(body["argv"]), "out": ""}
                 if step.id == "nf/probe":
                     result["out"] = json.dumps(self.probe)
                 if step.id == "address" and self.uu:
@@ -50,7 +50,7 @@ class Vdu:
             found[step.id] = result
         return Results(found)
 
-    def _run(self, argv: list[str]) -> None:
+    def _run(self, argv: list[str]) -> int:
         assert not any(secret in word for word in argv for secret in (OP, K))
         if argv[:2] == ["systemctl", "restart"]:
             for unit in argv[3:]:
@@ -58,6 +58,11 @@ class Vdu:
                 self.restarted.append(name)
                 text = self.files[units.digest_file(name)]
                 self.files[f"{units.RUN}/{name}.digest"] = text
+        if argv[:2] == ["nft", "-f"]:
+            self.tables.add(" ".join(units.table(self.files[argv[2]])))
+        if argv[:2] == ["nft", "delete"]:
+            self.tables.discard(" ".join(argv[2:]))
+        return int(argv[:2] == ["nft", "list"] and " ".join(argv[2:]) not in self.tables)
 
 
 def reconcile(vdu: Vdu, asked: plan.FunctionState) -> plan.Outcome:
@@ -221,6 +226,20 @@ def test_software_none_leaves_nothing_running_and_the_data_where_they_are() -> N
     assert vdu.files == before
 
 
+@pytest.mark.parametrize("kind", ["spgwu", "n3iwf"])
+def test_rules_that_somebody_flushed_come_back_and_software_none_removes_them(kind: str) -> None:
+    vdu = Vdu()
+    reconcile(vdu, function_state(kind))
+    tables, restarted = set(vdu.tables), list(vdu.restarted)
+    assert len(tables) == 1
+    vdu.tables.clear()  # `nft flush ruleset`
+    assert reconcile(vdu, function_state(kind)).state == "ready"
+    assert (vdu.tables, vdu.restarted) == (tables, restarted)
+    reconcile(vdu, function_state(kind, params=params(kind, software="none")))
+    assert vdu.tables == set()
+    assert units.RULES_FILE not in vdu.files
+
+
 def test_files_are_shown_without_keys() -> None:
     outcome = reconcile(Vdu(), function_state("ue"))
     text = json.dumps(dict(outcome.files))
@@ -231,7 +250,7 @@ def test_files_are_shown_without_keys() -> None:
 
 def test_a_realm_that_comes_back_gets_a_certificate_of_its_own_again() -> None:
     vdu, made = Vdu(), []
-    vdu._run = lambda argv, run=vdu._run: (made.append(argv), run(argv))  # type: ignore[method-assign]
+    vdu._run = lambda argv, run=vdu._run: (made.append(argv), run(argv))[1]  # type: ignore[method-assign]
     for realm in ("a.example", "b.example", "b.example", "a.example"):
         asked = function_state("hss", params=params("hss", realm=realm), parts={})
         assert reconcile(vdu, asked).state == "ready"

@@ -127,6 +127,8 @@ class Software:
     rules: str = ""
 
 
+TABLE = "osm_vpnaas_nf"
+"""Table of nftables with the rules of a network function, of family inet."""
 CLOSED = """table inet {table}
 delete table inet {table}
 table inet {table} {{
@@ -146,7 +148,7 @@ def closed_ports(ports: Iterable[int], interface: str = "") -> str:
         interface: Interface of the VDU on which they stay open, "" for none.
     """
     return CLOSED.format(
-        table="osm_vpnaas_nf",
+        table=TABLE,
         interfaces=", ".join('"{}"'.format(name) for name in ("lo", interface) if name),
         ports=", ".join(str(port) for port in ports),
     )

@@ -15,7 +15,7 @@ from vpnaas.tunnels.technology import Given
 from vpnaas.vdu import openssl
 from vpnaas.vdu.steps import Results, Step, directory, read, run, write
 
-from .model import TLS, Check, Container, Ends, File, Software, conf, first_peer
+from .model import TABLE, TLS, Check, Container, Ends, File, Software, conf, first_peer
 from .params import N3iwf
 from .sbi import LOGGED
 from .values import Plmn
@@ -28,7 +28,6 @@ NAS_PORT = 20000
 DEVICE = "nwu"
 """Prefix of the names of the interfaces for decrypted packets."""
 DEVICE_ID = 7
-TABLE = "osm_vpnaas_nf"
 AUTHORITY = TLS + "/n3iwf-ca.cert.pem"
 _AUTHORITY_KEY = TLS + "/n3iwf-ca.key.pem"
 _DAYS, _AUTHORITY_DAYS = "825", "3650"

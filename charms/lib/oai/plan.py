@@ -342,8 +342,13 @@ def observe_steps(function_state: FunctionState) -> List[Step]:
         steps += database_steps()
     if lacking(function_state):
         return steps
-    for index, path in enumerate(_paths(function_state)):
+    software = _blank(function_state)
+    files = units.all_files(software, ENGINES[0], Registry(), ())
+    for index, path in enumerate(sorted(files)):
         steps.append(read("nf/file/{}".format(index), path))
+    if software.rules:
+        table = units.table(software.rules)
+        steps.append(run("nf/table", "nft", "list", *table, any_exit=True))
     return steps
 
 
@@ -357,11 +362,10 @@ def database_steps() -> List[Step]:
     ]
 
 
-def _paths(function_state: FunctionState) -> List[str]:
-    """Return the paths of the files to read; they do not depend on the keys."""
+def _blank(function_state: FunctionState) -> Software:
+    """Return the software with placeholders for the keys; its files have the same paths."""
     blank = Secrets("0" * 32, "0" * 32, "0" * 32)
-    software = build(function_state, blank, "0" * 32, "192.0.2.1")
-    return sorted(units.all_files(software, "/usr/bin/podman", Registry(), ()))
+    return build(function_state, blank, "0" * 32, "192.0.2.1")
 
 
 def make_plan(function_state: FunctionState, results: Results, opc: Opc) -> Plan:
@@ -455,15 +459,15 @@ def _apply(
     function_state: FunctionState, software: Software, files: Mapping[str, File], results: Results
 ) -> List[Step]:
     observed = {
-        path: results.text("nf/file/{}".format(index))
-        for index, path in enumerate(_paths(function_state))
+        path: results.text("nf/file/{}".format(index)) for index, path in enumerate(sorted(files))
     }
     steps: List[Step] = []
     different = [path for path in sorted(files) if observed.get(path) != files[path].text]
     for index, path in enumerate(different):
         file = files[path]
         steps.append(write("nf/write/{}".format(index), path, file.text, file.mode))
-    if units.RULES_FILE in different:
+    # Somebody else may have flushed the rules.
+    if software.rules and (units.RULES_FILE in different or results.exit_code("nf/table") != 0):
         steps.append(run("nf/rules", "nft", "-f", units.RULES_FILE))
     due = []
     for container in software.containers:
@@ -555,6 +559,9 @@ def _removal(names: Iterable[str]) -> List[Step]:
         steps.append(remove("nf/off/started/" + name, "{}/{}.digest".format(units.RUN, name)))
     if steps:
         steps.append(run("nf/off/reload", "systemctl", "daemon-reload", timeout=60))
+        for table in units.TABLES:
+            steps.append(run("nf/off/" + table[-1], "nft", "delete", *table, any_exit=True))
+        steps.append(remove("nf/off/rules", units.RULES_FILE))
     return steps
 
 

@@ -2,17 +2,20 @@
 
 import hashlib
 import re
-from typing import Iterable, List, Mapping, Sequence
+from typing import Iterable, List, Mapping, Sequence, Tuple
 
 from vpnaas.vdu.programs import source
 
+from . import pdn
 from .images import Registry
-from .model import LIBRARY, Container, File, Software, conf
+from .model import LIBRARY, TABLE, Container, File, Software, conf
 
 RUN = "/run/osm-vpnaas-nf"
 """Where `nf-prepare` records what containers start with."""
 PREPARE_PROGRAM = LIBRARY + "/nf-prepare"
 RULES_FILE = conf("rules.nft")
+TABLES = (("table", "inet", TABLE), ("table", "ip", pdn.TABLE))
+"""Tables of nftables that network functions have."""
 LOGROTATE = "/etc/logrotate.d/osm-vpnaas-nf"
 RESTART_SECONDS = 10
 
@@ -54,6 +57,11 @@ def unit_path(container: str) -> str:
 def digest_file(container: str) -> str:
     """Return the file with the digest of a container's configuration."""
     return conf(container + ".digest")
+
+
+def table(rules: str) -> Tuple[str, ...]:
+    """Return the words for nft(8) that name the table of a script."""
+    return tuple(rules.splitlines()[0].split())
 
 
 def environment_file(container: str) -> str:
