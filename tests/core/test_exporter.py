@@ -138,6 +138,29 @@ def test_bytes_are_kept_over_rekeyings_and_restarts_of_the_daemon() -> None:
     assert value(meter, "vpnaas_sent_bytes_total", **cell) == 1640
 
 
+@pytest.mark.parametrize(
+    ("technology", "good"),
+    [
+        ("ipsec", {"sas": sas(child(1, 5000, 70))}),
+        ("wireguard", {"transfer": "wg-s1u\tkey1=\t5000\t70\n"}),
+    ],
+)
+def test_bytes_are_not_counted_again_after_a_program_that_hung(
+    technology: str, good: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meter, records = Meter(), {"s1u": record(technology, "cell1")}
+
+    def hang(argv: Any, **_: object) -> None:
+        raise exporter.subprocess.TimeoutExpired(argv, 10)
+
+    monkeypatch.setattr(exporter.subprocess, "run", hang)
+    late = dict.fromkeys(good, exporter.output("swanctl", "--list-sas", "--raw"))
+    for look in (good, late, good):
+        meter.update(seen(records=records, **look))
+    assert value(meter, "vpnaas_received_bytes_total", peer="cell1") == 5000
+    assert value(meter, "vpnaas_sent_bytes_total", peer="cell1") == 70
+
+
 @given(
     steps=st.lists(st.integers(0, 100), min_size=1, max_size=30), resets=st.sets(st.integers(0, 29))
 )

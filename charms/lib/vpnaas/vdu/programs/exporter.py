@@ -21,7 +21,18 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import (
+    Any,
+    Container,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Tuple,
+)
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
@@ -42,6 +53,8 @@ RECENT = 1.0
 """Seconds for which a scrape reuses the last look."""
 HANDSHAKE_FRESH = 240
 """Seconds after a handshake for which a WireGuard peer counts as up, as in show-status."""
+HANGS = "hangs"
+"""In place of the output of a program that took too long."""
 UP_IKE = ("ESTABLISHED", "REKEYING", "REKEYED")
 UP_CHILD = ("INSTALLED", "REKEYING", "REKEYED")
 
@@ -89,13 +102,21 @@ class Gain:
         self.totals: Dict[PeerKey, int] = {}
         self._last: Dict[Tuple[PeerKey, str], int] = {}
 
-    def update(self, seen: Mapping[Tuple[PeerKey, str], int]) -> None:
-        """Add the values of a look by peer and source; a vanished source must not come back."""
+    def update(
+        self, seen: Mapping[Tuple[PeerKey, str], int], unseen: Container[PeerKey] = ()
+    ) -> None:
+        """Add the values of a look by peer and source; a vanished source must not come back.
+
+        Args:
+            seen: The values.
+            unseen: Peers whose values could not be read; their sources may still be there.
+        """
         for (peer, source), value in seen.items():
             before = self._last.get((peer, source), 0)
             gained = value - before if value >= before else value
             self.totals[peer] = self.totals.get(peer, 0) + gained
-        self._last = dict(seen)
+        missed = {source: value for source, value in self._last.items() if source[0] in unseen}
+        self._last = {**missed, **seen}
 
 
 class Look(NamedTuple):
@@ -115,12 +136,14 @@ class Look(NamedTuple):
 
 
 def output(*argv: str) -> str:
-    """Return what a program printed, "" if it is missing, fails or hangs."""
+    """Return what a program printed, "" if it is missing or fails, `HANGS` if it hangs."""
     try:
         done = subprocess.run(
             argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=10, check=False
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except subprocess.TimeoutExpired:
+        return HANGS
+    except OSError:
         return ""
     return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
 
@@ -208,8 +231,10 @@ class Meter:
             received[key, source], sent[key, source] = into, out
         for key, source, into, out in self._wireguard(seen, tunnels):
             received[key, source], sent[key, source] = into, out
-        self.received.update(received)
-        self.sent.update(sent)
+        hanging = {"ipsec": seen.sas == HANGS, "wireguard": seen.transfer == HANGS}
+        unseen = {(p.link, p.name) for p in self.peers if hanging.get(p.technology)}
+        self.received.update(received, unseen)
+        self.sent.update(sent, unseen)
         for key, tunnel in tunnels.items():
             before = self.tunnels.get(key)
             if before is not None and before.up and not tunnel.up:
@@ -327,7 +352,7 @@ class Meter:
         counted = nwu(self.last.firewall)
         for kind, packets in sorted(counted.items()):
             passed.add_metric([kind], packets)
-        if counted:
+        if counted and self.last.nas != HANGS:
             ues.add_metric([], len(self.last.nas.splitlines()))
         active = gauge("vpnaas_standby_active", "Whether this gateway of a pair is active", [])
         takeovers = counter("vpnaas_standby_takeovers", "How often this gateway became active", [])
