@@ -80,14 +80,15 @@ class Vdu:
 
     def _run(self, argv: list[str]) -> dict[str, Any]:
         if argv[0] == "ip":
-            listed = [
-                {"local": a, "prefixlen": 24, "family": "inet", "scope": "global"}
-                for a in self.addresses
-            ]
-            outer = [{"local": "192.168.120.1", "prefixlen": 24, "scope": "global"}]
             result = [
-                {"ifname": "ens4", "addr_info": outer},
-                {"ifname": "ens5", "addr_info": listed},
+                {
+                    "ifname": name,
+                    "addr_info": [
+                        {"local": a, "prefixlen": 24, "family": "inet", "scope": "global"}
+                        for a in addresses
+                    ],
+                }
+                for name, addresses in (("ens4", ["192.168.120.1"]), ("ens5", self.addresses))
             ]
             return {"code": 0, "out": json.dumps(result)}
         if argv[0] == "systemctl":

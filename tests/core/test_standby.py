@@ -51,6 +51,18 @@ def test_configuration_names_all_that_decides_who_is_active() -> None:
 
 
 @pytest.mark.parametrize(
+    ("shared", "before"),
+    [
+        ("192.0.2.9/24", "10.9.0.254/24 dev ens5"),
+        ("2001:db8::9/64", "virtual_ipaddress_excluded {"),
+    ],
+)
+def test_a_shared_address_may_be_of_another_ip_version(shared: str, before: str) -> None:
+    text = keepalived_conf(gateway(shared=ipaddress.ip_interface(shared)))
+    assert f"{before}\n        {shared} dev ens4\n    }}\n" in text
+
+
+@pytest.mark.parametrize(
     ("changed", "named"),
     [
         ({"role": "third"}, "role"),

@@ -17,7 +17,7 @@ from vpnaas.extras.extra import Extra
 from vpnaas.extras.standby import ROLES, Standby
 from vpnaas.params.gateway import SharedAddress
 from vpnaas.tunnels.technology import LinkPlan
-from vpnaas.vdu import generated
+from vpnaas.vdu import facts, generated
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, disable, enable, read, remove, run, which, write
 from vpnaas.vdu.steps import directory as make_directory
@@ -229,16 +229,12 @@ def observe() -> List[Step]:
 
 def _own(
     interface: str, results: Results, prefix: str = "", side: str = "trusted"
-) -> List[fields.IPInterface]:
+) -> Tuple[fields.IPInterface, ...]:
     """Return the addresses of the interface of a side ("trusted" or "untrusted")."""
     try:
         for item in json.loads(results.out(prefix + "pair/addresses") or "[]"):
             if item["ifname"] == interface:
-                return [
-                    fields.interface_address("VDU", "{local}/{prefixlen}".format(**address))
-                    for address in item["addr_info"]
-                    if address.get("scope") != "link"
-                ]
+                return facts.addresses(item)
     except (ValueError, KeyError, TypeError):
         raise VduError("`ip -j address` printed something unexpected")
     raise InputError(

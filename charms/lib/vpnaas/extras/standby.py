@@ -186,11 +186,7 @@ track_file tunnels {{
         own=standby.own,
         other=standby.other,
         virtual=standby.virtual,
-        shared=(
-            "        {} dev {}\n".format(standby.shared, standby.untrusted)
-            if standby.shared
-            else ""
-        ),
+        shared=_shared(standby),
         on_master=on_master,
         fifo=fifo,
         losing=_LOSING.format(LOSS_PROGRAM, standby.loss, LOSS_FILE, DEGRADED)
@@ -198,6 +194,16 @@ track_file tunnels {{
         else "",
         lost="    track_script {\n        loss\n    }\n" if standby.loss else "",
     )
+
+
+def _shared(standby: Standby) -> str:
+    """Return the lines with the shared address, inside the block of the virtual one."""
+    if not standby.shared:
+        return ""
+    # Adverts carry addresses of one IP version only, keepalived ignores others.
+    other = standby.shared.version != standby.virtual.version
+    block = "    }\n    virtual_ipaddress_excluded {\n" if other else ""
+    return block + "        {} dev {}\n".format(standby.shared, standby.untrusted)
 
 
 def claim_command(child: str) -> Tuple[str, ...]:
