@@ -319,6 +319,34 @@ def test_a_problem_of_the_exporter_does_not_refuse_parameters_of_the_gateway(vnf
     assert "python3-prometheus-client" in vnf.refused("configure-monitoring", exporter_port=9000)
 
 
+def test_a_link_that_is_switched_off_leaves_no_firewall_and_no_timer(vnf):
+    vnf.enrol("phone", 0, expires="30d")
+    vnf.run("configure", link="access", inner_address="none")
+    assert vnf.vdu.devices == ""
+    assert not [path for path in vnf.vdu.files if "expir" in path or "devices" in path]
+    vnf.vdu.commands.clear()
+    vnf.charm().reconcile_and_report()
+    assert not [c for c in vnf.vdu.commands if {"delete", "disable"} & set(c[:2])]
+
+
+@pytest.mark.parametrize(
+    ("address", "then"), [("172.16.61.1/28", 2), ("172.16.61.2/29", 1), ("172.16.99.1/29", 2)]
+)
+def test_a_device_keeps_its_address_while_the_subnet_of_the_link_has_it(vnf, address, then):
+    assert vnf.enrol("phone", 0)["address"] == "172.16.61.2/32"
+    link = {k.replace("-", "_"): v for k, v in LINK.items()}
+    vnf.run("configure", **{**link, "inner_address": address})
+    answer = vnf.enrol("phone", 0)
+    assert answer["address"] == f"{address.rpartition('.')[0]}.{then}/32"
+    assert vnf.table() == {KEYS[0]: answer["address"]}
+
+
+def test_no_device_gets_a_file_without_networks(vnf):
+    link = {k.replace("-", "_"): v for k, v in LINK.items()}
+    vnf.run("configure", **{**link, "allowed_prefixes": "2001:db8:2::/64"})
+    assert "leads to no IPv4 network" in vnf.refused("enrol-device", name="p", public_key=KEYS[0])
+
+
 def test_the_end_of_the_vnf_leaves_nothing(vnf):
     vnf.enrol("phone", 0, expires="30d")
     assert access.TIMER_FILE in vnf.vdu.files

@@ -50,7 +50,10 @@ class AccessCharm(VnfCharm):
         plan = super()._plan(charm_state, vdu)
         link = plan.links.get(LINK)
         if link is None or link.unusable:
-            return plan
+            if LINK not in charm_state.intent.off:
+                return plan
+            observed = vdu.execute(access.observe()).check()
+            return attr.evolve(plan, steps=plan.steps + tuple(access.switched_off(observed)))
         observed = vdu.execute(access.observe()).check()
         enrolled = charm_state.intent.at(plan.now).manual(LINK)
         steps = access.steps_to(link.params, self._access(), enrolled, observed)
@@ -114,7 +117,7 @@ class AccessCharm(VnfCharm):
 def _answer(plan: LinkPlan, device: ManualPeer, routing: str) -> Dict[str, Any]:
     """Return the output of `enrol-device`: the device's file, as text and as a QR code."""
     assert plan.endpoint is not None  # noqa: S101 - a link that admits peers has one
-    networks = access.networks(plan.params)
+    networks = devices.networks(plan.params)
     file = devices.render(device, plan.state.public_key, plan.endpoint, networks, plan.mtu, routing)
     image = io.BytesIO()
     segno.make_qr(file, error="l").save(image, kind="svg", xmldecl=False, scale=4)

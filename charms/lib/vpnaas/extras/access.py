@@ -6,7 +6,7 @@ up. Every reconcile looks too, so a device whose time is over does not come back
 """
 
 import time
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, Sequence
 
 import attr
 
@@ -14,7 +14,7 @@ from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.base.links import OWN_INTERFACES, directory, wireguard_interface
 from vpnaas.extras.extra import Extra
-from vpnaas.params.devices import LINK, AccessParams
+from vpnaas.params.devices import LINK, AccessParams, networks
 from vpnaas.params.intent import LinkParams, ManualPeer
 from vpnaas.tunnels.technology import CharmState
 from vpnaas.tunnels.wireguard.interface import conf_path, unit
@@ -186,6 +186,11 @@ def _no_expiry() -> List[Step]:
     ]
 
 
+def switched_off(results: Results) -> List[Step]:
+    """Return the steps for a link that is switched off; none if nothing is there."""
+    return (BOOT.absent() if BOOT.present(results) else []) + _expiry((), results)
+
+
 def absent() -> List[Step]:
     """Return the steps that take all of it off the VDU."""
     return _no_expiry() + BOOT.absent()
@@ -208,9 +213,3 @@ def check_interface(name: str, vdu: VduFacts, charm_state: CharmState) -> None:
             "interface {} of the VDU {}".format(name, reason),
             ", ".join(free) or "an interface besides that of management and that of devices",
         )
-
-
-def networks(link: LinkParams) -> Tuple[fields.IPNetwork, ...]:
-    """Return the networks that devices may reach: those of the pool's IP version."""
-    version = link.inner_address.version
-    return tuple(prefix for prefix in link.allowed_prefixes if prefix.version == version)

@@ -146,8 +146,8 @@ def show_time(seconds: int) -> str:
 def enrolled(intent: Intent, asked: Enrolling, now: int) -> Tuple[Intent, ManualPeer]:
     """Return the intent with one more device, and the device as a peer.
 
-    A device that is enrolled already keeps its address. Expired devices are removed, and their
-    addresses are free.
+    A device that is enrolled already keeps its address, unless the link has another subnet now.
+    Expired devices are removed, and their addresses are free.
 
     Raises:
         InputError: The device cannot be enrolled.
@@ -157,10 +157,10 @@ def enrolled(intent: Intent, asked: Enrolling, now: int) -> Tuple[Intent, Manual
         raise InputError(
             "enrol-device", "link {} is not configured with WireGuard".format(LINK), "configure it"
         )
-    if not params.allowed_prefixes:
+    if not networks(params):
         raise InputError(
             "enrol-device",
-            "link {} leads to no network".format(LINK),
+            "link {} leads to no IPv{} network".format(LINK, params.inner_address.version),
             "the networks of the slice as its allowed-prefixes",
         )
     intent = intent.at(now)
@@ -182,7 +182,13 @@ def enrolled(intent: Intent, asked: Enrolling, now: int) -> Tuple[Intent, Manual
                 "it is the key of {}".format(other.name),
                 "a key of the device's own",
             )
-    prefixes = before.allowed_prefixes if before else (_free(params, intent),)
+    own = params.inner_address
+    if before and all(
+        own.ip not in p and fields.covers(own.network, p) for p in before.allowed_prefixes
+    ):
+        prefixes = before.allowed_prefixes
+    else:
+        prefixes = (_free(params, intent),)
     device = ManualPeer(LINK, asked.name, asked.public_key, prefixes, expires=asked.expires(now))
     return intent.with_peer(device), device
 
@@ -193,6 +199,12 @@ def revoked(intent: Intent, name: str) -> Intent:
     if device is None:
         return intent
     return intent.without_peer(LINK, name).with_revoked(LINK, [device.public_key])
+
+
+def networks(link: LinkParams) -> Tuple[fields.IPNetwork, ...]:
+    """Return the networks that devices may reach: those of the pool's IP version."""
+    version = link.inner_address.version
+    return tuple(prefix for prefix in link.allowed_prefixes if prefix.version == version)
 
 
 def _free(params: LinkParams, intent: Intent) -> fields.IPNetwork:
