@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ import attr
 import pytest
 import yaml
 from oai import model, n3iwf, n3ue, nssai, plan, provision_5g, shown_5g, sql, units
-from oai.functions_5g import NrUeCharm
+from oai.functions_5g import AmfCharm, NrUeCharm
 from oai.milenage import opc
 from oai.params import N3iwf, expect
 from oai.part import decode, disagreements, encode, of
@@ -28,6 +29,7 @@ from oai_support import (
     rendered,
 )
 from test_oai_plan import Vdu, reconcile
+from vpnaas import actions
 from vpnaas.base import fields, x509
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.extras import guard
@@ -454,6 +456,25 @@ def test_all_sessions_of_a_ue_are_one_round_trip(monkeypatch: pytest.MonkeyPatch
         charm._connection(vdu, {"slice": "2-000002"})
     with pytest.raises(InputError, match="slice: no session in 3"):
         charm._connection(vdu, {"slice": "3"})
+
+
+def test_a_list_of_a_thousand_subscribers_fits_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    imsis = [f"24288123450{number:04}" for number in range(1001)]
+    own = {"singleNssai": '{"sst": 1, "sd": "000001"}', "dnnConfigurations": '{"internet": {}}'}
+    charm = AmfCharm.__new__(AmfCharm)
+    charm.environment = SimpleNamespace(is_leader=lambda: True)  # type: ignore[assignment]
+    monkeypatch.setattr(charm, "_configured", lambda: params("amf"))
+    monkeypatch.setattr(charm, "_vdu", lambda: contextlib.nullcontext())
+
+    def answered(_: object, statements: list[str]) -> list[dict[str, str]]:
+        return [{"ueid": imsi, **own} for imsi in imsis]
+
+    monkeypatch.setattr(charm, "_sql", answered)
+    answer = json.loads(actions.run(charm, "list-subscribers", {"limit": 1000}).results["output"])
+    assert answer["more"] is True
+    assert 400 < len(answer["subscribers"]) < 1000
+    few = json.loads(actions.run(charm, "list-subscribers", {"limit": 3}).results["output"])
+    assert ([one["imsi"] for one in few["subscribers"]], few["more"]) == (imsis[:3], True)
 
 
 def test_connections_of_nas_are_the_registered_ues() -> None:

@@ -1,9 +1,10 @@
 """The charm class of each network function of 5GS, with the actions that only it has."""
 
+import json
 from typing import Any, Dict, List, Mapping, Tuple
 
 import attr
-from vpnaas.actions import Params, action
+from vpnaas.actions import OUTPUT_LIMIT, Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.params.fiveqi import TABLE
@@ -56,12 +57,10 @@ class AmfCharm(KeyedCharm):
             if listed:
                 rows = self._sql(vdu, [sql.sessions(listed[0], listed[-1])])
         held = sql.held(rows)
-        return {
-            "subscribers": [
-                {"imsi": imsi, "sessions": shown(held.get(imsi, []))} for imsi in listed
-            ],
-            "more": len(imsis) > limit,
-        }
+        return fitting(
+            [{"imsi": imsi, "sessions": shown(held.get(imsi, []))} for imsi in listed],
+            more=len(imsis) > limit,
+        )
 
     @action("set-5qi")
     def _set_5qi(self, given: Params) -> Dict[str, Any]:
@@ -123,6 +122,17 @@ def shown(sessions: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
         }
         for one in sessions
     ]
+
+
+def fitting(subscribers: List[Dict[str, Any]], more: bool) -> Dict[str, Any]:
+    """Return the answer of list-subscribers with as many subscribers as fit."""
+    room, count = OUTPUT_LIMIT * 9 // 10, 0
+    for subscriber in subscribers:
+        room -= len(json.dumps(subscriber)) + 1
+        if room < 0:
+            break
+        count += 1
+    return {"subscribers": subscribers[:count], "more": more or count < len(subscribers)}
 
 
 class SmfCharm(NfCharm):
