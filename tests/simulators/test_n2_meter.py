@@ -83,6 +83,13 @@ def test_ues_are_told_apart_and_what_is_sent_again_counts_once(meter: signalling
     assert meter.summary()["registration"]["max-ms"] == 2000.0
 
 
+def test_a_clock_that_is_set_back_gives_no_time(meter: signalling_meter.N2) -> None:
+    meter.packet(packet(True, [ngap_message("InitialUEMessage", **NAS)], 1), 10.0)
+    meter.packet(packet(False, [ngap_message("InitialContextSetupRequest")], 1), 9.0)
+    result = meter.summary()
+    assert (result["registration"]["count"], result["clock-set-back"]) == (0, 1)
+
+
 def test_the_first_part_of_a_long_message_is_enough(meter: signalling_meter.N2) -> None:
     whole = ngap_message("InitialUEMessage", **NAS)
     meter.packet(packet(True, [whole[:100]], 1, flags=2), 1.0)

@@ -226,6 +226,7 @@ class N2:
         self.open: Dict[Tuple[str, bytes, bytes], float] = {}
         self.times: Dict[str, List[float]] = {name: [] for name in PROCEDURES}
         self.seen: Dict[Tuple[bytes, bytes], None] = {}
+        self.backwards = 0
         self.last = 0.0
 
     def packet(self, packet: bytes, now: float) -> None:
@@ -265,7 +266,12 @@ class N2:
         for name, (first, final) in PROCEDURES.items():
             if what == final and (name, gnb, ue) in self.open:
                 self.last = time.monotonic()
-                self.times[name].append((now - self.open.pop((name, gnb, ue))) * 1000.0)
+                began = self.open.pop((name, gnb, ue))
+                if now < began:
+                    # As on S6a.
+                    self.backwards += 1
+                    continue
+                self.times[name].append((now - began) * 1000.0)
             elif what == first:
                 self.last = time.monotonic()
                 self.open[name, gnb, ue] = now
@@ -276,7 +282,10 @@ class N2:
 
     def summary(self) -> Dict[str, Any]:
         """Return what was measured, by procedure."""
-        return {name: statistics(times) for name, times in self.times.items()}
+        result: Dict[str, Any] = {name: statistics(times) for name, times in self.times.items()}
+        if self.backwards:
+            result["clock-set-back"] = self.backwards
+        return result
 
 
 def length(data: bytes, place: int) -> Tuple[int, int]:
