@@ -267,6 +267,17 @@ def test_a_revoked_peer_is_out_for_good_even_if_the_vdu_did_not_answer(vnf):
     assert "its key was revoked" in vnf.environment.status[1]
 
 
+def test_a_peer_with_new_data_that_are_refused_stays_as_it_is(vnf):
+    peer = {"link": "access", "name": "site", "public_key": KEYS[0]}
+    peer["allowed_prefixes"] = "172.16.61.3/32"
+    vnf.run("add-peer", **peer, endpoint="192.168.60.7:5000")
+    answer = vnf.refused("add-peer", **peer, endpoint="172.16.61.3:5000")
+    assert "172.16.61.3 lies inside its tunnel" in answer
+    assert vnf.run("show-status")["access"]["state"] == "up"
+    assert vnf.run("add-peer", **peer, endpoint="192.168.60.8:5000", keepalive=25)
+    assert vnf.vdu.interfaces["wg-access"].peers[KEYS[0]].endpoint == "192.168.60.8:5000"
+
+
 def test_devices_are_shown_and_those_whose_time_is_over_apart(vnf):
     vnf.enrol("phone", 0)
     vnf.enrol("guest", 1, expires="1h")

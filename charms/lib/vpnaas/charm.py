@@ -353,9 +353,11 @@ def unless_admitted(peer: ManualPeer) -> Callable[[Outcome], Sequence[str]]:
 
     def refusals(outcome: Outcome) -> Sequence[str]:
         plan = outcome.plans[peer.link]
+        # A peer whose new data are refused keeps its old ones.
+        asked = (peer.peer_name, peer.allowed_prefixes, peer.public_key, peer.endpoint)
         for p in plan.peers:
-            if p.name == peer.peer_name and p.prefixes == peer.allowed_prefixes:
-                if p.public_key == peer.public_key:
+            if (p.name, p.prefixes, p.public_key, p.endpoint) == asked:
+                if p.keepalive == peer.keepalive and p.identity in ("", peer.identity):
                     return ()
         problems = plan.problems + (() if peer.stored else plan.waiting)
         reasons = [text for text in problems if text.startswith(peer.name + ":")]
