@@ -22,7 +22,9 @@ Json = Dict[str, Any]
 
 RUN = "/run/osm-vpnaas-nf"
 SINCE = RUN + "/not-ready-since"
+LOG = "/var/log/{}.log"
 LOG_LIMIT = 4 << 20
+"""Most bytes to read at the start of a log, and at its end."""
 ENGINE_SECONDS = 20
 SHOWN = ("ActiveState", "SubState", "NRestarts", "Result")
 
@@ -61,16 +63,19 @@ def unit_states(names: List[str]) -> Dict[str, Json]:
 
 
 def log_since_start(unit: str) -> str:
-    """Return what a unit has logged since it was started."""
-    path = "/var/log/{}.log".format(unit)
+    """Return what a unit has logged since it was started; of a long log, the start and the end."""
+    path = LOG.format(unit)
     try:
         offset = int(_read("{}/{}.offset".format(RUN, unit)) or "0")
         with open(path, "rb") as stream:
             size = os.fstat(stream.fileno()).st_size
             # A file that is shorter than the offset was rotated.
-            start = offset if size >= offset else 0
-            stream.seek(max(start, size - LOG_LIMIT))
-            return stream.read(LOG_LIMIT).decode("utf-8", "replace")
+            stream.seek(offset if size >= offset else 0)
+            text = stream.read(LOG_LIMIT)
+            if size - stream.tell() > LOG_LIMIT:
+                stream.seek(size - LOG_LIMIT)
+                text += b"\n"
+            return (text + stream.read(LOG_LIMIT)).decode("utf-8", "replace")
     except (OSError, ValueError):
         return ""
 
@@ -106,7 +111,23 @@ def holds(check: Json) -> bool:
         return _connected(check)
     if kind == "interface":
         return _interface(check)
-    return re.search(check["pattern"], log_since_start(check["unit"])) is not None
+    return _logged(check)
+
+
+def _logged(check: Json) -> bool:
+    """Tell whether a unit has logged a line since it was started.
+
+    Lines that were there are kept in a file until the next start, since a log grows and is rotated.
+    """
+    path = "{}/{}.logged".format(RUN, check["unit"])
+    if check["pattern"] in _read(path).splitlines():
+        return True
+    if not re.search(check["pattern"], log_since_start(check["unit"])):
+        return False
+    os.makedirs(RUN, exist_ok=True)
+    with open(path, "a", encoding="utf-8") as stream:
+        stream.write(check["pattern"] + "\n")
+    return True
 
 
 def look(request: Json) -> Json:
