@@ -321,6 +321,10 @@ def test_many_devices_fit_an_answer():
     answer = vnf.run("show-devices")
     assert len(json.dumps(answer)) < actions.OUTPUT_LIMIT
     assert len(answer["peers"]) + answer["peers-not-shown"] == 1001
+    # A sentence does not list them all either.
+    with pytest.raises(access.InputError, match=" others$") as refusal:
+        intent.without_peer("access", "nobody")
+    assert len(str(refusal.value)) < 500
 
 
 def test_a_problem_of_the_exporter_does_not_refuse_parameters_of_the_gateway(vnf):

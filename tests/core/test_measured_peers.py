@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 
 import pytest
+from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.base.links import WIREGUARD
 from vpnaas.extras import measure
@@ -35,6 +36,14 @@ def test_of_several_one_must_be_named() -> None:
     with pytest.raises(InputError, match="embb-shared-gnb, urllc-slice-upf"):
         measure.choose_peer("n3", "", [GNB, UPF])
     assert measure.choose_peer("n3", "urllc-slice-upf", [GNB, UPF]).name == UPF.name
+
+
+def test_of_hundreds_a_sentence_names_some() -> None:
+    many = [manual(f"gnb{number}", f"172.16.21.{number}/32") for number in range(200)]
+    with pytest.raises(InputError, match="gnb7 and 192 others$"):
+        measure.choose_peer("n3", "", many)
+    with pytest.raises(InputError, match="device-31 and 968 others$"):
+        fields.choice("name", "nobody", [f"device-{number}" for number in range(1000)])
 
 
 def test_a_related_peer_comes_first_and_a_manual_one_by_its_name() -> None:

@@ -287,7 +287,7 @@ def choice(where: str, text: str, options: Iterable[str]) -> str:
     """Return `text` where it is one of `options`."""
     known = list(options)
     if text not in known:
-        raise InputError(where, "{} is unknown".format(shown(text)), ", ".join(known))
+        raise InputError(where, "{} is unknown".format(shown(text)), few(known, most=32))
     return text
 
 

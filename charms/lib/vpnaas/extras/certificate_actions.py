@@ -25,7 +25,7 @@ def keys_of(charm_state: CharmState, link: str, label: str) -> List[str]:
         raise InputError(
             "revoke-peer: peer",
             "no related peer {} of {} offers a key".format(fields.shown(label), link),
-            ", ".join(sorted(known)) or "nothing, there is none",
+            fields.few(sorted(known)) or "nothing, there is none",
         )
     return known[label]
 

@@ -182,7 +182,7 @@ def choose_peer(link: str, name: str, peers: Sequence[Peer]) -> Peer:
     if name or not able:
         able += [joined(peer) for peer in peers if not peer.inner_address]
         able = [peer for peer in able if peer.inner_address]
-    names = ", ".join(peer.label for peer in able) or "none, the link has no such peer yet"
+    names = fields.few([peer.label for peer in able]) or "none, the link has no such peer yet"
     if name:
         matching = [peer for peer in able if name in (peer.label, peer.name)]
         matching = matching or [peer for peer in able if name in peer.label]

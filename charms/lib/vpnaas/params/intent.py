@@ -300,7 +300,7 @@ class Intent:
             raise InputError(
                 "delete-peer: name",
                 "link {} has no manual peer {}".format(link, fields.shown(name)),
-                ", ".join(known) or "nothing, there is none",
+                fields.few(known) or "nothing, there is none",
             )
         return attr.evolve(self, peers={k: v for k, v in self.peers.items() if k != (link, name)})
 
