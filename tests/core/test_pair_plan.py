@@ -243,6 +243,7 @@ def test_giving_up_is_at_once_and_lasts_until_resumed() -> None:
 def test_a_gateway_of_its_own_keeps_nothing_of_the_pair() -> None:
     vdu = Vdu()
     reconcile(vdu, away=True)
+    vdu.files[standby.RECORD_FILE] = "stopped 1700000000 1\n"
     assert gateway_pair.was_there(vdu.execute(gateway_pair.observe_absent()))
     vdu.execute(gateway_pair.absent())
     assert vdu.files == {}

@@ -467,7 +467,9 @@ def was_there(results: Results) -> bool:
 def absent() -> List[Step]:
     """Return the steps that take a gateway out of its pair."""
     table = ("nft", "delete", "table", "inet", standby.FIREWALL_TABLE)
-    paths = FILES + (standby.AWAY_FILE, standby.HEALTH_FILE, standby.LOSS_FILE)
+    # The exporter shows the record as long as it is there.
+    state = (standby.HEALTH_FILE, standby.LOSS_FILE, standby.RECORD_FILE)
+    paths = FILES + (standby.AWAY_FILE,) + state
     return (
         [disable("pair/off", KEEPALIVED, WATCH)]
         + [remove("pair/no" + path, path) for path in paths]
