@@ -119,6 +119,26 @@ def test_other_technologies_are_told_by_their_addresses() -> None:
     assert "ip saddr 192.168.248.10 counter" in qos.render([share(URLLC, "none")])[qos.NFT_FILE]
 
 
+@pytest.mark.parametrize("more", [(), ("ens4",), ("ens5",)])
+def test_the_only_ipsec_link_of_an_interface_has_its_packets_to_peers_anywhere(
+    more: tuple[str, ...],
+) -> None:
+    _, hss, _, _ = pair("ipsec")
+    for underlay in more:
+        given = {"link": "s11", "inner-address": "172.16.1.1/24", "technology": "ipsec"}
+        hss.roles = {**hss.roles, "s11": "provider"}
+        hss.vdu.underlay["ens5"] = "192.168.9.1/24"
+        hss.intent = hss.intent.with_link(link_params({**given, "underlay-interface": underlay}))
+    hss.intent = hss.intent.with_qos("s6a", link_qos({**EMBB, "link": "s6a"}))
+    hss.reconcile()
+    assert hss.error == ""
+    nft = hss.vdu.files[qos.NFT_FILE]
+    to = "ip daddr 192.168.8.2 " if more == ("ens4",) else ""
+    assert f'oifname "ens4" {to}meta l4proto 50 counter meta priority set 1:10' in nft
+    assert f'oifname "ens4" {to}udp sport {{ 500, 4500 }} counter' in nft
+    assert ("daddr" in nft) == bool(to)
+
+
 @given(st.sampled_from(sorted(fiveqi.TABLE)), st.integers(1, 1000))
 def test_a_queue_holds_a_super_packet_and_no_more_than_the_budget_allows(
     five_qi: int, rate: int
@@ -133,7 +153,8 @@ def test_a_queue_holds_a_super_packet_and_no_more_than_the_budget_allows(
 
 @pytest.mark.parametrize("technology", ["wireguard", "ipsec", "none"])
 def test_the_rules_are_nfts(technology: str) -> None:
-    text = qos.render([share(URLLC, technology), share(EMBB, technology)])[qos.NFT_FILE]
+    alone = attr.evolve(share(EMBB, technology), alone=True, underlay="ens5")
+    text = qos.render([share(URLLC, technology), alone])[qos.NFT_FILE]
     done = subprocess.run(
         ["unshare", "--user", "--map-root-user", "--net", "nft", "--check", "--file", "-"],
         input=text, capture_output=True, text=True, check=False,

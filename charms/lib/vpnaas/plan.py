@@ -307,6 +307,12 @@ def shares(charm_state: CharmState, links: Mapping[str, LinkPlan]) -> List[qos.S
             port=plan.params.listen_port,
             inner=plan.params.inner_address.ip,
             peers=tuple(peer.endpoint[0] for peer in plan.peers if peer.endpoint),
+            # A link that is not usable now may have tunnels on any underlay.
+            alone=not any(
+                other.params.technology == IPSEC and other.underlay in ("", plan.underlay)
+                for name, other in links.items()
+                if name != link
+            ),
         )
         for link, plan in sorted(links.items())
         for link_qos in [charm_state.intent.qos.get(link)]

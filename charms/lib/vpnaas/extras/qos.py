@@ -75,7 +75,8 @@ class Share:
         underlay: Interface below.
         port: Of the tunnel, UDP.
         inner: Our inner address.
-        peers: Outer addresses of its peers.
+        peers: Outer addresses of its peers, as far as they are known.
+        alone: Whether all IPsec packets on that underlay belong to this link.
     """
 
     qos: LinkQos
@@ -85,6 +86,7 @@ class Share:
     port: int
     inner: fields.IPAddress
     peers: Tuple[fields.IPAddress, ...] = ()
+    alone: bool = False
 
 
 def fitting(shares: Sequence[Share]) -> None:
@@ -162,12 +164,15 @@ def _matches(share: Share) -> List[str]:
     if share.technology == WIREGUARD:
         return [way + "udp sport {}".format(share.port)]
     if share.technology == IPSEC:
-        result = []
-        for peer in share.peers:
-            family = "ip6" if peer.version == 6 else "ip"
-            to = "{}{} daddr {} ".format(way, family, peer)
-            result += [to + "meta l4proto 50", to + "udp sport { 500, 4500 }"]
-        return result
+        to = [
+            "{} daddr {} ".format("ip6" if peer.version == 6 else "ip", peer)
+            for peer in share.peers
+        ]
+        return [
+            way + which + packets
+            for which in ([""] if share.alone else to)
+            for packets in ("meta l4proto 50", "udp sport { 500, 4500 }")
+        ]
     family = "ip6" if share.inner.version == 6 else "ip"
     return ["{}{} saddr {}".format(way, family, share.inner)]
 
