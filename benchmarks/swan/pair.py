@@ -209,7 +209,7 @@ class Pair(Block):
     def _claim(self, name: str) -> tuple[str, ...]:
         """Return the command that keepalived runs here instead of `gateway-turn claim`."""
         uri = f"unix://{self.daemons[name].socket}"
-        claim = (*standby.claim_command("s1"), "--uri", uri)
+        claim = ("/usr/sbin/swanctl", "--rekey", "--child", "s1", "--uri", uri)
         if not self.shared:
             return claim
         home = self.folder / name

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from vpnaas.base.errors import InputError
 from vpnaas.extras import standby
-from vpnaas.extras.standby import PRIMARY, SECONDARY, SPAN, Standby, health, keepalived_conf
+from vpnaas.extras.standby import PRIMARY, SECONDARY, SPAN, Standby, keepalived_conf
 from vpnaas.vdu.programs import gateway_loss, gateway_watch, source
 from vpnaas.vdu.programs.gateway_loss import HOLD, LONGEST, State, decide
 
@@ -82,20 +82,19 @@ def test_what_makes_no_pair_is_refused(changed: dict[str, Any], named: str) -> N
 
 @given(peers=st.integers(1, 5000), up=st.integers(0, 6000))
 def test_health_grows_with_tunnels_and_is_full_with_all(peers: int, up: int) -> None:
-    assert 0 <= health(up, peers) <= SPAN
-    assert health(up, peers) <= health(up + 1, peers)
-    assert health(peers, peers) == SPAN
+    health = gateway_watch.health(up, peers, SPAN)
+    assert 0 <= health <= gateway_watch.health(up + 1, peers, SPAN)
+    assert gateway_watch.health(peers, peers, SPAN) == SPAN
     assert standby.BASE[PRIMARY] + SPAN < 255
 
 
 def test_the_watch_tells_a_daemon_from_none_where_there_are_no_tunnels_to_count() -> None:
-    assert gateway_watch.health(3, 4, SPAN) == health(3, 4)
     assert gateway_watch.health(0, 0, SPAN) == gateway_watch.health(5, 4, SPAN) == SPAN
     assert gateway_watch.health(-1, 0, SPAN) == gateway_watch.health(-1, 4, SPAN) == 0
 
 
 def test_a_primary_without_tunnels_never_beats_a_standby_with_all() -> None:
-    assert standby.BASE[PRIMARY] + health(0, 10) < standby.BASE[SECONDARY] + health(10, 10)
+    assert standby.BASE[PRIMARY] < standby.BASE[SECONDARY] + gateway_watch.health(10, 10, SPAN)
     # Equal ones keep the primary.
     assert standby.BASE[PRIMARY] > standby.BASE[SECONDARY]
 

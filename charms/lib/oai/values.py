@@ -1,7 +1,7 @@
 """Strict parsers for the identities of a mobile network, like those of `vpnaas.base.fields`."""
 
 import re
-from typing import Dict, Tuple, Union
+from typing import Dict, Tuple
 
 import attr
 from vpnaas.base import fields
@@ -202,8 +202,3 @@ def resource_blocks(where: str, value: object) -> int:
         allowed = ", ".join(str(count) for count in RESOURCE_BLOCKS)
         raise InputError(where, "{} resource blocks".format(blocks), allowed)
     return blocks
-
-
-def whole(where: str, value: Union[int, str], low: int, high: int) -> int:
-    """Parse a whole number."""
-    return fields.integer(where, value, low, high)

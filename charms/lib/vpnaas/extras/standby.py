@@ -22,7 +22,8 @@ PRIMARY = "primary"
 SECONDARY = "secondary"
 ROLES = (PRIMARY, SECONDARY)
 BASE = {PRIMARY: 60, SECONDARY: 50}
-"""VRRP priorities of gateways without a tunnel; all tunnels up add SPAN."""
+"""VRRP priorities of gateways without a tunnel; all tunnels up add SPAN. So the secondary becomes
+active only if its share is larger by more than one tunnel of fifteen."""
 SPAN = 150
 DEGRADED = 100
 """Subtracted from the priority while packet loss is too high; more than the roles differ by."""
@@ -204,19 +205,6 @@ def _shared(standby: Standby) -> str:
     other = standby.shared.version != standby.virtual.version
     block = "    }\n    virtual_ipaddress_excluded {\n" if other else ""
     return block + "        {} dev {}\n".format(standby.shared, standby.untrusted)
-
-
-def claim_command(child: str) -> Tuple[str, ...]:
-    """Return the command that rekeys the CHILD_SAs of one name, so that they are the newest."""
-    return ("/usr/sbin/swanctl", "--rekey", "--child", child)
-
-
-def health(up: int, peers: int) -> int:
-    """Return the value to add to a gateway's priority when `up` tunnels of `peers` are up.
-
-    The secondary becomes active only if its share is larger by more than one tunnel of fifteen.
-    """
-    return SPAN * min(up, peers) // peers
 
 
 CLAIM_PERIOD = 30
