@@ -196,6 +196,7 @@ def attempt(**keys: Any) -> dict[str, Any]:
         ("{}", "not a JSON list"),
         ("[]", "0 attempts"),
         ("[1]", "not a JSON list"),
+        ("[" * 100000, "not a JSON list"),
         (json.dumps([{"to": "10.0.0.1"}] * 2001), "2001 attempts"),
         ("[" + " " * 500000 + "]", "500002 characters"),
         ('[{"to": "host"}]', r"attempts\[0\]: to"),

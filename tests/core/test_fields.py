@@ -1,8 +1,10 @@
 """Strict parsers: what they take, what they refuse, and that they never repair."""
 
 import ipaddress
+from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from vpnaas.base import fields
@@ -283,3 +285,8 @@ def test_a_wrong_technology_is_refused_in_one_sentence(text, words):
         link_params({**PARAMS, "technology": text})
     assert words in str(result.value)
     assert "\n" not in str(result.value)
+
+
+def test_the_declared_limit_of_the_mtu_is_the_one_in_force() -> None:
+    text = (Path(__file__).resolve().parents[2] / "charms/common/actions.yaml").read_text()
+    assert yaml.safe_load(text)["configure"]["params"]["mtu"]["maximum"] == fields.MAX_MTU
