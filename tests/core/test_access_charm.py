@@ -14,6 +14,7 @@ from vpnaas.access_charm import AccessCharm
 from vpnaas.base import fields
 from vpnaas.environment import Environment
 from vpnaas.extras import access
+from vpnaas.pair_charm import GatewayCharm
 from vpnaas.params.intent import Intent
 from vpnaas.peers.offer import KeyOffer, Offer, encode
 
@@ -360,6 +361,12 @@ def test_no_device_gets_a_file_without_networks(vnf):
     link = {k.replace("-", "_"): v for k, v in LINK.items()}
     vnf.run("configure", **{**link, "allowed_prefixes": "2001:db8:2::/64"})
     assert "leads to no IPv4 network" in vnf.refused("enrol-device", name="p", public_key=KEYS[0])
+
+
+def test_a_gateway_whose_stored_data_cannot_be_read_can_still_be_removed():
+    environment = Store()
+    environment.store("standby", "not JSON")
+    GatewayCharm(environment).stop()  # An error here would stop Juju from removing the unit.
 
 
 def test_the_end_of_the_vnf_leaves_nothing(vnf):

@@ -145,17 +145,17 @@ class ReconcilingCharm:
         environment = self.environment
         if not environment.is_leader() or environment.others_go_on() or not self._login():
             return
-        steps = self._extra_absent() + monitoring.absent()
-        for link in sorted(self.roles):
-            steps += responder.absent(link)
-            for _, technology in sorted(TABLE.items()):
-                steps += technology.absent(link)
-        steps += qos.absent()
-        if self._is_gateway():
-            steps += gateway.absent()
-        # The guard goes last: no packet may leave in clear while the tunnels go down.
-        steps += guard.absent()
         try:
+            steps = self._extra_absent() + monitoring.absent()
+            for link in sorted(self.roles):
+                steps += responder.absent(link)
+                for _, technology in sorted(TABLE.items()):
+                    steps += technology.absent(link)
+            steps += qos.absent()
+            if self._is_gateway():
+                steps += gateway.absent()
+            # The guard goes last: no packet may leave in clear while the tunnels go down.
+            steps += guard.absent()
             with self._vdu() as vdu:
                 vdu.execute(steps)
         except VpnaasError as error:
