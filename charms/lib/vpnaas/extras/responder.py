@@ -13,7 +13,7 @@ from typing import List, Optional
 from vpnaas.base import fields
 from vpnaas.params.intent import LinkParams
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, disable, enable, read, run, write
+from vpnaas.vdu.steps import Results, Step, disable, enable, read, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
 RESPONDER_PORT = 5199
@@ -171,4 +171,10 @@ def steps_to(
 
 def absent(link: str) -> List[Step]:
     """Return the steps that remove the launcher of one link."""
-    return [disable(link + "/responder/disable", socket_unit(link), timeout=30)]
+    return [
+        disable(link + "/responder/disable", socket_unit(link), timeout=30),
+        # The program must not take them for those of another link that gets this address.
+        remove(link + "/responder/no-targets", _targets_file(link)),
+        remove(link + "/responder/no-service", _service_file(link)),
+        remove(link + "/responder/no-socket", _socket_file(link)),
+    ]
