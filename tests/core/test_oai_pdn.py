@@ -50,7 +50,11 @@ def test_packets_leave_by_the_ues_own_address() -> None:
 def test_the_address_is_the_interfaces_or_there_is_none() -> None:
     shown = json.dumps([{}, {"addr_info": [{"local": OWN, "prefixlen": 32}]}])
     assert pdn.address(results("address", shown)) == OWN
-    for out in ("", "[{}]", "[]", "{", '[{"addr_info": [{}]}]'):
+    before_dhcp = {"local": "169.254.7.8", "prefixlen": 16}
+    both = json.dumps([{"addr_info": [before_dhcp, {"local": OWN, "prefixlen": 24}]}])
+    assert pdn.address(results("address", both)) == OWN
+    alone = json.dumps([{"addr_info": [before_dhcp]}])
+    for out in ("", "[{}]", "[]", "{", '[{"addr_info": [{}]}]', alone):
         assert pdn.address(results("address", out, "Device does not exist", 1)) == ""
 
 

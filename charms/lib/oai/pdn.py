@@ -92,7 +92,9 @@ def address(results: Results, id: str = "address") -> str:
     try:
         for entry in json.loads(results.output(id) or "[]"):
             for row in entry.get("addr_info", ()):
-                return values.ipv4("address", row["local"])
+                # An interface whose DHCP has no answer yet may have one of 169.254.0.0/16.
+                if not str(row["local"]).startswith("169.254."):
+                    return values.ipv4("address", row["local"])
     except (ValueError, KeyError, TypeError, AttributeError):
         pass
     return ""
