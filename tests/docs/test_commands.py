@@ -202,6 +202,23 @@ def test_commands_name_what_there_is(page: Path) -> None:
     assert reader.bad == []
 
 
+def test_quotas_of_the_epc_are_those_of_its_packages() -> None:
+    nsd = built()["epc_ns"].descriptor["nsd"]["nsd"][0]
+    vnfds = [built()[vnfd].descriptor["vnfd"] for vnfd in members("epc_ns").values()]
+    compute = [each["virtual-compute-desc"][0] for each in vnfds]
+    quotas = (
+        len(vnfds),
+        sum(int(each["virtual-cpu"]["num-virtual-cpu"]) for each in compute),
+        int(sum(float(each["virtual-memory"]["size"]) for each in compute)),
+        sum(int(each["virtual-storage-desc"][0]["size-of-storage"]) for each in vnfds),
+        sum(not each.get("mgmt-network") for each in nsd["virtual-link-desc"]),
+        sum(len(each["virtual-link-connectivity"]) for each in nsd["df"][0]["vnf-profile"]),
+    )
+    page = (ROOT / "docs/how-to/deploy-on-osm.md").read_text(encoding="utf-8")
+    (sentence,) = re.findall(r"^Quotas for `epc_ns`:([^;]*);", page, re.MULTILINE)
+    assert tuple(map(int, re.findall(r"[0-9]+", sentence))) == quotas
+
+
 def test_the_walk_in_the_gui_can_be_walked() -> None:
     text = (ROOT / "docs/how-to/gui.md").read_text(encoding="utf-8").partition("## A walk")[2]
     steps = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,17 @@ def text_of(folder: Path) -> str:
     return (folder / "README.md").read_text(encoding="utf-8")
 
 
+@cache
+def built() -> dict[str, packages.Package]:
+    return packages.catalogue(TREE)
+
+
+@cache
+def files() -> dict[str, Any]:
+    made: dict[str, Any] = variants.parameter_files(TREE)
+    return made | packages.deployments(TREE, built(), made)
+
+
 @pytest.mark.parametrize("folder", [*PACKAGES, *CHARMS], ids=name_of)
 def test_a_folder_has_a_short_readme_that_names_its_product_file(folder: Path) -> None:
     text = text_of(folder)
@@ -43,7 +55,7 @@ def test_a_folder_has_a_short_readme_that_names_its_product_file(folder: Path) -
 
 @pytest.mark.parametrize("folder", PACKAGES, ids=name_of)
 def test_the_readme_of_a_package_names_what_is_in_it(folder: Path) -> None:
-    text, package = text_of(folder), packages.catalogue(TREE)[folder.name]
+    text, package = text_of(folder), built()[folder.name]
     named = set(CODE.findall(text))
     if package.kind == "vnf":
         flavour = package.descriptor["vnfd"]["df"][0]
@@ -54,17 +66,21 @@ def test_the_readme_of_a_package_names_what_is_in_it(folder: Path) -> None:
         }
         charm = entry["execution-environment-list"][0]["juju"]["charm"]
         assert f"charms/{charm}/README.md" in text
+        users = {
+            name
+            for name, other in built().items()
+            if other.kind == "ns" and folder.name in other.descriptor["nsd"]["nsd"][0]["vnfd-id"]
+        }
+        assert set(CODE.findall(text.partition("- Used by: ")[2])) == users
     elif package.kind == "nst":
         subnets = package.descriptor["nst"][0]["netslice-subnet"]
         assert {subnet["nsd-ref"] for subnet in subnets} <= named
-    files: dict[str, Any] = variants.parameter_files(TREE)
-    files |= packages.deployments(TREE, packages.catalogue(TREE), files)
     own = {word for word in named if word.endswith(".yaml")} - {package.file}
     others = {path.name for path in (ROOT / "cloud-init").glob("*.yaml")}
     given = {Path(word).name.removesuffix(".yaml") for word in own} - {
         Path(other).stem for other in others
     }
-    assert given <= set(files)
+    assert given <= set(files())
     assert given or package.kind == "vnf"
 
 
@@ -76,6 +92,8 @@ def test_the_readme_of_a_charm_names_its_actions_and_users(folder: Path) -> None
     if "pdu-sessions: true" in (folder / "charm.yaml").read_text(encoding="utf-8"):
         sessions = ROOT / "charms/common/session-actions.yaml"
         actions |= yaml.safe_load(sessions.read_text(encoding="utf-8"))
+    sources = {path.name for path in folder.iterdir() if path.is_file()} - {"README.md"}
+    assert [name for name in sources if f"`{name}`" not in text] == []
     shared = {"measure-throughput", "measure-latency", "serve-throughput"}
     assert [name for name in set(actions) - shared if f"`{name}`" not in text] == []
     users = set(re.findall(r"vnf-packages/(\w+)/README", text))
