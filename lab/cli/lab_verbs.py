@@ -253,7 +253,7 @@ def clean_verb(lab: Lab) -> None:
     if (lab.home / "cluster").exists():
         Backends(lab.home).cluster().stop()
     clean(lab.home)
-    for part in ("nbi", "lcm", "vca", "cluster"):
+    for part in ("nbi", "lcm", "vca", "cluster", "server"):
         shutil.rmtree(lab.home / part, ignore_errors=True)
     if failures:
         raise NbiError("; ".join(failures))

@@ -12,6 +12,7 @@ import click
 import pytest
 from rich.console import Console
 
+from lab.certificates import self_signed
 from lab.cli import progress, watching
 from lab.cli.commands import cli
 from lab.records.journal import Journal, Tail
@@ -52,6 +53,13 @@ def test_every_verb_takes_both_forms_of_help(capsys: pytest.CaptureFixture[str])
         for word in ("-h", "--help"):
             cli.main([*words, word], prog_name="osm-lab", standalone_mode=False)
             assert capsys.readouterr().out.startswith(f"Usage: osm-lab {' '.join(words)} ")
+
+
+@pytest.mark.lab
+def test_clean_leaves_no_key_of_the_server(tmp_path: Path) -> None:
+    self_signed(tmp_path / "server", "127.0.0.1")
+    cli.main(["--home", str(tmp_path), "lab", "clean"], standalone_mode=False)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_completion() -> None:
