@@ -349,8 +349,13 @@ def test_files_on_the_vdu_are_documented() -> None:
         units.RUN,
         units.RULES_FILE,
     ]
-    assert [path for path in paths if path not in text] == []
+    for file in LIBRARY.parent.rglob("*.py"):
+        source = file.read_text(encoding="utf-8")
+        paths += re.findall(r'"(/(?:etc|run|usr|var)/[^"{}]*osm-vpnaas[^"{}*]*[^"{}*/-])"', source)
+    assert sorted({path for path in paths if path not in text}) == []
     assert f"TCP {responder.RESPONDER_PORT}" in text
+    for page in ("reference/files-on-the-vdu.md", "how-to/measure.md"):
+        assert f"newest {measure.KEPT_REPORTS}" in (DOCS / page).read_text(encoding="utf-8")
 
 
 ARCHITECTURE = "explanation/architecture.md"
