@@ -201,6 +201,34 @@ def test_parameters_of_an_action_are_documented_with_their_defaults_and_ranges(a
         assert meaning, name
 
 
+def shown_fields() -> set[str]:
+    """Return the fields that functions of the library put into `show-status`."""
+    functions = {"link_status", "_peer", "details", "session", "shown"}
+    files = ("status", "tunnels/keyed", "tunnels/wireguard/technology", "tunnels/ipsec/technology")
+    names: set[str] = set()
+    for file in (*files, "tunnels/ipsec/enrolment"):
+        tree = ast.parse((LIBRARY / f"{file}.py").read_text(encoding="utf-8"))
+        for function in ast.walk(tree):
+            if not isinstance(function, ast.FunctionDef) or function.name not in functions:
+                continue
+            for node in ast.walk(function):
+                if isinstance(node, ast.Dict):
+                    names |= {key.value for key in node.keys if isinstance(key, ast.Constant)}
+                elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+                    names |= {node.slice.value} if isinstance(node.slice, ast.Constant) else set()
+                elif isinstance(node, ast.Call) and ast.unparse(node.func) == "dict":
+                    names |= {keyword.arg for keyword in node.keywords if keyword.arg}
+    return names
+
+
+def test_exactly_the_fields_of_show_status_are_documented() -> None:
+    documented: set[str] = set()
+    for line in section("reference/charm-actions.md", "Fields of show-status").splitlines():
+        if line.startswith("| `"):
+            documented |= set(INLINE.findall(line.split("|")[1]))
+    assert documented == shown_fields()
+
+
 def test_exactly_the_options_there_are_are_documented() -> None:
     assert sorted(rows(section("reference/charm-actions.md", "Options"))) == sorted(OPTIONS)
 
