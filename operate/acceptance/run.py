@@ -150,7 +150,8 @@ class Acceptance:
             step.fail(
                 f"There is no VIM account {self.vim!r}; there is {names}.",
                 f"osm vim-create --name {self.vim} --account_type openstack --auth_url URL "
-                "--user USER --password PASSWORD --tenant PROJECT",
+                "--user USER --password PASSWORD --tenant PROJECT"
+                + (" --vca osm-vca" if self._without_juju and not self._pods else ""),
             )
             return
         self._vim = self.nbi.get(f"{VIMS}/{matching[0]['_id']}")
@@ -166,6 +167,11 @@ class Acceptance:
         network = config.get("management_network_name") or config.get("management_network_id")
         kind = self._vim.get("vim_type")
         step.sentence = f"{kind}, management network {network or 'found by the name of the link'}"
+
+    @property
+    def _without_juju(self) -> bool:
+        """Whether the installer of this release installs no Juju controller."""
+        return self._release is None or self._release >= WITHOUT_JUJU
 
     @property
     def _pods(self) -> bool:
@@ -185,7 +191,7 @@ class Acceptance:
         if own:
             controllers = [c for c in controllers if own == c["_id"]]
         if not controllers:
-            if self._release is not None and self._release < WITHOUT_JUJU:
+            if not self._without_juju:
                 step.state = "unknown"
                 step.sentence = "none is registered; this release came with one of its own"
                 return
@@ -205,6 +211,12 @@ class Acceptance:
             )
             return
         step.sentence = ", ".join(c["name"] for c in controllers)
+        if not own and self._without_juju:
+            step.state = "unknown"
+            step.sentence += (
+                f"; VIM account {self.vim!r} does not name it (`osm vim-create --vca`), so OSM "
+                "uses a controller of its own, if it has one"
+            )
 
     def _check_quotas(self, step: Step) -> None:
         """Compare the quotas, if OSM's monitoring wrote them into the VIM account."""

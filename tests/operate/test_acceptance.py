@@ -200,10 +200,15 @@ def test_vca_by_the_command_that_acceptance_names(
     options["endpoints"] = [options["endpoints"]]  # osmclient splits it at commas
     nbi = Nbi(site.url, str(site.certificate))
     nbi.log_in("admin", PASSWORD, "admin")
-    nbi.post("/admin/v1/vca", {"name": words[2], **options})
+    vca = nbi.post("/admin/v1/vca", {"name": words[2], **options})
+    [unnamed] = [s for s in accept(site, dist).report.steps if s.title == "VCA"]
+    assert unnamed.state == "unknown"
+    assert unnamed.sentence.startswith("osm-vca; VIM account 'north' does not name it (`osm vim-")
+    engine.store.update(VIMS, VIM, lambda record: record.update(vca=vca["id"]))
     result = accept(site, dist)
     assert result.report.passed, result.lines
-    assert [s.sentence for s in result.report.steps if s.title == "VCA"] == ["osm-vca"]
+    [named] = [s for s in result.report.steps if s.title == "VCA"]
+    assert (named.state, named.sentence) == ("passed", "osm-vca")
 
 
 def test_without_vca_and_with_pods(
@@ -227,6 +232,7 @@ def test_no_such_vim(engine: Engine, site: Site, dist: Path) -> None:
     title, sentence, command = accept(site, dist, vim="south").failed()
     assert (title, sentence) == ("VIM account", "There is no VIM account 'south'; there is north.")
     assert command.startswith("osm vim-create --name south ")
+    assert command.endswith(" --vca osm-vca")
 
 
 def test_vim_that_osm_cannot_reach(engine: Engine, site: Site, dist: Path) -> None:
