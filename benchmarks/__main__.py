@@ -341,7 +341,9 @@ def suite() -> None:
     if module is None:
         main()
         return
-    importlib.import_module(module).main(sys.argv[2:], prog_name=f"bench {sys.argv[1]}")
+    command = importlib.import_module(module).main
+    helps = ["-h", "--help"]
+    command(sys.argv[2:], prog_name=f"bench {sys.argv[1]}", help_option_names=helps)
 
 
 if __name__ == "__main__":

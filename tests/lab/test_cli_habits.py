@@ -17,6 +17,7 @@ from lab.cli import progress, watching
 from lab.cli.commands import cli
 from lab.records.journal import Journal, Tail
 
+ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = (
     "lab.cli.commands",
     "builder.cli",
@@ -37,6 +38,13 @@ def test_every_program_tells_its_help_and_version(program: str, word: str) -> No
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert ("version" if word == "--version" else "Usage") in done.stdout
+
+
+@pytest.mark.parametrize("word", ["-h", "--help"])
+def test_a_benchmark_takes_both_forms_of_help(word: str) -> None:
+    words = [sys.executable, "-m", "benchmarks", "rotation", word]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("Usage: bench rotation "), done.stderr
 
 
 def every_verb(group: click.Group, words: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
