@@ -290,7 +290,24 @@ def judge(document: dict[str, Any]) -> list[Goal]:
     return goals
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+#: Benchmarks that have their own command line.
+SUITES = {
+    "epc": "benchmarks.epc",
+    "gateway": "benchmarks.gateway.command",
+    "hot-standby": "benchmarks.hot_standby",
+    "instances": "benchmarks.instances",
+    "ipsec-scale": "benchmarks.ipsec_scale",
+    "machines": "benchmarks.machines",
+    "n3iwf": "benchmarks.n3iwf",
+    "peers": "benchmarks.peers",
+    "rotation": "benchmarks.rotation",
+}
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=f"Benchmarks with options of their own: {', '.join(SUITES)}.",
+)
 @click.version_option(package_name="osm-vpnaas")
 @click.argument("what", type=click.Choice(["all", "tunnel", "bringup"]), default="all")
 @click.option("--rounds", default=5, show_default=True, help="Repetitions of `tunnel`.")
@@ -318,20 +335,6 @@ def main(what: str, rounds: int, seconds: int, vnfs: str, dist: Path, out: Path)
     file = write("bench", document, out)
     show(document, console)
     console.print(f"{dataplane.backend} {dataplane.version}; everything measured: {file}")
-
-
-#: Benchmarks that have their own command line.
-SUITES = {
-    "epc": "benchmarks.epc",
-    "gateway": "benchmarks.gateway.command",
-    "hot-standby": "benchmarks.hot_standby",
-    "instances": "benchmarks.instances",
-    "ipsec-scale": "benchmarks.ipsec_scale",
-    "machines": "benchmarks.machines",
-    "n3iwf": "benchmarks.n3iwf",
-    "peers": "benchmarks.peers",
-    "rotation": "benchmarks.rotation",
-}
 
 
 def suite() -> None:

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
+from benchmarks.__main__ import SUITES
+from benchmarks.__main__ import main as benchmarks
 from lab.certificates import self_signed
 from lab.cli import progress, watching
 from lab.cli.commands import cli
@@ -45,6 +48,11 @@ def test_a_benchmark_takes_both_forms_of_help(word: str) -> None:
     words = [sys.executable, "-m", "benchmarks", "rotation", word]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout.startswith("Usage: bench rotation "), done.stderr
+
+
+def test_help_names_every_benchmark() -> None:
+    shown = CliRunner().invoke(benchmarks, ["--help"]).output
+    assert [name for name in SUITES if name not in shown] == []
 
 
 def every_verb(group: click.Group, words: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
