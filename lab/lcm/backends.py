@@ -128,8 +128,12 @@ class Cloud:
         """Replace a server by a new one on its networks; return the new id.
 
         Its management address and fixed addresses stay; ``same`` keeps the other addresses and
-        all MAC addresses too.
+        all MAC addresses too. If there is no server with this id, the service's server of this
+        name is replaced: an instantiation or a healing that failed may not have recorded its id.
         """
+        present = {each.name: each.id for each in self.vim.servers(tag)}
+        if server_id not in present.values():
+            server_id = present.get(server.name, server_id)
         old = self.vim.server(server_id).ports
         spec = self._spec(server, [p.network_id for p in old], user_data, ssh_keys)
         ports = tuple(

@@ -109,16 +109,16 @@ def _recreate(ops: Operations, svc: Service, target: _Target, same: bool) -> Non
     new = cloud.recreate_server(
         target.vdur["vim-id"], server, work.user_data(server), keys, ns_id, same
     )
-    booted = cloud.wait_active(new, ops.timeouts.vm_ip)
 
     def forget(vnfr: Document) -> None:
         vdur = _vdur(vnfr, server.vdu_id, server.count_index)
+        vdur["vim-id"] = new
         if target.is_vnf:
             vnfr["ip-address"] = None
         vdur["ip-address"] = None
 
     ops.store.update(VNFRS, target.vnfr["_id"], forget)
-    ops.record_server(ns_id, server, booted)
+    ops.record_server(ns_id, server, cloud.wait_active(new, ops.timeouts.vm_ip))
     ops.journal.write("vm", target.index, "active", state="ACTIVE", **label)
     fresh = ops.store.get(VNFRS, target.vnfr["_id"])
     target.vnfr.update(fresh)

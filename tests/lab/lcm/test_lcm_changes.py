@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from support.lcm_fakes import day12_of
 from test_lcm_operations import APP1, APP2, World
 
 from lab.descriptors.service import service, vnfrs_of
+from lab.descriptors.topology import Server
 from lab.errors import LcmError, NbiError
-from lab.lcm.backends import Backends
+from lab.lcm.backends import Backends, Cloud
 from lab.lcm.charmops import READY
 from lab.nbi.engine import Engine
 from lab.page.data import Data
@@ -61,6 +63,50 @@ def test_a_healed_vdu_gets_the_charms_key_and_nothing_else(world: World) -> None
     assert not any(word.startswith(("config", "relation", "deploy")) for word in done)
     assert world.backends.the_cloud.ssh_keys["1/box/0"]  # RO's own, by which it logs in
     assert world.ns["nsState"] == "READY"
+
+
+def test_a_vdu_whose_healing_failed_is_healed_again(world: World) -> None:
+    world.run()
+    world.backends.the_cloud.fail_server = f"{vnf(world)['vdur'][0]['vim-id']}+"
+    assert heal(world) == "FAILED"
+    assert vnf(world)["vdur"][0]["vim-id"] == world.backends.the_cloud.fail_server
+    world.backends.the_cloud.fail_server = None
+    assert heal(world) == "COMPLETED"
+    assert vnf(world)["vdur"][0]["vim-id"].endswith("++")
+
+
+class OneServer:
+    """A VIM with a server whose id nobody recorded, because the creation was cancelled."""
+
+    def __init__(self) -> None:
+        self.account = SimpleNamespace(config=SimpleNamespace(use_floating_ip=False))
+        self.ids = {"made": "ns-1-box-0"}
+
+    def servers(self, tag: str) -> list[SimpleNamespace]:
+        return [SimpleNamespace(id=key, name=name) for key, name in self.ids.items()]
+
+    def server(self, server_id: str) -> SimpleNamespace:
+        if server_id not in self.ids:
+            raise LcmError(f"Instance {server_id} could not be found.")
+        return SimpleNamespace(ports=[])
+
+    def delete_server(self, server_id: str) -> None:
+        del self.ids[server_id]
+
+    def create_server(self, spec: Any, tag: str) -> SimpleNamespace:
+        self.ids["new"] = spec.name
+        return SimpleNamespace(id="new")
+
+
+@pytest.mark.parametrize("recorded", [None, "deleted", "made"])
+def test_a_vdu_is_healed_also_if_its_id_was_not_recorded(recorded: Any) -> None:
+    vim = OneServer()
+    server = Server("1", "box", 0, "lab", "ns-1-box-0", "host", "image", 1, 512, 1, ())
+    assert Cloud(vim).recreate_server(recorded, server, None, (), "ns", False) == "new"
+    assert vim.ids == {"new": "ns-1-box-0"}
+    vim.ids = {}
+    with pytest.raises(LcmError, match="Instance deleted could not be found"):
+        Cloud(vim).recreate_server("deleted", server, None, (), "ns", False)
 
 
 def test_run_day1_runs_nothing_and_leaves_the_environment_broken(world: World) -> None:
