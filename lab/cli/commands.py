@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -31,7 +32,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 @click.option(
     "--home",
     type=click.Path(file_okay=False, path_type=Path),
-    default=lambda: os.environ.get("OSMLAB_HOME", DEFAULT_HOME),
+    # An empty variable is not the current directory, which `lab clean` would empty.
+    default=lambda: os.environ.get("OSMLAB_HOME") or DEFAULT_HOME,
     show_default=f"$OSMLAB_HOME or {DEFAULT_HOME}",
     help="Directory with all state of the lab.",
 )
@@ -535,7 +537,7 @@ def vnf_show(lab: Lab, id: str, literal: bool) -> None:
 
 def _vnf_record(lab: Lab, id: str) -> Document:
     if "/" in id:
-        ns, _, index = id.partition("/")
+        ns, _, index = id.rpartition("/")
         return lab.engine.vnf(ns, index)
     for record in lab.engine.vnfs():
         if record["_id"] == id:
@@ -579,6 +581,9 @@ def _summary(lab: Lab, nsr: Document) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     """Run the command line; print an error as one line and exit with 1 (wrong usage: 2)."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # names may have what a terminal has not
     try:
         cli.main(args=argv, prog_name="osm-lab", standalone_mode=False)
     except click.exceptions.Exit as stop:
@@ -590,6 +595,9 @@ def main(argv: list[str] | None = None) -> None:
         sys.exit(2 if isinstance(error, click.UsageError) else 1)
     except PermissionError as error:
         _complain(f"{error.filename}: permission denied; the lab needs root")
+        sys.exit(1)
+    except OSError as error:
+        _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         sys.exit(1)
     except (NbiError, LcmError) as error:
         _complain(str(error))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,7 @@ class InstanceRequest:
         config: instantiation parameters, as the user wrote them.
         ssh_keys: public keys for the VDUs.
         description: free text.
-        timeout: seconds that the deployment of a service may take.
+        timeout: seconds that the deployment may take.
     """
 
     name: str
@@ -37,11 +40,25 @@ class InstanceRequest:
     timeout: int | None = None
 
 
+NAME = "^[^,;()'\"]+$"
+"""NBI's pattern of names (validation.py: name_schema)."""
+NAME_LENGTH = 255
+
+
+def _check_name(field: str, name: str) -> None:
+    if not re.fullmatch(NAME, name) or len(name) > NAME_LENGTH:
+        raise NbiError(
+            f"Format error at '{field}' '{name}'; allowed: 1 to {NAME_LENGTH} characters without "
+            ", ; ( ) ' and \"",
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+        )
+
+
 def load_mapping(text: str, what: str) -> dict[str, Any]:
     """Parse YAML (or JSON) that must be a mapping; empty text is an empty mapping.
 
     Raises:
-        NbiError: the text is no YAML, or no mapping.
+        NbiError: the text is no YAML, no mapping, or has a value that JSON does not have.
     """
     try:
         value = load(text)
@@ -51,7 +68,27 @@ def load_mapping(text: str, what: str) -> dict[str, Any]:
         return {}
     if not isinstance(value, dict):
         raise NbiError(f"{what} must be a mapping (key: value), not a {type(value).__name__}")
-    return value
+    return as_json(value, what)
+
+
+def as_json(document: dict[str, Any], what: str) -> dict[str, Any]:
+    """Return a document as osmclient sends it and as records keep it: in JSON, with text as keys.
+
+    Raises:
+        NbiError: JSON has no such value: a date, bytes, a set, infinity.
+    """
+
+    def refuse(value: Any) -> None:
+        raise NbiError(
+            f"{what} has the {type(value).__name__} {value}; allowed: text (in quotes where it "
+            "looks like a date), numbers, true, false, null, lists and mappings"
+        )
+
+    try:
+        result: dict[str, Any] = json.loads(json.dumps(document, default=refuse, allow_nan=False))
+    except (TypeError, ValueError) as error:  # a list as a key; infinity
+        raise NbiError(f"{what} is no JSON: {error}") from None
+    return result
 
 
 def read_text(path: Path, what: str) -> str:
@@ -106,6 +143,7 @@ def client_params(
     Raises:
         NbiError: an unknown VIM account, or a part of the wrong shape.
     """
+    _check_name("nsName", ns_name)
     request: dict[str, Any] = {k: _copy(v) for k, v in config.items()}
     request["nsName"] = ns_name
     request["nsdId"] = nsd_key
@@ -149,6 +187,7 @@ def slice_params(
     Raises:
         NbiError: an unknown VIM account, or a part of the wrong shape.
     """
+    _check_name("nsiName", nsi_name)
     keys = list(ssh_keys)
     request: dict[str, Any] = {
         "nstId": nst_key,

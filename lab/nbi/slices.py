@@ -96,6 +96,8 @@ class Slices:
             ssh_keys=user_request.ssh_keys,
             resolve_vim=lambda name: str(self.store.resolve(VIMS, name)["_id"]),
         )
+        if user_request.timeout is not None:
+            request["timeout_nsi_deploy"] = user_request.timeout
         template: Document = copy.deepcopy(nst["descriptor"])
         warnings = validation.sort_findings(
             validation.nsi_params(

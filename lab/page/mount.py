@@ -32,7 +32,7 @@ class WithPage:
             await receive()
             await self._started.aclose()
             await send({"type": "lifespan.shutdown.complete"})
-        elif scope["type"] == "http" and scope["path"].startswith("/osm/"):
+        elif scope["type"] == "http" and f"{scope['path']}/".startswith("/osm/"):
             await self._api(scope, receive, send)
         else:
             await (await self._made())(scope, receive, send)

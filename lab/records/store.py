@@ -102,6 +102,8 @@ class Store:
 
     def find(self, collection: str, key: str) -> Document | None:
         """Return the document with that ``_id``, or ``None``."""
+        if not _is_key(key):
+            return None
         try:
             text = self._path(collection, key).read_text(encoding="utf-8")
         except (FileNotFoundError, NotADirectoryError):
@@ -172,7 +174,7 @@ class Store:
         Raises:
             NbiError: no document matches, or several have this name.
         """
-        exact = self.find(collection, name_or_id) if _is_key(name_or_id) else None
+        exact = self.find(collection, name_or_id)
         if exact is not None:
             return exact
         matches = [
@@ -190,6 +192,10 @@ class Store:
         return matches[0]
 
 
+_KEY_LENGTH = 36
+"""Characters of a UUID."""
+
+
 def _created(document: Document) -> float:
     admin = document.get("_admin")
     created = admin.get("created") if isinstance(admin, dict) else None
@@ -197,8 +203,11 @@ def _created(document: Document) -> float:
 
 
 def _is_key(text: str) -> bool:
-    """Say whether ``text`` may be a document's key, and so safe to use in a file name."""
-    return bool(text) and all(c.isalnum() or c == "-" for c in text)
+    """Say whether ``text`` may be a document's key, and so a file name: no path, and not too long.
+
+    Users give names and other text where an id is expected.
+    """
+    return 0 < len(text) <= _KEY_LENGTH and all(c.isalnum() or c == "-" for c in text)
 
 
 _SINGULAR = {

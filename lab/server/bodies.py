@@ -15,11 +15,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from builder.documents import DocumentError, load
+from builder.documents import DocumentError, bounded, load
 from lab.errors import ConflictError, NbiError
+from lab.nbi.params import as_json
 from lab.nbi.unpack import MAX_BYTES
 
 MAX_DOCUMENT = 4 << 20
@@ -49,15 +51,25 @@ async def document(request: Request) -> dict[str, Any]:
     if not data.strip():
         return {}
     kind = "json" if "application/json" in request.headers.get("content-type", "") else "yaml"
+    # In a thread: large YAML takes seconds, and other requests are answered meanwhile.
+    return await run_in_threadpool(_mapping, data, kind)
+
+
+def _mapping(data: bytes, kind: str) -> dict[str, Any]:
     try:
-        if kind == "json":
-            json.loads(data)
-        value = load(data)  # JSON is YAML, too; load() limits depth and size
+        try:
+            value = json.loads(data)
+        except ValueError:
+            if kind == "json":
+                raise
+            value = load(data)
+        else:
+            bounded(value)
     except (DocumentError, ValueError, RecursionError) as error:
         raise NbiError(f"Invalid {kind} format {error}") from None
     if not isinstance(value, dict):
         raise NbiError("Expected application/yaml or application/json Content-Type")
-    return value
+    return as_json(value, "The body")
 
 
 @asynccontextmanager

@@ -96,15 +96,10 @@ class Resources:
         Raises:
             NbiError: there is none. Clients must look up names themselves.
         """
-        record = self.engine.store.find(table, key) if is_id(key) else None
+        record = self.engine.store.find(table, key)
         if record is None:
             raise not_found(table, key)
         return record
-
-
-def is_id(text: str) -> bool:
-    """Return whether a text can be an id; a path cannot."""
-    return bool(text) and all(c.isalnum() or c == "-" for c in text)
 
 
 def listed(documents: list[Document], call: Call) -> Answer:

@@ -23,7 +23,6 @@ from lab.server.calls import (
     Route,
     below,
     bound,
-    is_id,
     listed,
     made,
     refused,
@@ -49,7 +48,7 @@ def _used(kind: str, resources: Resources) -> set[str]:
 
 def _waiting(kind: str, resources: Resources, key: str) -> Document | None:
     """Return the entry of a package without content."""
-    entry = resources.engine.store.find(CREATED, key) if is_id(key) else None
+    entry = resources.engine.store.find(CREATED, key)
     return entry if entry is not None and entry["_admin"]["kind"] == kind else None
 
 

@@ -203,5 +203,6 @@ def _stage(store: Store, op_id: str) -> str:
 
 
 def _admin(document: Mapping[str, Any]) -> Document:
-    projects = [PROJECT_ID]
-    return {**document["_admin"], "projects_read": projects, "projects_write": projects}
+    # Two lists: of one list, YAML would make an anchor and an alias.
+    projects = {"projects_read": [PROJECT_ID], "projects_write": [PROJECT_ID]}
+    return {**document["_admin"], **projects}

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-_NAME = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[^,;()'\"]+$"}
+from lab.nbi.params import NAME, NAME_LENGTH
+
+_NAME = {"type": "string", "minLength": 1, "maxLength": NAME_LENGTH, "pattern": NAME}
 _SHORT_NAME = {"type": "string", "minLength": 1, "maxLength": 60, "pattern": "^[^,;()\\.\\$'\"]+$"}
 _STRING = {"type": "string", "minLength": 1, "maxLength": 255}
 _DESCRIPTION = {"type": ["string", "null"], "maxLength": 255, "pattern": "^[^'\"]+$"}
@@ -221,6 +223,12 @@ NS_TERMINATE = _operation(
         "skip_terminate_primitives": _BOOLEAN,
     }
 )
+
+NS_TERMINATE_SEVERAL = {
+    "type": "object",
+    "properties": {"ns_ids": {"type": "array", "items": _ID}},
+    "required": ["ns_ids"],
+}
 
 NS_MIGRATE = _operation(
     {

@@ -210,11 +210,11 @@ def delete_service(resources: Resources, call: Call) -> Answer:
 
 def delete_services(resources: Resources, call: Call) -> Answer:
     """Terminate several services."""
-    keys = call.body.get("ns_ids") or []
+    keys = check(call.body, schemas.NS_TERMINATE_SEVERAL)["ns_ids"]
     for key in keys:
-        resources.get(NSRS, str(key))
+        resources.get(NSRS, key)
     for key in keys:
-        resources.engine.ns_delete(str(key))
+        resources.engine.ns_delete(key)
     return Answer({"ns_ids": keys}, HTTPStatus.ACCEPTED)
 
 

@@ -50,6 +50,7 @@ def _checked_slice(resources: Resources, call: Call) -> InstanceRequest:
         {key: value for key, value in body.items() if key not in separate},
         body.get("ssh_keys") or [],
         body.get("nsiDescription") or "",
+        body.get("timeout_nsi_deploy"),
     )
 
 

@@ -17,7 +17,7 @@ from benchmarks.__main__ import SUITES
 from benchmarks.__main__ import main as benchmarks
 from lab.certificates import self_signed
 from lab.cli import progress, watching
-from lab.cli.commands import cli
+from lab.cli.commands import DEFAULT_HOME, cli, main
 from lab.records.journal import Journal, Tail
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -84,6 +84,36 @@ def test_completion() -> None:
     words = [sys.executable, "-c", "from lab.cli.commands import main; main()"]
     done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == ["plain,ns-op-list", "plain,ns-op-show"]
+
+
+@pytest.mark.parametrize(
+    ("home", "reason"), [("/proc/nothing", "No such file"), ("/dev/null", "Not a directory")]
+)
+def test_a_home_that_cannot_be_written_is_a_sentence(
+    home: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="1"):
+        main(["--home", home, "vim-create", "--name", "lab"])
+    message = capsys.readouterr().err
+    assert message.startswith(f"ERROR: {home}") and reason in message
+    assert message.count("\n") == 1
+
+
+def test_an_empty_variable_is_no_home(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`lab clean` would empty the current directory."""
+    monkeypatch.setenv("OSMLAB_HOME", "")
+    context = cli.make_context("osm-lab", ["vim-list"])
+    assert context.params["home"] == Path(DEFAULT_HOME)
+
+
+def test_what_the_terminal_cannot_show_is_replaced() -> None:
+    words = [sys.executable, "-c", "import lab.cli.commands as c; c.cli = c.click.Command('x', "]
+    words[-1] += "callback=lambda: print('d\\u2192'), params=[]); c.main([])"
+    env = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run(words, env=env, capture_output=True, check=False)
+    assert (done.stdout, done.returncode) == (b"d?\n", 0)
 
 
 def test_watched_verb_is_shown_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,10 +127,13 @@ def test_failed_change_leaves_the_document(tmp_path: Path) -> None:
     assert store.get(VIMS, "v")["n"] == 0
 
 
-@pytest.mark.parametrize("name", ["../../etc/passwd", "", ".", "a/b", "*"])
+@pytest.mark.parametrize("name", ["../../etc/passwd", "", ".", "a/b", "*", "x" * 300])
 def test_strange_names_are_not_found(tmp_path: Path, name: str) -> None:
+    store = Store(tmp_path)
+    store.put(VIMS, {"_id": "v", "name": "v", "_admin": admin()})
     with pytest.raises(NbiError, match="not found"):
-        Store(tmp_path).resolve(VIMS, name)
+        store.resolve(VIMS, name)
+    assert store.find(VIMS, name) is None
 
 
 def test_name_that_two_documents_share(tmp_path: Path) -> None:
@@ -376,11 +379,25 @@ def test_refused_parameters(engine: Engine, findings: list[Found]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"), [("[1]", "must be a mapping"), ("a: [", "no valid YAML"), ("x", "mapping")]
+    ("text", "reason"),
+    [
+        ("[1]", "must be a mapping"),
+        ("a: [", "no valid YAML"),
+        ("x", "mapping"),
+        (
+            "a: {expires: 2026-11-23}",
+            "--params has the date 2026-11-23; allowed: text [(]in quotes",
+        ),
+        ("a: .inf", "--params is no JSON: Out of range float"),
+    ],
 )
-def test_parameters_that_are_no_mapping(text: str, reason: str) -> None:
+def test_parameters_that_osmclient_could_not_send(text: str, reason: str) -> None:
     with pytest.raises(NbiError, match=reason):
-        load_mapping(text, "--config")
+        load_mapping(text, "--params")
+
+
+def test_keys_of_parameters_become_text_as_in_osmclient() -> None:
+    assert load_mapping("{1: a, b: {true: c}}", "--config") == {"1": "a", "b": {"true": "c"}}
 
 
 # -- services --------------------------------------------------------------------------------------
@@ -423,6 +440,14 @@ def test_name_of_a_service_is_unique(engine: Engine) -> None:
     with pytest.raises(NbiError, match="ns with name 'demo' already exists"):
         create(engine)
     assert len(engine.store.all(VNFRS)) == 2
+
+
+@pytest.mark.parametrize("name", ["", "a,b", "it's", "x" * 256])
+def test_name_that_nbi_refuses(engine: Engine, name: str) -> None:
+    with pytest.raises(NbiError, match="Format error at 'nsName'") as caught:
+        create(engine, name)
+    assert caught.value.status == 422
+    assert engine.store.all(NSRS) == []
 
 
 def test_dead_worker_is_noticed(engine: Engine) -> None:

@@ -108,6 +108,14 @@ def entries(nsi: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {entry["nss-id"]: entry for entry in nsi["_admin"]["nsrs-detailed-list"]}
 
 
+def test_a_vnf_is_named_by_a_service_whose_name_has_a_slash(
+    slices: Slices, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(slices, "lab/one")
+    main(["--home", str(slices.store.home), "--json", "vnf-show", "lab/one.hub/1"])
+    assert json.loads(capsys.readouterr().out)["member-vnf-index-ref"] == "1"
+
+
 def test_a_slice_has_a_service_for_each_subnet(slices: Slices) -> None:
     started = make(slices, "one")
     store = slices.store

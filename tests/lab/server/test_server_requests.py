@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import subprocess
 import sys
 import tarfile
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -462,6 +464,48 @@ def test_body_that_is_no_document(api: Api, content: bytes, text: str) -> None:
     refused(answer, 400, "BAD_REQUEST", text)
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("2026-11-23", "The body has the date 2026-11-23; allowed: text (in quotes"),
+        ("!!binary aGFsbG8=", "The body has the bytes"),
+        (".nan", "The body is no JSON"),
+        ("{2026-11-23: 2}", "The body is no JSON"),
+    ],
+)
+def test_yaml_that_is_no_json(api: Api, value: str, text: str) -> None:
+    body = yaml.safe_load("{name: n, vim_url: u, vim_type: t, vim_user: u, vim_tenant_name: t}")
+    content = f"{yaml.safe_dump({**body, 'vim_password': 'p'})}config: {{key: {value}}}"
+    answer = api.http.post(f"{api.url}/admin/v1/vim_accounts", data=content, headers=api.headers)
+    refused(answer, 400, "BAD_REQUEST", text)
+
+
+def test_large_yaml_does_not_keep_others_waiting(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, answered = threading.Event(), threading.Event()
+
+    def load(data: bytes) -> None:
+        reading.set()
+        assert answered.wait(30)
+
+    monkeypatch.setattr(bodies, "load", load)
+    with ThreadPoolExecutor(1) as pool:
+        path = f"{api.url}/admin/v1/vim_accounts"
+        post = functools.partial(requests.post, headers=api.headers, verify=api.http.verify)
+        slow = pool.submit(post, path, data="a: b")
+        assert reading.wait(30)
+        assert api.http.get(f"{api.url}/version", timeout=10).status_code == 200
+        answered.set()
+        assert slow.result().status_code == 400
+
+
+def test_several_services_are_terminated(api: Api, service: dict[str, Any]) -> None:
+    path = "/nslcm/v1/ns_instances_terminate"
+    for wrong in ({}, {"ns_ids": 5}, {"ns_ids": "abc"}, {"ns_ids": [5]}):
+        refused(api.post(path, wrong), 422, "UNPROCESSABLE_ENTITY", "ns_ids")
+    assert api.post(path, {"ns_ids": [service["id"]]}).status_code == 202
+    assert "terminate" in [o["lcmOperationType"] for o in api.engine.store.all(OPS)]
+
+
 def test_yaml_that_grows(api: Api) -> None:
     bomb = "a: &a [x, x, x, x, x, x, x, x, x]\n"
     for last, name in zip("abcdefg", "bcdefgh", strict=True):
@@ -491,10 +535,13 @@ def test_unknown_path(api: Api, method: str, path: str, text: str) -> None:
     refused(answer, 405, "METHOD_NOT_ALLOWED", text)
 
 
-@pytest.mark.parametrize("key", ["..", "%2e%2e%2fnsrs", "a/../../b", ".lock", "x\x00", "é"])
+@pytest.mark.parametrize(
+    "key", ["..", "%2e%2e%2fnsrs", "a/../../b", ".lock", "x\x00", "é", "long" * 100]
+)
 def test_ids_are_no_paths(api: Api, key: str) -> None:
-    answer = api.get(f"/nslcm/v1/ns_instances_content/{key}".replace("\x00", "%00"))
-    assert answer.status_code in (404, 405)
+    for table in ("nslcm/v1/ns_instances_content", "vnfpkgm/v1/vnf_packages"):
+        answer = api.get(f"/{table}/{key}".replace("\x00", "%00"))
+        assert answer.status_code in (404, 405)
 
 
 def test_many_at_once(api: Api, dist: Path) -> None:
@@ -512,6 +559,7 @@ def test_yaml_where_no_json_is_asked_for(api: Api) -> None:
     answer = api.get("/admin/v1/vim_accounts")
     assert answer.headers["content-type"].startswith("application/yaml")
     assert yaml.safe_load(answer.text)[0]["name"] == "lab"
+    assert "&id" not in answer.text
 
 
 def test_an_api_client_does_not_load_the_page_and_a_browser_does(tmp_path: Path) -> None:
@@ -526,6 +574,7 @@ from lab.server.tokens import Tokens
 engine, tokens = Engine(pathlib.Path(sys.argv[1])), Tokens("admin")
 with TestClient(WithPage(create_app(engine, tokens), engine, tokens)) as client:
     assert client.get("/osm/version").status_code == 200
+    assert client.get("/osm").status_code == 405
     assert "nicegui" not in sys.modules
     assert "osm-vpnaas lab" in client.get("/login").text
     assert "nicegui" in sys.modules

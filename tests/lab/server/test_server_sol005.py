@@ -103,7 +103,7 @@ def test_slice_in_two_steps(api: Api, dist: Path) -> None:
     file = dist / "vpn_basic_nst.tar.gz"
     nst = api.upload("POST", "/nst/v1/netslice_templates_content", file).json()["id"]
     config = yaml.safe_load((dist / "params" / "vpn_slice.yaml").read_text())
-    body = {"nstId": nst, "nsiName": "s", "vimAccountId": VIM, **config}
+    body = {"nstId": nst, "nsiName": "s", "vimAccountId": VIM, "timeout_nsi_deploy": 7, **config}
     answer = api.post(SLICES, body)
     assert answer.status_code == 201, answer.text
     key = answer.json()["id"]
@@ -119,6 +119,7 @@ def test_slice_in_two_steps(api: Api, dist: Path) -> None:
     [operation] = api.engine.store.all(NSIOPS)
     [step] = api.engine.store.all(OPS)
     assert operation["operationParams"]["nslcmops_ids"] == [step["_id"]]
+    assert operation["operationParams"]["timeout_nsi_deploy"] == 7
     again = "cannot be 'instantiate' because it is already instantiated"
     refused(api.post(f"{SLICES}/{key}/instantiate", body), 409, "CONFLICT", again)
     busy = "cannot be deleted because it is in 'INSTANTIATED' state"
