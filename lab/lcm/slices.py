@@ -255,8 +255,8 @@ class SliceOperations:
                     step = self.store.get(OPS, op_id)
                 states[op_id] = step["operationState"]
                 name = str(names.get(step["nsInstanceId"], step["nsInstanceId"]))
-                if states[op_id] == "FAILED":
-                    failures[op_id] = f"NS {name} FAILED: {step['errorMessage']}"
+                if states[op_id] in ("FAILED", "FAILED_TEMP"):
+                    failures[op_id] = f"NS {name} {states[op_id]}: {step['errorMessage']}"
                 self.journal.write("ns", name, f"{step['lcmOperationType']} {states[op_id]}")
                 self._note(nsi_id, step)
             if time.monotonic() > deadline:

@@ -69,10 +69,18 @@ def run(home: Path, op_id: str, collection: str = OPS) -> str:
 
 def _on_service(store: Store, op_id: str, journal: Journal) -> str:
     """Run an operation while no other runs on the same service; return its final state."""
-    ns_id = store.get(OPS, op_id)["nsInstanceId"]
+    operation = store.get(OPS, op_id)
+    ns_id = operation["nsInstanceId"]
     lock = store.home / "lcm" / "locks" / ns_id
     timeouts = lab_timeouts()
     with file_lock(lock, timeouts.ns_deploy, f"ns {ns_id}"):
+        if store.find(OPS, op_id) is None:
+            # While this operation waited, a termination removed the service with its operations.
+            state = "COMPLETED" if operation["lcmOperationType"] == "terminate" else "FAILED"
+            text = "the service was deleted meanwhile"
+            journal.write("end", "ns", text, state=state, detail=text)
+            journal.write("settled", "ns", "deleted", idle=True)
+            return state
         state = Operations(store, Backends(store.home), timeouts, journal).run(op_id)
     if not ns_folder(store.home, ns_id).exists() and state == "COMPLETED":
         lock.unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from lab.errors import NbiError
 from lab.graph import draw
 from lab.graph.model import COLOURS, Edge, Graph, Node
 from lab.nbi.engine import Engine
-from lab.page.data import REFUSALS, Data, Sample, Summary, typed
+from lab.page.data import REFUSALS, Data, Sample, Summary, default, typed
 from lab.server.tokens import NAME, Tokens
 
 REFRESH = 3.0
@@ -69,7 +69,7 @@ class Page:
 
         ui.page("/")(self.home)
         ui.page("/login")(self.login)
-        ui.page("/{kind}/{name}")(self.details)
+        ui.page("/{kind}/{key}")(self.details)
 
     def known(self) -> bool:
         """Return whether the browser has a valid token; if not, send it to the login."""
@@ -134,18 +134,20 @@ class Page:
 
         ui.timer(REFRESH, look)
 
-    async def details(self, kind: str, name: str) -> None:
-        """Show a service or a slice."""
+    async def details(self, kind: str, key: str) -> None:
+        """Show a service or a slice, by its id or name."""
         from nicegui import ui
 
         if not self.known():
             return
-        self._header(f"{kind.capitalize()} {name}")
         try:
-            view = ServicePage(self, name, self.data.graph(name))
+            graph = self.data.graph(key)
         except REFUSALS as error:
+            self._header("Lab")
             ui.label(str(error))
             return
+        self._header(f"{kind.capitalize()} {graph.name}")
+        view = ServicePage(self, key, graph)
         view.show()
         ui.timer(REFRESH, view.refresh)
 
@@ -168,11 +170,11 @@ class Page:
 class ServicePage:
     """The picture of a service or slice, and the forms and counters of one of its VNFs."""
 
-    def __init__(self, page: Page, name: str, graph: Graph) -> None:
-        """Show a graph; its first VNF is chosen."""
+    def __init__(self, page: Page, key: str, graph: Graph) -> None:
+        """Show the graph of the service or slice with this id; its first VNF is chosen."""
         self.page = page
         self.data = page.data
-        self.name = name
+        self.key = key
         self.graph = graph
         self.chosen = graph.nodes[0].id if graph.nodes else ""
         self.samples: dict[str, deque[Sample]] = {}
@@ -217,8 +219,8 @@ class ServicePage:
         if not self.page.known():
             return
         try:
-            graph = self.data.graph(self.name)
-            listed = self.data.operations(self.name)[:OPERATIONS]
+            graph = self.data.graph(self.key)
+            listed = self.data.operations(self.key)[:OPERATIONS]
         except REFUSALS as error:  # deleted meanwhile
             self.state.text = str(error)
             return
@@ -253,7 +255,10 @@ class ServicePage:
         self.forms.clear()
         if node is None:
             return
-        primitives = self.data.primitives(node.service, node.member)
+        try:
+            primitives = self.data.primitives(node.service, node.member)
+        except REFUSALS:  # deleted meanwhile; refresh() says so
+            return
         with self.forms:
             chosen = ui.select(sorted(primitives), label="Primitive").classes("w-full")
             fields = ui.column().classes("w-full")
@@ -270,12 +275,13 @@ class ServicePage:
 
         inputs: dict[str, Any] = {}
         for parameter in primitive.get("parameter") or ():
-            default = str(parameter.get("default-value", ""))
-            name = parameter["name"]
+            name, value = parameter["name"], default(parameter)
             if parameter.get("data-type") == "BOOLEAN":
-                inputs[name] = ui.select(["true", "false"], value=default or "false", label=name)
-            else:
-                inputs[name] = ui.input(name, value=default)
+                inputs[name] = ui.select(["true", "false"], value=value, label=name)
+            elif parameter.get("data-type") == "INTEGER":
+                inputs[name] = ui.input(name, value=value)
+            else:  # a certificate has lines, which an input of one line would join
+                inputs[name] = ui.textarea(name, value=value).props("autogrow rows=1")
             inputs[name].classes("w-full")
         given = {p["name"]: p for p in primitive.get("parameter") or ()}
         answer = ui.code("", language="json").classes("w-full max-h-96 overflow-auto")
@@ -419,11 +425,9 @@ def rates(samples: Mapping[str, deque[Sample]]) -> dict[str, Any]:
 def _card(kind: str, record: Summary) -> None:
     from nicegui import ui
 
-    with (
-        ui.card()
-        .classes("cursor-pointer")
-        .on("click", lambda: ui.navigate.to(f"/{kind}/{record.name}"))
-    ):
+    # By its id: a name may have a slash or a question mark, and a slice and a service the same.
+    link = ui.link(target=f"/{kind}/{record.key}").classes("no-underline text-black")
+    with link, ui.card():
         ui.label(record.name).classes("text-subtitle1")
         with ui.row():
             for state in record.states:

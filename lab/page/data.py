@@ -19,9 +19,8 @@ from lab.nbi.slices import Slices
 from lab.records.journal import Tail
 from lab.records.operations import operation_folder
 from lab.records.store import NSIOPS, NSIS, NSRS, OPS, Document
-from lab.vca import VcaError
 
-REFUSALS = (NbiError, LcmError, VcaError)
+REFUSALS = (NbiError, LcmError)
 """Errors of the engines; the text of each is one sentence."""
 PAUSE = 0.3
 """Seconds between two looks at an operation."""
@@ -46,8 +45,9 @@ class Sample:
 
 @dataclass(frozen=True)
 class Summary:
-    """A slice or a service in the list: its name, its operational and its config status."""
+    """A slice or a service in the list: id, name, its operational and its config status."""
 
+    key: str
     name: str
     states: tuple[str, str]
 
@@ -69,13 +69,13 @@ class Data:
         services = [n for n in self.engine.store.all(NSRS) if n["_id"] not in inside]
         return [_summary(each) for each in slices], [_summary(each) for each in services]
 
-    def graph(self, name: str) -> model.Graph:
-        """Return the picture of a service or slice.
+    def graph(self, key: str) -> model.Graph:
+        """Return the picture of a service or slice, by its id or name.
 
         Raises:
-            NbiError, LcmError, VcaError: the records cannot be read, or do not exist.
+            NbiError, LcmError: the records cannot be read, or do not exist.
         """
-        return model.find(self.engine, Backends(self.home).controller(), name)
+        return model.find(self.engine, Backends(self.home).controller(), key)
 
     def primitives(self, ns: str, member: str) -> dict[str, Mapping[str, Any]]:
         """Return the day-2 primitives of a VNF, by name."""
@@ -117,21 +117,24 @@ class Data:
         """Return the counters of each link of a VNF, by its primitive show-status.
 
         Raises:
-            NbiError: the primitive failed.
+            NbiError: the primitive failed, or returns no links.
         """
         shown = self.press(ns, member, "show-status", {})
+        if not isinstance(shown, Mapping):
+            raise NbiError(f"show-status of vnf '{member}' returns no links")
         # The answer also has an entry for the network function, which has no peers.
         return {link: _sample(peers) for link, peers in shown.items() if peers.get("peers")}
 
-    def operations(self, name: str) -> list[Document]:
+    def operations(self, key: str) -> list[Document]:
         """Return the operations of a slice and of its services, or of a service, latest first."""
-        slices = {nsi["name"]: nsi for nsi in self.engine.store.all(NSIS)}
-        if name in slices:
-            operations = self.slices.operations(name)
-            for entry in slices[name]["_admin"]["nsrs-detailed-list"]:
-                operations = operations + self.engine.operations(entry["nsrId"])
+        store = self.engine.store
+        nsi = next((n for n in store.all(NSIS) if key in (n["_id"], n["name"])), None)
+        if nsi is None:
+            operations = self.engine.operations(key)
         else:
-            operations = self.engine.operations(name)
+            operations = self.slices.operations(nsi["_id"])
+            services = {entry["nsrId"] for entry in nsi["_admin"]["nsrs-detailed-list"]}
+            operations += [o for o in store.all(OPS) if o["nsInstanceId"] in services]
         return sorted(operations, key=lambda operation: -float(operation["startTime"]))
 
     def log(self, op_id: str) -> str:
@@ -161,6 +164,15 @@ class Data:
         return "\n".join(lines).strip()
 
 
+def default(parameter: Mapping[str, Any]) -> str:
+    """Return the text that the field of a parameter shows first."""
+    text = str(parameter.get("default-value", ""))
+    if parameter.get("data-type") == "BOOLEAN":
+        # As LCM reads it: all but "false", in any case, is true.
+        return "false" if text.lower() in ("", "false") else "true"
+    return text
+
+
 def typed(parameter: Mapping[str, Any], text: str) -> Any:
     """Return a parameter's value from the text of its field.
 
@@ -177,7 +189,7 @@ def typed(parameter: Mapping[str, Any], text: str) -> Any:
 
 def _summary(record: Mapping[str, Any]) -> Summary:
     states = (str(record.get("operational-status")), str(record.get("config-status")))
-    return Summary(record["name"], states)
+    return Summary(record["_id"], record["name"], states)
 
 
 def _sample(details: Mapping[str, Any]) -> Sample:

@@ -470,6 +470,8 @@ def test_the_page_shows_a_service_and_presses_its_primitives(basic: Service) -> 
         seen.choose("Primitive", "show-status")
         seen.click("//button[contains(., 'Run show-status')]")
         seen.find("//code[contains(., 'last-handshake-s')]")
+        seen.choose("Primitive", "set-certificate")
+        seen.find("//textarea[@aria-label='certificate']")  # which keeps the lines of PEM
         seen.click("//tr[td[contains(., 'client show-status')]]")
         seen.text("10.77.0.2/24")
         assert seen.severe() == []

@@ -16,7 +16,7 @@ from lab.errors import LcmError, NbiError
 from lab.lcm.backends import Backends, Cloud
 from lab.lcm.charmops import READY
 from lab.nbi.engine import Engine
-from lab.page.data import Data
+from lab.page.data import Data, default
 from lab.records.store import NSRS, VNFDS, VNFRS, Document
 from lab.vim import clean
 
@@ -266,6 +266,14 @@ def test_the_page_offers_the_primitives_of_a_vdus_charm(world: World) -> None:
     world.run()
     offered = Data(Engine(world.store.home)).primitives(world.nsr["name"], "1")
     assert "touch" in offered
+
+
+@pytest.mark.parametrize(
+    ("given", "first"), [(True, "true"), ("False", "false"), ("yes", "true"), ("", "false")]
+)
+def test_a_boolean_of_the_page_is_one_of_two_texts(given: Any, first: str) -> None:
+    assert default({"name": "x", "data-type": "BOOLEAN", "default-value": given}) == first
+    assert default({"name": "x", "data-type": "STRING", "default-value": given}) == str(given)
 
 
 def test_scaling_in_takes_the_last_instance_with_its_charm(world: World) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,14 @@ from support.lcm_fakes import FakeBackends, day12_of, nsd, params, vnfd
 from support.waiting import wait_until
 
 from lab.descriptors import service as model
+from lab.lcm import worker
 from lab.lcm.backends import ActionOutcome
 from lab.lcm.operations import Operations
 from lab.lcm.timeouts import Timeouts
 from lab.nbi.records import new_nsr, new_operation, new_vnfrs
 from lab.records.ids import admin
-from lab.records.journal import Journal
+from lab.records.journal import Journal, Tail
+from lab.records.operations import operation_folder, remove_service
 from lab.records.store import NSDS, NSRS, OPS, VIMS, VNFDS, VNFRS, Document, Store
 
 # Generous where a slow machine must not fail a test, short where a test waits for the end.
@@ -604,3 +608,25 @@ def test_terminate_after_a_create_that_never_got_anywhere(world: World) -> None:
     assert world.start("terminate") == "COMPLETED"
     assert world.log.of("delete-tag")
     assert world.store.all(NSRS) == []
+
+
+@pytest.mark.parametrize(("kind", "state"), [("terminate", "COMPLETED"), ("action", "FAILED")])
+def test_an_operation_whose_service_is_deleted_while_it_waits(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: str, state: str
+) -> None:
+    world.run()
+    operation = new_operation(world.ns, kind, {})
+    world.store.put(OPS, operation)
+    events = operation_folder(world.store.home, operation["_id"]) / "events.jsonl"
+    events.parent.mkdir(parents=True)
+    tail = Tail(events)
+
+    @contextmanager
+    def waiting(*_: object) -> Iterator[None]:
+        remove_service(world.store, world.ns["_id"])
+        yield
+
+    monkeypatch.setattr(worker, "file_lock", waiting)
+    assert worker.run(world.store.home, operation["_id"]) == state
+    end = next(event for event in tail.new_events() if event["kind"] == "end")
+    assert (end["state"], end["detail"]) == (state, "the service was deleted meanwhile")

@@ -21,10 +21,12 @@ from lab.nbi import validation
 from lab.nbi.engine import Engine
 from lab.nbi.params import InstanceRequest
 from lab.nbi.slices import Slices
+from lab.page.data import Data
 from lab.records import jobs
 from lab.records.ids import admin
 from lab.records.jobs import alive
 from lab.records.journal import Journal, Tail
+from lab.records.operations import fail_operation, remove_service
 from lab.records.store import (
     CREATED,
     NSDS,
@@ -106,6 +108,21 @@ def make(slices: Slices, name: str, **more: Any) -> Any:
 
 def entries(nsi: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {entry["nss-id"]: entry for entry in nsi["_admin"]["nsrs-detailed-list"]}
+
+
+def test_the_page_tells_a_slice_from_a_service_of_its_name(slices: Slices) -> None:
+    nsi = make(slices, "same").nsr
+    request = InstanceRequest("same", "an_ns", "north", {"additionalParamsForVnf": PARAMS})
+    nsr = slices.engine.ns_create(request).nsr
+    data = Data(slices.engine)
+    assert [[each.key for each in kind] for kind in data.overview()] == [[nsi["_id"]], [nsr["_id"]]]
+    assert [o["nsInstanceId"] for o in data.operations(nsr["_id"])] == [nsr["_id"]]
+    assert len(data.operations(nsi["_id"])) == 3
+    assert {node.service for node in data.graph(nsr["_id"]).nodes} == {"same"}
+    assert {node.service for node in data.graph(nsi["_id"]).nodes} == {"same.hub", "same.spoke"}
+    # While a slice ends, its services go before it.
+    remove_service(slices.store, nsi["_admin"]["nsrs-detailed-list"][0]["nsrId"])
+    assert len(data.operations(nsi["_id"])) == 2
 
 
 def test_a_vnf_is_named_by_a_service_whose_name_has_a_slash(
@@ -274,6 +291,21 @@ def test_the_end_of_a_slice_without_links_is_never_done(
     nsi = store.get(NSIS, nsi["_id"])
     assert nsi["operational-status"] == "terminated"
     assert nsi["_admin"]["nsiState"] == "INSTANTIATED"
+
+
+@pytest.mark.parametrize("state", ["FAILED", "FAILED_TEMP"])
+def test_a_slice_fails_with_a_service_that_failed_or_was_cancelled(
+    slices: Slices, state: str
+) -> None:
+    operation = make(slices, "one").operation
+    for step in slices.store.all(OPS):
+        fail_operation(slices.store, step, "why", state)
+    run = SliceOperations(
+        slices.store, FakeBackends(), Timeouts().scaled(0.001), Journal(), lambda *_: None
+    )
+    assert run.run(operation["_id"]) == "FAILED"
+    reason = slices.store.get(NSIOPS, operation["_id"])["errorMessage"]
+    assert sorted(reason.split("; ")) == [f"NS one.{n} {state}: why" for n in ("hub", "spoke")]
 
 
 def test_names_and_descriptors_in_use_are_protected(slices: Slices) -> None:
