@@ -16,11 +16,19 @@ class Listener:
     """A server on one address and port; it opens the port at once, and serves in :meth:`run`."""
 
     def __init__(self, app: ASGIApp, folder: Path, host: str, port: int) -> None:
-        """Make a certificate in ``folder`` and open the port (0: any that is free).
+        """Open the port (0: any that is free) and make a certificate in ``folder``.
 
         Raises:
             NbiError: the address or port is not available.
         """
+        try:
+            self._socket = socket.create_server(
+                (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+            )
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise NbiError(f"cannot listen on {host} port {port}: {reason}") from None
+        # Once the port is ours: a server that runs there goes on with its own certificate.
         self.certificate, key = self_signed(folder, host)
         config = uvicorn.Config(
             app,
@@ -33,13 +41,6 @@ class Listener:
             server_header=False,
         )
         self._server = uvicorn.Server(config)
-        try:
-            self._socket = socket.create_server(
-                (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
-            )
-        except (OSError, UnicodeError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise NbiError(f"cannot listen on {host} port {port}: {reason}") from None
         name = f"[{host}]" if ":" in host else host
         self.url = f"https://{name}:{self._socket.getsockname()[1]}/osm"
 

@@ -20,9 +20,11 @@ import yaml
 from conftest import VIM
 from support.nbi_server import PASSWORD, Api, instantiation
 
+from lab.errors import NbiError
 from lab.nbi.engine import Engine
 from lab.records.store import CREATED, NSDS, NSRS, OPS, VNFDS, VNFRS, Document
 from lab.server import bodies, tokens
+from lab.server.listener import Listener
 
 VNFD_CONTENT = "/vnfpkgm/v1/vnf_packages_content"
 
@@ -552,6 +554,14 @@ def test_many_at_once(api: Api, dist: Path) -> None:
     assert sorted(a.status_code for a in answers) == [201] + [409] * 7
     assert len(api.get("/vnfpkgm/v1/vnf_packages").json()) == 1
     assert list((api.engine.store.root / "uploads").iterdir()) == []
+
+
+def test_a_port_in_use_leaves_the_certificate_of_its_server(api: Api) -> None:
+    certificate = api.site.certificate
+    before, port = certificate.read_bytes(), int(api.url.rpartition(":")[2].partition("/")[0])
+    with pytest.raises(NbiError, match="Address already in use"):
+        Listener(api.site, certificate.parent, "127.0.0.1", port)
+    assert certificate.read_bytes() == before
 
 
 def test_yaml_where_no_json_is_asked_for(api: Api) -> None:
