@@ -143,7 +143,7 @@ class Result:
 def accept(site: Site, dist: Path, vim: str = "north", password: str = PASSWORD) -> Result:
     lines: list[str] = []
     report = Report(site.url, vim, lines.append)
-    nbi = Nbi(site.url, str(site.certificate), pause=0.05, timeout=20, tries=2)
+    nbi = Nbi(site.url, str(site.certificate), pause=0.05, timeout=120, tries=2)
     passed = Acceptance(nbi, dist, vim, report, 30).run("admin", password, "admin", False)
     assert passed == report.passed
     return Result(report, lines)
