@@ -199,7 +199,7 @@ def attempts(params: Mapping[str, Any], interface: str) -> Step:
         raise InputError(where, "{} characters".format(len(text)), allowed)
     try:
         listed = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         listed = None
     if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
         raise InputError(where, "not a JSON list of objects", '[{"to": "192.0.2.1"}]')
