@@ -172,6 +172,10 @@ def _read(path: Path) -> Package:
 
 def _unsigned(package: Package) -> dict[str, Entry]:
     """Return the files of a package without manifest and certificate of an earlier signature."""
+    if not package.name.endswith(".tar.gz"):
+        raise BuildError(f"{package.name}: not an archive for OSM; allowed: PACKAGE.tar.gz")
+    if package.notes:
+        raise BuildError(f"{package.notes[0].path}: {package.notes[0].sentence}")
     links = [name for name, entry in package.files.items() if entry.link]
     if links:
         raise BuildError(f"{package.name}: {links[0]} is a link; a signed package has files only")
@@ -199,6 +203,8 @@ def _openssl(arguments: list[str], data: bytes = b"") -> bytes:
         )
     except FileNotFoundError:
         raise BuildError("openssl is missing; install the package openssl") from None
+    except subprocess.TimeoutExpired:
+        raise BuildError(f"openssl {arguments[0]}: no result after 60 s") from None
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise BuildError(f"openssl {arguments[0]}: {lines[-1] if lines else 'failed'}")

@@ -156,6 +156,26 @@ def test_a_key_of_another_certificate_leaves_the_package_as_it_was(archive, sign
     assert archive.read_bytes() == before
 
 
+def test_only_an_archive_for_osm_is_signed_and_other_files_stay_as_they_are(
+    signed, signers, unpacked, tmp_path
+):
+    csar = Path(shutil.copy(signed[1], tmp_path))
+    descriptor = Path(shutil.copy(unpacked["vpn_basic_ns"] / "vpn_basic_nsd.yaml", tmp_path))
+    two = tmp_path / "two.tar.gz"
+    with tarfile.open(two, "w:gz") as packed:
+        packed.add(descriptor, "vpn_basic_ns/vpn_basic_nsd.yaml")
+        packed.add(descriptor, "other/sub/vpn_basic_nsd.yaml")
+    for path, words in (
+        (csar, "hss_vnf.zip: not an archive for OSM; allowed: PACKAGE.tar.gz"),
+        (descriptor, "vpn_basic_nsd.yaml: not an archive for OSM; allowed: PACKAGE.tar.gz"),
+        (two, "two.tar.gz: more than one folder at the top"),
+    ):
+        before = path.read_bytes()
+        with pytest.raises(BuildError, match=f"^{words}"):
+            signing.sign(path, signers[1])
+        assert path.read_bytes() == before
+
+
 def test_modes_survive(signed):
     with tarfile.open(signed[0]) as packed:
         assert packed.getmember("hss_vnf/charms/hss/dispatch").mode & 0o111
