@@ -23,8 +23,12 @@ def receiver(text: str) -> str:
     Raises:
         BuildError: OSM cannot post to this URL.
     """
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or " " in text:
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a host like "[", a port like 99999
+        good = False
+    if not good or " " in text:
         raise BuildError(f"alarm URL '{text}': allowed is http://HOST/PATH or https://HOST/PATH")
     return text
 

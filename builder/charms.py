@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from builder import documents
 from builder.errors import BuildError, sentence
 from builder.tree import Tree
 from builder.vendor import vendored
@@ -189,17 +189,4 @@ def assemble(tree: Tree, name: str, target: Path, architecture: str = "x86_64") 
 def _yaml(path: Path, missing: dict[str, Any] | None = None) -> dict[str, Any]:
     if missing is not None and not path.is_file():
         return missing
-    try:
-        document = _parsed(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise BuildError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(document, dict):
-        raise BuildError(f"{path}: must be a mapping")
-    # Callers change the result; the original stays in the cache of _parsed.
-    return copy.deepcopy(document)
-
-
-@functools.lru_cache(maxsize=64)
-def _parsed(text: str) -> Any:
-    """Return the content of a YAML text; cached, because charms share most of their files."""
-    return yaml.safe_load(text)
+    return documents.read(path)

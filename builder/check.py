@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from builder import identities
+from builder import documents, identities
 from builder.packages import Package
 from builder.validate import Catalog, Problem, validate_package, validate_params
 from builder.validate.context import Document
@@ -38,33 +36,43 @@ def packages(paths: Iterable[Path], catalog: Catalog) -> list[Problem]:
 
 
 def parameters(folder: Path, catalog: Catalog) -> list[Problem]:
-    """Return the problems of every parameter file, checked with each service or slice it fits.
+    """Return the problems of every parameter file of a folder."""
+    return [
+        problem
+        for path in sorted(folder.glob("*.yaml"))
+        for problem in document(documents.read(path), catalog, path.name)
+    ]
 
-    A file fits the services that have exactly its members, and the slices that have exactly its
-    services and, if the file has a 5QI, this 5QI. A file that fits nothing is a problem.
+
+def document(params: dict[str, Any], catalog: Catalog, name: str) -> list[Problem]:
+    """Return the problems of parameters, checked with each service or slice that they fit.
+
+    They fit the services that have exactly their members, and the slices that have exactly their
+    services and, if they have a 5QI, this 5QI. Parameters that fit nothing are a problem.
     """
+    if "netslice-subnet" in params:
+        problems = _of_slices(params, catalog, name)
+    else:
+        problems = _of_services(params, catalog, name)
+    return problems + [
+        Problem(name, "params-disagree", finding) for finding in identities.disagreements(params)
+    ]
+
+
+def _of_services(params: dict[str, Any], catalog: Catalog, name: str) -> list[Problem]:
+    members = {str(m["member-vnf-index"]) for m in params.get("additionalParamsForVnf", ())}
+    services = [
+        nsd
+        for nsd in catalog.nsds.values()
+        if members == {str(profile["id"]) for profile in nsd["df"][0]["vnf-profile"]}
+    ]
+    if not services:
+        sentence = f"no service has exactly the members {', '.join(sorted(members))}"
+        return [Problem(name, "params-no-service", sentence)]
     result = []
-    for path in sorted(folder.glob("*.yaml")):
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-        if "netslice-subnet" in document:
-            result += _of_slices(document, catalog, path.name)
-            continue
-        members = {str(m["member-vnf-index"]) for m in document.get("additionalParamsForVnf", ())}
-        services = [
-            nsd
-            for nsd in catalog.nsds.values()
-            if members == {str(profile["id"]) for profile in nsd["df"][0]["vnf-profile"]}
-        ]
-        if not services:
-            sentence = f"no service has exactly the members {', '.join(sorted(members))}"
-            result.append(Problem(path.name, "params-no-service", sentence))
-        result += [
-            Problem(path.name, "params-disagree", finding)
-            for finding in identities.disagreements(document)
-        ]
-        for nsd in services:
-            alone = Catalog(vnfds=catalog.vnfds, nsds={nsd["id"]: nsd}, packages=catalog.packages)
-            result += validate_params("ns", document, alone, path.name)
+    for nsd in services:
+        alone = Catalog(vnfds=catalog.vnfds, nsds={nsd["id"]: nsd}, packages=catalog.packages)
+        result += validate_params("ns", params, alone, name)
     return result
 
 

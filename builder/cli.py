@@ -10,10 +10,20 @@ from pathlib import Path
 
 import click
 
-from builder import check, deployment, helm, identities, packages, release, signing, variants
+from builder import (
+    check,
+    deployment,
+    documents,
+    helm,
+    identities,
+    packages,
+    release,
+    signing,
+    variants,
+)
 from builder.errors import BuildError
 from builder.tree import Tree
-from builder.validate import Problem
+from builder.validate import Catalog, Problem, validate_params
 from builder.vendor import ARCHITECTURES
 
 
@@ -25,6 +35,9 @@ class _Group(click.Group):
             return super().invoke(ctx)
         except BuildError as error:
             raise click.ClickException(str(error)) from None
+        except OSError as error:
+            place = f"{error.filename}: " if error.filename else ""
+            raise click.ClickException(f"{place}{error.strerror or error}") from None
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -48,7 +61,11 @@ def where() -> None:
 
 @main.command()
 @click.argument("names", nargs=-1, metavar="[PACKAGE]...")
-@click.option("--out", type=click.Path(path_type=Path), help="Target folder; default dist/.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Target folder; default dist/.",
+)
 @click.option(
     "--architecture",
     type=click.Choice(ARCHITECTURES),
@@ -143,10 +160,9 @@ def deployment_parameters(file: Path, out: Path, ns_name: str | None) -> None:
     known = packages.catalogue(tree)
     document = packages.deployed(file, known, variants.parameter_files(tree))
     deployed = deployment.read(file)
-    with tempfile.TemporaryDirectory() as scratch:
-        variants.dump(document, Path(scratch, out.name))
-        if not _good(check.parameters(Path(scratch), check.catalog_of([], known.values())), True):
-            sys.exit(1)
+    catalog = check.catalog_of([], known.values())
+    if not _good(check.document(document, catalog, out.name), strict=True):
+        sys.exit(1)
     out.parent.mkdir(parents=True, exist_ok=True)
     variants.dump(document, out)
     click.echo(deployment.command(deployed, ns_name or file.stem, str(out)))
@@ -203,13 +219,23 @@ def verify(paths: tuple[Path, ...], trust: Path) -> None:
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 def agree(files: tuple[Path, ...]) -> None:
     """Report values on which the network functions of parameter files do not agree."""
-    good = True
-    for file in files:
-        for sentence in identities.disagreements(variants.read(file)):
-            click.echo(f"{file}: {sentence}", err=True)
-            good = False
-    if not good:
+    good = [_agrees(file) for file in files]
+    if not all(good):
         sys.exit(1)
+
+
+def _agrees(file: Path) -> bool:
+    """Print what does not agree in a parameter file; return whether nothing was printed."""
+    document = documents.read(file)
+    if not {"additionalParamsForVnf", "netslice-subnet"} & set(document):
+        raise BuildError(f"{file}: no parameters of VNFs; allowed: a file of dist/params")
+    kind = "nsi" if "netslice-subnet" in document else "ns"
+    if not _good(validate_params(kind, document, Catalog(), str(file)), strict=True):
+        return False
+    sentences = identities.disagreements(document)
+    for sentence in sentences:
+        click.echo(f"{file}: {sentence}", err=True)
+    return not sentences
 
 
 def _good(problems: list[Problem], strict: bool) -> bool:

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, IPvAnyAddress, ValidationError
 
+from builder import documents
 from builder.errors import BuildError, sentence
 
 Document = dict[str, Any]
@@ -80,11 +80,7 @@ def read(path: Path) -> Deployment:
         BuildError: The file is not a valid deployment file.
     """
     try:
-        return Deployment.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise BuildError(f"{path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BuildError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+        return Deployment.model_validate(documents.read(path))
     except ValidationError as error:
         raise BuildError(f"{path}: {sentence(error)}") from None
 

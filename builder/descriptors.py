@@ -23,7 +23,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from builder import charms
+from builder import charms, documents
 from builder.errors import BuildError, sentence
 from builder.tree import Tree
 
@@ -97,14 +97,8 @@ for _name in ("!day-1", "!day-2", "!links", "!subnets"):
 
 def load(tree: Tree, path: Path) -> dict[str, Any]:
     """Read a source descriptor and expand its tags."""
-    try:
-        document = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506
-    except yaml.YAMLError as error:
-        raise BuildError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
-    expanded = _expand(tree, document, {}, str(path))
-    if not isinstance(expanded, dict):
-        raise BuildError(f"{path}: must be a mapping")
-    return expanded
+    document: dict[str, Any] = _expand(tree, documents.read(path, _Loader), {}, str(path))
+    return document
 
 
 def _expand(tree: Tree, value: Any, parent: dict[str, Any], where: str) -> Any:

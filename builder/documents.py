@@ -1,28 +1,64 @@
-"""Loading YAML from untrusted sources: one type of error, and limits for size and depth."""
+"""Loading YAML: one type of error, and limits for size and depth."""
 
 from __future__ import annotations
 
+import copy
+import functools
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import yaml
+
+from builder.errors import BuildError
 
 MAX_CHARACTERS = 2 << 20
 """Limit of a text, which takes seconds to read. The largest real descriptors have a hundredth."""
 MAX_NODES = 200_000
 """Nodes of a document with its aliases expanded; the largest real descriptors have a hundredth."""
 MAX_DEPTH = 64
+MERGE = "tag:yaml.org,2002:merge"
 
-
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's parser, ten times faster, where PyYAML has it."""
+Loader = Callable[[str], yaml.SafeLoader]
+FASTEST: Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml's loader, ten times faster, where PyYAML has it."""
 
 
 class DocumentError(ValueError):
     """A text is not usable YAML; `str()` gives the reason in one line."""
 
 
-def load(text: str | bytes) -> Any:
+def read(path: Path, loader: Loader = FASTEST) -> dict[str, Any]:
+    """Read a file that people write: a mapping in which no key stands twice.
+
+    Raises:
+        BuildError: It cannot be read, or is something else.
+    """
+    try:
+        document = _parsed(path.read_bytes(), loader)
+    except OSError as error:
+        raise BuildError(f"{path}: {error.strerror}") from None
+    except DocumentError as error:
+        raise BuildError(f"{path}: not YAML: {error}") from None
+    if not isinstance(document, dict):
+        raise BuildError(f"{path}: must be a mapping")
+    # Callers change the result; the original stays in the cache.
+    return copy.deepcopy(document)
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(text: bytes, loader: Loader) -> Any:
+    """Return the content of a file; cached, because charms share most of their files."""
+    return load(text, loader, unique=True)
+
+
+def load(text: str | bytes, kind: Loader = FASTEST, unique: bool = False) -> Any:
     """Load one YAML document.
+
+    Args:
+        text: The document.
+        kind: Class of the loader.
+        unique: Whether a key that stands twice in a mapping is an error.
 
     Raises:
         DocumentError: Not UTF-8, not YAML, or too large or deep.
@@ -30,12 +66,14 @@ def load(text: str | bytes) -> Any:
     if len(text) > MAX_CHARACTERS:
         raise DocumentError(f"{len(text)} characters; {MAX_CHARACTERS} are allowed")
     try:
-        loader = _LOADER(text.decode("utf-8") if isinstance(text, bytes) else text)
+        loader = kind(text.decode("utf-8") if isinstance(text, bytes) else text)
         node = loader.get_single_node()
         if node is None:
             return None
         # Check this before construction, because merge keys (<<) copy the content of their aliases.
         bounded(node)
+        for line, name, first in repeated(node) if unique else ():
+            raise DocumentError(f"line {line}: {name!r} stands in line {first} already")
         return loader.construct_document(node)
     except RecursionError:
         raise DocumentError("nested too deeply") from None
@@ -72,3 +110,25 @@ def bounded(document: Any) -> None:
             left += [(item, depth + 1) for pair in node.value for item in pair]
         elif isinstance(node, yaml.SequenceNode):
             left += [(item, depth + 1) for item in node.value]
+
+
+def repeated(root: Any) -> Iterator[tuple[int, str, int]]:
+    """Return (line, key, line of the first) of every repeated key below a node."""
+    left, done = [root], set()
+    while left:
+        node = left.pop()
+        if id(node) in done:  # an alias, or an alias inside itself
+            continue
+        done.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            left += node.value
+        elif isinstance(node, yaml.MappingNode):
+            lines: dict[str, int] = {}
+            for key, value in node.value:
+                left += [key, value]
+                if not isinstance(key, yaml.ScalarNode) or key.tag == MERGE:
+                    continue
+                line = key.start_mark.line + 1
+                if key.value in lines:
+                    yield line, key.value, lines[key.value]
+                lines[key.value] = line

@@ -36,10 +36,15 @@ REALM = re.compile(r"(?:^|\.)mnc([0-9]{3})\.mcc([0-9]{3})\.3gppnetwork\.org$", r
 
 
 def disagreements(document: dict[str, Any]) -> list[str]:
-    """Return a sentence for each value on which two members of a parameter file do not agree."""
+    """Return a sentence for each value on which two members of a parameter file do not agree.
+
+    The file, of a service or a slice, has the form of its schema. Members of a slice are called
+    SERVICE/MEMBER.
+    """
     members = {
-        str(member["member-vnf-index"]): member.get("additionalParams") or {}
-        for member in document.get("additionalParamsForVnf", ())
+        f"{place}{member['member-vnf-index']}": member.get("additionalParams") or {}
+        for place, service in _services(document)
+        for member in service.get("additionalParamsForVnf") or ()
     }
     functions = {name: given for name, given in members.items() if "nf_mcc" in given}
     if not functions:
@@ -56,6 +61,13 @@ def disagreements(document: dict[str, Any]) -> list[str]:
         *_slices(functions),
         *_addresses(functions, ended),
     ]
+
+
+def _services(document: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the parameters of a service, or of each service of a slice, with its place."""
+    if "netslice-subnet" not in document:
+        return [("", document)]
+    return [(f"{subnet['id']}/", subnet) for subnet in document["netslice-subnet"]]
 
 
 def _same(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
@@ -137,7 +149,7 @@ def _slices(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
     offered: dict[str, str] = {}
     for given in functions.values():
         if "nf_amf_region" in given:
-            listed = [entry.strip().split("/") for entry in str(given["nf_slices"]).split(",")]
+            listed = [entry.strip().split("/") for entry in str(given.get("nf_slices")).split(",")]
             offered |= {entry[0].upper(): entry[1] for entry in listed if len(entry) > 1}
     if not offered:
         return

@@ -10,7 +10,6 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -20,11 +19,13 @@ from pydantic import (
     model_validator,
 )
 
+from builder import documents
 from builder.errors import BuildError, sentence
 from builder.tree import Tree
 
 Digits = Annotated[str, StringConstraints(pattern=r"^[0-9]+$")]
 Key = Annotated[str, StringConstraints(pattern=r"^([0-9a-fA-F]{32}|store)$")]
+FileName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$")]
 
 
@@ -129,7 +130,7 @@ class Plain(_Model):
 class Site(_Model):
     """A site file: the part that is the same for EPS and 5GS."""
 
-    files: dict[str, File] = Field(min_length=1)
+    files: dict[FileName, File] = Field(min_length=1)
     order: list[Name] = Field(min_length=1)
     image_prefix: str = "docker.io"
     image_pins: str = "none"
@@ -370,13 +371,9 @@ def load(path: Path) -> Site:
     Raises:
         BuildError: The file is invalid.
     """
+    document = documents.read(path)
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-        if isinstance(document, dict) and "core" in document:
-            return Core5g.model_validate(document)
-        return Epc.model_validate(document)
-    except yaml.YAMLError as error:
-        raise BuildError(f"{path.name}: not YAML: {' '.join(str(error).split())}") from None
+        return (Core5g if "core" in document else Epc).model_validate(document)
     except ValidationError as error:
         raise BuildError(f"{path.name}: {sentence(error)}") from None
 
@@ -452,8 +449,9 @@ def _link_params(site: Site, member: str) -> dict[str, Any]:
     for name, link in site.links.items():
         if member in link.ends:
             address = link.ends[member].inner
-            given[f"{name}_inner_address"] = f"{address}/{link.inner.prefixlen}"
-            given[f"{name}_gateway"] = "auto"
-            given[f"{name}_allowed_prefixes"] = "none"
-            given[f"{name}_accept_prefixes"] = "none"
+            key = name.replace("-", "_")  # NBI takes no other keys
+            given[f"{key}_inner_address"] = f"{address}/{link.inner.prefixlen}"
+            given[f"{key}_gateway"] = "auto"
+            given[f"{key}_allowed_prefixes"] = "none"
+            given[f"{key}_accept_prefixes"] = "none"
     return given

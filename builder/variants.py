@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from builder import sites, slices
+from builder import documents, sites, slices
 from builder.errors import BuildError, sentence
 from builder.tree import Tree
 
@@ -39,6 +39,17 @@ class _Variants(BaseModel):
     variants: list[Variant]
 
 
+class _WrittenMember(BaseModel):
+    index: str = Field(alias="member-vnf-index")
+    params: dict[str, Any] = Field(alias="additionalParams")
+
+
+class _Written(BaseModel):
+    """What the build reads in a parameter file of a service; the validator checks the rest."""
+
+    members: list[_WrittenMember] = Field(alias="additionalParamsForVnf")
+
+
 class _Derived(BaseModel):
     """One entry of params/variants.yaml.
 
@@ -59,7 +70,7 @@ def load(tree: Tree) -> list[Variant]:
     """Read the variants of services."""
     path = tree.root / "ns-packages/variants.yaml"
     try:
-        return _Variants.model_validate(read(path)).variants
+        return _Variants.model_validate(documents.read(path)).variants
     except ValidationError as error:
         raise BuildError(f"ns-packages/variants.yaml: {sentence(error)}") from None
 
@@ -101,7 +112,7 @@ def parameter_files(tree: Tree) -> dict[str, dict[str, Any]]:
     """Return every instantiation parameter file by name: written ones and variants, completed."""
     folder = tree.root / "params"
     written = {
-        path.stem: _plain(read(path))
+        path.stem: _plain(documents.read(path))
         for path in sorted(folder.glob("*.yaml"))
         if path.name not in ("variants.yaml", "slices.yaml")
     }
@@ -109,22 +120,26 @@ def parameter_files(tree: Tree) -> dict[str, dict[str, Any]]:
         if name in written:
             raise BuildError(f"params/{name}.yaml: a site file makes it as well")
         written[name] = _plain(document)
-    for document in written.values():
-        _complete(document)
+    for name, document in written.items():
+        _complete(document, f"params/{name}.yaml")
     files: dict[str, dict[str, Any]] = dict(written)
-    for name, entry in read(folder / "variants.yaml").items():
+    for name, entry in documents.read(folder / "variants.yaml").items():
         if name in written:
             raise BuildError(f"params/variants.yaml: {name}: params/{name}.yaml exists as well")
         files[name] = _derive(str(name), entry, written)
-    entries = {str(name): entry for name, entry in read(folder / "slices.yaml").items()}
+    entries = {str(name): entry for name, entry in documents.read(folder / "slices.yaml").items()}
     for name in entries:
         if name in files:
             raise BuildError(f"params/slices.yaml: {name}: a service has parameters of that name")
     return files | slices.parameter_files(entries, dict(files), _templates(tree))
 
 
-def _complete(document: dict[str, Any]) -> None:
+def _complete(document: dict[str, Any], where: str) -> None:
     """Add required parameters that most files lack: no post-quantum keys, no 5QI, no rates."""
+    try:
+        _Written.model_validate(document)
+    except ValidationError as error:
+        raise BuildError(f"{where}: {sentence(error)}") from None
     for member in document["additionalParamsForVnf"]:
         values = member["additionalParams"]
         if "vpn_preshared_key" in values:
@@ -139,7 +154,7 @@ def _templates(tree: Tree) -> dict[str, slices.Template]:
     """Return the values of each slice template, by its id."""
     result = {}
     for path in sorted(tree.root.glob("nst-packages/*/*_nst.yaml")):
-        for template in read(path).get("nst") or ():
+        for template in documents.read(path).get("nst") or ():
             result[str(template["id"])] = slices.Template.of(template)
     return result
 
@@ -171,17 +186,6 @@ def _derive(name: str, entry: Any, written: dict[str, Any]) -> dict[str, Any]:
             if key not in named[name]:
                 raise BuildError(f"{where}: members: {name} has no parameter {key}")
             named[name][key] = value
-    return document
-
-
-def read(path: Path) -> dict[str, Any]:
-    """Return a YAML file that is a mapping."""
-    try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise BuildError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(document, dict):
-        raise BuildError(f"{path}: must be a mapping")
     return document
 
 

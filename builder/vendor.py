@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import yaml
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
+from builder import documents
 from builder.errors import BuildError, sentence
 from builder.tree import Tree
 
@@ -136,7 +136,7 @@ def pinned(path: Path, architecture: str) -> list[Wheel]:
 
 def _backends(path: Path) -> list[Backend]:
     try:
-        return _Backends.model_validate(yaml.safe_load(path.read_text(encoding="utf-8"))).backends
+        return _Backends.model_validate(documents.read(path)).backends
     except ValidationError as error:
         raise BuildError(f"{path}: {sentence(error)}") from None
 

@@ -384,7 +384,11 @@ GROUPS: dict[str, dict[str, Code]] = {
         ),
         "params-internal-vld": _refused("The VNF has no such internal link.", "Correct the name."),
         "params-address": _silent(
-            "A fixed address is outside its link's subnet, or given twice.", "Correct it."
+            "A fixed address is outside its link's subnet, its first or last, or given twice.",
+            "Correct it.",
+        ),
+        "params-twice": _silent(
+            "A member or a link has two entries; OSM takes the first.", "Make one entry of them."
         ),
         "params-value": _silent(
             "A value does not fit the action or option it goes to, so the primitive fails.",

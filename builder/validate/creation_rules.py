@@ -12,12 +12,11 @@ from typing import Any
 
 import yaml
 
+from builder.documents import repeated
 from builder.validate.context import Context, choices, ids, numbered, rule
 from builder.validate.primitive_rules import WHOLE
 from builder.validate.problem import Problem
 from builder.validate.schema import shown
-
-MERGE = "tag:yaml.org,2002:merge"
 
 
 @rule("vnfd", "nsd", "nst")
@@ -27,31 +26,9 @@ def repeated_keys(ctx: Context) -> Iterator[Problem]:
     if entry is None or entry.link:
         return
     where = f"{ctx.package.name}: {ctx.package.descriptor_path}"
-    for line, name, first in _repeats(yaml.compose(entry.data.decode("utf-8"), yaml.SafeLoader)):
+    for line, name, first in repeated(yaml.compose(entry.data.decode("utf-8"), yaml.SafeLoader)):
         sentence = f"{name!r} is there twice, and what line {first} says is lost; allowed: once"
         yield Problem(f"{where}:{line}", "key-twice", sentence)
-
-
-def _repeats(root: Any) -> Iterator[tuple[int, str, int]]:
-    """Return (line, key, line of the first) of every repeated key below a node."""
-    left, done = [root], set()
-    while left:
-        node = left.pop()
-        if id(node) in done:  # an alias, or an alias inside itself
-            continue
-        done.add(id(node))
-        if isinstance(node, yaml.SequenceNode):
-            left += node.value
-        elif isinstance(node, yaml.MappingNode):
-            lines: dict[str, int] = {}
-            for key, value in node.value:
-                left += [key, value]
-                if not isinstance(key, yaml.ScalarNode) or key.tag == MERGE:
-                    continue
-                line = key.start_mark.line + 1
-                if key.value in lines:
-                    yield line, key.value, lines[key.value]
-                lines[key.value] = line
 
 
 @rule("vnfd")

@@ -14,6 +14,7 @@ from builder.validate.params_models import MODELS, normalised
 from builder.validate.params_rules import (
     addresses,
     not_supplied,
+    repeated,
     resources,
     service,
     values,
@@ -67,7 +68,7 @@ def _ns(document: Document, nsd: Document, where: str, catalog: Catalog) -> set[
     request = Request(document, nsd, vnfds, catalog, where)
     problems: set[Problem] = set()
     ours = (_links, _vnfs, _several_vims, _subnets_elsewhere, _additional, _supplied)
-    for check in (*ours, resources, addresses, service, values):
+    for check in (*ours, repeated, resources, addresses, service, values):
         problems |= set(check(request))
     return problems
 

@@ -89,6 +89,12 @@ def addresses(request: Request) -> Iterator[Problem]:
             if network is not None and not _inside(address, network):
                 sentence = f"{address} is outside of link {link['name']!r}; allowed: in {subnet}"
                 yield request.problem("params-address", spot, sentence)
+            elif network is not None and _reserved(address, network):
+                sentence = (
+                    f"{address} is the first or last of link {link['name']!r}, which no VIM gives "
+                    f"a NIC; allowed: another one in {subnet}"
+                )
+                yield request.problem("params-address", spot, sentence)
             if address in seen:
                 sentence = (
                     f"{address} is {seen[address]}'s on link {link['name']!r}; "
@@ -110,6 +116,27 @@ def _inside(address: str, network: ipaddress.IPv4Network | ipaddress.IPv6Network
         return ipaddress.ip_address(address) in network
     except ValueError:
         return False
+
+
+def _reserved(address: str, network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
+    """Tell whether an address is that of the network, or its broadcast address."""
+    ends = (network.network_address, network.broadcast_address)
+    return network.version == 4 and network.prefixlen < 31 and ipaddress.ip_address(address) in ends
+
+
+def repeated(request: Request) -> Iterator[Problem]:
+    """NBI and LCM take the first entry of a member or link, and report nothing."""
+    for part, key in (
+        ("vld", "name"),
+        ("vnf", "member-vnf-index"),
+        ("additionalParamsForVnf", "member-vnf-index"),
+    ):
+        seen: set[str] = set()
+        for place, entry in numbered(part, request.document.get(part)):
+            if entry[key] in seen:
+                sentence = f"a second entry of {entry[key]!r}, which OSM ignores; allowed: one"
+                yield request.problem("params-twice", f"{place}/{key}", sentence)
+            seen.add(entry[key])
 
 
 def service(request: Request) -> Iterator[Problem]:

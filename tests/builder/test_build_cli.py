@@ -1,5 +1,6 @@
 import shutil
 
+import pytest
 from click.testing import CliRunner
 
 from builder.cli import main
@@ -22,6 +23,22 @@ def test_an_unknown_package_is_one_sentence_and_makes_nothing(tmp_path):
     assert result.exit_code == 1
     assert result.output.startswith("Error: no package nope; allowed: ")
     assert len(result.output.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--out", "/proc/none/out"], "Error: /proc/none: No such file or directory"),
+        (["--alarm-url", "http://["], "Error: alarm URL 'http://['"),
+        (["--alarm-url", "http://host:99999/"], "Error: alarm URL 'http://host:99999/'"),
+    ],
+)
+def test_a_target_or_url_that_cannot_be_is_one_sentence(tmp_path, arguments, words):
+    result = run("build", "vpn_endpoint_vnf", "--out", str(tmp_path / "out"), *arguments)
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit)
+    assert words in result.output
     assert not (tmp_path / "out").exists()
 
 

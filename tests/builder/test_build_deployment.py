@@ -181,3 +181,13 @@ def test_the_build_has_a_file_for_every_deployment(dist, tree):
     names = {path.stem for path in (tree.root / "params/deployments").glob("*.yaml")}
     assert names == {"5gc_edge", "epc_multisite", "epc_edge", "sitegw_two_sites", "vpn_two_sites"}
     assert names <= {path.stem for path in (dist / "params").iterdir()}
+
+
+def test_a_file_of_any_name_is_validated(given, tree, tmp_path):
+    given["endpoints"]["s6a"]["hss"]["address"] = given["endpoints"]["s6a"]["mme"]["address"]
+    path, out = tmp_path / "d.yaml", tmp_path / "out.yml"
+    path.write_text(yaml.safe_dump(given))
+    result = CliRunner().invoke(main, ["deployment", str(path), "--out", str(out)])
+    assert result.exit_code == 1
+    assert "allowed: an address of its own" in result.output
+    assert not out.exists()

@@ -493,6 +493,25 @@ def test_wrong_sources_are_one_sentence(sources, file, before, after, words):
         ("params/sites/epc.site.yaml", "links:", "links: [", ["epc.site.yaml", "not YAML"]),
         ("params/sites/epc.site.yaml", 'mnc: "88"', "mnc: 88", ["epc.site.yaml", "network/mnc"]),
         ("params/sites/epc.site.yaml", "epc_oai:", "vpn_basic:", ["a site file makes it as well"]),
+        ("params/sites/epc.site.yaml", "epc_oai:", "../oai:", ["epc.site.yaml", "../oai"]),
+        (
+            "params/sites/epc.site.yaml",
+            "      mme: {underlay: 192.168.8.2",
+            "      hss: {underlay: 192.168.8.2",
+            ["epc.site.yaml", "'hss' stands in line"],
+        ),
+        (
+            "vnf-packages/hss_vnf/hss_vnfd.yaml",
+            "  mgmt-cp:",
+            "  id: hss_vnf\n  mgmt-cp:",
+            ["hss_vnfd.yaml", "'id' stands in line"],
+        ),
+        (
+            "params/vpn_basic.yaml",
+            "additionalParamsForVnf:",
+            "additionalParamsForVnfs:",
+            ["params/vpn_basic.yaml", "additionalParamsForVnf: field required"],
+        ),
     ],
 )
 def test_wrong_parameter_sources_leave_nothing_behind(

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from oai import params, part
 from vpnaas.params.intent import link_params
 
-from builder import charms, identities, sites, variants
+from builder import charms, check, identities, packages, sites, variants
 from builder.cli import main
 from builder.errors import BuildError
 from builder.tree import Tree
@@ -210,6 +210,52 @@ def test_the_verb_says_what_an_edited_file_lacks(files, tmp_path):
     result = CliRunner().invoke(main, ["agree", str(good), str(bad)])
     assert result.exit_code == 1
     assert f"{bad}: nf_tac: enb has tracking area code 7, mme has 600" in result.output
+
+
+def test_the_services_of_a_slice_have_to_agree(files, tree, tmp_path):
+    document = copy.deepcopy(files["embb_shared_oai"])
+    member(document["netslice-subnet"][1], "mme")["nf_realm"] = "other.example.org"
+    (sentence, *_) = identities.disagreements(document)
+    assert sentence == (
+        "nf_realm: core/mme has realm other.example.org, hss/hss has "
+        "epc.mnc088.mcc242.3gppnetwork.org"
+    )
+    known = check.catalog_of([], packages.catalogue(tree).values())
+    assert "params-disagree" in [p.code for p in check.document(document, known, "x.yaml")]
+    path = tmp_path / "slice.yaml"
+    path.write_text(yaml.safe_dump(document))
+    result = CliRunner().invoke(main, ["agree", str(path)])
+    assert result.exit_code == 1
+    assert f"{path}: {sentence}" in result.output
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"links: {}\n", "no parameters of VNFs"),
+        (b"a: \xe9\n", "not YAML"),
+        (b"a: 2024-13-45\n", "not YAML: month must be in 1..12"),
+        (b"additionalParamsForVnf:\n", "additionalParamsForVnf: None is not allowed"),
+        (b"additionalParamsForVnf: [{additionalParams: {}}]\n", "'member-vnf-index' is missing"),
+    ],
+)
+def test_what_is_no_parameter_file_does_not_agree(tmp_path, content, words):
+    path = tmp_path / "one.yaml"
+    path.write_bytes(content)
+    result = CliRunner().invoke(main, ["agree", str(path)])
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit)
+    assert words in result.output
+    assert len(result.output.splitlines()) == 1
+
+
+def test_a_link_may_have_a_dash_in_its_name(tree, tmp_path):
+    text = (tree.root / "params/sites/epc.site.yaml").read_text()
+    path = tmp_path / "dash.site.yaml"
+    path.write_text(text.replace("  s1c:", "  s1-c:"))
+    site = sites.load(path)
+    given = member(sites.document(site, site.files["epc"]), "enb")
+    assert given["s1_c_inner_address"] == "192.168.247.10/24"
 
 
 def test_a_site_whose_addresses_clash_is_not_built(sources, tmp_path, monkeypatch):

@@ -147,6 +147,17 @@ CASES = [
             }
         ),
     ),
+    (
+        "params-address",
+        f"{REF.replace('/0', '[0]')}/ip-address",
+        edit(f"{REF}/ip-address", "10.0.0.255"),
+    ),
+    ("params-twice", "vld[1]/name", lambda d: d["vld"].append({"name": d["vld"][0]["name"]})),
+    (
+        "params-twice",
+        "additionalParamsForVnf[2]/member-vnf-index",
+        lambda d: d["additionalParamsForVnf"].append(dict(d["additionalParamsForVnf"][0])),
+    ),
     ("params-value", "additionalParams/port", edit(f"{EXTRA}/additionalParams/port", "many")),
     ("params-value", "additionalParams/port", edit(f"{EXTRA}/additionalParams/port", 65536)),
     ("params-value", "additionalParams/port", edit(f"{EXTRA}/additionalParams/port", [1])),
