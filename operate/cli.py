@@ -11,17 +11,38 @@ import yaml
 
 from operate.acceptance.report import Report
 from operate.acceptance.run import Acceptance
-from operate.client import Client
+from operate.client import Client, OperateError
 from operate.join import End, join, part
 from operate.nbi import Nbi
 from operate.slices import Joiner, follow, join_slices
 from operate.targets import PORT, targets
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Group(click.Group):
+    """Turns errors of files into one sentence and exit code 1."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except OSError as error:
+            place = f"{error.filename}: " if error.filename else ""
+            raise OperateError(f"{place}{error.strerror or error}") from None
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="osm-vpnaas")
 def main() -> None:
     """Operate services beyond single commands of `osm`."""
+
+
+def _words(ctx: click.Context, option: click.Parameter, text: str) -> Client:
+    try:
+        words = shlex.split(text)
+    except ValueError:  # an open quote
+        words = []
+    if not words:
+        raise click.BadParameter(f"{text!r} is no command; allowed: one like osm")
+    return Client(tuple(words))
 
 
 _client = click.option(
@@ -29,6 +50,7 @@ _client = click.option(
     default="osm",
     show_default=True,
     envvar="VPNAAS_OSM_CLIENT",
+    callback=_words,
     help="Command of the OSM client, with options before the verb.",
 )
 
@@ -39,14 +61,14 @@ _client = click.option(
 @click.option("--prefixes", default="", help="Prefixes behind ONE, separated by commas.")
 @click.option("--other-prefixes", default="", help="Prefixes behind OTHER.")
 @_client
-def join_command(one: str, other: str, prefixes: str, other_prefixes: str, client: str) -> None:
+def join_command(one: str, other: str, prefixes: str, other_prefixes: str, client: Client) -> None:
     """Join a link of two services: ONE and OTHER are NS/VNF[/VDU/COUNT]:LINK[@ADDRESS].
 
     The other end reaches this end at ADDRESS; at least one end needs an ADDRESS. Repeat the
     command after the keys of an end have been rotated.
     """
     ends = End.parse(one, prefixes), End.parse(other, other_prefixes)
-    for line in join(Client(tuple(shlex.split(client))), *ends):
+    for line in join(client, *ends):
         click.echo(line)
 
 
@@ -54,9 +76,9 @@ def join_command(one: str, other: str, prefixes: str, other_prefixes: str, clien
 @click.argument("one")
 @click.argument("other")
 @_client
-def part_command(one: str, other: str, client: str) -> None:
+def part_command(one: str, other: str, client: Client) -> None:
     """Undo what join did."""
-    for line in part(Client(tuple(shlex.split(client))), End.parse(one), End.parse(other)):
+    for line in part(client, End.parse(one), End.parse(other)):
         click.echo(line)
 
 
@@ -65,13 +87,13 @@ def part_command(one: str, other: str, client: str) -> None:
 @click.option("--timeout", type=click.IntRange(1), default=1800, show_default=True)
 @click.option("--pause", type=click.IntRange(1), default=10, show_default=True)
 @_client
-def join_slices_command(slices: tuple[str, ...], timeout: int, pause: int, client: str) -> None:
+def join_slices_command(slices: tuple[str, ...], timeout: int, pause: int, client: Client) -> None:
     """Join the services of these slices, or without names of all slices, also of later ones.
 
     With names it ends when all network functions are ready. Without names it runs on, as a service
     beside OSM: it joins new slices, and removes deleted slices from the services that they shared.
     """
-    joiner = Joiner(Client(tuple(shlex.split(client))), click.echo)
+    joiner = Joiner(client, click.echo)
     if slices:
         join_slices(joiner, slices, timeout, pause)
     else:
@@ -81,14 +103,20 @@ def join_slices_command(slices: tuple[str, ...], timeout: int, pause: int, clien
 @main.command(name="targets")
 @click.argument("services", nargs=-1, required=True, metavar="NS[/VNF]...")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="File; else stdout.")
-@click.option("--port", default=PORT, show_default=True, help="TCP port of the exporters.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=PORT,
+    show_default=True,
+    help="TCP port of the exporters.",
+)
 @click.option("--turn-on", is_flag=True, help="Start the exporters first.")
 @_client
 def targets_command(
-    services: tuple[str, ...], out: Path | None, port: int, turn_on: bool, client: str
+    services: tuple[str, ...], out: Path | None, port: int, turn_on: bool, client: Client
 ) -> None:
     """Write the targets of Prometheus: the exporters of whole services, or of single VNFs."""
-    document = targets(Client(tuple(shlex.split(client))), services, port, turn_on)
+    document = targets(client, services, port, turn_on)
     text = yaml.safe_dump(document, sort_keys=False)
     if out is None:
         click.echo(text, nl=False)
@@ -138,6 +166,9 @@ def acceptance(
 
     The password is $OSM_PASSWORD, else OSM's default. The run deletes all that it creates.
     """
+    # The run takes an hour; say before it that its page cannot be written.
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.touch()
     report = Report(url, vim, click.echo)
     session = Nbi(url, False if insecure else ca or True)
     password = os.environ.get("OSM_PASSWORD", "admin")
@@ -145,7 +176,6 @@ def acceptance(
     try:
         passed = run.run(user, password, project, not smallest)
     finally:
-        out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(report.page(), encoding="utf-8")
         click.echo(f"page: {out}")
     if not passed:

@@ -46,7 +46,8 @@ class Client:
                 argv,
                 env={**os.environ, **self.environment},
                 capture_output=True,
-                text=True,
+                encoding="utf-8",
+                errors="replace",
                 stdin=subprocess.DEVNULL,
                 check=False,
             )
@@ -140,7 +141,7 @@ class Client:
 def _document(verb: str, text: str) -> dict[str, Any]:
     try:
         document = yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):  # PyYAML raises ValueError for a date that is none
         document = None
     if not isinstance(document, dict):
         raise OperateError(f"{verb} --literal printed no document")

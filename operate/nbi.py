@@ -77,7 +77,9 @@ class Nbi:
         """
         self._credentials = {"username": user, "password": password, "project_id": project}
         self._headers.pop("Authorization", None)
-        token = self._send("POST", "/admin/v1/tokens", json=self._credentials)
+        token = self._record("POST", "/admin/v1/tokens", json=self._credentials)
+        if "id" not in token:
+            raise Unreachable(f"{self.url} answers no token; is that an OSM?")
         self._headers["Authorization"] = f"Bearer {token['id']}"
 
     def version(self) -> Document:
@@ -86,8 +88,7 @@ class Nbi:
         Raises:
             Refused, Unreachable: see :meth:`get`.
         """
-        version: Document = self._send("GET", "/version")
-        return version
+        return self._record("GET", "/version")
 
     def get(self, path: str) -> Any:
         """Return the answer to a GET request.
@@ -141,6 +142,12 @@ class Nbi:
                 return record
         return None
 
+    def _record(self, method: str, path: str, **how: Any) -> Document:
+        answer = self._send(method, path, **how)
+        if not isinstance(answer, dict):
+            raise Unreachable(f"{self.url}{path} answers no record; is that an OSM?")
+        return answer
+
     def _with_token(self, method: str, path: str, **how: Any) -> Any:
         try:
             return self._send(method, path, **how)
@@ -167,7 +174,7 @@ class Nbi:
                 f"the certificate of {self.url} is not trusted ({_reason(error)}); give its "
                 "authority with --ca FILE, or --insecure"
             ) from None
-        except requests.RequestException as error:
+        except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
             raise Unreachable(f"{self.url} does not answer: {_reason(error)}") from None
         if answer.status_code >= 300:
             raise Refused(answer.status_code, _detail(answer))

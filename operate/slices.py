@@ -55,6 +55,7 @@ def ends_of(client: Client, nsi: Mapping[str, Any], status: Statuses) -> list[Pa
         sides = [
             _ends_at(client, services[p["nss-ref"]], p["nsd-connection-point-ref"], str(vld["id"]))
             for p in points
+            if p["nss-ref"] in services  # OSM does not check the references of a template
         ]
         for one, other in itertools.combinations(sides, 2):
             if one and other and all(end.link in status(end) for end in (*one, *other)):
@@ -66,7 +67,7 @@ def _ends_at(client: Client, nsr_id: str, sap: str, link: str) -> list[End]:
     """Return the ends of a service at one of its SAPs."""
     record = client.document("ns-show", nsr_id)
     sapds = record["nsd"].get("sapd") or ()
-    networks = [str(s["virtual-link-desc"]) for s in sapds if s["id"] == sap]
+    networks = [str(s.get("virtual-link-desc")) for s in sapds if s["id"] == sap]
     ends = []
     for id in record.get("constituent-vnfr-ref") or ():
         vnf = client.document("vnf-show", str(id))

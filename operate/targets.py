@@ -72,7 +72,8 @@ def _target(
 ) -> dict[str, Any]:
     member, place = str(record["member-vnf-index-ref"]), record
     if instance is not None:
-        place = next(v for v in record["vdur"] if (v["vdu-id-ref"], v["count-index"]) == instance)
+        vdus = {(v["vdu-id-ref"], v["count-index"]): v for v in record["vdur"]}
+        place = vdus.get(instance, {})  # OSM removes the charm of a scaled-in VDU after the VDU
     # If there are several addresses, OSM writes them as one text with ";".
     address = str(place.get("ip-address") or "").split(";")[0]
     if not address:

@@ -10,18 +10,19 @@ import re
 import secrets
 import tarfile
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import yaml
-
+from builder import documents
+from builder.errors import BuildError
 from operate.acceptance.reasons import remedy
 from operate.acceptance.report import Report, Step
 from operate.acceptance.samples import Sample, samples
 from operate.client import OperateError
-from operate.nbi import Document, Nbi, Refused
+from operate.nbi import Document, Nbi, Refused, Unreachable
 from operate.osm import (
     NS_OPERATIONS,
     NSDS,
@@ -107,7 +108,7 @@ class Acceptance:
                 yield step
             except OperateError as error:
                 text = str(error)
-                known = remedy(text)
+                known = remedy(text) if _of_operation(error) else None
                 if known is None:
                     step.fail("OSM refuses it." if isinstance(error, Refused) else text)
                     step.detail = text if isinstance(error, Refused) else ""
@@ -123,17 +124,17 @@ class Acceptance:
             match = re.match(r"v?(\d+)", self.report.release)
             self._release = int(match[1]) if match else None
             step.sentence = f"release {self.report.release}"
-        with self.report.step("token") as step:
+        with self._step("token") as step:
             try:
                 self.nbi.log_in(user, password, project)
-            except OperateError as error:
+            except Refused as error:
+                if error.status >= 500:
+                    raise
                 step.fail(
                     f"OSM takes no user {user!r} of project {project!r} with this password.",
                     "export OSM_USER=... OSM_PASSWORD=... OSM_PROJECT=...",
                     str(error),
                 )
-        if step.state == "failed":
-            raise Stopped(step.sentence)
         with self._step("VIM account") as step:
             self._check_vim(step)
         # Charms need a VCA, but an older OSM has one that its API does not list.
@@ -179,7 +180,7 @@ class Acceptance:
         try:
             with tarfile.open(self.dist / f"{BASIC[0][0]}.tar.gz") as archive:
                 return any("/helm-charts/" in name for name in archive.getnames())
-        except (OSError, tarfile.TarError):
+        except (OSError, EOFError, zlib.error, tarfile.TarError):
             return False  # the onboarding step reports the error
 
     def _check_vca(self, step: Step) -> None:
@@ -442,10 +443,16 @@ class Acceptance:
     def _params(self, name: str) -> Document:
         path = self.dist / "params" / f"{name}.yaml"
         try:
-            params: Document = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, yaml.YAMLError):
-            raise OperateError(f"{path} cannot be read; ./run build makes it") from None
-        return params
+            return documents.read(path)
+        except BuildError as error:
+            raise OperateError(f"{error}; ./run build makes it") from None
+
+
+def _of_operation(error: OperateError) -> bool:
+    """Tell whether an error is about what OSM did, so not about the way to OSM or its login."""
+    if isinstance(error, Refused):
+        return error.status < 500 and error.status not in (401, 403)
+    return not isinstance(error, Unreachable)
 
 
 def _deleting(nbi: Nbi, place: str, name: str) -> Callable[[], object]:

@@ -200,6 +200,16 @@ def test_one_that_fails_does_not_stop_the_others() -> None:
         join_slices(joiner, ["gone"], timeout=60, pause=0)
 
 
+def test_a_template_with_a_dangling_reference_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OSM checks neither the references of a template nor those of a SAP."""
+    osm = Osm()
+    stray = {"nss-ref": "nowhere", "nsd-connection-point-ref": "sbi-sap"}
+    link = {"id": "sbi", "nss-connection-point-ref": [*POINTS, stray]}
+    monkeypatch.setitem(NSI, "network-slice-template", {"netslice-vld": [link]})
+    [(one, other)] = ends_of(osm, NSI, statuses(osm))
+    assert (one.vnf, other.vnf) == ("amf", "smf")
+
+
 def test_names_are_those_of_the_table() -> None:
     assert names(Osm()) == ["first"]
 

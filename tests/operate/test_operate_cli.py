@@ -1,0 +1,137 @@
+"""What an operator reads if a client, a file or an OSM is not as it must be."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from operate.cli import main
+
+RECORD = (
+    "{constituent-vnfr-ref: [x], member-vnf-index-ref: m, nsr-id-ref: n, ip-address: 192.0.2.1, "
+    "vdur: [{vdu-id-ref: v, count-index: 0}]}"
+)
+GONE = "{_admin: {deployed: {VCA: [{member-vnf-index: m, vdu_id: v, vdu_count_index: 1}]}}, "
+
+
+def run(*words: object) -> Result:
+    result = CliRunner().invoke(main, [str(word) for word in words])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Callable[[bytes], str]:
+    def made(text: bytes) -> str:
+        (tmp_path / "answer").write_bytes(text)
+        script = tmp_path / "osm"
+        script.write_text(f"#!/bin/sh\ncat {tmp_path / 'answer'}\n")
+        script.chmod(0o755)
+        return str(script)
+
+    return made
+
+
+@pytest.mark.parametrize("command", ["", "  ", '"osm'])
+def test_a_client_that_is_no_command_is_refused(command: str) -> None:
+    result = run("targets", "ns", "--client", command)
+    assert result.exit_code == 2
+    assert "is no command; allowed: one like osm" in result.output
+
+
+@pytest.mark.parametrize("text", [b"\xe9\xe8", b"d: 2024-99-99", b"<html>", b"[]", b"a: ["])
+def test_a_client_that_prints_no_record(client: Callable[[bytes], str], text: bytes) -> None:
+    result = run("targets", "ns", "--client", client(text))
+    assert (result.exit_code, result.output) == (
+        1,
+        "Error: ns-show --literal printed no document\n",
+    )
+
+
+def test_an_instance_that_is_being_removed_has_no_address(client: Callable[[bytes], str]) -> None:
+    result = run("targets", "ns", "--client", client((GONE + RECORD[1:]).encode()))
+    assert (result.exit_code, result.output) == (1, "Error: ns/m has no management address\n")
+
+
+def test_targets_that_cannot_be_written(client: Callable[[bytes], str], tmp_path: Path) -> None:
+    out = tmp_path / "none" / "targets.yaml"
+    result = run("targets", "ns", "--client", client(RECORD.encode()), "--out", out)
+    assert result.exit_code == 1
+    assert result.output.endswith("targets.yaml.new: No such file or directory\n")
+    assert run("targets", "ns", "--port", "99999").exit_code == 2
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    """Answers every request in the same way, but for OSM's version."""
+
+    status = 200
+    body = b""
+
+    def _answer(self) -> None:
+        body = b'{"version": "19.0.0"}' if self.path == "/osm/version" else self.body
+        self.send_response(200 if self.path == "/osm/version" else self.status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST = _answer  # noqa: N815  # the names that http.server calls
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def osm() -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+    thread.join(10)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (401, b'{"detail": "Invalid credentials"}', "OSM takes no user 'admin' of project 'admin'"),
+        (500, b'{"detail": "Timeout of the database"}', "token: OSM refuses it."),
+        (503, b"<html>", "HTTP status 503"),
+        (200, b"<html>", "answers no JSON; is that an OSM?"),
+        (200, b'{"id": "a', "answers no JSON; is that an OSM?"),
+        (200, b"[]", "answers no record; is that an OSM?"),
+        (200, b"{}", "answers no token; is that an OSM?"),
+        (200, b"", "answers no record; is that an OSM?"),
+    ],
+)
+def test_what_a_login_says(
+    osm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, body: bytes, words: str
+) -> None:
+    monkeypatch.setattr(Answers, "status", status)
+    monkeypatch.setattr(Answers, "body", body)
+    result = run("acceptance", "--osm", osm, "--vim", "v", "--out", tmp_path / "page.html")
+    assert result.exit_code == 1
+    assert words in result.output
+    assert ("takes no user" in result.output) == (status == 401)
+    assert "LCM" not in result.output
+
+
+def test_an_address_that_is_none(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    result = run("acceptance", "--osm", "https://a..b", "--vim", "v", "--out", page)
+    assert result.exit_code == 1
+    assert "FAILED  connection: https://a..b/osm does not answer" in result.output
+
+
+def test_a_page_that_cannot_be_written_is_said_before_the_run(osm: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    out = tmp_path / "file" / "page.html"
+    result = run("acceptance", "--osm", osm, "--vim", "v", "--out", out)
+    assert (result.exit_code, "connection" in result.output) == (1, False)
+    assert result.output.startswith("Error: ")
