@@ -124,12 +124,13 @@ def _members(ctx: Context, charm: Charm, files: dict[str, Entry]) -> Iterator[Pr
         yield ctx.in_file("charm-date", f"{where}{old[0]}", sentence)
 
 
-@rule("vnfd")
+@rule("vnfd", "nsd", "nst")
 def links_out(ctx: Context) -> Iterator[Problem]:
-    """Symbolic links outside the charms folder that point out of the package."""
-    inside = ctx.package.folder("charms")
+    """Symbolic links outside of charms that point out of the package."""
+    charms = ctx.package.folder("charms")
     for path, entry in sorted(ctx.package.files.items()):
-        if entry.link and not path.startswith(inside):
+        in_charm = path.startswith(charms) and "/" in path[len(charms) :]
+        if entry.link and not in_charm:
             target = posixpath.normpath(posixpath.join(posixpath.dirname(path), entry.link))
             if entry.link.startswith("/") or target.split("/")[0] == "..":
                 sentence = f"a link out of the package, to {entry.link!r}; allowed: inside it"

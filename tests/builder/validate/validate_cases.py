@@ -370,6 +370,8 @@ CHARMS = [
     ("charm-link", "charms/gate/lib/x", "", vnf, [file("charms/gate/lib/x", link="../../y")]),
     ("charm-date", "charms/gate/x", "", vnf, [file("charms/gate/x", mtime=0)]),
     ("archive-link", "gate_link", "", vnf, [file("gate_link", link="../../x")]),
+    ("archive-link", "charms/other", "", vnf, [file("charms/other", link="/etc")]),
+    ("archive-link", "gate_link", "", ns, [file("gate_link", link="../../x")]),
     (
         "ee-id",
         "execution-environment-list[1]/id",
