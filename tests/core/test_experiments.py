@@ -115,11 +115,17 @@ def test_what_arrived_of_a_stream_and_of_strangers() -> None:
     assert (stream["first"], stream["last"], stream["longest-run-lost"]) == (0, 5, 3)
     assert stream["delay-ms"] == {"min": 1.0, "median": 1.0, "p99": 20.0, "max": 20.0}
     assert (stream["began-at"], stream["ended-at"]) == (100.001, 105.001)
-    # Its copy came 10 ms after datagram 1 and was sent at the same time: the longest silence that
-    # the sender does not explain.
-    assert stream["gap-at"] == 100.001
+    # Datagrams 2 to 4 were lost. The sender paused for a second between two datagrams.
+    assert (stream["gap-at"], stream["gap-ms"]) == (101.03, 2971)
     within = dict(stream["delay-ms-within"])
     assert (within[50], within[100]) == (1.0, 20.0)
+
+
+def test_a_pause_of_the_sender_is_no_gap() -> None:
+    listener = watch.Arrivals({"addresses": [], "port": 7777, "budget": 0.01})
+    for number, sent in enumerate((100.0, 100.005, 103.0)):
+        listener.datagram(watch.HEAD.pack(watch.STREAM, number, sent, 1) + b"s", sent + 0.002)
+    assert listener.summary()["streams"]["s"]["gap-ms"] == 0
 
 
 def test_an_answer_stays_bounded_whatever_arrives() -> None:

@@ -226,19 +226,22 @@ class Stream:
         self.arrivals = self.within = 0
         self.gap = 0.0
         self.began = self.gap_began = 0.0
-        self.last = (0.0, 0.0)
+        self.last = (0, 0.0, 0.0)
 
     def take(self, number: int, sent: float, now: float) -> None:
         """Take a datagram."""
         self.arrivals += 1
-        if self.last[1]:
-            # The silence, less the sender's own pause between these two datagrams.
-            gap = now - self.last[1] - max(0.0, sent - self.last[0])
+        if self.arrivals > 1:
+            before, sent_before, arrived = self.last
+            # The silence, less the sender's own pause. If datagrams between these two were lost,
+            # its pauses were shorter than the time between the two.
+            pause = max(0.0, sent - sent_before) / max(1, number - before)
+            gap = now - arrived - pause
             if gap > self.gap:
-                self.gap, self.gap_began = gap, self.last[1]
+                self.gap, self.gap_began = gap, arrived
         else:
             self.began = now
-        self.last = (sent, now)
+        self.last = (number, sent, now)
         if number in self.numbers or len(self.numbers) >= MOST:
             return
         self.numbers.add(number)
@@ -265,7 +268,7 @@ class Stream:
             "longest-run-lost": max(runs or [0]),
             "gap-ms": round(self.gap * 1000, 3),
             "began-at": round(self.began, 3),
-            "ended-at": round(self.last[1], 3),
+            "ended-at": round(self.last[2], 3),
             "gap-at": round(self.gap_began, 3),
             "within-budget": self.within,
             "delay-ms": {"min": at(0), "median": at(0.5), "p99": at(0.99), "max": at(1)},
