@@ -74,12 +74,19 @@ class Run:
             ValueError: it is not a run's file, or has another schema.
         """
         document = json.loads(text)
+        if not isinstance(document, dict):
+            raise ValueError("it is not a JSON object")
         if document.get("schema") != SCHEMA:
             raise ValueError(f"schema {document.get('schema')!r} is not {SCHEMA}")
         try:
             run = cls(**document)
         except TypeError as error:
             raise ValueError(str(error)) from None
+        for name in ("repetition", "order", "started", "seconds", "load"):
+            if not isinstance(document[name], int | float):
+                raise ValueError(f"{name} {document[name]!r} is not a number")
+        if not isinstance(run.result, dict):
+            raise ValueError("its result is not a JSON object")
         if run.key != Cell(run.experiment, run.params).key:
             raise ValueError("its key is not that of its parameters")
         return run

@@ -51,12 +51,20 @@ class Campaign:
         """Return profile, seed and environment.
 
         Raises:
-            click.ClickException: there is no campaign.
+            click.ClickException: there is no campaign, or its file cannot be read.
         """
         try:
-            document: dict[str, Any] = json.loads(self._file.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+            document = json.loads(self._file.read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
             raise click.ClickException(f"{self.directory} holds no campaign") from None
+        except ValueError as error:
+            raise click.ClickException(f"{self._file} describes no campaign: {error}") from None
+        if not isinstance(document, dict) or not {"profile", "seed", "environment"} <= set(
+            document
+        ):
+            raise click.ClickException(
+                f"{self._file} describes no campaign: it needs profile, seed and environment"
+            )
         return document
 
     def runs(self) -> list[Run]:
@@ -86,12 +94,20 @@ class Campaign:
 
     @staticmethod
     def _write(path: Path, text: str) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, prefix=".new-", delete=False, encoding="utf-8"
-        ) as stream:
-            stream.write(text)
-        os.replace(stream.name, path)
+        """Write a file, all of it or nothing.
+
+        Raises:
+            click.ClickException: it cannot be written.
+        """
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(
+                "w", dir=path.parent, prefix=".new-", delete=False, encoding="utf-8"
+            ) as stream:
+                stream.write(text)
+            os.replace(stream.name, path)
+        except OSError as error:
+            raise click.ClickException(f"{path} cannot be written: {error.strerror}") from None
 
 
 def difference(one: Any, other: Any) -> str:

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from experiments import confidentiality, diameter, fiveg, sweep
 from experiments.model import Run
 from experiments.performance import UDP_MBPS
-from experiments.profiles import PROFILES
+from experiments.profiles import PROFILES, Profile
 from experiments.report import figures, summary
 from experiments.report.figures import Book
 from experiments.report.summary import Ratio
@@ -41,7 +42,18 @@ TITLES = {
 
 
 def write(campaign: Campaign) -> tuple[Path, Path]:
-    """Write the page and the table of a campaign; return their paths."""
+    """Write the page and the table of a campaign; return their paths.
+
+    Raises:
+        click.ClickException: the campaign cannot be read, or its directory cannot be written to.
+    """
+    try:
+        return _write(campaign)
+    except OSError as error:
+        raise click.ClickException(f"{error.filename}: {error.strerror}") from None
+
+
+def _write(campaign: Campaign) -> tuple[Path, Path]:
     runs = campaign.runs()
     page, table = campaign.directory / "report.html", campaign.directory / "runs.csv"
     book = Book("figures")
@@ -73,6 +85,7 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
     made = summary.by_experiment(runs)
     measured = made.get("performance", [])
     signalling = made.get("signalling", [])
+    profile = _profile(described)
     cpus = described["environment"].get("host", {}).get("cpus", 0)
     stamp = [time.strftime("%Y-%m-%d %H:%M", time.gmtime(run.started)) for run in runs]
     loads = [run.load for run in runs]
@@ -84,9 +97,9 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
         ended=max(stamp, default="-"),
         load=f"{min(loads):.1f} to {max(loads):.1f}" if loads else "-",
         disturbed=disturbed(runs, cpus) if cpus else None,
-        topology=_topology(described, measured, book),
+        topology=_topology(profile, measured, book),
         slices=_slices(described),
-        machines=_machines(described),
+        machines=profile is not None and profile.machines,
         beside=[
             text
             for name, text in (
@@ -120,7 +133,7 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
         dependability=[_fault(run) for run in made.get("dependability", [])],
         timeline=_timeline(made.get("dependability", []), book),
         signalling=_response(signalling, book),
-        fiveg=_fiveg(described),
+        fiveg=profile is not None and bool(profile.fiveg),
         sessions=made["sessions"][-1].result if "sessions" in made else None,
         procedures=_procedures(made.get("procedures", []), book),
         storm=_storm(made.get("storm", [])),
@@ -146,22 +159,24 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
 
 def _slices(described: Mapping[str, Any]) -> list[str]:
     """Return the names of a campaign's slices, [] if it has one service instead."""
-    if named := described["environment"].get("slices"):
-        return list(named)
-    profile = PROFILES[described["profile"]]
+    if (profile := _profile(described)) is None:
+        return list(described["environment"]["slices"])
     return list(profile.fiveg) or ([EMBB, URLLC] if profile.slices else [])
 
 
-def _fiveg(described: Mapping[str, Any]) -> bool:
-    """Tell whether the slices are those of a 5G network."""
-    profile = PROFILES.get(described["profile"])
-    return profile is not None and bool(profile.fiveg)
+def _profile(described: Mapping[str, Any]) -> Profile | None:
+    """Return the profile of a campaign, None for one between named slices.
 
-
-def _machines(described: Mapping[str, Any]) -> bool:
-    """Tell whether VDUs are virtual machines of the lab."""
-    profile = PROFILES.get(described["profile"])
-    return profile is not None and profile.machines
+    Raises:
+        click.ClickException: there is no profile of this name.
+    """
+    if described["environment"].get("slices"):
+        return None
+    name = described["profile"]
+    if name not in PROFILES:
+        known = ", ".join(sorted(PROFILES))
+        raise click.ClickException(f"the campaign's profile {name} is unknown; known: {known}")
+    return PROFILES[name]
 
 
 def disturbed(runs: Sequence[Run], cpus: int) -> dict[str, Any] | None:
@@ -171,14 +186,13 @@ def disturbed(runs: Sequence[Run], cpus: int) -> dict[str, Any] | None:
 
 
 def _topology(
-    described: Mapping[str, Any], measured: Sequence[Run], book: Book
+    profile: Profile | None, measured: Sequence[Run], book: Book
 ) -> dict[str, str] | None:
     """Draw the slices and services that a campaign created, not slices found by name."""
-    if described["environment"].get("slices") or not measured:
+    if profile is None or not measured:
         return None
-    if _fiveg(described):
-        own = PROFILES[described["profile"]].fiveg
-        tables = {fiveg.SHARED: fiveg.SHARED_LINKS, **dict.fromkeys(own, fiveg.LINKS)}
+    if profile.fiveg:
+        tables = {fiveg.SHARED: fiveg.SHARED_LINKS, **dict.fromkeys(profile.fiveg, fiveg.LINKS)}
     else:
         names = dict.fromkeys(str(run.params["slice"]) for run in measured)
         tables = {

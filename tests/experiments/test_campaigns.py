@@ -20,6 +20,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from support.campaigns import ENVIRONMENT as ENVIRONMENT_OF_A_LAB
 
 from experiments import (
     campaign,
@@ -266,7 +267,7 @@ def test_runs_of_another_machine_are_not_mixed_in(tmp_path: Path) -> None:
         Campaign(tmp_path).begin("full", 1, ENVIRONMENT)
 
 
-@pytest.mark.parametrize("spoil", ["{", '{"schema": 0}', "key", "extra"])
+@pytest.mark.parametrize("spoil", ["{", "[]", '{"schema": 0}', "key", "extra", "started", "result"])
 def test_a_file_that_is_no_run_is_told(tmp_path: Path, runs: list[Run], spoil: str) -> None:
     made = Campaign(tmp_path)
     made.begin("quick", 1, ENVIRONMENT)
@@ -278,9 +279,40 @@ def test_a_file_that_is_no_run_is_told(tmp_path: Path, runs: list[Run], spoil: s
         spoil = json.dumps(document)
     elif spoil == "extra":
         spoil = json.dumps(dict(document, extra=1))
+    elif spoil in document:
+        spoil = json.dumps({**document, spoil: "x"})
     file.write_text(spoil)
     with pytest.raises(click.ClickException, match=f"{file.name} is not a run"):
         made.runs()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("{", "describes no campaign: Expecting"),
+        ("[]", "describes no campaign: it needs profile, seed and environment"),
+        ('{"profile": "quick", "seed": 1}', "it needs profile, seed and environment"),
+        ('{"profile": "old", "seed": 1, "environment": {}}', "profile old is unknown; known: 5g"),
+    ],
+)
+def test_a_description_that_is_none_is_one_sentence(
+    tmp_path: Path, text: str, sentence: str
+) -> None:
+    (tmp_path / "campaign.json").write_text(text)
+    done = CliRunner().invoke(main, ["report", str(tmp_path)])
+    assert (done.exit_code, done.output.count("\n")) == (1, 1)
+    assert sentence in done.output
+
+
+def test_a_report_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    Campaign(tmp_path).begin("quick", 1, ENVIRONMENT_OF_A_LAB)
+    (tmp_path / "figures").write_text("")
+    done = CliRunner().invoke(main, ["report", str(tmp_path)])
+    assert f"Error: {tmp_path / 'figures'}: File exists" in done.output
+    done = CliRunner().invoke(main, ["report", str(tmp_path / "figures")])
+    assert "figures holds no campaign" in done.output
+    with pytest.raises(click.ClickException, match="figures/campaign.json cannot be written: "):
+        Campaign(tmp_path / "figures").begin("quick", 1, ENVIRONMENT_OF_A_LAB)
 
 
 def test_an_interval_is_students() -> None:
