@@ -15,16 +15,16 @@ from typing import Any
 import click
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from experiments import confidentiality, diameter, fiveg, sweep
+from experiments import confidentiality, diameter, fiveg, sessions, sweep
 from experiments.model import Run
-from experiments.performance import UDP_MBPS
+from experiments.performance import EMULATED_MBPS, UDP_MBPS
 from experiments.profiles import PROFILES, Profile
 from experiments.report import figures, summary
 from experiments.report.figures import Book
 from experiments.report.summary import Ratio
 from experiments.setups import DOUBLE, EPC, PAIR, SITES
 from experiments.slices import EMBB, URLLC
-from experiments.stats import Estimate, mean
+from experiments.stats import Estimate, mean, single
 from experiments.store import Campaign
 from experiments.testbed import LINKS, PAIR_LINKS
 from experiments.wire import NEIGHBOURS
@@ -127,7 +127,10 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
         figures=_cost(measured, book) if measured else [],
         performance=_performance(measured),
         published=_published() if measured else [],
-        udp_mbps=UDP_MBPS,
+        udp_mbps=EMULATED_MBPS if profile is not None and profile.machines else UDP_MBPS,
+        ue_udp_mbps=sessions.UDP_MBPS
+        if any(run.params["link"] == sessions.LINK for run in measured)
+        else None,
         double=_double(measured, cpus, book),
         neighbour_figures=_neighbour(measured, book),
         dependability=[_fault(run) for run in made.get("dependability", [])],
@@ -152,7 +155,7 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
              "after": run.result["after-deletion"], "took": _number(run.result["primitive-s"])}
             for run in made.get("revocation", [])
         ],
-        repetitions=max((run.repetition + 1 for run in measured), default=0),
+        repetitions=max((run.repetition + 1 for run in runs), default=0),
         references=summary.reference(),
     )  # fmt: skip
 
@@ -447,13 +450,25 @@ def _cost(runs: Sequence[Run], book: Book) -> list[dict[str, str]]:
 
 def _trips(runs: Sequence[Run]) -> list[figures.Distribution]:
     """Return the distributions of round trips on the first link of the first slice or service."""
-    name, link = runs[0].params["slice"], runs[0].params["link"]
+    alone = [run for run in runs if not run.params["neighbour"] and run.result.get("rtt_within")]
+    if not alone:
+        return []
+    slices, links = _ORDER, list(_LINKS)
+
+    def place(at: tuple[str, str]) -> tuple[int, int, str, str]:
+        name, link = at
+        return (
+            slices.index(name) if name in slices else len(slices),
+            links.index(link) if link in links else len(links),
+            *at,
+        )
+
+    name, link = min(((run.params["slice"], run.params["link"]) for run in alone), key=place)
     where = _where(link, name)
     by_path: dict[str, list[Run]] = {}
-    for run in runs:
+    for run in alone:
         p = run.params
-        first = (p["slice"], p["link"], p["neighbour"]) == (name, link, "")
-        if first and run.result.get("rtt_within"):
+        if (p["slice"], p["link"]) == (name, link):
             by_path.setdefault(p["path"], []).append(run)
     curves: list[figures.Distribution] = []
     for path, words in (("underlay", "no VPN"), ("tunnel", "tunnel")):
@@ -575,11 +590,16 @@ def _performance(runs: Sequence[Run]) -> list[dict[str, Any]]:
     known = {name: place for place, name in enumerate(_ORDER)}
     points = sorted(table.get("mbps", {}), key=lambda p: (known.get(p[0], len(known)), *p))
     for name, link, path, load in points:
-        plain = (name, link, "underlay", load)
-        if path != "tunnel" or plain not in table["mbps"]:
+        if path != "tunnel":
             continue
+        plain = (name, link, "underlay", load)
         label = f"{link} {name}" + (", neighbour saturated" if load else "")
         tunnel = (name, link, path, load)
+        numbers = [
+            value.n
+            for value in (table["mbps"][tunnel], table["mbps"].get(plain), ratio["mbps"].get(label))
+            if value is not None
+        ]
         rows.append(
             {
                 "where": _where(link, name),
@@ -587,14 +607,14 @@ def _performance(runs: Sequence[Run]) -> list[dict[str, Any]]:
                 "costs": [
                     _figure(value)
                     for m in ("mbps", "rtt_ms")
-                    for value in (table[m][tunnel], table[m][plain], ratio[m].get(label))
+                    for value in (table[m][tunnel], table[m].get(plain), ratio[m].get(label))
                 ],
                 "amounts": [
-                    _amount(table[m][point])
+                    _figure(table[m].get(point))
                     for m in ("jitter_ms", "loss_percent")
                     for point in (tunnel, plain)
                 ],
-                "n": table["mbps"][tunnel].n,
+                "n": ", ".join(map(str, numbers)) if len(set(numbers)) > 1 else numbers[0],
             }
         )
     return rows
@@ -636,18 +656,20 @@ def _timeline(runs: Sequence[Run], book: Book) -> dict[str, str] | None:
 
 
 def _figure(value: Estimate | None) -> dict[str, str]:
-    """Return a mean and its interval as text, each on its own line."""
+    """Return a mean and its interval as text, each on its own line.
+
+    No figure of a report can be negative, so an interval ends at zero.
+    """
     if value is None:
         return {"mean": "-", "interval": ""}
+    if value.mean == 0:
+        return {"mean": "0", "interval": ""}
+    if value.low == value.high:
+        value = single(value.mean)
+    elif value.known:
+        value = dataclasses.replace(value, low=max(0.0, value.low))
     mean, _, interval = str(value).partition(" (")
     return {"mean": mean, "interval": interval.rstrip(")").replace(" to ", "\u2013")}
-
-
-def _amount(value: Estimate) -> dict[str, str]:
-    """Return a mean that cannot be negative; its interval is cut off at zero."""
-    if value.mean == 0 or (value.known and value.low == value.high):
-        return {"mean": f"{value.mean:g}", "interval": ""}
-    return _figure(dataclasses.replace(value, low=max(0.0, value.low)) if value.known else value)
 
 
 def _fault(run: Run) -> dict[str, Any]:

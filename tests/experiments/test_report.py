@@ -210,6 +210,67 @@ def test_labels_of_an_axis_do_not_touch(low: float, high: float) -> None:
         assert math.log(other / one) / math.log(high / low) >= 0.14
 
 
+REAL_OSM = {
+    "osm": {"url": "https://osm", "release": "19"},
+    "vim": {"name": "v", "type": "openstack"},
+    "versions": {},
+}
+
+
+def test_double_resources_on_a_real_osm_have_a_page(runs: list[Run], matrix: list[Run]) -> None:
+    page = render.html({**DESCRIBED, "environment": REAL_OSM}, [*runs, *matrix])
+    assert "does not know the processors of the VIM's hosts" in page
+    assert "one machine" not in page
+
+
+def cells(page: str, row: str) -> list[list[str]]:
+    """Return the texts of the cells after the first one, per row of tables that has this name."""
+    rows = re.findall(f"<tr><td>{re.escape(row)}</td>(.*?)</tr>", page, re.DOTALL)
+    return [[re.sub("<[^>]*>", " ", cell).strip() for cell in re.findall("<td.*?</td>", one)]
+            for one in rows]  # fmt: skip
+
+
+def test_figures_without_a_baseline_are_in_the_tables() -> None:
+    made = [performance("embb", "tunnel", "", 0, 40.0, 3.0, link="ue")]
+    made += [
+        performance("embb", path, "", n, 900.0, 0.5, link="n3")
+        for path, rounds in (("tunnel", 3), ("underlay", 2))
+        for n in range(rounds)
+    ]
+    made[0] = dataclasses.replace(made[0], result={**made[0].result, "rtt_within": []})
+    page = render.html({**DESCRIBED, "profile": "5g-full"}, made)
+    rate, jitter = cells(page, "UE eMBB")
+    assert rate == ["idle", "40.0", "-", "-", "3.00", "-", "-", "1"]
+    assert jitter == ["idle", "0.010", "-", "0", "-"]
+    assert cells(page, "N3 eMBB")[0][-1] == "3, 2, 2"
+    assert "of 20 Mbit/s, of a UE 10 Mbit/s uplink," in page
+    # The distribution is of a link that has one, although another link was measured first.
+    assert "N3 eMBB, tunnel" in page
+
+
+def test_the_rate_of_the_udp_stream_is_that_of_the_machines() -> None:
+    made = [performance("pair", path, "", 0, 90.0, 2.0, "data") for path in ("underlay", "tunnel")]
+    page = render.html({**DESCRIBED, "profile": "machines"}, made)
+    assert "a UDP stream of 5 Mbit/s, as" in page
+
+
+def test_an_interval_of_a_rate_ends_at_zero() -> None:
+    made = [
+        performance("embb", path, "", n, mbps, mbps / 1000)
+        for path in ("underlay", "tunnel")
+        for n, mbps in enumerate((100.0, 900.0))
+    ]
+    (rate, *_) = cells(render.html(DESCRIBED, made), "S6a eMBB")
+    assert rate[1] == "500 0\u20135582"
+
+
+def test_rounds_of_signalling_alone_are_counted(matrix: list[Run]) -> None:
+    made = [run for run in matrix if run.experiment == "signalling"]
+    page = render.html({**DESCRIBED, "profile": "functions"}, made)
+    assert "seed 1; 3 repetitions" in page
+    assert "AIR eMBB, with its answer: 3.00 ms" in page
+
+
 def test_one_epc_alone_has_a_page() -> None:
     made = [performance("epc", path, "", 0, 900.0, 0.5) for path in ("underlay", "tunnel")]
     page = render.html({**DESCRIBED, "profile": "epc"}, made)
