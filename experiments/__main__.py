@@ -225,6 +225,8 @@ def _write_report(campaign: Campaign, failures: int, screen: Console) -> None:
     runs = campaign.runs()
     screen.print()
     final(runs, screen)
+    if lacking := render.missing(campaign.describe(), runs):
+        screen.print(lacking)
     screen.print(f"report: {page}\nfigures: {table}\nruns: {campaign.directory / 'runs'}")
     if failures:
         raise click.ClickException(

@@ -8,6 +8,7 @@ import math
 import re
 import statistics
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import click
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from experiments import confidentiality, diameter, fiveg, sessions, sweep
+from experiments.campaign import plan, without_the_lab
 from experiments.model import Run
 from experiments.performance import EMULATED_MBPS, UDP_MBPS
 from experiments.profiles import PROFILES, Profile
@@ -31,7 +33,7 @@ from experiments.wire import NEIGHBOURS
 
 TITLES = {
     "confidentiality": ("Confidentiality", "underlays carry nothing but WireGuard, ESP and address "
-                        "resolution; the control shows an identity"),
+                        "resolution"),
     "reach": ("Isolation", "no VNF reaches an address or port of a VNF it has no link with"),
     "dependability": ("Dependability", "a fault in one slice costs the other no packet"),
     "revocation": ("Revocation", "a deleted peer's packets stop"),
@@ -89,6 +91,9 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
     cpus = described["environment"].get("host", {}).get("cpus", 0)
     stamp = [time.strftime("%Y-%m-%d %H:%M", time.gmtime(run.started)) for run in runs]
     loads = [run.load for run in runs]
+    checked = made.get("confidentiality", [])
+    control = any(run.params["path"] == "underlay" for run in checked)
+    shows = "; the control shows an identity" if control else ""
     return environment.get_template("page.html.j2").render(
         campaign=described,
         env=described["environment"],
@@ -109,16 +114,20 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
             if any(run.params["slice"] == name for run in measured)
         ],
         cards=[
-            {"title": TITLES[name][0], "text": f"{TITLES[name][1]} ({passed} of {count} runs).",
+            {"title": TITLES[name][0],
+             "text": f"{TITLES[name][1]}{shows if name == 'confidentiality' else ''} "
+                     f"({passed} of {count} runs).",
              "good": passed == count}
             for name, passed, count in summary.verdicts(runs)
         ],
+        missing=missing(described, runs),
+        controlled=bool(shows),
         imsi=diameter.TEST_IMSI,
         msin=fiveg.MSIN,
-        ues=confidentiality.UES if _attached(made.get("confidentiality", [])) else 0,
-        wires=_wires(made.get("confidentiality", []), "links"),
-        outside=_wires(made.get("confidentiality", []), "outside"),
-        excerpts=_excerpts(made.get("confidentiality", [])),
+        ues=confidentiality.UES if _attached(checked) else 0,
+        wires=_wires(checked, "links"),
+        outside=_wires(checked, "outside"),
+        excerpts=_excerpts(checked),
         where=described["environment"].get("osm", {}).get("url", "one machine"),
         reach=made["reach"][-1].result if "reach" in made else None,
         reach_rows=_reach(made["reach"][-1].result["outcomes"]) if "reach" in made else [],
@@ -186,6 +195,32 @@ def disturbed(runs: Sequence[Run], cpus: int) -> dict[str, Any] | None:
     """Return figures about runs that began on a busy machine, None if there were none."""
     busy, looked, most = summary.loaded(runs, cpus)
     return {"busy": busy, "of": looked, "most": f"{most:.0f}"} if busy else None
+
+
+def missing(described: Mapping[str, Any], runs: Sequence[Run]) -> str:
+    """Return a sentence about runs of the profile that a campaign does not have, "" if it has all.
+
+    Of repeated runs, only the rounds that began count.
+    """
+    if (profile := _profile(described)) is None:
+        return ""
+    rounds = max((run.repetition + 1 for run in runs), default=1)
+    steps = plan(profile, described["seed"], rounds)
+    if "osm" in described["environment"]:
+        steps = without_the_lab(steps)
+    there = {(run.key, run.repetition) for run in runs}
+    lacking = [step for step in steps if (step.cell.key, step.repetition) not in there]
+    if not lacking:
+        return ""
+    every = Counter(step.cell.experiment for step in steps)
+    parts = [
+        f"{number} of {every[name]} of {name}"
+        for name, number in Counter(step.cell.experiment for step in lacking).items()
+    ]
+    return (
+        f"These runs of the profile are missing, because they gave no result or were not made: "
+        f"{', '.join(parts)}."
+    )
 
 
 def _topology(

@@ -15,11 +15,18 @@ from support.campaigns import ENVIRONMENT, performance
 
 from builder import packages
 from builder.tree import Tree
+from experiments.campaign import plan
 from experiments.model import Cell, Run
+from experiments.profiles import PROFILES
 from experiments.report import figures, render, summary
 from experiments.store import Campaign
 
 DESCRIBED = {"profile": "quick", "seed": 1, "environment": ENVIRONMENT}
+REAL_OSM = {
+    "osm": {"url": "https://osm", "release": "19"},
+    "vim": {"name": "v", "type": "openstack"},
+    "versions": {},
+}
 VOID = {"meta", "br", "hr", "img", "input", "link", "use", "path", "circle", "rect"}
 
 
@@ -188,6 +195,34 @@ def test_controls_alone_have_no_verdict(judged: list[Run]) -> None:
     assert summary.verdicts([failed]) == [("qos", 0, 1)]
 
 
+def test_runs_that_are_missing_are_named(judged: list[Run]) -> None:
+    steps = [step for step in plan(PROFILES["quick"], 1, 1) if step.cell.experiment != "qos"]
+    made = [
+        dataclasses.replace(judged[0], experiment=step.cell.experiment, key=step.cell.key)
+        for step in steps
+    ]
+    lacking = render.missing(DESCRIBED, made[:-1])
+    assert lacking.endswith("not made: 2 of 2 of qos, 1 of 1 of revocation.")
+    assert render.missing({**DESCRIBED, "environment": REAL_OSM}, made) == ""
+    assert "not made: 1 of 2 of confidentiality" in render.html(DESCRIBED, judged[1:])
+    # On a real OSM there is no qos, and no fault of a charm.
+    made = [run for run in made[:-1] if run.experiment != "dependability"]
+    elsewhere = render.missing({**DESCRIBED, "environment": REAL_OSM}, made)
+    assert elsewhere.endswith("not made: 3 of 3 of dependability, 1 of 1 of revocation.")
+    named = {"profile": "slices", "seed": 1, "environment": {**REAL_OSM, "slices": ["a", "b"]}}
+    assert render.missing(named, made) == ""
+
+
+def test_a_control_that_was_not_made_shows_nothing(judged: list[Run]) -> None:
+    assert "the control shows an identity (2 of 2 runs)" in render.html(DESCRIBED, judged)
+    named = {"profile": "slices", "seed": 1, "environment": {**REAL_OSM, "slices": ["a", "b"]}}
+    page = render.html(named, judged[:1])
+    assert "address resolution (1 of 1 runs)" in page
+    assert "There was no control" in page
+    assert "Diameter request" not in page
+    assert "<h2>Requirements" not in page  # none of our figures has one
+
+
 def test_a_busy_machine_is_told_at_the_top(runs: list[Run]) -> None:
     assert "busy with something else" not in render.html(DESCRIBED, runs)
     busy = [dataclasses.replace(run, busy=0.6) for run in runs[:3]]
@@ -208,13 +243,6 @@ def test_labels_of_an_axis_do_not_touch(low: float, high: float) -> None:
     assert len(found) >= 2
     for one, other in itertools.pairwise(found):
         assert math.log(other / one) / math.log(high / low) >= 0.14
-
-
-REAL_OSM = {
-    "osm": {"url": "https://osm", "release": "19"},
-    "vim": {"name": "v", "type": "openstack"},
-    "versions": {},
-}
 
 
 def test_double_resources_on_a_real_osm_have_a_page(runs: list[Run], matrix: list[Run]) -> None:
