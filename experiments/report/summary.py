@@ -433,9 +433,11 @@ def verdicts(runs: Sequence[Run]) -> list[tuple[str, int, int]]:
     return rows
 
 
+_PARAMETERS = ("slice", "link", "path", "neighbour")
+"""Parameters with a column of their own."""
 CSV_HEAD = (
-    "experiment", "key", "repetition", "order", "started", "load", "slice", "link", "path",
-    "neighbour", "metric", "value",
+    "experiment", "key", "repetition", "order", "started", "seconds", "load", "busy", "passed",
+    *_PARAMETERS, "parameters", "metric", "value",
 )  # fmt: skip
 
 
@@ -443,19 +445,30 @@ def csv_rows(runs: Sequence[Run]) -> Iterable[tuple[Any, ...]]:
     """Yield one row per figure of each run (long format)."""
     for run in runs:
         p = run.params
-        head = (run.experiment, run.key, run.repetition, run.order, f"{run.started:.3f}",
-                f"{run.load:.2f}", p.get("slice", p.get("victim", "")), p.get("link", ""),
-                p.get("path", ""), p.get("neighbour", ""))  # fmt: skip
+        others = "; ".join(f"{name}={p[name]}" for name in sorted(p) if name not in _PARAMETERS)
+        head = (
+            run.experiment, run.key, run.repetition, run.order, f"{run.started:.3f}",
+            f"{run.seconds:.3f}", f"{run.load:.2f}", "" if run.busy is None else f"{run.busy:.2f}",
+            {True: "yes", False: "no", None: ""}[run.passed],
+            *(p.get(name, "") for name in _PARAMETERS), others,
+        )  # fmt: skip
         for metric, value in sorted(flat(run.result).items()):
             yield (*head, metric, value)
 
 
 def flat(result: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
-    """Return the numbers of a nested result by dotted name."""
+    """Return the numbers of a nested result by dotted name.
+
+    A point of a distribution, (percent, value), has its percentage as name.
+    """
     numbers: dict[str, float] = {}
     for name, value in result.items():
         if isinstance(value, Mapping):
             numbers |= flat(value, f"{prefix}{name}.")
+        elif isinstance(value, list):
+            points = all(isinstance(item, list) and len(item) == 2 for item in value)
+            named = value if points else enumerate(value)
+            numbers |= flat({f"{key}": item for key, item in named}, f"{prefix}{name}.")
         elif isinstance(value, int | float):
             numbers[prefix + name] = float(value)
     return numbers

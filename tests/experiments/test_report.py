@@ -317,7 +317,7 @@ def test_files_of_a_campaign(tmp_path: Path, runs: list[Run]) -> None:
         campaign.add(run)
     page, table = render.write(campaign)
     rows = list(csv.DictReader(table.open(encoding="utf-8")))
-    assert len(rows) == 6 * len(runs)
+    assert len(rows) == 9 * len(runs)
     for number in range(1, page.read_text(encoding="utf-8").count("<svg") + 1):
         file = tmp_path / "figures" / f"figure-{number}.pdf"
         assert file.read_bytes().startswith(b"%PDF")
@@ -330,6 +330,27 @@ def test_files_of_a_campaign(tmp_path: Path, runs: list[Run]) -> None:
     printed = (tmp_path / "figures" / "figure-1.pdf").read_bytes()
     assert render.write(campaign)[0].read_bytes() == first
     assert (tmp_path / "figures" / "figure-1.pdf").read_bytes() == printed
+
+
+def test_the_table_tells_runs_apart_and_has_every_number(judged: list[Run]) -> None:
+    qos = {
+        enforced: dataclasses.replace(
+            judged[0], experiment="qos", params={"enforced": enforced, "seconds": 4},
+            result={"urllc": {"delay_within": [[50, 0.3], [99.5, 2.0]]}, "budget_ms": 10},
+            passed=enforced, busy=0.25,
+        )
+        for enforced in (True, False)
+    }  # fmt: skip
+    rows = [
+        dict(zip(summary.CSV_HEAD, row, strict=True))
+        for row in summary.csv_rows([*qos.values(), judged[3]])
+    ]
+    own = {(row["parameters"], row["passed"], row["metric"]): row["value"] for row in rows}
+    assert own["enforced=True; seconds=4", "yes", "urllc.delay_within.99.5"] == 2
+    assert own["enforced=False; seconds=4", "no", "budget_ms"] == 10
+    fault = "fault=vnf; seconds=4; victim=embb"
+    assert own[fault, "yes", "timeline.silent.1"] == 5.5
+    assert {(row["seconds"], row["busy"]) for row in rows} == {("1.000", "0.25"), ("1.000", "")}
 
 
 def fiveg_runs() -> list[Run]:
