@@ -359,7 +359,7 @@ _WORDS = {
     "urllc": "URLLC", "urllc, neighbour saturated": "URLLC, loaded neighbour",
     "urllc separate": "URLLC", "urllc simultaneous": "URLLC, loaded neighbour",
     "double": "double", "vpn double resources": "double",
-    "sites": "two sites", "between sites": "two sites", "vpn": "one EPC", "epc": "EPC",
+    "sites": "two sites", "between sites": "two sites", "vpn": "one EPC", "epc": "one EPC",
     "pair": "two VNFs", "shared": "shared", "mmtc": "mMTC",
 }  # fmt: skip
 _ORDER = [EMBB, URLLC, DOUBLE, SITES, EPC, PAIR, fiveg.SHARED]

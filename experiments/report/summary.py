@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from experiments.model import Run
-from experiments.setups import DOUBLE, SITES
+from experiments.setups import DOUBLE, EPC, SITES
 from experiments.slices import EMBB, URLLC
 from experiments.stats import Estimate, mean, ratio, single
 
@@ -372,7 +372,7 @@ class Row:
 
 #: Title, slice, its neighbour, and its name in reference.yaml.
 _SET_UPS = (
-    ("one EPC, nothing beside it", "", "", "vpn"),
+    ("one EPC, nothing beside it", EPC, "", "vpn"),
     ("eMBB alone", EMBB, "", "embb separate"),
     ("URLLC alone", URLLC, "", "urllc separate"),
     ("eMBB, neighbour saturated", EMBB, "saturated", "embb simultaneous"),
@@ -413,7 +413,7 @@ def matrix(runs: Sequence[Run], signalling: Sequence[Run], link: str = "s6a") ->
                 one[request] = value
             if value := answers.get(f"{request.upper()} {known}"):
                 other[request] = value
-        if one or not name:
+        if one or name == EPC:
             rows.append(Row(title, one, other))
     return rows if any(row.ours for row in rows) else []
 

@@ -303,7 +303,11 @@ def test_one_epc_alone_has_a_page() -> None:
     made = [performance("epc", path, "", 0, 900.0, 0.5) for path in ("underlay", "tunnel")]
     page = render.html({**DESCRIBED, "profile": "epc"}, made)
     assert "<h1>One EPC" in page
-    assert "S6a EPC" in page
+    # Beside what was published of one EPC: in the same row of the matrix and of the figure.
+    (row,) = summary.matrix(made, [])
+    assert (row.ours["mbps"].mean, row.published["mbps"].mean) == (1, pytest.approx(918 / 21700))
+    assert cells(page, "one EPC, nothing beside it") == [["1.00", "0.042", "1.00", "2.12"]]
+    assert page.count(">S6a one EPC</text>") == 2  # once in each figure of ratios
 
 
 def test_a_campaign_without_runs_has_a_page() -> None:
