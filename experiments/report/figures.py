@@ -7,7 +7,8 @@ import html
 import io
 import math
 import re
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ matplotlib.use("svg")
 
 #: Shape and fill differ as well as colour, so series differ in grey too (Okabe and Ito's palette).
 OURS: dict[str, Any] = {"color": "#0072B2", "marker": "o"}
-PUBLISHED: dict[str, Any] = {"color": "#D55E00", "marker": "D", "markerfacecolor": "white"}
+PUBLISHED: dict[str, Any] = {"color": "#D55E00", "marker": "D", "markerfacecolor": "none"}
 STYLE: Any = {
     "font.size": 11,
     "font.family": "sans-serif",
@@ -47,6 +48,9 @@ LOOKS: tuple[dict[str, Any], ...] = (
     {"color": "#009E73", "marker": "^", "linestyle": "-."},
     {"color": "#CC79A7", "marker": "v", "linestyle": (0, (5, 1))},
 )
+
+LABEL = 29
+"""Characters in a line of a label; longer names of slices are broken, so that the plot has room."""
 
 Curve = tuple[str, Sequence[tuple[float, Estimate]]]
 """Name of a curve, and its points: (size, measured value)."""
@@ -136,11 +140,19 @@ def marks(low: float, high: float, room: float) -> list[float]:
     return sorted(chosen)
 
 
-def _logarithmic(axis: Any, low: float, high: float, room: float) -> None:
-    """Set the marks of a logarithmic axis."""
-    places = marks(low, high, room)
+def _logarithmic(axis: Any, low: float, high: float, inches: float) -> None:
+    """Set the marks of a logarithmic axis, whose labels need so many inches each."""
+    size = axis.axes.get_window_extent().transformed(axis.figure.dpi_scale_trans.inverted())
+    length = size.width if axis.axis_name == "x" else size.height
+    places = marks(low, high, inches / length)
     axis.set_ticks(places, [f"{mark:g}" for mark in places])
     axis.set_minor_locator(ticker.NullLocator())
+
+
+def _broken(labels: Iterable[str]) -> tuple[list[str], int]:
+    """Return labels broken into lines, and the largest number of lines."""
+    broken = [textwrap.fill(label, LABEL) for label in labels]
+    return broken, max((label.count("\n") + 1 for label in broken), default=1)
 
 
 def _ends(value: Estimate) -> tuple[Any, Any]:
@@ -155,10 +167,12 @@ def ratios(ours: Sequence[Ratio], published: Sequence[Ratio], title: str, axis: 
     """
     labels = list(dict.fromkeys(r.label for r in (*ours, *published)))
     rows = {label: y for y, label in enumerate(reversed(labels))}
+    names, most = _broken(rows)
     with pyplot.rc_context(STYLE):
-        figure, axes = pyplot.subplots(figsize=(WIDTH, 0.75 + 0.29 * len(rows)))
+        figure, axes = pyplot.subplots(figsize=(WIDTH, 0.75 + (0.12 + 0.17 * most) * len(rows)))
         axes.axvline(1, color="#555555", linewidth=1)
-        for listed, look in ((published, PUBLISHED), (ours, OURS)):
+        # Hollow ones are above filled ones, which would hide them.
+        for listed, look in ((ours, OURS), (published, PUBLISHED)):
             for one in listed:
                 y, value = rows[one.label], one.value
                 if value.known:
@@ -169,12 +183,13 @@ def ratios(ours: Sequence[Ratio], published: Sequence[Ratio], title: str, axis: 
         low, high = axes.get_xlim()
         low, high = min(low, 0.8), max(high, 1.25)
         axes.set_xlim(low, high)
-        _logarithmic(axes.xaxis, low, high, 0.14)
-        axes.set_yticks(list(rows.values()), list(rows))
+        axes.set_yticks(list(rows.values()), names)
         axes.set_ylim(-0.6, len(rows) - 0.4)
         axes.grid(axis="y", visible=False)
         # Right-aligned, because a centred label would be cut off.
         axes.set_xlabel(axis, loc="right")
+        figure.tight_layout()
+        _logarithmic(axes.xaxis, low, high, 0.33)
         figure.tight_layout()
         numbers = [
             (one.label, one.source or "this campaign", one.value.mean, *_ends(one.value))
@@ -204,7 +219,7 @@ def curves(rows: Sequence[Curve], title: str, axes_names: tuple[str, str]) -> Fi
         axes.set_yscale("log")
         # Limits from the means, because one wide interval would make all curves flat.
         axes.set_ylim(min(means) / 2, max(means) * 2)
-        _logarithmic(axes.yaxis, *axes.get_ylim(), 0.07)
+        _logarithmic(axes.yaxis, *axes.get_ylim(), 0.18)
         axes.set_xlim(left=0)
         axes.xaxis.set_major_locator(ticker.MaxNLocator("auto", integer=True))
         axes.set_xlabel(axes_names[0])
@@ -228,9 +243,10 @@ def distributions(
     rows: Sequence[Distribution], title: str, axis: str, budget: float | None = None
 ) -> Figure:
     """Plot the percentage of samples within a time; the axis of the time is logarithmic."""
+    names, most = _broken(name for name, _ in rows)
     with pyplot.rc_context(STYLE):
         figure, axes = pyplot.subplots(figsize=(WIDTH, 3.2))
-        for (name, points), look in zip(rows, LOOKS, strict=False):
+        for name, (_, points), look in zip(names, rows, LOOKS, strict=False):
             line = ([ms for _, ms in points], [share for share, _ in points])
             plain = {**look, "marker": ""}
             axes.plot(*line, label=name, linewidth=1.8, **plain)
@@ -238,7 +254,6 @@ def distributions(
         low, high = min(times) / 1.3, max(*times, budget or 0) * 1.3
         axes.set_xscale("log")
         axes.set_xlim(low, high)
-        _logarithmic(axes.xaxis, low, high, 0.12)
         axes.set_ylim(0, 101)
         if budget is not None:
             axes.axvline(budget, color="#333333", linestyle="--", linewidth=1, zorder=1,
@@ -246,7 +261,10 @@ def distributions(
         axes.set_xlabel(axis)
         axes.set_ylabel("percent within")
         # Above the plot, because curves may be anywhere inside.
-        axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+        axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1),
+                    ncols=2 if most == 1 else 1)  # fmt: skip
+        figure.tight_layout()
+        _logarithmic(axes.xaxis, low, high, 0.46)
         figure.tight_layout()
         numbers = [(name, share, ms) for name, points in rows for share, ms in points]
         return _as_figure(figure, title, [("curve", "percent", "ms"), *numbers])
@@ -274,6 +292,7 @@ class Fault:
 
 def timeline(rows: Sequence[Fault], title: str) -> Figure:
     """Plot the streams of victim and neighbour over time, for each fault."""
+    names, _ = _broken(row.label for row in reversed(rows))
     with pyplot.rc_context(STYLE):
         figure, axes = pyplot.subplots(figsize=(WIDTH, 1.2 + 0.5 * len(rows)))
         theirs, own, broken = OURS["color"], "#009E73", PUBLISHED["color"]
@@ -287,7 +306,7 @@ def timeline(rows: Sequence[Fault], title: str) -> Figure:
             axes.plot([row.at] * 2, [y - 0.4, y + 0.4], color="black", linewidth=1.5)
             axes.plot([row.back], [y - 0.17], linestyle="none", marker="|", markersize=12,
                       markeredgewidth=2.5, color=broken)  # fmt: skip
-        axes.set_yticks(range(len(rows)), [row.label for row in reversed(rows)])
+        axes.set_yticks(range(len(rows)), names)
         axes.set_ylim(-0.6, len(rows) - 0.4)
         axes.grid(axis="y", visible=False)
         axes.set_axisbelow(True)

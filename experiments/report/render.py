@@ -451,30 +451,36 @@ def _double(runs: Sequence[Run], cpus: int, book: Book) -> dict[str, Any] | None
     if not ours:
         return None
     ours, theirs = ([readable(r) for r in of] for of in (ours, summary.published_double()))
-    text = (
-        "TCP throughput with twice the vCPU and memory, over that of the eMBB slice. Filled: this "
-        "campaign. Hollow: published."
-    )
+    text = "TCP throughput with twice the vCPU and memory, over that of the eMBB slice."
     limited = all(run.result["limited"] for run in runs if run.params["slice"] == DOUBLE)
     return {
-        "figure": book.add(figures.ratios(ours, theirs, text, "double resources / plain"), text),
+        "figure": _ratios(ours, theirs, text, "double resources / plain", book),
         "gaining": ", ".join(_NAMES[name] for name in summary.gaining(cpus)) if limited else "",
         "limited": limited,
     }
 
 
+def _ratios(
+    ours: Sequence[Ratio], theirs: Sequence[Ratio], text: str, axis: str, book: Book
+) -> dict[str, str]:
+    """Plot ratios; the caption says what the figure has besides our means."""
+    if any(one.value.known for one in ours):
+        text += " Lines are 95 % intervals."
+    if theirs:
+        text += " Filled: this campaign. Hollow: published."
+    return book.add(figures.ratios(ours, theirs, text, axis), text)
+
+
 def _cost(runs: Sequence[Run], book: Book) -> list[dict[str, str]]:
     made = []
     for metric, axis, text in (
-        ("mbps", "throughput with VPN / without",
-         "TCP throughput. Filled: this campaign, with 95 % intervals. Hollow: published."),
-        ("rtt_ms", "round trip with VPN / without",
-         "Round trip of echo requests, mean. Filled: this campaign. Hollow: published."),
+        ("mbps", "throughput with VPN / without", "TCP throughput."),
+        ("rtt_ms", "round trip with VPN / without", "Round trip of echo requests, mean."),
     ):  # fmt: skip
         ours = in_order(readable(r) for r in summary.vpn_ratios(runs, metric))
         theirs = [readable(r) for r in summary.published_ratios(metric)]
         if ours:
-            made.append(book.add(figures.ratios(ours, theirs, text, axis), text))
+            made.append(_ratios(ours, theirs, text, axis, book))
     if trips := _trips(runs):
         text = (
             "Round trips of echo requests as a distribution, mean over rounds; nothing beside it."
@@ -527,7 +533,7 @@ def _neighbour(runs: Sequence[Run], book: Book) -> list[dict[str, str]]:
     ):  # fmt: skip
         ours = [readable(r) for r in summary.neighbour_ratios(runs, metric)]
         if ours:
-            made.append(book.add(figures.ratios(ours, [], text, axis), text))
+            made.append(_ratios(ours, [], text, axis, book))
     return made
 
 
@@ -537,9 +543,9 @@ def _response(runs: Sequence[Run], book: Book) -> dict[str, Any] | None:
         return None
     ours = in_order(readable(r) for r in ours)
     theirs = [readable(r) for r in summary.published_signalling()]
-    text = "Service response time of S6a, mean. Filled: this campaign. Hollow: published."
-    figure = figures.ratios(ours, theirs, text, "response time with VPN / without")
-    return {"figure": book.add(figure, text), "ues": runs[0].params["ues"]}
+    text = "Service response time of S6a, mean."
+    figure = _ratios(ours, theirs, text, "response time with VPN / without", book)
+    return {"figure": figure, "ues": runs[0].params["ues"]}
 
 
 def _procedures(runs: Sequence[Run], book: Book) -> dict[str, Any] | None:
@@ -562,7 +568,7 @@ def _procedures(runs: Sequence[Run], book: Book) -> dict[str, Any] | None:
     figure = None
     if ours := [readable(r) for r in summary.procedure_ratios(runs)]:
         text = "Time of procedures over N2 at the AMF, mean, with N2's tunnel over without."
-        figure = book.add(figures.ratios(ours, [], text, "time with VPN / without"), text)
+        figure = _ratios(ours, [], text, "time with VPN / without", book)
     return {"rows": rows, "figure": figure, "ues": runs[0].params["ues"]}
 
 

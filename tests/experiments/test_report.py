@@ -15,6 +15,7 @@ from support.campaigns import ENVIRONMENT, performance
 
 from builder import packages
 from builder.tree import Tree
+from experiments import stats
 from experiments.campaign import plan
 from experiments.model import Cell, Run
 from experiments.profiles import PROFILES
@@ -297,6 +298,49 @@ def test_rounds_of_signalling_alone_are_counted(matrix: list[Run]) -> None:
     page = render.html({**DESCRIBED, "profile": "functions"}, made)
     assert "seed 1; 3 repetitions" in page
     assert "AIR eMBB, with its answer: 3.00 ms" in page
+
+
+@pytest.mark.parametrize("name", ["urllc", "operator-production-urllc-slice-south", 70 * "x"])
+def test_long_names_of_slices_leave_room_for_the_plot(name: str) -> None:
+    label = f"x2 link {name}, neighbour saturated"
+    points = [(0.0, 0.1), (50.0, 0.5), (100.0, 2.0)]
+    fault = figures.Fault(f"tunnel, {name}", 1.0, 2.0, 4.0, None)
+    for made in (
+        figures.ratios([summary.Ratio(label, stats.single(0.5))], [], "title", "ratio"),
+        figures.distributions([(label, points), (f"{label}, 2", points)], "title", "ms"),
+        figures.timeline([fault], "title"),
+    ):
+        made.drawn.canvas.draw()
+        (axes,) = made.drawn.axes
+        texts = list(axes.get_yticklabels())
+        if axes.get_legend():
+            texts += axes.get_legend().get_texts()
+        width = made.drawn.bbox.width
+        for text in texts:
+            box = text.get_window_extent()
+            assert 0 <= box.x0 < box.x1 <= width
+        assert axes.get_window_extent().width > width / 3
+        ticks = [text.get_window_extent() for text in axes.get_xticklabels()]
+        assert all(one.x1 < other.x0 for one, other in itertools.pairwise(ticks))
+
+
+def test_published_figures_are_seen_above_our_own() -> None:
+    made = figures.ratios(
+        [summary.Ratio("a", stats.mean([0.5, 0.6]))],
+        [summary.Ratio("a", stats.single(0.55), "b")],
+        "title",
+        "ratio",
+    )
+    (axes,) = made.drawn.axes
+    *_, last = axes.get_lines()
+    assert (last.get_marker(), last.get_markerfacecolor()) == ("D", "none")
+
+
+def test_captions_name_intervals_where_there_are_some(runs: list[Run]) -> None:
+    page = render.html(DESCRIBED, runs)
+    text = "Lines are 95 % intervals. Filled: this campaign. Hollow: published."
+    assert text in page
+    assert "95 % intervals." not in render.html(DESCRIBED, [r for r in runs if not r.repetition])
 
 
 def test_one_epc_alone_has_a_page() -> None:
