@@ -6,6 +6,7 @@ import contextlib
 import os
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from rich.table import Table
 from experiments import campaign as campaigns
 from experiments import fiveg, qos, setups, slices
 from experiments.ending import clean_up_when_ended
-from experiments.model import Run, environment
+from experiments.model import Run, environment, host
 from experiments.named import PROFILE, adopt
 from experiments.named import profile as between
 from experiments.profiles import PROFILES, Profile
@@ -115,8 +116,9 @@ def run(
 
     The password of --osm is $OSM_PASSWORD, else OSM's default.
     """
+    named = tuple(dict.fromkeys(named))
     if named:
-        if len(set(named)) < 2:
+        if len(named) < 2:
             raise click.UsageError("--slice: two slices at least are compared")
         if vim is not None:
             raise click.UsageError("--vim is for slices that the campaign makes, not for --slice")
@@ -129,13 +131,24 @@ def run(
         with contextlib.ExitStack() as stack:
             if url is not None:
                 osm = _session(url, user, project, ca, insecure)
+                where = environment(ROOT)
             else:
                 from experiments import on_the_lab
 
                 place = home or on_the_lab.default_home()
+                if not (place / "nbi").exists():
+                    raise click.ClickException(
+                        f"{place} has no lab; --home is the directory of the lab with the slices"
+                    )
+                where = {**environment(ROOT), "host": host()}
                 osm = stack.enter_context(on_the_lab.served(place)).osm
+            there = {
+                "url": url or f"the lab in {place}",
+                "release": str(osm.nbi.version().get("version")),
+            }
+            environs = {**where, "osm": there, "slices": list(named)}
             bed = Testbed(osm, dist, console())
-            _compare(bed, out, url or "a lab", named, seed, repetitions, only)
+            _compare(bed, out, environs, seed, repetitions, only)
         return
     screen = console()
     chosen = PROFILES[profile]
@@ -192,8 +205,7 @@ def _session(url: str, user: str, project: str, ca: str | None, insecure: bool) 
 def _compare(
     bed: Testbed,
     out: Path | None,
-    url: str,
-    named: tuple[str, ...],
+    environs: Mapping[str, Any],
     seed: int,
     repetitions: int | None,
     only: tuple[str, ...],
@@ -201,10 +213,8 @@ def _compare(
     """Make the runs between existing slices, and their report."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     campaign = Campaign(out or Path("results") / f"{PROFILE}-{stamp}")
-    host = {"url": url, "release": str(bed.osm.nbi.version().get("version"))}
-    environs = {**environment(ROOT), "osm": host, "slices": list(named)}
     described = campaign.begin(PROFILE, seed, environs)
-    for name in named:
+    for name in environs["slices"]:
         adopt(bed, name)
     steps = campaigns.plan(between(bed), described["seed"], repetitions)
     if only:

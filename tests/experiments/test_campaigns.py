@@ -22,10 +22,12 @@ from hypothesis import strategies as st
 from rich.console import Console
 from support.campaigns import ENVIRONMENT as ENVIRONMENT_OF_A_LAB
 
+from experiments import __main__ as command
 from experiments import (
     campaign,
     confidentiality,
     fiveg,
+    model,
     named,
     on_the_lab,
     procedures,
@@ -567,6 +569,42 @@ def test_options_that_do_not_go_together(words: list[str], sentence: str) -> Non
     assert sentence in done.output
 
 
+def test_named_slices_need_a_lab_that_is_there(tmp_path: Path) -> None:
+    words = ["run", "--slice", "a", "--slice", "b", "--home", str(tmp_path / "typo")]
+    done = CliRunner().invoke(main, words)
+    assert f"{tmp_path / 'typo'} has no lab" in done.output
+    assert not (tmp_path / "typo").exists()
+
+
+def test_a_slice_that_is_named_twice_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adopted: list[str] = []
+    nbi = SimpleNamespace(version=lambda: {"version": "lab"})
+    lab = SimpleNamespace(osm=SimpleNamespace(nbi=nbi))
+    monkeypatch.setattr(on_the_lab, "served", lambda _: contextlib.nullcontext(lab))
+    monkeypatch.setattr(command, "adopt", lambda _, name: adopted.append(name))
+    (tmp_path / "nbi").mkdir()
+    names = [word for name in "aba" for word in ("--slice", name)]
+    out = tmp_path / "c"
+    CliRunner().invoke(main, ["run", *names, "--home", str(tmp_path), "--out", str(out)])
+    assert adopted == ["a", "b"]
+    described = Campaign(out).describe()["environment"]
+    # Two labs, or one on another machine, are not mixed.
+    assert described["osm"]["url"] == f"the lab in {tmp_path}"
+    assert described["host"]["kernel"]
+
+
+def test_the_commit_is_known_also_in_a_tree_of_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    who = ("-c", "user.name=n", "-c", "user.email=e")
+    for words in (("init", "-q"), (*who, "commit", "-q", "--allow-empty", "-m", "first")):
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    assert len(model.environment(tmp_path)["versions"]["commit"]) == 7
+
+
 def test_a_lab_that_was_there_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_the_lab, "environment", lambda *_: ENVIRONMENT)
     record = tmp_path / "lab" / "nbi" / "vim_accounts" / "x.json"
@@ -587,6 +625,7 @@ def test_named_slices_are_those_of_the_lab_that_osm_lab_uses(
 
     monkeypatch.setattr(on_the_lab, "served", served)
     monkeypatch.delenv("OSMLAB_HOME", raising=False)
+    monkeypatch.setattr(Path, "exists", lambda _: True)
     if home:
         monkeypatch.setenv("OSMLAB_HOME", home)
     done = CliRunner().invoke(main, ["run", "--slice", "a", "--slice", "b"])
