@@ -123,7 +123,7 @@ def make(bed: Testbed, campaign: Campaign, steps: list[Planned], console: Consol
     A failed run has no result, and the next call makes it again, so the other results are not lost.
 
     Raises:
-        click.ClickException: SURRENDER runs in a row failed; this is the error of the last one.
+        click.ClickException: SURRENDER runs in a row failed.
     """
     failures = in_a_row = 0
     for number, step in enumerate(steps, 1):
@@ -142,7 +142,10 @@ def make(bed: Testbed, campaign: Campaign, steps: list[Planned], console: Consol
                 f"{number:3}/{len(steps)} [red]NO RESULT[/red] {name}: {escape(error.message)}"
             )
             if in_a_row == SURRENDER:
-                raise
+                raise click.ClickException(
+                    f"{SURRENDER} runs in a row gave no result, the last one because: "
+                    f"{error.message}; the same command with --out {campaign.directory} goes on"
+                ) from None
             continue
         in_a_row = 0
         run = Run(

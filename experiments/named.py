@@ -94,7 +94,7 @@ def _seen(status: Mapping[str, Any], application: str) -> str:
     return ""
 
 
-def profile(bed: Testbed, seconds: int = 2) -> Profile:
+def profile(bed: Testbed) -> Profile:
     """Return the runs between the slices of a test bed.
 
     No run sets a link to technology `none`. Only the runs of `dependability` break something, and
@@ -103,7 +103,7 @@ def profile(bed: Testbed, seconds: int = 2) -> Profile:
     names = list(bed.slices)
     performance = [
         Cell("performance", {"slice": name, "link": link, "path": path, "neighbour": load,
-                             "seconds": seconds})
+                             "seconds": 2})
         for name, slice_ in bed.slices.items()
         for link in slice_.links
         for path in ("underlay", "tunnel")

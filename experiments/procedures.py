@@ -7,14 +7,13 @@ the AMF's primitive `measure-n2` measures from the packets on N2. Only the lab h
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from experiments import signalling
 from experiments.background import InBackground
-from experiments.testbed import Slice, Testbed, Vnf
+from experiments.testbed import Slice, Testbed
 
 if TYPE_CHECKING:
     from experiments.on_the_lab import Lab
@@ -29,18 +28,6 @@ def _needed(bed: Testbed, name: str) -> tuple[Lab, Slice, Slice]:
         raise click.ClickException("this needs the UEs that the lab simulates")
     shared = next(one for one in bed.slices.values() if LINK in one.links)
     return bed.lab, shared, bed.slice_named(name)
-
-
-def _meter(lab: Lab, amf: Vnf, **params: int) -> str:
-    """Start `measure-n2`; return its operation once it captures packets."""
-    before = lab.taps(amf)
-    operation = amf.start("measure-n2", **params)
-    until = time.monotonic() + 60
-    while lab.taps(amf) <= before:
-        if time.monotonic() > until:
-            raise click.ClickException(f"{amf}: measure-n2 does not begin to listen")
-        time.sleep(0.2)
-    return operation
 
 
 def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], None]:
@@ -63,7 +50,9 @@ def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], 
         if plain:
             bed.configure(shared.name, LINK, "none")
         lab.register(core, slice_, 1)  # Make sure that N2 is up, and warm up the programs.
-        operation = _meter(lab, shared["amf"], duration=300, count=ues)
+        operation = signalling.start_meter(
+            lab, shared["amf"], "measure-n2", duration=300, count=ues
+        )
         work = InBackground(lambda: lab.register(core, slice_, ues))
         answer = json.loads(bed.osm.output(operation))
         loaded = work.result()
@@ -91,7 +80,9 @@ def storm(bed: Testbed, slice: str, ues: int, rate: int) -> tuple[dict[str, Any]
         Rates per second, the number of UEs that gave up, and times in ms, of UEs and on N2.
     """
     lab, shared, slice_ = _needed(bed, slice)
-    operation = _meter(lab, shared["amf"], duration=300, count=ues, idle=20)
+    operation = signalling.start_meter(
+        lab, shared["amf"], "measure-n2", duration=300, count=ues, idle=20
+    )
     work = InBackground(lambda: lab.register(shared.values("amf"), slice_, ues, rate))
     answer = json.loads(bed.osm.output(operation))
     loaded = work.result()

@@ -11,12 +11,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from experiments.background import InBackground
-from experiments.testbed import Testbed
+from experiments.testbed import Testbed, Vnf
+
+if TYPE_CHECKING:
+    from experiments.on_the_lab import Lab
 
 REQUESTS = ("AIR", "ULR")
 
@@ -35,6 +38,22 @@ def times(answer: Mapping[str, Any], names: Iterable[str], *words: str) -> dict[
         for name in names
         for word in words
     }
+
+
+def start_meter(lab: Lab, vnf: Vnf, primitive: str, **params: int) -> str:
+    """Start a primitive that captures packets; return its operation once it captures.
+
+    Raises:
+        click.ClickException: it does not begin within a minute.
+    """
+    before = lab.taps(vnf)
+    operation = vnf.start(primitive, **params)
+    until = time.monotonic() + 60
+    while lab.taps(vnf) <= before:
+        if time.monotonic() > until:
+            raise click.ClickException(f"{vnf}: {primitive} does not begin to listen")
+        time.sleep(0.2)
+    return operation
 
 
 def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], None]:
@@ -58,14 +77,7 @@ def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], 
         if plain:
             bed.configure(slice, slice_.signalling, "none")
         lab.attach(slice_, 1)  # Make sure that S6a is up, and warm up the programs.
-        mme = slice_["mme"]
-        before = lab.taps(mme)
-        operation = mme.start("measure-s6a", duration=300, count=2 * ues)
-        until = time.monotonic() + 60
-        while lab.taps(mme) <= before:
-            if time.monotonic() > until:
-                raise click.ClickException(f"{mme}: measure-s6a does not begin to listen")
-            time.sleep(0.2)
+        operation = start_meter(lab, slice_["mme"], "measure-s6a", duration=300, count=2 * ues)
         work = InBackground(lambda: lab.attach(slice_, ues))
         answer = json.loads(bed.osm.output(operation))
         loaded = work.result()
