@@ -122,6 +122,9 @@ def run(bed: Testbed, patience: float) -> tuple[dict[str, Any], bool]:
         The number of attempts by result, every unexpected attempt that reached a target, and per
         pair of VNFs the numbers of attempts made and successful. Also True if only attempts allowed
         by design and all controls were successful.
+
+    Raises:
+        click.ClickException: no datagram of a way could be sent, or an answer is too long.
     """
     everyone = bed.all_vnfs()
     whose = {
@@ -183,6 +186,11 @@ def run(bed: Testbed, patience: float) -> tuple[dict[str, Any], bool]:
             raise click.ClickException(
                 f"{vnf} reached {answer['opened']} ports, more than an answer tells of"
             )
+    for way, table in outcomes.items():
+        datagrams = [outcome for outcome in table if outcome.startswith("udp ")]
+        if datagrams and "udp sent" not in datagrams:
+            reasons = ", ".join(sorted(outcome[4:] for outcome in datagrams))
+            raise click.ClickException(f"none of the {way} datagrams could be sent: {reasons}")
     for row in reached:
         matrix[row["from"]][row["to"]]["allowed" if by_design(row) else "forbidden"] += 1
     unexpected = [r for r in reached if not by_design(r)]

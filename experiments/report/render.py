@@ -346,7 +346,7 @@ def _reach(outcomes: Mapping[str, Mapping[str, int]]) -> list[dict[str, Any]]:
                 "tcp": sum(tcp.values()),
                 **{name: tcp.get(name, 0) for name in known},
                 "unreachable": sum(n for name, n in tcp.items() if name not in known),
-                "udp": sum(n for k, n in table.items() if k.startswith("udp ")),
+                "udp": table.get("udp sent", 0),
             }
         )
     return rows

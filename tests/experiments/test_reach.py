@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import click
 import pytest
 
 from experiments import reach
@@ -19,9 +20,11 @@ class World:
 
     Attributes:
         leaky: A VNF that is reached by force, "" for none.
+        forged: What happens to a datagram with a forged source.
     """
 
     leaky: str = ""
+    forged: str = "sent"
     tokens: dict[str, set[str]] = field(default_factory=dict)
     owners: dict[str, str] = field(default_factory=dict)
 
@@ -63,7 +66,8 @@ class Member(Vnf):
             if "datagram" in attempt and self.world.hears(attempt):
                 heard = self.world.tokens.setdefault(self.world.owners[attempt["to"]], set())
                 heard.add(attempt["token"])
-        return {"outcomes": {"routed": {"tcp open": 1}}, "open": opened, "opened": len(opened)}
+        outcomes = {"routed": {"tcp open": 1}, "forged": {f"udp {self.world.forged}": 1}}
+        return {"outcomes": outcomes, "open": opened, "opened": len(opened)}
 
 
 class Bed:
@@ -114,3 +118,8 @@ def test_who_is_reached_by_force_is_told(leaky: str) -> None:
                if "forbidden" in (cell := row.get(leaky, {}))}  # fmt: skip
     assert set(reached) == {row["from"] for row in result["unexpected"]}
     assert min(reached.values()) > 0
+
+
+def test_attempts_that_could_not_be_made_are_no_result() -> None:
+    with pytest.raises(click.ClickException, match="none of the forged datagrams .*: eperm"):
+        reach.run(Bed(World(forged="eperm")), 0.5)  # type: ignore[arg-type]

@@ -156,6 +156,13 @@ def test_who_reached_whom_is_a_matrix(judged: list[Run]) -> None:
     assert '<td class="">SSH</td>' in page
 
 
+def test_only_datagrams_that_were_sent_are_counted(judged: list[Run]) -> None:
+    outcomes = {"forged": {"udp sent": 3, "udp eperm": 4}}
+    run = dataclasses.replace(judged[2], result={**judged[2].result, "outcomes": outcomes})
+    (row,) = cells(render.html(DESCRIBED, [run]), "forged source")
+    assert row[-1] == "3"
+
+
 def test_requirements_have_verdicts(runs: list[Run], matrix: list[Run]) -> None:
     made = [r for r in (*runs, *matrix) if r.experiment == "performance"]
     found = summary.requirements(made, [r for r in matrix if r.experiment == "signalling"], [])
