@@ -374,7 +374,7 @@ _LINKS = {
 }
 
 
-_TWO = re.compile(r"^(\w+) (\w+)")
+_TWO = re.compile(r"^(\w+) ([^,]+)")
 """Link and slice at the beginning of a verdict's figure."""
 
 

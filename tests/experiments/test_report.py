@@ -156,6 +156,12 @@ def test_who_reached_whom_is_a_matrix(judged: list[Run]) -> None:
     assert '<td class="">SSH</td>' in page
 
 
+def test_the_name_of_a_slice_stays_whole() -> None:
+    made = [performance("embb-north", "tunnel", "", 0, 900.0, 0.5, link="s1u")]
+    page = render.html({**DESCRIBED, "environment": {**REAL_OSM, "slices": ["embb-north"]}}, made)
+    assert "S1-U embb-north, one flow: 900 Mbit/s" in page
+
+
 def test_only_datagrams_that_were_sent_are_counted(judged: list[Run]) -> None:
     outcomes = {"forged": {"udp sent": 3, "udp eperm": 4}}
     run = dataclasses.replace(judged[2], result={**judged[2].result, "outcomes": outcomes})
