@@ -102,7 +102,7 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
         ended=max(stamp, default="-"),
         load=f"{min(loads):.1f} to {max(loads):.1f}" if loads else "-",
         disturbed=disturbed(runs, cpus) if cpus else None,
-        topology=_topology(profile, measured, book),
+        topology=_topology(profile, runs, book),
         slices=_slices(described),
         machines=profile is not None and profile.machines,
         beside=[
@@ -111,7 +111,7 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
                 (DOUBLE, "a core whose VNFs have twice the vCPU and memory"),
                 (SITES, "a core whose HSS is at another site"),
             )
-            if any(run.params["slice"] == name for run in measured)
+            if any(run.params.get("slice") == name for run in runs)
         ],
         cards=[
             {"title": TITLES[name][0],
@@ -223,19 +223,17 @@ def missing(described: Mapping[str, Any], runs: Sequence[Run]) -> str:
     )
 
 
-def _topology(
-    profile: Profile | None, measured: Sequence[Run], book: Book
-) -> dict[str, str] | None:
+def _topology(profile: Profile | None, runs: Sequence[Run], book: Book) -> dict[str, str] | None:
     """Draw the slices and services that a campaign created, not slices found by name."""
-    if profile is None or not measured:
+    if profile is None or not runs:
         return None
     if profile.fiveg:
         tables = {fiveg.SHARED: fiveg.SHARED_LINKS, **dict.fromkeys(profile.fiveg, fiveg.LINKS)}
     else:
-        names = dict.fromkeys(str(run.params["slice"]) for run in measured)
-        tables = {
-            name: PAIR_LINKS if name == PAIR else LINKS for name in sorted(names, key=_ORDER.index)
-        }
+        names = {run.params.get("slice") for run in runs}
+        alone = PAIR if profile.machines else EPC
+        names |= {EMBB, URLLC} if profile.slices else {alone}
+        tables = {name: PAIR_LINKS if name == PAIR else LINKS for name in _ORDER if name in names}
     ends = {
         name: [(link.name, link.near, link.far) for link in links.values()]
         for name, links in tables.items()

@@ -156,6 +156,16 @@ def test_who_reached_whom_is_a_matrix(judged: list[Run]) -> None:
     assert '<td class="">SSH</td>' in page
 
 
+def test_all_slices_are_drawn_also_those_that_were_only_attacked() -> None:
+    made = [performance("urllc", path, "", 0, 900.0, 0.5) for path in ("underlay", "tunnel")]
+    page = render.html(DESCRIBED, made)
+    topology = page[page.index("<h2>What was measured") : page.index("Figure 1.")]
+    assert [name for name in ("eMBB", "URLLC", "two sites") if f">{name}</text>" in topology] == [
+        "eMBB",
+        "URLLC",
+    ]
+
+
 def test_the_name_of_a_slice_stays_whole() -> None:
     made = [performance("embb-north", "tunnel", "", 0, 900.0, 0.5, link="s1u")]
     page = render.html({**DESCRIBED, "environment": {**REAL_OSM, "slices": ["embb-north"]}}, made)
