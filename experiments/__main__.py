@@ -152,6 +152,12 @@ def run(
         return
     screen = console()
     chosen = PROFILES[profile]
+
+    def chosen_steps(seed: int) -> list[Planned]:
+        steps = campaigns.plan(chosen, seed, repetitions)
+        return campaigns.matching(campaigns.without_the_lab(steps) if url else steps, only)
+
+    chosen_steps(seed)  # A wrong --only leaves no campaign behind.
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     campaign = Campaign(out or Path("results") / f"{profile}-{stamp}")
     with contextlib.ExitStack() as stack:
@@ -162,10 +168,7 @@ def run(
         else:
             osm = _session(url, user, project, ca, insecure)
             described = campaign.begin(profile, seed, _environment(osm, vim))
-        steps = campaigns.plan(chosen, described["seed"], repetitions)
-        if url is not None:
-            steps = campaigns.without_the_lab(steps)
-        steps = campaigns.matching(steps, only)
+        steps = chosen_steps(described["seed"])
         missing = [step for step in steps if not campaign.has(step.cell, step.repetition)]
         failures = 0
         if missing:
@@ -178,7 +181,10 @@ def run(
                         f"{place} has a lab already, and the campaign removes its own at the end; "
                         "take another --home"
                     )
-                place.mkdir(parents=True, exist_ok=True)
+                try:
+                    place.mkdir(parents=True, exist_ok=True)
+                except OSError as error:
+                    raise click.ClickException(f"--home {place}: {error.strerror}") from None
                 if keep:
                     left = f"they run on: osm-lab --home {place} ns-list"
                     stack.callback(screen.print, left)

@@ -25,6 +25,7 @@ from experiments import model
 from experiments.testbed import Slice, Vnf
 from lab.cli.commands import DEFAULT_HOME
 from lab.vim import Vim, probe
+from lab.vim.errors import VimError
 from lab.vim.fabric import enter
 from lab.vim.qemu.accelerator import accelerator
 from lab.vim.qemu.images import bake
@@ -45,13 +46,19 @@ def environment(root: Path, machines: bool = False) -> dict[str, Any]:
     Args:
         root: root of the source tree.
         machines: whether VDUs are virtual machines, which use WireGuard of their own kernel.
+
+    Raises:
+        click.ClickException: this machine has no dataplane.
     """
     every = model.environment(root)
     if machines:
         how = "KVM" if accelerator().real else "emulated processors (TCG)"
         dataplane = {"backend": "kernel", "version": f"of virtual machines, {how}"}
     else:
-        probed = probe()
+        try:
+            probed = probe()
+        except VimError as error:
+            raise click.ClickException(str(error)) from None
         dataplane = {"backend": probed.backend, "version": probed.version}
     return {
         "host": model.host(),

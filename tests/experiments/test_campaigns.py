@@ -53,6 +53,7 @@ from experiments.slices import SliceRequest, second
 from experiments.store import Campaign
 from experiments.testbed import LINKS, Addresses, Link, Order, Slice, Testbed, Vnf
 from lab.cli.commands import DEFAULT_HOME
+from lab.vim.errors import VimError
 from operate.client import OperateError
 from operate.nbi import Nbi
 from operate.osm import NSTS, SERVICES, SLICES, VIMS, Osm
@@ -593,6 +594,31 @@ def test_options_that_do_not_go_together(words: list[str], sentence: str) -> Non
     done = CliRunner().invoke(main, ["run", *words])
     assert done.exit_code == 2
     assert sentence in done.output
+
+
+def test_a_machine_without_a_dataplane_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def probe() -> None:
+        raise VimError("This kernel has no WireGuard.")
+
+    monkeypatch.setattr(on_the_lab, "probe", probe)
+    done = CliRunner().invoke(main, ["run"])
+    assert (done.exit_code, done.output) == (1, "Error: This kernel has no WireGuard.\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence", "begun"),
+    [
+        (["--only", "reech"], "--only reech: no run is of that name", False),
+        (["--home", "/dev/null"], "--home /dev/null: File exists", True),
+    ],
+)
+def test_a_wrong_word_brings_nothing_up(
+    words: list[str], sentence: str, begun: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_the_lab, "environment", lambda *_: ENVIRONMENT)
+    done = CliRunner().invoke(main, ["run", *words, "--out", str(tmp_path / "c")])
+    assert sentence in done.output
+    assert (tmp_path / "c").exists() == begun
 
 
 def test_named_slices_need_a_lab_that_is_there(tmp_path: Path) -> None:
