@@ -34,8 +34,8 @@ HOOKS = (
 KINDS = ("created", "joined", "changed", "departed", "broken")
 QUIET = ("install", "start", "stop", "remove", "post-series-upgrade", "-created", "-joined")
 """Ends of hooks in which a charm has nothing to say about its status."""
-EARLY = ("leader-elected", "-changed")
-"""Ends of hooks in which it has nothing to say before OSM has named the VDU."""
+EARLY = ("relation-changed",)
+"""The same before OSM has named the VDU."""
 INTENT = {
     "version": 1,
     "peers": [],
@@ -282,9 +282,8 @@ def test_before_osm_has_named_the_vdu_relations_start_no_python(
     juju = BareJuju(flavour.charm("hss"), tmp_path / "hss", flavour.python)
     juju.lead()
     juju.relate("s6a", 7, "mme/0", {})
-    for event in (HookInfo(kind="leader-elected"), relation_event("changed", 7, "mme/0")):
-        run = juju.dispatch(event)
-        assert (run.code, run.calls) == (0, ["config-get ssh-hostname"])
+    run = juju.dispatch(relation_event("changed", 7, "mme/0"))
+    assert (run.code, run.calls) == (0, ["config-get ssh-hostname"])
     juju.lead(**{"ssh-hostname": NOWHERE, "ssh-username": "ubuntu"})
     run = juju.dispatch(relation_event("changed", 7, "mme/0"))
     assert problems(run) == []
