@@ -142,7 +142,8 @@ def build(
             if path.is_dir():
                 shutil.rmtree(target / path.name, ignore_errors=True)
             path.replace(target / path.name)
-    click.echo(f"{len(paths)} packages in {target} after {time.monotonic() - started:.1f} s")
+    what = "1 package" if len(paths) == 1 else f"{len(paths)} packages"
+    click.echo(f"{what} in {target} after {time.monotonic() - started:.1f} s")
     if released:
         wheel = release.write(tree, target, [*made, *(target / path.name for path in paths)])
         click.echo(f"release {tree.version}: {wheel}, checksums in {target / release.SUMS}")
