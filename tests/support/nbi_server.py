@@ -19,6 +19,8 @@ from lab.server.tokens import Tokens
 
 BASIC = ("vpn_endpoint_vnf", "vpn_basic_ns", "vpn_basic_nst")
 PASSWORD = "correct horse"
+VIM = "11111111-2222-4333-8444-555555555555"
+"""Id of the VIM account."""
 
 
 class Site:

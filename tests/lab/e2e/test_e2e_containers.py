@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import open_machines
+from e2e_labs import open_machines
 from e2e_support import EPC, PATIENCE, Lab, Secrets, Service, Vnf, gone, wait
 from e2e_ue import OP, K, load
 from oai.images import Registry

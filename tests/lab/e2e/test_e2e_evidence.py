@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import gone
-from e2e_support import ActionError, Lab, Service, Vnf, allowed, wait
+from e2e_support import ActionError, Lab, Service, Vnf, allowed, gone, wait
 from e2e_wire import captured
 from rich.console import Console
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import open_lab
+from e2e_labs import open_lab
 from e2e_support import BASIC, EPC, ActionError, Lab, Secrets, Service, Vnf, wait
 
 from builder import packages

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import open_lab
+from e2e_labs import open_lab
 from e2e_support import SITEGW, Secrets, Service, wait
 from e2e_wire import Capture
 from sites_support import TREE

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import open_lab
+from e2e_labs import open_lab
 from e2e_support import ActionError, Lab, Secrets, Service, Vnf, own_service, wait
 from e2e_ue import FIRST_IMSI, LONG, OP, K
 from e2e_wire import NEIGHBOURS, Capture, captured, ipsec_only, wireguard_only

@@ -7,15 +7,13 @@ from pathlib import Path
 
 import pytest
 from support.dist import built
-from support.nbi_server import BASIC, Api, Site
+from support.nbi_server import BASIC, VIM, Api, Site
 
 from lab.nbi.engine import Engine
 from lab.records import jobs
 from lab.records.ids import admin
 from lab.records.journal import Tail
 from lab.records.store import VIMS, Document, Store
-
-VIM = "11111111-2222-4333-8444-555555555555"
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 import requests
 import yaml
-from conftest import VIM
-from support.nbi_server import BASIC, PASSWORD, Api, instantiation
+from support.nbi_server import BASIC, PASSWORD, VIM, Api, instantiation
 
 from lab.records.store import NSRS
 

@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 import requests
 import yaml
-from conftest import VIM
-from support.nbi_server import PASSWORD, Api, instantiation
+from support.nbi_server import PASSWORD, VIM, Api, instantiation
 
 from lab.errors import NbiError
 from lab.nbi.engine import Engine

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import VIM
-from support.nbi_server import Api, instantiation
+from support.nbi_server import VIM, Api, instantiation
 from test_server_requests import nothing_made, refused
 
 from lab.nbi.engine import Engine
