@@ -21,7 +21,7 @@ from builder import (
     signing,
     variants,
 )
-from builder.errors import BuildError
+from builder.errors import BuildError, of_file
 from builder.tree import Tree
 from builder.validate import Catalog, Problem, validate_params
 from builder.vendor import ARCHITECTURES
@@ -36,8 +36,7 @@ class _Group(click.Group):
         except BuildError as error:
             raise click.ClickException(str(error)) from None
         except OSError as error:
-            place = f"{error.filename}: " if error.filename else ""
-            raise click.ClickException(f"{place}{error.strerror or error}") from None
+            raise click.ClickException(of_file(error)) from None
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

@@ -52,12 +52,12 @@ def _parsed(text: bytes, loader: Loader) -> Any:
     return load(text, loader, unique=True)
 
 
-def load(text: str | bytes, kind: Loader = FASTEST, unique: bool = False) -> Any:
+def load(text: str | bytes, loader: Loader = FASTEST, unique: bool = False) -> Any:
     """Load one YAML document.
 
     Args:
         text: The document.
-        kind: Class of the loader.
+        loader: Class of the loader.
         unique: Whether a key that stands twice in a mapping is an error.
 
     Raises:
@@ -66,15 +66,15 @@ def load(text: str | bytes, kind: Loader = FASTEST, unique: bool = False) -> Any
     if len(text) > MAX_CHARACTERS:
         raise DocumentError(f"{len(text)} characters; {MAX_CHARACTERS} are allowed")
     try:
-        loader = kind(text.decode("utf-8") if isinstance(text, bytes) else text)
-        node = loader.get_single_node()
+        parser = loader(text.decode("utf-8") if isinstance(text, bytes) else text)
+        node = parser.get_single_node()
         if node is None:
             return None
         # Check this before construction, because merge keys (<<) copy the content of their aliases.
         bounded(node)
         for line, name, first in repeated(node) if unique else ():
             raise DocumentError(f"line {line}: {name!r} stands in line {first} already")
-        return loader.construct_document(node)
+        return parser.construct_document(node)
     except RecursionError:
         raise DocumentError("nested too deeply") from None
     except DocumentError:

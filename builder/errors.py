@@ -1,4 +1,4 @@
-"""Error of the build: one sentence."""
+"""Errors in one sentence."""
 
 from __future__ import annotations
 
@@ -15,3 +15,9 @@ def sentence(error: ValidationError) -> str:
     path = "/".join(str(part) for part in first["loc"]) or "the document"
     message = first["msg"].removeprefix("Value error, ")
     return f"{path}: {message[0].lower()}{message[1:]}"
+
+
+def of_file(error: OSError) -> str:
+    """Return an error of the operating system as one clause, with the path of the file if known."""
+    place = f"{error.filename}: " if error.filename else ""
+    return f"{place}{error.strerror or error}"

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import yaml
 
+from builder.errors import of_file
 from operate.acceptance.report import Report
 from operate.acceptance.run import Acceptance
 from operate.client import Client, OperateError
@@ -25,8 +26,7 @@ class _Group(click.Group):
         try:
             return super().invoke(ctx)
         except OSError as error:
-            place = f"{error.filename}: " if error.filename else ""
-            raise OperateError(f"{place}{error.strerror or error}") from None
+            raise OperateError(of_file(error)) from None
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
+from builder.errors import of_file
 from lab import accounts
 from lab.cli.context import Lab, pass_lab
 from lab.cli.heal_options import heal_words, split
@@ -597,7 +598,7 @@ def main(argv: list[str] | None = None) -> None:
         _complain(f"{error.filename}: permission denied; the lab needs root")
         sys.exit(1)
     except OSError as error:
-        _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        _complain(of_file(error))
         sys.exit(1)
     except (NbiError, LcmError) as error:
         _complain(str(error))

@@ -110,6 +110,8 @@ class Cluster:
             yield
 
     def _prepare(self) -> None:
+        from lab.certificates import Authority  # It loads slowly, and few labs have a cluster.
+
         programs = self.folder / "bin"
         programs.mkdir(exist_ok=True)
         for name in PROGRAMS:
@@ -121,8 +123,6 @@ class Cluster:
                 )
             if not (programs / name).is_symlink():
                 (programs / name).symlink_to(source)
-        from lab.certificates import Authority  # It loads slowly, and few labs have a cluster.
-
         authority = Authority(self.folder / "authority")
         (self.folder / "lcm").mkdir(exist_ok=True, mode=0o700)
         names = ["127.0.0.1", "kubernetes.default.svc"]

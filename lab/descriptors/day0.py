@@ -24,7 +24,7 @@ def render_user_data(template: str, params: Mapping[str, Any], where: str) -> st
     Raises:
         LcmError: a variable is undefined or the template is broken.
     """
-    # Few operations need it, and it loads slowly.
+    # It loads slowly; only operations that make VDUs need it.
     from jinja2 import (
         Environment,
         StrictUndefined,

@@ -144,10 +144,10 @@ class Action(Declared):
 
     def complete(self, params: Mapping[str, object]) -> dict[str, object]:
         """Check parameters and return them with the declared defaults filled in."""
-        from jsonschema import Draft4Validator  # Few processes need it, and it loads slowly.
+        import jsonschema  # It loads slowly; only processes that run charms need it.
 
         errors = sorted(
-            Draft4Validator(self.json_schema).iter_errors(dict(params)),
+            jsonschema.Draft4Validator(self.json_schema).iter_errors(dict(params)),
             key=lambda error: [str(part) for part in error.absolute_path],
         )
         if errors:
@@ -261,9 +261,8 @@ def _check(folder: Path, charm: Charm) -> None:
                 raise InvalidCharmError(
                     f"{folder / 'config.yaml'}: invalid default: {error}"
                 ) from error
-    if charm.actions:
-        from jsonschema import Draft4Validator  # as above
-        from jsonschema.exceptions import SchemaError
+    import jsonschema  # as in Action.complete
+
     for name, action in charm.actions.items():
         where = f"{folder / 'actions.yaml'}: action {name}"
         if not ACTION_NAME.match(name):
@@ -271,8 +270,8 @@ def _check(folder: Path, charm: Charm) -> None:
         if name == "juju" or name.startswith("juju-"):
             raise InvalidCharmError(f"{where} uses a name that is reserved to Juju")
         try:
-            Draft4Validator.check_schema(action.json_schema)
-        except SchemaError as error:
+            jsonschema.Draft4Validator.check_schema(action.json_schema)
+        except jsonschema.SchemaError as error:
             raise InvalidCharmError(f"{where} has no valid schema: {error.message}") from error
 
 
