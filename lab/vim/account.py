@@ -62,16 +62,16 @@ def vca_prefix(home: Path | str) -> list[str]:
     """Words to put before a command so that it runs where the charms do.
 
     That is a network namespace with an interface in the management network of every VIM of the
-    lab. It is made if it is missing.
+    lab. It is made if it is missing and the lab has a VIM.
 
     Raises:
         VimError: it cannot be made.
     """
     place = Home.at(home)
-    if not fabric.netns_exists(place.vca_netns):
+    if not fabric.netns_exists(place.vca_netns) and (names := Vim.names(place.path)):
         with locked(place.lock):
             fabric.make_vca(place.vca_netns)
-            for name in Vim.names(place.path):
+            for name in names:
                 Vim._read(place, name)._restore()
     return fabric.enter(place.vca_netns)
 

@@ -40,6 +40,8 @@ from lab.records.store import (
     VNFRS,
     Store,
 )
+from lab.vim.fabric import netns_names
+from lab.vim.store import Home
 
 
 @pytest.fixture(autouse=True)
@@ -120,6 +122,8 @@ def test_the_page_tells_a_slice_from_a_service_of_its_name(slices: Slices) -> No
     assert len(data.operations(nsi["_id"])) == 3
     assert {node.service for node in data.graph(nsr["_id"]).nodes} == {"same"}
     assert {node.service for node in data.graph(nsi["_id"]).nodes} == {"same.hub", "same.spoke"}
+    # A picture makes no network namespace: nothing of a lab without a VIM would remove it.
+    assert netns_names(Home.at(slices.store.home).prefix) == []
     # While a slice ends, its services go before it.
     remove_service(slices.store, nsi["_admin"]["nsrs-detailed-list"][0]["nsrId"])
     assert len(data.operations(nsi["_id"])) == 2
