@@ -16,6 +16,16 @@ from builder.tree import Tree
 from lab.vca.python import choose_python
 
 CHARMS = ("hss", "mme", "spgwc")
+#: Modules that start many charms: OSM's ops in each run, the current one in long runs.
+MANY = ("test_charm_events.py", "test_charm_vdu.py")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what the current ops repeats in these modules as long."""
+    for item in items:
+        if item.path.name in MANY and "ops-current" in item.name:
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(scope="session")

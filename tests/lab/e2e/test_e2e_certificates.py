@@ -352,6 +352,7 @@ def test_certificates_of_another_authority(
     assert status["public-key"] != key
 
 
+@pytest.mark.long
 def test_a_parted_requirer_is_revoked_and_comes_back_with_the_relation(
     service: Service, server: Vnf, client: Vnf
 ) -> None:

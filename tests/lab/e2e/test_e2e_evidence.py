@@ -99,6 +99,7 @@ def test_a_measurement_beside_a_load(pairs: Testbed) -> None:
     assert times[-1] == pytest.approx(result["rtt_max_ms"], rel=0.01)  # ping prints three digits
 
 
+@pytest.mark.long
 def test_a_stream_loses_nothing_and_a_cut_link_breaks_it(pairs: Testbed) -> None:
     found = pairs.slices["basic"]
     stream = Flow(found, "data", rate=100).result()

@@ -289,6 +289,7 @@ def test_without_the_hss_the_attach_is_refused_and_all_heals_when_it_is_back(
     assert started(mme) == before
 
 
+@pytest.mark.long
 def test_a_slow_database_makes_registrations_late_and_the_measurement_tells(epc: Service) -> None:
     hss = epc["hss"]
     environment = f"{NF}/cassandra.env"
