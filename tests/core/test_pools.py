@@ -323,6 +323,12 @@ def test_who_cannot_ask(changes, reason):
         link_params(given)
 
 
+def test_an_end_that_asks_may_accept_any_prefix():
+    given = {"link": "s6a", "technology": "ipsec", "inner-address": "pool"}
+    params = link_params({**given, "accept-prefixes": "192.0.2.0/24"})
+    assert params.accept_prefixes == (ipaddress.ip_network("192.0.2.0/24"),)
+
+
 def test_the_end_that_is_called_cannot_ask():
     _, hss, _, _ = pair("ipsec")
     hss.configure("s6a", "pool", **CELL)

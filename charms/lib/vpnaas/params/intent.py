@@ -465,7 +465,8 @@ def link_params(params: Mapping[str, Any], where: str = "configure") -> LinkPara
             "technology ipsec, without the options pool and same-address here",
         )
     own = fields.host_network(inner)
-    for prefix in result.accept_prefixes:
+    # The address of a link that asks is not known yet; `leases.with_addresses` checks it.
+    for prefix in result.accept_prefixes if not request else ():
         if fields.overlaps(prefix, own):
             raise InputError(
                 at("accept-prefixes"),
