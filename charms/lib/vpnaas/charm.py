@@ -223,12 +223,12 @@ class VnfCharm(ExperimentingCharm):
     @action("set-certificate")
     def _set_certificate(self, params: Params) -> Dict[str, Any]:
         link = self._one_link(params)
-        certificate_actions.require_operated(self._charm_state().intent, link)
+        certificate_actions.require_operated(self._intent(), link)
         given = certificate_actions.given(params)
-        outcome = self._reconcile_now(certificates={link: given})
-        if outcome.plans[link].unusable:
+        plan = self._reconcile_now(certificates={link: given}).plans[link]
+        if plan.state is None:
             self.reconcile_and_report()  # Go back to what was before.
-            raise VpnaasError(outcome.plans[link].problems[0])
+            raise VpnaasError((plan.problems or plan.waiting)[0])
         # A staged key takes over now if its peers have acknowledged it.
         return self._view(self._reconcile_now(), frozenset([link]))
 
@@ -371,7 +371,7 @@ def unless_admitted(peer: ManualPeer) -> Callable[[Outcome], Sequence[str]]:
 def _rotation(outcome: Outcome, link: str) -> Dict[str, Any]:
     plan = outcome.plans[link]
     if plan.state is None:
-        return {"rotation": "failed", "reason": "; ".join(plan.problems)}
+        return {"rotation": "failed", "reason": "; ".join(plan.problems or plan.waiting)}
     return {
         "rotation": "waiting for peers" if plan.state.next_public_key else "done",
         "key-generation": plan.state.generation,

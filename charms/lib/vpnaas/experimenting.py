@@ -35,10 +35,9 @@ class ExperimentingCharm(ReconcilingCharm):
     def _measured_plan(self, params: Params, vdu: Vdu) -> Plan:
         """Look at the VDU without changing it, to know the peers of the link to measure."""
         link = self._one_link(params)
-        charm_state = self._charm_state()
-        if link not in charm_state.intent.links:
+        if link not in self._intent().links:
             raise InputError("link", "{} is not configured".format(link), "run configure first")
-        return self._plan(charm_state, vdu)
+        return self._plan(self._charm_state(), vdu)
 
     # Experiments
 

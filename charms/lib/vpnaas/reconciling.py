@@ -186,7 +186,8 @@ class ReconcilingCharm:
 
     def _reconcile(self, charm_state: CharmState) -> Optional[Outcome]:
         """Bring the VDU to the wanted state; None if there is nothing to reconcile yet."""
-        if not self._login() or (charm_state.intent.empty and not self._has_more()):
+        configured = not charm_state.intent.empty or charm_state.asking
+        if not self._login() or not (configured or self._has_more()):
             return None
         started = time.monotonic()
         with self._vdu() as vdu:

@@ -12,7 +12,7 @@ from vpnaas.tunnels.technology import CharmState, Given, LinkPlan
 
 def keys_of(charm_state: CharmState, link: str, label: str) -> List[str]:
     """Return the public keys that a related peer offers; `label` is its name in show-status."""
-    if link not in charm_state.intent.links:
+    if link not in charm_state.intent.links and link not in charm_state.asking:
         raise InputError("link", "{} is not configured".format(link), "run configure first")
     offers = charm_state.offers(link)
     known: Dict[str, List[str]] = {}
@@ -45,7 +45,9 @@ def requests(link: str, plan: Optional[LinkPlan]) -> Dict[str, Any]:
     """Return the answer of show-csr: requests in PEM, and the identity a certificate must name."""
     state = plan.state if plan is not None else None
     if not isinstance(state, ipsec.State) or state.held.request is None:
-        reason = "; ".join(plan.problems) if plan is not None else ""
+        # The plan of a link that needs none has a state, and what it waits for is no reason.
+        late = plan.waiting if plan is not None and state is None else ()
+        reason = "; ".join(plan.problems or late) if plan is not None else ""
         raise VpnaasError(reason or "{} needs no certificate".format(link))
     following = state.held.next_request
     return {

@@ -1,0 +1,116 @@
+"""Actions of a charm on a model of its VDU: what they answer, and what they leave behind."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+
+import pytest
+from support.model_world import World
+from test_access_charm import Reached, Store
+from test_certificates import Operator
+from vpnaas import actions
+from vpnaas.charm import VnfCharm
+from vpnaas.peers.offer import asking
+
+S6A = {"link": "s6a", "inner-address": "172.16.6.2/24", "underlay-interface": "ens4"}
+CELL = {"link": "s6a", "inner-address": "pool", "technology": "ipsec"}
+WAITING = "waiting for an address from the gateway"
+
+
+class Related(Store):
+    """An execution environment whose s6a has a relation."""
+
+    actions = frozenset()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.theirs: dict[str, str] = {}
+        self.ours: dict[str, str] = {}
+
+    def endpoints(self, interface):
+        return {"s6a": "requirer", "s11": "requirer"}
+
+    def related(self, endpoint):
+        return [(1, "hss", self.theirs)] if endpoint == "s6a" else []
+
+    def published(self, endpoint):
+        return [self.ours] if endpoint == "s6a" else []
+
+    def relation_ids(self, endpoint):
+        return [1] if endpoint == "s6a" else []
+
+    def tell(self, endpoint, relation_id, values):
+        self.ours = {key: text for key, text in {**self.ours, **values}.items() if text}
+
+
+class Vnf:
+    """A VNF and its charm, a new process for each action."""
+
+    def __init__(self) -> None:
+        self.vdu = Reached(World(), {"ens3": "10.0.0.1/24", "ens4": "192.168.8.2/24"})
+        self.environment = Related()
+
+    def charm(self) -> VnfCharm:
+        charm = VnfCharm(self.environment)
+
+        @contextmanager
+        def vdu():
+            yield self.vdu
+
+        charm._vdu = vdu
+        return charm
+
+    def run(self, action, **params):
+        answer = actions.run(self.charm(), action, params)
+        assert not answer.failed, answer.failed
+        return json.loads(answer.results["output"])
+
+    def refused(self, action, **params) -> str:
+        answer = actions.run(self.charm(), action, params)
+        assert answer.failed
+        return answer.failed
+
+
+@pytest.fixture
+def vnf() -> Vnf:
+    return Vnf()
+
+
+@pytest.fixture
+def cell(vnf: Vnf) -> Vnf:
+    """Return a VNF whose link waits for an address from its gateway."""
+    vnf.run("configure", **CELL, credentials="cert-external")
+    assert vnf.run("show-status", link="s6a")["s6a"]["reason"] == WAITING
+    return vnf
+
+
+def test_a_vnf_whose_only_link_asks_for_an_address_asks(cell: Vnf) -> None:
+    assert cell.environment.ours["vpnaas-address-request"] == "ipv4"
+    assert cell.environment.status == (False, f"s6a waiting ({WAITING}), s11 unconfigured")
+
+
+def test_rotation_of_a_link_without_an_address_says_why_there_is_none(cell: Vnf) -> None:
+    view = cell.run("rotate-keys", link="s6a")["s6a"]
+    assert view == {"rotation": "failed", "reason": WAITING}
+
+
+def test_certificates_of_a_link_without_an_address_are_refused_with_the_reason(cell: Vnf) -> None:
+    assert cell.refused("show-csr", link="s6a") == WAITING
+    root = Operator().root
+    given = {"certificate": root, "ca-certificate": root}
+    assert cell.refused("set-certificate", link="s6a", **given) == WAITING
+
+
+def test_a_link_without_an_address_is_not_called_unconfigured(cell: Vnf) -> None:
+    sentence = cell.refused("measure-latency", link="s6a", count=3)
+    assert sentence.startswith("peer: 'auto' matches 0 peers of s6a")
+    cell.environment.theirs = asking("ipsec", (4,))
+    assert cell.refused("revoke-peer", link="s6a", peer="hss").startswith(
+        "revoke-peer: peer: no related peer 'hss' of s6a offers a key"
+    )
+
+
+def test_a_link_that_needs_no_certificate_says_so(vnf: Vnf) -> None:
+    vnf.run("configure", **S6A)
+    assert vnf.refused("show-csr", link="s6a") == "s6a needs no certificate"
