@@ -14,6 +14,7 @@ from vpnaas.charm import VnfCharm
 from vpnaas.peers.offer import asking
 
 S6A = {"link": "s6a", "inner-address": "172.16.6.2/24", "underlay-interface": "ens4"}
+S11 = {"link": "s11", "inner-address": "172.16.11.2/24", "underlay-interface": "ens4"}
 CELL = {"link": "s6a", "inner-address": "pool", "technology": "ipsec"}
 WAITING = "waiting for an address from the gateway"
 
@@ -83,6 +84,25 @@ def cell(vnf: Vnf) -> Vnf:
     vnf.run("configure", **CELL, credentials="cert-external")
     assert vnf.run("show-status", link="s6a")["s6a"]["reason"] == WAITING
     return vnf
+
+
+def crowded(vnf: Vnf) -> None:
+    """Guarantee the whole rate of the underlay to s11."""
+    vnf.run("configure", **S11)
+    rates = {"guaranteed-mbps": 100, "underlay-mbps": 100}
+    vnf.run("set-qos", link="s11", **{"five-qi": 1, **rates})
+
+
+def test_a_new_link_that_is_refused_is_not_left_up(vnf: Vnf) -> None:
+    crowded(vnf)
+    more = {"five-qi": 1, "guaranteed-mbps": 50, "underlay-mbps": 100}
+    sentence = vnf.refused("configure", **S6A, **more)
+    assert sentence.startswith("set-qos: guaranteed-mbps: 150 Mbit/s are guaranteed")
+    assert set(vnf.vdu.interfaces) == {"wg-s11"}
+    assert vnf.environment.ours["vpnaas-technology"] == "off"
+    assert vnf.run("show-status", link="s6a")["s6a"]["state"] == "unconfigured"
+    assert vnf.run("configure", **S6A)["s6a"]["state"] == "waiting"
+    assert set(vnf.vdu.interfaces) == {"wg-s11", "wg-s6a"}
 
 
 def test_a_vnf_whose_only_link_asks_for_an_address_asks(cell: Vnf) -> None:

@@ -49,7 +49,13 @@ class VnfCharm(ExperimentingCharm):
         outcome = self._reconcile_now(intent=intent)
         refused = refusals(outcome)
         if refused:
-            self.reconcile_and_report()  # Go back to the stored intent.
+            # Go back to the stored intent, which says nothing of a link that is up only now.
+            stored = self._intent()
+            usable = (link for link, plan in outcome.plans.items() if not plan.unusable)
+            new = frozenset(usable) - frozenset(stored.links)
+            if new:
+                self._reconcile_now(intent=attr.evolve(stored, off=stored.off | new))
+            self.reconcile_and_report()
             raise VpnaasError(refused[0])
         self.environment.store(INTENT_KEY, intent.to_json())
         return outcome
