@@ -12,7 +12,7 @@ import attr
 import pytest
 import yaml
 from oai import model, n3iwf, n3ue, nssai, plan, provision_5g, shown_5g, sql, units
-from oai.functions_5g import AmfCharm, NrUeCharm
+from oai.functions_5g import AmfCharm, N3ueCharm, NrUeCharm
 from oai.milenage import opc
 from oai.params import N3iwf, expect
 from oai.part import decode, disagreements, encode, of
@@ -419,6 +419,16 @@ def test_a_function_is_told_the_interface_that_has_its_address(
 def test_slices_that_the_wifi_ue_cannot_write_are_refused() -> None:
     with pytest.raises(InputError, match="sessions: slice 128: .*SST 1 to 15"):
         params("n3ue", sessions="128/internet")
+
+
+def test_a_session_that_could_not_be_read_back_is_not_stored() -> None:
+    charm: Any = N3ueCharm.__new__(N3ueCharm)
+    changes: list[Any] = []
+    charm._ue, charm._change = lambda: params("n3ue", sessions="1/internet"), changes.append
+    with pytest.raises(InputError, match="establish-session: sessions: slice 16: .*SST 1 to 15"):
+        charm._establish_session({"slice": "16", "dnn": "factory"})
+    charm._establish_session({"slice": "2", "dnn": "factory"})
+    assert [change.sessions for change in changes] == ["1/internet,2/factory"]
 
 
 def test_devices_of_sessions_are_found_by_their_identity() -> None:

@@ -3,7 +3,6 @@
 import json
 from typing import Any, Dict, List, Mapping, Tuple
 
-import attr
 from vpnaas.actions import OUTPUT_LIMIT, Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VpnaasError
@@ -197,8 +196,9 @@ class SessionsCharm(EquipmentCharm):
     def _with_sessions(
         self, nf_params: Equipment, where: str, sessions: Tuple[nssai.Session, ...]
     ) -> Mapping[str, Any]:
-        text = nssai.canonical(where, nssai.text(sessions), 2)
-        return self._change(attr.evolve(nf_params, sessions=text))
+        # What the parser refuses could be stored, but not read back.
+        named = {"sessions": nssai.text(sessions)}
+        return self._change(params.changed(self.kind, nf_params, named, where))
 
     @action("show-sessions")
     def _show_sessions(self, given: Params) -> Dict[str, Any]:
