@@ -10,6 +10,7 @@ from vpnaas.extras import guard
 from vpnaas.params import pools
 from vpnaas.params.intent import Intent, link_params, manual_peer
 from vpnaas.peers import leases
+from vpnaas.peers.offer import Remote
 
 CONF = "/etc/swanctl/conf.d/osm-vpnaas-s6a.conf"
 UP = "/etc/osm-vpnaas/s6a/ipsec.up"
@@ -250,6 +251,18 @@ def test_a_cell_that_takes_another_address_is_not_admitted_with_it():
     (peer,) = hss.plans["s6a"].peers
     assert str(peer.inner_address) == given
     assert any("waiting for mme to take" in text for text in hss.plans["s6a"].waiting)
+
+
+def test_a_gateway_with_a_revoked_key_does_not_decide_beside_another_one():
+    _, _, mme, relation = asking_pair()
+    bag = relation.ends["hss"]
+    key = bag["vpnaas-public-key"]
+    other = {**bag, "vpnaas-assigned-addresses": "172.16.6.90/24", "vpnaas-public-key": KEY}
+    remotes = {"s6a": [Remote.read(1, "hss", bag), Remote.read(2, "other", other)]}
+    for revoked, given in ((), bag["vpnaas-assigned-addresses"]), ((key,), "172.16.6.90/24"):
+        intent = mme.intent.with_revoked("s6a", revoked)
+        intent, _ = leases.resolved(intent, mme.roles, remotes, {})
+        assert str(intent.links["s6a"].inner_address) == given
 
 
 def asker(name, offered="", applied="", request="ipv4"):

@@ -8,11 +8,23 @@ depend on its name, so both gateways mostly choose the same ones at once.
 """
 
 import zlib
-from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import (
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 import attr
 
 from vpnaas.base import fields
+from vpnaas.base.digests import digest
 from vpnaas.base.errors import InputError
 from vpnaas.base.links import REQUIRER
 from vpnaas.params import pools
@@ -147,8 +159,8 @@ def resolved(
 ) -> Tuple[Intent, Dict[str, Asking]]:
     """Return the intent with the addresses that gateways give, and the links that have none.
 
-    The gateway with the lowest relation id decides, the other one of a pair follows. The last
-    addresses stay while the data of a gateway cannot be read.
+    The gateway with the lowest relation id decides, unless its keys are revoked; the other one of a
+    pair follows. The last addresses stay while the data of a gateway cannot be read.
 
     Args:
         intent: What the operator asks for.
@@ -170,7 +182,8 @@ def resolved(
             )
             asking[link] = Asking(params, str(refusal), refused=True)
             continue
-        related = sorted(remotes.get(link, ()), key=lambda remote: remote.relation_id)
+        revoked = frozenset(intent.revoked.get(link, ()))
+        related = sorted(remotes.get(link, ()), key=lambda remote: _rank(remote, revoked))
         answers = [
             (remote.label, remote.offer.assigned)
             for remote in related
@@ -189,6 +202,15 @@ def resolved(
         except InputError as error:
             asking[link] = Asking(params, "{}: {}".format(label, error) if label else str(error))
     return attr.evolve(intent, links=links), asking
+
+
+def _rank(remote: Remote, revoked: FrozenSet[str]) -> Tuple[bool, int]:
+    """Return the place of a gateway among those that may decide: those with revoked keys last."""
+    keys = remote.offer.keys if remote.offer is not None else None
+    offered = (
+        {digest(key) for key in (keys.public_key, keys.next_public_key) if key} if keys else ()
+    )
+    return bool(offered) and revoked.issuperset(offered), remote.relation_id
 
 
 def with_addresses(params: LinkParams, given: Sequence[fields.IPInterface]) -> LinkParams:
