@@ -217,15 +217,16 @@ def _compare(
     only: tuple[str, ...],
 ) -> None:
     """Make the runs between existing slices, and their report."""
+    for name in environs["slices"]:
+        adopt(bed, name)
+    chosen = between(bed)
+    # A wrong --slice or --only leaves no campaign behind.
+    campaigns.matching(campaigns.plan(chosen, seed, repetitions), only)
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     campaign = Campaign(out or Path("results") / f"{PROFILE}-{stamp}")
     described = campaign.begin(PROFILE, seed, environs)
-    for name in environs["slices"]:
-        adopt(bed, name)
-    steps = campaigns.plan(between(bed), described["seed"], repetitions)
-    if only:
-        steps = campaigns.matching(steps, only)
-    else:
+    steps = campaigns.matching(campaigns.plan(chosen, described["seed"], repetitions), only)
+    if not only:
         # Runs that break a user's slices need --only.
         steps = [step for step in steps if step.cell.experiment != "dependability"]
     _write_report(campaign, campaigns.make(bed, campaign, steps, bed.console), bed.console)

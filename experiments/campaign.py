@@ -125,6 +125,9 @@ def make(bed: Testbed, campaign: Campaign, steps: list[Planned], console: Consol
     Raises:
         click.ClickException: SURRENDER runs in a row failed.
     """
+    errors: tuple[type[Exception], ...] = (click.ClickException,)
+    if bed.lab is not None:
+        errors += bed.lab.errors
     failures = in_a_row = 0
     for number, step in enumerate(steps, 1):
         if campaign.has(step.cell, step.repetition):
@@ -135,16 +138,14 @@ def make(bed: Testbed, campaign: Campaign, steps: list[Planned], console: Consol
             tell = partial("{}/{} {}".format, number, len(steps), describe(step.cell))
             with ticking(console, tell):
                 result, passed = EXPERIMENTS[step.cell.experiment](bed, **step.cell.params)
-        except click.ClickException as error:
+        except errors as error:
             failures, in_a_row = failures + 1, in_a_row + 1
-            name = describe(step.cell)
-            console.print(
-                f"{number:3}/{len(steps)} [red]NO RESULT[/red] {name}: {escape(error.message)}"
-            )
+            name, reason = describe(step.cell), str(error).rstrip(".")
+            console.print(f"{number:3}/{len(steps)} [red]NO RESULT[/red] {name}: {escape(reason)}")
             if in_a_row == SURRENDER:
                 raise click.ClickException(
                     f"{SURRENDER} runs in a row gave no result, the last one because: "
-                    f"{error.message}; the same command with --out {campaign.directory} goes on"
+                    f"{reason}; the same command with --out {campaign.directory} goes on"
                 ) from None
             continue
         in_a_row = 0

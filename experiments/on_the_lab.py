@@ -80,7 +80,10 @@ class Lab:
         password: Password of its user admin.
         certificate: Certificate of its server.
         machines: Whether VDUs are virtual machines; emulated ones are slow.
+        errors: What fails in the lab, and is a failure of one run.
     """
+
+    errors: tuple[type[Exception], ...] = (VimError,)
 
     def __init__(
         self, home: Path, osm: Osm, password: str, certificate: str, machines: bool = False

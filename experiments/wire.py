@@ -57,6 +57,9 @@ def _tshark(file: Path, *words: str) -> list[str]:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     except FileNotFoundError:
         raise click.ClickException("tshark is not installed") from None
+    except subprocess.TimeoutExpired as error:
+        sentence = f"tshark did not read {file.name} within {error.timeout:.0f} s"
+        raise click.ClickException(sentence) from None
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise click.ClickException(f"tshark cannot read {file.name}: {reason}")

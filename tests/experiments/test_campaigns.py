@@ -164,6 +164,36 @@ def test_a_run_that_fails_is_left_for_the_next_time(
     assert len(made.runs()) == 3
 
 
+def test_a_failure_of_the_lab_is_one_of_a_single_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sometimes(_bed: object, n: int) -> tuple[dict[str, int], None]:
+        if n == 0:
+            raise VimError("'cat' did not end within 120 s in the server.")
+        return {"n": n}, None
+
+    monkeypatch.setitem(campaign.EXPERIMENTS, "x", sometimes)  # type: ignore[misc]
+    monkeypatch.setattr(campaign, "headline", lambda _run: "")
+    steps = [Planned(Cell("x", {"n": n}), 0, n) for n in range(2)]
+    made, out, osm = Campaign(tmp_path), io.StringIO(), Osm(Nbi("https://127.0.0.1:9"))
+    lab = on_the_lab.Lab(tmp_path, osm, "", "")
+    bed = Testbed(osm, tmp_path, Console(file=out, width=120), lab=lab)
+    assert campaign.make(bed, made, steps, bed.console) == 1
+    assert "1/2 NO RESULT x 0: 'cat' did not end within 120 s in the server\n" in out.getvalue()
+    assert [run.result["n"] for run in made.runs()] == [1]
+
+
+def test_a_capture_that_takes_too_long_to_read_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(command: list[str], **how: Any) -> None:
+        raise subprocess.TimeoutExpired(command, how["timeout"])
+
+    monkeypatch.setattr(wire.subprocess, "run", run)
+    with pytest.raises(click.ClickException, match=r"^tshark did not read a\.pcap within 300 s$"):
+        wire.dissect(tmp_path / "a.pcap")
+
+
 def test_links_have_their_time_also_after_a_long_instantiation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -645,6 +675,31 @@ def test_a_slice_that_is_named_twice_is_one(
     # Two labs, or one on another machine, are not mixed.
     assert described["osm"]["url"] == f"the lab in {tmp_path}"
     assert described["host"]["kernel"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--slice", "wrong"], "OSM has no slice and no service wrong"),
+        (["--slice", "b", "--only", "reech"], "--only reech: no run is of that name"),
+    ],
+)
+def test_a_wrong_name_leaves_no_campaign_behind(
+    words: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def adopt(_bed: object, name: str) -> None:
+        if name == "wrong":
+            raise click.ClickException("OSM has no slice and no service wrong")
+
+    nbi = SimpleNamespace(version=lambda: {"version": "lab"})
+    lab = SimpleNamespace(osm=SimpleNamespace(nbi=nbi))
+    monkeypatch.setattr(on_the_lab, "served", lambda _: contextlib.nullcontext(lab))
+    monkeypatch.setattr(command, "adopt", adopt)
+    (tmp_path / "nbi").mkdir()
+    where = ["--home", str(tmp_path), "--out", str(tmp_path / "c")]
+    done = CliRunner().invoke(main, ["run", "--slice", "a", *words, *where])
+    assert sentence in done.output
+    assert not (tmp_path / "c").exists()
 
 
 def test_the_commit_is_known_also_in_a_tree_of_another_user(
