@@ -171,19 +171,29 @@ def names(client: Client) -> list[str]:
 
 
 def join_slices(joiner: Joiner, names: Iterable[str], timeout: float, pause: float) -> None:
-    """Join slices and wait until all are joined.
+    """Join slices and wait until all are joined; report errors, and go on with the other slices.
 
     Raises:
-        OperateError: a slice is not joined in time, or a primitive failed.
+        OperateError: a slice is not joined, because of an error or in time.
     """
     deadline = time.monotonic() + timeout
-    left = list(names)
+    left, failed = list(names), list[str]()
     while left:
-        left = [name for name in left if not joiner.step(name)]
+        for name in [*left]:
+            try:
+                if joiner.step(name):
+                    left.remove(name)
+            except OperateError as error:
+                joiner.tell(f"error: {name}: {error.message}")
+                left.remove(name)
+                failed.append(name)
         if left and time.monotonic() > deadline:
-            raise OperateError(f"{', '.join(left)}: not joined after {timeout:.0f} s")
+            both = ", ".join([*failed, *left])
+            raise OperateError(f"{both}: not joined after {timeout:.0f} s")
         if left:
             time.sleep(pause)
+    if failed:
+        raise OperateError(f"{', '.join(failed)}: not joined")
 
 
 def follow(joiner: Joiner, pause: float, rounds: Iterable[int] = itertools.count()) -> None:

@@ -196,8 +196,15 @@ def test_one_that_fails_does_not_stop_the_others() -> None:
     follow(joiner, 0, range(3))
     assert "error: no slice gone" in lines
     assert joiner.settled == {"first"}
-    with pytest.raises(OperateError, match="no slice gone"):
-        join_slices(joiner, ["gone"], timeout=60, pause=0)
+
+
+def test_a_named_slice_that_fails_does_not_stop_the_others() -> None:
+    osm, lines = Osm(), list[str]()
+    joiner = Joiner(osm, lines.append)
+    with pytest.raises(OperateError, match=r"^gone, lost: not joined$"):
+        join_slices(joiner, ["gone", "first", "lost"], timeout=60, pause=0)
+    assert {"error: gone: no slice gone", "error: lost: no slice lost"} < set(lines)
+    assert joiner.settled == {"first"}
 
 
 def test_a_template_with_a_dangling_reference_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
