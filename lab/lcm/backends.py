@@ -144,8 +144,7 @@ class Cloud:
             )
             for port, new, was in zip(server.ports, spec.ports, old, strict=True)
         )
-        self.vim.delete_server(server_id)
-        return self.vim.create_server(replace(spec, ports=ports), tag).id
+        return self.vim.replace_server(server_id, replace(spec, ports=ports), tag).id
 
     def _another(self, port: VimPort) -> str:
         """Return a free address of a port's network that is not the one it had.

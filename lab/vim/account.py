@@ -510,6 +510,22 @@ class Vim:
         self._record(server_id)
         self._remove_server(server_id)
 
+    def replace_server(self, server_id: str, spec: ServerSpec, tag: str) -> Server:
+        """Remove a server and make another one, which may have its addresses.
+
+        Raises:
+            VimError: see :meth:`create_server`. The old server stays without a disk then, with its
+                addresses, so that it can be replaced again.
+        """
+        record = self._record(server_id)
+        self._remove_server(server_id)
+        try:
+            return self.create_server(spec, tag)
+        except BaseException:
+            with self._state.change() as state:
+                state.servers[server_id] = record
+            raise
+
     def delete_tag(self, tag: str) -> None:
         """Remove all servers and then all networks of a tag, if there are any.
 

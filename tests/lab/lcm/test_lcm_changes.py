@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ from support.lcm_fakes import day12_of
 from test_lcm_operations import APP1, APP2, World
 
 from lab.descriptors.service import service, vnfrs_of
+from lab.descriptors.topology import Port as ServerPort
 from lab.descriptors.topology import Server
 from lab.errors import LcmError, NbiError
 from lab.lcm.backends import Backends, Cloud
@@ -18,7 +20,10 @@ from lab.lcm.charmops import READY
 from lab.nbi.engine import Engine
 from lab.page.data import Data, default
 from lab.records.store import NSRS, VNFDS, VNFRS, Document
-from lab.vim import clean
+from lab.vim import ServerSpec, Vim, VimError, clean
+from lab.vim.model import SHUTOFF, Port
+from lab.vim.model import Server as VimServer
+from lab.vim.store import Account, Config, Home, ServerRecord, State
 
 BOX0, BOX1 = "vpn-ee-z0-z1-box-z0-vdu", "vpn-ee-z1-z1-box-z1-vdu"
 
@@ -90,10 +95,8 @@ class OneServer:
             raise LcmError(f"Instance {server_id} could not be found.")
         return SimpleNamespace(ports=[])
 
-    def delete_server(self, server_id: str) -> None:
+    def replace_server(self, server_id: str, spec: Any, tag: str) -> SimpleNamespace:
         del self.ids[server_id]
-
-    def create_server(self, spec: Any, tag: str) -> SimpleNamespace:
         self.ids["new"] = spec.name
         return SimpleNamespace(id="new")
 
@@ -107,6 +110,38 @@ def test_a_vdu_is_healed_also_if_its_id_was_not_recorded(recorded: Any) -> None:
     vim.ids = {}
     with pytest.raises(LcmError, match="Instance deleted could not be found"):
         Cloud(vim).recreate_server("deleted", server, None, (), "ns", False)
+
+
+def test_a_vdu_is_healed_also_if_the_new_server_was_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vim = Vim(Home.at(tmp_path), "lab", Account(name="lab", number=0, config=Config()))
+    port = Port("p", "net", "ens3", "tap", "10.0.0.5", "02:00:00:00:00:05", True)
+    old = VimServer("old", "ns-1-box-0", "host", "ns", "image", SHUTOFF, (port,))
+    record = ServerRecord(server=old, vcpus=1, ram_mib=512, disk_gb=1)
+    vim._state.write(State(servers={"old": record}))
+    point = ServerPort("eth0", "mgmt", "ens3", management=True)
+    server = Server("1", "box", 0, "lab", "ns-1-box-0", "host", "image", 1, 512, 1, (point,))
+    specs = []
+
+    def remove(server_id: str) -> None:
+        with vim._state.change() as state:
+            del state.servers[server_id]
+
+    def create(spec: ServerSpec, tag: str) -> VimServer:
+        assert vim._state.read().servers == {}
+        specs.append(spec)
+        if len(specs) == 1:
+            raise VimError("No space left on device.")
+        return dataclasses.replace(old, id="new")
+
+    monkeypatch.setattr(vim, "_remove_server", remove)
+    monkeypatch.setattr(vim, "create_server", create)
+    with pytest.raises(LcmError, match="No space left on device"):
+        Cloud(vim).recreate_server("old", server, None, (), "ns", False)
+    assert Cloud(vim).recreate_server("old", server, None, (), "ns", False) == "new"
+    assert specs[0] == specs[1]
+    assert specs[1].ports[0].ip == "10.0.0.5"
 
 
 def test_run_day1_runs_nothing_and_leaves_the_environment_broken(world: World) -> None:
