@@ -210,6 +210,11 @@ class ServicePage:
             ]
             self.operations = ui.table(columns=columns, rows=[], row_key="id", pagination=10)
             self.operations.classes("w-full").on("row-click", self._log, [[], ["id"], None])
+            # A row takes no focus. A button does, and its click is also one of the row.
+            self.operations.add_slot(
+                "body-cell-operation",
+                '<q-td :props="props"><q-btn flat dense no-caps :label="props.value" /></q-td>',
+            )
         self.timer = ui.timer(LIVE, self._measure, active=False)
         self._choose(self.chosen)
         self.refresh()

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 import pytest
 from e2e_basic import CLIENT, SERVER
 from e2e_leftovers import running_in
-from e2e_page import PASSWORD, browser, served
+from e2e_page import PASSWORD, Keys, browser, served
 from e2e_support import (
     PATIENCE,
     ActionError,
@@ -472,7 +472,11 @@ def test_the_page_shows_a_service_and_presses_its_primitives(basic: Service) -> 
         seen.find("//code[contains(., 'last-handshake-s')]")
         seen.choose("Primitive", "set-certificate")
         seen.find("//textarea[@aria-label='certificate']")  # which keeps the lines of PEM
-        seen.click("//tr[td[contains(., 'client show-status')]]")
+        row = "//tr[td[contains(., 'client show-status')]]"
+        seen.find(f"{row}//button").send_keys(Keys.ENTER)
+        seen.text("10.77.0.2/24")
+        seen.find("//body").send_keys(Keys.ESCAPE)
+        seen.click(row)
         seen.text("10.77.0.2/24")
         assert seen.severe() == []
         # A token that ended shows nothing any more.
