@@ -32,6 +32,7 @@ SAME = {
 SECRET = ("nf_operator_key", "nf_subscriber_key")
 INNER = "_inner_address"
 NO_LINK = "none"
+TECHNOLOGIES = ("wireguard", "ipsec", "none")
 REALM = re.compile(r"(?:^|\.)mnc([0-9]{3})\.mcc([0-9]{3})\.3gppnetwork\.org$", re.IGNORECASE)
 
 
@@ -46,12 +47,14 @@ def disagreements(document: dict[str, Any]) -> list[str]:
         for place, service in _services(document)
         for member in service.get("additionalParamsForVnf") or ()
     }
+    words = list(_words(members))
     functions = {name: given for name, given in members.items() if "nf_mcc" in given}
     if not functions:
-        return []
+        return words
     # If a gateway is between two network functions, each of them has a link with the gateway.
     ended = {link for name in members.keys() - functions.keys() for link in _links(members[name])}
     return [
+        *words,
         *_same(functions),
         *_technologies(functions, ended),
         *_texts(functions),
@@ -97,6 +100,16 @@ def technology(given: Mapping[str, Any], link: str) -> str:
     entries = [entry.rpartition("=") for entry in text.split(",")]
     by_link = {name.strip(): word.strip() for name, _, word in entries}
     return by_link.get(link, by_link.get("", "wireguard"))
+
+
+def _words(members: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Check the words of `vpn_technology`, which is a text of any form for the charm's action."""
+    for name, given in members.items():
+        for entry in str(given.get("vpn_technology", "wireguard")).split(","):
+            word = entry.rpartition("=")[2].strip()
+            if word not in TECHNOLOGIES:
+                allowed = ", ".join(TECHNOLOGIES)
+                yield f"vpn_technology: {name} has {word!r}; allowed: {allowed}"
 
 
 def _technologies(functions: dict[str, dict[str, Any]], ended: set[str]) -> Iterator[str]:

@@ -6,6 +6,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from oai import params, part
+from vpnaas.base import links
 from vpnaas.params.intent import link_params
 
 from builder import charms, check, identities, packages, sites, variants
@@ -102,6 +103,16 @@ def test_each_way_not_to_agree_is_one_sentence(files, name, key, value, words):
     problems = identities.disagreements(document)
     assert any(words in sentence for sentence in problems), problems
     assert all("\n" not in sentence for sentence in problems)
+
+
+@pytest.mark.parametrize("value", ["wiregard", "wireguard,vpn=wiregard"])
+def test_a_technology_is_one_of_the_charms(files, value):
+    document = copy.deepcopy(files["vpn_basic"])
+    member(document, "client")["vpn_technology"] = value
+    assert identities.disagreements(document) == [
+        "vpn_technology: client has 'wiregard'; allowed: wireguard, ipsec, none"
+    ]
+    assert identities.TECHNOLOGIES == links.TECHNOLOGIES
 
 
 def test_links_of_a_vnf_may_differ_in_technology_where_both_ends_say_so(files):
