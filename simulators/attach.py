@@ -106,8 +106,9 @@ async def attach(mme: Mme, ue: Ue, octets: bytes) -> None:
         await forget(mme, old)
         mme.release(old, ("nas", "normal-release"))
     mme.by_imsi[ue.imsi] = ue
+    apn = apn or next(iter(subscription.apns), "")
     session = await _connect(mme, ue, subscription, apn)
-    await _accept(mme, ue, subscription, session)
+    await _accept(mme, ue, subscription, session, apn, request.capability)
 
 
 async def _identify(mme: Mme, ue: Ue, request: nas.AttachRequest) -> str:
@@ -186,14 +187,13 @@ async def _locate(mme: Mme, ue: Ue) -> s6a.Subscription:
 
 
 async def _connect(mme: Mme, ue: Ue, subscription: s6a.Subscription, apn: str) -> gtpc.Session:
-    chosen = apn or (subscription.apns[0] if subscription.apns else "")
-    if chosen not in subscription.apns:
-        why = f"APN '{chosen}' is not subscribed"
+    if apn not in subscription.apns:
+        why = f"APN '{apn}' is not subscribed"
         raise RejectedError(nas.ESM_FAILURE, why, nas.UNKNOWN_APN)
     request = gtpc.SessionRequest(
         ue.imsi,
         subscription.msisdn,
-        chosen,
+        apn,
         ue.tai,
         ue.cell,
         Fteid(gtpc.S11_MME, ue.core_id, mme.config.s11),
@@ -219,12 +219,18 @@ async def _connect(mme: Mme, ue: Ue, subscription: s6a.Subscription, apn: str) -
     raise RejectedError(nas.ESM_FAILURE, why, esm.get(cause, nas.ESM_NETWORK_FAILURE))
 
 
-async def _accept(mme: Mme, ue: Ue, subscription: s6a.Subscription, session: gtpc.Session) -> None:
+async def _accept(
+    mme: Mme,
+    ue: Ue,
+    subscription: s6a.Subscription,
+    session: gtpc.Session,
+    apn: str,
+    capability: bytes,
+) -> None:
     assert ue.security is not None  # noqa: S101
     ue.check()
     ue.guti = nas.Guti(mme.config.gummeis[0], mme.new_tmsi())
     mme.by_tmsi[ue.guti.tmsi] = ue
-    apn = next(iter(subscription.apns))
     bearer = nas.Bearer(session.bearer, apn, session.address, session.options)
     accept = nas.AttachAccept(ue.guti, ue.tai, bearer.message()).message()
     count = ue.security.received - 1  # of Security Mode Complete
@@ -238,7 +244,7 @@ async def _accept(mme: Mme, ue: Ue, subscription: s6a.Subscription, session: gtp
             "uEaggregateMaximumBitRateUL": subscription.ambr_up,
         },
         E_RABToBeSetupListCtxtSUReq=setup,
-        UESecurityCapabilities=s1ap.capabilities(nas.CAPABILITY),
+        UESecurityCapabilities=s1ap.capabilities(capability),
         SecurityKey=(int.from_bytes(keys.kenb(ue.security.key, count), "big"), 256),
     )
     enb: Fteid | None = None

@@ -145,7 +145,7 @@ class Hss:
         """Send a CLR to the MME that served the subscriber before, if it is connected."""
         if one.mme in ("", mme):
             return
-        for other in self.server.connections:
+        for other in list(self.server.connections):  # it changes while we wait
             if other.peer == one.mme:
                 realm = one.mme.partition(".")[2]
                 request = s6a.cancel_request(self.identity, one.mme, realm, one.imsi)
@@ -158,5 +158,7 @@ class Hss:
         one = await self._subscriber(request)
         if one is None:
             return self._refuse(request, s6a.USER_UNKNOWN)
-        await self.store.set_mme(one.imsi, "")
+        # A late purge by an earlier MME changes nothing (TS 29.272 section 5.2.1.3).
+        if one.mme == (request.origin_host or b"").decode(errors="replace"):
+            await self.store.set_mme(one.imsi, "")
         return s6a.answer_to(request, self.identity)

@@ -210,6 +210,9 @@ class MobilityManagement(ABC, Generic[UeT, NodeT]):
             self.node_gone()
             peer = node.association.peer
             self.interface_log.error("%s '%s' at %s is gone", self.access, node.name, peer)
+        self._drop_ues(node)
+
+    def _drop_ues(self, node: NodeT) -> None:
         for ue in list(node.ues.values()):
             self.disconnect(ue)
         node.ues.clear()
@@ -219,6 +222,8 @@ class MobilityManagement(ABC, Generic[UeT, NodeT]):
         try:
             message = protocol.decode(octets)
             if message.name == f"{protocol.setup}Request":
+                # The node starts anew (TS 36.413 section 8.7.3.1, TS 38.413 section 8.7.1.1).
+                self._drop_ues(node)
                 self.set_up(node, message)
             elif not node.ready:
                 raise ProtocolError(f"{message.name} before {protocol.setup}")
@@ -242,6 +247,9 @@ class MobilityManagement(ABC, Generic[UeT, NodeT]):
 
     def _initial(self, node: NodeT, message: asn1.Message) -> None:
         number = message.need(self.protocol.identifiers[1])
+        known: dict[int, UeT] = node.ues
+        if number in known:
+            self.disconnect(known[number])  # the node uses the identifier for another UE now
         ue = self.new_ue(node, next(self._numbers) & 0xFFFFFFFF, number, message)
         node.ues[number] = ue
         self.ues[ue.core_id] = ue

@@ -348,6 +348,8 @@ def failure_of(octets: bytes) -> tuple[int, bytes]:
 def security_command(eea: int, eia: int, key: int, capability: bytes) -> bytes:
     """Security Mode Command with the UE's reported capabilities, so that the UE can compare."""
     replayed = capability[:2]
+    if len(capability) > 3:  # UEA and UIA; the UCS2 bit is no algorithm (section 9.9.3.36)
+        replayed += bytes([capability[2], capability[3] & 0x7F])
     return bytes([EMM, SECURITY_COMMAND, eea << 4 | eia, key]) + _lv(replayed)
 
 

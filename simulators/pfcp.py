@@ -7,14 +7,25 @@ import time
 from dataclasses import dataclass
 
 from simulators.errors import ProtocolError
-from simulators.tlv import Codec, Ie, Message, address, find, labels, name_of, need, number, packed
+from simulators.tlv import (
+    Codec,
+    Ie,
+    Message,
+    MissingError,
+    address,
+    find,
+    labels,
+    name_of,
+    need,
+    number,
+    packed,
+)
 
 PORT = 8805
 
 # Message types, table 7.3-1.
 HEARTBEAT_REQUEST, HEARTBEAT_RESPONSE = 1, 2
 ASSOCIATION_REQUEST, ASSOCIATION_RESPONSE = 5, 6
-RELEASE_REQUEST, RELEASE_RESPONSE = 9, 10
 ESTABLISHMENT_REQUEST, ESTABLISHMENT_RESPONSE = 50, 51
 MODIFICATION_REQUEST, MODIFICATION_RESPONSE = 52, 53
 DELETION_REQUEST, DELETION_RESPONSE = 54, 55
@@ -252,7 +263,14 @@ def fars_of(message: Message) -> dict[int, tuple[int, str] | None]:
         ies = CODEC.decode_ies(ie.value)
         end = None
         inner = find(ies, FORWARDING if ie.type == CREATE_FAR else UPDATE_FORWARDING)
-        if inner is not None and number(need(ies, APPLY_ACTION)[:1]) & FORWARD:
+        action = find(ies, APPLY_ACTION)
+        if action is None:
+            if ie.type == CREATE_FAR:
+                raise MissingError(APPLY_ACTION)
+            if inner is None:
+                continue
+            action = bytes([FORWARD])  # the rule's action stays (section 7.5.4.3)
+        if inner is not None and number(action[:1]) & FORWARD:
             header = find(CODEC.decode_ies(inner), OUTER_CREATION)
             if header is not None:
                 if len(header) < 10 or int.from_bytes(header[:2], "big") & _GTPU_IPV4 == 0:

@@ -37,7 +37,7 @@ class Endpoint(asyncio.DatagramProtocol):
         # Random start: a peer may still remember requests of an earlier process.
         self._sequence = itertools.count(int.from_bytes(os.urandom(3), "big"))
         self._waiting: dict[tuple[Address, int], asyncio.Future[Message]] = {}
-        self._answered: OrderedDict[tuple[Address, int, int], bytes | None] = OrderedDict()
+        self._answered: OrderedDict[tuple[Address, bytes], bytes | None] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self, address: str, port: int) -> int:
@@ -72,7 +72,8 @@ class Endpoint(asyncio.DatagramProtocol):
             if waiting is not None and not waiting.done():
                 waiting.set_result(message)
             return
-        key = (peer, message.sequence, message.type)
+        # A repetition has the same octets. A restarted peer may use sequence numbers again.
+        key = (peer, data)
         if key in self._answered:
             octets = self._answered[key]
             if octets is not None and self._transport is not None:
@@ -85,7 +86,7 @@ class Endpoint(asyncio.DatagramProtocol):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, message: Message, peer: Address, key: tuple[Address, int, int]) -> None:
+    async def _answer(self, message: Message, peer: Address, key: tuple[Address, bytes]) -> None:
         try:
             response = await self.handler(message, peer)
         except EpcError as error:

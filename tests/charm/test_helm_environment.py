@@ -352,3 +352,21 @@ def test_lcm_does_not_speak_with_a_pod_of_a_wrong_authority(
     tls = server.Tls(str(pod), str(pod))
     with ee.serving(free_port(), tls, lcm) as frontend, pytest.raises(ClusterError, match="verify"):
         frontend.ssh_key(10)
+
+
+def test_a_renewal_that_cannot_be_read_leaves_the_old_certificate(
+    namespace: Namespace,
+    authority: Authority,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(server, "PERIOD", 0.05)
+    pod, lcm = certificates(tmp_path, authority)
+    tls = server.Tls(str(pod), str(pod))
+    # The volume changes between the reads of its two files.
+    (pod / "tls.crt").write_text(authority.issue("ns", ["*.ns.svc"])[0])
+    ee = environment(namespace, "server", tmp_path)
+    with ee.serving(free_port(), tls, lcm) as frontend:
+        wait_until(lambda: "cannot be renewed" in caplog.text, "the renewal fails")
+        assert frontend.ssh_key(PATIENCE).startswith("ssh-ed25519 ")

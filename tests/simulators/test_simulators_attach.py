@@ -13,7 +13,7 @@ from simulators_support import HSS, IMSI, OPC, PLMN, TAI, Epc, K, Memory, imsi, 
 
 from simulators import attach, enb, keys, mobility, nas, s1ap, udp, ue
 from simulators.errors import EpcError, ProtocolError
-from simulators.identity import Gummei, Plmn, Tai
+from simulators.identity import Gummei, Plmn, Tai, tbcd
 from simulators.subscribers import Subscriber
 
 Run = Callable[..., None]
@@ -402,3 +402,69 @@ def test_octets_that_are_no_s1ap() -> None:
     for octets in (b"", b"\xff" * 20, good[:3], b"GET / HTTP/1.1"):
         with pytest.raises(ProtocolError):
             s1ap.PROTOCOL.decode(octets)
+
+
+def test_the_bearer_has_the_apn_that_the_ue_asks_for(epc: Run) -> None:
+    async def go(parts: Epc) -> None:
+        bearer = await (await parts.ue(usim(), apn="internet")).attach()
+        assert bearer.apn == "internet"
+
+    number = tbcd("24288880000000")
+    epc(go, store=Memory(Subscriber(IMSI, K, OPC, msisdn=number, apns=("ims", "internet"))))
+
+
+def test_the_enb_learns_what_the_ue_is_capable_of(
+    epc: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    able, seen = bytes([0xE0, 0x60]), []
+    encode, tell, command = nas.AttachRequest.message, s1ap.capabilities, nas.security_command
+
+    def note(octets: bytes) -> dict[str, Any]:
+        seen.append(octets)
+        return tell(octets)
+
+    async def go(parts: Epc) -> None:
+        one = await parts.ue(usim())
+        monkeypatch.setattr(
+            nas.AttachRequest, "message", lambda asked: encode(replace(asked, capability=able))
+        )
+        # Our UE would refuse the replay of other capabilities than its own.
+        monkeypatch.setattr(
+            nas, "security_command", lambda *words: command(*words[:3], nas.CAPABILITY)
+        )
+        monkeypatch.setattr(s1ap, "capabilities", note)
+        await one.attach()
+        assert seen == [able]
+
+    epc(go)
+
+
+def test_capabilities_of_utran_are_replayed() -> None:
+    able = bytes([0xE0, 0x60, 0xC0, 0xC0, 0x08])
+    assert nas.command_of(nas.security_command(0, 2, 1, able))[3] == bytes([0xE0, 0x60, 0xC0, 0x40])
+
+
+def test_an_enb_that_sets_up_again_has_no_connections(epc: Run) -> None:
+    async def go(parts: Epc) -> None:
+        await (await parts.ue(usim())).attach()
+        await parts.counts(enbs=1, attached=1, connected=1, s1u=1)
+        request = s1ap.PROTOCOL.encode("S1SetupRequest", parts.enb._setup_request())
+        assert parts.enb._association is not None
+        parts.enb._association.send(0, request)
+        await parts.counts(enbs=1, attached=1, connected=0, s1u=0)
+
+    epc(go)
+
+
+def test_an_identifier_used_again_is_another_connection(epc: Run) -> None:
+    async def go(parts: Epc) -> None:
+        await (await parts.ue(usim())).attach()
+        await parts.counts(connected=1, s1u=1)
+        [known] = parts.enb._ues.values()
+        request = nas.AttachRequest(imsi(1), nas.CAPABILITY, nas.connectivity_request())
+        known.core = None
+        first = {"NAS-PDU": request.message()} | parts.enb._place(known) | parts.enb.initial
+        parts.enb._tell("InitialUEMessage", known, first)
+        await parts.counts(attached=1, connected=1, s1u=0)
+
+    epc(go)

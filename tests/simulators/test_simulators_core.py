@@ -393,3 +393,31 @@ def test_elements_of_another_instance_are_not_taken() -> None:
     message = Message(33, 0, (Ie(gtpc.FTEID, b"x", 1),))
     assert message.find(gtpc.FTEID) is None
     assert message.find(gtpc.FTEID, 1) == b"x"
+
+
+def test_a_restarted_peer_may_use_its_sequence_numbers_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def go(core: Core) -> None:
+        loop = asyncio.get_running_loop()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+            other.bind((MME, 0))
+            other.settimeout(10)
+            for created, imsi in enumerate(("242881234500001", "242881234500002"), start=1):
+                message = replace(ONE, imsi=imsi).message(SGW)
+                other.sendto(gtpc.CODEC.encode(replace(message, sequence=1)), (SGW, gtpc.PORT))
+                await loop.run_in_executor(None, other.recv, 2048)
+                assert core.c.counters.created == created
+
+    run(monkeypatch, go)
+
+
+def test_a_changed_forwarding_rule_needs_no_action() -> None:
+    message = PFCP_MESSAGES["modify"]
+    [far] = message.ies
+    parts = [ie for ie in pfcp.CODEC.decode_ies(far.value) if ie.type != pfcp.APPLY_ACTION]
+    for kept, targets in ((parts, {2: (8, ENB)}), (parts[:1], {})):
+        update = replace(far, value=pfcp.CODEC.encode_ies(kept))
+        assert pfcp.fars_of(replace(message, ies=(update,))) == targets
+        with pytest.raises(ProtocolError):
+            pfcp.fars_of(replace(message, ies=(replace(update, type=pfcp.CREATE_FAR),)))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from diameter.message import Message, constants
-from diameter.message.commands import DeviceWatchdogRequest
+from diameter.message.commands import DeviceWatchdogRequest, PurgeUeRequest
 from simulators_support import Memory
 
 from simulators import diameter, keys, milenage, s6a
@@ -188,5 +188,40 @@ def test_a_subscriber_that_moves_is_cancelled_where_it_was() -> None:
             s6a.check(await second.request(s6a.location_request(other, HOST, REALM, IMSI, HOME)))
             assert cancelled == [f"{ME.host} {IMSI}"]
             running.cancel()
+
+    asyncio.run(go())
+
+
+def test_a_location_update_is_answered_though_the_old_mme_goes_away() -> None:
+    async def leave(request: Any, connection: Connection) -> Message:
+        connection.close()
+        return s6a.answer_to(request, ME)  # type: ignore[no-any-return]
+
+    async def go() -> None:
+        async with pair(handler=leave) as (hss, client):
+            s6a.check(await client.request(ulr()))
+            other = Identity(f"mme2.{REALM}", REALM, "127.0.0.1")
+            second = Client(other, _deny, HOST)
+            port = hss.server._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
+            running = asyncio.create_task(second.run("127.0.0.1", port))
+            await asyncio.wait_for(second.open.wait(), 10)
+            request = s6a.location_request(other, HOST, REALM, IMSI, HOME)
+            s6a.check(await second.request(request, 3))
+            running.cancel()
+
+    asyncio.run(go())
+
+
+def test_a_late_purge_by_an_earlier_mme_changes_nothing() -> None:
+    async def go() -> None:
+        async with pair() as (hss, client):
+            s6a.check(await client.request(ulr()))
+            for host, left in ((f"mme2.{REALM}", ME.host), (ME.host, "")):
+                me = Identity(host, REALM, "127.0.0.1")
+                purge = s6a._request(PurgeUeRequest(), me, HOST, REALM, IMSI)
+                s6a.check(await client.request(purge))
+                one = await hss.store.get(IMSI)
+                assert one is not None
+                assert one.mme == left
 
     asyncio.run(go())

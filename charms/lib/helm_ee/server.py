@@ -134,7 +134,13 @@ class Tls:
         self.reload()
 
     def reload(self) -> None:
-        """Load a renewed certificate, for new connections."""
+        """Load a renewed certificate, for new connections.
+
+        Raises:
+            OSError: The files do not fit together, or cannot be read; the old certificate stays.
+        """
+        # A failed load would leave the context without a key.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self._files)
         self.context.load_cert_chain(*self._files)
 
 
@@ -160,7 +166,10 @@ async def serve(
                 await asyncio.wait_for(ended.wait(), PERIOD)
             except asyncio.TimeoutError:
                 if tls is not None:
-                    tls.reload()
+                    try:
+                        tls.reload()
+                    except OSError as error:
+                        logger.warning("the certificate cannot be renewed: %s", error)
                 worker.tick()
     finally:
         stopped.set()
