@@ -368,5 +368,5 @@ def test_a_renewal_that_cannot_be_read_leaves_the_old_certificate(
     (pod / "tls.crt").write_text(authority.issue("ns", ["*.ns.svc"])[0])
     ee = environment(namespace, "server", tmp_path)
     with ee.serving(free_port(), tls, lcm) as frontend:
-        wait_until(lambda: "cannot be renewed" in caplog.text, "the renewal fails")
+        wait_until(lambda: "cannot be renewed" in caplog.text, "the renewal fails", 20)
         assert frontend.ssh_key(PATIENCE).startswith("ssh-ed25519 ")
