@@ -95,6 +95,16 @@ def test_links_of_an_interface_may_not_contradict_each_other() -> None:
         qos.fitting([one, greedy])
 
 
+def test_ipsec_links_to_one_peer_have_one_5qi() -> None:
+    urllc, embb = share(URLLC, "ipsec"), share(EMBB, "ipsec")
+    with pytest.raises(InputError, match="links s1u and s1c to 192.168.9.159 have 5QIs 82 and 9"):
+        qos.fitting([urllc, embb])
+    qos.fitting([urllc, attr.evolve(urllc, qos=attr.evolve(urllc.qos, link="s1c"))])
+    qos.fitting([urllc, attr.evolve(embb, peers=())])
+    qos.fitting([urllc, attr.evolve(embb, underlay="ens5")])
+    qos.fitting([urllc, share(EMBB)])
+
+
 def test_urgent_links_go_first_and_have_what_was_promised() -> None:
     files = qos.render([share(EMBB, port=51823), share(URLLC)])
     tc, nft = files[qos.TC_FILE], files[qos.NFT_FILE]

@@ -37,7 +37,8 @@ TOOLS = ("nft", "tc")
 
 UNIT_TEXT = """[Unit]
 Description=Marks and shares of links by their 5QI (osm-vpnaas)
-After=network-online.target
+After=network-online.target nftables.service
+PartOf=nftables.service
 Wants=network-online.target
 
 [Service]
@@ -51,7 +52,7 @@ ExecStop=-/usr/sbin/nft delete table inet {table}
 ExecStop=-/sbin/tc -force -batch {folder}/qos-off.tc
 
 [Install]
-WantedBy=multi-user.target
+WantedBy=multi-user.target nftables.service
 """.format(folder=FOLDER, table=NFT_TABLE)
 
 UNLIMITED_MBPS = 100000
@@ -103,6 +104,18 @@ def fitting(shares: Sequence[Share]) -> None:
                 total, underlay, rates[0]
             )
             raise InputError("set-qos: guaranteed-mbps", what, "at most the rate of the interface")
+        by_peer: Dict[fields.IPAddress, Share] = {}
+        for share in links:
+            for peer in share.peers if share.technology == IPSEC else ():
+                other = by_peer.setdefault(peer, share)
+                # Outer packets of both tunnels have the same addresses and ports.
+                if other.qos.five_qi != share.qos.five_qi:
+                    what = "IPsec links {} and {} to {} have 5QIs {} and {}".format(
+                        *(other.qos.link, share.qos.link, peer),
+                        *(other.qos.five_qi, share.qos.five_qi),
+                    )
+                    allowed = "one 5QI for all IPsec links to a peer over an interface"
+                    raise InputError("set-qos: five-qi", what, allowed)
 
 
 def _by_underlay(shares: Sequence[Share]) -> Dict[str, List[Share]]:
