@@ -7,7 +7,7 @@ import ipaddress
 import attr
 import pytest
 from vpnaas.base.links import NONE, WIREGUARD
-from vpnaas.extras import guard
+from vpnaas.extras import guard, qos
 from vpnaas.params.intent import LinkParams, link_params
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.steps import Results
@@ -139,3 +139,14 @@ def test_at_boot_it_comes_after_the_rules_of_others() -> None:
     # They begin with `flush ruleset` (Debian's and Ubuntu's /etc/nftables.conf).
     after = [line for line in guard.UNIT_TEXT.splitlines() if line.startswith("After=")]
     assert "nftables.service" in after[0].partition("=")[2].split()
+
+
+def test_a_restart_of_nftables_loads_it_again() -> None:
+    for text in (guard.UNIT_TEXT, qos.UNIT_TEXT):
+        assert "\nPartOf=nftables.service\n" in text
+        assert "nftables.service" in text.partition("WantedBy=")[2].split()
+    # systemd has to read again who wants the unit, once.
+    new = Results({"guard/file": {"text": None}})
+    plans = {"s6a": plan("s6a")}
+    assert ids(guard.steps_to(plans, new))[-2:] == ["guard/enable", "guard/reload"]
+    assert "guard/reload" not in ids(guard.steps_to(plans, observed("")))

@@ -10,12 +10,14 @@ from vpnaas.vdu.generated import HEAD
 from vpnaas.vdu.steps import Results, Step, enable, read, remove, run, write
 
 NFT = "/usr/sbin/nft"
+_RELOAD = ("systemctl", "daemon-reload")
 
 _UNIT = """[Unit]
 Description={what} (osm-vpnaas)
 DefaultDependencies=no
 # A rule set of the distribution or of somebody else begins with `flush ruleset`.
 After=local-fs.target nftables.service
+PartOf=nftables.service
 Before=network-pre.target shutdown.target
 Wants=network-pre.target
 Conflicts=shutdown.target
@@ -26,7 +28,7 @@ RemainAfterExit=yes
 ExecStart={nft} -f {file}
 
 [Install]
-WantedBy=sysinit.target
+WantedBy=sysinit.target nftables.service
 """
 
 
@@ -84,19 +86,23 @@ class BootTable:
 
     def steps_to(self, text: str, results: Results) -> List[Step]:
         """Return the steps that put a script into force; none if it already is."""
-        in_force = (
-            results.text(self.name + "/file") == text
-            and results.text(self.name + "/unit") == self.unit_text
-            and results.exit_code(self.name + "/table") == 0
+        read_before = (
+            results.text(self.name + "/unit") == self.unit_text
             and (results.out(self.name + "/enabled") or "").strip() == "enabled"
         )
-        if in_force:
+        in_force = (
+            results.text(self.name + "/file") == text
+            and results.exit_code(self.name + "/table") == 0
+        )
+        if read_before and in_force:
             return []
         return [
             write(self.name + "/put", self.file, text, 0o600, results.text(self.name + "/file")),
             write(self.name + "/put-unit", self.unit_file, self.unit_text),
             run(self.name + "/load", "nft", "-f", self.file),
             enable(self.name + "/enable", self.unit),
+            # nftables.service wants this unit only once systemd has read that again.
+            *([] if read_before else [run(self.name + "/reload", *_RELOAD, timeout=90)]),
         ]
 
     def absent(self) -> List[Step]:
