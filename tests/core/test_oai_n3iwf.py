@@ -74,6 +74,29 @@ def test_the_vdu_s_own_certificate_is_of_its_own_authority(here: Here) -> None:
     assert len(leaf.public_bytes(Encoding.DER)) + key.key_size // 8 < 1500 - 150
 
 
+def test_its_own_certificate_is_renewed_after_two_thirds_of_its_validity(here: Here) -> None:
+    answers = {s.id: here.execute([s]) for s in n3iwf.certificate_steps(PARAMS)}
+    read = {id: {"text": one.text(id)} for id, one in answers.items() if one.text(id)}
+
+    def after(days: int, **texts: str) -> list[Step]:
+        now = int(answers["nf/now"].output("nf/now")) + days * 86400
+        observed = {**read, **{key: {"text": text} for key, text in texts.items()}}
+        return n3iwf.renewal_steps(PARAMS, Results({**observed, "nf/now": {"out": str(now)}}))
+
+    assert not after(549)
+    (renewal,) = after(551)
+    assert not after(551, **{"nf/authority/own": str(read["nf/certificate/own"]["text"])})
+    certificate = n3iwf.files(PARAMS)[0]
+    before = here.text(certificate)
+    here.execute([renewal])
+    leaf, root = (
+        x509.load_pem_x509_certificate(here.text(f).encode())
+        for f in (certificate, n3iwf.AUTHORITY)
+    )
+    assert here.text(certificate) != before
+    leaf.verify_directly_issued_by(root)
+
+
 class Authority:
     """An operator's."""
 

@@ -32,6 +32,7 @@ AUTHORITY = TLS + "/n3iwf-ca.cert.pem"
 _AUTHORITY_KEY = TLS + "/n3iwf-ca.key.pem"
 _DAYS, _AUTHORITY_DAYS = "825", "3650"
 _CHECK = TLS + "/n3iwf-check"
+_BEGIN = ["openssl", "req", "-config", "/dev/null", "-x509", "-nodes"]
 
 RULES = """table inet {table}
 delete table inet {table}
@@ -73,30 +74,52 @@ def inner(pool: IPNetwork) -> str:
 
 
 def certificate_steps(params: N3iwf) -> List[Step]:
-    """Return the steps that make authority and certificate once, and read the authority's.
+    """Return the steps that make authority and certificate once, and read what is in use.
 
     The key is RSA, the only kind that the image signs with in IKE_AUTH. With 2048 bits the answer
     with the certificate fits in one packet of 1500 octets; many Wi-Fi networks drop fragments.
     """
     name = fqdn(params.plmn)
-    certificate, key, trust = files(params)
-    begin = ["openssl", "req", "-config", "/dev/null", "-x509", "-nodes"]
-    root = begin + ["-newkey", "rsa:3072", "-keyout", _AUTHORITY_KEY, "-out", AUTHORITY]
+    certificate, _, trust = files(params)
+    root = _BEGIN + ["-newkey", "rsa:3072", "-keyout", _AUTHORITY_KEY, "-out", AUTHORITY]
     root += ["-days", _AUTHORITY_DAYS, "-subj", "/CN=ca." + name]
     root += ["-addext", "basicConstraints=critical,CA:TRUE,pathlen:0"]
     root += ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]
-    leaf = begin + ["-newkey", "rsa:2048", "-keyout", key, "-out", certificate]
-    leaf += ["-CA", AUTHORITY, "-CAkey", _AUTHORITY_KEY, "-days", _DAYS, "-subj", "/CN=" + name]
-    leaf += ["-addext", "basicConstraints=critical,CA:FALSE"]
-    leaf += ["-addext", "keyUsage=critical,digitalSignature"]
-    leaf += ["-addext", "subjectAltName=DNS:" + name]
     return [
         directory("nf/tls", TLS, 0o700),
         run("nf/authority/make", *root, unless=AUTHORITY, timeout=120),
-        run("nf/certificate/make", *leaf, unless=certificate, timeout=120),
+        run("nf/certificate/make", *_leaf(params), unless=certificate, timeout=120),
         run("nf/trust/make", "cp", AUTHORITY, trust, unless=trust),
         read("nf/authority", trust),
+        read("nf/certificate/own", certificate),
+        read("nf/authority/own", AUTHORITY),
+        run("nf/now", "date", "+%s"),
     ]
+
+
+def _leaf(params: N3iwf) -> List[str]:
+    """Return the command that makes key and certificate."""
+    name, (certificate, key, _) = fqdn(params.plmn), files(params)
+    leaf = _BEGIN + ["-newkey", "rsa:2048", "-keyout", key, "-out", certificate]
+    leaf += ["-CA", AUTHORITY, "-CAkey", _AUTHORITY_KEY, "-days", _DAYS, "-subj", "/CN=" + name]
+    leaf += ["-addext", "basicConstraints=critical,CA:FALSE"]
+    leaf += ["-addext", "keyUsage=critical,digitalSignature"]
+    return leaf + ["-addext", "subjectAltName=DNS:" + name]
+
+
+def renewal_steps(params: N3iwf, results: Results) -> List[Step]:
+    """Return the steps that renew the certificate after two thirds of its validity.
+
+    A certificate that an operator's authority signed stays.
+    """
+    try:
+        own = x509.certificate("VDU", results.text("nf/certificate/own") or "")
+        root = x509.certificate("VDU", results.text("nf/authority/own") or "")
+    except InputError:
+        return []
+    if not own.issued_by(root) or int(results.output("nf/now")) < own.renewal:
+        return []
+    return [run("nf/certificate/renew", *_leaf(params), timeout=120)]
 
 
 def files(params: N3iwf) -> Tuple[str, str, str]:

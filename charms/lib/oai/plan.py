@@ -469,19 +469,23 @@ def _apply(
     # Somebody else may have flushed the rules.
     if software.rules and (units.RULES_FILE in different or results.exit_code("nf/table") != 0):
         steps.append(run("nf/rules", "nft", "-f", units.RULES_FILE))
+    renewal: List[Step] = []
+    if isinstance(function_state.params, N3iwf):
+        renewal = n3iwf.renewal_steps(function_state.params, results)
     due = []
     for container in software.containers:
         digest = files[units.digest_file(container.name)].text
         current = results.text("nf/started/" + container.name) == digest
         # If a file was edited on the VDU, the container may run with the edited file.
         edited = {file.path for file in units.used_files(container, software.files)}
-        if function_state.restart or not current or edited & set(different):
+        if function_state.restart or renewal or not current or edited & set(different):
             due.append(container.name)
     # systemd reads a new unit when it starts it.
     known = {path for path in files if path.startswith("/etc/systemd/") and observed.get(path)}
     if known and (due or known & set(different)):
         steps.append(run("nf/reload", "systemctl", "daemon-reload", timeout=60))
     if due:
+        steps += renewal
         if software.common_name and results.text("nf/common-name") != software.common_name:
             steps += _certificate(software.common_name)
         names = [units.unit(name) for name in due]
