@@ -27,7 +27,7 @@ class VduFacts:
     Attributes:
         now: Clock of the VDU, seconds since the epoch; handshake times are relative to it.
         interfaces: By name.
-        default_interface: Interface of the default route, or "".
+        default_interface: Interface of the default route, that of IPv4 if there is one, or "".
     """
 
     now: int
@@ -68,6 +68,7 @@ def observe() -> List[Step]:
         run("facts/now", "date", "+%s"),
         run("facts/addresses", "ip", "-j", "address", "show"),
         run("facts/default", "ip", "-j", "route", "show", "default", any_exit=True),
+        run("facts/default6", "ip", "-6", "-j", "route", "show", "default", any_exit=True),
     ]
 
 
@@ -91,6 +92,7 @@ def parse(results: Results) -> VduFacts:
             name = str(item["ifname"])
             interfaces[name] = Interface(name, int(item["mtu"]), addresses(item))
         routes = json.loads(results.out("facts/default") or "[]")
+        routes += json.loads(results.out("facts/default6") or "[]")
         default = str(routes[0].get("dev", "")) if routes else ""
         return VduFacts(int(results.out("facts/now") or "0"), interfaces, default)
     except (ValueError, KeyError, TypeError):
