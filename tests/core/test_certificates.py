@@ -256,6 +256,18 @@ def test_a_rebuilt_provider_has_another_authority_and_all_get_certificates_of_it
     assert hss.states() == mme.states() == {"s6a": "up"}
 
 
+def test_a_link_that_is_switched_off_trusts_no_authority():
+    _, hss, mme, _ = certified()
+    foreign = "/etc/swanctl/x509ca/operator.pem"
+    mme.vdu.files[foreign] = "of the operator"
+    for charm in (hss, mme):
+        assert [path for path in charm.vdu.files if "x509ca/osm-vpnaas" in path]
+        charm.configure("s6a", "none")
+        charm.reconcile()
+        assert not [path for path in charm.vdu.files if "x509ca/osm-vpnaas" in path]
+    assert foreign in mme.vdu.files
+
+
 def test_each_provider_certifies_a_requirer_for_itself():
     juju, hss, mme, _ = certified()
     other = juju.deploy(

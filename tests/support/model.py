@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import fnmatch
 import io
 import ipaddress
 import json
@@ -163,6 +164,11 @@ class ModelVdu:
         return 0, "".join(path.rpartition("/")[2] + "\n" for path in paths)
 
     def _cmd_find(self, argv, text):
+        if argv[-1] == "-delete":
+            _, folder, _, name, _ = argv
+            for path in fnmatch.filter(self.files, folder + "/" + name):
+                del self.files[path]
+            return 0, ""
         assert argv[-1] == "-writable"
         paths = ["/proc/sys/" + name.replace(".", "/") for name in self.sysctl]
         return 0, "\n".join(path for path in argv[1:-1] if path in paths)

@@ -29,7 +29,7 @@ from vpnaas.tunnels.ipsec.certificates import (
 from vpnaas.tunnels.ipsec.names import next_request_file, request_file
 from vpnaas.tunnels.ipsec.validation import Own, Validation
 from vpnaas.tunnels.technology import LinkInputs
-from vpnaas.vdu.steps import Results, Step, move, remove, write
+from vpnaas.vdu.steps import Results, Step, move, remove, run, write
 
 
 def promote(link: str, held: Held) -> List[Step]:
@@ -203,10 +203,13 @@ def shown(held: Held) -> Dict[str, str]:
 
 
 def absent(link: str) -> List[Step]:
-    """Return the steps that remove the authority and its revocation list from strongSwan."""
+    """Return the steps that remove authorities and the revocation list from strongSwan."""
     at = link + "/unsafe"
+    folder, _, name = trust_file(link, "rel-[0-9]*").rpartition("/")
     return [
         remove(at + "/trust", trust_file(link)),
+        # Those of peers, also of former ones.
+        run(at + "/trusts", "find", folder, "-name", name, "-delete", any_exit=True),
         remove(at + "/list", ca.crl_file(link)),
         remove(at + "/listed", ca.folder(link) + "/listed"),
     ]
