@@ -13,7 +13,7 @@ from oai.params import Secrets
 from oai.part import of
 from oai_support import GIVEN, OP, SECRETS, K, function_state, params, parts
 from vpnaas.base.errors import VpnaasError
-from vpnaas.vdu.steps import Results
+from vpnaas.vdu.steps import Results, run
 
 KINDS = tuple(GIVEN)
 
@@ -238,6 +238,18 @@ def test_rules_that_somebody_flushed_come_back_and_software_none_removes_them(ki
     reconcile(vdu, function_state(kind, params=params(kind, software="none")))
     assert vdu.tables == set()
     assert units.RULES_FILE not in vdu.files
+
+
+def test_an_n3iwf_reads_its_renewed_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+    vdu, asked = Vdu(), function_state("n3iwf")
+    reconcile(vdu, asked)
+    made: list[list[str]] = []
+    vdu._run = lambda argv, run=vdu._run: (made.append(argv), run(argv))[1]  # type: ignore[method-assign]
+    renewal = [run("nf/certificate/renew", "openssl")]
+    monkeypatch.setattr(plan.n3iwf, "renewal_steps", lambda params, results: renewal)
+    reconcile(vdu, asked)
+    assert vdu.restarted == ["n3iwf", "n3iwf"]
+    assert made.index(["openssl"]) < [words[:2] for words in made].index(["systemctl", "restart"])
 
 
 def test_files_are_shown_without_keys() -> None:
