@@ -29,6 +29,7 @@ def observed(text: str | None, loaded: bool = True) -> Results:
         {
             "guard/file": {"text": text},
             "guard/unit": {"text": guard.UNIT_TEXT},
+            "guard/after-flush": {"text": guard.BOOT.after_flush_text},
             "guard/table": {"code": 0 if loaded else 1, "out": ""},
             "guard/enabled": {"code": 0, "out": "enabled\n"},
         }
@@ -141,12 +142,14 @@ def test_at_boot_it_comes_after_the_rules_of_others() -> None:
     assert "nftables.service" in after[0].partition("=")[2].split()
 
 
-def test_a_restart_of_nftables_loads_it_again() -> None:
-    for text in (guard.UNIT_TEXT, qos.UNIT_TEXT):
-        assert "\nPartOf=nftables.service\n" in text
-        assert "nftables.service" in text.partition("WantedBy=")[2].split()
-    # systemd has to read again who wants the unit, once.
-    new = Results({"guard/file": {"text": None}})
+def test_who_flushes_all_tables_loads_it_again() -> None:
     plans = {"s6a": plan("s6a")}
-    assert ids(guard.steps_to(plans, new))[-2:] == ["guard/enable", "guard/reload"]
-    assert "guard/reload" not in ids(guard.steps_to(plans, observed("")))
+    (text,) = (s for s in guard.steps_to(plans, observed("old")) if s.id == "guard/put-after-flush")
+    assert text.body["path"].startswith("/etc/systemd/system/nftables.service.d/")
+    assert text.body["text"].splitlines() == [
+        "[Service]",
+        "ExecStartPost=-/usr/sbin/nft -f /etc/osm-vpnaas/guard.nft",
+        "ExecReload=-/usr/sbin/nft -f /etc/osm-vpnaas/guard.nft",
+    ]
+    # The unit of the marks is active, so systemd restarts it together with the other.
+    assert "\nPartOf=nftables.service\n" in qos.UNIT_TEXT

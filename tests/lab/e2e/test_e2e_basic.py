@@ -346,6 +346,19 @@ done; done 2>/dev/null
 """
 
 
+def test_whoever_flushes_the_rules_by_systemd_brings_the_guard_back(client: Vnf) -> None:
+    """Debian's and Ubuntu's /etc/nftables.conf begins with `flush ruleset`."""
+    guard = ("nft", "list", "table", "inet", "osm_vpnaas_guard")
+    assert client.out(*guard)
+    try:
+        for verb in ("restart", "reload", "restart"):
+            client.out("systemctl", verb, "nftables.service")
+            assert client.run(*guard).returncode == 0, verb
+    finally:
+        client.out("systemctl", "stop", "nftables.service")
+        client.out("nft", "-f", "/etc/osm-vpnaas/guard.nft")
+
+
 def test_no_interface_sends_or_takes_redirects(server: Vnf, client: Vnf) -> None:
     """Of its own the kernel asks each interface: those of the boot, and the tunnel made since."""
     for vnf, link in ((server, "vpn-server"), (client, "vpn-client")):

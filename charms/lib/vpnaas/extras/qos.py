@@ -52,7 +52,7 @@ ExecStop=-/usr/sbin/nft delete table inet {table}
 ExecStop=-/sbin/tc -force -batch {folder}/qos-off.tc
 
 [Install]
-WantedBy=multi-user.target nftables.service
+WantedBy=multi-user.target
 """.format(folder=FOLDER, table=NFT_TABLE)
 
 UNLIMITED_MBPS = 100000

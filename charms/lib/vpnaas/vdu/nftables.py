@@ -10,14 +10,12 @@ from vpnaas.vdu.generated import HEAD
 from vpnaas.vdu.steps import Results, Step, enable, read, remove, run, write
 
 NFT = "/usr/sbin/nft"
-_RELOAD = ("systemctl", "daemon-reload")
 
 _UNIT = """[Unit]
 Description={what} (osm-vpnaas)
 DefaultDependencies=no
 # A rule set of the distribution or of somebody else begins with `flush ruleset`.
 After=local-fs.target nftables.service
-PartOf=nftables.service
 Before=network-pre.target shutdown.target
 Wants=network-pre.target
 Conflicts=shutdown.target
@@ -28,7 +26,12 @@ RemainAfterExit=yes
 ExecStart={nft} -f {file}
 
 [Install]
-WantedBy=sysinit.target nftables.service
+WantedBy=sysinit.target
+"""
+#: Whoever starts or reloads nftables.service flushes all tables.
+_AFTER_FLUSH = """[Service]
+ExecStartPost=-{nft} -f {file}
+ExecReload=-{nft} -f {file}
 """
 
 
@@ -66,6 +69,16 @@ class BootTable:
         """Return the unit."""
         return _UNIT.format(what=self.what, nft=NFT, file=self.file)
 
+    @property
+    def after_flush_file(self) -> str:
+        """Return the path of the addition to nftables.service that loads the table again."""
+        return "/etc/systemd/system/nftables.service.d/osm-vpnaas-{}.conf".format(self.name)
+
+    @property
+    def after_flush_text(self) -> str:
+        """Return the addition to nftables.service; systemd reads it with that unit."""
+        return _AFTER_FLUSH.format(nft=NFT, file=self.file)
+
     def look(self) -> Step:
         """Return the step that reads the script, and so tells whether the table should exist."""
         return read(self.name + "/file", self.file, cacheable=True)
@@ -76,6 +89,7 @@ class BootTable:
         return [
             self.look(),
             read(self.name + "/unit", self.unit_file),
+            read(self.name + "/after-flush", self.after_flush_file),
             run(self.name + "/table", *table, any_exit=True),
             run(self.name + "/enabled", "systemctl", "is-enabled", self.unit, any_exit=True),
         ]
@@ -86,23 +100,21 @@ class BootTable:
 
     def steps_to(self, text: str, results: Results) -> List[Step]:
         """Return the steps that put a script into force; none if it already is."""
-        read_before = (
-            results.text(self.name + "/unit") == self.unit_text
-            and (results.out(self.name + "/enabled") or "").strip() == "enabled"
-        )
         in_force = (
             results.text(self.name + "/file") == text
+            and results.text(self.name + "/unit") == self.unit_text
+            and results.text(self.name + "/after-flush") == self.after_flush_text
             and results.exit_code(self.name + "/table") == 0
+            and (results.out(self.name + "/enabled") or "").strip() == "enabled"
         )
-        if read_before and in_force:
+        if in_force:
             return []
         return [
             write(self.name + "/put", self.file, text, 0o600, results.text(self.name + "/file")),
             write(self.name + "/put-unit", self.unit_file, self.unit_text),
+            write(self.name + "/put-after-flush", self.after_flush_file, self.after_flush_text),
             run(self.name + "/load", "nft", "-f", self.file),
             enable(self.name + "/enable", self.unit),
-            # nftables.service wants this unit only once systemd has read that again.
-            *([] if read_before else [run(self.name + "/reload", *_RELOAD, timeout=90)]),
         ]
 
     def absent(self) -> List[Step]:
@@ -112,6 +124,7 @@ class BootTable:
             run(self.name + "/off", "systemctl", "disable", self.unit, any_exit=True, timeout=90),
             run(self.name + "/delete", *delete, any_exit=True),
             remove(self.name + "/no-unit", self.unit_file),
+            remove(self.name + "/no-after-flush", self.after_flush_file),
             remove(self.name + "/no-file", self.file),
         ]
 
