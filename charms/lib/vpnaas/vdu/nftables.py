@@ -7,9 +7,10 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.vdu.generated import HEAD
-from vpnaas.vdu.steps import Results, Step, enable, read, remove, run, write
+from vpnaas.vdu.steps import Results, Step, directory, enable, read, remove, run, write
 
 NFT = "/usr/sbin/nft"
+_ADDITIONS = "/etc/systemd/system/nftables.service.d"
 
 _UNIT = """[Unit]
 Description={what} (osm-vpnaas)
@@ -72,7 +73,7 @@ class BootTable:
     @property
     def after_flush_file(self) -> str:
         """Return the path of the addition to nftables.service that loads the table again."""
-        return "/etc/systemd/system/nftables.service.d/osm-vpnaas-{}.conf".format(self.name)
+        return "{}/osm-vpnaas-{}.conf".format(_ADDITIONS, self.name)
 
     @property
     def after_flush_text(self) -> str:
@@ -112,6 +113,7 @@ class BootTable:
         return [
             write(self.name + "/put", self.file, text, 0o600, results.text(self.name + "/file")),
             write(self.name + "/put-unit", self.unit_file, self.unit_text),
+            directory(self.name + "/additions", _ADDITIONS, 0o755),
             write(self.name + "/put-after-flush", self.after_flush_file, self.after_flush_text),
             run(self.name + "/load", "nft", "-f", self.file),
             enable(self.name + "/enable", self.unit),
