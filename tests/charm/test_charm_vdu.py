@@ -225,6 +225,7 @@ def test_another_leader_finds_the_intent_and_is_let_in(service: Service) -> None
     assert healthy(model)[first] == ("active", "standby, the leader manages the VDU")
 
 
+@pytest.mark.long
 def test_a_vdu_that_vanishes_is_told_and_holds_nothing_up(service: Service) -> None:
     """The last test: the MME's VDU is gone, the HSS' one is cleaned up."""
     model = service.model

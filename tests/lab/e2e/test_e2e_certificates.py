@@ -69,6 +69,7 @@ def test_the_tunnel_comes_up_with_certificates_of_the_providers_authority(
     assert "PRIVATE KEY" in server.out("cat", "/etc/osm-vpnaas/vpn-server/ca/ca-key.pem")
 
 
+@pytest.mark.long
 def test_a_request_whose_signature_is_wrong_is_refused_and_the_tunnel_stays(
     service: Service, server: Vnf, client: Vnf
 ) -> None:

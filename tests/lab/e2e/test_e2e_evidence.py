@@ -76,6 +76,7 @@ def test_nobody_reaches_a_vnf_of_another_service(pairs: Testbed) -> None:
     assert (row["second/server"]["allowed"], row["second/server"]["forbidden"]) == (1, 0)
 
 
+@pytest.mark.long
 def test_reach_notices_who_gets_through(pairs: Testbed, server: Vnf) -> None:
     """The experiment can fail: without its guard a VNF is reached by force."""
     server.out("nft", "flush", "ruleset")

@@ -126,6 +126,7 @@ def test_a_changed_proposal_loses_no_packet(service: Service, client: Vnf, first
     assert len(associations(client)) == 1
 
 
+@pytest.mark.long
 def test_other_algorithms_and_credentials(service: Service, server: Vnf, client: Vnf) -> None:
     configure_both(service, technology="ipsec", proposal="aes256-sha512-ecp256", credentials="psk")
     service.note_secrets()
@@ -217,6 +218,7 @@ def test_link_comes_back_with_the_vdu_and_without_the_charm(
         assert controlled.status("client")[0] == "active"
 
 
+@pytest.mark.long
 def test_unrelated_ends_part_at_once(
     service: Service, server: Vnf, client: Vnf, tmp_path: Path
 ) -> None:

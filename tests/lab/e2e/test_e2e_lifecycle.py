@@ -120,6 +120,7 @@ def revised(lab: Lab, folder: Path) -> Path:
     return package
 
 
+@pytest.mark.long
 def test_a_refreshed_charm_leaves_tunnels_up_under_a_tcp_stream(
     life: Service, tmp_path: Path
 ) -> None:
@@ -158,6 +159,7 @@ def test_a_refreshed_charm_leaves_tunnels_up_under_a_tcp_stream(
     assert client.status("vpn-client")["state"] == "up"
 
 
+@pytest.mark.long
 def test_an_update_of_an_unchanged_package_runs_nothing(life: Service) -> None:
     lab = life.lab
     hooks = life.hook_log()

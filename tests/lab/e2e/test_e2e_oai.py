@@ -267,6 +267,7 @@ def test_management_by_http_is_out_of_reach(epc: Service) -> None:
                 assert epc["mme"].run(*words).returncode == 124, (name, address, port)
 
 
+@pytest.mark.long
 def test_without_the_hss_the_attach_is_refused_and_all_heals_when_it_is_back(
     epc: Service,
 ) -> None:
