@@ -17,7 +17,7 @@ from lab.vca.python import choose_python
 
 CHARMS = ("hss", "mme", "spgwc")
 #: Modules that start many charms: OSM's ops in each run, the current one in long runs.
-MANY = ("test_charm_events.py", "test_charm_vdu.py")
+MANY = ("test_charm_events.py", "test_charm_vdu.py", "test_dispatch.py")
 
 
 @pytest.hookimpl(tryfirst=True)
