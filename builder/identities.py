@@ -96,17 +96,20 @@ def _links(given: dict[str, Any]) -> list[str]:
 
 def technology(given: Mapping[str, Any], link: str) -> str:
     """Return the technology of a link, from a member's parameters such as "wireguard,s6a=ipsec"."""
-    text = str(given.get("vpn_technology", "wireguard"))
-    entries = [entry.rpartition("=") for entry in text.split(",")]
-    by_link = {name.strip(): word.strip() for name, _, word in entries}
+    by_link = dict(_by_link(given))
     return by_link.get(link, by_link.get("", "wireguard"))
+
+
+def _by_link(given: Mapping[str, Any]) -> list[tuple[str, str]]:
+    entries = str(given.get("vpn_technology", "wireguard")).split(",")
+    parts = [entry.rpartition("=") for entry in entries]
+    return [(link.strip(), word.strip()) for link, _, word in parts]
 
 
 def _words(members: dict[str, dict[str, Any]]) -> Iterator[str]:
     """Check the words of `vpn_technology`, which is a text of any form for the charm's action."""
     for name, given in members.items():
-        for entry in str(given.get("vpn_technology", "wireguard")).split(","):
-            word = entry.rpartition("=")[2].strip()
+        for _, word in _by_link(given):
             if word not in TECHNOLOGIES:
                 allowed = ", ".join(TECHNOLOGIES)
                 yield f"vpn_technology: {name} has {word!r}; allowed: {allowed}"

@@ -167,6 +167,18 @@ def test_a_silent_peer_is_found_out_and_reached_again(monkeypatch: pytest.Monkey
     asyncio.run(go())
 
 
+async def moved(hss: Hss, timeout: float = diameter.ANSWER) -> None:
+    """Let another MME connect and update the subscriber's location."""
+    other = Identity(f"mme2.{REALM}", REALM, "127.0.0.1")
+    second = Client(other, _deny, HOST)
+    port = hss.server._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
+    running = asyncio.create_task(second.run("127.0.0.1", port))
+    await asyncio.wait_for(second.open.wait(), 10)
+    request = s6a.location_request(other, HOST, REALM, IMSI, HOME)
+    s6a.check(await second.request(request, timeout))
+    running.cancel()
+
+
 def test_a_subscriber_that_moves_is_cancelled_where_it_was() -> None:
     cancelled: list[str] = []
 
@@ -180,14 +192,8 @@ def test_a_subscriber_that_moves_is_cancelled_where_it_was() -> None:
     async def go() -> None:
         async with pair(handler=canceller(ME)) as (hss, client):
             s6a.check(await client.request(ulr()))
-            other = Identity(f"mme2.{REALM}", REALM, "127.0.0.1")
-            second = Client(other, _deny, HOST)
-            port = hss.server._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
-            running = asyncio.create_task(second.run("127.0.0.1", port))
-            await asyncio.wait_for(second.open.wait(), 10)
-            s6a.check(await second.request(s6a.location_request(other, HOST, REALM, IMSI, HOME)))
+            await moved(hss)
             assert cancelled == [f"{ME.host} {IMSI}"]
-            running.cancel()
 
     asyncio.run(go())
 
@@ -200,14 +206,7 @@ def test_a_location_update_is_answered_though_the_old_mme_goes_away() -> None:
     async def go() -> None:
         async with pair(handler=leave) as (hss, client):
             s6a.check(await client.request(ulr()))
-            other = Identity(f"mme2.{REALM}", REALM, "127.0.0.1")
-            second = Client(other, _deny, HOST)
-            port = hss.server._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
-            running = asyncio.create_task(second.run("127.0.0.1", port))
-            await asyncio.wait_for(second.open.wait(), 10)
-            request = s6a.location_request(other, HOST, REALM, IMSI, HOME)
-            s6a.check(await second.request(request, 3))
-            running.cancel()
+            await moved(hss, 3)
 
     asyncio.run(go())
 
