@@ -211,20 +211,24 @@ def test_maintenance_is_a_switch_over_without_a_failure(ha: Service) -> None:
 @pytest.mark.long
 def test_nobody_gives_up_what_nobody_takes(ha: Service) -> None:
     first, second = ha["gateway1"], ha["gateway2"]
-    # A standby that dies is no loss.
-    result = probe(ha, 5, lambda: ha.vim.stop(second.server_id, timeout=0), "standby dies")
-    assert result.gap_ms < GAP_MS
-    assert active(ha) == "1"
-    with pytest.raises(ActionError, match="does not take over"):
-        first.action("switch-over")
-    assert active(ha) == "1"
-    assert first.action("show-status")["standby"]["given-up"] is False
 
     def boot() -> None:
         ha.vim.start(second.server_id)
         whole(ha)
 
-    result = probe(ha, 90, boot, "standby returns")
+    # Gateways that took turns on a busy machine may have claimed peers in another order.
+    ha.wait(lambda: carriers(ha) == "1", "the peers are with the primary", 45)
+    try:
+        # A standby that dies is no loss.
+        result = probe(ha, 5, lambda: ha.vim.stop(second.server_id, timeout=0), "standby dies")
+        assert result.gap_ms < GAP_MS
+        assert active(ha) == "1"
+        with pytest.raises(ActionError, match="does not take over"):
+            first.action("switch-over")
+        assert active(ha) == "1"
+        assert first.action("show-status")["standby"]["given-up"] is False
+    finally:
+        result = probe(ha, 90, boot, "standby returns")
     assert result.gap_ms < GAP_MS
 
 
