@@ -276,6 +276,23 @@ def test_hooks_in_which_nothing_can_have_changed_start_no_python(
         assert (run.code, run.calls) == (0, [])
 
 
+def test_a_unit_that_leaves_does_nothing_until_stop(flavour: Flavour, tmp_path: Path) -> None:
+    juju = BareJuju(flavour.charm("hss"), tmp_path / "hss", flavour.python)
+    leader(juju)
+    departed = relation_event("departed", 7, "mme/0")
+    assert juju.dispatch(departed.model_copy(update={"departing_unit": "mme/0"})).calls
+    for event in (
+        departed.model_copy(update={"departing_unit": juju.name}),
+        relation_event("broken", 7, "mme/0"),
+        HookInfo(kind="config-changed"),
+        HookInfo(kind="remove"),
+    ):
+        run = juju.dispatch(event)
+        assert (run.code, run.calls) == (0, [])
+    run = juju.dispatch("stop")
+    assert "links were not taken down" in run.log
+
+
 def test_before_osm_has_named_the_vdu_relations_start_no_python(
     flavour: Flavour, tmp_path: Path
 ) -> None:

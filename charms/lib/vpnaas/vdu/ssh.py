@@ -150,6 +150,7 @@ class Vdu:
     """A login to the VDU that is opened when first needed.
 
     Attributes:
+        connect_seconds: Time that the VDU has to accept the connection.
         round_trips: Requests sent so far; a reconcile needs at most three.
         host_key: "type base64" of the key the VDU showed, "" before the login.
     """
@@ -160,6 +161,7 @@ class Vdu:
         self._recall_file = recall_file
         self._cache: Optional[FileCache] = None
         self._client = None  # type: Any
+        self.connect_seconds = CONNECT_SECONDS
         self.round_trips = 0
         self.host_key = ""
 
@@ -241,7 +243,7 @@ class Vdu:
                 username=login.user,
                 password=login.password or None,
                 pkey=key,
-                sock=socket.create_connection((login.host, PORT), CONNECT_SECONDS),
+                sock=socket.create_connection((login.host, PORT), self.connect_seconds),
                 timeout=LOGIN_SECONDS,
                 banner_timeout=LOGIN_SECONDS + CONNECT_SECONDS,  # the key exchange ends first
                 auth_timeout=LOGIN_SECONDS,
