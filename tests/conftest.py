@@ -27,12 +27,12 @@ hypothesis.settings.load_profile("any machine")
 os.environ.setdefault("OSMLAB_UPDATE_STATUS_INTERVAL", "0")
 
 #: Modules by prefix, in their order; the longest prefix counts, and "" stands for all others. Long
-#: modules begin first. Virtual machines come last, alone: emulated processors need all of ours.
+#: modules begin first. What needs a machine that does little else comes last, one after another: a
+#: pair of gateways that act within milliseconds, and virtual machines on emulated processors.
 ORDER = (
     "kernel/test_kernel_abilities",
     "lab/e2e/test_e2e_shipped",
     "lab/e2e/test_e2e_oai",
-    "lab/e2e/test_e2e_secgw_ha",
     "core/test_running_peers",
     "experiments/test_matrix_on_the_lab",
     "lab/e2e",
@@ -42,11 +42,12 @@ ORDER = (
     "simulators",
     "builder",
     "",
+    "lab/e2e/test_e2e_secgw_ha",
     "kernel",
     "lab/e2e/test_e2e_containers",
     "lab/e2e/test_e2e_machines",
 )
-MACHINES = ORDER[ORDER.index("") + 1 :]
+ALONE = ORDER[ORDER.index("") + 1 :]
 TOOLS = ("cloud-init", "ip", "iperf3", "nft", "nsenter", "ping", "sshd", "tcpdump", "wg")
 
 
@@ -89,16 +90,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class _Workers(LoadFileScheduling):
-    """Gives a worker whole modules, and one worker all modules with virtual machines."""
+    """Gives a worker whole modules, and one worker all of ALONE."""
 
     def _split_scope(self, nodeid: str) -> str:
         path: str = super()._split_scope(nodeid)
-        return "virtual machines" if path.removeprefix("tests/").startswith(MACHINES) else path
+        return "alone" if path.removeprefix("tests/").startswith(ALONE) else path
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
-    """Let one worker boot virtual machines, one after another."""
+    """Let one worker run the modules of ALONE, one after another."""
     return _Workers(config, log) if config.getoption("dist") == "loadfile" else None
 
 
