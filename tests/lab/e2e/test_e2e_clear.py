@@ -84,6 +84,7 @@ SECOND = {"server": "vpn-client", "client": "vpn-server"}
 def test_a_tunnel_inside_the_tunnel_has_its_mtu_and_no_packet_is_fragmented(
     clear: Service, tmp_path: Path
 ) -> None:
+    configure_both(clear, technology="wireguard")
     for index, reached in (("server", SERVER), ("client", CLIENT)):
         clear[index].action(
             "configure",
