@@ -45,6 +45,8 @@ SLICE = (
 
 #: vCPUs, memory in MiB, and instances of the smallest service (vpn_endpoint_vnf, twice).
 NEEDED = {"vcpus": 2, "ram": 2048, "instances": 2}
+#: Options of `openstack quota set` that are not called as in OSM's records.
+QUOTA_OPTIONS = {"vcpus": "cores"}
 #: First OSM release whose installer installs no Juju controller.
 WITHOUT_JUJU = 18
 VCA_ADD = (
@@ -233,7 +235,8 @@ class Acceptance:
                 step.fail(
                     f"Of {total} {name} {used} are in use, and the smallest service needs "
                     f"{needed}.",
-                    f"openstack quota set --{name} {int(used + needed)} PROJECT",
+                    f"openstack quota set --{QUOTA_OPTIONS.get(name, name)} "
+                    f"{int(used + needed)} PROJECT",
                 )
                 return
         if limited:
