@@ -128,13 +128,12 @@ def parameters(
         links[link] = _link(deployment, link, ends, links.get(link, {}), where)
         for member, point in ends.items():
             end = deployment.endpoints.get(link, {}).get(member, Endpoint())
-            name = _gateway_parameter(vnfds[profiles[member]["vnfd-id"]], point)
+            names = _gateway_parameters(vnfds[profiles[member]["vnfd-id"]], point)
             if member not in values:
                 raise BuildError(f"{where}: parameters: {deployment.parameters} has no {member}")
-            given = values[member]["additionalParams"]
-            if name is None or name not in given:
-                continue  # no VPN over this interface
-            given[name] = "auto" if end.floating is None else str(end.floating)
+            if end.floating is not None:
+                given = values[member]["additionalParams"]
+                given.update({name: str(end.floating) for name in names if name in given})
     document["vld"] = list(links.values())
     return document
 
@@ -221,8 +220,11 @@ def _link(
     return entry
 
 
-def _gateway_parameter(vnfd: Mapping[str, Any], point: str) -> str | None:
-    """Return the name of the parameter for the gateway of the link over a connection point."""
+def _gateway_parameters(vnfd: Mapping[str, Any], point: str) -> list[str]:
+    """Return the names of the parameters for the gateways of the links over a connection point.
+
+    Several links may share an interface, as S1-C and S1-U of a cell do.
+    """
     # Unresolved references are skipped here; the validator reports them.
     places = {
         (e["int-cpd"]["vdu-id"], e["int-cpd"]["cpd"]) for e in vnfd["ext-cpd"] if e["id"] == point
@@ -235,14 +237,15 @@ def _gateway_parameter(vnfd: Mapping[str, Any], point: str) -> str | None:
         for nic in cpd["virtual-network-interface-requirement"]
     }
     operations = vnfd["df"][0]["lcm-operations-configuration"]["operate-vnf-op-config"]
+    names = []
     for entry in operations["day1-2"]:
         for primitive in entry.get("initial-config-primitive") or ():
             given = {p["name"]: p.get("value") for p in primitive.get("parameter") or ()}
             # A VLAN interface is called INTERFACE.NUMBER.
             underlay = str(given.get("underlay-interface")).partition(".")[0]
             if underlay in nics and "gateway" in given:
-                return str(given["gateway"]).strip("<>")
-    return None
+                names.append(str(given["gateway"]).strip("<>"))
+    return names
 
 
 def command(deployment: Deployment, name: str, file: str) -> str:

@@ -32,6 +32,8 @@ SAME = {
 SECRET = ("nf_operator_key", "nf_subscriber_key")
 INNER = "_inner_address"
 NO_LINK = "none"
+POOL = "pool"
+"""An inner address that the gateway assigns: "pool" or "pool:REQUEST"."""
 TECHNOLOGIES = ("wireguard", "ipsec", "none")
 REALM = re.compile(r"(?:^|\.)mnc([0-9]{3})\.mcc([0-9]{3})\.3gppnetwork\.org$", re.IGNORECASE)
 
@@ -198,7 +200,7 @@ def _addresses(functions: dict[str, dict[str, Any]], ended: set[str]) -> Iterato
     owners: dict[Any, str] = {}
     for name, given in functions.items():
         for key, value in given.items():
-            if not key.endswith(INNER) or value == NO_LINK:
+            if not key.endswith(INNER) or str(value).partition(":")[0] in (NO_LINK, POOL):
                 continue
             link = key.removesuffix(INNER)
             try:

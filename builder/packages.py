@@ -14,6 +14,8 @@ from builder.tree import Tree
 
 Progress = Callable[[str], None]
 ENDINGS = {"vnf": "vnfd.yaml", "ns": "nsd.yaml", "nst": "nst.yaml"}
+VNFD_VERSION = "1.0"
+"""NBI refuses another version of a VNFD in use, and with it the charms of a new release."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ def catalogue(tree: Tree) -> dict[str, Package]:
             document = descriptors.load(tree, path)
             if kind != "nst":  # OSM's template has no such field
                 body = document["vnfd"] if kind == "vnf" else document["nsd"]["nsd"][0]
-                body["version"] = tree.version
+                body["version"] = VNFD_VERSION if kind == "vnf" else tree.version
             result[name] = Package(name, kind, path.name, document)
     for variant in variants.load(tree):
         for service in variant.services:

@@ -128,7 +128,7 @@ def targets_command(
 
 
 @main.command()
-@click.option("--osm", "url", required=True, help="Address of the OSM: https://HOST:9999.")
+@click.option("--osm", "url", required=True, help="Address of its API: https://HOST[:PORT].")
 @click.option("--vim", required=True, help="Name of the VIM account.")
 @click.option("--user", envvar="OSM_USER", default="admin", show_default=True)
 @click.option("--project", envvar="OSM_PROJECT", default="admin", show_default=True)

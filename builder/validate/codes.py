@@ -339,7 +339,8 @@ GROUPS: dict[str, dict[str, Code]] = {
             "A parameter file of this tree fits no service of it.", "Correct its members."
         ),
         "params-disagree": _silent(
-            "Network functions of one file differ in what they must agree on, and would not serve.",
+            "Network functions of one file differ in what they must agree on, and would not serve; "
+            "or `vpn_technology` of any VNF has a word that charms do not know.",
             "Correct the site file or the value.",
         ),
         "params-member": _refused("The service has no such member.", "Correct the index."),

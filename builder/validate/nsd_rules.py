@@ -119,16 +119,16 @@ def links(ctx: Context) -> Iterator[Problem]:
 @rule("nsd")
 def application_names(ctx: Context) -> Iterator[Problem]:
     """Juju applications are named after the first characters of ids, so names can collide."""
-    seen: dict[tuple[str, str], str] = {}
+    seen: dict[tuple[str, ...], str] = {}
     for place, profile, _ in _profiles(ctx):
         vnfd = ctx.catalog.vnfds.get(profile["vnfd-id"])
         if vnfd is None:
             continue
         for _, entry in day12_of("", vnfd["df"][0]):
-            if entry["id"] != vnfd["id"]:
-                continue
+            level = "" if entry["id"] == vnfd["id"] else entry["id"]  # of the VNF, or a VDU's id
             for environment in entry.get("execution-environment-list") or ():
-                name = (environment["id"][:NAME_LENGTH], profile["id"][:NAME_LENGTH])
+                words = (environment["id"], profile["id"], level)
+                name = tuple(word[:NAME_LENGTH] for word in words)
                 other = seen.setdefault(name, profile["id"])
                 if other != profile["id"]:
                     sentence = (

@@ -233,7 +233,8 @@ def _check_modified(old: Document, new: Document) -> None:
     if keys:
         raise NbiError(
             f"vnfd '{old['id']}' is in use and {', '.join(keys)} cannot be modified; allowed: "
-            "charms, primitives, scaling-aspect, healing-aspect, alarm, or another software-version"
+            "charms, primitives, scaling-aspect, healing-aspect, alarm, monitoring-parameter, or "
+            "another software-version"
         )
 
 
@@ -242,6 +243,7 @@ def _fixed(descriptor: Document) -> Document:
     fixed: Document = copy.deepcopy(descriptor)
     for vdu in fixed.get("vdu") or ():
         vdu.pop("alarm", None)
+        vdu.pop("monitoring-parameter", None)
     for flavour in fixed.get("df") or ():
         flavour.pop("scaling-aspect", None)
         flavour.pop("healing-aspect", None)

@@ -16,6 +16,12 @@ class Remedy(NamedTuple):
     command: str
 
 
+#: OSM decodes the authority's certificate from base64.
+VCA_ADD = (
+    "osm vca-add osm-vca --endpoints HOST:17070 --user USER --secret PASSWORD "
+    '--cacert "$(base64 -w0 ca.pem)" --lxd-cloud CLOUD --lxd-credentials CREDENTIAL '
+    "--k8s-cloud K8S --k8s-credentials K8S_CREDENTIAL"
+)
 _KNOWN: tuple[tuple[str, Remedy], ...] = (
     (
         r"not supplied|not provided for primitive|not present at vnfd /nsd",
@@ -72,9 +78,7 @@ _KNOWN: tuple[tuple[str, Remedy], ...] = (
         r"[Ee]xecution environment|VCA|N2VC|[Jj]uju|create_machine|controller",
         Remedy(
             "No Juju controller takes the charms.",
-            "osm vca-add osm-vca --endpoints HOST:17070 --user USER --secret PASSWORD "
-            '--cacert "$(cat ca.pem)" --lxd-cloud CLOUD --lxd-credentials CREDENTIAL '
-            "--k8s-cloud K8S --k8s-credentials K8S_CREDENTIAL",
+            VCA_ADD,
         ),
     ),
     (

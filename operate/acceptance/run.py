@@ -18,7 +18,7 @@ from pathlib import Path
 
 from builder import documents
 from builder.errors import BuildError
-from operate.acceptance.reasons import remedy
+from operate.acceptance.reasons import VCA_ADD, remedy
 from operate.acceptance.report import Report, Step
 from operate.acceptance.samples import Sample, samples
 from operate.client import OperateError
@@ -45,13 +45,10 @@ SLICE = (
 
 #: vCPUs, memory in MiB, and instances of the smallest service (vpn_endpoint_vnf, twice).
 NEEDED = {"vcpus": 2, "ram": 2048, "instances": 2}
+#: Options of `openstack quota set` that are not called as in OSM's records.
+QUOTA_OPTIONS = {"vcpus": "cores"}
 #: First OSM release whose installer installs no Juju controller.
 WITHOUT_JUJU = 18
-VCA_ADD = (
-    "osm vca-add osm-vca --endpoints HOST:17070 --user USER --secret PASSWORD "
-    '--cacert "$(cat ca.pem)" --lxd-cloud CLOUD --lxd-credentials CREDENTIAL '
-    "--k8s-cloud K8S --k8s-credentials K8S_CREDENTIAL"
-)
 
 
 class Stopped(OperateError):  # noqa: N818
@@ -233,7 +230,8 @@ class Acceptance:
                 step.fail(
                     f"Of {total} {name} {used} are in use, and the smallest service needs "
                     f"{needed}.",
-                    f"openstack quota set --{name} {int(used + needed)} PROJECT",
+                    f"openstack quota set --{QUOTA_OPTIONS.get(name, name)} "
+                    f"{int(used + needed)} PROJECT",
                 )
                 return
         if limited:

@@ -90,6 +90,40 @@ def test_the_gateway_of_a_link_is_found_by_its_interface(tree, make):
     assert gateways == ["198.51.100.11", "203.0.113.12"]
 
 
+@pytest.fixture
+def pair():
+    """Both gateways of a pair and the core at another site than the cells."""
+    networks = {"backhaul": "transit", "trusted": "trusted-b"}
+    return {
+        "service": "secgw_ha_ns",
+        "parameters": "secgw_ha",
+        "sites": {
+            "cells": {"vim": "site-a", "networks": {"backhaul": "transit"}},
+            "core": {"vim": "site-b", "networks": networks},
+        },
+        "default": "cells",
+        "members": {"gateway1": "core", "gateway2": "core", "core": "core"},
+        "endpoints": {"backhaul": {"gateway1": {"floating": "203.0.113.1"}}},
+    }
+
+
+def test_all_links_over_an_interface_get_its_floating_address(pair, make):
+    values = {
+        m["member-vnf-index"]: m["additionalParams"] for m in make(pair)["additionalParamsForVnf"]
+    }
+    for link in ("s1c", "s1u"):
+        assert values["gateway1"][f"{link}_gateway"] == "203.0.113.1"
+        assert values["gateway2"][f"{link}_gateway"] == "auto"
+
+
+def test_a_gateway_of_the_parameter_file_stays(pair, make, tree):
+    base = variants.parameter_files(tree)["secgw_ha"]["additionalParamsForVnf"]
+    made = make(pair)["additionalParamsForVnf"]
+    shared = [m["additionalParams"].get("trusted_gateway") for m in made]
+    assert shared == [m["additionalParams"].get("trusted_gateway") for m in base]
+    assert shared.count("192.168.121.254") == 2
+
+
 ADDRESSES = "vnfd-connection-point-ref"
 
 
@@ -121,8 +155,8 @@ def test_a_link_without_vpn_crosses_as_well(tree, known):
     sgi = profiles["spgwu"]["virtual-link-connectivity"][-1]
     assert sgi["virtual-link-profile-id"] == "sgi"
     vnfds = {n: p.descriptor["vnfd"] for n, p in known.items() if p.kind == "vnf"}
-    assert deployment._gateway_parameter(vnfds["spgwu_vnf"], "sgi-ext") is None
-    assert deployment._gateway_parameter(vnfds["spgwu_vnf"], "s1u-ext") == "s1u_gateway"
+    assert deployment._gateway_parameters(vnfds["spgwu_vnf"], "sgi-ext") == []
+    assert deployment._gateway_parameters(vnfds["spgwu_vnf"], "s1u-ext") == ["s1u_gateway"]
 
 
 def test_the_gateway_of_a_vlan_is_that_of_its_interface(known):
@@ -132,8 +166,8 @@ def test_the_gateway_of_a_vlan_is_that_of_its_interface(known):
         for given in step["parameter"]:
             if given["name"] == "underlay-interface":
                 given["value"] += ".100"
-    assert deployment._gateway_parameter(vnfd, "s1u-ext") == "s1u_gateway"
-    assert deployment._gateway_parameter(vnfd, "sgi-ext") is None
+    assert deployment._gateway_parameters(vnfd, "s1u-ext") == ["s1u_gateway"]
+    assert deployment._gateway_parameters(vnfd, "sgi-ext") == []
 
 
 @pytest.mark.parametrize(

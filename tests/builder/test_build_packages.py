@@ -7,6 +7,7 @@ import yaml
 
 from builder import charms, packages, variants
 from builder.errors import BuildError
+from builder.tree import Tree
 
 SUPPLIED_BY_OSM = {"rw_mgmt_ip"}
 RESOURCES = {  # vCPU, GiB, GB
@@ -61,6 +62,14 @@ def files_of(service, dist):
         match = {name: d for name, d in match.items() if name == base}
     assert match
     return match
+
+
+def test_a_vnfd_is_the_same_in_every_release_because_osm_refuses_another_version(tree, monkeypatch):
+    monkeypatch.setattr(Tree, "version", "9.9.9")
+    made = packages.catalogue(tree).values()
+    kinds = {package.kind for package in made if "9.9.9" in str(package.descriptor)}
+    assert kinds == {"ns"}
+    assert {p.descriptor["vnfd"]["version"] for p in made if p.kind == "vnf"} == {"1.0"}
 
 
 def test_layout_is_what_osm_reads(unpacked, documents):

@@ -115,6 +115,13 @@ def test_a_technology_is_one_of_the_charms(files, value):
     assert identities.TECHNOLOGIES == links.TECHNOLOGIES
 
 
+@pytest.mark.parametrize("value", ["pool", "pool:ipv4+ipv4"])
+def test_a_base_station_may_ask_its_gateway_for_its_inner_address(files, value):
+    document = copy.deepcopy(files["epc_secgw"])
+    member(document, "enb")["s1u_inner_address"] = value
+    assert identities.disagreements(document) == []
+
+
 def test_links_of_a_vnf_may_differ_in_technology_where_both_ends_say_so(files):
     document = copy.deepcopy(files["epc_oai"])
     for name in ("hss", "mme"):

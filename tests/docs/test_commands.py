@@ -15,6 +15,7 @@ import yaml
 
 from builder import charms, packages, variants
 from builder.tree import Tree
+from operate.acceptance.reasons import VCA_ADD
 
 ROOT = Path(__file__).resolve().parents[2]
 TREE = Tree(ROOT)
@@ -217,6 +218,13 @@ def test_quotas_of_the_epc_are_those_of_its_packages() -> None:
     page = (ROOT / "docs/how-to/deploy-on-osm.md").read_text(encoding="utf-8")
     (sentence,) = re.findall(r"^Quotas for `epc_ns`:([^;]*);", page, re.MULTILINE)
     assert tuple(map(int, re.findall(r"[0-9]+", sentence))) == quotas
+
+
+def test_the_authority_of_a_vca_is_given_as_lcm_decodes_it() -> None:
+    texts = [VCA_ADD, *(page.read_text(encoding="utf-8") for page in PAGES)]
+    given = [value for text in texts for value in re.findall(r'--cacert ("[^"]*")', text)]
+    assert len(given) > 1
+    assert set(given) == {'"$(base64 -w0 ca.pem)"'}
 
 
 def test_the_walk_in_the_gui_can_be_walked() -> None:

@@ -282,7 +282,24 @@ def test_images_of_network_functions_are_documented() -> None:
 
 def test_every_primitive_is_in_the_how_to() -> None:
     text = (DOCS / "how-to/day-2-primitives.md").read_text(encoding="utf-8")
-    assert [name for name in ACTIONS if f"`{name}`" not in text] == []
+    names = {*ACTIONS, *(heading.split()[-1] for heading in nf_actions())}
+    assert sorted(name for name in names if f"`{name}`" not in text) == []
+
+
+def test_the_services_and_links_of_slice_templates_are_documented() -> None:
+    documented = {}
+    services = ""
+    for line in section("reference/packages.md", "Slice templates").splitlines():
+        if line.startswith("| `"):
+            name, _, _, said, links = [cell.strip() for cell in line.strip("|").split("|")]
+            services = said.replace("the same", services)
+            documented[name.strip("`")] = {*INLINE.findall(services)}, INLINE.findall(links)
+    actual = {}
+    for path in sorted(ROOT.glob("nst-packages/*/*_nst.yaml")):
+        (nst,) = yaml.safe_load(path.read_text(encoding="utf-8"))["nst"]
+        words = {word for s in nst["netslice-subnet"] for word in (s["id"], s["nsd-ref"])}
+        actual[nst["id"]] = words, [link["id"] for link in nst["netslice-vld"]]
+    assert documented == actual
 
 
 def test_rules_of_link_parameters_are_complete() -> None:

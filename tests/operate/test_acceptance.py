@@ -257,7 +257,7 @@ def test_full_quota(engine: Engine, site: Site, dist: Path, outcome: Outcome) ->
         (
             "quotas",
             "Of 8 vcpus 7 are in use, and the smallest service needs 2.",
-            "openstack quota set --vcpus 9 PROJECT",
+            "openstack quota set --cores 9 PROJECT",
         ),
         ("smallest service", "A quota of the project is full.", "openstack quota show --usage"),
     ]

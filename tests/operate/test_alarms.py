@@ -15,6 +15,7 @@ from builder import alarms, packages
 from builder.errors import BuildError
 from builder.tree import Tree
 from builder.validate import Catalog, validate_package
+from lab.nbi.catalogue import _check_modified
 from operate.client import OperateError
 from operate.targets import targets
 
@@ -116,6 +117,13 @@ def test_prometheus_records_what_an_alarm_compares(tmp_path: Path) -> None:
     for words in (["check", "rules", *files], ["test", "rules", str(file)]):
         done = subprocess.run([promtool, *words], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_package_in_use_takes_alarms_later() -> None:
+    """OSM lets alarms and what they are about change: both are new here."""
+    plain: dict[str, Any] = {"vnfd": {"id": "x", "vdu": [{"id": "cell"}]}}
+    alarmed = alarms.with_alarms(plain, "https://alarms.example/osm")
+    _check_modified(plain["vnfd"], alarmed["vnfd"])
 
 
 def test_packages_have_alarms_where_the_build_is_told_where_they_go(tmp_path: Path) -> None:
