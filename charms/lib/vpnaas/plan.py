@@ -197,7 +197,7 @@ def _gateway_steps(
     ours = gateway.Gateway(
         params=charm_state.gateway,
         untrusted=tuple(sorted({plan.underlay for plan in secured})),
-        management=vdu.underlay("", charm_state.management).name,
+        management=_management(charm_state, vdu),
         wireguard=tuple(sorted(ports)),
         ipsec=bool(charm_state.using(IPSEC)),
         # An inner address may be the outer one as well; IKE and ESP then go there in clear.
