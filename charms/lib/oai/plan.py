@@ -316,7 +316,9 @@ def closed_gates(function_state: FunctionState) -> List[str]:
         parts = function_state.parts.get(link, ())
         if not any(part.ready for _, part in parts):
             names = ", ".join(label for label, _ in parts) or "the other end"
-            result.append("waiting for {} of {} to be ready".format(names, link))
+            # We learn nothing of an added one by ourselves.
+            again = "; repeat add-function when it is" if link in function_state.added else ""
+            result.append("waiting for {} of {} to be ready{}".format(names, link, again))
     return result
 
 
