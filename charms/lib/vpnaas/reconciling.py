@@ -171,6 +171,7 @@ class ReconcilingCharm:
         """Return a digest of all data in Juju that a reconcile reads or writes."""
         seen = {
             "login": str(self._login()),
+            "host-key": self.environment.option("ssh-host-key-fingerprint"),
             "intent": charm_state.intent.to_json(),
             "authorize": charm_state.authorize,
             "extra": self._extra_state(),
