@@ -251,7 +251,9 @@ class Lab:
         until = time.monotonic() + patience
         while True:
             done = vim.console(station.server, (LAUNCH, "load"), input=text, timeout=patience)
-            result: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {}
+            result: dict[str, Any] = {}
+            with contextlib.suppress(ValueError):  # a program that was cut off
+                result = json.loads(done.stdout) if done.returncode == 0 else {}
             if result and (not all_of_them or result["attached"] == request["count"]):
                 return result
             if time.monotonic() > until:
@@ -350,13 +352,16 @@ def clean(home: Path) -> None:
 
 
 def _network(vim: Vim, vnf: Vnf, link: str) -> str:
-    """Return the id of the network below a link of a VNF."""
+    """Return the id of the network below a link of a VNF.
+
+    Raises:
+        click.ClickException: the VNF has no such network.
+    """
     ports = {port.network_id for port in vim.server(vnf.server).ports}
-    return next(
-        str(network.id)
-        for network in vim.networks()
-        if network.id in ports and network.name.rpartition(".")[2] == link
-    )
+    for network in vim.networks():
+        if network.id in ports and network.name.rpartition(".")[2] == link:
+            return str(network.id)
+    raise click.ClickException(f"{vnf}: no port of its VDU is on the network of {link}")
 
 
 def _hss(slice_: Slice) -> dict[str, str]:

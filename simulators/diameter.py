@@ -129,10 +129,10 @@ class Connection(asyncio.Protocol):
     # -- transport ------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Send CER, if this end is the active one."""
+        """Send CER, if this end is the active one; the other end waits for it."""
         self._transport = transport  # type: ignore[assignment]
-        if self.active:
-            self._watchdog = asyncio.create_task(self._exchange())
+        first = self._exchange() if self.active else self._expect()
+        self._watchdog = asyncio.create_task(first)
 
     def connection_lost(self, reason: Exception | None) -> None:
         """Let all pending requests fail."""
@@ -272,6 +272,13 @@ class Connection(asyncio.Protocol):
             self.close()
             return
         self._open(host)
+
+    async def _expect(self) -> None:
+        """Close the connection if no CER comes."""
+        await asyncio.wait([self.opened], timeout=ANSWER)
+        if not self.opened.done():
+            log.error("a peer sent no CER in %g s: closing", ANSWER)
+            self.close()
 
     async def _exchange(self) -> None:
         request = CapabilitiesExchangeRequest()

@@ -26,6 +26,7 @@ PORT = 8805
 # Message types, table 7.3-1.
 HEARTBEAT_REQUEST, HEARTBEAT_RESPONSE = 1, 2
 ASSOCIATION_REQUEST, ASSOCIATION_RESPONSE = 5, 6
+RELEASE_REQUEST, RELEASE_RESPONSE = 9, 10
 ESTABLISHMENT_REQUEST, ESTABLISHMENT_RESPONSE = 50, 51
 MODIFICATION_REQUEST, MODIFICATION_RESPONSE = 52, 53
 DELETION_REQUEST, DELETION_RESPONSE = 54, 55
@@ -248,15 +249,16 @@ def qfi_of(message: Message) -> int | None:
     return None if value is None else number(value, 1) & 0x3F
 
 
-def fars_of(message: Message) -> dict[int, tuple[int, str] | None]:
-    """Return the targets (TEID and address) of a request's forwarding rules, by rule identifier.
+def fars_of(message: Message) -> dict[int, tuple[bool | None, tuple[int, str] | None]]:
+    """Return what a request says of forwarding rules, by rule identifier.
 
-    The target is None if a rule drops packets, or forwards them without a tunnel.
+    This is whether the rule forwards packets, and the tunnel (TEID and address) to which. None is
+    what the request does not say; of a changed rule it stays (section 7.5.4.3).
 
     Raises:
         ProtocolError: a tunnel is not GTP-U over IPv4.
     """
-    result: dict[int, tuple[int, str] | None] = {}
+    result: dict[int, tuple[bool | None, tuple[int, str] | None]] = {}
     for ie in message.ies:
         if ie.type not in (CREATE_FAR, UPDATE_FAR):
             continue
@@ -264,19 +266,16 @@ def fars_of(message: Message) -> dict[int, tuple[int, str] | None]:
         end = None
         inner = find(ies, FORWARDING if ie.type == CREATE_FAR else UPDATE_FORWARDING)
         action = find(ies, APPLY_ACTION)
-        if action is None:
-            if ie.type == CREATE_FAR:
-                raise MissingError(APPLY_ACTION)
-            if inner is None:
-                continue
-            action = bytes([FORWARD])  # the rule's action stays (section 7.5.4.3)
-        if inner is not None and number(action[:1]) & FORWARD:
+        if action is None and ie.type == CREATE_FAR:
+            raise MissingError(APPLY_ACTION)
+        if inner is not None:
             header = find(CODEC.decode_ies(inner), OUTER_CREATION)
             if header is not None:
                 if len(header) < 10 or int.from_bytes(header[:2], "big") & _GTPU_IPV4 == 0:
                     raise ProtocolError("The outer header is not GTP-U over IPv4.")
                 end = int.from_bytes(header[2:6], "big"), address(header[6:10])
-        result[number(need(ies, FAR_ID), 4)] = end
+        forwards = None if action is None else bool(number(action[:1]) & FORWARD)
+        result[number(need(ies, FAR_ID), 4)] = forwards, end
     return result
 
 

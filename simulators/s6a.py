@@ -159,10 +159,10 @@ def with_subscription(answer: Any, one: Subscriber) -> Any:
             eps_subscribed_qos_profile=qos,
             ambr=ambr,
         )
-        for number, apn in enumerate(one.apns)
+        for number, apn in enumerate(one.apns, start=1)  # never 0 (TS 29.272 section 7.3.35)
     ]
     profile = grouped.ApnConfigurationProfile(
-        context_identifier=0,
+        context_identifier=1,
         all_apn_configurations_included_indicator=0,
         apn_configuration=points,
     )

@@ -64,19 +64,24 @@ class Session:
     ue: str
     qfi: int | None = None
     down: Pdr | None = None
-    fars: dict[int, tuple[int, str] | None] = field(default_factory=dict)
+    fars: dict[int, tuple[bool, tuple[int, str] | None]] = field(default_factory=dict)
 
     @property
     def enb(self) -> tuple[int, str] | None:
         """TEID and address of the eNB's end, None while downlink packets are dropped."""
-        return self.fars.get(self.down.far) if self.down is not None else None
+        if self.down is None:
+            return None
+        forwards, end = self.fars.get(self.down.far, (False, None))
+        return end if forwards else None
 
     def change(self, message: Message) -> None:
         """Apply the rules that a request creates or changes."""
         for pdr in pfcp.pdrs_of(message):
             if not pdr.uplink:
                 self.down = pdr
-        self.fars.update(pfcp.fars_of(message))
+        for far, (forwards, end) in pfcp.fars_of(message).items():
+            before = self.fars.get(far, (False, None))
+            self.fars[far] = (before[0] if forwards is None else forwards, end or before[1])
 
 
 class Spgwu:
@@ -184,6 +189,7 @@ class Spgwu:
             pfcp.ESTABLISHMENT_REQUEST: self._establish,
             pfcp.MODIFICATION_REQUEST: self._modify,
             pfcp.DELETION_REQUEST: self._delete,
+            pfcp.RELEASE_REQUEST: self._release,
         }
         if kind not in answers:
             return None
@@ -200,6 +206,17 @@ class Spgwu:
         if kind == pfcp.ESTABLISHMENT_REQUEST:
             ies = (pfcp.node_id(node), *ies)
         return Message(kind + 1, 0, ies)
+
+    def _release(self, message: Message, peer: udp.Address) -> Message:
+        """End an association and its sessions (section 6.2.8)."""
+        watch = self.associated.pop(peer[0], None)
+        if watch is not None:
+            log.info("PFCP association with %s %s released", self.config.peer, peer[0])
+            watch.cancel()
+        self._drop(peer[0])
+        value = pfcp.NO_ASSOCIATION if watch is None else pfcp.ACCEPTED
+        ies = (pfcp.node_id(self.config.node), pfcp.cause(value))
+        return Message(pfcp.RELEASE_RESPONSE, None, ies)
 
     def _establish(self, message: Message, peer: udp.Address) -> Message:
         node = self.config.node
@@ -309,7 +326,7 @@ class Spgwu:
             teid = gtpu.error_teid(octets, start)
             for session in self.sessions.values():
                 if session.down is not None and session.enb == (teid, peer[0]):
-                    session.fars[session.down.far] = None
+                    session.fars[session.down.far] = (False, None)
                     self._direct(session)
 
     def _send(self, octets: bytes, peer: udp.Address) -> None:

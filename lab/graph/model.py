@@ -116,7 +116,7 @@ def of_slice(engine: Engine, controller: Controller, nsi: Document) -> Graph:
             {
                 graphs[point["nss-ref"]].nodes[0].id
                 for point in link.get("nss-connection-point-ref") or ()
-                if point["nss-ref"] in graphs
+                if point["nss-ref"] in graphs and graphs[point["nss-ref"]].nodes
             }
         )
         edges += [Edge(ends[0], end, link["name"], "", "unknown") for end in ends[1:]]

@@ -112,6 +112,15 @@ class Cloud:
             ssh_keys=tuple(ssh_keys),
         )
 
+    def has_server(self, server_id: str | None, name: str, tag: str) -> bool:
+        """Tell whether there is a server of this id, or of this name in a service."""
+        present = self.vim.servers(tag)
+        return any(each.id == server_id or each.name == name for each in present)
+
+    def own_networks(self, tag: str) -> dict[str, str]:
+        """Return the ids of a service's own networks, by name."""
+        return {n.name: n.id for n in self.vim.networks() if n.tag == tag}
+
     def networks_of(self, server_id: str) -> list[str]:
         """Return the ids of the networks of a server's ports."""
         return [port.network_id for port in self.vim.server(server_id).ports]

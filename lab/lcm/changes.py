@@ -11,16 +11,18 @@ import hashlib
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.descriptors.environments import Environment
 from lab.descriptors.service import Service, service, vnfrs_of
-from lab.descriptors.topology import Server
+from lab.descriptors.topology import Plan, Server
 from lab.errors import LcmError
 from lab.lcm.instantiate import Connector
 from lab.lcm.request import charm_folder, request
 from lab.lcm.timeouts import INJECT_TRIES
+from lab.lcm.vimdeploy import VimDeployment
 from lab.records.operations import ro_key_path
 from lab.records.store import NSRS, VNFDS, VNFRS, Document
 
@@ -106,9 +108,9 @@ def _recreate(ops: Operations, svc: Service, target: _Target, same: bool) -> Non
     label = {"vdu": server.vdu_id, "count": server.count_index}
     ops.journal.write("vm", target.index, "rebuilding", state="BUILD", **label)
     cloud = ops.backends.cloud(server.vim)
-    new = cloud.recreate_server(
-        target.vdur["vim-id"], server, work.user_data(server), keys, ns_id, same
-    )
+    old, new = target.vdur["vim-id"], None
+    if same or cloud.has_server(old, server.name, ns_id):
+        new = cloud.recreate_server(old, server, work.user_data(server), keys, ns_id, same)
 
     def forget(vnfr: Document) -> None:
         vdur = _vdur(vnfr, server.vdu_id, server.count_index)
@@ -118,7 +120,16 @@ def _recreate(ops: Operations, svc: Service, target: _Target, same: bool) -> Non
         vdur["ip-address"] = None
 
     ops.store.update(VNFRS, target.vnfr["_id"], forget)
-    ops.record_server(ns_id, server, cloud.wait_active(new, ops.timeouts.vm_ip))
+    if new is None:  # its first creation failed
+        used = {port.network for port in server.ports}
+        networks = tuple(n for n in svc.plan.networks if n.key in used)
+        own = cloud.own_networks(ns_id)
+        known = {n.key: own[n.name] for n in networks if n.name in own}
+        VimDeployment(ops.backends, ops.journal, ns_id, keys, ops.timeouts.vm_ip, known).run(
+            Plan(networks, (server,)), work.user_data, partial(ops.record_server, ns_id)
+        )
+    else:
+        ops.record_server(ns_id, server, cloud.wait_active(new, ops.timeouts.vm_ip))
     ops.journal.write("vm", target.index, "active", state="ACTIVE", **label)
     fresh = ops.store.get(VNFRS, target.vnfr["_id"])
     target.vnfr.update(fresh)

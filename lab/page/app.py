@@ -191,7 +191,7 @@ class ServicePage:
             with ui.card().classes("w-full md:w-1/2"):
                 options = [node.id for node in self.graph.nodes]
                 self.select = ui.select(
-                    options, value=self.chosen, label="VNF", on_change=self._chosen
+                    options, value=self.chosen or None, label="VNF", on_change=self._chosen
                 ).classes("w-full")
                 self.state = ui.label().classes("whitespace-pre-wrap")
                 self.forms = ui.column().classes("w-full")

@@ -228,16 +228,21 @@ def flow(qfi: int, five_qi: int) -> list[dict[str, Any]]:
 
 
 def rate(text: str) -> tuple[int, int]:
-    """Unit and value of a bit rate such as ``100 Mbps`` (TS 29.571 clause 5.5.2)."""
-    match = re.fullmatch(r"([\d.]+) ?([KMG]?)bps", text.strip())  # OAI's tables have no space
-    factor = {"": 0.001, "K": 1, "M": 1000, "G": 1e6}
+    """Unit and value of a bit rate such as ``100 Mbps`` (TS 29.571 clause 5.5.2).
+
+    The units are 1, 4, 16, 64 and 256 kbit/s, then as many Mbit/s, and so on (TS 24.501 section
+    9.11.4.14).
+    """
+    match = re.fullmatch(r"([\d.]+) ?([KMGT]?)bps", text.strip())  # OAI's tables have no space
+    factor = {"": 0.001, "K": 1, "M": 1000, "G": 1e6, "T": 1e9}
     kilobits = max(1, int(float(match[1]) * factor[match[2]])) if match else 0
     if not kilobits:
         raise ProtocolError(f"'{text}' is not a bit rate.")
-    code = 1
-    while kilobits > 0xFFFF:
-        kilobits, code = kilobits // 4, code + 1
-    return code, kilobits
+    code, unit = 1, 1
+    while kilobits // unit > 0xFFFF:
+        unit = 1000 ** (code // 5) * 4 ** (code % 5)
+        code += 1
+    return code, kilobits // unit
 
 
 def ambr(down: str, up: str) -> dict[str, int]:

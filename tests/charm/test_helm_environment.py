@@ -354,6 +354,24 @@ def test_lcm_does_not_speak_with_a_pod_of_a_wrong_authority(
         frontend.ssh_key(10)
 
 
+def test_a_renewed_authority_is_trusted_without_a_restart(
+    namespace: Namespace, authority: Authority, tmp_path: Path
+) -> None:
+    pod, before = certificates(tmp_path / "before", authority)
+    renewed, lcm = certificates(tmp_path / "renewed", Authority(tmp_path / "authority"))
+    tls = server.Tls(str(pod), str(pod))
+    for file in renewed.iterdir():
+        file.replace(pod / file.name)
+    tls.reload()
+    with environment(namespace, "server", tmp_path).serving(free_port(), tls, lcm) as frontend:
+        assert frontend.ssh_key(PATIENCE).startswith("ssh-ed25519 ")
+        # The earlier authority is trusted no longer.
+        for name in ("tls.crt", "tls.key"):
+            (lcm / name).write_text((before / name).read_text())
+        with pytest.raises(ClusterError):
+            frontend.ssh_key(2)
+
+
 def test_a_renewal_that_cannot_be_read_leaves_the_old_certificate(
     namespace: Namespace,
     authority: Authority,

@@ -13,7 +13,7 @@ from vpnaas import actions
 from vpnaas.access_charm import AccessCharm
 from vpnaas.base import fields
 from vpnaas.environment import Environment
-from vpnaas.extras import access
+from vpnaas.extras import access, monitoring
 from vpnaas.pair_charm import GatewayCharm
 from vpnaas.params.intent import Intent
 from vpnaas.peers.offer import KeyOffer, Offer, encode
@@ -333,6 +333,18 @@ def test_a_problem_of_the_exporter_does_not_refuse_parameters_of_the_gateway(vnf
     assert vnf.run("configure-gateway", tunnels=50)["tunnels"] == 50
     assert Intent.from_json(vnf.environment.stored("intent")).gateway.tunnels == 50
     assert "python3-prometheus-client" in vnf.refused("configure-monitoring", exporter_port=9000)
+
+
+def test_an_exporter_without_a_management_interface_does_not_refuse_the_gateway(vnf, monkeypatch):
+    login = {"ssh-hostname": "203.0.113.9", "ssh-username": "ubuntu"}  # On no interface.
+    monkeypatch.setattr(vnf.environment, "option", lambda name: login.get(name, ""))
+    vnf.vdu.default = ""
+    vnf.vdu.files[monitoring.LIBRARY] = ""
+    assert vnf.run("configure-gateway", firewall=False)["firewall"] is False
+    blocked, text = vnf.environment.status
+    assert blocked
+    assert "no interface of the VDU has the management address or a default route" in text
+    assert "default route" in vnf.refused("configure-monitoring", exporter_port=9000)
 
 
 def test_a_link_that_is_switched_off_leaves_no_firewall_and_no_timer(vnf):

@@ -131,6 +131,18 @@ def test_a_link_without_an_address_is_not_called_unconfigured(cell: Vnf) -> None
     )
 
 
+def test_another_fingerprint_of_the_host_key_is_tried_at_once(vnf: Vnf, monkeypatch) -> None:
+    option = vnf.environment.option
+    vnf.run("configure", **S6A)
+    before = vnf.vdu.round_trips
+    vnf.charm().reconcile_and_report(unless_settled=True)
+    assert vnf.vdu.round_trips == before  # Nothing changed, so no login.
+    changed = {"ssh-host-key-fingerprint": "SHA256:" + "A" * 43}
+    monkeypatch.setattr(vnf.environment, "option", lambda name: changed.get(name) or option(name))
+    vnf.charm().reconcile_and_report(unless_settled=True)
+    assert vnf.vdu.round_trips > before
+
+
 def test_a_link_that_needs_no_certificate_says_so(vnf: Vnf) -> None:
     vnf.run("configure", **S6A)
     assert vnf.refused("show-csr", link="s6a") == "s6a needs no certificate"

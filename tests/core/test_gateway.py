@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
+
 import pytest
 from support.juju import pair
 from vpnaas.base.errors import InputError
@@ -103,6 +105,24 @@ def test_tunnels_over_the_interface_of_management_make_no_gateway_and_change_not
         "gateway: untrusted: ens3 is the management interface; allowed: "
         "an interface of its own for the untrusted side (underlay-interface)",
     )
+
+
+def test_only_the_firewall_needs_to_know_the_interface_of_management():
+    _, hss, mme, _ = pair("ipsec")
+    hss.management = ip_address("203.0.113.9")  # A floating address, on no interface.
+    hss.vdu.default = ""
+    for _ in range(2):
+        hss.reconcile(gateway=ON)
+        mme.reconcile()
+    assert (hss.error, hss.states()) == ("", {"s6a": "up"})
+    assert hss.problems == (
+        "gateway: management: no interface of the VDU has the address of ssh-hostname or a default "
+        "route; allowed: a default route, or configure-gateway with firewall false",
+    )
+    assert hss.vdu.sysctl["net.ipv4.ip_forward"] == "0"  # It forwards nothing without a firewall.
+    hss.reconcile(gateway=GatewayParams(firewall=False))
+    assert (hss.error, hss.problems) == ("", ())
+    assert hss.vdu.sysctl["net.ipv4.ip_forward"] == "1"
 
 
 def test_a_vnf_that_is_no_gateway_is_never_asked_about_one():

@@ -151,5 +151,9 @@ def test_who_flushes_all_tables_loads_it_again() -> None:
         "ExecStartPost=-/usr/sbin/nft -f /etc/osm-vpnaas/guard.nft",
         "ExecReload=-/usr/sbin/nft -f /etc/osm-vpnaas/guard.nft",
     ]
+    (reread,) = (
+        s for s in guard.steps_to(plans, observed("old")) if "daemon-reload" in str(s.body)
+    )
+    assert reread.body["only_if"].endswith("sysinit.target.wants/nftables.service")
     # The unit of the marks is active, so systemd restarts it together with the other.
     assert "\nPartOf=nftables.service\n" in qos.UNIT_TEXT

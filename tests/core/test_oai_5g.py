@@ -192,6 +192,14 @@ def test_the_first_start_waits_for_whom_it_registers_with(kind: str, link: str) 
     assert reconcile(vdu, function_state(kind)).state == "ready"
 
 
+def test_a_first_start_that_waits_for_an_added_function_says_how_to_go_on() -> None:
+    waiting = function_state("smf", parts=parts("smf", ready=False), added={"sbi": ("core",)})
+    reason = reconcile(Vdu(), waiting).reason
+    assert reason.endswith("of sbi to be ready; repeat add-function when it is")
+    related = function_state("smf", parts=parts("smf", ready=False))
+    assert "add-function" not in reconcile(Vdu(), related).reason
+
+
 def test_a_ue_waits_for_its_gnb() -> None:
     assert reconcile(Vdu(), function_state("nr-ue", parts={})).reason == "waiting for the gNB"
 

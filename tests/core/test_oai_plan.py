@@ -232,12 +232,15 @@ def test_rules_that_somebody_flushed_come_back_and_software_none_removes_them(ki
     reconcile(vdu, function_state(kind))
     tables, restarted = set(vdu.tables), list(vdu.restarted)
     assert len(tables) == 1
+    again = vdu.files["/etc/systemd/system/nftables.service.d/osm-vpnaas-nf.conf"]
+    assert f"\nExecStartPost=-/usr/sbin/nft -f {units.RULES_FILE}\n" in again
     vdu.tables.clear()  # `nft flush ruleset`
     assert reconcile(vdu, function_state(kind)).state == "ready"
     assert (vdu.tables, vdu.restarted) == (tables, restarted)
     reconcile(vdu, function_state(kind, params=params(kind, software="none")))
     assert vdu.tables == set()
     assert units.RULES_FILE not in vdu.files
+    assert units.AFTER_FLUSH_FILE not in vdu.files
 
 
 def test_an_n3iwf_reads_its_renewed_certificate(monkeypatch: pytest.MonkeyPatch) -> None:

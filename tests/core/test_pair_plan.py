@@ -137,6 +137,8 @@ def test_a_second_reconcile_changes_nothing() -> None:
     assert outcome.summary() == "pair: standby"
     assert not outcome.bad
     assert reconcile(vdu)[0] == []
+    again = vdu.files["/etc/systemd/system/nftables.service.d/osm-vpnaas-standby.conf"]
+    assert f"\nExecStartPost=-/usr/sbin/nft -f {standby.FIREWALL_FILE}\n" in again
     assert "s1c,s1u" in vdu.files[standby.WATCH_UNIT]
     assert f" 4 {standby.SPAN} 192.168.121.254 " in vdu.files[standby.WATCH_UNIT]
 

@@ -183,6 +183,26 @@ def test_a_failure_of_the_lab_is_one_of_a_single_run(
     assert [run.result["n"] for run in made.runs()] == [1]
 
 
+def test_what_the_lab_lacks_is_a_failure_of_a_single_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    osm = Osm(Nbi("https://127.0.0.1:9"))
+    enb = Vnf("epc", "ns", "enb", "vnf", "vdu", "server", "10.0.0.1", "app", "enb_vnf", osm)
+    made = Slice("epc", "ns", Addresses({}, {}), {"enb": enb}, links={"s1c": LINKS["s1c"]})
+    cut_off = subprocess.CompletedProcess([], 0, '{"attached": 1', "")
+    vim = SimpleNamespace(
+        server=lambda _: SimpleNamespace(ports=()),
+        networks=lambda: [SimpleNamespace(id="net", name="epc.s1c")],
+        console=lambda *_, **__: cut_off,
+    )
+    lab = on_the_lab.Lab(tmp_path, osm, "", "")
+    monkeypatch.setattr(lab, "vim", lambda _: vim)
+    with pytest.raises(click.ClickException, match="is on the network of s1c"):
+        lab.captured([made], tmp_path).__enter__()
+    with pytest.raises(click.ClickException, match="UEs cannot attach: no message"):
+        lab._load(enb, {"count": 1}, patience=-1, all_of_them=True)
+
+
 def test_a_capture_that_takes_too_long_to_read_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -358,7 +358,11 @@ def test_identities_are_read_as_they_were_written() -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("1000Mbps", (3, 62500)), ("100 Mbps", (2, 25000)), ("64 Kbps", (1, 64)), ("500 bps", (1, 1))],
+    [
+        *[("1000Mbps", (3, 62500)), ("100 Mbps", (2, 25000)), ("64 Kbps", (1, 64))],
+        *[("500 bps", (1, 1)), ("20 Gbps", (6, 20000)), ("100 Gbps", (7, 25000))],
+        ("40 Tbps", (11, 40000)),
+    ],
 )
 def test_bit_rates(text: str, value: tuple[int, int]) -> None:
     assert nas.rate(text) == value

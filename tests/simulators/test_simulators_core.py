@@ -351,10 +351,10 @@ def test_what_is_told_is_what_is_read() -> None:
     assert gtpc.Session.decode(GTPC_MESSAGES["created"]) == SESSION
     assert pfcp.pdrs_of(PFCP_MESSAGES["restore"]) == (Pdr(1, True, 1, "12.1.1.2", (9, UP)),)
     assert pfcp.pdrs_of(PFCP_MESSAGES["downlink"]) == (Pdr(2, False, 2, "12.1.1.2"),)
-    assert pfcp.fars_of(PFCP_MESSAGES["establish"]) == {1: None}
-    assert pfcp.fars_of(PFCP_MESSAGES["downlink"]) == {2: (8, ENB)}
-    assert pfcp.fars_of(PFCP_MESSAGES["modify"]) == {2: (8, ENB)}
-    assert pfcp.fars_of(PFCP_MESSAGES["suspend"]) == {2: None}
+    assert pfcp.fars_of(PFCP_MESSAGES["establish"]) == {1: (True, None)}
+    assert pfcp.fars_of(PFCP_MESSAGES["downlink"]) == {2: (True, (8, ENB))}
+    assert pfcp.fars_of(PFCP_MESSAGES["modify"]) == {2: (True, (8, ENB))}
+    assert pfcp.fars_of(PFCP_MESSAGES["suspend"]) == {2: (False, None)}
     assert pfcp.node_of(PFCP_MESSAGES["associate"].need(pfcp.NODE_ID)) == NODE
 
 
@@ -416,8 +416,35 @@ def test_a_changed_forwarding_rule_needs_no_action() -> None:
     message = PFCP_MESSAGES["modify"]
     [far] = message.ies
     parts = [ie for ie in pfcp.CODEC.decode_ies(far.value) if ie.type != pfcp.APPLY_ACTION]
-    for kept, targets in ((parts, {2: (8, ENB)}), (parts[:1], {})):
+    for kept, target in ((parts, (8, ENB)), (parts[:1], None)):
         update = replace(far, value=pfcp.CODEC.encode_ies(kept))
-        assert pfcp.fars_of(replace(message, ies=(update,))) == targets
+        assert pfcp.fars_of(replace(message, ies=(update,))) == {2: (None, target)}
         with pytest.raises(ProtocolError):
             pfcp.fars_of(replace(message, ies=(replace(update, type=pfcp.CREATE_FAR),)))
+
+
+def test_a_rule_that_forwards_again_has_its_tunnel() -> None:
+    session = spgwu.Session(SGW, 5, 6, 9, "12.1.1.2")
+    session.change(PFCP_MESSAGES["downlink"])
+    session.change(PFCP_MESSAGES["suspend"])
+    assert session.enb is None
+    [far] = PFCP_MESSAGES["modify"].ies
+    parts = pfcp.CODEC.decode_ies(far.value)
+    short = tuple(ie for ie in parts if ie.type in (pfcp.FAR_ID, pfcp.APPLY_ACTION))
+    update = replace(far, value=pfcp.CODEC.encode_ies(short))
+    session.change(replace(PFCP_MESSAGES["modify"], ies=(update,)))
+    assert session.enb == (8, ENB)
+
+
+def test_a_released_association_has_no_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def go(core: Core) -> None:
+        await core.attach()
+        assert core.u.sessions
+        release = Message(pfcp.RELEASE_REQUEST, None, (pfcp.node_id(SGW),))
+        for cause in (pfcp.ACCEPTED, pfcp.NO_ASSOCIATION):
+            answer = await core.c.sx.endpoint.request((UP, pfcp.PORT), release)
+            assert (answer.type, pfcp.cause_of(answer)) == (pfcp.RELEASE_RESPONSE, cause)
+            assert pfcp.node_of(answer.need(pfcp.NODE_ID)) == NODE
+            assert (core.u.sessions, core.u.associated) == ({}, {})
+
+    run(monkeypatch, go)

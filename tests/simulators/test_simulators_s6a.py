@@ -73,7 +73,11 @@ def test_a_registration() -> None:
                 sequence.append(int.from_bytes(hidden, "big"))
                 assert one.kasme == keys.kasme(answer.ck, answer.ik, HOME.octets, one.autn[:6])
             assert sequence == [32, 64], "each vector has a sequence number of its own"
-            found = s6a.subscription_of(await client.request(ulr()))
+            answer: Any = await client.request(ulr())
+            profile = answer.subscription_data.apn_configuration_profile
+            points = [one.context_identifier for one in profile.apn_configuration]
+            assert (points, profile.context_identifier) == ([1, 2], 1), "0 is no identifier"
+            found = s6a.subscription_of(answer)
             assert found == s6a.Subscription(
                 "24288880000000", ("internet", "ims"), 50_000_000, 100_000_000
             )
@@ -126,6 +130,21 @@ def test_a_peer_of_another_realm_is_unknown() -> None:
         _, connection = await loop.create_connection(made, "127.0.0.1", port)
         with pytest.raises(EpcError, match=r"refused us with result code 3010"):
             await connection.opened
+        await hss.server.stop()
+
+    asyncio.run(go())
+
+
+def test_who_says_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diameter, "ANSWER", 0.1)
+
+    async def go() -> None:
+        hss = Hss(Identity(HOST, REALM, "127.0.0.1"), Memory())
+        port = await hss.server.start("127.0.0.1", 0)
+        async with asyncio.timeout(10):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            assert await reader.read() == b""
+            writer.close()
         await hss.server.stop()
 
     asyncio.run(go())

@@ -84,7 +84,7 @@ class Charm:
             plan = make_plan(charm_state, results, prepared)
             after = self.vdu.execute(list(plan.steps)).check() if plan.steps else None
             self.plans = conclude(plan, after)
-            self.problems = plan.problems
+            self.problems = tuple(plan.problems.values())
             self.error = ""
         except VpnaasError as error:
             self.error = str(error)

@@ -207,6 +207,7 @@ class FakeCloud:
     def __init__(self, log: Log, gate: threading.Event) -> None:
         self.log, self.gate = log, gate
         self.fail_server: str | None = None
+        self.fail_creation: str | None = None
         self.named = {"mgmtnet": ["mgmt-id"]}
         self.user_data: dict[str, str | None] = {}
         self.ssh_keys: dict[str, tuple[str, ...]] = {}
@@ -226,6 +227,8 @@ class FakeCloud:
     def create_server(
         self, server: Any, networks: Any, user_data: Any, ssh_keys: Any, tag: str
     ) -> str:
+        if self.fail_creation == server.key:
+            raise LcmError("No space left on device.")
         self.user_data[server.key] = user_data
         self.ssh_keys[server.key] = tuple(ssh_keys)
         self.log.add("server", server.name, tag)
@@ -240,6 +243,12 @@ class FakeCloud:
             number = self._count
         self.log.add("active", server_id)
         return BootedServer(server_id, (f"10.250.0.{number}", f"10.7.0.{number}"))
+
+    def has_server(self, server_id: str | None, name: str, tag: str) -> bool:
+        return server_id is not None
+
+    def own_networks(self, tag: str) -> dict[str, str]:
+        return {name: f"net-{name}" for _, name, owner in self.log.of("network") if owner == tag}
 
     def networks_of(self, server_id: str) -> list[str]:
         return ["mgmt-id", "net-data"]

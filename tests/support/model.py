@@ -53,6 +53,8 @@ class ModelVdu:
         """After so many steps it dies in the middle of a reconcile; None is never."""
         self.round_trips = 0
         self.plain: dict[str, PlainInterface] = {}
+        self.default = next(iter(underlay))
+        """Interface of the default route, "" without one."""
         self.routes: list[dict[str, str]] = []
         """Beyond those of tunnels, as `ip -j route show` prints them."""
         self.pings: dict[str, tuple[int, str]] = {}
@@ -489,7 +491,7 @@ class ModelVdu:
             ]
             routes = self.routes + routes
             if "default" in words:
-                routes = [{"dst": "default", "dev": next(iter(self.underlay))}]
+                routes = [{"dst": "default", "dev": self.default}] if self.default else []
             return 0, json.dumps([] if "-6" in argv else routes)
         made = dict(self._made())
         if words[:2] == ["xfrm", "state"]:

@@ -125,23 +125,31 @@ class Tls:
 
     def __init__(self, certificate: str, authority: str) -> None:
         self._files = (os.path.join(certificate, "tls.crt"), os.path.join(certificate, "tls.key"))
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._authority = os.path.join(authority, "ca.crt")
+        self.context = self._current = self._load()
+        # Called for each connection, also for one that names no server.
+        self.context.set_servername_callback(self._choose)
+
+    def _load(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         # These cipher suites need TLS 1.2 or newer.
-        self.context.set_ciphers(CIPHERS)
-        self.context.set_alpn_protocols(["h2"])
-        self.context.verify_mode = ssl.CERT_REQUIRED
-        self.context.load_verify_locations(os.path.join(authority, "ca.crt"))
-        self.reload()
+        context.set_ciphers(CIPHERS)
+        context.set_alpn_protocols(["h2"])
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(self._authority)
+        context.load_cert_chain(*self._files)
+        return context
+
+    def _choose(self, connection: Any, name: Optional[str], context: ssl.SSLContext) -> None:
+        connection.context = self._current
 
     def reload(self) -> None:
-        """Load a renewed certificate, for new connections.
+        """Load a renewed certificate and a renewed authority, for new connections.
 
         Raises:
-            OSError: The files do not fit together, or cannot be read; the old certificate stays.
+            OSError: The files do not fit together, or cannot be read; the old ones stay.
         """
-        # A failed load would leave the context without a key.
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self._files)
-        self.context.load_cert_chain(*self._files)
+        self._current = self._load()
 
 
 async def serve(

@@ -15,7 +15,7 @@ from vpnaas.base.errors import VduError, VpnaasError
 from vpnaas.base.links import IPSEC
 from vpnaas.extras.extra import Extra
 from vpnaas.tunnels.technology import LinkPlan
-from vpnaas.vdu import secret_store
+from vpnaas.vdu import nftables, secret_store
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, disable, enable, read, remove, run, which, write
 from vpnaas.vdu.steps import directory as make_directory
@@ -316,7 +316,9 @@ def closed_gates(function_state: FunctionState) -> List[str]:
         parts = function_state.parts.get(link, ())
         if not any(part.ready for _, part in parts):
             names = ", ".join(label for label, _ in parts) or "the other end"
-            result.append("waiting for {} of {} to be ready".format(names, link))
+            # We learn nothing of an added one by ourselves.
+            again = "; repeat add-function when it is" if link in function_state.added else ""
+            result.append("waiting for {} of {} to be ready{}".format(names, link, again))
     return result
 
 
@@ -469,6 +471,8 @@ def _apply(
     # Somebody else may have flushed the rules.
     if software.rules and (units.RULES_FILE in different or results.exit_code("nf/table") != 0):
         steps.append(run("nf/rules", "nft", "-f", units.RULES_FILE))
+    if units.AFTER_FLUSH_FILE in different:
+        steps.append(nftables.read_additions("nf/read-additions"))
     renewal: List[Step] = []
     if isinstance(function_state.params, N3iwf):
         renewal = n3iwf.renewal_steps(function_state.params, results)
@@ -498,6 +502,8 @@ def _apply(
 
 def _folders(software: Software) -> List[Step]:
     folders = {BASE: 0o700, TLS: 0o700, LIBRARY: 0o755}
+    if software.rules:
+        folders[nftables.ADDITIONS] = 0o755
     for container in software.containers:
         for volume, _ in container.volumes:
             if volume.startswith("/var/"):
@@ -562,6 +568,7 @@ def _removal(names: Iterable[str]) -> List[Step]:
         steps.append(remove("nf/off/unit/" + name, units.unit_path(name)))
         steps.append(remove("nf/off/started/" + name, "{}/{}.digest".format(units.RUN, name)))
     if steps:
+        steps.append(remove("nf/off/after-flush", units.AFTER_FLUSH_FILE))
         steps.append(run("nf/off/reload", "systemctl", "daemon-reload", timeout=60))
         for table in units.TABLES:
             steps.append(run("nf/off/" + table[-1], "nft", "delete", *table, any_exit=True))

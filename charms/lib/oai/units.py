@@ -4,6 +4,7 @@ import hashlib
 import re
 from typing import Iterable, List, Mapping, Sequence, Tuple
 
+from vpnaas.vdu import nftables
 from vpnaas.vdu.programs import source
 
 from . import pdn
@@ -14,6 +15,7 @@ RUN = "/run/osm-vpnaas-nf"
 """Where `nf-prepare` records what containers start with."""
 PREPARE_PROGRAM = LIBRARY + "/nf-prepare"
 RULES_FILE = conf("rules.nft")
+AFTER_FLUSH_FILE = nftables.after_flush_file("nf")
 TABLES = (("table", "inet", TABLE), ("table", "ip", pdn.TABLE))
 """Tables of nftables that network functions have."""
 LOGROTATE = "/etc/logrotate.d/osm-vpnaas-nf"
@@ -168,6 +170,8 @@ def all_files(
     listed.append(File(LOGROTATE, logrotate(c.name for c in software.containers), 0o644))
     if software.rules:
         listed.append(File(RULES_FILE, software.rules))
+        again = nftables.after_flush_text(RULES_FILE)
+        listed.append(File(AFTER_FLUSH_FILE, again, 0o644))
     for container in software.containers:
         rules = bool(software.rules) and container is software.containers[-1]
         text = render(container, engine, registry, links, rules)

@@ -17,7 +17,7 @@ from vpnaas.params.intent import MANUAL, STORE, Intent, ManualPeer, manual_peer
 from vpnaas.params.monitoring import Monitoring
 from vpnaas.params.qos import link_qos
 from vpnaas.params.secret_store import SecretReference
-from vpnaas.plan import shares
+from vpnaas.plan import GATEWAY, MONITORING, shares
 from vpnaas.reconciling import HOST_KEY, INTENT_KEY, TRUST_KEY, Outcome
 from vpnaas.tunnels import preshared
 from vpnaas.tunnels.technologies import TABLE
@@ -319,32 +319,26 @@ class VnfCharm(ExperimentingCharm):
     @action("configure-gateway")
     def _configure_gateway(self, params: Params) -> Dict[str, Any]:
         gateway = GatewayParams.parse(params)
-        self._take(attr.evolve(self._intent(), gateway=gateway), "monitoring: ")
+        self._take(attr.evolve(self._intent(), gateway=gateway), GATEWAY)
         return gateway.to_params()
 
     @action("configure-monitoring")
     def _configure_monitoring(self, params: Params) -> Dict[str, Any]:
         monitoring = Monitoring.parse(params)
-        self._take(attr.evolve(self._intent(), monitoring=monitoring), "gateway: ")
+        self._take(attr.evolve(self._intent(), monitoring=monitoring), MONITORING)
         return monitoring.to_params()
 
-    def _take(self, intent: Intent, apart: str) -> None:
-        """Store an intent. Reconcile with it first, unless it is empty.
+    def _take(self, intent: Intent, part: str) -> None:
+        """Store an intent that differs in GATEWAY or MONITORING only.
 
-        Args:
-            intent: The new intent.
-            apart: Start of problems that do not refuse it, since it does not cause them.
+        Reconcile with it first, unless it is empty; a problem of this part refuses it.
         """
-        others = self.environment.problems()
-
-        def refusals(outcome: Outcome) -> Sequence[str]:
-            problems = (text for text in outcome.problems if text not in others)
-            return [text for text in problems if not text.startswith(apart)]
-
         if intent.empty:
             self.environment.store(INTENT_KEY, intent.to_json())
         else:
-            self._change_intent(intent, refusals)
+            self._change_intent(
+                intent, lambda outcome: [outcome.problems[part]] if part in outcome.problems else []
+            )
 
     def _view(self, outcome: Outcome, links: FrozenSet[str], peer: str = "all") -> Dict[str, Any]:
         """Return the details of links, with as many peers as fit, or with one peer only."""

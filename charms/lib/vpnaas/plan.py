@@ -36,6 +36,7 @@ PROBE_SECONDS = 2
 MAX_PROBES = 16
 """Pings per link in one reconcile; a peer that does not answer costs two seconds."""
 AFTER = "after/"
+GATEWAY, MONITORING = "gateway", "monitoring"
 
 
 @attr.frozen
@@ -43,13 +44,13 @@ class Plan:
     """What to do on the VDU.
 
     Attributes:
-        problems: Sentences, each a reason why something besides a link is not as requested.
+        problems: Why GATEWAY or MONITORING is not as requested, one sentence each.
     """
 
     now: int
     links: Mapping[str, LinkPlan]
     steps: Tuple[Step, ...]
-    problems: Tuple[str, ...] = ()
+    problems: Mapping[str, str] = attr.Factory(dict)
 
 
 def observe_steps(charm_state: CharmState) -> List[Step]:
@@ -151,7 +152,7 @@ def make_plan(
         management = charm_state.management
         steps += monitoring.steps_to(charm_state.monitoring, vdu, management, results)
     except VpnaasError as error:
-        problems.append(str(error))
+        problems[MONITORING] = str(error)
     try:
         steps += qos.steps_to(shares(charm_state, links), results)
     except InputError as error:
@@ -162,7 +163,7 @@ def make_plan(
         steps.append(authorize("authorize", charm_state.user, charm_state.authorize))
     steps += _probes(charm_state, vdu, links, changed=bool(steps))
     links.update({link: _waiting(asking) for link, asking in charm_state.asking.items()})
-    return Plan(vdu.now, links, tuple(steps), tuple(problems))
+    return Plan(vdu.now, links, tuple(steps), problems)
 
 
 def _management(charm_state: CharmState, vdu: VduFacts) -> str:
@@ -185,11 +186,11 @@ def _waiting(asking: Asking) -> LinkPlan:
 
 def _gateway_steps(
     charm_state: CharmState, vdu: VduFacts, links: Mapping[str, LinkPlan], results: Results
-) -> Tuple[List[Step], List[Step], List[str]]:
-    """Return the gateway's steps before its links and after them, and its problems."""
+) -> Tuple[List[Step], List[Step], Dict[str, str]]:
+    """Return the gateway's steps before its links and after them, and its problem, if any."""
     if charm_state.gateway is None or any(plan.unusable for plan in links.values()):
         # The wanted state of an unusable link is unknown, so its present protection stays.
-        return [], [], []
+        return [], [], {}
     secured = [plan for plan in links.values() if plan.params.technology in KEYED]
     ports = {p.params.listen_port for p in secured if p.params.technology == WIREGUARD}
     outer = [a.ip for p in secured if p.underlay for a in vdu.interfaces[p.underlay].addresses]
@@ -197,7 +198,7 @@ def _gateway_steps(
     ours = gateway.Gateway(
         params=charm_state.gateway,
         untrusted=tuple(sorted({plan.underlay for plan in secured})),
-        management=vdu.underlay("", charm_state.management).name,
+        management=_management(charm_state, vdu),
         wireguard=tuple(sorted(ports)),
         ipsec=bool(charm_state.using(IPSEC)),
         # An inner address may be the outer one as well; IKE and ESP then go there in clear.
@@ -206,9 +207,9 @@ def _gateway_steps(
         translated=charm_state.translated,
     )
     try:
-        return gateway.before_links(ours, results), gateway.after_links(ours, results), []
+        return gateway.before_links(ours, results), gateway.after_links(ours, results), {}
     except InputError as error:
-        return [], [], [str(error)]
+        return [], [], {GATEWAY: str(error)}
 
 
 def _plan_links(

@@ -50,10 +50,10 @@ class Outcome:
         declared: Tuple[str, ...],
         extra: Optional[Extra] = None,
         off: FrozenSet[str] = frozenset(),
-        problems: Tuple[str, ...] = (),
+        problems: Optional[Mapping[str, str]] = None,
     ) -> None:
         self.plans = plans
-        self.problems = problems
+        self.problems = problems or {}
         self.now = now
         self.links = status.statuses(declared, plans, now, off)
         self.extra = extra or Extra()
@@ -137,9 +137,10 @@ class ReconcilingCharm:
             self.environment.set_status(False, text)
             return
         bad, links = status.summary(outcome.links)
-        parts = outcome.problems + (outcome.extra.summary(), links)
+        problems = tuple(outcome.problems.values()) + self.environment.problems()
+        parts = problems + (outcome.extra.summary(), links)
         text = ", ".join(words for words in parts if words)
-        bad = bad or outcome.extra.bad or bool(outcome.problems)
+        bad = bad or outcome.extra.bad or bool(problems)
         self.environment.set_status(bool(bad), text)
 
     def stop(self) -> None:
@@ -170,6 +171,7 @@ class ReconcilingCharm:
         """Return a digest of all data in Juju that a reconcile reads or writes."""
         seen = {
             "login": str(self._login()),
+            "host-key": self.environment.option("ssh-host-key-fingerprint"),
             "intent": charm_state.intent.to_json(),
             "authorize": charm_state.authorize,
             "extra": self._extra_state(),
@@ -208,10 +210,9 @@ class ReconcilingCharm:
             )
         self._publish(charm_state, plans)
         off = charm_state.intent.off
-        problems = plan.problems + self.environment.problems()
-        outcome = Outcome(plans, plan.now, tuple(self.roles), extra, off, problems)
+        outcome = Outcome(plans, plan.now, tuple(self.roles), extra, off, plan.problems)
         calm = all(link.state not in (status.BLOCKED, status.DOWN) for link in outcome.links)
-        calm = calm and outcome.extra.calm and not outcome.problems
+        calm = calm and outcome.extra.calm and not (plan.problems or self.environment.problems())
         self.environment.settle(self._fingerprint(charm_state) if calm else "")
         return outcome
 

@@ -80,6 +80,20 @@ def test_a_vdu_whose_healing_failed_is_healed_again(world: World) -> None:
     assert vnf(world)["vdur"][0]["vim-id"].endswith("++")
 
 
+def test_a_vdu_that_was_never_made_is_made_by_healing(world: World) -> None:
+    world.backends.the_cloud.fail_creation = "1/box/0"
+    assert world.run() == "FAILED"
+    assert vnf(world)["vdur"][0]["vim-id"] is None
+    networks = world.log.of("network")
+    world.backends.the_cloud.fail_creation = None
+    assert heal(world) == "COMPLETED"
+    made = vnf(world)
+    assert made["vdur"][0]["vim-id"] == "1/box/0"
+    assert made["ip-address"] == made["vdur"][0]["ip-address"] is not None
+    assert world.log.of("network") == networks, "the networks of the service are there already"
+    assert world.log.of("inject")
+
+
 class OneServer:
     """A VIM with a server whose id nobody recorded, because the creation was cancelled."""
 
@@ -107,6 +121,9 @@ def test_a_vdu_is_healed_also_if_its_id_was_not_recorded(recorded: Any) -> None:
     server = Server("1", "box", 0, "lab", "ns-1-box-0", "host", "image", 1, 512, 1, ())
     assert Cloud(vim).recreate_server(recorded, server, None, (), "ns", False) == "new"
     assert vim.ids == {"new": "ns-1-box-0"}
+    assert Cloud(vim).has_server(None, "ns-1-box-0", "ns")
+    assert Cloud(vim).has_server("new", "other", "ns")
+    assert not Cloud(vim).has_server("made", "other", "ns")
     vim.ids = {}
     with pytest.raises(LcmError, match="Instance deleted could not be found"):
         Cloud(vim).recreate_server("deleted", server, None, (), "ns", False)

@@ -5,14 +5,17 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from nicegui import Client, ui
 
+from lab.graph import model
 from lab.graph.model import Graph, Node
 from lab.page.app import ServicePage
 
+NODE = Node("basic/client", "basic", "client", "vnfd", "active", "up")
 
-def test_operations_can_be_reached_by_keyboard() -> None:
-    graph = Graph("basic", (Node("basic/client", "basic", "client", "vnfd", "active", "up"),))
+
+def shown(graph: Graph) -> ServicePage:
     data: Any = SimpleNamespace(
         graph=lambda _: graph, operations=lambda _: [], primitives=lambda *_: {}
     )
@@ -20,6 +23,33 @@ def test_operations_can_be_reached_by_keyboard() -> None:
     with Client(ui.page("/"), request=None):
         view = ServicePage(page, "basic", graph)
         view.show()
+    return view
+
+
+def test_operations_can_be_reached_by_keyboard() -> None:
+    view = shown(Graph("basic", (NODE,)))
     # A click on a button is one on its row, too; Enter and the space bar are clicks on a button.
     assert "<q-btn" in view.operations.slots["body-cell-operation"].template
     assert any(each.type == "rowClick" for each in view.operations._event_listeners.values())
+
+
+def test_a_service_without_vnfs_has_a_page() -> None:
+    assert shown(Graph("basic")).select.value is None
+
+
+def test_a_service_without_vnfs_is_no_end_of_a_network_of_its_slice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graphs = {"one": Graph("one"), "two": Graph("two", (NODE,))}
+    monkeypatch.setattr(model, "of_service", lambda engine, controller, nsr: graphs[nsr])
+    engine: Any = SimpleNamespace(store=SimpleNamespace(find=lambda _, key: key))
+    points = [{"nss-ref": name} for name in (*graphs, "two")]
+    nsi = {
+        "name": "slice",
+        "_admin": {
+            "nsrs-detailed-list": [{"nsrId": name, "nss-id": name} for name in graphs],
+            "netslice-vld": [{"name": "s1", "nss-connection-point-ref": points}],
+        },
+    }
+    controller: Any = None
+    assert model.of_slice(engine, controller, nsi) == Graph("slice", (NODE,))

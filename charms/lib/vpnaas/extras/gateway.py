@@ -33,7 +33,7 @@ class Gateway:
 
     Attributes:
         untrusted: Underlays of links with a VPN, empty if no such link is configured yet.
-        management: Management interface.
+        management: Management interface, "" if it is unknown.
         wireguard: UDP ports of WireGuard links.
         ipsec: Whether a link uses the IKE daemon.
         inner: Subnets inside the tunnels.
@@ -69,7 +69,7 @@ def before_links(gateway: Gateway, results: Results) -> List[Step]:
     """Return the steps that come first: nothing may pass in clear while tunnels come up.
 
     Raises:
-        InputError: No firewall is possible with the links' interfaces.
+        InputError: No firewall is possible with the VDU's interfaces.
     """
     steps = _firewall(gateway, results)
     sysctl = generated.HEAD + "".join("{} = {}\n".format(*item) for item in _sysctls(gateway))

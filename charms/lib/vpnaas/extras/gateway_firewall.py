@@ -54,6 +54,12 @@ class GatewayFirewall:
 
     def __attrs_post_init__(self) -> None:
         """Raise InputError for settings that close management or protect nothing."""
+        if not self.management:
+            raise InputError(
+                "gateway: management",
+                "no interface of the VDU has the address of ssh-hostname or a default route",
+                "a default route, or configure-gateway with firewall false",
+            )
         for name in tuple(self.untrusted) + (self.management,) + self.translated:
             fields.network_interface("gateway: firewall", name)
         if not self.untrusted:

@@ -17,7 +17,7 @@ from vpnaas.extras.extra import Extra
 from vpnaas.extras.standby import ROLES, Standby
 from vpnaas.params.gateway import SharedAddress
 from vpnaas.tunnels.technology import LinkPlan
-from vpnaas.vdu import facts, generated
+from vpnaas.vdu import facts, generated, nftables
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, disable, enable, read, remove, run, which, write
 from vpnaas.vdu.steps import directory as make_directory
@@ -39,6 +39,7 @@ FILES = (
     standby.WATCH_UNIT,
     standby.DAEMON_DROPIN,
     standby.KEEPALIVED_DROPIN,
+    standby.AFTER_FLUSH_FILE,
     standby.FIREWALL_FILE,
     standby.KEEPALIVED_FILE,
 )
@@ -328,6 +329,7 @@ def texts(pair: Standby) -> Dict[str, Tuple[str, int]]:
         standby.WATCH_UNIT: (standby.watch_unit(pair), 0o644),
         standby.DAEMON_DROPIN: (standby.daemon_dropin(), 0o644),
         standby.KEEPALIVED_DROPIN: (standby.keepalived_dropin(), 0o644),
+        standby.AFTER_FLUSH_FILE: (nftables.after_flush_text(standby.FIREWALL_FILE), 0o644),
         standby.FIREWALL_FILE: (standby.firewall(pair), 0o600),
         standby.KEEPALIVED_FILE: (standby.keepalived_conf(pair), 0o644),
     }
@@ -357,8 +359,7 @@ def steps_to(pair: Standby, away: bool, results: Results) -> List[Step]:
     for path in sorted(changed):
         steps.append(write("pair/apply" + path, path, *rendered[path]))
     steps += _away_steps(away, results)
-    units = {standby.WATCH_UNIT, standby.DAEMON_DROPIN, standby.KEEPALIVED_DROPIN}
-    if changed & units:
+    if any(path.startswith("/etc/systemd/") for path in changed):
         steps.append(run("pair/apply/reload", "systemctl", "daemon-reload", timeout=90))
     enabled = results.output("pair/enabled").split()
     if enabled != ["enabled", "enabled"]:

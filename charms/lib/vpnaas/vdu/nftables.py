@@ -10,7 +10,8 @@ from vpnaas.vdu.generated import HEAD
 from vpnaas.vdu.steps import Results, Step, directory, enable, read, remove, run, write
 
 NFT = "/usr/sbin/nft"
-_ADDITIONS = "/etc/systemd/system/nftables.service.d"
+ADDITIONS = "/etc/systemd/system/nftables.service.d"
+_AT_BOOT = "/etc/systemd/system/sysinit.target.wants/nftables.service"
 
 _UNIT = """[Unit]
 Description={what} (osm-vpnaas)
@@ -34,6 +35,24 @@ _AFTER_FLUSH = """[Service]
 ExecStartPost=-{nft} -f {file}
 ExecReload=-{nft} -f {file}
 """
+
+
+def after_flush_file(name: str) -> str:
+    """Return the path of the addition to nftables.service that loads a table again."""
+    return "{}/osm-vpnaas-{}.conf".format(ADDITIONS, name)
+
+
+def after_flush_text(file: str) -> str:
+    """Return the addition that loads the script `file`."""
+    return _AFTER_FLUSH.format(nft=NFT, file=file)
+
+
+def read_additions(id: str) -> Step:
+    """Return the step by which systemd reads a new addition.
+
+    systemd does so by itself where nftables.service does not run from boot on.
+    """
+    return run(id, "systemctl", "daemon-reload", only_if=_AT_BOOT, timeout=90)
 
 
 @attr.frozen
@@ -73,12 +92,12 @@ class BootTable:
     @property
     def after_flush_file(self) -> str:
         """Return the path of the addition to nftables.service that loads the table again."""
-        return "{}/osm-vpnaas-{}.conf".format(_ADDITIONS, self.name)
+        return after_flush_file(self.name)
 
     @property
     def after_flush_text(self) -> str:
-        """Return the addition to nftables.service; systemd reads it with that unit."""
-        return _AFTER_FLUSH.format(nft=NFT, file=self.file)
+        """Return the addition to nftables.service."""
+        return after_flush_text(self.file)
 
     def look(self) -> Step:
         """Return the step that reads the script, and so tells whether the table should exist."""
@@ -113,8 +132,9 @@ class BootTable:
         return [
             write(self.name + "/put", self.file, text, 0o600, results.text(self.name + "/file")),
             write(self.name + "/put-unit", self.unit_file, self.unit_text),
-            directory(self.name + "/additions", _ADDITIONS, 0o755),
+            directory(self.name + "/additions", ADDITIONS, 0o755),
             write(self.name + "/put-after-flush", self.after_flush_file, self.after_flush_text),
+            read_additions(self.name + "/read-additions"),
             run(self.name + "/load", "nft", "-f", self.file),
             enable(self.name + "/enable", self.unit),
         ]
