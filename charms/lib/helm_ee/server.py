@@ -140,7 +140,7 @@ class Tls:
         context.load_cert_chain(*self._files)
         return context
 
-    def _choose(self, connection: Any, name: Optional[str], context: ssl.SSLContext) -> None:
+    def _choose(self, connection: Any, name: Optional[str], context: Any) -> None:
         connection.context = self._current
 
     def reload(self) -> None:
