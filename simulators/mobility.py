@@ -250,10 +250,11 @@ class MobilityManagement(ABC, Generic[UeT, NodeT]):
         known: dict[int, UeT] = node.ues
         if number in known:
             self.disconnect(known[number])  # the node uses the identifier for another UE now
+        first = message.need("NAS-PDU")
         ue = self.new_ue(node, next(self._numbers) & 0xFFFFFFFF, number, message)
         node.ues[number] = ue
         self.ues[ue.core_id] = ue
-        ue.task = self.spawn(self._serve(ue, message.need("NAS-PDU")))
+        ue.task = self.spawn(self._serve(ue, first))
 
     def _of_ue(self, node: NodeT, message: asn1.Message) -> None:
         number = message.values.get(self.protocol.identifiers[0], -1)

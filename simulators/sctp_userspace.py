@@ -149,6 +149,8 @@ class Stack:
         self._tick()
 
     def _tick(self) -> None:
+        assert self._loop is not None  # noqa: S101
+        self._loop.call_later(_TICK, self._tick)  # first: an error below must not end the timers
         now = time.monotonic()
         elapsed = int((now - self._ticked) * 1000)
         if elapsed:
@@ -160,8 +162,6 @@ class Stack:
                 if not association.flush():
                     continue
             self.full.discard(association)
-        assert self._loop is not None  # noqa: S101
-        self._loop.call_later(_TICK, self._tick)
 
     # -- packets ----------------------------------------------------------------------------------
 

@@ -108,7 +108,7 @@ class Amf(MobilityManagement[Ue, Gnb]):
         super().__init__()
         self.config = config
         transfer = "/namf-comm/v1/ue-contexts/{supi}/n1-n2-messages"
-        status = "/namf-callback/v1/{supi}/sm-context-status/{session}"
+        status = "/namf-callback/v1/{supi}/sm-context-status/{session}/{reference}"
         self.node = sbi.Node(
             config.sbi,
             [
@@ -181,6 +181,10 @@ class Amf(MobilityManagement[Ue, Gnb]):
         kind, identity = message.need("GlobalRANNodeID")
         if kind not in _NODES:
             raise ProtocolError(f"A {kind} is no node that is served.")
+        name, access = _NODES[kind]
+        form, number = identity[name]
+        if form != name:
+            raise ProtocolError(f"The identifier of a {kind} is a {form}.")
         areas = {
             Tai(Plmn.decode(plmn["pLMNIdentity"]), int.from_bytes(area["tAC"], "big")): frozenset(
                 Snssai.of_ngap(one["s-NSSAI"]) for one in plmn["tAISliceSupportList"]
@@ -201,8 +205,7 @@ class Amf(MobilityManagement[Ue, Gnb]):
         node.slices, node.ready = served, True
         node.name = message.values.get("RANNodeName", "")
         node.plmn = Plmn.decode(identity["pLMNIdentity"])
-        name, node.access = _NODES[kind]
-        node.number = identity[name][1][0]
+        node.number, node.access = number[0], access
         by_plmn: dict[Plmn, set[Snssai]] = {}
         for tai, slices in self.config.slices.items():
             by_plmn.setdefault(tai.plmn, set()).update(slices)
@@ -292,8 +295,12 @@ class Amf(MobilityManagement[Ue, Gnb]):
     async def _status(self, request: Request) -> Response:
         ue = self._ue(request)
         document = await sbi.body(request)
-        if document["statusInfo"]["resourceStatus"] == "RELEASED":
-            ue.sessions.pop(int(request.path_params["session"]), None)
+        session = int(request.path_params["session"])
+        context = ue.sessions.get(session)
+        # The notification may be late, of a session that has given its identity to another.
+        same = context is not None and str(context.reference) == request.path_params["reference"]
+        if same and document["statusInfo"]["resourceStatus"] == "RELEASED":
+            del ue.sessions[session]
         return Response(status_code=204)
 
 

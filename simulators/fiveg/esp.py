@@ -98,7 +98,7 @@ class Inbound:
     def _check(self, number: int) -> None:
         ahead = number - self._newest
         if ahead > 0:
-            self._seen = (self._seen << ahead | 1) & ((1 << _WINDOW) - 1)
+            self._seen = (self._seen << min(ahead, _WINDOW) | 1) & ((1 << _WINDOW) - 1)
             self._newest = number
         elif -ahead >= _WINDOW or self._seen >> -ahead & 1:
             raise ProtocolError("An ESP packet is a replay.")

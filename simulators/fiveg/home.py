@@ -109,8 +109,12 @@ class Udr:
         return str(request.path_params["ue"]).removeprefix("imsi-")
 
     async def _one(self, request: Request, table: str) -> dict[str, Any]:
+        values = [self._imsi(request)]
         sql = f"SELECT * FROM {table} WHERE ueid=%s"  # noqa: S608 - a name of ours
-        rows = await self.rows(sql, self._imsi(request))
+        if "plmn" in request.path_params:
+            sql += " AND servingPlmnid=%s"
+            values.append(request.path_params["plmn"])
+        rows = await self.rows(sql, *values)
         if not rows:
             raise sbi.SbiError(404, "USER_NOT_FOUND")
         return rows[0]

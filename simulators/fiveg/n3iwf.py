@@ -75,7 +75,11 @@ class UeLink(nwu.Link):
         self._down: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._watching: asyncio.Task[None] | None = None
         self.ike = nwu.Association(station.nwu, peer, self, initiator=False)
-        self.ike.respond(octets)
+        try:
+            self.ike.respond(octets)
+        except ProtocolError:
+            self.ike.end("")
+            raise
         station.spawn(self._expire())
 
     async def _expire(self) -> None:

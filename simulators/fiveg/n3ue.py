@@ -146,7 +146,7 @@ class Access(nwu.Link):
         payload = answer.need(codec.IKEv2_CERT)
         try:
             leaf = x509.load_der_x509_certificate(bytes(payload.cert_data))
-        except ValueError as error:
+        except (ValueError, x509.InvalidVersion) as error:
             raise ProtocolError(f"The N3IWF's certificate is none: {error}") from None
         if self.config.root is None:
             raise ProtocolError("The UE knows no authority of N3IWFs.")

@@ -104,6 +104,8 @@ def decode(octets: bytes) -> Message:
             if one.get_trans():
                 continue
             last = list(one)[-1] if hasattr(one, "__iter__") else one
+            if getattr(one, "_IE_stat", None) is not None and last._name == "V":
+                continue  # pycrate cannot read it: as if it were absent (TS 24.501 section 7.7.1)
             shown = last.get_val_d() if hasattr(last, "get_val_d") else last.get_val()
             values.setdefault(one._name, shown)
     except (PycrateErr, KeyError, ValueError, TypeError, IndexError, AttributeError) as error:

@@ -32,6 +32,7 @@ REPEAT, TIMES = 0.5, 4
 MTU = 1500 - esp.OVERHEAD
 _TCP = 6
 _MARKER = bytes(4)  # before IKE messages on port 4500 (RFC 3948)
+_KEEPALIVE = b"\xff"  # of a peer behind a NAT (RFC 3948 section 2.3)
 _BATCH = 64
 
 
@@ -135,7 +136,8 @@ class Endpoint:
         elif port and octets[:4] == _MARKER:
             self._ike(octets[4:], Peer(host, source, encapsulated=True))
         elif port:
-            self._esp(octets)
+            if octets != _KEEPALIVE:
+                self._esp(octets)
         else:
             self._esp(octets[4 * (octets[0] & 0x0F) :])
 
@@ -375,10 +377,11 @@ class Association:
         if self.keys is None:
             raise ProtocolError("A request came before the keys.")
         message = self._opened(octets)
-        self.peer = peer  # a NAT may have changed the address (section 2.23)
         if header.number == self._expected - 1 and self._answered:
             self.endpoint.send_ike(self._answered, peer)
         elif header.number == self._expected and not self._answering:
+            # A NAT may have changed the address; a replayed request changes nothing (section 2.23).
+            self.peer = peer
             self._answering = True
             task = asyncio.create_task(self._answer(message))
             self._tasks.add(task)
@@ -550,9 +553,9 @@ class Association:
         if theirs is None:
             return (ikev2.notify(ikev2.NO_PROPOSAL_CHOSEN),)
         made, nonce = ikev2.Exchange(), ikev2.nonce()
-        new = Association(self.endpoint, self.peer, self.owner, False)
         secret = made.secret(message.need(codec.IKEv2_KE))
         nonces = bytes(message.need(codec.IKEv2_Nonce).nonce) + nonce
+        new = Association(self.endpoint, self.peer, self.owner, False)
         self._succeed(new, theirs, secret, nonces)
         payloads = ikev2.proposal(ikev2.IKE, new.spi), codec.IKEv2_Nonce(nonce=nonce)
         return (*payloads, made.payload())
@@ -678,7 +681,8 @@ class Link(Owner):
         except (asyncio.IncompleteReadError, OSError):
             pass
         finally:
-            self._writer = None
+            if self._writer is writer:  # else the UE has connected again meanwhile
+                self._writer = None
             writer.close()
 
     def close_nas(self) -> None:

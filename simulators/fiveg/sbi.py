@@ -299,8 +299,9 @@ class Node:
             except SbiError as error:
                 if not said:
                     log.error("NRF: %s", error)
-                there, said = False, error.status != 404
-                if error.status == 404:
+                restarted = there and error.status == 404  # then register again at once
+                there, said = False, not restarted
+                if restarted:
                     continue
             await asyncio.sleep(HEARTBEAT if there else 1.0)
 

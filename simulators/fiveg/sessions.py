@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from simulators import asn1
@@ -19,14 +20,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("amf_n11")
 
+_references = itertools.count(1)
+
 
 @dataclass
 class Context:
-    """A PDU session: its slice, its DNN, and its SM context at the SMF."""
+    """A PDU session: its slice, its DNN, and its SM context at the SMF.
+
+    ``reference`` is in the URI to which the SMF sends the session's status.
+    """
 
     snssai: Snssai
     dnn: str
     url: str = ""
+    reference: int = field(default_factory=_references.__next__)
 
 
 def to_ue(ue: Ue, session: int, n1: bytes, information: dict[str, Any], n2: bytes = b"") -> None:
@@ -119,6 +126,7 @@ async def _create(amf: Amf, ue: Ue, message: nas.Message) -> None:
         await _release(amf, old)
     context = ue.sessions[number] = Context(snssai, dnn)
     own = f"http://{amf.config.sbi.address}:{amf.config.sbi.port}"
+    status = f"/namf-callback/v1/imsi-{ue.imsi}/sm-context-status/{number}/{context.reference}"
     plmn = {"mcc": ue.tai.plmn.mcc, "mnc": ue.tai.plmn.mnc}
     document = {
         "supi": f"imsi-{ue.imsi}",
@@ -132,13 +140,14 @@ async def _create(amf: Amf, ue: Ue, message: nas.Message) -> None:
         "anType": "3GPP_ACCESS" if ue.access == keys.ACCESS_3GPP else "NON_3GPP_ACCESS",
         "ratType": keys.RAT[ue.access],
         "n1SmMsg": {"contentId": "n1"},
-        "smContextStatusUri": f"{own}/namf-callback/v1/imsi-{ue.imsi}/sm-context-status/{number}",
+        "smContextStatusUri": f"{own}{status}",
     }
     request = sbi.related(document, n1=message.need("PayloadContainer"))
     try:
         answer = await amf.node.call("POST", f"{url}/nsmf-pdusession/v1/sm-contexts", **request)
     except sbi.SbiError as error:
-        ue.sessions.pop(number, None)
+        if ue.sessions.get(number) is context:
+            del ue.sessions[number]
         _, parts = sbi.parts_of("multipart/related; boundary=----Boundary", error.content)
         if parts.get("n1"):
             log.error("PDU session of imsi-%s refused: %s", ue.imsi, error)
@@ -147,6 +156,9 @@ async def _create(amf: Amf, ue: Ue, message: nas.Message) -> None:
             _unforwarded(ue, message, nas.NOT_FORWARDED, f"the SMF does not answer: {error}")
         return
     context.url = f"{url}{answer.headers['location'][answer.headers['location'].find('/nsmf') :]}"
+    if ue.sessions.get(number) is not context:  # the UE has left, or asked again, meanwhile
+        await _release(amf, context)
+        return
     log.info("PDU session %d of imsi-%s at %s", number, ue.imsi, context.url)
 
 

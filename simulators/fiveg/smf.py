@@ -83,7 +83,8 @@ class Smf:
         self.n4 = association.ControlPlane(config.n4, "UPF")
         self._pools = {one.apn: spgwc.Pool(one) for one in config.dnns}
         self._numbers = itertools.count(int.from_bytes(os.urandom(3), "big") + 1)
-        self._references = itertools.count(1)
+        # Random start: the AMF may still have references of an earlier process.
+        self._references = itertools.count(int.from_bytes(os.urandom(6), "big"))
         self._tasks: set[asyncio.Task[None]] = set()
         base = "/nsmf-pdusession/v1/sm-contexts"
         self.node = sbi.Node(
@@ -283,7 +284,7 @@ class Smf:
     async def _n1(self, reference: str, context: Context, message: nas.Message) -> Response:
         """Handle a 5GSM message of the UE."""
         if message.name == "PDUSessionReleaseRequest":
-            await self.n4.delete(context.user)
+            await self._cut(context)
             values = {"5GSMCause": nas.REGULAR}
             n1 = nas.encode_sm(
                 "PDUSessionReleaseCommand", context.number, message.transaction, values
@@ -319,13 +320,17 @@ class Smf:
         context = self.contexts.pop(reference, None)
         if context is None:
             return
+        await self._cut(context)
+        self._pools[context.dnn].release(context.user.address)
+        self._show(context.supi)
+
+    async def _cut(self, context: Context) -> None:
+        """Remove a session from the UPF; a UPF that does not answer has lost it, or drops it."""
         if context.user.seid in self.n4.sessions:
             try:
                 await self.n4.delete(context.user)
             except EpcError as error:
                 log.error("N4 of %s: %s", context.supi, error)
-        self._pools[context.dnn].release(context.user.address)
-        self._show(context.supi)
 
     def _show(self, supi: str) -> None:
         """Log a subscriber's sessions in the format of OAI's SMF."""

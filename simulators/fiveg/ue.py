@@ -463,6 +463,6 @@ class Terminal:
 
     async def switch_off(self) -> None:
         """Deregister and end."""
-        if self._ue is not None and self._ue.sessions:
+        if self._ue is not None and self._ue.guti and not self._ue.released.is_set():
             await self._ue.deregister()
         self._drop()
