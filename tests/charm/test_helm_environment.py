@@ -131,6 +131,28 @@ def test_a_peer_that_leaves_is_taken_off(
     assert not vdu.interfaces["wg-vpn-server"].peers
 
 
+def test_data_that_come_back_after_a_failure_are_not_taken_for_those_in_force(
+    pair: tuple[Environment, Environment], namespace: Namespace
+) -> None:
+    vdu = OverModel.models["10.0.0.1"]
+    offer = namespace.offers.pop(pair[1].name)
+    vdu.fail_on = "record"
+    settle(pair[0])
+    assert not vdu.interfaces["wg-vpn-server"].peers
+    vdu.fail_on = None
+    namespace.offers[pair[1].name] = offer
+    settle(pair[0])
+    assert vdu.interfaces["wg-vpn-server"].peers
+
+
+def test_a_removal_that_fails_half_way_is_logged(
+    pair: tuple[Environment, Environment], caplog: pytest.LogCaptureFixture
+) -> None:
+    OverModel.models["10.0.0.1"].fail_on = "qos/off"
+    pair[0].execution._code().stop()
+    assert "links were not taken down: the VDU refused a step: qos/off" in caplog.text
+
+
 def test_a_restarted_pod_goes_on(pair: tuple[Environment, Environment], tmp_path: Path) -> None:
     key = pair[0].execution.ssh_key()
     pair[0].restart()

@@ -24,7 +24,7 @@ from vpnaas.peers.offer import Remote
 from vpnaas.status import statuses
 from vpnaas.tunnels.ipsec import authority as ca
 from vpnaas.tunnels.ipsec import certificates
-from vpnaas.tunnels.ipsec.certificates import trust_file
+from vpnaas.tunnels.ipsec.certificates import chain_file, trust_file
 from vpnaas.tunnels.technology import CharmState
 from vpnaas.vdu.programs.ipsec import sections
 
@@ -262,6 +262,7 @@ def test_a_link_that_is_switched_off_trusts_no_authority():
     mme.vdu.files[foreign] = "of the operator"
     for charm in (hss, mme):
         assert [path for path in charm.vdu.files if "x509ca/osm-vpnaas" in path]
+        charm.vdu.files[chain_file("s6a", 0)] = "of an operator's intermediate authority"
         charm.configure("s6a", "none")
         charm.reconcile()
         assert not [path for path in charm.vdu.files if "x509ca/osm-vpnaas" in path]

@@ -128,6 +128,16 @@ def test_a_pause_of_the_sender_is_no_gap() -> None:
     assert listener.summary()["streams"]["s"]["gap-ms"] == 0
 
 
+@pytest.mark.parametrize("sent", [float("nan"), float("inf"), -1.0, 1e300])
+def test_a_datagram_with_an_impossible_time_spoils_no_stream(sent: float) -> None:
+    listener = watch.Arrivals({"addresses": [], "port": 7777, "budget": 0.01})
+    for time in (100.0, sent, 101.0):
+        listener.datagram(watch.HEAD.pack(watch.STREAM, int(time == 101.0), time, 1) + b"s", 101.0)
+    summary = listener.summary()
+    json.dumps(summary, allow_nan=False)
+    assert (summary["streams"]["s"]["received"], summary["other-datagrams"]) == (2, 1)
+
+
 def test_an_answer_stays_bounded_whatever_arrives() -> None:
     listener = watch.Arrivals({"addresses": [], "port": 7777, "budget": 0.01})
     for number in range(2000):

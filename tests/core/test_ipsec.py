@@ -11,6 +11,7 @@ from vpnaas.params.intent import Intent, link_params, manual_peer
 from vpnaas.params.ipsec import OPTIONS, WEAK, IpsecParams, Proposal, options
 from vpnaas.tunnels import ipsec
 from vpnaas.tunnels.ipsec import algorithms
+from vpnaas.tunnels.ipsec.names import DAEMON_FILE, KEEPER_FILE
 from vpnaas.vdu.steps import Results
 
 CONF = "/etc/swanctl/conf.d/osm-vpnaas-s6a.conf"
@@ -684,3 +685,23 @@ def test_ipsec_links_share_one_port_and_no_other_vpn_may_have_it():
 def test_what_is_no_public_key_is_refused(text):
     with pytest.raises(InputError, match="IKEv2 public key"):
         fields.ipsec_key("key", text)
+
+
+def test_new_settings_of_the_daemon_come_into_force_also_after_a_failure():
+    _, _, mme, _ = ipsec_pair()
+    for path in (DAEMON_FILE, KEEPER_FILE):
+        mme.vdu.files[path] = "of an earlier release"
+    mme.break_off("apply/reload")
+    mme.vdu.commands.clear()
+    mme.reconcile()
+    assert ["systemctl", "restart", "strongswan.service"] in mme.vdu.commands
+    assert "charon {" in mme.vdu.files[DAEMON_FILE]
+
+
+def test_an_interface_that_its_unit_made_only_half_is_made_anew():
+    _, hss, _, _ = ipsec_pair()
+    hss.vdu.active.remove("osm-vpnaas-ipsec@s6a.service")
+    hss.reconcile()
+    assert "osm-vpnaas-ipsec@s6a.service" in hss.vdu.active
+    hss.vdu.commands.clear()
+    assert hss.reconcile() == 1

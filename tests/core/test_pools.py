@@ -31,16 +31,22 @@ def with_cell(pool=POOL):
     return juju, hss, mme
 
 
+def used(conf):
+    """Return the addresses of the pools that the connections of a swanctl file name."""
+    addresses = dict(re.findall(r"^  (\S+) \{\n    addrs = (\S+)\n  \}$", conf, re.M))
+    return [
+        addresses[name] for line in re.findall("pools = (.*)", conf) for name in line.split(", ")
+    ]
+
+
 def test_who_asks_gets_addresses_of_the_pool_and_others_go_on():
     juju, hss, mme = with_cell()
     assert hss.error == ""
     assert hss.plans["s6a"].problems == ()
     assert hss.states()["s6a"] == mme.states()["s6a"] == "up"
     conf = hss.vdu.files[CONF]
-    assert "pools = osm-vpnaas-s6a-4, osm-vpnaas-s6a-6\n" in conf
     assert conf.count("remote_ts = dynamic\n") == conf.count("pools = ") == 1
-    assert "  osm-vpnaas-s6a-4 {\n    addrs = 10.60.0.0/24\n  }\n" in conf
-    assert "  osm-vpnaas-s6a-6 {\n    addrs = 2001:db8:60::/64\n  }\n" in conf
+    assert used(conf) == POOL.split("+")
     for prefix in POOL.split("+"):
         assert f"route replace {prefix} dev xf-s6a\n" in hss.vdu.files[UP]
     assert ["swanctl", "--load-pools"] in hss.vdu.commands
@@ -53,6 +59,20 @@ def test_what_has_an_address_of_the_pool_comes_out_of_the_tunnel():
     forward = hss.vdu.files[guard.FILE].partition("chain forward")[2]
     assert "ip saddr 10.60.0.0/24 counter drop" in forward
     assert "ip6 saddr 2001:db8:60::/64 counter drop" in forward
+
+
+@pytest.mark.parametrize("asks", ["manual", "related"])
+def test_another_pool_is_not_taken_for_the_former_one(asks):
+    """charon keeps a pool of the same name as long as a peer has an address of it."""
+    juju, hss, *_ = with_cell("172.16.6.64/27") if asks == "manual" else asking_pair()
+    (before,) = re.findall("pools = (.*)", hss.vdu.files[CONF])
+    params = {**hss.intent.links["s6a"].to_params(), "ipsec-options": "pool=172.16.6.192/27"}
+    hss.intent = hss.intent.with_link(link_params(params))
+    juju.changed |= {"hss", "mme"}
+    juju.settle()
+    (after,) = re.findall("pools = (.*)", hss.vdu.files[CONF])
+    assert after != before
+    assert f"  {after} {{\n    addrs = 172.16.6." in hss.vdu.files[CONF]
 
 
 def test_without_anybody_who_asks_there_is_none():
@@ -159,8 +179,7 @@ def test_a_related_cell_asks_and_gets_an_address_of_its_own():
     assert relation.ends["mme"]["vpnaas-inner-address"] == address
     assert relation.ends["mme"]["vpnaas-address-request"] == "ipv4"
     conf = hss.vdu.files[CONF]
-    assert f"  osm-vpnaas-s6a-rel-1-0 {{\n    addrs = {address}\n  }}\n" in conf
-    assert "pools = osm-vpnaas-s6a-rel-1-0\n" in conf
+    assert used(conf) == [address]
     assert f"remote_ts = {address}/32\n" in conf
     assert f"vips = {address}\n" in mme.vdu.files[CONF]
     assert f"address add {given} dev xf-s6a" in mme.vdu.files[UP]
@@ -193,7 +212,7 @@ def test_a_cell_gets_two_addresses_in_one_tunnel(pool, inner, second):
     )
     assert other.ip in ipaddress.ip_network(second) and first.ip != other.ip
     assert f"vips = {first.ip}, {other.ip}\n" in mme.vdu.files[CONF]
-    assert "pools = osm-vpnaas-s6a-rel-1-0, osm-vpnaas-s6a-rel-1-1\n" in hss.vdu.files[CONF]
+    assert used(hss.vdu.files[CONF]) == [str(first.ip), str(other.ip)]
     host = f"{other.ip}/{other.max_prefixlen}"
     assert {str(prefix) for prefix in hss.plans["s6a"].peers[0].prefixes} == {
         f"{first.ip}/32",

@@ -8,6 +8,7 @@ from vpnaas.extras import guard
 from vpnaas.params.intent import link_params
 from vpnaas.peers import same_address
 from vpnaas.tunnels import ipsec
+from vpnaas.tunnels.ipsec.names import KEEPER_FILE
 
 OUTER = "192.168.8.2"
 CORE = "10.43.0.0/24"
@@ -178,3 +179,27 @@ def test_the_daemon_marks_its_own_packets_where_it_routes_by_itself():
     assert "allow_peer_ts = yes" in conf
     assert f"fwmark = !{same_address.FWMARK}" in conf
     assert ipsec.daemon_conf(ipsec.POLICY, True) == ipsec.daemon_conf(ipsec.POLICY)
+
+
+def test_a_route_of_the_own_table_that_failed_is_made_by_the_next_reconcile():
+    juju, gateway, cell = deploy()
+    juju.unrelate(juju.relations[0])
+    juju.settle()
+    juju.relate("s1u", "gateway", "cell")
+    cell.reconcile()
+    gateway.break_off("own-route")
+    gateway.vdu.commands.clear()
+    gateway.reconcile()
+    made = ["ip", "route", "replace", f"{OUTER}/32", "dev", "xf-s1u", "table"]
+    assert [c[:7] for c in gateway.vdu.commands if c[:3] == made[:3]] == [made]
+
+
+def test_an_interface_with_other_rules_is_made_anew_also_after_a_failure():
+    juju, gateway, cell = deploy()
+    params = {**gateway.intent.links["s1u"].to_params(), "allowed-prefixes": "10.44.0.0/24"}
+    gateway.intent = gateway.intent.with_link(link_params(params))
+    gateway.vdu.files[KEEPER_FILE] = "of an earlier release"
+    gateway.break_off("apply/reload")
+    gateway.vdu.commands.clear()
+    gateway.reconcile()
+    assert ["systemctl", "restart", "osm-vpnaas-ipsec@s1u.service"] in gateway.vdu.commands

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
@@ -21,6 +23,7 @@ from vpnaas.params.intent import Intent, manual_peer
 from vpnaas.params.secret_store import SecretReference
 from vpnaas.vdu import secret_store
 from vpnaas.vdu.programs import agent
+from vpnaas.vdu.programs import secret_store as program
 from vpnaas.vdu.steps import Results
 
 OP, K = "1006020f0a478bf6b699f15c062e42b3", "449C4B91AEACD0ACE182CF3A5A72BFA1"
@@ -206,3 +209,22 @@ def test_wireguard_takes_no_preshared_key_of_a_store() -> None:
     _, hss, _, _ = pair()
     with pytest.raises(InputError, match="s6a has no preshared key from a store"):
         hss.intent.with_peer(manual_peer(CELL))
+
+
+def test_another_key_has_another_name_also_with_the_path_and_version_of_the_former_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As from another store, or of a path whose metadata were deleted."""
+    file = tmp_path / "key"
+    request = {"path": "secret/core/enb1", "file": str(file), "text": True}
+
+    def name(key: str) -> str:
+        monkeypatch.setattr(program, "fetch", lambda _: ({"key": key}, 1))
+        monkeypatch.setattr(program.sys, "stdin", io.StringIO(json.dumps(request)))
+        assert program.main() == 0
+        assert file.read_text() == key + "\n"
+        return Path(f"{file}.for").read_text()
+
+    first = name("one")
+    assert re.fullmatch("[0-9a-f]{16}\n", first)
+    assert name("one") == first != name("two")

@@ -161,7 +161,7 @@ class ReconcilingCharm:
             steps += guard.absent()
             with self._vdu() as vdu:
                 vdu.connect_seconds = STOP_SECONDS
-                vdu.execute(steps)
+                vdu.execute(steps).check()
         except VpnaasError as error:
             logger.warning("links were not taken down: %s", error)
 
@@ -199,6 +199,8 @@ class ReconcilingCharm:
             plan = self._plan(charm_state, vdu)
             results = None
             if plan.steps:
+                # If a step fails, the VDU is no longer as the last reconcile left it.
+                self.environment.settle("")
                 results = vdu.execute(plan.steps).check()
             plans = conclude(plan, results)
             extra = self._extend(vdu, plans)

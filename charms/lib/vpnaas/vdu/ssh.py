@@ -220,6 +220,9 @@ class Vdu:
             channel.shutdown_write()
             # Read both at once: a full stderr window would otherwise stall stdout.
             out, err = _drain(channel, seconds)
+            # recv_exit_status() itself would wait for ever.
+            if not channel.status_event.wait(seconds):
+                raise socket.timeout()
             return CommandResult(channel.recv_exit_status(), out, err)
         except socket.timeout:
             raise VduError("the command on the VDU did not end within {} s".format(seconds))

@@ -184,7 +184,7 @@ def _connection(
     if peer.asks:
         lines.append(pools_line(params.link, params.ipsec.pool))
     if peer.given:
-        names = [lease_name(params.link, peer, index) for index in range(len(peer.given))]
+        names = [pool_name(params.link, str(address), peer.name) for address in peer.given]
         lines.append("pools = " + ", ".join(names))
     if params.given:
         # Name each: charon gives one address twice to an identity that asks for any two.
@@ -352,26 +352,25 @@ def render_shared(configuration: Configuration, made: Made) -> str:
     return json.dumps(shared, indent=1, sort_keys=True) + "\n"
 
 
-def pool_name(link: str, network: fields.IPNetwork) -> str:
-    """Return charon's name of a pool."""
-    return "osm-vpnaas-{}-{}".format(link, network.version)
+def pool_name(link: str, addresses: str, peer: str = "") -> str:
+    """Return charon's name of a pool, which is for one peer if this one is named.
+
+    Other addresses give another name: charon changes no pool while a peer has an address of it.
+    """
+    return "osm-vpnaas-{}-{}{}".format(link, peer and peer + "-", _short(addresses))
 
 
 def pools_line(link: str, pool: Sequence[fields.IPNetwork]) -> str:
     """Return the line of a connection whose peer gets an address from the pools."""
-    return "pools = {}".format(", ".join(pool_name(link, network) for network in pool))
-
-
-def lease_name(link: str, peer: Peer, index: int) -> str:
-    """Return charon's name of a pool with one address, which is for a related peer."""
-    return "osm-vpnaas-{}-{}-{}".format(link, peer.name, index)
+    return "pools = {}".format(", ".join(pool_name(link, str(network)) for network in pool))
 
 
 def render_pools(link: str, pool: Sequence[fields.IPNetwork], peers: Sequence[Peer] = ()) -> str:
     """Return the pools section of a swanctl file; "" without a pool."""
-    addresses = [(pool_name(link, network), str(network)) for network in pool]
-    for peer in peers:
-        for index, address in enumerate(peer.given):
-            addresses.append((lease_name(link, peer, index), str(address)))
-    lines = ["  {} {{\n    addrs = {}\n  }}\n".format(*each) for each in addresses]
+    addresses = [(str(network), "") for network in pool]
+    addresses += [(str(address), peer.name) for peer in peers for address in peer.given]
+    lines = [
+        "  {} {{\n    addrs = {}\n  }}\n".format(pool_name(link, each, name), each)
+        for each, name in addresses
+    ]
     return "pools {{\n{}}}\n".format("".join(lines)) if lines else ""

@@ -206,7 +206,12 @@ def absent(link: str) -> List[Step]:
     """Return the steps that remove authorities and the revocation list from strongSwan."""
     at = link + "/unsafe"
     folder, _, name = trust_file(link, "rel-[0-9]*").rpartition("/")
+    between = [
+        remove("{}/between-{}".format(at, index), chain_file(link, index))
+        for index in range(MAX_BETWEEN)
+    ]
     return [
+        *between,
         remove(at + "/trust", trust_file(link)),
         # Those of peers, also of former ones.
         run(at + "/trusts", "find", folder, "-name", name, "-delete", any_exit=True),

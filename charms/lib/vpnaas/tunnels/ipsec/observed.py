@@ -1,7 +1,7 @@
 """Reads the state of IPsec on a VDU."""
 
 import json
-from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
@@ -115,7 +115,7 @@ class State(KeyState):
         files: Text of each file, None for a missing file.
         loaded: Names of loaded connections.
         sas: Security associations of the link's connections.
-        interface: The link's interface, or None.
+        interface: The link's interface, or None if its unit has not made it completely.
         routes: Routes of the link's interface.
         held: Certificates on the VDU.
         validated: Result of the check of these and of offers; None for a link without certificates.
@@ -180,18 +180,14 @@ def observe(links: Mapping[str, str]) -> List[Step]:
         read("ipsec/file/unit", UNIT_FILE),
         read("ipsec/file/keeper", KEEPER_FILE),
         read("ipsec/file/program", PROGRAM_FILE, cacheable=True),
-        run(
-            "ipsec/enabled",
-            "systemctl",
-            "is-enabled",
-            DAEMON,
-            KEEPER,
-            *[unit(link) for link in links],
-            any_exit=True,
-        ),
-        run("ipsec/active", "systemctl", "is-active", DAEMON, KEEPER, any_exit=True),
+        run("ipsec/enabled", "systemctl", "is-enabled", *_units(links), any_exit=True),
+        run("ipsec/active", "systemctl", "is-active", *_units(links), any_exit=True),
     ]
     return steps + _probe() + look()
+
+
+def _units(links: Iterable[str]) -> List[str]:
+    return [DAEMON, KEEPER] + [unit(link) for link in links]
 
 
 _GENPKEY = ("openssl", "genpkey", "-algorithm")
@@ -259,13 +255,13 @@ def parse_plane(results: Results) -> str:
 def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results) -> State:
     """Read the results of `observe(links)` for one link."""
     generation = (results.text(link + "/generation") or "1").strip()
-    words = results.output("ipsec/enabled").split("\n")
-    enabled = dict(zip([DAEMON, KEEPER] + [unit(each) for each in links], words))
-    services = (DAEMON, KEEPER, unit(link))
-    active = [word.strip() for word in results.output("ipsec/active").split("\n")][:2]
+    enabled, active = (
+        dict(zip(_units(links), results.output("ipsec/" + what).split()))
+        for what in ("enabled", "active")
+    )
     plane = parse_plane(results)
     plugins = (results.out("ipsec/stats") or "").partition("plugins=[")[2].partition("]")[0]
-    running = active[:1] == ["active"] and bool(plugins)
+    running = active.get(DAEMON) == "active" and bool(plugins)
     keys, identity = keys_of(link, results)
     return State(
         public_key=keys[0],
@@ -277,8 +273,8 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
         plane=plane,
         running=running,
         daemon_plane=running and ("kernel-libipsec" in plugins.split()) == (plane == USERSPACE),
-        enabled=all((enabled.get(name) or "").strip() == "enabled" for name in services)
-        and active == ["active", "active"],
+        enabled=all(enabled.get(name) == "enabled" for name in (DAEMON, KEEPER, unit(link)))
+        and all(active.get(name) == "active" for name in (DAEMON, KEEPER)),
         files={
             DAEMON_FILE: results.text("ipsec/file/daemon"),
             DROPIN_FILE: results.text("ipsec/file/dropin"),
@@ -293,7 +289,12 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
         },
         loaded=parse_loaded(results),
         sas=parse_sas(link, results),
-        interface=vdu.interfaces.get(ipsec_interface(link)),
+        # If its unit failed, the interface lacks what comes after the failure.
+        interface=(
+            vdu.interfaces.get(ipsec_interface(link))
+            if active.get(unit(link)) == "active"
+            else None
+        ),
         routes=_routes(link, results),
     )
 

@@ -76,19 +76,28 @@ def steps_to(configuration: Configuration, state: State, made: Optional[Made] = 
         steps.append(make_directory(link + "/apply/dropin", folder, 0o755))
     if PROGRAM_FILE in changed:
         steps.append(make_directory(link + "/apply/lib", "/usr/local/lib/osm-vpnaas", 0o755))
-    for path in sorted(changed):
-        text, mode = texts[path]
-        before = state.files.get(path)
-        steps.append(write("{}/apply{}".format(link, path), path, text, mode, before))
-    steps += configuration.certificates
-    steps += _secrets(configuration, state)
+    writes = {
+        path: write(
+            "{}/apply{}".format(link, path), path, *texts[path], before=state.files.get(path)
+        )
+        for path in sorted(changed)
+    }
+    # If a step fails, the next reconcile goes by these two files. So they change only together with
+    # what they describe; a new interface has its file first, see `up_file`.
+    late = {DAEMON_FILE} | ({up_file(link)} if state.files.get(up_file(link)) else set())
+    steps += [step for path, step in writes.items() if path not in late]
     if changed & {UNIT_FILE, KEEPER_FILE, DROPIN_FILE}:
         steps.append(run(link + "/apply/reload", "systemctl", "daemon-reload", timeout=90))
+    steps += configuration.certificates
+    steps += _secrets(configuration, state)
     if not state.enabled or changed & {UNIT_FILE, KEEPER_FILE, PROGRAM_FILE}:
         names = [DAEMON, KEEPER, unit(link)]
         steps.append(enable(link + "/apply/enable", *names))
-    steps += _interface_changes(configuration, state)
-    steps += _daemon_changes(configuration, state, changed, made, conf)
+    late_writes = {path: [step] for path, step in writes.items() if path in late}
+    steps += _interface_changes(configuration, state, late_writes.get(up_file(link), []))
+    steps += _daemon_changes(
+        configuration, state, changed, made, conf, late_writes.get(DAEMON_FILE, [])
+    )
     if changed & {KEEPER_FILE, PROGRAM_FILE} or not state.enabled:
         steps.append(run(link + "/apply/keeper", "systemctl", "restart", KEEPER, timeout=90))
     return steps + recording(link, configuration.peers, state, bool(steps))
@@ -105,15 +114,18 @@ def _in_own_table(lines: Sequence[str]) -> Set[str]:
     return {line.partition("route replace ")[2] for line in routes}
 
 
-def _interface_changes(configuration: Configuration, state: State) -> List[Step]:
+def _interface_changes(
+    configuration: Configuration, state: State, put: Sequence[Step]
+) -> List[Step]:
+    """Return the steps to the wanted interface; `put` are those that write its file."""
     link, interface = configuration.link, ipsec_interface(configuration.link)
     live = state.interface
     text = render_up(configuration, state.plane)
     before = (state.files.get(up_file(link)) or "").splitlines()
     same_kind = _making(before) == _making(text.splitlines())
     if live is None or not same_kind or configuration.params.inner_address not in live.addresses:
-        return [run(link + "/apply/start", "systemctl", "restart", unit(link), timeout=60)]
-    steps = []
+        return [*put, run(link + "/apply/start", "systemctl", "restart", unit(link), timeout=60)]
+    steps: List[Step] = []
     if live.mtu != configuration.mtu:
         mtu = str(configuration.mtu)
         steps.append(run(link + "/apply/mtu", "ip", "link", "set", interface, "mtu", mtu))
@@ -132,12 +144,18 @@ def _interface_changes(configuration: Configuration, state: State) -> List[Step]
     for index, route in enumerate(sorted(then - now)):
         words = ["ip", "route", "del"] + route.split()
         steps.append(run("{}/apply/own-unroute-{}".format(link, index), *words, any_exit=True))
-    return steps
+    return [*steps, *put]
 
 
 def _daemon_changes(
-    configuration: Configuration, state: State, changed: Set[str], made: Made, conf: str
+    configuration: Configuration,
+    state: State,
+    changed: Set[str],
+    made: Made,
+    conf: str,
+    put: Sequence[Step],
 ) -> List[Step]:
+    """Return the steps to the wanted daemon; `put` are those that write its settings."""
     link = configuration.link
     names = {c.name for each in made.values() for c in each}
     mine = {name for name in state.loaded if name.startswith(link + "_")}
@@ -146,6 +164,7 @@ def _daemon_changes(
         # One restart is enough for all links of the plan: the unit then loads all files.
         restart = ("systemctl", "restart", DAEMON)
         at = link + "/apply/daemon"
+        steps += put
         steps.append(run(at, *restart, stdout_file=RESTARTED, unless=RESTARTED, timeout=90))
     if names != mine or conf_path(link) in changed or configuration.certificates:
         steps += load(link, link + "/apply")

@@ -19,6 +19,16 @@ START = 3.0
 ALL = "0.0.0.0"  # noqa: S104 - iperf3 itself does so then
 
 
+def connection_of(handle: int) -> socket.socket:
+    """Return the socket of a file descriptor.
+
+    Python 3.6 takes each for one of IPv4, and then cuts an IPv6 address off.
+    """
+    guess = socket.socket(fileno=handle)
+    family = guess.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN)
+    return socket.socket(family, fileno=guess.detach())
+
+
 def targets(local: str) -> Dict[str, str]:
     """Return the addresses of the link with this inner address, by path."""
     for path in glob.glob("/etc/osm-vpnaas-responder-*.json"):
@@ -57,7 +67,7 @@ def answer(message: Dict[str, Any]) -> None:
 
 def main() -> int:
     """Serve one request; return an exit code."""
-    connection = socket.socket(fileno=0)
+    connection = connection_of(0)
     connection.settimeout(10)
     local = connection.getsockname()[0]
     try:

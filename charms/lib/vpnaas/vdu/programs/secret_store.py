@@ -6,11 +6,11 @@ The request is JSON on standard input, so that no argument vector holds the toke
 `token` is a wrapping token. Unwrapping works once and gives the token that may read `path`; that
 one is revoked afterwards. Each value must match its form, a regular expression; `words` describes
 the form in error texts. The program writes all values as JSON by name to `file`, or with `text`
-the only value. If anything fails, `file` stays unchanged and FILE.state has the reason; else
-FILE.state is empty. The answer is {"version": N} of the secret.
+the only value; if they changed, FILE.for gets another random name of them. If anything fails,
+`file` stays unchanged and FILE.state has the reason; else FILE.state is empty. The answer is
+{"version": N} of the secret.
 """
 
-import hashlib
 import http.client
 import json
 import os
@@ -117,6 +117,14 @@ def fetch(request: Json) -> Tuple[Dict[str, str], int]:
     return result, version
 
 
+def _content(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except FileNotFoundError:
+        return ""
+
+
 def _put(path: str, text: str) -> None:
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     handle = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -149,9 +157,11 @@ def main() -> int:
     text = json.dumps(values, sort_keys=True)
     if request["text"]:
         (text,) = values.values()
-    _put(file, text + "\n")
-    mark = "{}#{}".format(request["path"], version)
-    _put(file + ".for", hashlib.sha256(mark.encode("utf-8")).hexdigest()[:16] + "\n")
+    if _content(file) != text + "\n" or not _content(file + ".for"):
+        # If it fails in between, no name stands for a file that has changed.
+        _put(file + ".for", "")
+        _put(file, text + "\n")
+        _put(file + ".for", os.urandom(8).hex() + "\n")
     _put(file + ".state", "")
     sys.stdout.write(json.dumps({"version": version}))
     return 0

@@ -28,6 +28,8 @@ MOST = 200000
 SHARES = (0, 1, 2, 5, *range(10, 95, 5), 95, 98, 99, 99.5, 99.9, 100)
 """Percentiles of the delay that the summary has."""
 MOST_NAMES = 500
+LATEST = 1 << 40
+"""Limit of the times that a stream may state, seconds since the epoch."""
 CONNECTIONS = 64
 
 UDP_PORTS = {53: "dns", 67: "dhcp", 68: "dhcp", 123: "ntp", 546: "dhcpv6", 547: "dhcpv6",
@@ -330,7 +332,9 @@ class Arrivals:
             return
         mark, number, sent, size = HEAD.unpack(data[: HEAD.size])
         name = data[HEAD.size : HEAD.size + size].decode("ascii", "replace")
-        if mark == STREAM and (name in self.streams or len(self.streams) < 16):
+        # Anybody may send here: a time that is none would spoil the summary.
+        real = 0 <= sent < LATEST
+        if mark == STREAM and real and (name in self.streams or len(self.streams) < 16):
             self.streams.setdefault(name, Stream(self.budget)).take(number, sent, now)
         elif mark == TOKEN and len(self.tokens) < MOST_NAMES:
             self.tokens.add(name)

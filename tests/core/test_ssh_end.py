@@ -1,0 +1,39 @@
+"""The end of a command on a VDU."""
+
+import socket
+import threading
+from types import SimpleNamespace
+
+import pytest
+from vpnaas.base.errors import VduError
+from vpnaas.vdu.ssh import HostKeyRule, Login, Vdu
+
+
+class Channel(SimpleNamespace):
+    """A command whose output has ended."""
+
+    eof_received, closed = True, False
+
+    def __getattr__(self, name):
+        return lambda *_: False
+
+    def recv_exit_status(self):
+        assert self.status_event.is_set(), "this would wait for ever"
+        return 3
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_command_without_exit_status_does_not_wait_for_ever(ended):
+    vdu = Vdu(Login("192.0.2.1", "ubuntu", "", ""), HostKeyRule())
+    event = threading.Event()
+    if ended:
+        event.set()
+    with socket.socket() as idle:
+        channel = Channel(status_event=event, fileno=idle.fileno)
+        transport = SimpleNamespace(open_session=lambda timeout: channel)
+        vdu._client = SimpleNamespace(get_transport=lambda: transport)
+        if ended:
+            assert vdu.command("true", seconds=1).code == 3
+        else:
+            with pytest.raises(VduError, match="did not end within 0.05 s"):
+                vdu.command("true", seconds=0.05)
