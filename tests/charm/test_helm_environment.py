@@ -334,9 +334,8 @@ def test_a_change_of_another_is_followed_without_a_primitive(
         frontend.ssh_key(PATIENCE)
         second = environment(namespace, "client", tmp_path)
         day_1(second, "client")
-        # After what the watch has asked for; primitives wait in the same line.
-        frontend.ssh_key(PATIENCE)
-        assert OverModel.models["10.0.0.1"].interfaces["wg-vpn-server"].peers
+        model = OverModel.models["10.0.0.1"]
+        wait_until(lambda: model.interfaces["wg-vpn-server"].peers, "the peer is there", PATIENCE)
 
 
 @pytest.mark.parametrize("case", ["stranger", "no-certificate", "server-certificate"])
