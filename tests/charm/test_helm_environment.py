@@ -18,7 +18,9 @@ from support.over_model import OverModel
 from support.ports import free_port
 from support.waiting import PATIENCE, listens, wait_until
 from vpnaas import reconciling
+from vpnaas.base.errors import UnreachableError
 from vpnaas.charm import VnfCharm
+from vpnaas.vdu.ssh import CommandResult
 
 from lab.certificates import Authority
 from lab.cluster.errors import ClusterError
@@ -151,6 +153,20 @@ def test_a_removal_that_fails_half_way_is_logged(
     OverModel.models["10.0.0.1"].fail_on = "qos/off"
     pair[0].execution._code().stop()
     assert "links were not taken down: the VDU refused a step: qos/off" in caplog.text
+
+
+def test_a_removal_waits_four_seconds_for_a_vdu_that_may_be_gone(
+    pair: tuple[Environment, Environment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[int] = []
+
+    def command(vdu: OverModel, *_: object) -> CommandResult:
+        waits.append(vdu.connect_seconds)
+        raise UnreachableError("gone")
+
+    monkeypatch.setattr(OverModel, "command", command)
+    pair[0].execution._code().stop()
+    assert waits == [4]
 
 
 def test_a_restarted_pod_goes_on(pair: tuple[Environment, Environment], tmp_path: Path) -> None:
