@@ -143,17 +143,6 @@ def test_slices_by_name_with_the_api_alone(
     assert "basic and second" in page
 
 
-def test_experiments_are_refused_unless_day_1_allows_them(clear: Service) -> None:
-    for primitive, params in (
-        ("start-capture", {}),
-        ("start-listener", {}),
-        ("probe", {"attempts": '[{"to": "10.0.0.1"}]'}),
-        ("inject-fault", {"fault": "restart"}),
-    ):
-        with pytest.raises(ActionError, match="allow_experiments must be yes"):
-            clear["client"].action(primitive, **params)
-
-
 @pytest.fixture(scope="module")
 def bed(epc: Service, dist: Path, outside: on_the_lab.Lab) -> Testbed:
     """The shared EPC with its network functions as the only slice."""
