@@ -49,13 +49,17 @@ def pairs(lab: Lab, basic: Service, dist: Path, outside: on_the_lab.Lab) -> Iter
     gone(Service(lab, "second"))
 
 
-def test_links_show_nothing_and_the_control_shows_it(pairs: Testbed) -> None:
+def test_links_show_nothing(pairs: Testbed) -> None:
     result, good = confidentiality.run(pairs, "tunnel")
     assert good, result
     # What the VDUs count and what Wireshark sees from outside are the same.
     for where in ("links", "outside"):
         assert {link["clear"] for link in result[where].values()} == {0}
         assert all(set(link["frames"]) <= {"wg", *NEIGHBOURS} for link in result[where].values())
+
+
+@pytest.mark.long
+def test_the_control_shows_it(pairs: Testbed) -> None:
     result, good = confidentiality.run(pairs, "underlay")
     assert good, result
     for where in ("links", "outside"):
