@@ -31,6 +31,7 @@ os.environ.setdefault("OSMLAB_UPDATE_STATUS_INTERVAL", "0")
 #: pair of gateways that act within milliseconds, and virtual machines on emulated processors.
 ORDER = (
     "kernel/test_kernel_abilities",
+    "lab/e2e/test_e2e_basic",
     "lab/e2e/test_e2e_shipped",
     "lab/e2e/test_e2e_oai",
     "core/test_running_peers",
@@ -48,6 +49,11 @@ ORDER = (
     "lab/e2e/test_e2e_machines",
 )
 ALONE = ORDER[ORDER.index("") + 1 :]
+#: Modules that test the service `basic`: one worker makes it once.
+TOGETHER = tuple(
+    f"lab/e2e/test_e2e_{name}"
+    for name in ("basic", "clear", "evidence", "peers", "refusals", "secrets", "troubles")
+)
 TOOLS = ("cloud-init", "ip", "iperf3", "nft", "nsenter", "ping", "sshd", "tcpdump", "wg")
 
 
@@ -90,16 +96,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class _Workers(LoadFileScheduling):
-    """Gives a worker whole modules, and one worker all of ALONE."""
+    """Gives a worker whole modules; one worker gets all of ALONE, and one all of TOGETHER."""
 
     def _split_scope(self, nodeid: str) -> str:
         path: str = super()._split_scope(nodeid)
-        return "alone" if path.removeprefix("tests/").startswith(ALONE) else path
+        groups = (ALONE, TOGETHER)
+        return next((g[0] for g in groups if path.removeprefix("tests/").startswith(g)), path)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
-    """Let one worker run the modules of ALONE, one after another."""
+    """Let one worker run the modules of a group, one after another."""
     return _Workers(config, log) if config.getoption("dist") == "loadfile" else None
 
 

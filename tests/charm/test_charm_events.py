@@ -104,7 +104,11 @@ def first_and_again(
         return [problem for some in pool.map(play, events()) for problem in some]
 
 
-@pytest.mark.parametrize("situation", [nothing_known, leader], ids=lambda s: s.__name__)
+@pytest.mark.parametrize(
+    "situation",
+    [pytest.param(nothing_known, marks=pytest.mark.long), leader],
+    ids=lambda s: s.__name__,
+)
 def test_any_event_may_come_first_and_again(
     flavour: Flavour, tmp_path: Path, situation: Callable[[BareJuju], None]
 ) -> None:

@@ -101,6 +101,7 @@ def test_actions_before_config_fail_with_the_reason_in_output(related: Model) ->
     assert shown(related) == before
 
 
+@pytest.mark.long
 def test_every_action_answers(related: Model, flavour: Flavour) -> None:
     actions = yaml.safe_load((flavour.charm("mme") / "actions.yaml").read_text())
     samples = {"string": "x", "integer": 1, "boolean": False}

@@ -37,7 +37,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         site.spaces.run("gw", "nft", "-f", "-", text=firewall)
         site.spaces.sysctl("gw", net__ipv4__ip_forward=1)
         site.call()
+        # A peer has its virtual IP a moment after the gateway has the tunnel.
         site.gateway.wait_for(PEERS, 30)
+        for daemon in site.fields:
+            daemon.wait_for(PEERS // len(site.fields), 30)
         yield site
 
 

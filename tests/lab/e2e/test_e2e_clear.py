@@ -29,6 +29,17 @@ def test_without_vpn_everything_is_in_clear(clear: Service, tmp_path: Path) -> N
     assert capture.holds(MARKER)
 
 
+def test_experiments_are_refused_unless_day_1_allows_them(clear: Service) -> None:
+    for primitive, params in (
+        ("start-capture", {}),
+        ("start-listener", {}),
+        ("probe", {"attempts": '[{"to": "10.0.0.1"}]'}),
+        ("inject-fault", {"fault": "restart"}),
+    ):
+        with pytest.raises(ActionError, match="allow_experiments must be yes"):
+            clear["client"].action(primitive, **params)
+
+
 def test_configure_switches_to_wireguard(clear: Service, tmp_path: Path) -> None:
     configure_both(clear, technology="wireguard")
     with captured(clear, "data", tmp_path / "secured.pcap") as capture:

@@ -263,6 +263,7 @@ def by_hand(service: Service, server: Vnf, client: Vnf) -> None:
     client.action("delete-peer", link="vpn-client", name=reply["server"]["ike-identity"])
 
 
+@pytest.mark.long
 def test_ipsec_and_wireguard_replace_each_other(
     service: Service, server: Vnf, client: Vnf, tmp_path: Path
 ) -> None:

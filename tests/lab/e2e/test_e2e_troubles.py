@@ -43,6 +43,7 @@ def restarted(vnf: Vnf) -> str:
     return f"{answer['state']}: {answer['reason']}"
 
 
+@pytest.mark.long
 def test_a_firewall_that_drops_the_port(client: Vnf, server: Vnf) -> None:
     peer = server.application
     with rules(server, "udp dport 51820 drop"):

@@ -123,7 +123,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture(params=["ops-1.5.5", "ops-current"])
+@pytest.fixture(params=["ops-1.5.5", pytest.param("ops-current", marks=pytest.mark.long)])
 def charm(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A charm folder laid out as the packages' are, with ops in venv/."""
     if request.param == "ops-1.5.5":
