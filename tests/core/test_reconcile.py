@@ -410,3 +410,20 @@ def test_a_peer_that_wants_a_preshared_key_holds_up_no_other():
     juju.settle()
     assert mme.plans["s6a"].state.generation == before + 1
     assert hss.states() == mme.states() == other.states() == {"s6a": "up"}
+
+
+@pytest.mark.parametrize("technology", ["wireguard", "ipsec"])
+def test_a_peer_without_a_tunnel_here_holds_up_no_rotation(technology):
+    juju, hss, mme, _ = pair(technology)
+    other = juju.deploy("other", {"s6a": "requirer"}, {"ens4": "192.168.8.3/24"})
+    # Its data are refused here, so it has no tunnel and never acknowledges a key.
+    other.configure("s6a", "172.16.9.3/24", technology=technology, **{"underlay-interface": "ens4"})
+    juju.relate("s6a", "hss", "other")
+    juju.settle()
+    assert [peer.label for peer in hss.plans["s6a"].peers] == ["mme"]
+    hss.reconcile(rotate=frozenset(["s6a"]))
+    hss.reconcile()
+    assert hss.plans["s6a"].waiting == ("key rotation waits for mme",)
+    juju.settle()
+    assert hss.plans["s6a"].state.generation == 2
+    assert mme.states() == {"s6a": "up"}
