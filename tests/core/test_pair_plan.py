@@ -9,12 +9,16 @@ from typing import Any
 
 import attr
 import pytest
+from test_access_charm import Store
+from vpnaas import actions
 from vpnaas.base.errors import InputError
 from vpnaas.extras import gateway_pair, standby
 from vpnaas.extras.extra import Extra
 from vpnaas.extras.gateway_pair import AFTER, FILES, PairParams
+from vpnaas.pair_charm import PAIR_KEY, GatewayCharm
 from vpnaas.params.intent import link_params
 from vpnaas.peers.peer import Peer
+from vpnaas.reconciling import Outcome
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.steps import Results, Step
 
@@ -251,6 +255,29 @@ def test_a_gateway_of_its_own_keeps_nothing_of_the_pair() -> None:
     assert vdu.files == {}
     assert vdu.enabled == set()
     assert not gateway_pair.was_there(vdu.execute(gateway_pair.observe_absent()))
+
+
+class Stubborn(Vdu):
+    """Its keepalived does not stop in time."""
+
+    def execute(self, steps: list[Step]) -> Results:
+        if any(step.id == "pair/off" for step in steps):
+            return Results({}, "systemctl did not end within 60 s")
+        return super().execute(steps)
+
+
+def test_a_pair_that_the_vdu_does_not_give_up_is_not_called_gone() -> None:
+    vdu, environment = Stubborn(), Store()
+    reconcile(vdu)
+    stored = PairParams.parse(GIVEN).to_json()
+    environment.store(PAIR_KEY, stored)
+    charm: Any = GatewayCharm(environment)
+    charm._reconcile_now = lambda: Outcome({}, 0, (), charm._extend(vdu, LINKS))
+    charm.reconcile_and_report = lambda: None
+    answer = actions.run(charm, "configure-standby", {"role": "none"})
+    assert "systemctl did not end within 60 s" in answer.failed
+    # So the next reconcile does not leave alone what is there.
+    assert environment.stored(PAIR_KEY) == stored
 
 
 @pytest.mark.parametrize(
