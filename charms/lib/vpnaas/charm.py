@@ -147,10 +147,12 @@ class VnfCharm(ExperimentingCharm):
         # The first pass stages the keys. The second switches the keys that need no acknowledgement.
         outcome = self._reconcile_now(rotate=links)
         staged = {link: _rotation(outcome, link) for link in sorted(links)}
+        # The first pass may have ended a rotation: `force` then begins no other one.
+        late = frozenset(link for link, view in staged.items() if view.get("next-public-key"))
         # The next event finishes a staged rotation. So the rotation does not fail if the VDU fails
         # now, for example because it is slow.
         try:
-            outcome = self._reconcile_now(rotate=links if force else frozenset(), force=force)
+            outcome = self._reconcile_now(rotate=late if force else frozenset(), force=force)
         except VpnaasError as error:
             if all(view["rotation"] == "failed" for view in staged.values()):
                 raise
