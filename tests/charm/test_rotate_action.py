@@ -1,4 +1,4 @@
-"""What the action rotate-keys says when the VDU fails half-way."""
+"""What the action rotate-keys says when the VDU fails half-way, and what its two passes do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vpnaas.charm import VnfCharm
 FAILURE = VduError("the command on the VDU did not end within 30 s")
 
 
-def rotate(*passes: Any) -> Any:
+def rotate(*passes: Any, **params: Any) -> Any:
     """Run the action with what its two reconciles do: options to an outcome, or an error."""
     todo = list(passes)
 
@@ -23,14 +23,14 @@ def rotate(*passes: Any) -> Any:
             raise doing
         return SimpleNamespace(plans=doing(options))
 
-    params = SimpleNamespace(technology="wireguard")
+    link = SimpleNamespace(technology="wireguard")
     charm: Any = SimpleNamespace(
-        _intent=lambda: SimpleNamespace(links={"s6a": params}),
+        _intent=lambda: SimpleNamespace(links={"s6a": link}),
         _chosen=lambda given, links: frozenset(links),
         _reconcile_now=reconcile,
     )
     try:
-        return VnfCharm._rotate_keys(charm, {})["s6a"]
+        return VnfCharm._rotate_keys(charm, params)["s6a"]
     except VduError as error:
         return {"failed": str(error)}
 
@@ -70,3 +70,19 @@ def test_a_link_that_cannot_be_read_after_staging_is_not_called_failed() -> None
 
 def test_what_fails_before_keys_are_staged_fails() -> None:
     assert rotate(FAILURE) == {"failed": str(FAILURE)}
+
+
+def test_force_begins_no_rotation_after_the_one_that_it_ends() -> None:
+    _, hss, mme, _ = pair()
+
+    def run(options: Any) -> Any:
+        hss.reconcile(**options)
+        return hss.plans
+
+    hss.reconcile(rotate=frozenset(["s6a"]))
+    mme.reconcile()  # The acknowledgement is there, but no event has come yet.
+    result = rotate(run, run, force=True)
+    assert (result["rotation"], result["key-generation"]) == ("done", 2)
+    # Without an acknowledgement it forces the switch.
+    result = rotate(run, run, force=True)
+    assert (result["rotation"], result["key-generation"]) == ("done", 3)

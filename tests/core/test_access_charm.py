@@ -268,6 +268,30 @@ def test_a_revoked_peer_is_out_for_good_even_if_the_vdu_did_not_answer(vnf):
     assert "its key was revoked" in vnf.environment.status[1]
 
 
+@pytest.mark.parametrize("now", ["unreadable", "another key"])
+def test_a_peer_cannot_keep_its_key_from_being_revoked(vnf, now):
+    offer = Offer(
+        technology="wireguard",
+        inner_address=fields.address("", "172.16.61.6"),
+        mtu=1420,
+        keys=KeyOffer(KEYS[0]),
+    )
+    good = bag = encode(offer)
+    vnf.environment.related = lambda endpoint: [(7, "cell", bag)]
+    vnf.environment.tell = lambda endpoint, relation_id, values: None
+    vnf.charm().reconcile_and_report()
+    bag = {**good, "vpnaas-mtu": "x"}
+    if now == "another key":
+        bag = {**good, "vpnaas-public-key": KEYS[1], "vpnaas-allowed-prefixes": "10.9.0.0/16"}
+    vnf.charm().reconcile_and_report()
+    assert vnf.table() == {KEYS[0]: "172.16.61.6/32"}  # Refused data change nothing.
+    assert KEYS[0] in vnf.run("revoke-peer", link="access", peer="cell")["public-keys"]
+    assert vnf.table() == {}
+    bag = good
+    vnf.charm().reconcile_and_report()
+    assert vnf.table() == {}
+
+
 def test_a_peer_with_new_data_that_are_refused_stays_as_it_is(vnf):
     peer = {"link": "access", "name": "site", "public_key": KEYS[0]}
     peer["allowed_prefixes"] = "172.16.61.3/32"

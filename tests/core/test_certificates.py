@@ -795,3 +795,25 @@ def test_files_of_links_do_not_collide():
     names = {certificates.own_file("a"), certificates.own_file("a", "rel-1")}
     names |= {certificates.trust_file("a"), certificates.pin_file("a", "key")}
     assert len(names) == 4
+
+
+def test_an_authority_without_a_tunnel_holds_up_no_rotation():
+    juju, hss, mme, _ = certified()
+    other = juju.deploy("other", {"s6a": "provider"}, {"ens4": "192.168.8.130/24"})
+    # Each end refuses the address of the other, so nothing is issued here.
+    other.configure(
+        "s6a",
+        "172.16.9.1/24",
+        technology="ipsec",
+        credentials="cert",
+        **{"underlay-interface": "ens4"},
+    )
+    juju.relate("s6a", "other", "mme")
+    juju.settle()
+    assert [peer.label for peer in mme.plans["s6a"].peers] == ["hss"]
+    mme.reconcile(rotate=frozenset(["s6a"]))
+    mme.reconcile()
+    assert "key rotation waits for a certificate from hss" in mme.plans["s6a"].waiting
+    juju.settle()
+    assert mme.plans["s6a"].state.generation == 2
+    assert hss.states() == {"s6a": "up"}

@@ -9,12 +9,16 @@ from typing import Any
 
 import attr
 import pytest
-from vpnaas.base.errors import InputError
+from test_access_charm import Store
+from vpnaas import actions
+from vpnaas.base.errors import InputError, VduError
 from vpnaas.extras import gateway_pair, standby
 from vpnaas.extras.extra import Extra
 from vpnaas.extras.gateway_pair import AFTER, FILES, PairParams
+from vpnaas.pair_charm import PAIR_KEY, GatewayCharm
 from vpnaas.params.intent import link_params
 from vpnaas.peers.peer import Peer
+from vpnaas.reconciling import Outcome
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.steps import Results, Step
 
@@ -60,9 +64,15 @@ class Vdu:
         self.table = False
         self.changed: list[str] = []
         self.tools = set(gateway_pair.TOOLS)
+        self.fail_on = ""
 
     def execute(self, steps: list[Step]) -> Results:
-        return Results({step.id: self._do(step) for step in steps})
+        results = {}
+        for step in steps:
+            if step.id == self.fail_on:
+                return Results(results, f"{step.id} failed on purpose")
+            results[step.id] = self._do(step)
+        return Results(results)
 
     def _do(self, step: Step) -> dict[str, Any]:
         body = step.body
@@ -125,7 +135,7 @@ def reconcile(vdu: Vdu, links: dict[str, LinkPlan] = LINKS, **changed: Any) -> A
     gateway_pair.require_tools(observed)
     pair = gateway_pair.desired(params, links, observed)
     steps = gateway_pair.steps_to(pair, params.away, observed)
-    results = vdu.execute(steps) if steps else observed
+    results = vdu.execute(steps).check() if steps else observed
     prefix = AFTER if steps else ""
     return steps, gateway_pair.conclude(params, pair, results, prefix)
 
@@ -187,6 +197,21 @@ def test_drift_is_put_right_and_what_is_in_order_is_not_restarted() -> None:
     vdu.units[gateway_pair.WATCH] = "failed"
     reconcile(vdu)
     assert vdu.changed == [f"restart {gateway_pair.WATCH}"]
+
+
+def test_another_virtual_address_comes_into_force_also_after_a_failure() -> None:
+    vdu = Vdu()
+    reconcile(vdu)
+    other = {"virtual-address": "192.168.121.253/24"}
+    vdu.units[gateway_pair.WATCH] = "failed"
+    vdu.fail_on = "pair/apply/watch"
+    with pytest.raises(VduError, match="failed on purpose"):
+        reconcile(vdu, **other)
+    vdu.fail_on = ""
+    vdu.changed.clear()
+    reconcile(vdu, **other)
+    assert f"reload {gateway_pair.KEEPALIVED}" in vdu.changed
+    assert "192.168.121.253/24" in vdu.files[standby.KEEPALIVED_FILE]
 
 
 def test_another_cell_touches_the_watch_program_only() -> None:
@@ -251,6 +276,21 @@ def test_a_gateway_of_its_own_keeps_nothing_of_the_pair() -> None:
     assert vdu.files == {}
     assert vdu.enabled == set()
     assert not gateway_pair.was_there(vdu.execute(gateway_pair.observe_absent()))
+
+
+def test_a_pair_that_the_vdu_does_not_give_up_is_not_called_gone() -> None:
+    vdu, environment = Vdu(), Store()
+    reconcile(vdu)
+    vdu.fail_on = "pair/off"  # keepalived does not stop in time
+    stored = PairParams.parse(GIVEN).to_json()
+    environment.store(PAIR_KEY, stored)
+    charm: Any = GatewayCharm(environment)
+    charm._reconcile_now = lambda: Outcome({}, 0, (), charm._extend(vdu, LINKS))
+    charm.reconcile_and_report = lambda: None
+    answer = actions.run(charm, "configure-standby", {"role": "none"})
+    assert "failed on purpose" in answer.failed
+    # So the next reconcile does not leave alone what is there.
+    assert environment.stored(PAIR_KEY) == stored
 
 
 @pytest.mark.parametrize(

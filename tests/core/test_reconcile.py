@@ -361,6 +361,23 @@ def test_a_link_in_clear_stays_when_the_address_of_the_pair_comes_and_goes():
         assert not [c for c in hss.vdu.commands if c[:2] == ["systemctl", "stop"]]
 
 
+@pytest.mark.parametrize("host", ["203.0.113.9", "192.168.8.129", "192.168.8.255", "2001:db8::9"])
+def test_a_peer_in_clear_that_is_no_next_hop_is_refused_alone(host):
+    juju, hss, mme, relation = pair("none")
+    before = hss.vdu.files["/etc/osm-vpnaas/s6a/clear.up"]
+    other = juju.relate("s6a", "hss", "other")
+    offered = {"vpnaas-inner-address": "172.16.6.9", "vpnaas-endpoint-address": host}
+    other.ends["other"] = {**relation.ends["mme"], **offered}
+    hss.reconcile()
+    assert hss.vdu.files["/etc/osm-vpnaas/s6a/clear.up"] == before
+    (problem,) = hss.plans["s6a"].problems
+    assert problem.startswith(f"other: {host} is no next hop on ens4")
+    assert problem.endswith("an address of another host on 192.168.8.0/24")
+    other.ends["other"]["vpnaas-endpoint-address"] = "192.168.8.9"
+    hss.reconcile()
+    assert hss.plans["s6a"].problems == ()
+
+
 def test_a_peer_of_wireguard_does_not_live_on_in_clear_when_one_end_switches_alone():
     juju, hss, mme, _ = pair()
     hss.configure("s6a", "172.16.6.129/24", technology="none", **{"underlay-interface": "ens4"})
@@ -410,3 +427,20 @@ def test_a_peer_that_wants_a_preshared_key_holds_up_no_other():
     juju.settle()
     assert mme.plans["s6a"].state.generation == before + 1
     assert hss.states() == mme.states() == other.states() == {"s6a": "up"}
+
+
+@pytest.mark.parametrize("technology", ["wireguard", "ipsec"])
+def test_a_peer_without_a_tunnel_here_holds_up_no_rotation(technology):
+    juju, hss, mme, _ = pair(technology)
+    other = juju.deploy("other", {"s6a": "requirer"}, {"ens4": "192.168.8.3/24"})
+    # Its data are refused here, so it has no tunnel and never acknowledges a key.
+    other.configure("s6a", "172.16.9.3/24", technology=technology, **{"underlay-interface": "ens4"})
+    juju.relate("s6a", "hss", "other")
+    juju.settle()
+    assert [peer.label for peer in hss.plans["s6a"].peers] == ["mme"]
+    hss.reconcile(rotate=frozenset(["s6a"]))
+    hss.reconcile()
+    assert hss.plans["s6a"].waiting == ("key rotation waits for mme",)
+    juju.settle()
+    assert hss.plans["s6a"].state.generation == 2
+    assert mme.states() == {"s6a": "up"}

@@ -1,7 +1,7 @@
 """The charm class that every VNF of the collection uses, with the primitives of links."""
 
 import uuid
-from typing import Any, Callable, Dict, FrozenSet, Mapping, Sequence
+from typing import Any, Callable, Dict, FrozenSet, Mapping, Sequence, Tuple
 
 import attr
 
@@ -9,6 +9,7 @@ from vpnaas import status
 from vpnaas.actions import OUTPUT_LIMIT, Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.base.links import directory
 from vpnaas.experimenting import ExperimentingCharm
 from vpnaas.extras import certificate_actions, measure, qos
 from vpnaas.params.enrolment import Enrolment
@@ -17,6 +18,7 @@ from vpnaas.params.intent import MANUAL, STORE, Intent, ManualPeer, manual_peer
 from vpnaas.params.monitoring import Monitoring
 from vpnaas.params.qos import link_qos
 from vpnaas.params.secret_store import SecretReference
+from vpnaas.peers.peer import Peer, read_record
 from vpnaas.plan import GATEWAY, MONITORING, shares
 from vpnaas.reconciling import HOST_KEY, INTENT_KEY, TRUST_KEY, Outcome
 from vpnaas.tunnels import preshared
@@ -24,6 +26,7 @@ from vpnaas.tunnels.technologies import TABLE
 from vpnaas.tunnels.technology import CharmState, LinkPlan
 from vpnaas.vdu import secret_store
 from vpnaas.vdu.ssh import ensure_key
+from vpnaas.vdu.steps import read
 
 
 class VnfCharm(ExperimentingCharm):
@@ -144,10 +147,12 @@ class VnfCharm(ExperimentingCharm):
         # The first pass stages the keys. The second switches the keys that need no acknowledgement.
         outcome = self._reconcile_now(rotate=links)
         staged = {link: _rotation(outcome, link) for link in sorted(links)}
+        # The first pass may have ended a rotation: `force` then begins no other one.
+        late = frozenset(link for link, view in staged.items() if view.get("next-public-key"))
         # The next event finishes a staged rotation. So the rotation does not fail if the VDU fails
         # now, for example because it is slow.
         try:
-            outcome = self._reconcile_now(rotate=links if force else frozenset(), force=force)
+            outcome = self._reconcile_now(rotate=late if force else frozenset(), force=force)
         except VpnaasError as error:
             if all(view["rotation"] == "failed" for view in staged.values()):
                 raise
@@ -208,11 +213,20 @@ class VnfCharm(ExperimentingCharm):
     def _revoke_peer(self, params: Params) -> Dict[str, Any]:
         link = self._one_link(params)
         label = str(params.get("peer", ""))
-        keys = certificate_actions.keys_of(self._charm_state(), link, label)
+        keys = certificate_actions.keys_of(self._charm_state(), link, label, self._applied(link))
         # Store it first: if the VDU does not answer now, the next reconcile removes the peer.
         self.environment.store(INTENT_KEY, self._intent().with_revoked(link, keys).to_json())
         self._reconcile_now()
         return {"revoked": label, "link": link, "public-keys": keys}
+
+    def _applied(self, link: str) -> Tuple[Peer, ...]:
+        """Return the peers that a link has on the VDU, () if the VDU does not answer."""
+        try:
+            with self._vdu() as vdu:
+                record = read("applied", directory(link) + "/applied.json")
+                return read_record(vdu.execute([record], exclusive=False).check().text("applied"))
+        except VpnaasError:
+            return ()
 
     @action("set-enrolment")
     def _set_enrolment(self, params: Params) -> Dict[str, Any]:

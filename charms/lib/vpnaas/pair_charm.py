@@ -80,7 +80,7 @@ class GatewayCharm(VnfCharm):
         """Apply new parameters to the VDU, and store them if they can work."""
         self._new_params = params
         extra = self._reconcile_now().extra
-        if params.role == NO_ROLE:
+        if params.role == NO_ROLE and not isinstance(extra, PairOutcome):
             self.environment.store(PAIR_KEY, params.to_json())
             return PairOutcome(NO_ROLE, details=params.to_params())
         if not isinstance(extra, PairOutcome) or extra.state == "failed":

@@ -1,26 +1,40 @@
 """Parameters and answers of the actions on certificates and revocation; pure functions."""
 
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from vpnaas.base import fields, x509
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.params.intent import Intent
 from vpnaas.params.ipsec import EXTERNAL
+from vpnaas.peers.peer import Peer
 from vpnaas.tunnels import ipsec
 from vpnaas.tunnels.technology import CharmState, Given, LinkPlan
 
 
-def keys_of(charm_state: CharmState, link: str, label: str) -> List[str]:
-    """Return the public keys that a related peer offers; `label` is its name in show-status."""
+def keys_of(
+    charm_state: CharmState, link: str, label: str, applied: Sequence[Peer] = ()
+) -> List[str]:
+    """Return the public keys of a related peer: those that it offers, and those in force here.
+
+    Args:
+        charm_state: Data from Juju.
+        link: The link.
+        label: Name of the peer in show-status.
+        applied: Peers that the link has on the VDU.
+    """
     if link not in charm_state.intent.links and link not in charm_state.asking:
         raise InputError("link", "{} is not configured".format(link), "run configure first")
     offers = charm_state.offers(link)
     known: Dict[str, List[str]] = {}
     for remote in charm_state.remotes.get(link, ()):
         offer = offers.get(remote.peer_name)
+        keys = [
+            key for peer in applied if peer.name == remote.peer_name for key in peer.public_keys()
+        ]
         if offer is not None and offer.keys is not None:
-            keys = [offer.keys.public_key, offer.keys.next_public_key]
-            known[remote.label] = [key for key in keys if key]
+            keys += [offer.keys.public_key, offer.keys.next_public_key]
+        if keys:
+            known[remote.label] = [key for key in dict.fromkeys(keys) if key]
     if label not in known:
         raise InputError(
             "revoke-peer: peer",

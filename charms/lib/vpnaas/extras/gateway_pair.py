@@ -356,8 +356,11 @@ def steps_to(pair: Standby, away: bool, results: Results) -> List[Step]:
         if not folder.startswith("/etc/systemd/system") or folder.endswith(".d"):
             mode = 0o700 if folder == "/etc/osm-vpnaas" else 0o755
             steps.append(make_directory("pair/apply/folder" + folder, folder, mode))
-    for path in sorted(changed):
-        steps.append(write("pair/apply" + path, path, *rendered[path]))
+    writes = {path: write("pair/apply" + path, path, *rendered[path]) for path in sorted(changed)}
+    # If a step fails, the next reconcile goes by these two files. So they change only together with
+    # what they describe.
+    late = (standby.FIREWALL_FILE, standby.KEEPALIVED_FILE)
+    steps += [step for path, step in writes.items() if path not in late]
     steps += _away_steps(away, results)
     if any(path.startswith("/etc/systemd/") for path in changed):
         steps.append(run("pair/apply/reload", "systemctl", "daemon-reload", timeout=90))
@@ -367,6 +370,7 @@ def steps_to(pair: Standby, away: bool, results: Results) -> List[Step]:
     alive = (results.output("pair/active").split("\n") + ["", ""])[:2]
     if changed & {standby.WATCH_UNIT, standby.WATCH_PROGRAM} or alive[1].strip() != "active":
         steps.append(run("pair/apply/watch", "systemctl", "restart", WATCH, timeout=90))
+    steps += [writes[path] for path in late if path in writes]
     if alive[0].strip() != "active" or standby.KEEPALIVED_DROPIN in changed:
         steps.append(run("pair/apply/vrrp", "systemctl", "restart", KEEPALIVED, timeout=60))
     else:

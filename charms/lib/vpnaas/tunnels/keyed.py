@@ -402,10 +402,11 @@ def _agreed(inputs: LinkInputs) -> Dict[str, Agreed]:
 def _unacknowledged(remotes: Sequence[Remote], key: str, admission: Admission) -> List[str]:
     """Return the related applications that have not installed a staged key."""
     late = []
+    installed = {peer.name for peer in admission.peers}
     for remote in remotes:
+        if remote.peer_name not in installed:
+            continue  # It has no tunnel that a switch could break, for example if it is revoked.
         offer = admission.offers.get(remote.peer_name)
-        if offer is None and not any(p.name == remote.peer_name for p in admission.peers):
-            continue  # It has no tunnel that a switch could break.
         keys = offer.keys if offer else None
         if keys is None or key not in keys.acknowledged:
             late.append(remote.label)

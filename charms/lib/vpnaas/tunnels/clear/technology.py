@@ -1,7 +1,10 @@
 """No VPN as a technology of links: the baseline of a measurement."""
 
-from typing import List, Sequence
+from typing import Dict, List, Sequence, Tuple
 
+import attr
+
+from vpnaas.base import fields
 from vpnaas.base.links import NONE
 from vpnaas.peers.admission import Admission, admit
 from vpnaas.peers.offer import Offer
@@ -37,7 +40,7 @@ class Clear(Technology[clear.State]):
 
     def admit(self, inputs: LinkInputs, state: clear.State) -> Admission:
         """Decide which peers a link has."""
-        return admit(inputs.context(state.applied))
+        return admit(attr.evolve(inputs, refused=_refused(inputs)).context(state.applied))
 
     def plan(
         self, inputs: LinkInputs, state: clear.State, admission: Admission, mtu: int
@@ -65,3 +68,31 @@ class Clear(Technology[clear.State]):
     def absent(self, link: str) -> List[Step]:
         """Return the steps that take a link down for good."""
         return clear.absent(link)
+
+
+def _refused(inputs: LinkInputs) -> Dict[str, Tuple[str, str]]:
+    """Return why the endpoint of a peer cannot be a next hop, and what is allowed, by peer name.
+
+    `ip -batch` ends at a route that the kernel refuses, and the link would come up for no peer.
+    """
+    inner = inputs.charm_state.inner_addresses()
+    outer = [address for address in inputs.underlay.addresses if address.ip not in inner]
+    allowed = "an address of another host on {}".format(
+        ", ".join(str(address.network) for address in outer)
+    )
+    refused = {}
+    for name, offer in inputs.charm_state.offers(inputs.link).items():
+        host = offer.endpoint[0] if offer.endpoint else None
+        if host is not None and not any(_is_next(host, address) for address in outer):
+            what = "{} is no next hop on {}".format(host, inputs.underlay.name)
+            refused[name] = (what, allowed)
+    return refused
+
+
+def _is_next(host: fields.IPAddress, own: fields.IPInterface) -> bool:
+    """Tell whether a host can be a next hop on the network of one of our addresses."""
+    if own.version == 6 and own.network.prefixlen == 128:
+        return host.version == 6  # From DHCPv6: only the routers tell which network is here.
+    ends = (own.network.network_address, own.network.broadcast_address)
+    no_host = host in ends and own.network.num_addresses > 2
+    return host in own.network and host != own.ip and not no_host

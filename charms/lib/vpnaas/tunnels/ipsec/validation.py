@@ -188,7 +188,8 @@ def _validate_as_subject(
             refused = refused or refusal
             if not refusal:
                 good[certificate.key] = certificate
-        if keys[1] and keys[1] not in good:
+        # Without a tunnel, there is nothing that a switch could break.
+        if usable and keys[1] and keys[1] not in good:
             lacking.append("from {}".format(remote.label))
         mine = good.get(keys[0])
         if mine is None and not refused and usable and kept is not None:

@@ -7,10 +7,11 @@ network manager may delete routes that it did not make. So one process per link 
 kernel's messages about such changes (rtnetlink(7)), and applies the link's `ip -batch` file again.
 
 Usage: hold FILE
-FILE is for `ip -batch`. Its first line sets our address; this program causes messages about it.
+FILE is for `ip -batch`. It sets our address, a host prefix. This causes a message each
+time, even if nothing changes. So a new host prefix does not count: else the programs of two links
+would wake each other for ever.
 """
 
-import ipaddress
 import os
 import select
 import socket
@@ -26,13 +27,19 @@ SETTLE, PAUSE = 0.05, 0.5  # seconds: from a message to acting on it, and betwee
 HEADER = struct.Struct("=IHHII")
 
 
-def matters(data: bytes, own: bytes) -> bool:
+def is_host(message: bytes) -> bool:
+    """Tell whether the address of a message (struct ifaddrmsg) is a host prefix."""
+    family, length = message[HEADER.size : HEADER.size + 2]
+    return length == (32 if family == socket.AF_INET else 128)
+
+
+def matters(data: bytes) -> bool:
     """Tell whether messages say that something came up or went away."""
     while len(data) >= HEADER.size:
         length, kind = HEADER.unpack_from(data)[:2]
         if length < HEADER.size:
             return False
-        if kind in (NEWLINK, DELADDR, DELROUTE) or (kind == NEWADDR and own not in data[:length]):
+        if kind in (NEWLINK, DELADDR, DELROUTE) or (kind == NEWADDR and not is_host(data)):
             return True
         data = data[(length + 3) & ~3 :]
     return False
@@ -57,8 +64,6 @@ def ready() -> None:
 
 def main(file: str) -> int:
     """Apply the file again and again, for ever; return an exit code if the first time fails."""
-    with open(file) as lines:
-        own = ipaddress.ip_interface(lines.readline().split()[2]).ip.packed
     messages = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
     messages.bind((0, GROUPS))
     failed = apply(file, force=False)
@@ -71,7 +76,7 @@ def main(file: str) -> int:
         wait = None if due is None else max(0.0, due - time.monotonic())
         if select.select([messages], [], [], wait)[0]:
             try:
-                changed = matters(messages.recv(65536), own)
+                changed = matters(messages.recv(65536))
             except OSError:
                 changed = True  # messages were lost, as the buffer was full: apply anyway
             if changed and due is None:
