@@ -16,7 +16,6 @@ from rich.table import Table
 
 from experiments import campaign as campaigns
 from experiments import fiveg, qos, setups, slices
-from experiments.ending import clean_up_when_ended
 from experiments.model import Run, environment, host
 from experiments.named import PROFILE, adopt
 from experiments.named import profile as between
@@ -26,6 +25,7 @@ from experiments.report import render, summary
 from experiments.schedule import Planned
 from experiments.store import Campaign
 from experiments.testbed import VNFS, Testbed
+from operate.ending import clean_up_when_ended
 from operate.nbi import Nbi
 from operate.osm import VIMS, Osm
 
