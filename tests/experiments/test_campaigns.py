@@ -28,6 +28,7 @@ from experiments import __main__ as command
 from experiments import (
     campaign,
     confidentiality,
+    dependability,
     fiveg,
     model,
     named,
@@ -757,6 +758,19 @@ def test_named_slices_are_those_of_the_lab_that_osm_lab_uses(
         monkeypatch.setenv("OSMLAB_HOME", home)
     done = CliRunner().invoke(main, ["run", "--slice", "a", "--slice", "b"])
     assert f"home {home or DEFAULT_HOME}\n" in done.output
+
+
+def test_a_victim_of_which_nothing_arrived_shows_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: Any = {"sent": 800, "late-ms": 0.1}
+    near = SimpleNamespace(action=lambda _: sent)
+    flow = SimpleNamespace(near=near, far="embb/spgwu", seen=dict, result=lambda: None)
+    monkeypatch.setattr(dependability, "_flow", lambda *_, **__: flow)
+    monkeypatch.setattr(dependability, "_DO", {"tunnel": lambda *_: lambda: None})
+    monkeypatch.setattr(dependability, "_wait_recovered", lambda *_: None)
+    with pytest.raises(click.ClickException, match="embb/spgwu: nothing of the victim's stream"):
+        dependability.run(pair(tmp_path), "embb", "urllc", "tunnel", seconds=0)
 
 
 def test_links_of_a_named_slice_are_the_relations_of_its_nsd() -> None:
