@@ -24,11 +24,11 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.report import Goal, header, show_goals, write
-from experiments.ending import clean_up_when_ended
 from experiments.testbed import VNFS
 from lab.vim import Vim, probe
 from lab.vim.cgroups import cgroup2_mounts
 from operate.client import Client
+from operate.ending import clean_up_when_ended
 
 SERVICE, PARAMETERS = "epc_ns", "epc"
 TRIPS = re.compile(r"reconciled in (\d+) round trips and ([\d.]+) s")

@@ -12,11 +12,11 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from experiments import campaign as campaigns
 from experiments import fiveg, qos, setups, slices
-from experiments.ending import clean_up_when_ended
 from experiments.model import Run, environment, host
 from experiments.named import PROFILE, adopt
 from experiments.named import profile as between
@@ -26,6 +26,7 @@ from experiments.report import render, summary
 from experiments.schedule import Planned
 from experiments.store import Campaign
 from experiments.testbed import VNFS, Testbed
+from operate.ending import clean_up_when_ended
 from operate.nbi import Nbi
 from operate.osm import VIMS, Osm
 
@@ -54,7 +55,7 @@ def final(runs: list[Run], out: Console) -> None:
             cost.add_column(heading, no_wrap=True)
         trips = {r.label: r.value for r in summary.vpn_ratios(measured, "rtt_ms")}
         for row in summary.vpn_ratios(measured, "mbps"):
-            cost.add_row(row.label, str(row.value), str(trips.get(row.label, "-")))
+            cost.add_row(escape(row.label), str(row.value), str(trips.get(row.label, "-")))
         out.print(cost)
 
 
@@ -176,10 +177,10 @@ def run(
             beside = campaigns.beside(missing) if chosen.slices else [alone]
             if url is None or vim is None:
                 place = home or Path(tempfile.mkdtemp(prefix="osm-lab-"))
-                if (place / "nbi").exists():
+                if place.is_dir() and any(place.iterdir()):
                     raise click.ClickException(
-                        f"{place} has a lab already, and the campaign removes its own at the end; "
-                        "take another --home"
+                        f"--home {place} is not empty, and the campaign removes its lab there at "
+                        "the end; take an empty or a new directory"
                     )
                 try:
                     place.mkdir(parents=True, exist_ok=True)

@@ -141,7 +141,9 @@ def make(bed: Testbed, campaign: Campaign, steps: list[Planned], console: Consol
         except errors as error:
             failures, in_a_row = failures + 1, in_a_row + 1
             name, reason = describe(step.cell), str(error).rstrip(".")
-            console.print(f"{number:3}/{len(steps)} [red]NO RESULT[/red] {name}: {escape(reason)}")
+            console.print(
+                f"{number:3}/{len(steps)} [red]NO RESULT[/red] {escape(f'{name}: {reason}')}"
+            )
             if in_a_row == SURRENDER:
                 raise click.ClickException(
                     f"{SURRENDER} runs in a row gave no result, the last one because: "
@@ -164,7 +166,8 @@ def make(bed: Testbed, campaign: Campaign, steps: list[Planned], console: Consol
         )
         campaign.add(run)
         mark = {True: "[green]ok[/green]", False: "[red]FAILED[/red]", None: "  "}[passed]
-        console.print(f"{number:3}/{len(steps)} {mark} {describe(step.cell)}: {headline(run)}")
+        words = escape(f"{describe(step.cell)}: {headline(run)}")
+        console.print(f"{number:3}/{len(steps)} {mark} {words}")
     return failures
 
 

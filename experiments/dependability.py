@@ -109,9 +109,10 @@ def run(
     _wait_recovered(bed, victim)
     back = time.time()
     streams[victim] = Stream(RATE, own)
-    with contextlib.suppress(click.ClickException):
-        # A stopped VDU has lost its listener, so nothing is known to have arrived.
+    if fault != "vnf":  # A stopped VDU has lost its listener: what arrived is unknown.
         streams[victim] = Stream(RATE, own, flows[victim].seen())
+        if not streams[victim].seen:
+            raise click.ClickException(f"{end}: nothing of the victim's stream arrived at all")
     broke = streams[victim].lost > 0
     good = streams[neighbour].lost == 0 and broke == BREAKS[fault]
     return {

@@ -140,12 +140,12 @@ class Lab:
         self, slices: Iterable[Slice], folder: Path
     ) -> Iterator[dict[tuple[str, str], Path]]:
         """Capture the underlay of every link of slices while the block runs, by slice and link."""
-        files = {}
+        files: dict[tuple[str, str], Path] = {}
         with contextlib.ExitStack() as stack:
             for slice_ in slices:
                 vim = self.vim(next(iter(slice_.vnfs.values())))
                 for link, point in slice_.links.items():
-                    file = folder / f"{slice_.name}-{link}.pcap"
+                    file = folder / f"{len(files)}.pcap"  # names may have a slash
                     network = _network(vim, slice_[point.near], link)
                     stack.enter_context(vim.capture(network, file))
                     files[slice_.name, link] = file
@@ -200,7 +200,7 @@ class Lab:
         Raises:
             click.ClickException: the charm does not start to work within 30 s.
         """
-        folder = str(self.home / "vca")
+        folder = str((self.home / "vca").resolve())  # as in /proc
         until = time.monotonic() + 30
         while time.monotonic() < until:
             for pid in _in_folder(folder, application):
@@ -305,7 +305,7 @@ class Lab:
 
 def default_home() -> Path:
     """Return the directory of the lab that `osm-lab` uses."""
-    return Path(os.environ.get("OSMLAB_HOME", DEFAULT_HOME))
+    return Path(os.environ.get("OSMLAB_HOME") or DEFAULT_HOME)
 
 
 @contextlib.contextmanager

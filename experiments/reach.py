@@ -124,14 +124,19 @@ def run(bed: Testbed, patience: float) -> tuple[dict[str, Any], bool]:
         by design and all controls were successful.
 
     Raises:
-        click.ClickException: no datagram of a way could be sent, or an answer is too long.
+        click.ClickException: two VNFs have the same inner address, no datagram of a way could be
+            sent, or an answer is too long.
     """
     everyone = bed.all_vnfs()
-    whose = {
-        address: (str(vnf), kind)
-        for vnf in everyone
-        for address, kind in addresses(bed.slices[vnf.slice], vnf).items()
-    }
+    whose: dict[str, tuple[str, str]] = {}
+    for vnf in everyone:
+        for address, kind in addresses(bed.slices[vnf.slice], vnf).items():
+            owner, role = whose.setdefault(address, (str(vnf), kind))
+            if owner != str(vnf) and kind.startswith("inner/") and role.startswith("inner/"):
+                raise click.ClickException(
+                    f"{owner} and {vnf} both have the inner address {address}, so an attempt may "
+                    "end at the wrong one of them; reach needs slices with addresses of their own"
+                )
     listening = bed.in_slices(lambda one: [_listen(vnf) for vnf in _listeners(one)])
     open_ports = {port for each in listening.values() for listed in each for port in listed}
     tried = sorted(open_ports | set(SERVICES))

@@ -13,6 +13,7 @@ from builder.errors import of_file
 from operate.acceptance.report import Report
 from operate.acceptance.run import Acceptance
 from operate.client import Client, OperateError
+from operate.ending import clean_up_when_ended
 from operate.join import End, join, part
 from operate.nbi import Nbi
 from operate.slices import Joiner, follow, join_slices
@@ -166,6 +167,7 @@ def acceptance(
 
     The password is $OSM_PASSWORD, else OSM's default. The run deletes all that it creates.
     """
+    clean_up_when_ended()
     # The run takes an hour; say before it that its page cannot be written.
     out.parent.mkdir(parents=True, exist_ok=True)
     out.touch()

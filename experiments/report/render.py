@@ -250,7 +250,7 @@ def _excerpts(runs: Sequence[Run]) -> list[dict[str, Any]]:
         way = "with the tunnel" if run.params["path"] == "tunnel" else "control, no VPN"
         for where, seen in run.result.get("outside", {}).items():
             if seen.get("excerpt"):
-                title = " ".join(_worded(part) for part in reversed(where.split("/")))
+                title = " ".join(_worded(part) for part in reversed(where.rsplit("/", 1)))
                 excerpts.append({"title": f"{title}, {way}", "lines": seen["excerpt"]})
     return sorted(excerpts, key=lambda one: str(one["title"]))
 
@@ -287,7 +287,7 @@ def _reach_table(matrix: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[
 
 def _vnf(name: str) -> str:
     """Return "SLICE/VNF" in words."""
-    where, _, vnf = name.partition("/")
+    where, _, vnf = name.rpartition("/")
     # With non-breaking hyphens a line breaks only between slice and VNF.
     return f"{_WORDS.get(where, where)} {_NAMES.get(vnf, vnf)}".replace("-", "\u2011")
 
@@ -308,7 +308,7 @@ def _wires(runs: Sequence[Run], where: str) -> list[dict[str, Any]]:
             shown = ", ".join([*kinds, *_identities(control["imsis"])])
         rows.append(
             {
-                "where": " ".join(_worded(part) for part in reversed(where.split("/"))),
+                "where": " ".join(_worded(part) for part in reversed(where.rsplit("/", 1))),
                 "protected": seen["protected"],
                 "neighbours": sum(n for k, n in seen["frames"].items() if k in NEIGHBOURS),
                 "clear": seen["clear"],

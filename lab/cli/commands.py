@@ -322,7 +322,7 @@ def ns_show(lab: Lab, name: str, literal: bool) -> None:
 @verb("ns-delete")
 @click.argument("name")
 @click.option("--force", is_flag=True, help="Delete what can be deleted, even if a step fails.")
-@click.option("--config", "config_text", default="", help="skip_terminate_primitives: true.")
+@click.option("--config", "config_text", default="", help="skip_terminate_primitives, autoremove.")
 @click.option("--wait", is_flag=True, help="Show progress until it is done.")
 @click.option("--timeout", type=click.IntRange(1), help="Seconds to wait with --wait.")
 @pass_lab
@@ -338,9 +338,11 @@ def ns_delete(
             "timeout_ns_terminate and autoremove"
         )
     skip = config.get("skip_terminate_primitives", False)
-    if not isinstance(skip, bool):
-        raise NbiError("skip_terminate_primitives in --config must be true or false")
-    started = lab.engine.ns_delete(name, force, skip)
+    remove = config.get("autoremove", True)
+    for key, value in (("skip_terminate_primitives", skip), ("autoremove", remove)):
+        if not isinstance(value, bool):
+            raise NbiError(f"{key} in --config must be true or false")
+    started = lab.engine.ns_delete(name, force, skip, remove)
     lab.follow(started, wait, timeout)
     lab.out.remark("Deleted" if wait else "Deletion in progress")
 

@@ -93,10 +93,16 @@ class Connector:
         return self._frontend(namespace, release).ssh_key(timeout)
 
     def primitive(
-        self, namespace: str, release: str, name: str, params: dict[str, Any], timeout: float
+        self,
+        namespace: str,
+        release: str,
+        name: str,
+        params: dict[str, Any],
+        timeout: float,
+        limit: float,
     ) -> tuple[str, str]:
         """Call RunPrimitive."""
-        return self._frontend(namespace, release).primitive(name, params, timeout)
+        return self._frontend(namespace, release).primitive(name, params, timeout, limit)
 
     def _frontend(self, namespace: str, release: str) -> Frontend:
         # In place of the Service's address and the cluster's DNS.

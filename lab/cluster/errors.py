@@ -7,3 +7,7 @@ from lab.errors import LcmError
 
 class ClusterError(LcmError):
     """A call or a process of the cluster failed; the text says why."""
+
+
+TIMED_OUT = "Timed out waiting for action to complete"
+"""LCM's words for a primitive that does not end in time."""

@@ -20,7 +20,7 @@ from grpclib.client import Channel, UnaryStreamMethod, UnaryUnaryMethod
 from grpclib.config import Configuration
 from grpclib.exceptions import GRPCError, StreamTerminatedError
 
-from lab.cluster.errors import ClusterError
+from lab.cluster.errors import TIMED_OUT, ClusterError
 
 PORT = 50050
 SERVICE = "/osm_ee.FrontendExecutor/"
@@ -83,8 +83,20 @@ class Frontend:
 
         return str(self._call(ask, timeout))
 
-    def primitive(self, name: str, params: Mapping[str, Any], timeout: float) -> tuple[str, str]:
-        """Run a primitive; return status and detailed message of the last reply."""
+    def primitive(
+        self, name: str, params: Mapping[str, Any], timeout: float, limit: float | None = None
+    ) -> tuple[str, str]:
+        """Run a primitive; return status and detailed message of the last reply.
+
+        Args:
+            name: Of the primitive.
+            params: Its parameters.
+            timeout: Seconds until the environment takes the call.
+            limit: Seconds until the last reply.
+
+        Raises:
+            ClusterError: It does not answer in time, or the call failed.
+        """
 
         async def ask(channel: Channel) -> tuple[str, str]:
             method = UnaryStreamMethod(
@@ -103,11 +115,14 @@ class Frontend:
                     last = reply
             return (last.status, last.detailed_message) if last else ("ERROR", "No result received")
 
-        status, message = self._call(ask, timeout)
+        try:
+            status, message = self._call(ask, timeout, limit)
+        except TimeoutError:
+            raise ClusterError(TIMED_OUT) from None
         return str(status), str(message)
 
-    def _call(self, ask: Any, timeout: float) -> Any:
-        return asyncio.run(self._retried(ask, timeout))
+    def _call(self, ask: Any, timeout: float, limit: float | None = None) -> Any:
+        return asyncio.run(asyncio.wait_for(self._retried(ask, timeout), limit))
 
     async def _retried(self, ask: Any, timeout: float) -> Any:
         loop = asyncio.get_running_loop()

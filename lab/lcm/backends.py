@@ -373,12 +373,11 @@ class Pods:
         return str(self._call("ssh_key", release=release, timeout=timeout))
 
     def primitive(
-        self, release: str, name: str, params: Mapping[str, Any], timeout: float
+        self, release: str, name: str, params: Mapping[str, Any], timeout: float, limit: float
     ) -> tuple[str, str]:
         """Run a primitive; return status and detailed message of the last reply."""
-        status, message = self._call(
-            "primitive", release=release, name=name, params=dict(params), timeout=timeout
-        )
+        words = {"release": release, "name": name, "params": dict(params)}
+        status, message = self._call("primitive", **words, timeout=timeout, limit=limit)
         return str(status), str(message)
 
     def destroy(self) -> None:

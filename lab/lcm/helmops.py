@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lab.cluster.errors import TIMED_OUT
 from lab.descriptors.environments import Environment
 from lab.descriptors.relations import Relation
 from lab.errors import LcmError
@@ -84,8 +85,10 @@ class HelmOps:
         """
         patience = self.timeouts.helm_initial if name == "config" else self.timeouts.helm_retry
         try:
-            status, message = self._pods.primitive(self._release, name, params, patience)
+            status, message = self._pods.primitive(self._release, name, params, patience, timeout)
         except LcmError as error:
+            if str(error) == TIMED_OUT:
+                raise
             raise LcmError(self._failed(name, str(error))) from None
         if name == "config":
             if status != "OK":

@@ -335,6 +335,8 @@ class ServicePage:
             return
         finally:
             self.busy = False
+        if node.id != self.chosen:  # while the primitive ran; these are not its figures
+            return
         for link, sample in values.items():
             self.samples.setdefault(link, deque(maxlen=KEPT)).append(sample)
         self.rates.options.clear()

@@ -200,11 +200,12 @@ def delete_service(resources: Resources, call: Call) -> Answer:
         given = {key: load(text) for key, text in call.query if key in known}
     except DocumentError as error:
         raise NbiError(f"Invalid query string: {error}") from None
-    skip = bool(check(given, schemas.NS_TERMINATE).get("skip_terminate_primitives"))
+    body = check(given, schemas.NS_TERMINATE)
+    skip, remove = bool(body.get("skip_terminate_primitives")), body.get("autoremove", True)
     if not call.force and resources.engine.only_recorded(resources.engine.ns(call.key)):
         resources.engine.ns_forget(call.key)
         return Answer(None, HTTPStatus.NO_CONTENT)
-    started = resources.engine.ns_delete(call.key, call.force, skip)
+    started = resources.engine.ns_delete(call.key, call.force, skip, remove)
     return _accepted(started, "_id")
 
 

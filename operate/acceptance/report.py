@@ -64,10 +64,13 @@ class Report:
     @contextmanager
     def step(self, title: str) -> Iterator[Step]:
         """Measure the duration of a step, print its result, and keep it."""
-        step, start = Step(title), monotonic()
+        step, start, ended = Step(title), monotonic(), False
         try:
             yield step
+            ended = True
         finally:
+            if not ended:  # by a signal, or by an error that nobody expected
+                step.fail("It was interrupted.")
             step.seconds = round(monotonic() - start, 1)
             self.steps.append(step)
             for line in _lines(step):

@@ -28,6 +28,7 @@ from experiments import __main__ as command
 from experiments import (
     campaign,
     confidentiality,
+    dependability,
     fiveg,
     model,
     named,
@@ -142,14 +143,15 @@ def test_a_run_that_fails_is_left_for_the_next_time(
 ) -> None:
     good = {"n": 0}
 
-    def sometimes(_bed: object, n: int) -> tuple[dict[str, int], None]:
+    def sometimes(_bed: object, n: int, **_: str) -> tuple[dict[str, int], None]:
         if n < good["n"]:
             return {"n": n}, None
         raise click.ClickException("no [tunnel]")
 
     monkeypatch.setitem(campaign.EXPERIMENTS, "x", sometimes)  # type: ignore[misc]
     monkeypatch.setattr(campaign, "headline", lambda _run: "")
-    steps = [Planned(Cell("x", {"n": n}), 0, n) for n in range(3)]
+    name = "core[/a]"  # rich would take it for markup
+    steps = [Planned(Cell("x", {"n": n, "slice": name}), 0, n) for n in range(3)]
     made, out = Campaign(tmp_path), io.StringIO()
     bed = Testbed(Osm(Nbi("https://127.0.0.1:9")), tmp_path, Console(file=out))
     sentence = rf"3 runs in a row gave no result.*no \[tunnel\]; .*--out {tmp_path} goes on"
@@ -158,6 +160,7 @@ def test_a_run_that_fails_is_left_for_the_next_time(
     good["n"] = 2
     assert campaign.make(bed, made, steps, bed.console) == 1
     assert "no [tunnel]" in out.getvalue()
+    assert f"x 0 {name}: " in out.getvalue()
     assert [run.result["n"] for run in made.runs()] == [0, 1]
     good["n"] = 3
     assert campaign.make(bed, made, steps, bed.console) == 0
@@ -732,15 +735,19 @@ def test_the_commit_is_known_also_in_a_tree_of_another_user(
     assert re.fullmatch("[0-9a-f]+", model.environment(tmp_path)["versions"]["commit"])
 
 
-def test_a_lab_that_was_there_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["nbi/vim_accounts/x.json", "server/index.js"])
+def test_what_was_in_a_home_stays(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(on_the_lab, "environment", lambda *_: ENVIRONMENT)
-    record = tmp_path / "lab" / "nbi" / "vim_accounts" / "x.json"
+    monkeypatch.setattr(on_the_lab, "served", lambda *_: 1 / 0)
+    record = tmp_path / "lab" / name
     record.parent.mkdir(parents=True)
     record.write_text("{}")
     words = ["run", "--home", str(tmp_path / "lab"), "--out", str(tmp_path / "c")]
     done = CliRunner().invoke(main, words)
     assert (done.exit_code, record.exists()) == (1, True)
-    assert "has a lab already" in done.output
+    assert "is not empty" in done.output
 
 
 @pytest.mark.parametrize("home", ["", "/elsewhere"])
@@ -757,6 +764,60 @@ def test_named_slices_are_those_of_the_lab_that_osm_lab_uses(
         monkeypatch.setenv("OSMLAB_HOME", home)
     done = CliRunner().invoke(main, ["run", "--slice", "a", "--slice", "b"])
     assert f"home {home or DEFAULT_HOME}\n" in done.output
+
+
+def test_an_empty_variable_is_no_lab(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OSMLAB_HOME", "")
+    assert on_the_lab.default_home() == Path(DEFAULT_HOME)
+
+
+def test_a_charm_of_a_lab_in_a_relative_home_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system knows working directories by their absolute path."""
+    folder = tmp_path / "lab" / "vca" / "hss"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    lab = on_the_lab.Lab(Path("lab"), Osm(Nbi("https://127.0.0.1:9")), "", "")
+    with subprocess.Popen(
+        [sys.executable, "-c", "input()"], cwd=folder, stdin=subprocess.PIPE
+    ) as charm:
+        clock = SimpleNamespace(monotonic=iter((0, 0, 60)).__next__, sleep=lambda _: None)
+        monkeypatch.setattr(on_the_lab, "time", clock)
+        try:
+            lab.kill_charm("hss")
+        finally:
+            charm.terminate()
+        assert charm.wait(60) == -9
+
+
+def test_captures_of_slices_of_any_name_have_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = on_the_lab.Lab(tmp_path, Osm(Nbi("https://127.0.0.1:9")), "", "")
+    vim = SimpleNamespace(capture=lambda _, file: contextlib.nullcontext(file.touch()))
+    monkeypatch.setattr(lab, "vim", lambda _: vim)
+    monkeypatch.setattr(on_the_lab, "_network", lambda *_: "")
+    near, link = SimpleNamespace(), SimpleNamespace(near="hss")
+    slices: Any = [
+        Slice(name, "", Addresses({}, {}), {"hss": near}, links={to: link})  # type: ignore[dict-item]
+        for name, to in (("a/b", "c"), ("a", "b-c"), ("a-b", "c"))
+    ]
+    with lab.captured(slices, tmp_path) as files:
+        assert len(set(files.values())) == 3
+
+
+def test_a_victim_of_which_nothing_arrived_shows_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: Any = {"sent": 800, "late-ms": 0.1}
+    near = SimpleNamespace(action=lambda _: sent)
+    flow = SimpleNamespace(near=near, far="embb/spgwu", seen=dict, result=lambda: None)
+    monkeypatch.setattr(dependability, "_flow", lambda *_, **__: flow)
+    monkeypatch.setattr(dependability, "_DO", {"tunnel": lambda *_: lambda: None})
+    monkeypatch.setattr(dependability, "_wait_recovered", lambda *_: None)
+    with pytest.raises(click.ClickException, match="embb/spgwu: nothing of the victim's stream"):
+        dependability.run(pair(tmp_path), "embb", "urllc", "tunnel", seconds=0)
 
 
 def test_links_of_a_named_slice_are_the_relations_of_its_nsd() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
@@ -118,6 +118,15 @@ def test_who_is_reached_by_force_is_told(leaky: str) -> None:
                if "forbidden" in (cell := row.get(leaky, {}))}  # fmt: skip
     assert set(reached) == {row["from"] for row in result["unexpected"]}
     assert min(reached.values()) > 0
+
+
+def test_equal_addresses_in_two_slices_are_no_result() -> None:
+    bed = Bed(World())
+    addresses = bed.slices["basic"].addresses
+    bed.slices["second"] = replace(bed.slices["second"], addresses=addresses)
+    sentence = "basic/client and second/client both have the inner address 10.70.0.2"
+    with pytest.raises(click.ClickException, match=sentence):
+        reach.run(bed, 0.5)  # type: ignore[arg-type]
 
 
 def test_attempts_that_could_not_be_made_are_no_result() -> None:

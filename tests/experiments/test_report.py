@@ -170,6 +170,7 @@ def test_the_name_of_a_slice_stays_whole() -> None:
     made = [performance("embb-north", "tunnel", "", 0, 900.0, 0.5, link="s1u")]
     page = render.html({**DESCRIBED, "environment": {**REAL_OSM, "slices": ["embb-north"]}}, made)
     assert "S1-U embb-north, one flow: 900 Mbit/s" in page
+    assert render._vnf("north/embb/mme") == "north/embb MME"
 
 
 def test_only_datagrams_that_were_sent_are_counted(judged: list[Run]) -> None:

@@ -18,6 +18,8 @@ from benchmarks.__main__ import main as benchmarks
 from lab.certificates import self_signed
 from lab.cli import progress, watching
 from lab.cli.commands import DEFAULT_HOME, cli, main
+from lab.errors import NbiError
+from lab.nbi.engine import Engine
 from lab.records.journal import Journal, Tail
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -106,6 +108,22 @@ def test_an_empty_variable_is_no_home(
     monkeypatch.setenv("OSMLAB_HOME", "")
     context = cli.make_context("osm-lab", ["vim-list"])
     assert context.params["home"] == Path(DEFAULT_HOME)
+
+
+def test_a_deletion_without_autoremove_keeps_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def deleted(_: Engine, *words: object) -> None:
+        asked.append(words)
+        raise NbiError("enough")
+
+    monkeypatch.setattr(Engine, "ns_delete", deleted)
+    for text in ("{autoremove: false}", "skip_terminate_primitives: true"):
+        with pytest.raises(SystemExit, match="1"):
+            main(["--home", str(tmp_path), "ns-delete", "epc", "--config", text])
+    assert asked == [("epc", False, False, False), ("epc", False, True, True)]
 
 
 def test_what_the_terminal_cannot_show_is_replaced() -> None:

@@ -404,6 +404,22 @@ def test_osm_that_goes_away(engine: Engine, site: Site, dist: Path, outcome: Out
     assert failed[-1].command.startswith("osm ns-delete acceptance-")
 
 
+def test_a_run_that_is_interrupted_has_not_passed(
+    engine: Engine, site: Site, dist: Path, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Acceptance, "_check_records", interrupted)
+    report = Report(site.url, "north", lambda _: None)
+    nbi = Nbi(site.url, str(site.certificate), pause=0.05)
+    with pytest.raises(KeyboardInterrupt):
+        Acceptance(nbi, dist, "north", report, 30).run("admin", PASSWORD, "admin", False)
+    assert (report.steps[-1].title, report.steps[-1].state) == ("records", "failed")
+    assert "Acceptance: failed" in report.page()
+    nothing_left(engine)
+
+
 def test_certificate_nobody_vouches_for(site: Site, dist: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     words = ["acceptance", "--osm", site.url, "--vim", "north", "--out", str(page)]

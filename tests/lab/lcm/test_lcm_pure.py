@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import re
+import socket
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.lcm_fakes import day12_of, nsd, params, vnfd
 
+from lab.cluster.frontend import Frontend
 from lab.descriptors.day0 import osm_params, render_user_data
 from lab.descriptors.environments import environments, vdu_count
 from lab.descriptors.naming import application_name, host_name, juju_name, server_name
@@ -18,7 +21,7 @@ from lab.descriptors.primitives import by_seq, map_primitive_params, terminate_p
 from lab.descriptors.relations import relations
 from lab.descriptors.topology import plan
 from lab.errors import LcmError, NbiError
-from lab.lcm.helmops import release
+from lab.lcm.helmops import HelmOps, release
 from lab.lcm.timeouts import Timeouts, lab_timeouts
 
 # -- names ---------------------------------------------------------------------------------------
@@ -293,6 +296,17 @@ def test_a_release_is_named_as_lcm_names_it() -> None:
     assert second.helm
     assert re.fullmatch(r"vpn-endpoint-\d{10}", release(first))
     assert release(first) != release(second)
+
+
+def test_a_primitive_that_its_pod_does_not_end_fails_in_time() -> None:
+    entry = {"execution-environment-list": [{"id": "e", "helm-chart": "vpn-endpoint"}]}
+    env, _ = environments(nsd(), {i: vnfd(day12=entry) for i in "12"}, params())
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        frontend = Frontend("127.0.0.1", "pod", None, silent.getsockname()[1])
+        pods: Any = SimpleNamespace(primitive=lambda _, *words: frontend.primitive(*words))
+        ops = HelmOps(pods, env, "ns", Timeouts(), "vnf")
+        with pytest.raises(LcmError, match="^Timed out waiting for action to complete$"):
+            ops.primitive("", "run", {}, 0.2)
 
 
 # -- relations -------------------------------------------------------------------------------------

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from nicegui import Client, ui
+from nicegui import Client, run, ui
 
 from lab.graph import model
 from lab.graph.model import Graph, Node
 from lab.page.app import ServicePage
+from lab.page.data import Sample
 
 NODE = Node("basic/client", "basic", "client", "vnfd", "active", "up")
 
 
 def shown(graph: Graph) -> ServicePage:
     data: Any = SimpleNamespace(
-        graph=lambda _: graph, operations=lambda _: [], primitives=lambda *_: {}
+        graph=lambda _: graph, operations=lambda _: [], primitives=lambda *_: {}, sample=None
     )
     page: Any = SimpleNamespace(data=data, known=lambda: True)
     with Client(ui.page("/"), request=None):
@@ -31,6 +34,22 @@ def test_operations_can_be_reached_by_keyboard() -> None:
     # A click on a button is one on its row, too; Enter and the space bar are clicks on a button.
     assert "<q-btn" in view.operations.slots["body-cell-operation"].template
     assert any(each.type == "rowClick" for each in view.operations._event_listeners.values())
+
+
+def test_figures_of_a_vnf_are_not_shown_at_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = replace(NODE, id="basic/server", member="server")
+    view = shown(Graph("basic", (NODE, server)))
+    choices = [server.id, server.id]
+
+    async def sample(*_: object) -> dict[str, Sample]:
+        view._choose(choices.pop())
+        return {"vpn": Sample(1.0, 5, 5, None)}
+
+    monkeypatch.setattr(run, "io_bound", sample)
+    asyncio.run(view._measure())
+    assert view.samples == {}
+    asyncio.run(view._measure())
+    assert list(view.samples) == ["vpn"]
 
 
 def test_a_service_without_vnfs_has_a_page() -> None:

@@ -408,11 +408,13 @@ def test_delete(api: Api, service: dict[str, Any]) -> None:
     refused(bad, 422, "UNPROCESSABLE_ENTITY", "'maybe' is not of type 'boolean'")
     malformed = api.delete(f"{path}?skip_terminate_primitives=[")
     refused(malformed, 400, "BAD_REQUEST", "Invalid query string")
-    answer = api.delete(f"{path}?skip_terminate_primitives=True&timeout_ns_terminate=60")
+    given = "skip_terminate_primitives=True&timeout_ns_terminate=60&autoremove=False"
+    answer = api.delete(f"{path}?{given}")
     assert answer.status_code == 202
     operation = api.get(f"/nslcm/v1/ns_lcm_op_occs/{answer.json()['_id']}").json()
     assert operation["lcmOperationType"] == "terminate"
     assert operation["operationParams"]["skip_terminate_primitives"] is True
+    assert operation["operationParams"]["autoremove"] is False
     gone = "database exception Not found any nsr with filter='{'_id': 'x'}'"
     refused(api.delete("/nslcm/v1/ns_instances_content/x"), 404, "NOT_FOUND", gone)
 
