@@ -186,12 +186,18 @@ def test_rows_have_the_columns_of_the_tables() -> None:
     assert all(line.endswith(";") and "\n" not in line for line in lines)
     inserts = [re.match(r"INSERT INTO vhss\.(\w+) \(([^)]*)\) VALUES \(", line) for line in lines]
     rows = [found for found in inserts if found]
-    assert len(rows) == 2 * 2 + 2 * 3
+    assert len(rows) == 2 * 2 + 3 * 3
     assert sum(f"'mme2.{REALM}'" in line for line in lines) == 2, "a row for each MME"
     for row in rows:
         assert set(row[2].split(", ")) <= tables[row[1]]
     assert "'001010000000003'" in lines[-2]
     assert "4900000003" in lines[-2]
+    data = provision.subscription_data("4900000003", ["internet"])
+    names = "imsi, subscription_data"
+    # Also one that is there gets the access points.
+    assert lines[-1] == (
+        f"INSERT INTO vhss.users_imsi ({names}) VALUES ('001010000000003', '{data}');"
+    )
 
 
 def test_a_text_in_a_statement_cannot_end_it() -> None:

@@ -118,7 +118,7 @@ def software(params: Hss, ends: Ends, secrets: Secrets, opc: str) -> Software:
                 workdir="/openair-hss",
                 after=("cassandra",),
                 before_start=(FILL, STATEMENTS, PROVISION_FILE, DATA),
-                # Cassandra takes some 20 ms for a subscriber.
+                # Cassandra takes some 30 ms for a subscriber.
                 start_seconds=fill.DEADLINE + 60 + params.subscribers // 10,
             ),
         ),
