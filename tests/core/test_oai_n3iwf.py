@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +17,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 from oai import n3iwf
+from oai.charm import NfCharm
+from oai.functions_5g import N3iwfCharm
 from oai.params import N3iwf, expect
 from oai_support import params, rendered
 from vpnaas.base.errors import InputError
@@ -195,3 +199,17 @@ def test_the_ue_in_a_wifi_gets_what_free5gcs_ue_takes(tmp_path: Path) -> None:
     subprocess.run(["sh", "-c", start], check=True, cwd=tmp_path)
     assert (tmp_path / "config/n3ue.yaml").read_text() == "SQN: 1\n"
     assert (tmp_path / "n3ue.yaml").read_text() == "SQN: 0\n"
+
+
+@pytest.mark.parametrize("name", ["ens3", "ens4"])
+def test_the_firewall_of_nwu_shuts_out_neither_management_nor_peers(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    charm: Any = N3iwfCharm.__new__(N3iwfCharm)
+    links = {"n2": SimpleNamespace(underlay_interface="ens4")}
+    charm._charm_state = lambda: SimpleNamespace(intent=SimpleNamespace(links=links))
+    charm._vdu, charm._underlays = contextlib.nullcontext, lambda links, vdu: {"": "ens3"}
+    monkeypatch.setattr(NfCharm, "_change", lambda self, asked, secrets: {"state": "starting"})
+    with pytest.raises(InputError, match=f"nwu-interface: {name} is the interface of management"):
+        charm._change(params("n3iwf", **{"nwu-interface": name}))
+    assert charm._change(params("n3iwf")) == {"state": "starting"}
