@@ -13,7 +13,20 @@ import libconf
 import pytest
 from oai import diameter, images, plan, provision, spgwc, units
 from oai.milenage import opc
-from oai_support import ADDRESSES, DATABASE, GIVEN, OP, OWN, REALM, K, ends, params, rendered
+from oai_support import (
+    ADDRESSES,
+    DATABASE,
+    GIVEN,
+    OP,
+    OWN,
+    REALM,
+    SECRETS,
+    K,
+    ends,
+    function_state,
+    params,
+    rendered,
+)
 
 GOLDEN = Path(__file__).with_name("golden")
 KINDS = tuple(GIVEN)
@@ -160,6 +173,13 @@ def test_a_pool_leaves_the_gateway_its_address() -> None:
     text = spgwc.configuration(params("spgwc", **{"second-apn": "ims"}), ends("spgwc"))
     pools = [pdn["dyn_ue_ipv4_range"] for pdn in json.loads(text)["pdns"]]
     assert pools == ["10.250.0.2 - 10.250.127.254", "10.250.128.2 - 10.250.255.254"]
+
+
+@pytest.mark.parametrize("kind", ["spgwu", "upf"])
+def test_a_user_plane_is_ready_with_the_device_that_its_image_makes(kind: str) -> None:
+    """SPGW-U v1.5.1 and UPF v2.2.1 make tun0; older SPGW-Us made pdn."""
+    checks = plan.build(function_state(kind), SECRETS, K, OWN).checks
+    assert [check.unit for check in checks if check.kind == "interface"] == ["tun0"]
 
 
 # -- rows of the HSS -----------------------------------------------------------------------------
