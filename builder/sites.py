@@ -270,7 +270,7 @@ class Radio5g(_Model):
 class Wifi(_Model):
     """The N3IWF: its number, and the prefix of addresses inside the IPsec of its UEs."""
 
-    n3iwf_id: int = Field(ge=0, le=0xFFFF)
+    n3iwf_id: int = Field(ge=1, le=0xFFFF)
     inner_pool: IPv4Network
     liveness_seconds: int = Field(default=60, ge=0, le=3600)
 

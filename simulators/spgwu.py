@@ -35,7 +35,7 @@ class Config:
         sx: SXab address.
         s1u: S1-U address.
         sgi: SGi interface, empty for no source NAT.
-        pools: networks of UEs; the first host of each is the address of ``pdn``.
+        pools: networks of UEs; the first host of each is the address of ``device``.
         cps: SXab addresses of the SPGW-Cs.
         device: the TUN device's name.
         mtu: MTU of the TUN device.
@@ -48,7 +48,7 @@ class Config:
     pools: tuple[str, ...]
     cps: tuple[str, ...]
     sgi: str = ""
-    device: str = "pdn"
+    device: str = "tun0"
     mtu: int = 1500
     peer: str = "SPGW-C"
 

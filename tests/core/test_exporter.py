@@ -142,10 +142,13 @@ def test_bytes_are_kept_over_rekeyings_and_restarts_of_the_daemon() -> None:
     ("technology", "good"),
     [
         ("ipsec", {"sas": sas(child(1, 5000, 70))}),
-        ("wireguard", {"transfer": "wg-s1u\tkey1=\t5000\t70\n"}),
+        (
+            "wireguard",
+            {"transfer": "wg-s1u\tkey1=\t5000\t70\n", "handshakes": "wg-s1u\tkey1=\t980\n"},
+        ),
     ],
 )
-def test_bytes_are_not_counted_again_after_a_program_that_hung(
+def test_a_program_that_hung_says_nothing_of_bytes_and_tunnels(
     technology: str, good: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     meter, records = Meter(), {"s1u": record(technology, "cell1")}
@@ -157,6 +160,7 @@ def test_bytes_are_not_counted_again_after_a_program_that_hung(
     late = dict.fromkeys(good, exporter.output("swanctl", "--list-sas", "--raw"))
     for look in (good, late, good):
         meter.update(seen(records=records, **look))
+        assert value(meter, "vpnaas_peer_up", peer="cell1") == 1, "nothing says that it is down"
     assert value(meter, "vpnaas_received_bytes_total", peer="cell1") == 5000
     assert value(meter, "vpnaas_sent_bytes_total", peer="cell1") == 70
 

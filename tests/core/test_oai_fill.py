@@ -7,7 +7,7 @@ from pathlib import Path
 
 import oai
 import pytest
-from oai_support import rendered
+from oai_support import params, rendered
 
 PROGRAM = Path(oai.__file__).with_name("fill.py")
 BASE = "/etc/osm-vpnaas/nf/"
@@ -39,3 +39,11 @@ def test_a_database_is_filled_once_for_each_content(
     assert str(document["first_imsi"]) in first
     assert fill(document).startswith(probe)
     assert fill({**document, "subscribers": 3}) != first
+
+
+def test_systemd_waits_until_the_most_subscribers_are_filled_in() -> None:
+    unit = rendered("hss", params=params("hss", subscribers=100000))[
+        "/etc/systemd/system/hss.service"
+    ]
+    seconds = int(unit.partition("TimeoutStartSec=")[2].split()[0])
+    assert seconds > 100000 * 0.03, "what a subscriber takes in Cassandra"

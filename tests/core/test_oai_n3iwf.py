@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import json
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +17,10 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 from oai import n3iwf
+from oai.charm import NfCharm
+from oai.functions_5g import N3iwfCharm
 from oai.params import N3iwf, expect
-from oai_support import params
+from oai_support import params, rendered
 from vpnaas.base.errors import InputError
 from vpnaas.vdu.steps import Results, Step
 
@@ -174,3 +179,37 @@ def test_an_operator_s_certificate_is_taken_and_told(here: Here, operator: Autho
     assert (certificate, here.text(key)) == (pem(leaf), private)
     assert trust == pem(operator.root)
     assert n3iwf.authority(results) in "".join(pem(operator.root).split())
+
+
+def test_the_ue_in_a_wifi_gets_what_free5gcs_ue_takes(tmp_path: Path) -> None:
+    """Its sources: SPIs are numbers, it writes to its configuration, and logs sessions at info."""
+    files = rendered("n3ue", params=params("n3ue", **{"log-level": "error"}))
+    document = json.loads(files["/etc/osm-vpnaas/nf/n3ue.yaml"])
+    ue = document["configuration"]["N3UEInformation"]
+    assert (ue["IkeSaSPI"], ue["IPSecSA3gppControlPlaneSPI"]) == (242881234500000, 234500256)
+    assert document["logger"]["N3UE"]["debugLevel"] == "info"
+    unit = files["/etc/systemd/system/n3iwue.service"]
+    assert "/n3iwue/config" not in unit, "what a volume puts there is read-only"
+    assert "n3ue.yaml:/n3iwue/n3ue.yaml:ro" in unit
+    (tmp_path / "config").mkdir()
+    (tmp_path / "n3ue.yaml").write_text("SQN: 0\n")
+    (tmp_path / "n3iwue").write_text("#!/bin/sh\necho SQN: 1 > config/n3ue.yaml\n")
+    (tmp_path / "n3iwue").chmod(0o755)
+    start = files["/etc/osm-vpnaas/nf/start-n3iwue.sh"].replace(" /n3iwue/", " ./")
+    subprocess.run(["sh", "-c", start], check=True, cwd=tmp_path)
+    assert (tmp_path / "config/n3ue.yaml").read_text() == "SQN: 1\n"
+    assert (tmp_path / "n3ue.yaml").read_text() == "SQN: 0\n"
+
+
+@pytest.mark.parametrize("name", ["ens3", "ens4"])
+def test_the_firewall_of_nwu_shuts_out_neither_management_nor_peers(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    charm: Any = N3iwfCharm.__new__(N3iwfCharm)
+    links = {"n2": SimpleNamespace(underlay_interface="ens4")}
+    charm._charm_state = lambda: SimpleNamespace(intent=SimpleNamespace(links=links))
+    charm._vdu, charm._underlays = contextlib.nullcontext, lambda links, vdu: {"": "ens3"}
+    monkeypatch.setattr(NfCharm, "_change", lambda self, asked, secrets: {"state": "starting"})
+    with pytest.raises(InputError, match=f"nwu-interface: {name} is the interface of management"):
+        charm._change(params("n3iwf", **{"nwu-interface": name}))
+    assert charm._change(params("n3iwf")) == {"state": "starting"}

@@ -44,6 +44,7 @@ def test_what_another_wrote_is_a_sentence(text: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "value"),
     [
+        ("n3iwf", "n3iwf-id", 0),
         ("mme", "mcc", "24"),
         ("mme", "mcc", 242.0),
         ("mme", "mnc", "8"),

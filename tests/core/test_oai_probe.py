@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
-from oai import probe
+from oai import plan, probe
+from oai_support import OWN, SECRETS, K, function_state
 from vpnaas.vdu.programs import source
 
 
@@ -42,7 +44,7 @@ def test_a_function_stays_ready_while_its_log_grows_and_is_rotated(
     monkeypatch.setattr(probe, "RUN", str(tmp_path))
     monkeypatch.setattr(probe, "LOG", f"{tmp_path}/{{}}.log")
     monkeypatch.setattr(probe, "LOG_LIMIT", 100)
-    check = {"kind": "log", "unit": "gnb", "pattern": "Received NGSetupResponse"}
+    check = {"kind": "log", "unit": "gnb", "pattern": "Received NGSetupResponse", "lost": ""}
     old = "Received NGSetupResponse, of an earlier start\n"
     (tmp_path / "gnb.offset").write_text(f"{len(old)}\n")
     log.write_text(old + "no AMF yet\n" * 20)
@@ -54,14 +56,74 @@ def test_a_function_stays_ready_while_its_log_grows_and_is_rotated(
         assert probe.holds(check)
 
 
-def test_a_start_forgets_what_was_logged(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "accepted", "lost"),
+    [
+        (
+            "gnb",
+            "[NGAP]   Received NGSetupResponse from AMF",
+            "[NGAP]   Received unsuccessful result for SCTP association (3), instance 0, cnx_id 1",
+        ),
+        (
+            "enb",
+            "[ENB_APP]   [eNB 0] Received S1AP_REGISTER_ENB_CNF: associated MME 1",
+            "[ENB_APP]   [eNB 0] Received S1AP_DEREGISTERED_ENB_IND: associated MME 0",
+        ),
+        (
+            "n3iwf",
+            "[INFO][N3IWF][NGAP] Handle NG Setup Response",
+            "[WARN][N3IWF][NGAP] [SCTP] Close connection.",
+        ),
+    ],
+)
+def test_a_station_whose_core_restarted_is_not_ready(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, accepted: str, lost: str
+) -> None:
+    """Lines as OAI's eNB and gNB and free5GC's N3IWF log them."""
+    monkeypatch.setattr(probe, "RUN", str(tmp_path))
+    monkeypatch.setattr(probe, "LOG", f"{tmp_path}/{{}}.log")
+    check = plan.build(function_state(kind), SECRETS, K, OWN).checks[0].to_json()
+    for lines, ready in (
+        ([accepted], True),
+        ([accepted, "Frame.Slot 128.0", lost], False),
+        (["after a rotation"], False),
+        ([accepted, lost, accepted], True),
+        (["after another rotation"], True),
+    ):
+        (tmp_path / f"{kind}.log").write_text("\n".join(lines) + "\n")
+        assert probe.holds(check) is ready, lines
+
+
+def prepare(folder: Path, name: str, *prefixes: str) -> None:
+    """Run nf-prepare with folders 0 to 3 in place of those of the VDU."""
     script = source("nf_prepare.sh", "oai")
-    for number, path in enumerate(("/run/osm-vpnaas-nf", "/var/log", "/etc/osm-vpnaas/nf")):
-        (tmp_path / str(number)).mkdir()
-        script = script.replace(path, str(tmp_path / str(number)))
-    (tmp_path / "1/gnb.log").write_text("a line\n")
-    (tmp_path / "2/gnb.digest").write_text("0\n")
+    paths = ("/run/osm-vpnaas-nf", "/var/log", "/etc/osm-vpnaas/nf", "/sys/class/net")
+    for number, path in enumerate(paths):
+        (folder / str(number)).mkdir(exist_ok=True)
+        script = script.replace(path, str(folder / str(number)))
+    (folder / f"1/{name}.log").write_text("a line\n")
+    (folder / f"2/{name}.digest").write_text("0\n")
+    environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-c", script, "nf-prepare", name, *prefixes], check=True, env=environment)
+
+
+def test_a_start_forgets_what_was_logged(tmp_path: Path) -> None:
+    (tmp_path / "0").mkdir()
     (tmp_path / "0/gnb.logged").write_text("Received NGSetupResponse\n")
-    subprocess.run(["sh", "-c", script, "nf-prepare", "gnb"], check=True)
+    prepare(tmp_path, "gnb")
     assert {path.name for path in (tmp_path / "0").iterdir()} == {"gnb.digest", "gnb.offset"}
     assert (tmp_path / "0/gnb.offset").read_text() == "7\n"
+
+
+def test_a_start_removes_the_devices_that_a_killed_container_left(tmp_path: Path) -> None:
+    """free5GC's N3IWF and its UE end at once if one is there."""
+    (tmp_path / "ip").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/removed\nexit 2\n')
+    (tmp_path / "ip").chmod(0o755)
+    for device in ("ens6", "ipsec-1", "gretun-id-2-6", "nwu"):
+        (tmp_path / "3" / device).mkdir(parents=True)
+    (container,) = plan.build(function_state("n3ue"), SECRETS, K, OWN).containers
+    prepare(tmp_path, container.name, *container.devices)
+    assert (tmp_path / "removed").read_text().splitlines() == [
+        "link delete dev ipsec-1",
+        "link delete dev gretun-id-2-6",
+    ]

@@ -13,7 +13,20 @@ import libconf
 import pytest
 from oai import diameter, images, plan, provision, spgwc, units
 from oai.milenage import opc
-from oai_support import ADDRESSES, DATABASE, GIVEN, OP, OWN, REALM, K, ends, params, rendered
+from oai_support import (
+    ADDRESSES,
+    DATABASE,
+    GIVEN,
+    OP,
+    OWN,
+    REALM,
+    SECRETS,
+    K,
+    ends,
+    function_state,
+    params,
+    rendered,
+)
 
 GOLDEN = Path(__file__).with_name("golden")
 KINDS = tuple(GIVEN)
@@ -162,6 +175,13 @@ def test_a_pool_leaves_the_gateway_its_address() -> None:
     assert pools == ["10.250.0.2 - 10.250.127.254", "10.250.128.2 - 10.250.255.254"]
 
 
+@pytest.mark.parametrize("kind", ["spgwu", "upf"])
+def test_a_user_plane_is_ready_with_the_device_that_its_image_makes(kind: str) -> None:
+    """SPGW-U v1.5.1 and UPF v2.2.1 make tun0; older SPGW-Us made pdn."""
+    checks = plan.build(function_state(kind), SECRETS, K, OWN).checks
+    assert [check.unit for check in checks if check.kind == "interface"] == ["tun0"]
+
+
 # -- rows of the HSS -----------------------------------------------------------------------------
 
 COMMON = {
@@ -186,12 +206,18 @@ def test_rows_have_the_columns_of_the_tables() -> None:
     assert all(line.endswith(";") and "\n" not in line for line in lines)
     inserts = [re.match(r"INSERT INTO vhss\.(\w+) \(([^)]*)\) VALUES \(", line) for line in lines]
     rows = [found for found in inserts if found]
-    assert len(rows) == 2 * 2 + 2 * 3
+    assert len(rows) == 2 * 2 + 3 * 3
     assert sum(f"'mme2.{REALM}'" in line for line in lines) == 2, "a row for each MME"
     for row in rows:
         assert set(row[2].split(", ")) <= tables[row[1]]
     assert "'001010000000003'" in lines[-2]
     assert "4900000003" in lines[-2]
+    data = provision.subscription_data("4900000003", ["internet"])
+    names = "imsi, subscription_data"
+    # Also one that is there gets the access points.
+    assert lines[-1] == (
+        f"INSERT INTO vhss.users_imsi ({names}) VALUES ('001010000000003', '{data}');"
+    )
 
 
 def test_a_text_in_a_statement_cannot_end_it() -> None:

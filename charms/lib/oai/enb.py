@@ -237,6 +237,8 @@ def software(params: Enb, ends: Ends) -> Software:
                 "the MME at {} has not accepted the eNB yet".format(mme),
                 unit="enb",
                 pattern=r"S1AP_REGISTER_ENB_CNF: associated MME [1-9]",
+                # It does not set up a lost association again.
+                lost="S1AP_DEREGISTERED_ENB_IND",
             ),
             Check("udp", "no GTP-U on S1-U yet", address=ends["s1u"].ip, port=2152),
         ),

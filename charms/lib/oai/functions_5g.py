@@ -1,7 +1,7 @@
 """The charm class of each network function of 5GS, with the actions that only it has."""
 
 import json
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from vpnaas.actions import OUTPUT_LIMIT, Params, action
 from vpnaas.base import fields
@@ -13,7 +13,7 @@ from . import amf, n3iwf, n3ue, nr_ue, nssai, params, pdn, provision_5g, shown_5
 from .charm import ACTION_WAIT, NfCharm, Request
 from .functions import EquipmentCharm, KeyedCharm, UserPlaneCharm
 from .milenage import opc
-from .params import Amf, Equipment, N3iwf, N3ue, NrUe, Upf
+from .params import Amf, Common, Equipment, N3iwf, N3ue, NrUe, Secrets, Upf
 
 
 class AmfCharm(KeyedCharm):
@@ -249,6 +249,17 @@ class N3iwfCharm(NfCharm):
 
     def _n3iwf(self) -> N3iwf:
         return params.expect(N3iwf, self._configured())
+
+    def _change(self, nf_params: Common, secrets: Optional[Secrets] = None) -> Mapping[str, Any]:
+        name = params.expect(N3iwf, nf_params).nwu_interface
+        used = {one.underlay_interface for one in self._charm_state().intent.links.values()}
+        with self._vdu() as vdu:
+            used.add(self._underlays((), vdu)[""])
+        if name in used:
+            # The firewall of NWu would shut out management or the peers of a link.
+            what = "{} is the interface of management or of a link".format(name)
+            raise InputError("configure-nf: nwu-interface", what, "one that only UEs use")
+        return super()._change(nf_params, secrets)
 
     @action("show-connected")
     def _show_connected(self, given: Params) -> Dict[str, Any]:

@@ -178,6 +178,8 @@ def software(params: Gnb, ends: Ends) -> Software:
                 "the AMF at {} has not accepted the gNB yet".format(amf),
                 unit="gnb",
                 pattern="Received NGSetupResponse",
+                # It does not set up a lost association again.
+                lost="Received unsuccessful result for SCTP association",
             ),
             Check("udp", "no GTP-U on N3 yet", address=ends["n3"].ip, port=2152),
         ),

@@ -118,7 +118,8 @@ def software(params: Hss, ends: Ends, secrets: Secrets, opc: str) -> Software:
                 workdir="/openair-hss",
                 after=("cassandra",),
                 before_start=(FILL, STATEMENTS, PROVISION_FILE, DATA),
-                start_seconds=fill.DEADLINE + 60,
+                # Cassandra takes some 30 ms for a subscriber.
+                start_seconds=fill.DEADLINE + 60 + params.subscribers // 10,
             ),
         ),
         files=(

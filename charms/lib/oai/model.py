@@ -71,6 +71,8 @@ class Container:
         after: Other units of the VDU this one needs.
         before_start: Command run before each start, with the engine as second word; empty for none.
         start_seconds: How long `before_start` may take.
+        devices: Prefixes of the names of network devices that it leaves behind if it is killed, and
+            with which it would not start again.
     """
 
     name: str
@@ -83,6 +85,7 @@ class Container:
     after: Tuple[str, ...] = ()
     before_start: Tuple[str, ...] = ()
     start_seconds: int = 90
+    devices: Tuple[str, ...] = ()
 
 
 @attr.frozen
@@ -94,6 +97,7 @@ class Check:
             and port is established), "interface" (exists, and has an address if `address` is
             "any"), "log" (the log of `unit` since its start has a line with the pattern).
         reason: Text for the status while it does not hold.
+        lost: Pattern of a line after which a "log" check no longer holds, "" for none.
     """
 
     kind: str
@@ -102,6 +106,7 @@ class Check:
     port: int = 0
     unit: str = ""
     pattern: str = ""
+    lost: str = ""
 
     def to_json(self) -> Dict[str, Any]:
         """Return what the probe reads."""

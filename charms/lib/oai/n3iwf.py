@@ -23,7 +23,6 @@ from .values import Plmn
 VERSION = "1.0.5"
 """Version of the configuration file; the image exits with another one."""
 HOME = "/free5gc"
-LEVELS = {"error": "error", "warning": "warn", "info": "info", "debug": "debug"}
 NAS_PORT = 20000
 DEVICE = "nwu"
 """Prefix of the names of the interfaces for decrypted packets."""
@@ -243,6 +242,7 @@ def software(params: N3iwf, ends: Ends, nwu: str) -> Software:
                 ),
                 entrypoint="./n3iwf",
                 workdir=HOME,
+                devices=(DEVICE + "-",),
             ),
         ),
         files=(File(conf("n3iwfcfg.yaml"), configuration(params, ends, amf, nwu)),),
@@ -252,6 +252,8 @@ def software(params: N3iwf, ends: Ends, nwu: str) -> Software:
                 "the AMF at {} has not accepted the N3IWF yet".format(amf),
                 unit="n3iwf",
                 pattern="Handle NG Setup Response",
+                # It does not set up a lost association again.
+                lost=r"\[SCTP\] (Close connection|Read from SCTP connection failed)",
             ),
             Check("udp", "no IKE on NWu yet", address=nwu, port=500),
             Check("udp", "no GTP-U on N3 yet", address=ends["n3"].ip, port=2152),

@@ -5,16 +5,19 @@ import re
 from typing import Dict, Tuple
 
 from vpnaas.base import x509
+from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, run
 
 from .model import Check, Container, File, Software, conf
-from .n3iwf import LEVELS
 from .params import N3ue, Secrets
 from .part import Part
+from .sbi import LOGGED
 
 VERSION = "1.0.1"
 HOME = "/n3iwue"
-TUNNELS = "gretun"
+START = HOME + "/start.sh"
+SIGNALLING, TUNNELS = "ipsec", "gretun"
+"""Prefixes of the names of its devices: for IPsec, and for GRE of PDU sessions."""
 FIRST_ID = 1
 """if_id of the interface for signalling; those of PDU sessions follow."""
 _ADDRESS = re.compile(r"^\d+: (gretun-id-(\d+)-\d+)(?:@\S+)?\s+inet ([0-9.]+)[/ ]", re.MULTILINE)
@@ -48,10 +51,11 @@ def configuration(params: N3ue, own: str, n3iwf: Part, keys: Secrets, opc: str) 
                 "IPSecIfaceName": params.wifi_interface,
                 "IPSecIfaceAddr": own,
                 "XfrmiId": FIRST_ID,
-                "XfrmiName": "ipsec",
+                "XfrmiName": SIGNALLING,
                 "GreIfaceName": TUNNELS,
-                "IkeSaSPI": "0x{:016x}".format(int(params.imsi)),
-                "IPSecSA3gppControlPlaneSPI": "0x{:08x}".format(0x100 + int(params.imsi) % 10**9),
+                # Numbers: a text is refused.
+                "IkeSaSPI": int(params.imsi),
+                "IPSecSA3gppControlPlaneSPI": 0x100 + int(params.imsi) % 10**9,
                 "SmPolicy": sessions,
                 "DpdInterval": "60s",
                 "IkeRetransmit": {
@@ -71,7 +75,8 @@ def configuration(params: N3ue, own: str, n3iwf: Part, keys: Secrets, opc: str) 
                 },
             },
         },
-        "logger": {"N3UE": {"debugLevel": LEVELS[params.log_level], "ReportCaller": False}},
+        # The readiness check needs a line of level info.
+        "logger": {"N3UE": {"debugLevel": LOGGED[params.log_level], "ReportCaller": False}},
     }
     return json.dumps(content, indent=1) + "\n"
 
@@ -83,16 +88,20 @@ def software(params: N3ue, own: str, n3iwf: Part, keys: Secrets, opc: str) -> So
         containers=(
             Container(
                 "n3iwue",
+                words=(START,),
                 volumes=(
-                    (conf("n3ue.yaml"), HOME + "/config/n3ue.yaml"),
+                    (conf("n3ue.yaml"), HOME + "/n3ue.yaml"),
+                    (conf("start-n3iwue.sh"), START),
                     (conf("n3iwf-ca.pem"), HOME + "/cert/ca.pem"),
                 ),
-                entrypoint="./n3iwue",
+                entrypoint="/bin/sh",
                 workdir=HOME,
+                devices=(SIGNALLING + "-", TUNNELS + "-"),
             ),
         ),
         files=(
             File(conf("n3ue.yaml"), configuration(params, own, n3iwf, keys, opc)),
+            File(conf("start-n3iwue.sh"), source("start_n3iwue.sh", "oai"), 0o755),
             # free5GC's UE verifies no certificate; others do (TS 33.501 clause 7.2.1).
             File(conf("n3iwf-ca.pem"), root),
         ),

@@ -503,8 +503,8 @@ def _n3iwf(reader: _Reader) -> N3iwf:
     at = reader.at
     return N3iwf(
         tac=values.tac_5g(at("tac"), reader.given.get("tac")),
-        # TS 38.413 clause 9.3.1.57: 16 bits.
-        n3iwf_id=reader.number("n3iwf-id", 0, 0xFFFF),
+        # TS 38.413 clause 9.3.1.57: 16 bits. free5GC's N3IWF takes zero for a missing number.
+        n3iwf_id=reader.number("n3iwf-id", 1, 0xFFFF),
         nwu_interface=fields.network_interface(at("nwu-interface"), reader.text("nwu-interface")),
         slices=nssai.canonical(at("slices"), reader.text("slices"), 1),
         inner_pool=str(values.pool(at("inner-pool"), reader.text("inner-pool"))),

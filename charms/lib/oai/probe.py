@@ -5,7 +5,7 @@ This file is the program that the charm sends there: it must not import anything
 library and must run on any Python from 3.6 on. It reads a JSON object on standard input:
 
     {"wait": seconds, "units": [name...], "images": {name: reference}, "engine": path,
-     "checks": [{"kind", "reason", "address", "port", "unit", "pattern"}...]}
+     "checks": [{"kind", "reason", "address", "port", "unit", "pattern", "lost"}...]}
 
 It ends as soon as all checks hold, at the latest after `wait` seconds, and prints the result.
 """
@@ -115,19 +115,29 @@ def holds(check: Json) -> bool:
 
 
 def _logged(check: Json) -> bool:
-    """Tell whether a unit has logged a line since it was started.
+    """Tell whether a unit has logged a line since it was started, and no line of a loss after it.
 
     Lines that were there are kept in a file until the next start, since a log grows and is rotated.
     """
     path = "{}/{}.logged".format(RUN, check["unit"])
-    if check["pattern"] in _read(path).splitlines():
+    kept, pattern = _read(path).splitlines(), check["pattern"]
+    if pattern in kept and not check["lost"]:
         return True
-    if not re.search(check["pattern"], log_since_start(check["unit"])):
-        return False
-    os.makedirs(RUN, exist_ok=True)
-    with open(path, "a", encoding="utf-8") as stream:
-        stream.write(check["pattern"] + "\n")
-    return True
+    text = log_since_start(check["unit"])
+    seen = _last(pattern, text)
+    lost = bool(check["lost"]) and _last(check["lost"], text) > seen
+    holds_now = not lost and (seen >= 0 or pattern in kept)
+    if holds_now != (pattern in kept):
+        os.makedirs(RUN, exist_ok=True)
+        left = [line for line in kept if line != pattern] + [pattern] * holds_now
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write("".join(line + "\n" for line in left))
+    return holds_now
+
+
+def _last(pattern: str, text: str) -> int:
+    """Return where a pattern matches last, -1 if it does not."""
+    return max((match.start() for match in re.finditer(pattern, text)), default=-1)
 
 
 def look(request: Json) -> Json:

@@ -196,3 +196,6 @@ def statements(document: Dict[str, Any]) -> Iterator[str]:
         msisdn = str(int(document["first_msisdn"]) + index)
         for statement in subscriber(imsi, msisdn, common):
             yield statement
+        # A subscriber of an earlier content gets the access points of this one.
+        data = subscription_data(msisdn, common["apns"])
+        yield insert("users_imsi", {"imsi": imsi, "subscription_data": data})

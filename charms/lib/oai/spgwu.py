@@ -1,4 +1,4 @@
-"""User plane of SGW and PGW: a switch in user space between GTP-U and the tun device `pdn`."""
+"""User plane of SGW and PGW: a switch in user space between GTP-U and the device `tun0`."""
 
 from . import pdn
 from .model import Check, Container, Ends, File, Software, block, conf, first_peer
@@ -6,7 +6,7 @@ from .params import SpgwU
 from .spgwc import gateway_name
 
 FILE = "/openair-spgwu-tiny/etc/spgw_u.conf"
-DEVICE = "pdn"
+DEVICE = "tun0"
 LEVELS = {"error": "error", "warning": "warning", "info": "info", "debug": "debug"}
 """Names of spdlog's levels; without a level the SPGW-U logs nothing."""
 

@@ -36,7 +36,7 @@ StandardOutput=append:/var/log/{name}.log
 StandardError=append:/var/log/{name}.log
 TimeoutStartSec={start_seconds}
 TimeoutStopSec=30
-Restart=on-failure
+Restart=always
 RestartSec={restart}
 
 [Install]
@@ -110,8 +110,8 @@ def render(
         links: Units that bring up the VNF's links.
         rules: Whether to load the nftables script first.
     """
-    before = [_line([PREPARE_PROGRAM, container.name])]
-    before.append("-" + _line([engine, "rm", "--force", container.name]))
+    before = ["-" + _line([engine, "rm", "--force", container.name])]
+    before.append(_line((PREPARE_PROGRAM, container.name) + container.devices))
     if rules:
         before.append(_line(["/usr/sbin/nft", "-f", RULES_FILE]))
     if container.before_start:

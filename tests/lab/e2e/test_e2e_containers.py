@@ -200,7 +200,7 @@ def test_every_function_runs_in_a_container_of_podman(
         check_containers(epc[name], digests)
     assert (privileged(epc["spgwu"], "spgwu"), privileged(epc["mme"], "redis")) == (True, False)
     # A privileged container makes its device in the VDU's network.
-    assert " pdn: " in epc["spgwu"].out("ip", "-o", "link", "show", "dev", "pdn")
+    assert " tun0: " in epc["spgwu"].out("ip", "-o", "link", "show", "dev", "tun0")
 
 
 def test_ues_attach_through_containers_and_tunnels(epc: Service) -> None:

@@ -26,6 +26,8 @@ LONGEST = 1500
 """Seconds of a measurement; OSM gives an action no more than half an hour."""
 PATHS = ("tunnel", "underlay")
 DIRECTIONS = ("upload", "download", "bidirectional")
+REVERSE = "_bidir_reverse"
+"""End of the names of sums of the other direction, see `throughput_client`."""
 
 
 @attr.frozen
@@ -275,25 +277,35 @@ def rates(report: Mapping[str, Any], protocol: str) -> Dict[str, Any]:
         KeyError, TypeError, ValueError: The data are not such a report.
     """
     start, end = report["start"], report["end"]
+    received = _received(end)
     summary = {}  # type: Dict[str, Any]
     if protocol == "tcp":
         summary["mss"] = start.get("tcp_mss") or start.get("tcp_mss_default")
-        summary["mbps"] = _mbps(end["sum_received"])
+        summary["mbps"] = _mbps(received)
         summary["retransmits"] = end["sum_sent"].get("retransmits")
     else:
-        received = end.get("sum_received") or end["sum"]
         summary["mbps"] = _mbps(received)
         summary["jitter-ms"] = round(float(received.get("jitter_ms", 0)), 4)
         summary["loss-percent"] = round(float(received.get("lost_percent", 0)), 4)
         summary["packets"] = int(received.get("packets", 0))
-    if "sum_received_bidir_reverse" in end:
-        summary["mbps-reverse"] = _mbps(end["sum_received_bidir_reverse"])
+    if any(name.endswith(REVERSE) for name in end):
+        summary["mbps-reverse"] = _mbps(_received(end, REVERSE))
     cpu = end.get("cpu_utilization_percent", {})
     summary["cpu-percent"] = {
         "local": round(float(cpu.get("host_total", 0)), 1),
         "remote": round(float(cpu.get("remote_total", 0)), 1),
     }
     return summary
+
+
+def _received(end: Mapping[str, Any], way: str = "") -> Mapping[str, Any]:
+    """Return what was received, one way; iperf3 before 3.11 has only what was sent for UDP."""
+    part = end.get("sum_received" + way)
+    if part is not None:
+        return dict(part)
+    sent = end["sum" + way]
+    rate = float(sent["bits_per_second"]) * (1 - float(sent.get("lost_percent", 0)) / 100)
+    return dict(sent, bits_per_second=rate)
 
 
 def _mbps(part: Mapping[str, Any]) -> float:

@@ -235,6 +235,11 @@ class Meter:
         unseen = {(p.link, p.name) for p in self.peers if hanging.get(p.technology)}
         self.received.update(received, unseen)
         self.sent.update(sent, unseen)
+        unknown = {"ipsec": seen.sas == HANGS, "wireguard": seen.handshakes == HANGS}
+        for peer in self.peers:
+            key = peer.link, peer.name
+            if unknown.get(peer.technology) and key in self.tunnels:
+                tunnels[key] = self.tunnels[key]
         for key, tunnel in tunnels.items():
             before = self.tunnels.get(key)
             if before is not None and before.up and not tunnel.up:

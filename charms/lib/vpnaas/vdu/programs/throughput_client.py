@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+from typing import Any, Dict, List, Tuple
 
 
 def main() -> None:
@@ -37,7 +38,7 @@ def main() -> None:
             stderr=subprocess.PIPE,
             check=False,
         )
-    report = json.loads(done.stdout.decode() or "{}")
+    report = json.loads(done.stdout.decode() or "{}", object_pairs_hook=named)
     if done.returncode and "error" not in report:
         report["error"] = done.stderr.decode()[-300:] or "exit code {}".format(done.returncode)
     if request["keep"]:
@@ -45,6 +46,14 @@ def main() -> None:
     report.pop("intervals", None)
     report.get("end", {}).pop("streams", None)
     json.dump(report, sys.stdout)
+
+
+def named(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+    """Return an object of the report; iperf3 before 3.11 gives both directions' sums one name."""
+    result = {}  # type: Dict[str, Any]
+    for name, value in pairs:
+        result[name + "_bidir_reverse" if name in result else name] = value
+    return result
 
 
 def keep(path: str, text: str, most: int) -> None:
