@@ -184,7 +184,9 @@ def test_latency_from_the_command_line(lab: Lab, basic: Service, path: str) -> N
     words = ("ns-action", "basic", "--vnf_name", "server", "--action_name", "measure-latency")
     operation = json.loads(lab.done("--json", *words, "--params", params, "--wait"))
     result = json.loads(operation["detailed-status"]["output"])
-    assert (result["path"], result["sent"], result["received"]) == (path, 5, 5)
+    assert (result["path"], result["sent"]) == (path, 5)
+    # A machine that has much else to do may lose one.
+    assert result["received"] >= 4
     assert 0 < result["rtt-ms"]["min"] <= result["rtt-ms"]["avg"] <= result["rtt-ms"]["max"]
 
 
