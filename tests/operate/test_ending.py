@@ -17,8 +17,9 @@ from operate.ending import clean_up_when_ended
 
 @click.command()
 def main():
-    # A shell starts what it runs in the background with SIGINT ignored.
+    # A shell starts what it runs in the background with SIGINT ignored, nohup with SIGHUP.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     clean_up_when_ended()
     try:
         print("started", flush=True)
