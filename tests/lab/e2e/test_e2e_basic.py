@@ -472,6 +472,7 @@ def test_changed_host_key_must_be_trusted(basic: Service, client: Vnf, untouched
         up_again(controlled)
 
 
+@pytest.mark.long
 def test_the_page_shows_a_service_and_presses_its_primitives(basic: Service) -> None:
     with served(basic.lab) as url, browser(url) as seen:
         seen.open("/service/basic")

@@ -23,7 +23,7 @@ from e2e_support import (
     wait,
 )
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 CONF = "/etc/swanctl/conf.d/osm-vpnaas-{}.conf"
 #: What strongSwan logs of a certificate whose time is not now.
@@ -69,7 +69,6 @@ def test_the_tunnel_comes_up_with_certificates_of_the_providers_authority(
     assert "PRIVATE KEY" in server.out("cat", "/etc/osm-vpnaas/vpn-server/ca/ca-key.pem")
 
 
-@pytest.mark.long
 def test_a_request_whose_signature_is_wrong_is_refused_and_the_tunnel_stays(
     service: Service, server: Vnf, client: Vnf
 ) -> None:
@@ -99,7 +98,6 @@ def test_a_request_whose_signature_is_wrong_is_refused_and_the_tunnel_stays(
     assert len(associations(server)) == 1
 
 
-@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_rotation_and_renewal_do_not_break_a_tcp_stream(
     service: Service, server: Vnf, client: Vnf
@@ -173,7 +171,6 @@ def _seconds(date: object) -> int:
                               capture_output=True, text=True, check=True).stdout)  # fmt: skip
 
 
-@pytest.mark.long
 @pytest.mark.clock
 @pytest.mark.timeout(900)
 def test_a_clock_that_is_wrong(service: Service, server: Vnf, client: Vnf) -> None:
@@ -289,7 +286,6 @@ class Authority:
         )  # fmt: skip
 
 
-@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_certificates_of_another_authority(
     service: Service, server: Vnf, client: Vnf, tmp_path: Path
@@ -353,7 +349,6 @@ def test_certificates_of_another_authority(
     assert status["public-key"] != key
 
 
-@pytest.mark.long
 def test_a_parted_requirer_is_revoked_and_comes_back_with_the_relation(
     service: Service, server: Vnf, client: Vnf
 ) -> None:

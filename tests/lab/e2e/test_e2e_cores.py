@@ -12,7 +12,7 @@ import yaml
 from e2e_support import CORE_5G, InBackground, Lab, Service, gone, wait
 from e2e_wire import NEIGHBOURS, Capture, captured, wireguard_only
 
-pytestmark = [pytest.mark.lab, pytest.mark.long]
+pytestmark = pytest.mark.lab
 
 MARKER = b"osm-vpnaas-clear"
 
@@ -60,7 +60,7 @@ class Core:
     inner: dict[tuple[str, str], str]
 
 
-@pytest.fixture(scope="module", params=["epc", "5gc"])
+@pytest.fixture(scope="module", params=[pytest.param("epc", marks=pytest.mark.long), "5gc"])
 def core(request: pytest.FixtureRequest, lab: Lab, dist: Path) -> Iterator[Core]:
     kind = request.param
     if kind == "epc":
@@ -132,6 +132,7 @@ def test_only_wireguard_is_on_the_wires(core: Core, tmp_path: Path) -> None:
         assert not capture.holds(MARKER)
 
 
+@pytest.mark.long
 def test_measurement_of_one_link(core: Core) -> None:
     link = core.links[-1]
     near = core.service[link.near]
@@ -141,6 +142,7 @@ def test_measurement_of_one_link(core: Core) -> None:
     assert rate["mbps"] > 0
 
 
+@pytest.mark.long
 def test_rotation_of_all_links_of_a_vnf(core: Core) -> None:
     member = core.links[0].near
     mine = [link for link in core.links if member in (link.near, link.far)]

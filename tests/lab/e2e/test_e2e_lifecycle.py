@@ -13,7 +13,7 @@ import yaml
 from e2e_basic import CLIENT, SERVER
 from e2e_support import BASIC, InBackground, Lab, Service, Vnf, gone
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key.pub"
 PORT = 7777
@@ -120,7 +120,6 @@ def revised(lab: Lab, folder: Path) -> Path:
     return package
 
 
-@pytest.mark.long
 def test_a_refreshed_charm_leaves_tunnels_up_under_a_tcp_stream(
     life: Service, tmp_path: Path
 ) -> None:
@@ -159,7 +158,6 @@ def test_a_refreshed_charm_leaves_tunnels_up_under_a_tcp_stream(
     assert client.status("vpn-client")["state"] == "up"
 
 
-@pytest.mark.long
 def test_an_update_of_an_unchanged_package_runs_nothing(life: Service) -> None:
     lab = life.lab
     hooks = life.hook_log()

@@ -18,7 +18,7 @@ from lab.records import jobs
 from lab.records.store import NSIOPS, NSIS, NSRS, OPS
 from operate.join import End, join, part
 
-pytestmark = [pytest.mark.lab, pytest.mark.long]
+pytestmark = pytest.mark.lab
 
 PACKAGES = ("vpn_endpoint_vnf", "vpn_basic_ns", "vpn_endpoint_ns")
 TEMPLATES = ("vpn_basic_nst", "vpn_shared_nst")
@@ -78,6 +78,7 @@ def test_two_slices_with_the_same_addresses_do_not_meet(twins: tuple[Service, Se
     assert red["client"].pings("10.77.0.1", tries=60)
 
 
+@pytest.mark.long
 def test_a_slice_shows_what_osm_stores_of_it(twins: tuple[Service, Service]) -> None:
     lab = twins[0].lab
     nsi = json.loads(lab.done("--json", "nsi-show", "red"))
@@ -87,12 +88,14 @@ def test_a_slice_shows_what_osm_stores_of_it(twins: tuple[Service, Service]) -> 
     assert "is a part of nsi 'red'" in lab.refused("ns-delete", "red.pair")
 
 
+@pytest.mark.long
 def test_nsi_create_alone_enforces_the_5qi_of_the_template(twins: tuple[Service, Service]) -> None:
     for end in ("server", "client"):
         (answer,) = twins[0][end].action("show-qos").values()
         assert (answer["five-qi"], answer["dscp"], answer["in-force"]) == (6, "af32", True)
 
 
+@pytest.mark.long
 def test_a_shared_service_serves_two_slices_and_goes_with_the_last(templates: Lab) -> None:
     lab = templates
     make_together(
@@ -130,6 +133,7 @@ def server_vim(lab: Lab) -> str:
     return str(lab.engine.store.resolve("vim_accounts", "lab")["_id"])
 
 
+@pytest.mark.long
 def test_a_slice_whose_makers_were_killed_can_be_deleted(templates: Lab) -> None:
     lab = templates
     file = str(lab.dist / "params" / "vpn_shared_a.yaml")

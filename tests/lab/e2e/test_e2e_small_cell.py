@@ -17,7 +17,7 @@ from e2e_core import MME, with_core
 from e2e_support import SMALL_CELL, ActionError, Lab, Service, Vnf
 from e2e_wire import NEIGHBOURS, Capture, captured
 
-pytestmark = [pytest.mark.lab, pytest.mark.long]
+pytestmark = pytest.mark.lab
 
 AMF = "10.43.2.10"
 BACKHAUL = "192.168.122.11"
@@ -92,6 +92,7 @@ def test_a_tunnel_each_and_that_of_lte_through_nat(cell: Service, tmp_path: Path
     assert (shown["state"], shown["reason"]) == ("up", "")
 
 
+@pytest.mark.long
 @topology("small_cell_two_tunnels")
 def test_b_the_nr_box_hands_the_address_of_lte_inside(cell: Service, tmp_path: Path) -> None:
     only_ipsec(cell, tmp_path / "backhaul.pcap")
@@ -104,6 +105,7 @@ def test_b_the_nr_box_hands_the_address_of_lte_inside(cell: Service, tmp_path: P
     assert not cell["core"].pings("10.44.0.2", "-I", AMF, tries=5)
 
 
+@pytest.mark.long
 @topology("small_cell_one_tunnel")
 def test_c_one_tunnel_has_two_inner_addresses(cell: Service, tmp_path: Path) -> None:
     only_ipsec(cell, tmp_path / "backhaul.pcap")
@@ -117,6 +119,7 @@ def test_c_one_tunnel_has_two_inner_addresses(cell: Service, tmp_path: Path) -> 
     assert cell["gateway"].status("lte")["state"] == "off"
 
 
+@pytest.mark.long
 @topology("small_cell_one_nat")
 def test_e_private_addresses_become_the_inner_one_before_ipsec(
     cell: Service, tmp_path: Path
@@ -137,6 +140,7 @@ def test_e_private_addresses_become_the_inner_one_before_ipsec(
     assert not core.pings("10.44.0.2", "-I", MME, tries=3)
 
 
+@pytest.mark.long
 @topology("small_cell_one_address")
 def test_d_the_one_inner_address_is_the_outer_one(cell: Service, tmp_path: Path) -> None:
     only_ipsec(cell, tmp_path / "backhaul.pcap")
@@ -165,6 +169,7 @@ def test_d_the_one_inner_address_is_the_outer_one(cell: Service, tmp_path: Path)
     cell.wait(lambda: lte.pings(MME), "the tunnel is back")
 
 
+@pytest.mark.long
 @topology("small_cell_pool")
 def test_f_the_gateway_hands_out_two_addresses_that_stay(cell: Service, tmp_path: Path) -> None:
     gateway, nr, core = cell["gateway"], cell["nr"], cell["core"]
