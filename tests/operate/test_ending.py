@@ -53,8 +53,8 @@ def test_it_runs_when_the_terminal_closes_also_after_a_second_signal(tmp_path: P
     words = [sys.executable, "-c", PROGRAM, str(tmp_path / "cleaned")]
     with subprocess.Popen(words, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
-        assert os.read(ours, 100) == b"started\r\n"
-        os.close(ours)
+        with os.fdopen(ours) as terminal:
+            assert terminal.readline() == "started\n"
         process.send_signal(signal.SIGHUP)
         assert process.wait(120) == 1
     assert (tmp_path / "cleaned").exists()
