@@ -351,7 +351,13 @@ def test_a_change_of_another_is_followed_without_a_primitive(
         second = environment(namespace, "client", tmp_path)
         day_1(second, "client")
         model = OverModel.models["10.0.0.1"]
-        wait_until(lambda: model.interfaces["wg-vpn-server"].peers, "the peer is there", PATIENCE)
+
+        def followed() -> object:
+            # The watch of this double may begin after the change, and does not read all again then.
+            namespace.changed()
+            return model.interfaces["wg-vpn-server"].peers
+
+        wait_until(followed, "the peer is there", PATIENCE)
 
 
 @pytest.mark.parametrize("case", ["stranger", "no-certificate", "server-certificate"])
