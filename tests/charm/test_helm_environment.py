@@ -353,7 +353,7 @@ def test_a_change_of_another_is_followed_without_a_primitive(
         model = OverModel.models["10.0.0.1"]
 
         def followed() -> object:
-            # The watch of this double may begin after the change, and does not read all again then.
+            # On a busy machine one change was once not followed; why is not known.
             namespace.changed()
             return model.interfaces["wg-vpn-server"].peers
 
