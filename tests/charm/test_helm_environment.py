@@ -21,6 +21,7 @@ from vpnaas import reconciling
 from vpnaas.base.errors import UnreachableError
 from vpnaas.charm import VnfCharm
 from vpnaas.vdu.ssh import CommandResult
+from vpnaas.vdu.steps import Step
 
 from lab.certificates import Authority
 from lab.cluster.errors import ClusterError
@@ -351,13 +352,30 @@ def test_a_change_of_another_is_followed_without_a_primitive(
         second = environment(namespace, "client", tmp_path)
         day_1(second, "client")
         model = OverModel.models["10.0.0.1"]
+        wait_until(lambda: model.interfaces["wg-vpn-server"].peers, "the peer is there", PATIENCE)
 
-        def followed() -> object:
-            # On a busy machine one change was once not followed; why is not known.
-            namespace.changed()
-            return model.interfaces["wg-vpn-server"].peers
 
-        wait_until(followed, "the peer is there", PATIENCE)
+def test_a_change_during_a_reconcile_is_followed_by_the_next(
+    namespace: Namespace, tmp_path: Path
+) -> None:
+    first = environment(namespace, "server", tmp_path)
+    day_1(first, "server")
+    second = environment(namespace, "client", tmp_path)
+    day_1(second, "client")
+    offer, namespace.offers[second.name] = namespace.offers[second.name], ""
+    first.execution.reconcile(unless_settled=True)
+    model = OverModel.models["10.0.0.1"]
+    assert not model.interfaces["wg-vpn-server"].peers
+    execute = model.execute
+
+    def slow(steps: list[Step]) -> object:
+        namespace.offers[second.name] = offer
+        return execute(steps)
+
+    model.execute = slow  # type: ignore[method-assign, assignment]
+    first.execution.reconcile(unless_settled=False)
+    first.execution.reconcile(unless_settled=True)
+    assert model.interfaces["wg-vpn-server"].peers
 
 
 @pytest.mark.parametrize("case", ["stranger", "no-certificate", "server-certificate"])

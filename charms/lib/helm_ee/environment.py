@@ -42,8 +42,17 @@ class HelmEnvironment(Environment):
         self._settled = ""
         self._bags: Dict[offers.Relation, Dict[str, str]] = self._published_before()
         self._status = ""
+        self._texts: Mapping[str, str] = {}
         self._read: Tuple[Any, Tuple[Dict[str, offers.Document], List[str]]] = (None, ({}, []))
         self._restore_key()
+
+    def look(self) -> None:
+        """Take the offers that the next job of the charm sees, as Juju does for a hook.
+
+        A change that comes during a job waits for the next one. If the job saw it in part, its
+        digest of what is settled could contain a change that it has not applied.
+        """
+        self._texts = self._cluster.offers()
 
     # State
 
@@ -168,7 +177,7 @@ class HelmEnvironment(Environment):
         member in the text is only a claim. So the first object that claims a member keeps it while
         it exists; a second one is refused.
         """
-        texts = self._cluster.offers()
+        texts = self._texts
         if self._read[0] != (texts, self._state.options, self._state.members):
             documents = self._read_documents(texts)
             self._read = ((texts, self._state.options, self._state.members), documents)

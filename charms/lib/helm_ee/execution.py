@@ -95,6 +95,7 @@ class Execution:
 
     def _code(self) -> ReconcilingCharm:
         # A new object for each call: under Juju each event has its own process.
+        self._environment.look()
         return self._kind(self._environment)
 
     def _configure(self, given: Mapping[str, Any]) -> None:
