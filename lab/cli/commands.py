@@ -23,6 +23,7 @@ from lab.cli.slice_verbs import SLICE_VERBS
 from lab.cli.watching import watched
 from lab.errors import LcmError, NbiError
 from lab.nbi.params import InstanceRequest, load_mapping, public_keys, yaml_options
+from lab.records import jobs
 from lab.records.store import NSDS, NSRS, NSTS, VIMS, VNFDS, Document
 
 DEFAULT_HOME = "/var/lib/osm-vpnaas-lab"
@@ -587,6 +588,8 @@ def main(argv: list[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # names may have what a terminal has not
+    if argv is None:
+        jobs.fork_workers()
     try:
         cli.main(args=argv, prog_name="osm-lab", standalone_mode=False)
     except click.exceptions.Exit as stop:

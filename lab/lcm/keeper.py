@@ -75,7 +75,8 @@ def ensure(home: Path) -> None:
     """Start the process of a lab, unless it runs already or the interval is 0."""
     if not interval() or jobs.runs(_identity(home)):
         return
-    jobs.launch("lab.lcm.keeper", home, home / "lcm" / "keeper.log")
+    log = home / "lcm" / "keeper.log"
+    jobs.launch("lab.lcm.keeper", log, "--home", str(home.resolve()))
 
 
 def end(home: Path) -> None:

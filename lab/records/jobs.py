@@ -9,16 +9,57 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from lab.procs import ProcessRef
+from lab.records import forks
 from lab.records.journal import Tail
 from lab.records.operations import operation_folder
 from lab.records.store import NSIOPS, OPS, Document, Store
+
+WORKER = "lab.lcm.worker"
+
+
+def _work(words: list[str]) -> int:
+    home, collection, operation = words
+    state = import_module(WORKER).run(Path(home), operation, collection)
+    return 0 if state == "COMPLETED" else 1
+
+
+def _program(log: Path, words: list[str]) -> int:
+    return launch(WORKER, log, "--home", *words)
+
+
+_start: Callable[[Path, list[str]], int] = _program
+
+
+def fork_workers() -> None:
+    """From now on make workers by fork, if this process has one thread at that moment."""
+    global _start
+
+    def start(log: Path, words: list[str]) -> int:
+        if threading.active_count() > 1:
+            return _program(log, words)
+        return forks.fork(_work, log, words)
+
+    _start = start
+
+
+def make_nursery() -> None:
+    """From now on make workers by fork from a process that this one makes now.
+
+    This process must have one thread still.
+    """
+    global _start
+    import_module(WORKER)
+    fork_workers()  # for the worker of a slice, which starts those of services
+    _start = forks.Nursery(_work).fork
 
 
 def start(store: Store, operation: Document, collection: str = OPS) -> Tail:
@@ -29,19 +70,20 @@ def start(store: Store, operation: Document, collection: str = OPS) -> Tail:
     folder = operation_folder(store.home, operation["_id"])
     folder.mkdir(parents=True, exist_ok=True)
     tail = Tail(folder / "events.jsonl")
-    pid = launch("lab.lcm.worker", store.home, folder / "worker.log", collection, operation["_id"])
+    words = [str(store.home.resolve()), collection, operation["_id"]]
+    pid = _start(folder / "worker.log", words)
     record_worker(store, operation["_id"], pid, collection)
     return tail
 
 
-def launch(module: str, home: Path, log: Path, *words: str) -> int:
+def launch(module: str, log: Path, *words: str) -> int:
     """Start a module of the lab as a program that outlives this process; return its process id."""
     here = str(Path(__file__).resolve().parents[2])
     rest = os.environ.get("PYTHONPATH", "")
     path = f"{here}{os.pathsep}{rest}" if rest else here
     with log.open("ab") as stream:
         return subprocess.Popen(
-            [sys.executable, "-m", module, "--home", str(home.resolve()), *words],
+            [sys.executable, "-m", module, *words],
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=stream,

@@ -449,3 +449,20 @@ def test_a_renewal_that_cannot_be_read_leaves_the_old_certificate(
     with ee.serving(free_port(), tls, lcm) as frontend:
         wait_until(lambda: "cannot be renewed" in caplog.text, "the renewal fails", 20)
         assert frontend.ssh_key(PATIENCE).startswith("ssh-ed25519 ")
+
+
+def test_a_revoked_key_comes_back_by_no_action(namespace: Namespace, tmp_path: Path) -> None:
+    first = environment(namespace, "server", tmp_path)
+    day_1(first, "server")
+    day_1(environment(namespace, "client", tmp_path), "client")
+    first.execution.reconcile(unless_settled=True)
+    status, answer = first.ask("revoke-peer", link="vpn-server", peer="client")
+    assert status == "OK", answer
+    (key,) = yaml.safe_load(answer)["public-keys"]
+    assert not OverModel.models["10.0.0.1"].interfaces["wg-vpn-server"].peers
+    peer = {"link": "vpn-server", "name": "laptop", "allowed_prefixes": "10.77.0.9/32"}
+    status, answer = first.ask("add-peer", public_key=key, **peer)
+    assert (status, answer) == (
+        "ERROR",
+        "add-peer: public-key: it was revoked; allowed: a new key, made at the other end",
+    )

@@ -102,7 +102,7 @@ class Environment:
         folder = self.run / f"{self.name}-{self.pods}"
         self.execution = Execution(self.kind, self.cluster, str(folder), self.declared)
 
-    def ask(self, name: str, **params: object) -> tuple[str, str]:
+    def ask(self, name: str, /, **params: object) -> tuple[str, str]:
         """Run a primitive without gRPC; hyphens stand as underscores."""
         given = {key.replace("_", "-"): value for key, value in params.items()}
         return self.execution.primitive(name, yaml.safe_dump(given))

@@ -168,6 +168,7 @@ class VnfCharm(ExperimentingCharm):
     def _add_peer(self, params: Params) -> Dict[str, Any]:
         self._one_link(params)
         peer = manual_peer(params)
+        self._intent().check_key(peer.link, peer.public_key, "add-peer: public-key")
         outcome = self._change_intent(self._intent().with_peer(peer), unless_admitted(peer))
         # The view has no peer whose preshared key is not fetched yet.
         shown = "all" if peer.stored else peer.name

@@ -11,7 +11,6 @@ from typing import Any, List, Mapping, Optional, Tuple
 import attr
 
 from vpnaas.base import fields
-from vpnaas.base.digests import digest
 from vpnaas.base.errors import InputError
 from vpnaas.base.links import WIREGUARD
 from vpnaas.params.intent import LATEST, Intent, LinkParams, ManualPeer
@@ -164,10 +163,7 @@ def enrolled(intent: Intent, asked: Enrolling, now: int) -> Tuple[Intent, Manual
             "the networks of the slice as its allowed-prefixes",
         )
     intent = intent.at(now)
-    if digest(asked.public_key) in intent.revoked.get(LINK, ()):
-        raise InputError(
-            "enrol-device: public-key", "it was revoked", "a new key, made on the device"
-        )
+    intent.check_key(LINK, asked.public_key, "enrol-device: public-key")
     before = intent.peers.get((LINK, asked.name))
     if before is not None and before.public_key != asked.public_key:
         raise InputError(

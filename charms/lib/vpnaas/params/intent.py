@@ -207,6 +207,11 @@ class Intent:
         known = set(self.revoked.get(link, ())) | {digest(key) for key in keys}
         return attr.evolve(self, revoked=dict(self.revoked, **{link: tuple(sorted(known))}))
 
+    def check_key(self, link: str, key: str, where: str) -> None:
+        """Raise InputError if a public key was revoked on a link."""
+        if digest(key) in self.revoked.get(link, ()):
+            raise InputError(where, "it was revoked", "a new key, made at the other end")
+
     def with_enrolment(self, link: str, enrolment: Enrolment) -> "Intent":
         """Return the intent with another server that certifies the keys of a link."""
         params = self.links.get(link)
