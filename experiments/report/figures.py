@@ -35,6 +35,8 @@ STYLE: Any = {
     "svg.fonttype": "none",
     # Stable names inside the SVG: the same runs give the same bytes.
     "svg.hashsalt": "osm-vpnaas",
+    # A dollar sign in the name of a slice is no formula.
+    "text.parse_math": False,
     # TrueType fonts, so that text in the PDF stays text.
     "pdf.fonttype": 42,
 }

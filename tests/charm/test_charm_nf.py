@@ -156,6 +156,9 @@ def test_subscribers_come_and_go_while_the_hss_runs(service: Service) -> None:
     service.act("hss", "add-subscriber", **new)
     sentence = refused(service.model, "hss", "add-subscriber", **new)
     assert sentence.startswith("add-subscriber: imsi: 242880000000007 is a subscriber already")
+    other = {**new, "imsi": "242880000000008"}
+    sentence = refused(service.model, "hss", "add-subscriber", **other)
+    assert sentence.startswith("add-subscriber: msisdn: 24288990000007 is that of 242880000000007")
     for imsi in ("242880000000007", "242881234500001"):
         assert service.act("hss", "remove-subscriber", imsi=imsi) == {"removed": imsi}
     sentence = refused(service.model, "hss", "remove-subscriber", imsi="242880000000007")

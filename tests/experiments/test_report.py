@@ -173,6 +173,11 @@ def test_the_name_of_a_slice_stays_whole() -> None:
     assert render._vnf("north/embb/mme") == "north/embb MME"
 
 
+def test_dollar_signs_in_a_name_are_no_formula() -> None:
+    made = figures.ratios([summary.Ratio("a$b$c", stats.single(0.5))], [], "title", "ratio")
+    assert ">a$b$c</text>" in made.svg
+
+
 def test_only_datagrams_that_were_sent_are_counted(judged: list[Run]) -> None:
     outcomes = {"forged": {"udp sent": 3, "udp eperm": 4}}
     run = dataclasses.replace(judged[2], result={**judged[2].result, "outcomes": outcomes})

@@ -97,11 +97,22 @@ def cqlsh():
             rows = json.load(stream)
     for line in sys.stdin.read().splitlines():
         if line.startswith("INSERT INTO vhss.users_imsi"):
-            names, values = re.match(r".*? \(([^)]*)\) VALUES \((.*)\) IF NOT", line).groups()
+            form = r".*? \(([^)]*)\) VALUES \((.*)\)( IF NOT EXISTS)?;"
+            names, values, once = re.fullmatch(form, line).groups()
             cells = re.findall(r"'((?:[^']|'')*)'|([0-9]+)", values)
             row = dict(zip(names.split(", "), [a or b for a, b in cells], strict=True))
-            print(f"\n [applied]\n-----------\n {row['imsi'] not in rows}\n")
-            rows.setdefault(row["imsi"], row)
+            if once:
+                print(f"\n [applied]\n-----------\n {row['imsi'] not in rows}\n")
+                rows.setdefault(row["imsi"], row)
+            else:
+                rows.setdefault(row["imsi"], {}).update(row)
+        elif line.startswith("SELECT imsi FROM vhss.msisdn_imsi"):
+            msisdn = re.search(r"msisdn = (\d+)", line)[1]
+            print("\n imsi\n------")
+            for row in rows.values():
+                if row["msisdn"] == msisdn:
+                    print(f" {row['imsi']}")
+            print("\n(rows)")
         elif line.startswith("DELETE FROM vhss.users_imsi"):
             rows.pop(re.search(r"'(\d+)'", line)[1], None)
         elif line.startswith("SELECT imsi"):

@@ -53,6 +53,22 @@ def select(imsi: str = "", limit: int = 0) -> str:
     )
 
 
+def holder(msisdn: str) -> str:
+    """Return the statement that selects the IMSI of an MSISDN."""
+    return "SELECT imsi FROM vhss.msisdn_imsi WHERE msisdn = {};".format(int(msisdn))  # noqa: S608
+
+
+def free(rows: List[Dict[str, str]], msisdn: str, imsi: str) -> None:
+    """Raise InputError if the answer to `holder` shows another subscriber."""
+    for row in rows:
+        if row.get("imsi", imsi) != imsi:
+            raise InputError(
+                "add-subscriber: msisdn",
+                "{} is that of {}".format(msisdn, row["imsi"]),
+                "one that list-subscribers does not show",
+            )
+
+
 def applied(rows: List[Dict[str, str]], imsi: str) -> None:
     """Raise InputError if an INSERT found that the subscriber exists already."""
     if rows and rows[0].get("[applied]") == "False":

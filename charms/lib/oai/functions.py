@@ -60,6 +60,7 @@ class HssCharm(KeyedCharm):
         msisdn = values.msisdn(where + ": msisdn", given.get("msisdn", ""))
         with self._vdu() as vdu:
             engine = self._engine(vdu)
+            cql.free(self._cql(vdu, engine, [cql.holder(msisdn)]), msisdn, imsi)
             secrets = self._keys(vdu, where, imsi, given)
             derived = opc(secrets.subscriber_key, secrets.operator_key)
             common = hss.subscription(nf_params, secrets, derived)
