@@ -386,6 +386,7 @@ class Testbed:
         started = {one.name: self.instantiate(one) for one in requests}
         # Seconds that links may take after the end of an instantiation.
         patience = (900.0 if self.lab is not None and self.lab.machines else 300.0) * len(requests)
+        made: dict[str, Slice] = {}
         with ticking(self.console, lambda: "; ".join(self.state(one.service) for one in requests)):
             for one in requests:
                 place = NSI_OPERATIONS if isinstance(one, SliceRequest) else NS_OPERATIONS
@@ -395,10 +396,12 @@ class Testbed:
                     raise click.ClickException(f"{one.service}: {error.message}") from None
                 links = PAIR_LINKS if one.name == setups.PAIR else LINKS
                 service = self.service_of(one, started[one.name])
-                made = self.read(one.name, one.parameters, service, links)
-                self.wait_up(made, time.monotonic() + patience)
-                where = self.slices if isinstance(one, SliceRequest) or one.alone else self.others
-                where[one.name] = made
+                made[one.name] = self.read(one.name, one.parameters, service, links)
+            until = time.monotonic() + patience
+            side_by_side(lambda name: self.wait_up(made[name], until), list(made), patience + 60)
+        for one in requests:
+            where = self.slices if isinstance(one, SliceRequest) or one.alone else self.others
+            where[one.name] = made[one.name]
         self.shaped = any(isinstance(one, SliceRequest) for one in requests)
 
     def instantiate(self, one: SliceRequest | Service) -> Order:

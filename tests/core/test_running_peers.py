@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import functools
 import ipaddress
+import random
 from typing import Any
 
 import attr
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.juju import Juju
 from vpnaas.base import fields
@@ -51,6 +52,7 @@ class Asked:
     identity: int
     endpoint: int
 
+    @functools.cache  # noqa: B019  # there are few of them
     def bag(self, technology: str) -> dict[str, str]:
         """Return the databag of a related peer that asks for it."""
         following = None if self.following == self.key else self.following
@@ -193,9 +195,8 @@ asks = st.builds(
     identity=index(NAMES),
     endpoint=index(ENDPOINTS),
 )
-garbage = st.sampled_from(
-    [{}, {"vpnaas-version": "9"}, {"vpnaas-technology": "off"}, {"vpnaas-version": "1"}]
-)
+GARBAGE = ({}, {"vpnaas-version": "9"}, {"vpnaas-technology": "off"}, {"vpnaas-version": "1"})
+garbage = st.sampled_from(GARBAGE)
 rounds = st.lists(
     st.tuples(
         # What relations say from now on, and which end; the others go on as they are.
@@ -221,23 +222,22 @@ def play(technology: str, role: str, history: Any, order: Any) -> None:
         admitted = link.meet(bags, manual, order)
         traffic(link, admitted.peers)
         after = {peer.name: holdings(peer) for peer in admitted.peers}
-        alone = Link(technology, role)
         for name, held in before.items():
             kind, _, which = name.partition("-")
             if kind == "rel":
                 asked = bags.get(int(which))
-                wish = alone.meet({int(which): asked}) if asked is not None else None
                 gone = asked is None or asked in ({}, {"vpnaas-technology": "off"})
             else:
                 asked = manual.get(which)
-                wish = alone.meet({}, {which: asked}) if asked is not None else None
                 gone = asked is None
-            alone.applied = ()
             if gone:
                 assert name not in after
-            else:
-                wishes = [holdings(peer) for peer in wish.peers] if wish else []
-                assert after[name] in [held, *wishes]
+            elif after[name] != held:
+                alone = Link(technology, role)
+                wish = alone.meet(
+                    *(({int(which): asked},) if kind == "rel" else ({}, {which: asked}))
+                )
+                assert after[name] in [holdings(peer) for peer in wish.peers]
         # And it stays so: looked at again, nothing changes.
         assert link.meet(bags, manual, order).peers == admitted.peers
 
@@ -260,16 +260,48 @@ def test_no_running_peer_loses_anything_to_another(technology, role, history, or
     play(technology, role, history, _ordered(order))
 
 
+def random_asked(draw: random.Random) -> Asked:
+    return Asked(
+        inner=draw.randrange(len(INNER)),
+        prefix=draw.choice([None, draw.randrange(len(PREFIXES))]),
+        key=draw.randrange(5),
+        following=draw.choice([None, draw.randrange(5)]),
+        identity=draw.randrange(len(NAMES)),
+        endpoint=draw.randrange(len(ENDPOINTS)),
+    )
+
+
+def random_history(draw: random.Random) -> list[tuple[dict[int, Any], dict[str, Any]]]:
+    def said() -> Any:
+        return draw.choice([None, draw.choice(GARBAGE), *(random_asked(draw) for _ in range(2))])
+
+    return [
+        (
+            {number: said() for number in draw.sample(range(1, 6), draw.randrange(6))},
+            {
+                name: draw.choice([None, random_asked(draw)])
+                for name in draw.sample(NAMES, draw.randrange(3))
+            },
+        )
+        for _ in range(draw.randint(2, 4))
+    ]
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-@settings(
-    max_examples=100_000,
-    suppress_health_check=[HealthCheck.too_slow],
-    database=None,
-)
-@given(*ARGUMENTS)
-def test_no_running_peer_loses_anything_in_100000_cases(technology, role, history, order) -> None:
-    play(technology, role, history, _ordered(order))
+def test_no_running_peer_loses_anything_in_100000_cases() -> None:
+    seed = random.randrange(1 << 32)  # noqa: S311
+    print(f"seed {seed}")  # shown after a failure
+    draw = random.Random(seed)  # noqa: S311
+    for case in range(100_000):
+        technology = draw.choice(["wireguard", "ipsec", "none"])
+        role = draw.choice([PROVIDER, REQUIRER])
+        history, order = random_history(draw), draw.sample(range(5), 5)
+        try:
+            play(technology, role, history, _ordered(order))
+        except Exception:
+            print(f"case {case}: {technology} {role} {history} {order}")
+            raise
 
 
 FIRST = Asked(inner=0, prefix=0, key=0, following=None, identity=0, endpoint=0)
