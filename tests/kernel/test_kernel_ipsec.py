@@ -9,6 +9,7 @@ import re
 
 import pytest
 from support.ends import Guest, Link
+from support.filters import NEIGHBOURS
 from support.guest import GuestMachine
 from vpnaas.tunnels import ipsec
 from vpnaas.vdu.steps import Results
@@ -113,7 +114,7 @@ def test_only_ike_and_esp_were_on_the_wire_even_without_a_tunnel(
     assert guest.count("ip proto 50") >= 40
     assert guest.count("udp port 4500 and udp[8:4] != 0") >= 8  # not IKE's marker, RFC 3948
     assert guest.count("udp port 4500") >= 4
-    assert guest.count("not ip proto 50 and not udp port 4500 and not arp and not icmp6") == 0
+    assert guest.count(f"not ip proto 50 and not udp port 4500 and not {NEIGHBOURS}") == 0
     assert MARKER not in (guest.folder / "pcap").read_bytes()
 
 

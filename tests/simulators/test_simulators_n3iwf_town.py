@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 from oai import n3iwf
 from oai.params import expect, parse
+from support.filters import NEIGHBOURS
 from town import town
 from town_5g import Core, frames
 
@@ -37,7 +38,7 @@ GIVEN = {"mcc": "242", "mnc": "88", "tac": 40960, "n3iwf-id": 135, "nwu-interfac
 PARAMS = expect(
     n3iwf.N3iwf, parse("n3iwf", {**GIVEN, "slices": "1-000001", "inner-pool": "10.45.0.0/24"})
 )
-CLEAR = "not (udp port 500 or ip proto 50 or arp or icmp6 or icmp)"
+CLEAR = f"not (udp port 500 or ip proto 50 or icmp or {NEIGHBOURS})"
 """ICMP says that a port is closed, while the N3IWF or the UE is stopped. A fragment is refused."""
 
 

@@ -22,7 +22,8 @@ from e2e_support import (
     wait,
 )
 from e2e_ue import DEVICE, FIRST_IMSI, LONG, OP, K
-from e2e_wire import NEIGHBOURS, Capture, captured, esp, ipsec_only, wireguard_only
+from e2e_wire import Capture, captured, esp, ipsec_only, wireguard_only
+from support.filters import NEIGHBOURS
 from vpnaas.base.links import REFERENCE_POINTS
 
 from operate.slices import Joiner, join_slices

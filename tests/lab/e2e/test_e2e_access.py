@@ -25,7 +25,8 @@ from e2e_support import (
     wait,
 )
 from e2e_ue import DEVICE, LONG
-from e2e_wire import NEIGHBOURS, Capture, captured, wireguard_only
+from e2e_wire import Capture, captured, wireguard_only
+from support.filters import NEIGHBOURS
 from vpnaas.base.links import REFERENCE_POINTS
 
 from lab.lcm.slices import link_id

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from e2e_basic import CLIENT, LINKS, SERVER, configure_both
 from e2e_support import ActionError, Service
-from e2e_wire import NEIGHBOURS, captured, wireguard_only
+from e2e_wire import captured, wireguard_only
+from support.filters import NEIGHBOURS
 
 pytestmark = pytest.mark.lab
 

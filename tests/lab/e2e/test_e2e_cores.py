@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 from e2e_support import CORE_5G, InBackground, Lab, Service, gone, wait
-from e2e_wire import NEIGHBOURS, Capture, captured, wireguard_only
+from e2e_wire import Capture, captured, wireguard_only
+from support.filters import NEIGHBOURS
 
 pytestmark = pytest.mark.lab
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from e2e_support import EPC_SECGW, InBackground, Service, associations, own_service, wait
 from e2e_ue import DEVICE, LONG, attached, load, reaches
-from e2e_wire import NEIGHBOURS, captured, ipsec_only
+from e2e_wire import captured, ipsec_only
+from support.filters import NEIGHBOURS
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 

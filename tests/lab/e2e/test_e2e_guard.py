@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from e2e_support import Service, Vnf
-from e2e_wire import NEIGHBOURS, captured
+from e2e_wire import captured
+from support.filters import NEIGHBOURS
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 

@@ -20,7 +20,8 @@ from e2e_support import (
     own_service,
     wait,
 )
-from e2e_wire import NEIGHBOURS, captured, ipsec_only
+from e2e_wire import captured, ipsec_only
+from support.filters import NEIGHBOURS
 
 pytestmark = pytest.mark.lab
 

@@ -11,6 +11,7 @@ from e2e_labs import open_lab
 from e2e_support import SITEGW, Secrets, Service, wait
 from e2e_wire import Capture
 from sites_support import TREE
+from support.filters import NEIGHBOURS
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -81,7 +82,7 @@ def only_tunnel(sites: Service, path: Path) -> Iterator[Capture]:
     technology = sites["hub"].status(LINKS["hub"])["technology"]
     tunnel = {"wireguard": WIREGUARD, "ipsec": IPSEC}[technology]
     assert capture.count(tunnel) >= 6
-    other = f"not icmp6 and not arp and not {tunnel}"
+    other = f"not {NEIGHBOURS} and not {tunnel}"
     assert capture.count(other) == 0, capture.sample(other)
     assert capture.count(FRAGMENTS) == 0, capture.sample(FRAGMENTS)
     assert capture.count("icmp6[0] = 128 or icmp6[0] = 129") == 0

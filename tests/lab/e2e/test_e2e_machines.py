@@ -25,6 +25,7 @@ from e2e_support import (
     wait,
 )
 from e2e_wire import captured
+from support.filters import NEIGHBOURS
 from support.flow import Flow
 from vpnaas.extras.guard import BOOT, TABLE
 
@@ -291,5 +292,5 @@ def test_a_tagged_underlay_carries_a_tunnel_over_ipv6(
             assert client.pings(SERVER, "-s", "4000")
     assert capture.count("vlan 100 and ip6 and not icmp6") >= 12
     # No frame without the tag, and no outer packet in parts.
-    assert capture.count("ether[12:2] != 0x8100 and not arp and not icmp6") == 0
+    assert capture.count(f"ether[12:2] != 0x8100 and not {NEIGHBOURS}") == 0
     assert capture.count("vlan 100 and ip6[6] = 44") == 0

@@ -15,8 +15,9 @@ import pytest
 from e2e_labs import open_lab
 from e2e_support import ActionError, Lab, Secrets, Service, Vnf, own_service, wait
 from e2e_ue import FIRST_IMSI, LONG, OP, K
-from e2e_wire import NEIGHBOURS, Capture, captured, ipsec_only, wireguard_only
+from e2e_wire import Capture, captured, ipsec_only, wireguard_only
 from support.dist import built
+from support.filters import NEIGHBOURS
 from vpnaas.base.links import REFERENCE_POINTS
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from e2e_support import ActionError, InBackground, Service, Vnf, scan, wait
 from e2e_ue import DEVICE, LONG, OP, SGI, K, attached, reaches
-from e2e_wire import NEIGHBOURS, Capture, captured, wireguard_only
+from e2e_wire import Capture, captured, wireguard_only
 from oai.enb import RADIO_PORT
+from support.filters import NEIGHBOURS
 from vpnaas.base.links import REFERENCE_POINTS
 
 from experiments.testbed import LINKS

@@ -19,7 +19,8 @@ from e2e_support import (
     outsider,
     scraped,
 )
-from e2e_wire import NEIGHBOURS, captured, ipsec_only
+from e2e_wire import captured, ipsec_only
+from support.filters import NEIGHBOURS
 from support.swanctl import tunnel
 
 FLOOD = Path(__file__).resolve().parents[3] / "benchmarks/swan/flood.py"

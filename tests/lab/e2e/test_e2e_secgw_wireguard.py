@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from e2e_core import MME, SGW, http_server, tried, with_core
 from e2e_support import Lab, Service, scraped
-from e2e_wire import NEIGHBOURS, captured, wireguard_only
+from e2e_wire import captured, wireguard_only
+from support.filters import NEIGHBOURS
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 

@@ -26,8 +26,9 @@ from e2e_support import (
     outsider,
     scan,
 )
-from e2e_wire import NEIGHBOURS, captured
+from e2e_wire import captured
 from support import openbao
+from support.filters import NEIGHBOURS
 from support.openbao import Bao
 from support.swanctl import section, tunnel
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from e2e_core import MME, with_core
 from e2e_support import SMALL_CELL, ActionError, Lab, Service, Vnf
-from e2e_wire import NEIGHBOURS, Capture, captured
+from e2e_wire import Capture, captured
+from support.filters import NEIGHBOURS
 
 pytestmark = pytest.mark.lab
 
