@@ -138,6 +138,12 @@ class Site(_Model):
     links: dict[str, Link]
     networks: dict[str, Plain] = Field(default_factory=dict)
 
+    @model_validator(mode="after")
+    def _names_are_of_one_kind(self) -> Site:
+        for name in sorted(set(self.links) & set(self.networks)):
+            raise ValueError(f"networks: {name} is a link already; allowed: another name")
+        return self
+
     def common(self) -> dict[str, Any]:
         """Return the parameters that all network functions get."""
         raise NotImplementedError

@@ -276,6 +276,16 @@ def test_a_link_may_have_a_dash_in_its_name(tree, tmp_path):
     assert given["s1_c_inner_address"] == "192.168.247.10/24"
 
 
+def test_a_network_may_not_have_the_name_of_a_link(tree, tmp_path):
+    text = (tree.root / "params/sites/epc.site.yaml").read_text()
+    path = tmp_path / "twice.site.yaml"
+    own = "  s1c: {underlay: 10.9.0.0/24, ends: {enb: 10.9.0.2}}"
+    path.write_text(text.replace("\nnetworks:\n", f"\nnetworks:\n{own}\n"))
+    words = "networks: s1c is a link already; allowed: another name"
+    with pytest.raises(BuildError, match=words):
+        sites.load(path)
+
+
 def test_a_site_whose_addresses_clash_is_not_built(sources, tmp_path, monkeypatch):
     path = sources.root / "params/sites/epc.site.yaml"
     text = path.read_text()
