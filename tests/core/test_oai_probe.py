@@ -32,7 +32,7 @@ def test_a_function_that_is_not_ready_is_told_with_its_images(
     monkeypatch.setattr(probe, "unit_states", lambda _: {"one": {"ActiveState": "activating"}})
     result = probe.main({
         "wait": 0, "units": ["one"], "images": {"two": "b", "one": "a"}, "engine": str(program),
-        "checks": [],
+        "checks": [], "restart": False,
     })  # fmt: skip
     assert result["reasons"] == [*said, "one is starting"]
 
@@ -92,6 +92,40 @@ def test_a_station_whose_core_restarted_is_not_ready(
     ):
         (tmp_path / f"{kind}.log").write_text("\n".join(lines) + "\n")
         assert probe.holds(check) is ready, lines
+
+
+@pytest.mark.parametrize(
+    ("lines", "restart", "state", "restarted"),
+    [
+        (["yes", "lost"], True, "active", True),
+        (["lost"], True, "active", True),
+        (["yes", "lost", "yes"], True, "active", False),
+        (["no core yet"], True, "active", False),
+        (["yes", "lost"], True, "activating", False),
+        (["yes", "lost"], False, "active", False),
+    ],
+)
+def test_a_station_that_lost_its_core_is_restarted_once(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    lines: list[str],
+    restart: bool,
+    state: str,
+    restarted: bool,
+) -> None:
+    monkeypatch.setattr(probe, "RUN", str(tmp_path))
+    monkeypatch.setattr(probe, "SINCE", str(tmp_path / "since"))
+    monkeypatch.setattr(probe, "LOG", f"{tmp_path}/{{}}.log")
+    monkeypatch.setattr(probe, "unit_states", lambda _: {"gnb": {"ActiveState": state}})
+    said: list[tuple[str, ...]] = []
+    monkeypatch.setattr(probe, "_out", lambda *argv: said.append(argv) or "")
+    (tmp_path / "gnb.log").write_text("\n".join(lines) + "\n")
+    check = {"kind": "log", "unit": "gnb", "pattern": "yes", "lost": "lost", "reason": "lost it"}
+    probe.main({
+        "wait": 0.6, "units": ["gnb"], "images": {}, "engine": "/bin/false", "checks": [check],
+        "restart": restart,
+    })  # fmt: skip
+    assert said == [("systemctl", "restart", "--no-block", "gnb.service")] * restarted
 
 
 def prepare(folder: Path, name: str, *prefixes: str) -> None:

@@ -538,6 +538,8 @@ def _probe(function_state: FunctionState, software: Software, path: str, wait: i
         "units": [c.name for c in software.containers],
         "images": {c.name: registry.reference(c.name) for c in software.containers},
         "checks": [check.to_json() for check in software.checks],
+        # If the other end is not ready, a restart brings nothing.
+        "restart": not closed_gates(function_state),
     }
     return [
         run(

@@ -5,7 +5,8 @@ This file is the program that the charm sends there: it must not import anything
 library and must run on any Python from 3.6 on. It reads a JSON object on standard input:
 
     {"wait": seconds, "units": [name...], "images": {name: reference}, "engine": path,
-     "checks": [{"kind", "reason", "address", "port", "unit", "pattern", "lost"}...]}
+     "checks": [{"kind", "reason", "address", "port", "unit", "pattern", "lost"}...],
+     "restart": whether to restart a unit that has lost what it does not set up again}
 
 It ends as soon as all checks hold, at the latest after `wait` seconds, and prints the result.
 """
@@ -140,6 +141,18 @@ def _last(pattern: str, text: str) -> int:
     return max((match.start() for match in re.finditer(pattern, text)), default=-1)
 
 
+def restart_lost(request: Json) -> None:
+    """Restart each unit that runs and has logged a loss after the line that is waited for."""
+    states = unit_states(request["units"])
+    for check in request["checks"]:
+        if not check["lost"] or states.get(check["unit"], {}).get("ActiveState") != "active":
+            continue
+        text = log_since_start(check["unit"])
+        if _last(check["lost"], text) > _last(check["pattern"], text):
+            # Its ExecStartPre may wait for long.
+            _out("systemctl", "restart", "--no-block", check["unit"] + ".service")
+
+
 def look(request: Json) -> Json:
     """Read all unit states and run all checks once."""
     states = unit_states(request["units"])
@@ -184,6 +197,8 @@ def _pulling(request: Json) -> List[str]:
 def main(request: Json) -> Json:
     """Look until all checks hold or the time is up."""
     until = time.monotonic() + float(request["wait"])
+    if request["restart"]:
+        restart_lost(request)
     while True:
         seen = look(request)
         if not seen["reasons"] or time.monotonic() >= until:
