@@ -7,6 +7,7 @@ a process that does nothing but fork.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -51,7 +52,10 @@ def _become(program: Program, log: Path, words: list[str]) -> NoReturn:
         with open(os.devnull, "rb") as nothing, log.open("ab") as stream:
             for place, source in enumerate((nothing, stream, stream)):
                 os.dup2(source.fileno(), place)
-        os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # locks of the parent are open files
+        for name in os.listdir("/proc/self/fd"):  # a lock of the parent is an open file
+            if int(name) > 2:
+                with contextlib.suppress(OSError):  # listdir's own is closed already
+                    os.close(int(name))
         status = program(words)
         for thread in threading.enumerate():
             if thread is not threading.current_thread() and not thread.daemon:

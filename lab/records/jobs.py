@@ -28,6 +28,7 @@ WORKER = "lab.lcm.worker"
 
 def _work(words: list[str]) -> int:
     home, collection, operation = words
+    os.environ["PYTHONPATH"] = _path()
     state = import_module(WORKER).run(Path(home), operation, collection)
     return 0 if state == "COMPLETED" else 1
 
@@ -78,9 +79,6 @@ def start(store: Store, operation: Document, collection: str = OPS) -> Tail:
 
 def launch(module: str, log: Path, *words: str) -> int:
     """Start a module of the lab as a program that outlives this process; return its process id."""
-    here = str(Path(__file__).resolve().parents[2])
-    rest = os.environ.get("PYTHONPATH", "")
-    path = f"{here}{os.pathsep}{rest}" if rest else here
     with log.open("ab") as stream:
         return subprocess.Popen(
             [sys.executable, "-m", module, *words],
@@ -88,8 +86,15 @@ def launch(module: str, log: Path, *words: str) -> int:
             stdout=stream,
             stderr=stream,
             start_new_session=True,
-            env={**os.environ, "PYTHONPATH": path},
+            env={**os.environ, "PYTHONPATH": _path()},
         ).pid
+
+
+def _path() -> str:
+    """Return PYTHONPATH with this source tree, for the programs of the lab."""
+    here = str(Path(__file__).resolve().parents[2])
+    rest = os.environ.get("PYTHONPATH", "")
+    return f"{here}{os.pathsep}{rest}" if rest else here
 
 
 def record_worker(store: Store, op_id: str, pid: int, collection: str = OPS) -> None:
