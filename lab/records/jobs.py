@@ -60,7 +60,15 @@ def make_nursery() -> None:
     global _start
     import_module(WORKER)
     fork_workers()  # for the worker of a slice, which starts those of services
-    _start = forks.Nursery(_work).fork
+    nursery = forks.Nursery(_work)
+
+    def start(log: Path, words: list[str]) -> int:
+        try:
+            return nursery.fork(log, words)
+        except OSError:
+            return _program(log, words)
+
+    _start = start
 
 
 def start(store: Store, operation: Document, collection: str = OPS) -> Tail:
