@@ -27,7 +27,7 @@ def fork(program: Program, log: Path, words: list[str]) -> int:
     """Run a program in a copy of this process that outlives it; return its process id.
 
     Args:
-        program: what the copy runs. No stack frame below this call runs in the copy.
+        program: what the copy runs. The copy ends with it and never returns from this call.
         log: file to which the copy appends what it prints.
         words: arguments.
     """

@@ -126,8 +126,7 @@ def _logged(check: Json) -> bool:
         return True
     text = log_since_start(check["unit"])
     seen = _last(pattern, text)
-    lost = bool(check["lost"]) and _last(check["lost"], text) > seen
-    holds_now = not lost and (seen >= 0 or pattern in kept)
+    holds_now = not _lost(check, text) and (seen >= 0 or pattern in kept)
     if holds_now != (pattern in kept):
         os.makedirs(RUN, exist_ok=True)
         left = [line for line in kept if line != pattern] + [pattern] * holds_now
@@ -141,16 +140,20 @@ def _last(pattern: str, text: str) -> int:
     return max((match.start() for match in re.finditer(pattern, text)), default=-1)
 
 
+def _lost(check: Json, text: str) -> bool:
+    """Tell whether a log has a line of a loss after the last line that is waited for."""
+    return bool(check["lost"]) and _last(check["lost"], text) > _last(check["pattern"], text)
+
+
 def restart_lost(request: Json) -> None:
-    """Restart each unit that runs and has logged a loss after the line that is waited for."""
-    states = unit_states(request["units"])
-    for check in request["checks"]:
-        if not check["lost"] or states.get(check["unit"], {}).get("ActiveState") != "active":
-            continue
-        text = log_since_start(check["unit"])
-        if _last(check["lost"], text) > _last(check["pattern"], text):
+    """Restart each running unit that has logged a loss."""
+    checks = [check for check in request["checks"] if check["lost"]]
+    lost = sorted(c["unit"] for c in checks if _lost(c, log_since_start(c["unit"])))
+    states = unit_states(lost) if lost else {}
+    for name in lost:
+        if states.get(name, {}).get("ActiveState") == "active":
             # Its ExecStartPre may wait for long.
-            _out("systemctl", "restart", "--no-block", check["unit"] + ".service")
+            _out("systemctl", "restart", "--no-block", name + ".service")
 
 
 def look(request: Json) -> Json:
