@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from e2e_basic import CLIENT, INNER, LINKS, SERVER, configure_both
@@ -20,6 +21,7 @@ from e2e_support import (
     InBackground,
     Lab,
     Service,
+    Vnf,
     associations,
     gone,
     wait,
@@ -263,6 +265,24 @@ def test_keys_of_esp_are_made_anew_after_their_time_and_their_volume(ipsec: Serv
 def test_rotation_of_ipsec_loses_no_datagram(ipsec: Service) -> None:
     # At 1,000 a second an emulated processor has no time left for the receiver, nor for the charm.
     rotated(ipsec, 1000 if accelerator().real else 200)
+
+
+@pytest.mark.long
+def test_a_restart_keeps_the_xfrm_interface(ipsec: Service) -> None:
+    """Debian's kernel would wait for ever in the deletion of one that has carried much traffic."""
+
+    def listed(vnf: Vnf) -> list[dict[str, Any]]:
+        words = ("ip", "-json", "link", "show", "type", "xfrm")
+        return [row for row in json.loads(vnf.out(*words)) if row]
+
+    for index, link in LINKS.items():
+        (before,) = listed(ipsec[index])
+        ipsec[index].action("restart", link=link)
+        (after,) = listed(ipsec[index])
+        assert after["ifindex"] == before["ifindex"]
+        assert "UP" in after["flags"]
+        wait(lambda: ipsec["client"].pings(SERVER), "the tunnel is back")
+        assert "unregister_netdevice" not in ipsec[index].out("journalctl", "--dmesg", "--no-pager")
 
 
 @pytest.fixture(scope="module")

@@ -19,14 +19,23 @@ Before=strongswan.service
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStartPre=-/bin/ip link delete xf-%i
-ExecStartPre=-/bin/ip -force -batch /etc/osm-vpnaas/%i/ipsec.down
-ExecStart=/bin/ip -batch /etc/osm-vpnaas/%i/ipsec.up
-ExecStop=-/bin/ip link delete xf-%i
-ExecStop=-/bin/ip -force -batch /etc/osm-vpnaas/%i/ipsec.down
+ExecStartPre=/bin/sh -c 'test -e /sys/class/net/xf-%i || \\
+  head -n 1 /etc/osm-vpnaas/%i/ipsec.up | ip -batch -'
+ExecStart=/bin/sh -c 'tail -n +2 /etc/osm-vpnaas/%i/ipsec.up | ip -batch -'
+ExecStopPost=-/bin/ip link set xf-%i down
+ExecStopPost=-/bin/ip address flush dev xf-%i
+ExecStopPost=-/bin/sh -c 'test ! -e /sys/class/net/xf-%i/tun_flags || ip link delete xf-%i'
+ExecStopPost=-/bin/ip -force -batch /etc/osm-vpnaas/%i/ipsec.down
 
 [Install]
 WantedBy=multi-user.target
+"""
+"""Makes the interface from the first line of `up_file`, unless it exists, and then uses the others.
+
+No stop deletes an XFRM interface. Linux 6.1.192, the kernel of Debian 12, releases a reference of
+it for each packet that it decrypts asynchronously (`xfrm_input`, after the change for
+CVE-2026-31663), so the deletion would wait for ever. The interface stays, down and without
+addresses, for the next start or until the next boot.
 """
 KEEPER_UNIT = """[Unit]
 Description=Keeper of IPsec tunnels (osm-vpnaas)

@@ -323,7 +323,7 @@ def restart(configuration: Configuration, state: State) -> List[Step]:
 
 
 def absent(link: str) -> List[Step]:
-    """Return the steps that take a link down for good; its keys stay."""
+    """Return the steps that take a link down for good; its keys stay, as does an XFRM interface."""
     return enrolment.absent(link) + [
         remove(link + "/unsafe/keep", keep_file(link)),
         remove(link + "/unsafe/shared", shared_file(link)),
@@ -339,7 +339,6 @@ def absent(link: str) -> List[Step]:
         run(link + "/unsafe/conns", "swanctl", "--load-conns", any_exit=True, timeout=60),
         run(link + "/unsafe/drop", PROGRAM_FILE, "drop", link + "_", any_exit=True, timeout=60),
         disable(link + "/unsafe/stop", unit(link)),
-        run(link + "/unsafe/link", "ip", "link", "delete", ipsec_interface(link), any_exit=True),
         remove(link + "/unsafe/record", directory(link) + "/applied.json"),
         remove(link + "/unsafe/up", up_file(link)),
     ]
