@@ -190,6 +190,30 @@ def test_a_hostile_remote_displaces_nothing_and_fails_no_hook(
         assert "0.0.0.0/0" not in " ".join(allowed), number
         assert service.ping("hss", INNER["mme"]), number
         assert "/24" not in " ".join(allowed), number
+    model.set_config("hostile", {"bag": yaml.safe_dump({**dict.fromkeys(honest, "")})})
+    healthy(model)
+
+
+HEAL = "wg-quick down wg-s6a && rm -r /etc/osm-vpnaas/s6a /etc/wireguard/wg-s6a.conf"
+
+
+def test_who_ran_before_a_heal_comes_first_after_it(service: Service) -> None:
+    """The hostile relation is older, and the healed VDU has no record of who ran."""
+    model, unit = service.model, leader(service)
+    model.remove_relation("hss:s6a", "mme:s6a")
+    model.wait_idle(WAIT)
+    model.add_relation("hss:s6a", "mme:s6a")
+    model.wait_for(lambda s: s.units["mme/0"].message.endswith("s6a up"), WAIT, "the tunnel")
+    healthy(model)
+    honest = service.told(unit, "s6a", "mme")
+    stolen = {**honest, "vpnaas-public-key": "Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4Zm9vYmFyYmE="}
+    model.set_config("hostile", {"bag": yaml.safe_dump(stolen)})
+    assert healthy(model)[unit][0] == "blocked"
+    service.out("hss", "sh", "-ec", HEAL)
+    model.update_status()
+    healthy(model)
+    allowed = service.out("hss", "wg", "show", "wg-s6a", "allowed-ips").split()
+    assert allowed == [honest["vpnaas-public-key"], f"{INNER['mme']}/32"]
     model.remove_application("hostile")
     model.wait_for(lambda status: "hostile" not in status.applications, WAIT)
     assert healthy(model)[unit] == ("active", "s6a up")

@@ -109,6 +109,7 @@ class Link:
         self.role = role
         self.params = parsed(technology, role)
         self.applied: tuple[Peer, ...] = ()
+        self.holdings: dict[str, str] = {}
 
     def meet(
         self,
@@ -138,9 +139,11 @@ class Link:
                 ),
                 applied=self.applied,
                 own_keys=("ours",),
+                holdings=self.holdings,
             )
         )
         self.applied = found.peers
+        self.holdings = {peer.name: peer.holdings() for peer in found.peers}
         return found
 
 
@@ -332,6 +335,17 @@ def test_what_a_running_peer_has_no_related_one_gets(technology, theft, thief) -
     admitted = link.meet({1: attr.evolve(FIRST, **THEFTS[theft]), 2: SECOND})
     assert admitted.peers == before
     assert len(admitted.problems) == 1
+    assert "app2" in admitted.problems[0]
+
+
+@pytest.mark.parametrize("technology", ["wireguard", "ipsec"])
+@pytest.mark.parametrize("theft", ["address", "prefix", "key"])
+def test_who_ran_before_a_heal_comes_first_after_it(technology, theft) -> None:
+    link = Link(technology)
+    before = link.meet({2: SECOND}).peers
+    link.applied = ()  # The healed VDU has no record.
+    admitted = link.meet({1: attr.evolve(FIRST, **THEFTS[theft]), 2: SECOND})
+    assert admitted.peers == before
     assert "app2" in admitted.problems[0]
 
 

@@ -24,7 +24,7 @@ from vpnaas.peers.offer import Remote, asking, declined, encode, show_assigned
 from vpnaas.plan import Plan, conclude, make_plan, observe_steps, prepare_steps, require_tools
 from vpnaas.tunnels.technologies import TABLE
 from vpnaas.tunnels.technology import CharmState, Given, LinkPlan
-from vpnaas.vdu.ssh import HostKeyRule, Login, Vdu, address_of, ensure_key
+from vpnaas.vdu.ssh import HostKeyRule, Login, Vdu, address_of, ensure_key, replace_file
 from vpnaas.vdu.steps import Step, changes
 
 logger = logging.getLogger(__name__)
@@ -265,6 +265,7 @@ class ReconcilingCharm:
             gateway=intent.gateway if self._is_gateway() else None,
             translated=self._translated(),
             shared=self._shared(),
+            holdings=self._holdings(),
             monitoring=effective(intent.monitoring, self._is_gateway()),
         )
 
@@ -284,6 +285,7 @@ class ReconcilingCharm:
         given = {params.link: show_assigned(params.given) for params in links if params.given}
         if given != self._addresses():
             self.environment.store(ADDRESSES_KEY, json.dumps(given, sort_keys=True))
+        self._note_holdings(charm_state, plans)
         for link, plan in plans.items():
             for id in self.environment.relation_ids(link):
                 offer = plan.offers.get(id)
@@ -299,6 +301,28 @@ class ReconcilingCharm:
         """Return the last addresses from gateways by link, as texts of `show_assigned`."""
         text = self.environment.stored(ADDRESSES_KEY)
         return fields.json_object("peer relation: " + ADDRESSES_KEY, text) if text else {}
+
+    def _holdings_file(self) -> str:
+        return os.path.join(os.path.dirname(self._key_file()), "holdings.json")
+
+    def _holdings(self) -> Mapping[str, Mapping[str, str]]:
+        """Return `Peer.holdings` of the last reconcile, by link and peer name."""
+        try:
+            with open(self._holdings_file(), encoding="ascii") as stream:
+                return fields.json_object("holdings.json", stream.read())
+        except (OSError, ValueError, InputError):
+            return {}
+
+    def _note_holdings(self, charm_state: CharmState, plans: Mapping[str, LinkPlan]) -> None:
+        """Store what peers hold. A related one that has to wait keeps what it held."""
+        noted = {}
+        for link, plan in plans.items():
+            names = {remote.peer_name for remote in charm_state.remotes.get(link, ())}
+            before = charm_state.holdings.get(link, {})
+            noted[link] = {name: held for name, held in before.items() if name in names}
+            noted[link].update((peer.name, peer.holdings()) for peer in plan.peers)
+        if noted != charm_state.holdings:
+            replace_file(self._holdings_file(), json.dumps(noted, sort_keys=True).encode())
 
     # SSH
 

@@ -68,6 +68,8 @@ class Context:
         revoked: Digests of keys that an operator revoked.
         elsewhere: Peers of the VDU's other links, by link.
         leases: Pool addresses of the related peers that ask for one, by peer name.
+        holdings: `Peer.holdings` of the last reconcile by peer name. They outlive the VDU, so they
+            tell who came first on a healed one.
     """
 
     params: LinkParams
@@ -83,6 +85,7 @@ class Context:
     revoked: FrozenSet[str] = frozenset()
     elsewhere: Mapping[str, Sequence[Peer]] = attr.Factory(dict)
     leases: Mapping[str, Addresses] = attr.Factory(dict)
+    holdings: Mapping[str, str] = attr.Factory(dict)
 
 
 @attr.frozen
@@ -248,12 +251,17 @@ def _reserve(
 def _grant(
     context: Context, claims: Claims, requests: Sequence[_Request], underlays: Sequence[_Underlay]
 ) -> List[str]:
-    """Reserve what peers request, running peers first; return the refusals.
+    """Reserve what peers request, running peers first, then former ones; return the refusals.
 
     A refused request is checked again, because a running peer may have freed a resource.
     """
     requested = [request.peer for request in requests if request.peer is not None]
-    requested.sort(key=lambda peer: claims.of(peer.name) is None)
+    requested.sort(
+        key=lambda peer: (
+            claims.of(peer.name) is None,
+            context.holdings.get(peer.name) != peer.holdings(),
+        )
+    )
     problems: List[str] = []
     while requested:
         problems, refused, freed = [], [], False

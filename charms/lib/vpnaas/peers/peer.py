@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import attr
 
 from vpnaas.base import fields
+from vpnaas.base.digests import digest
 from vpnaas.base.errors import InputError
 from vpnaas.base.links import NONE, WIREGUARD, directory
 from vpnaas.params.intent import MANUAL
@@ -82,6 +83,12 @@ class Peer:
     def public_keys(self) -> Tuple[str, ...]:
         """Return its keys, the one in use first."""
         return tuple(key for key in (self.public_key, self.next_public_key) if key)
+
+    def holdings(self) -> str:
+        """Return a digest of what no other peer of the link may take from it."""
+        prefixes = [str(prefix) for prefix in self.prefixes]
+        own = [str(self.inner_address), *prefixes, *self.public_keys(), self.identity]
+        return digest(json.dumps([*own, str(self.endpoint)]))
 
 
 @attr.frozen

@@ -62,6 +62,7 @@ class CharmState:
         monitoring: Settings of the exporter of metrics.
         asking: Links that wait for an address from their gateway; `intent` is without them.
         shared: Address of our gateway pair for manual peers, None if there is none.
+        holdings: `Peer.holdings` of the last reconcile, by link and peer name.
     """
 
     intent: Intent
@@ -79,6 +80,7 @@ class CharmState:
     monitoring: Monitoring = OFF
     asking: Mapping[str, Asking] = attr.Factory(dict)
     shared: Optional[SharedAddress] = None
+    holdings: Mapping[str, Mapping[str, str]] = attr.Factory(dict)
 
     def using(self, technology: str) -> List[str]:
         """Return the links of one technology, by name."""
@@ -198,6 +200,7 @@ class LinkInputs:
             elsewhere=self.elsewhere,
             proofs=proofs,
             revoked=frozenset(self.charm_state.intent.revoked.get(self.link, ())),
+            holdings=self.charm_state.holdings.get(self.link, {}),
         )
 
     def sources(self) -> Dict[str, fields.IPAddress]:

@@ -114,7 +114,6 @@ def ensure_key(path: str) -> str:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         private = Ed25519PrivateKey.generate()
         text = private.private_bytes(
             serialization.Encoding.PEM,
@@ -125,13 +124,15 @@ def ensure_key(path: str) -> str:
             serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
         )
         # The public half first: so the pair is complete once the private file is there.
-        _create(path + ".pub", public + b"\n")
-        _create(path, text)
+        replace_file(path + ".pub", public + b"\n")
+        replace_file(path, text)
     with open(path + ".pub", encoding="ascii") as stream:
         return stream.read().strip()
 
 
-def _create(path: str, data: bytes) -> None:
+def replace_file(path: str, data: bytes) -> None:
+    """Write a file of the charm with mode 0600: readers see the former or the new one."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     handle = os.open(path + ".tmp", os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "wb") as stream:
         stream.write(data)
@@ -175,8 +176,7 @@ class Vdu:
             self._client.close()
             self._client = None
         if self._cache is not None and self._cache.changed and self._recall_file:
-            os.makedirs(os.path.dirname(self._recall_file), mode=0o700, exist_ok=True)
-            _create(self._recall_file, self._cache.to_json().encode())
+            replace_file(self._recall_file, self._cache.to_json().encode())
 
     def execute(self, steps: Sequence[Step], exclusive: bool = True) -> Results:
         """Send steps in one round trip and return what the agent reported.
