@@ -5,6 +5,10 @@ import json
 import pytest
 from support.juju import pair
 from support.model_world import WgPeer, public_of
+from vpnaas.params.intent import manual_peer
+from vpnaas.status import link_status
+
+LAPTOP = "Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4Zm9vYmFyYmE="
 
 
 def test_two_related_vnfs_bring_their_link_up_by_themselves():
@@ -444,3 +448,23 @@ def test_a_peer_without_a_tunnel_here_holds_up_no_rotation(technology):
     juju.settle()
     assert hss.plans["s6a"].state.generation == 2
     assert mme.states() == {"s6a": "up"}
+
+
+def test_a_manual_peer_without_a_recent_handshake_is_idle() -> None:
+    juju, hss, _, _ = pair()
+    peer = {
+        "link": "s6a",
+        "name": "laptop",
+        "public-key": LAPTOP,
+        "allowed-prefixes": "172.16.6.50/32",
+    }
+    hss.intent = hss.intent.with_peer(manual_peer(peer))
+    hss.reconcile()
+    seen = {}
+    for age in (60, 400):
+        hss.interface("s6a").peers[LAPTOP].handshake = juju.world.clock - age
+        hss.reconcile()
+        link = link_status("s6a", hss.plans["s6a"], juju.world.clock)
+        seen[age] = [p["state"] for p in link.details["peers"] if p["peer"] == "laptop"]
+        assert link.state == "up"
+    assert seen == {60: ["up"], 400: ["idle"]}

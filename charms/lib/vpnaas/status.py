@@ -119,7 +119,7 @@ def _peer(peer: Peer, plan: LinkPlan, now: int) -> Dict[str, Any]:
     elif peer.reached:
         view["state"] = DOWN
     elif peer.inner_address is None:
-        view["state"] = UP if age is not None else IDLE  # A manual peer connects at any time.
+        view["state"] = IDLE  # A manual peer connects at any time.
     else:
         view["state"] = PENDING
     return view
