@@ -105,6 +105,18 @@ def test_a_new_link_that_is_refused_is_not_left_up(vnf: Vnf) -> None:
     assert set(vnf.vdu.interfaces) == {"wg-s11", "wg-s6a"}
 
 
+def test_a_new_link_whose_steps_fail_is_taken_down(vnf: Vnf) -> None:
+    vnf.run("configure", **S11)
+    vnf.vdu.fail_on = "after/"
+    assert "after/" in vnf.refused("configure", **S6A)
+    assert "wg-s6a" in vnf.vdu.interfaces
+    vnf.vdu.fail_on = None
+    vnf.charm().reconcile_and_report()
+    assert set(vnf.vdu.interfaces) == {"wg-s11"}
+    assert vnf.run("show-status", link="s6a")["s6a"]["state"] == "off"
+    assert vnf.run("configure", **S6A)["s6a"]["state"] == "waiting"
+
+
 def test_a_vnf_whose_only_link_asks_for_an_address_asks(cell: Vnf) -> None:
     assert cell.environment.ours["vpnaas-address-request"] == "ipv4"
     assert cell.environment.status == (False, f"s6a waiting ({WAITING}), s11 unconfigured")

@@ -47,9 +47,18 @@ class VnfCharm(ExperimentingCharm):
         """Reconcile with a new intent, and store it unless `refusals` returns a reason.
 
         Raises:
-            VpnaasError: The first reason.
+            VpnaasError: The first reason, or a step that failed. What is then up of a new link is
+                taken down by this or the next reconcile.
         """
-        outcome = self._reconcile_now(intent=intent)
+        try:
+            outcome = self._reconcile_now(intent=intent)
+        except VpnaasError:
+            stored = self._intent()
+            new = frozenset(intent.links) - frozenset(stored.links)
+            if new and self.changed:
+                off = attr.evolve(stored, off=stored.off | new)
+                self.environment.store(INTENT_KEY, off.to_json())
+            raise
         refused = refusals(outcome)
         if refused:
             # Go back to the stored intent, which says nothing of a link that is up only now.

@@ -70,6 +70,8 @@ class ReconcilingCharm:
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
         self.roles = environment.endpoints(RELATION_INTERFACE)
+        self.changed = False
+        """Whether this run has begun to change the VDU."""
 
     # Overridden by a VNF that has more than links
 
@@ -201,6 +203,7 @@ class ReconcilingCharm:
             if plan.steps:
                 # If a step fails, the VDU is no longer as the last reconcile left it.
                 self.environment.settle("")
+                self.changed = True
                 results = vdu.execute(plan.steps).check()
             plans = conclude(plan, results)
             extra = self._extend(vdu, plans)
