@@ -6,6 +6,7 @@ import ipaddress
 
 import attr
 import pytest
+from support.juju import pair
 from vpnaas.base.links import NONE, WIREGUARD
 from vpnaas.extras import guard, qos
 from vpnaas.params.intent import LinkParams, link_params
@@ -112,6 +113,27 @@ def test_nothing_is_done_where_it_is_in_force_and_a_flush_is_mended() -> None:
 def test_a_link_nothing_was_decided_of_keeps_its_guard() -> None:
     plans = {"s6a": attr.evolve(plan("s6a"), unusable=True, interface="")}
     assert guard.steps_to(plans, observed("what guards it")) == []
+
+
+def test_without_a_guard_the_other_links_get_theirs() -> None:
+    """As on a healed VDU that lacks an interface."""
+    plans = {
+        "s6a": attr.evolve(plan("s6a"), unusable=True, interface=""),
+        "s1c": plan("s1c"),
+    }
+    (put,) = [step for step in guard.steps_to(plans, observed(None)) if step.id == "guard/put"]
+    assert put.body["text"] == guard.render([guard.guarded(plans["s1c"])])
+
+
+@pytest.mark.parametrize("step", ["guard/read-additions", "guard/load"])
+def test_rules_that_were_not_loaded_are_loaded_by_the_next_reconcile(step: str) -> None:
+    _, hss, _, _ = pair()
+    hss.configure("s6a", "172.16.6.130/24", **{"underlay-interface": "ens4"})
+    hss.break_off(step)
+    assert "172.16.6.130" not in hss.vdu.guard
+    hss.reconcile()
+    assert "172.16.6.130" in hss.vdu.guard
+    assert hss.vdu.files[guard.FILE] == hss.vdu.guard
 
 
 def test_what_lies_behind_a_peer_leaves_by_the_tunnel_or_not_at_all() -> None:

@@ -188,10 +188,13 @@ def _gateway_steps(
     charm_state: CharmState, vdu: VduFacts, links: Mapping[str, LinkPlan], results: Results
 ) -> Tuple[List[Step], List[Step], Dict[str, str]]:
     """Return the gateway's steps before its links and after them, and its problem, if any."""
-    if charm_state.gateway is None or any(plan.unusable for plan in links.values()):
+    if charm_state.gateway is None:
+        return [], [], {}
+    usable = [plan for plan in links.values() if not plan.unusable]
+    if len(usable) < len(links) and gateway.BOOT.present(results):
         # The wanted state of an unusable link is unknown, so its present protection stays.
         return [], [], {}
-    secured = [plan for plan in links.values() if plan.params.technology in KEYED]
+    secured = [plan for plan in usable if plan.params.technology in KEYED]
     ports = {p.params.listen_port for p in secured if p.params.technology == WIREGUARD}
     outer = [a.ip for p in secured if p.underlay for a in vdu.interfaces[p.underlay].addresses]
     inner = {plan.params.inner_address.network for plan in secured}

@@ -211,10 +211,11 @@ def steps_to(plans: Mapping[str, LinkPlan], results: Results, management: str = 
         results: Results of `observe`.
         management: Interface of management; "" if unknown.
     """
-    if any(plan.unusable for plan in plans.values()):
-        # The wanted state of such a link is unknown, so its present rules stay.
+    usable = [plan for plan in plans.values() if not plan.unusable]
+    if len(usable) < len(plans) and BOOT.present(results):
+        # The wanted state of an unusable link is unknown, so its present rules stay.
         return []
-    guards = [guarded(plan, management) for plan in plans.values() if needed(plan.params)]
+    guards = [guarded(plan, management) for plan in usable if needed(plan.params)]
     if not guards:
         return absent() if BOOT.present(results) else []
     return BOOT.steps_to(render(guards), results)

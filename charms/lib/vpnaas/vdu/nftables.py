@@ -7,7 +7,7 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.vdu.generated import HEAD
-from vpnaas.vdu.steps import Results, Step, directory, enable, read, remove, run, write
+from vpnaas.vdu.steps import Results, Step, directory, enable, move, read, remove, run, write
 
 NFT = "/usr/sbin/nft"
 ADDITIONS = "/etc/systemd/system/nftables.service.d"
@@ -129,13 +129,16 @@ class BootTable:
         )
         if in_force:
             return []
+        new = self.file + ".new"
         return [
-            write(self.name + "/put", self.file, text, 0o600, results.text(self.name + "/file")),
+            write(self.name + "/put", new, text, 0o600),
             write(self.name + "/put-unit", self.unit_file, self.unit_text),
             directory(self.name + "/additions", ADDITIONS, 0o755),
             write(self.name + "/put-after-flush", self.after_flush_file, self.after_flush_text),
             read_additions(self.name + "/read-additions"),
-            run(self.name + "/load", "nft", "-f", self.file),
+            run(self.name + "/load", "nft", "-f", new),
+            # Only a script that the kernel took is compared by the next reconcile and used at boot.
+            move(self.name + "/keep", new, self.file),
             enable(self.name + "/enable", self.unit),
         ]
 
@@ -147,6 +150,7 @@ class BootTable:
             run(self.name + "/delete", *delete, any_exit=True),
             remove(self.name + "/no-unit", self.unit_file),
             remove(self.name + "/no-after-flush", self.after_flush_file),
+            remove(self.name + "/no-new", self.file + ".new"),
             remove(self.name + "/no-file", self.file),
         ]
 
