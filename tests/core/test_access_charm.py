@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 
 import pytest
 from support.model import ModelVdu
@@ -36,6 +37,8 @@ class Store(Environment):
 
     def __init__(self) -> None:
         self.kept: dict[str, str] = {}
+        self._disk = TemporaryDirectory()
+        self.folder = self._disk.name
 
     def endpoints(self, interface):
         return {"access": "provider"}

@@ -312,6 +312,18 @@ def test_the_exporter_is_installed_once_and_listens_on_management_only() -> None
     assert monitoring.UNIT not in hss.vdu.active | hss.vdu.enabled
 
 
+def test_a_unit_that_systemd_did_not_read_is_read_by_the_next_reconcile() -> None:
+    hss = monitored()
+    hss.vdu.fail_on = "monitoring/reload"
+    hss.reconcile(monitoring=Monitoring(9900))
+    assert "--port 9900" in hss.vdu.files[monitoring.UNIT_FILE]
+    hss.vdu.fail_on = None
+    for restarts in (1, 0):
+        hss.vdu.commands.clear()
+        hss.reconcile(monitoring=Monitoring(9900))
+        assert len([c for c in hss.vdu.commands if "restart" in c]) == restarts
+
+
 def test_without_the_library_the_reason_is_told_and_links_stay() -> None:
     _, hss, _, _ = pair("wireguard")
     hss.reconcile(monitoring=Monitoring(9815))

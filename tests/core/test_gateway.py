@@ -6,6 +6,7 @@ from ipaddress import ip_address
 
 import pytest
 from support.juju import pair
+from support.model import ModelVdu
 from vpnaas.base.errors import InputError
 from vpnaas.extras import gateway
 from vpnaas.params.gateway import GatewayParams
@@ -55,6 +56,45 @@ def test_the_daemon_restarts_once_for_new_settings_which_override_those_of_links
     restarts = [c for c in hss.vdu.commands if c[:2] == ["systemctl", "restart"]]
     assert restarts == [["systemctl", "restart", "strongswan.service"]]
     assert "ikesa_table_size = 4096" in hss.vdu.files[gateway.DAEMON_FILE]
+
+
+@pytest.mark.parametrize("step", ["s6a/apply", "gateway/restart"])
+def test_settings_that_the_daemon_did_not_read_are_read_after_the_next_reconcile(step):
+    hss, _ = settled()
+    hss.configure("s6a", "172.16.6.130/24", technology="ipsec", **{"underlay-interface": "ens4"})
+    hss.vdu.fail_on = step
+    hss.reconcile(gateway=GatewayParams(tunnels=3000))
+    assert step in hss.error
+    hss.vdu.fail_on = None
+    for restarts in (1, 0):
+        hss.vdu.commands.clear()
+        hss.reconcile(gateway=GatewayParams(tunnels=3000))
+        done = [c for c in hss.vdu.commands if c == ["systemctl", "restart", "strongswan.service"]]
+        assert len(done) == restarts
+
+
+def test_a_firewall_that_was_not_loaded_is_loaded_by_the_next_reconcile():
+    hss, _ = settled("wireguard")
+    port = {"underlay-interface": "ens4", "listen-port": 50000}
+    hss.configure("s6a", "172.16.6.129/24", **port)
+    hss.vdu.fail_on = "gateway/load"
+    hss.reconcile(gateway=ON)
+    hss.vdu.fail_on = None
+    hss.reconcile(gateway=ON)
+    assert "dport { 500, 4500, 50000 } accept" in hss.vdu.firewall
+
+
+def test_a_new_vdu_gets_its_firewall_though_one_link_cannot_work():
+    hss, _ = settled("wireguard")
+    hss.vdu = ModelVdu(hss.vdu.world, {"ens3": "10.0.0.9/24", "ens4": "192.168.8.129/24"})
+    hss.intent = hss.intent.configured(
+        {"link": "s11", "inner-address": "172.16.7.1/24", "underlay-interface": "ens5"}
+    )
+    hss.roles = {**hss.roles, "s11": "provider"}
+    hss.reconcile(gateway=ON)
+    assert hss.states()["s11"] == "blocked"
+    assert "dport { 500, 4500, 51821 } accept" in hss.vdu.firewall
+    assert "wg-s6a" in hss.vdu.guard
 
 
 @pytest.mark.parametrize("fault", ["table", "file", "sysctl", "unit"])

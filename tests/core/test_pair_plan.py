@@ -76,6 +76,8 @@ class Vdu:
 
     def _do(self, step: Step) -> dict[str, Any]:
         body = step.body
+        if body.get("only_if") and body["only_if"] not in self.files:
+            return {}
         if body["do"] == "which":
             return {"found": {n: f"/usr/sbin/{n}" for n in body["names"] if n in self.tools}}
         if body["do"] == "read":
@@ -214,6 +216,21 @@ def test_another_virtual_address_comes_into_force_also_after_a_failure() -> None
     assert "192.168.121.253/24" in vdu.files[standby.KEEPALIVED_FILE]
 
 
+@pytest.mark.parametrize("step", ["reload", "vrrp"])
+def test_files_without_their_command_are_put_into_force_by_the_next_reconcile(step) -> None:
+    vdu = Vdu()
+    reconcile(vdu)
+    other = {"virtual-address": "192.168.121.253/24", "loss-percent": 20}
+    vdu.fail_on = f"pair/apply/{step}"
+    with pytest.raises(VduError, match="failed on purpose"):
+        reconcile(vdu, **other)
+    vdu.fail_on = ""
+    vdu.changed.clear()
+    reconcile(vdu, **other)
+    assert vdu.changed == [f"restart {gateway_pair.WATCH}", f"reload {gateway_pair.KEEPALIVED}"]
+    assert reconcile(vdu, **other)[0] == []
+
+
 def test_another_cell_touches_the_watch_program_only() -> None:
     vdu = Vdu()
     reconcile(vdu)
@@ -291,6 +308,25 @@ def test_a_pair_that_the_vdu_does_not_give_up_is_not_called_gone() -> None:
     assert "failed on purpose" in answer.failed
     # So the next reconcile does not leave alone what is there.
     assert environment.stored(PAIR_KEY) == stored
+
+
+@pytest.mark.parametrize("step", ["pair/apply/enable", "pair/apply/vrrp"])
+def test_a_pair_that_could_not_be_made_leaves_nothing(step: str) -> None:
+    vdu, environment = Vdu(), Store()
+    charm: Any = GatewayCharm(environment)
+    charm._reconcile_now = lambda: Outcome({}, 0, (), charm._extend(vdu, LINKS))
+    vdu.fail_on = step
+
+    def go_back() -> None:
+        assert gateway_pair.was_there(vdu.execute(gateway_pair.observe_absent()))
+        vdu.fail_on = ""
+        charm._extend(vdu, LINKS)
+
+    charm.reconcile_and_report = go_back
+    answer = actions.run(charm, "configure-standby", GIVEN)
+    assert "failed on purpose" in answer.failed
+    assert not vdu.enabled
+    assert {path for path in vdu.files if not path.startswith("/run/")} == set()
 
 
 @pytest.mark.parametrize(

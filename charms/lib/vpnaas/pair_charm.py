@@ -85,7 +85,8 @@ class GatewayCharm(VnfCharm):
             return PairOutcome(NO_ROLE, details=params.to_params())
         if not isinstance(extra, PairOutcome) or extra.state == "failed":
             self._new_params = None
-            self.reconcile_and_report()  # Go back to the stored parameters.
+            self._new_params = self._pair()
+            self.reconcile_and_report()  # Go back to the stored parameters, or to no pair.
             reason = extra.problem if isinstance(extra, PairOutcome) else "not ready yet; try again"
             raise VpnaasError(reason)
         self.environment.store(PAIR_KEY, params.to_json())

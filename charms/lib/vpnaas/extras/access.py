@@ -20,12 +20,14 @@ from vpnaas.tunnels.technology import CharmState
 from vpnaas.tunnels.wireguard.interface import conf_path, unit
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.nftables import BootTable, nft_table, prefix_set
+from vpnaas.vdu.pending import Pending
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, disable, enable, read, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
 INTERFACE = wireguard_interface(LINK)
 BOOT = BootTable("devices", "osm_vpnaas_devices", "What devices of a slice may reach")
+PENDING = Pending("expiry")
 PROGRAM = "/usr/local/lib/osm-vpnaas/expire"
 DATES = directory(LINK) + "/expiry"
 TIMER, SERVICE = "osm-vpnaas-expiry.timer", "osm-vpnaas-expiry.service"
@@ -122,6 +124,7 @@ def observe() -> List[Step]:
         BOOT.observe()
         + [read("expiry" + path, path) for path in _FILES]
         + [
+            PENDING.observe(),
             run("expiry/active", "systemctl", "is-active", TIMER, any_exit=True),
             run("expiry/enabled", "systemctl", "is-enabled", TIMER, SERVICE, any_exit=True),
         ]
@@ -163,7 +166,7 @@ def _expiry(devices: Sequence[ManualPeer], results: Results) -> List[Step]:
         make_directory("expiry/apply/dates", directory(LINK)),
     ]
     steps += [write("expiry/apply" + path, path, *files[path]) for path in changed]
-    reload = SERVICE_FILE in changed or TIMER_FILE in changed
+    reload = SERVICE_FILE in changed or TIMER_FILE in changed or PENDING.left(results)
     if reload:
         steps.append(run("expiry/apply/reload", "systemctl", "daemon-reload", timeout=90))
     enabled = results.output("expiry/enabled").split() == ["enabled", "enabled"]
@@ -172,7 +175,9 @@ def _expiry(devices: Sequence[ManualPeer], results: Results) -> List[Step]:
     active = (results.out("expiry/active") or "").strip() == "active"
     if reload or not active:
         steps.append(run("expiry/apply/timer", "systemctl", "restart", TIMER, timeout=60))
-    return steps if changed or not enabled or not active else []
+    if not (changed or reload) and enabled and active:
+        return []
+    return [PENDING.begin(), *steps, PENDING.end()]
 
 
 def _no_expiry() -> List[Step]:

@@ -17,10 +17,12 @@ from vpnaas.params.gateway import GatewayParams
 from vpnaas.tunnels.ipsec.names import DAEMON, RESTARTED
 from vpnaas.vdu import generated
 from vpnaas.vdu.nftables import BootTable
+from vpnaas.vdu.pending import Pending
 from vpnaas.vdu.steps import Results, Step, read, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
 BOOT = BootTable("gateway", TABLE, "Firewall of a security gateway")
+PENDING = Pending("gateway")
 FILE, UNIT, UNIT_FILE = BOOT.file, BOOT.unit, BOOT.unit_file
 DAEMON_FILE = "/etc/strongswan.d/10-osm-vpnaas-gateway.conf"
 """The number puts it after the links' own file, which it overrides, and before an operator's."""
@@ -57,6 +59,7 @@ def observe(tunnels: int) -> List[Step]:
     paths = ["/proc/sys/" + name.replace(".", "/") for name in names]
     return BOOT.observe() + [
         read("gateway/daemon", DAEMON_FILE),
+        PENDING.observe(),
         read("gateway/sysctl", SYSCTL_FILE),
         run("gateway/cpus", "nproc"),
         # Some kernels lack some of these settings, and a container cannot set all of them.
@@ -78,20 +81,27 @@ def before_links(gateway: Gateway, results: Results) -> List[Step]:
     if _untuned(gateway, results):
         words = ("sysctl", "-q", "-e", "-p", SYSCTL_FILE)
         steps.append(run("gateway/load-sysctl", *words, any_exit=True))
-    text = _daemon(gateway, results)
-    if gateway.ipsec and results.text("gateway/daemon") != text:
-        steps.append(write("gateway/put-daemon", DAEMON_FILE, text))
+    if _new_daemon(gateway, results):
+        steps.append(PENDING.begin())
+        steps.append(write("gateway/put-daemon", DAEMON_FILE, _daemon(gateway, results)))
     return steps
 
 
 def after_links(gateway: Gateway, results: Results) -> List[Step]:
     """Return the last steps: restart the daemon for new settings, unless a link did so."""
-    if not gateway.ipsec or results.text("gateway/daemon") == _daemon(gateway, results):
+    if not _new_daemon(gateway, results):
         return []
     restart = ("systemctl", "restart", DAEMON)
     return [
         run("gateway/restart", *restart, stdout_file=RESTARTED, unless=RESTARTED, timeout=90),
+        PENDING.end(),
     ]
+
+
+def _new_daemon(gateway: Gateway, results: Results) -> bool:
+    """Tell whether the daemon does not run with the wanted settings."""
+    same = results.text("gateway/daemon") == _daemon(gateway, results)
+    return gateway.ipsec and (not same or PENDING.left(results))
 
 
 def _firewall(gateway: Gateway, results: Results) -> List[Step]:

@@ -17,7 +17,8 @@ from vpnaas.extras.extra import Extra
 from vpnaas.extras.standby import ROLES, Standby
 from vpnaas.params.gateway import SharedAddress
 from vpnaas.tunnels.technology import LinkPlan
-from vpnaas.vdu import facts, generated, nftables
+from vpnaas.vdu import facts, nftables
+from vpnaas.vdu.pending import Pending
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, disable, enable, read, remove, run, which, write
 from vpnaas.vdu.steps import directory as make_directory
@@ -28,6 +29,7 @@ KEEPALIVED = "keepalived.service"
 WATCH = "osm-vpnaas-gateway-watch.service"
 TOOLS = ("keepalived", "nft", "swanctl", "ip", "flock")
 AFTER = "after/"
+PENDING = Pending("pair")
 ACTIVE = "active"
 STANDBY = "standby"
 
@@ -224,6 +226,7 @@ def observe() -> List[Step]:
     steps += [
         run("pair/enabled", "systemctl", "is-enabled", KEEPALIVED, WATCH, any_exit=True),
         run("pair/table", *table, any_exit=True),
+        PENDING.observe(),
     ]
     return steps + _look("")
 
@@ -351,6 +354,7 @@ def steps_to(pair: Standby, away: bool, results: Results) -> List[Step]:
     """Return the steps from the observed to the wanted state; none if they agree."""
     rendered = texts(pair)
     changed = {path for path in FILES if results.text("pair" + path) != rendered[path][0]}
+    again = PENDING.left(results)
     steps: List[Step] = []
     for folder in sorted({path.rpartition("/")[0] for path in changed}):
         if not folder.startswith("/etc/systemd/system") or folder.endswith(".d"):
@@ -362,23 +366,25 @@ def steps_to(pair: Standby, away: bool, results: Results) -> List[Step]:
     late = (standby.FIREWALL_FILE, standby.KEEPALIVED_FILE)
     steps += [step for path, step in writes.items() if path not in late]
     steps += _away_steps(away, results)
-    if any(path.startswith("/etc/systemd/") for path in changed):
+    if again or any(path.startswith("/etc/systemd/") for path in changed):
         steps.append(run("pair/apply/reload", "systemctl", "daemon-reload", timeout=90))
     enabled = results.output("pair/enabled").split()
     if enabled != ["enabled", "enabled"]:
         steps.append(enable("pair/apply/enable", KEEPALIVED, WATCH))
     alive = (results.output("pair/active").split("\n") + ["", ""])[:2]
-    if changed & {standby.WATCH_UNIT, standby.WATCH_PROGRAM} or alive[1].strip() != "active":
+    watch = again or bool(changed & {standby.WATCH_UNIT, standby.WATCH_PROGRAM})
+    if watch or alive[1].strip() != "active":
         steps.append(run("pair/apply/watch", "systemctl", "restart", WATCH, timeout=90))
     steps += [writes[path] for path in late if path in writes]
     if alive[0].strip() != "active" or standby.KEEPALIVED_DROPIN in changed:
         steps.append(run("pair/apply/vrrp", "systemctl", "restart", KEEPALIVED, timeout=60))
     else:
-        if standby.FIREWALL_FILE in changed or results.exit_code("pair/table") != 0:
+        firewall = again or standby.FIREWALL_FILE in changed
+        if firewall or results.exit_code("pair/table") != 0:
             steps.append(run("pair/apply/firewall", "nft", "-f", standby.FIREWALL_FILE))
-        if standby.KEEPALIVED_FILE in changed:
+        if again or standby.KEEPALIVED_FILE in changed:
             steps.append(run("pair/apply/vrrp", "systemctl", "reload", KEEPALIVED, timeout=60))
-    return steps + _look(AFTER) if steps else []
+    return [PENDING.begin(), *steps, PENDING.end(), *_look(AFTER)] if steps else []
 
 
 def _away_steps(away: bool, results: Results) -> List[Step]:
@@ -460,13 +466,13 @@ def _record(text: Optional[str]) -> Tuple[str, int, int]:
 
 
 def observe_absent() -> List[Step]:
-    """Return the step that tells whether the VDU belonged to a pair."""
-    return [read("pair/was", standby.KEEPALIVED_FILE)]
+    """Return the step that tells whether the VDU belongs to a pair, or to a part of one."""
+    return [read("pair/was", standby.WATCH_UNIT)]
 
 
 def was_there(results: Results) -> bool:
-    """Tell whether keepalived's configuration is ours."""
-    return (results.text("pair/was") or "").startswith(generated.MARK)
+    """Tell whether files of a pair are there; the unit of the watch is one of the first."""
+    return results.text("pair/was") is not None
 
 
 def absent() -> List[Step]:

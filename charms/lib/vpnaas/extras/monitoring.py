@@ -9,11 +9,13 @@ from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.params.monitoring import Monitoring
 from vpnaas.vdu.facts import VduFacts
+from vpnaas.vdu.pending import Pending
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, disable, enable, read, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
 UNIT = "osm-vpnaas-exporter.service"
+PENDING = Pending("monitoring")
 UNIT_FILE = "/etc/systemd/system/" + UNIT
 FOLDER = "/usr/local/lib/osm-vpnaas/exporter"
 PROGRAM_FILE = FOLDER + "/vpnaas/exporter.py"
@@ -53,6 +55,7 @@ def observe(monitoring: Monitoring) -> List[Step]:
         return [run("monitoring/left", "true", only_if=UNIT_FILE)]
     return [
         run("monitoring/library", "true", only_if=LIBRARY),
+        PENDING.observe(),
         read("monitoring/unit", UNIT_FILE),
         read("monitoring" + PROGRAM_FILE, PROGRAM_FILE),
         read("monitoring" + PARSER_FILE, PARSER_FILE),
@@ -105,14 +108,14 @@ def steps_to(
         steps.append(make_directory("monitoring/folder", PROGRAM_FILE.rpartition("/")[0], 0o755))
     for path, program in sorted(files.items()):
         steps.append(write("monitoring/put" + path, path, program))
-    if results.text("monitoring/unit") != text:
+    if results.text("monitoring/unit") != text or PENDING.left(results):
         steps.append(write("monitoring/put-unit", UNIT_FILE, text))
         steps.append(run("monitoring/reload", "systemctl", "daemon-reload", timeout=90))
     if (results.out("monitoring/enabled") or "").strip() != "enabled":
         steps.append(enable("monitoring/enable", UNIT))
     if steps or (results.out("monitoring/active") or "").strip() != "active":
         steps.append(run("monitoring/restart", "systemctl", "restart", UNIT, timeout=90))
-    return steps
+    return [PENDING.begin(), *steps, PENDING.end()] if steps else []
 
 
 def absent() -> List[Step]:
