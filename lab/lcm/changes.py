@@ -243,8 +243,12 @@ def _change_package(ops: Operations, operation: Document, data: Mapping[str, Any
         )
         if _digest(before) != _digest(folder):
             changed.append((env, folder))
-    ops.store.update(VNFRS, vnfr["_id"], lambda record: record.update(revision=latest))
+
+    def revise() -> None:
+        ops.store.update(VNFRS, vnfr["_id"], lambda record: record.update(revision=latest))
+
     if not changed:
+        revise()
         return _updated(ops, operation)
     with ops.charms_running(ns_id, svc.environments) as charms:
         if charms is None:
@@ -252,6 +256,7 @@ def _change_package(ops: Operations, operation: Document, data: Mapping[str, Any
         for env, folder in changed:
             ops.journal.write("charm", index, "refreshing charm", application=env.application)
             charms.upgrade(env.application, folder)
+        revise()
         charms.wait_idle(ops.timeouts.settle)
         ops.clear(operation)
         state = ops.end(operation, "COMPLETED", "Done")

@@ -206,6 +206,22 @@ def test_a_changed_charm_is_refreshed_and_runs_no_primitive(world: World) -> Non
     assert (vnf(world)["revision"], vnf(world, "2")["revision"]) == (2, 1)
 
 
+def test_a_refused_refresh_is_done_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.run()
+    revise(world, charm="name: other")
+
+    def refuse(*_: Any) -> None:
+        raise LcmError("another endpoint")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.backends.the_charms, "upgrade", refuse)
+        assert change_package(world) == "FAILED"
+    assert vnf(world)["revision"] == 1
+    assert change_package(world) == "COMPLETED"
+    assert world.log.of("upgrade") == [("upgrade", APP1, "demo")]
+    assert vnf(world)["revision"] == 2
+
+
 def test_an_unchanged_charm_is_left_alone(world: World) -> None:
     world.run()
     mark = len(world.log.entries)
