@@ -12,18 +12,20 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
-from lab.errors import NbiError
+from lab.errors import ConflictError, LcmError, NbiError
 from lab.lcm.backends import Backends, Charms
 from lab.lcm.timeouts import lab_timeouts
 from lab.procs import ProcessRef, start_time
 from lab.records import jobs
 from lab.records.store import file_lock
+from lab.vca.errors import WaitTimeoutError
 
 VARIABLE = "OSMLAB_UPDATE_STATUS_INTERVAL"
 DEFAULT = 300.0
@@ -47,7 +49,7 @@ def interval() -> float:
 
 
 def update_status(backends: Backends, ns_id: str, patience: float) -> None:
-    """Fire `update-status` at every unit of a service, and wait until all are idle.
+    """Fire `update-status` at every unit of a service, and wait until all are idle or in error.
 
     Args:
         backends: of the lab.
@@ -55,7 +57,9 @@ def update_status(backends: Backends, ns_id: str, patience: float) -> None:
         patience: seconds to wait for an operation on the service to end.
 
     Raises:
-        NbiError: an operation goes on, the service has no charms, or they do not become idle.
+        ConflictError: an operation goes on.
+        NbiError: the service has no charms, they do not become idle, or a unit is in error.
+        LcmError: the record of the charms is damaged, or another process runs them.
     """
     lock = backends.home / "lcm" / "locks" / ns_id
     with file_lock(lock, patience, f"ns {ns_id}"):
@@ -65,8 +69,12 @@ def update_status(backends: Backends, ns_id: str, patience: float) -> None:
         charms.start()
         try:
             charms.model.update_status()
-            if not charms.wait_idle(lab_timeouts().settle):
-                raise NbiError(f"charms of ns {ns_id} are still busy")
+            charms.model.wait_idle(lab_timeouts().settle, retries=False)
+            if failed := charms.failed_units():
+                text = "; ".join(f"{unit}: {reason}" for unit, reason in sorted(failed.items()))
+                raise NbiError(f"charms of ns {ns_id} are in error: {text}")
+        except WaitTimeoutError as error:
+            raise NbiError(f"charms of ns {ns_id} are still busy: {error}") from None
         finally:
             charms.stop()
 
@@ -105,14 +113,14 @@ def keep(home: Path, seconds: float) -> None:
             now = time.monotonic()
             if due.setdefault(ns_id, now + seconds) > now:
                 continue
+            due[ns_id] = now + seconds
             try:
                 update_status(backends, ns_id, 0)
-            except NbiError as error:
-                # An operation runs or the service is being deleted: try again soon.
-                print(error, flush=True)
-                due[ns_id] = now + min(seconds, 5.0)
-            else:
-                due[ns_id] = now + seconds
+            except (NbiError, LcmError, OSError) as error:
+                if isinstance(error, ConflictError):  # an operation runs
+                    due[ns_id] = now + min(seconds, 5.0)
+                with suppress(OSError):  # the disk is full
+                    print(error, flush=True)
         time.sleep(min(seconds, 1.0))
 
 

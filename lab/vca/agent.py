@@ -65,8 +65,11 @@ class UnitAgent(threading.Thread):
             if self._interrupt is not None:
                 self._interrupt.fire()
 
-    def busy(self, document: ModelDocument, unit: Unit) -> str:
-        """Return the unit's present or next work; empty if it is idle (store locked)."""
+    def busy(self, document: ModelDocument, unit: Unit, retries: bool = True) -> str:
+        """Return the unit's present or next work; empty if it is idle (store locked).
+
+        Without ``retries`` a failed hook is work only when its repetition is due.
+        """
         if unit.agent_lost:
             return ""
         if self.executing or unit.agent.status == "executing":
@@ -74,7 +77,7 @@ class UnitAgent(threading.Thread):
         step = next_step(document, unit, self._charm_view(document, unit))
         if step is not None:
             return f"{step} to come"
-        if unit.operation.failed:
+        if unit.operation.failed and (retries or self._retry_due(unit)):
             return f"{unit.agent.message}, to be retried"
         return ""
 

@@ -488,16 +488,17 @@ class Model:
                 # Check again without a notification: another process may run the model.
                 self._store.changed.wait(min(left, 0.2))
 
-    def wait_idle(self, timeout: float) -> ModelStatus:
+    def wait_idle(self, timeout: float, retries: bool = True) -> ModelStatus:
         """Wait until no agent has anything to do; return the status then.
 
-        Raises WaitTimeoutError, naming the unfinished work; a failed hook is unfinished work.
+        Raises WaitTimeoutError, naming the unfinished work. A failed hook is unfinished work;
+        without `retries` only until its next repetition has failed too.
         """
         if not self._running:
             raise VcaError(f'model "{self.uuid}" is not running in this process')
         deadline = time.monotonic() + timeout
         with self._store.changed:
-            while busy := self._busy():
+            while busy := self._busy(retries):
                 left = deadline - time.monotonic()
                 if left <= 0:
                     unfinished = "; ".join(f"{name}: {what}" for name, what in sorted(busy.items()))
@@ -506,12 +507,12 @@ class Model:
                 self._store.changed.wait(min(left, 1.0))
             return model_status(self._store.document)
 
-    def _busy(self) -> dict[str, str]:
+    def _busy(self, retries: bool) -> dict[str, str]:
         document = self._store.document
         result = {}
         for name, unit in document.units.items():
             agent = self._agents.get(name)
-            what = agent.busy(document, unit) if agent is not None else "about to start"
+            what = agent.busy(document, unit, retries) if agent else "about to start"
             if what:
                 result[name] = what
         return result

@@ -7,16 +7,19 @@ import os
 import subprocess
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 from lab.cli.progress import Board, watch
 from lab.cli.render import Output
-from lab.errors import LcmError
+from lab.errors import ConflictError, LcmError, NbiError
+from lab.lcm import keeper
 from lab.lcm.keys import OpenSshInjector
 from lab.procs import start_time
 from lab.records.journal import Journal, Tail
+from lab.vca import VcaError
 
 
 def event(kind: str, subject: str, text: str, **more: object) -> dict[str, object]:
@@ -163,3 +166,42 @@ def test_no_id_is_broken_over_lines_however_narrow_the_terminal(width: int) -> N
     assert any(name in line and key in line and "BROKEN" in line for line in lines)
     # A sentence takes no more room than it must.
     assert max(map(len, lines)) <= max(width, len(name) + len(key) + 6 + 24 + 13)
+
+
+@pytest.mark.parametrize(
+    ("error", "calls"),
+    [
+        (ConflictError("ns a is busy"), 120),
+        (NbiError("charms of ns a are still busy"), 2),
+        (VcaError("the lab's record model.json is damaged"), 2),
+        (OSError("No space left on device"), 2),
+    ],
+)
+def test_the_keeper_comes_back_soon_for_a_lock_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, calls: int
+) -> None:
+    served: list[str] = []
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    def update(_: object, ns_id: str, patience: float) -> None:
+        served.append(ns_id)
+        if ns_id == "a":
+            raise error
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError("No space left on device")
+
+    def services() -> list[str]:
+        return ["a", "b"] if now < 900 else []
+
+    backends = SimpleNamespace(controller=lambda: SimpleNamespace(models=services))
+    monkeypatch.setattr(keeper, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    monkeypatch.setattr(keeper, "Backends", lambda home: backends)
+    monkeypatch.setattr(keeper, "update_status", update)
+    monkeypatch.setattr(keeper, "print", full, raising=False)
+    keeper.keep(tmp_path, 300)
+    assert (served.count("a"), served.count("b")) == (calls, 2)

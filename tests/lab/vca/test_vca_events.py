@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from vca_support import WAIT, about, databag, events, logged, on, runs, write_charm
+from vca_support import QUICK, WAIT, about, databag, events, logged, on, runs, write_charm
 
-from lab.vca import Model
+from lab.errors import NbiError
+from lab.lcm import keeper
+from lab.vca import Controller, Model
 
 SETUP = ["install", "leader-elected", "config-changed", "start"]
 
@@ -130,6 +134,24 @@ def test_pending_changes_coalesce(model: Model, tmp_path: Path) -> None:
     gate.touch()
     model.wait_idle(WAIT)
     assert logged(model, "b/0", "n") == ["", "5"]
+
+
+def test_update_status_waits_for_no_unit_in_error(
+    idle_model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OSMLAB_TIMEOUT_FACTOR", str(WAIT / 1200))
+    controller = Controller(tmp_path / "home", settings=QUICK)
+    backends = SimpleNamespace(home=tmp_path / "home", controller=lambda: controller)
+    begun = time.monotonic()
+    for name, script in (("a", on("install", "exit 1")), ("b", "")):
+        idle_model.deploy(name, write_charm(tmp_path / name, name, script=script))
+        for _ in range(2):
+            tries = len(runs(idle_model, "a/0"))
+            with pytest.raises(NbiError, match='in error: a/0: hook failed: "install"'):
+                keeper.update_status(backends, "m", 0)
+            assert len(runs(idle_model, "a/0")) > tries, "the hook was repeated"
+    assert events(idle_model, "b/0") == [*SETUP, *["update-status"] * 2]
+    assert time.monotonic() - begun < WAIT
 
 
 def test_application_databag_changes_come_without_a_remote_unit(
