@@ -372,8 +372,7 @@ class Operations:
                 self._terminate_primitives(nsr)
             except LcmError as error:
                 return self._fail(operation, str(error))
-        vims = [v["_id"] for v in self.store.all(VIMS)]
-        errors = delete_resources(self.backends, ns_id, vims, self.journal)
+        errors = delete_resources(self.backends, ns_id, self._vims(nsr), self.journal)
         if errors and not params.get("force"):
             return self._fail(operation, "; ".join(errors))
         if not params.get("autoremove", True):
@@ -385,6 +384,14 @@ class Operations:
         self.journal.write("end", "ns", "Done", state="COMPLETED", detail="Done")
         self.journal.write("settled", "ns", "deleted", idle=True)
         return "COMPLETED"
+
+    def _vims(self, nsr: Document) -> list[str]:
+        """Return the VIM accounts in which the service may have resources, and that still exist."""
+        params = nsr["instantiate_params"]
+        used = {params["vimAccountId"]}
+        used.update(entry.get("vimAccountId") for entry in params.get("vnf") or ())
+        used.update(r["vim-account-id"] for r in vnfrs_of(self.store, nsr["_id"]).values())
+        return [v["_id"] for v in self.store.all(VIMS) if v["_id"] in used]
 
     def _require_members(self, nsr: Document) -> None:
         """Fail, as LCM does, if REMOVE_VNF removed a member, because its charm is still there."""

@@ -71,13 +71,19 @@ def delete_resources(
     As in LCM, a VDU may be deleted before or after the last hooks of its charm.
 
     Returns:
-        One sentence for each part that failed; the other part is still deleted.
+        One sentence for each part that failed; the other part, and other VIMs, are still deleted.
     """
     journal.write("stage", "ns", STAGES[2])
 
     def delete_at_vims() -> None:
+        errors = []
         for vim in vims:
-            backends.cloud(vim).delete_tag(ns_id)
+            try:
+                backends.cloud(vim).delete_tag(ns_id)
+            except LcmError as error:
+                errors.append(str(error))
+        if errors:
+            raise LcmError("; ".join(errors))
 
     def destroy_environments() -> None:
         backends.charms(ns_id).destroy()

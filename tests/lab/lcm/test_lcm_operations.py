@@ -15,6 +15,7 @@ from support.lcm_fakes import FakeBackends, day12_of, nsd, params, vnfd
 from support.waiting import wait_until
 
 from lab.descriptors import service as model
+from lab.errors import LcmError
 from lab.lcm import worker
 from lab.lcm.backends import ActionOutcome
 from lab.lcm.operations import Operations
@@ -601,6 +602,34 @@ def test_failed_terminate_primitive_stops_before_anything_is_deleted(world: Worl
     assert "terminate_primitive stop-it" in world.op["detailed-status"]
     assert world.ns["nsState"] == "BROKEN"
     assert world.start("terminate", skip_terminate_primitives=True) == "COMPLETED"
+
+
+def test_terminate_asks_only_the_vims_of_the_service(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An account without a VIM harms only services that have something there."""
+    world.request["vnf"] = [{"member-vnf-index": "1", "vimAccountId": "vim2"}]
+    operation = world.record()
+    for name in ("vim2", "half"):
+        world.store.put(VIMS, {"_id": name, "name": name, "_admin": admin()})
+    world.run(operation)
+    broken = {"half", "vim1"}
+
+    def cloud(vim_account: str) -> Any:
+        if vim_account in broken:
+            raise LcmError(f"VIM account '{vim_account}' could not be found.")
+        return world.backends.the_cloud
+
+    monkeypatch.setattr(world.backends, "cloud", cloud)
+    assert world.start("terminate") == "FAILED"
+    assert world.op["detailed-status"] == (
+        "Removing deployment from VIM: VIM account 'vim1' could not be found."
+    )
+    assert len(world.log.of("delete-tag")) == 1, "the other VIM is emptied all the same"
+    broken.remove("vim1")
+    assert world.start("terminate", skip_terminate_primitives=True) == "COMPLETED"
+    assert len(world.log.of("delete-tag")) == 3
+    assert world.store.all(NSRS) == []
 
 
 def test_terminate_after_a_create_that_never_got_anywhere(world: World) -> None:
