@@ -33,6 +33,16 @@ class CharmOps:
         """
         return f"{self.ns_id}.{application}.{self.charms.machine(application)}"
 
+    def deployed(self, application: str) -> bool:
+        """Say whether the model has an application."""
+        try:
+            self.charms.application_status(application)
+        except LcmError as error:
+            if "not found" not in str(error):
+                raise
+            return False
+        return True
+
     def install(self, application: str, charm: Path, units: int) -> None:
         """Deploy and wait until the application is active or blocked.
 

@@ -411,8 +411,20 @@ class Operations:
         if not any(e.terminate and e.application in day1_run for e in svc.environments):
             return
         with self.charms_running(nsr["_id"], svc.environments):
-            ops = self.connected(nsr["_id"])
-            run_terminate_primitives(ops, svc.environments, day1_run, self.journal, self.timeouts)
+            self.run_terminate_primitives(nsr["_id"], svc.environments, day1_run)
+
+    def run_terminate_primitives(
+        self, ns_id: str, environments: Sequence[Environment], day1_run: Collection[str]
+    ) -> None:
+        """Run terminate primitives, and note for each application that they need not run again."""
+        run_terminate_primitives(
+            self.connected(ns_id),
+            environments,
+            day1_run,
+            self.journal,
+            self.timeouts,
+            lambda app: self.record_vca(ns_id, app, needed_terminate=False),
+        )
 
     def _reset_records(self, operation: Document) -> None:
         """Reset the records of a service to NOT_INSTANTIATED, without ids and addresses."""

@@ -22,7 +22,6 @@ from lab.errors import LcmError
 from lab.lcm.backends import Charms
 from lab.lcm.instantiate import Instantiation
 from lab.lcm.request import request
-from lab.lcm.terminate import run_terminate_primitives
 from lab.lcm.vimdeploy import VimDeployment
 from lab.records.operations import ro_key_path
 from lab.records.store import NSRS, VNFRS, Document
@@ -295,7 +294,7 @@ def _remove_charms(
         for v in svc.nsr["_admin"]["deployed"]["VCA"]
         if v.get("needed_terminate") and v["application"] in names
     }
-    run_terminate_primitives(ops.connected(ns_id), leaving, day1_run, ops.journal, ops.timeouts)
+    ops.run_terminate_primitives(ns_id, leaving, day1_run)
     for application in sorted(names):
         charms.remove(application, ops.timeouts.terminate_primitives)
     ops.remove_environments(ns_id, names)

@@ -27,15 +27,19 @@ def run_terminate_primitives(
     day1_run: Collection[str],
     journal: Journal,
     timeouts: Timeouts,
+    on_done: Callable[[str], None],
 ) -> None:
     """Run the terminate primitives of the environments whose application is in ``day1_run``.
+
+    An application that an earlier, incomplete operation removed is left out. ``on_done`` is called
+    with each application whose primitives have all run.
 
     Raises:
         LcmError: the first failure; the caller stops before anything is deleted.
     """
     deadline = time.monotonic() + timeouts.terminate_primitives
     for env in environments:
-        if env.application not in day1_run:
+        if env.application not in day1_run or not connected(env).deployed(env.application):
             continue
         primitives = by_seq(env.terminate)
         for number, primitive in enumerate(primitives, start=1):
@@ -61,6 +65,7 @@ def run_terminate_primitives(
                     f"terminate_primitive {name}  for vnf_member_index={index} "
                     f"fails with error {error}"
                 ) from None
+        on_done(env.application)
 
 
 def delete_resources(

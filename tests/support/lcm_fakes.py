@@ -344,6 +344,7 @@ class FakeCharms:
 
     def destroy(self) -> None:
         self.log.add("destroy-model")
+        self.status.clear()
 
 
 class FakeKeys:

@@ -17,6 +17,7 @@ from lab.descriptors.topology import Server
 from lab.errors import LcmError, NbiError
 from lab.lcm.backends import Backends, Cloud
 from lab.lcm.charmops import READY
+from lab.lcm.operations import Operations
 from lab.nbi.engine import Engine
 from lab.page.data import Data, default
 from lab.records.store import NSRS, VNFDS, VNFRS, Document
@@ -362,6 +363,26 @@ def test_scaling_in_takes_the_last_instance_with_its_charm(world: World) -> None
     assert "(min-instance-count) scaling-in" in world.op["detailed-status"]
     assert world.ns["nsState"] == "READY"
     assert scale(world) == "COMPLETED"
+
+
+def test_an_incomplete_scaling_in_is_done_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scalable(world)
+    world.run()
+    scale(world)
+
+    def refuse(*_: Any) -> None:
+        raise LcmError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Operations, "remove_environments", refuse)
+        assert scale(world, "IN") == "FAILED"
+    assert BOX1 not in world.backends.the_charms.status
+    assert scale(world, "IN") == "COMPLETED"
+    assert [entry[1] for entry in world.log.of("action") if entry[2] == "stop-it"] == [BOX1]
+    assert [v["count-index"] for v in vnf(world)["vdur"]] == [0]
+    assert BOX1 not in {v["application"] for v in world.ns["_admin"]["deployed"]["VCA"]}
 
 
 def test_the_limit_of_the_profile_holds(world: World) -> None:

@@ -604,6 +604,35 @@ def test_failed_terminate_primitive_stops_before_anything_is_deleted(world: Worl
     assert world.start("terminate", skip_terminate_primitives=True) == "COMPLETED"
 
 
+@pytest.mark.parametrize("skip", [False, True])
+def test_terminate_after_a_failure_in_the_vim_runs_no_primitive_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, skip: bool
+) -> None:
+    world.run()
+
+    def refuse(tag: str) -> None:
+        raise LcmError("The server is busy.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.backends.the_cloud, "delete_tag", refuse)
+        assert world.start("terminate", skip_terminate_primitives=skip) == "FAILED"
+    assert world.log.of("destroy-model")
+    assert world.start("terminate") == "COMPLETED"
+    ran = [entry[1] for entry in world.log.of("action") if entry[2] == "stop-it"]
+    assert ran == ([] if skip else [APP1, APP2])
+
+
+def test_terminate_runs_no_primitive_again_that_succeeded(world: World) -> None:
+    world.run()
+    world.backends.the_charms.outcomes[APP2, "stop-it"] = [
+        ActionOutcome(False),
+        ActionOutcome(True),
+    ]
+    assert [world.start("terminate") for _ in range(2)] == ["FAILED", "COMPLETED"]
+    ran = [entry[1] for entry in world.log.of("action") if entry[2] == "stop-it"]
+    assert ran == [APP1, APP2, APP2]
+
+
 def test_terminate_asks_only_the_vims_of_the_service(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
