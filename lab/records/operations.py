@@ -85,10 +85,18 @@ def fail_operation(store: Store, operation: Document, reason: str, state: str = 
 
 
 def end_slice_operation(store: Store, operation: Document, error: str = "") -> str:
-    """Write how an operation on a slice ended; return its state."""
+    """Write how an operation on a slice ended; return its state.
+
+    Nothing changes if the operation has ended in the meantime.
+    """
     state = "FAILED" if error else "COMPLETED"
+    ended = False
 
     def end(document: Document) -> None:
+        nonlocal ended, state
+        if document["operationState"] != "PROCESSING":
+            ended, state = True, document["operationState"]
+            return
         document["operationState"] = state
         document["statusEnteredTime"] = time.time()
         document["detailed-status"] = f"FAILED : {error}" if error else "done"
@@ -103,6 +111,6 @@ def end_slice_operation(store: Store, operation: Document, error: str = "") -> s
 
     if store.find(NSIOPS, operation["_id"]) is not None:
         store.update(NSIOPS, operation["_id"], end)
-    if store.find(NSIS, operation["netsliceInstanceId"]) is not None:
+    if not ended and store.find(NSIS, operation["netsliceInstanceId"]) is not None:
         store.update(NSIS, operation["netsliceInstanceId"], change)
     return state

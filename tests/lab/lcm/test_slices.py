@@ -26,7 +26,7 @@ from lab.records import jobs
 from lab.records.ids import admin
 from lab.records.jobs import alive
 from lab.records.journal import Journal, Tail
-from lab.records.operations import fail_operation, remove_service
+from lab.records.operations import end_slice_operation, fail_operation, remove_service
 from lab.records.store import (
     CREATED,
     NSDS,
@@ -187,6 +187,23 @@ def test_a_service_whose_slices_worker_is_slow_to_start_it_is_not_given_up(
     # The shared service is the first slice's, whose worker alone would start it.
     store.update(NSIOPS, one, lambda operation: operation["lab"]["worker"].update(start=0))
     assert states() == ["FAILED", "FAILED", "PROCESSING"]
+
+
+def test_an_operation_that_ends_while_its_worker_is_looked_for_is_not_failed(
+    slices: Slices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = make(slices, "one")
+
+    def complete(operation: dict[str, Any]) -> bool:
+        of_slice = "netsliceInstanceId" in operation
+        if of_slice:
+            end_slice_operation(slices.store, operation)
+        return not of_slice
+
+    monkeypatch.setattr(jobs, "alive", complete)
+    slices.reap()
+    assert slices.store.get(NSIOPS, started.operation["_id"])["operationState"] == "COMPLETED"
+    assert slices.store.get(NSIS, started.nsr["_id"])["operational-status"] == "running"
 
 
 def test_a_link_with_a_shared_service_is_one_network_for_all_slices(slices: Slices) -> None:
