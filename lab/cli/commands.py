@@ -323,7 +323,12 @@ def ns_show(lab: Lab, name: str, literal: bool) -> None:
 @verb("ns-delete")
 @click.argument("name")
 @click.option("--force", is_flag=True, help="Delete what can be deleted, even if a step fails.")
-@click.option("--config", "config_text", default="", help="skip_terminate_primitives, autoremove.")
+@click.option(
+    "--config",
+    "config_text",
+    default="",
+    help="skip_terminate_primitives, autoremove, timeout_ns_terminate (seconds).",
+)
 @click.option("--wait", is_flag=True, help="Show progress until it is done.")
 @click.option("--timeout", type=click.IntRange(1), help="Seconds to wait with --wait.")
 @pass_lab
@@ -343,7 +348,10 @@ def ns_delete(
     for key, value in (("skip_terminate_primitives", skip), ("autoremove", remove)):
         if not isinstance(value, bool):
             raise NbiError(f"{key} in --config must be true or false")
-    started = lab.engine.ns_delete(name, force, skip, remove)
+    limit = config.get("timeout_ns_terminate")
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise NbiError("timeout_ns_terminate in --config must be seconds, a whole number above 0")
+    started = lab.engine.ns_delete(name, force, skip, remove, limit)
     lab.follow(started, wait, timeout)
     lab.out.remark("Deleted" if wait else "Deletion in progress")
 

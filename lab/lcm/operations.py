@@ -43,8 +43,8 @@ class Operations:
     ) -> None:
         """Work on the records in ``store`` through ``backends``.
 
-        ``abort`` ends the process when an instantiation takes too long: its threads cannot be
-        stopped one by one. ns-delete removes what they leave.
+        ``abort`` ends the process when an operation takes too long: its threads cannot be stopped
+        one by one. ns-delete removes what they leave.
         """
         self._abort = abort
         self.store = store
@@ -58,9 +58,9 @@ class Operations:
         handler = {
             "instantiate": self._instantiate,
             "action": self._action,
-            "heal": lambda document: changes.heal(self, document),
-            "scale": lambda document: scaling.scale(self, document),
-            "update": lambda document: changes.update(self, document),
+            "heal": lambda document: self._in_time(changes.heal, document),
+            "scale": lambda document: self._in_time(scaling.scale, document),
+            "update": lambda document: self._in_time(changes.update, document),
             "migrate": lambda document: changes.migrate(self, document),
             "terminate": self._terminate,
         }[operation["lcmOperationType"]]
@@ -97,7 +97,9 @@ class Operations:
                 on_day1=lambda app: self.record_vca(ns_id, app, needed_terminate=True),
                 on_installed=lambda app, ee: self.record_vca(ns_id, app, ee_id=ee),
             )
-            with self._deadline(operation):
+            with self._deadline(
+                operation, "timeout_ns_deploy", self.timeouts.ns_deploy, f"{STAGES[1]} Detail: "
+            ):
                 report = run.run()
             state = self._finish_instantiate(operation, svc, report)
             self.let_settle(ns_id, charms, report.vms_ready)
@@ -107,14 +109,25 @@ class Operations:
         return state
 
     @contextmanager
-    def _deadline(self, operation: Document) -> Iterator[None]:
-        """Fail the operation and end the process after ``timeout_ns_deploy`` seconds."""
-        given = operation["operationParams"].get("timeout_ns_deploy")
-        seconds = float(given or self.timeouts.ns_deploy)
+    def _deadline(
+        self, operation: Document, field: str, default: float | None = None, step: str = ""
+    ) -> Iterator[None]:
+        """Fail the operation and end the process when the time in its ``field`` is over.
+
+        Without ``field`` and ``default`` there is no limit. An operation that has its result may
+        still wait for its charms. ``step`` is put before the reason.
+        """
+        given = operation["operationParams"].get(field) or default
+        if given is None:
+            yield
+            return
+        seconds = float(given)
 
         def expire() -> None:
-            self._fail(operation, f"{STAGES[1]} Detail: Timeout after {seconds:g} s")
-            self._abort(1)
+            reason = f"{step}Timeout after {seconds:g} s"
+            if fail_operation(self.store, operation, reason):
+                self._note_failure(reason)
+                self._abort(1)
 
         timer = threading.Timer(seconds, expire)
         timer.daemon = True
@@ -123,6 +136,11 @@ class Operations:
             yield
         finally:
             timer.cancel()
+
+    def _in_time(self, handler: Callable[[Operations, Document], str], operation: Document) -> str:
+        """Run a handler for at most ``timeout_ns_heal`` seconds, or how its limit is called."""
+        with self._deadline(operation, f"timeout_ns_{operation['lcmOperationType']}"):
+            return handler(self, operation)
 
     def _finish_instantiate(self, operation: Document, svc: Service, report: Report) -> str:
         ns_id = operation["nsInstanceId"]
@@ -367,12 +385,13 @@ class Operations:
         nsr = self.store.get(NSRS, ns_id)
         if not params.get("force"):
             self._require_members(nsr)
-        if not params.get("skip_terminate_primitives"):
-            try:
-                self._terminate_primitives(nsr)
-            except LcmError as error:
-                return self._fail(operation, str(error))
-        errors = delete_resources(self.backends, ns_id, self._vims(nsr), self.journal)
+        with self._deadline(operation, "timeout_ns_terminate"):
+            if not params.get("skip_terminate_primitives"):
+                try:
+                    self._terminate_primitives(nsr)
+                except LcmError as error:
+                    return self._fail(operation, str(error))
+            errors = delete_resources(self.backends, ns_id, self._vims(nsr), self.journal)
         if errors and not params.get("force"):
             return self._fail(operation, "; ".join(errors))
         if not params.get("autoremove", True):
@@ -472,9 +491,12 @@ class Operations:
 
     def _fail(self, operation: Document, reason: str) -> str:
         fail_operation(self.store, operation, reason)
+        self._note_failure(reason)
+        return "FAILED"
+
+    def _note_failure(self, reason: str) -> None:
         self.journal.write("end", "ns", reason, state="FAILED", detail=reason)
         self.journal.write("settled", "ns", "failed", idle=True)
-        return "FAILED"
 
     def end(self, operation: Document, state: str, detail: Any, error: str | None = None) -> str:
         """Write how an operation ended; return ``state``."""

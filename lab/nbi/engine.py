@@ -469,11 +469,13 @@ class Engine:
         force: bool = False,
         skip_terminate_primitives: bool = False,
         autoremove: bool = True,
+        timeout: int | None = None,
     ) -> Started:
         """Terminate a service and remove its records, also after an incomplete creation.
 
         A running instantiation is cancelled. The worker waits for other operations (``force``:
         they are cancelled too). Without ``autoremove`` the records stay for a new instantiation.
+        ``timeout`` is ``timeout_ns_terminate``, seconds.
 
         Raises:
             NbiError: there is no such service, or it is a part of a slice.
@@ -481,7 +483,7 @@ class Engine:
         nsr = self.ns(name)
         if not force:
             self._no_part_of_a_slice(nsr)
-        operation = self.terminate(nsr, force, skip_terminate_primitives, autoremove)
+        operation = self.terminate(nsr, force, skip_terminate_primitives, autoremove, timeout)
         return self._start(operation, nsr, [])
 
     def _no_part_of_a_slice(self, nsr: Document) -> None:
@@ -499,6 +501,7 @@ class Engine:
         force: bool = False,
         skip_terminate_primitives: bool = False,
         autoremove: bool = True,
+        timeout: int | None = None,
     ) -> Document:
         """Cancel a running instantiation (``force``: all operations); record a termination."""
         for operation in self._operations(nsr["_id"]):
@@ -514,6 +517,7 @@ class Engine:
                 "autoremove": autoremove,
                 "force": force,
                 "skip_terminate_primitives": skip_terminate_primitives or force,
+                **_limit("terminate", timeout),
             },
         )
         self.store.put(OPS, operation)
@@ -564,8 +568,7 @@ class Engine:
     def _run(
         self, nsr: Document, kind: str, request: Mapping[str, Any], timeout: int | None = None
     ) -> Started:
-        limit = {} if timeout is None else {f"timeout_ns_{kind}": timeout}
-        operation = new_operation(nsr, kind, {**request, **limit})
+        operation = new_operation(nsr, kind, {**request, **_limit(kind, timeout)})
         self.store.put(OPS, operation)
         return self._start(operation, nsr, [])
 
@@ -595,6 +598,11 @@ class Engine:
             raise ConflictError(
                 f"ns_instance '{nsr['_id']}' cannot be '{operation}' because it is not instantiated"
             )
+
+
+def _limit(kind: str, timeout: int | None) -> dict[str, int]:
+    """Return the parameter that says how long an operation may take, if there is a limit."""
+    return {} if timeout is None else {f"timeout_ns_{kind}": timeout}
 
 
 _AT_CREATION = ("additionalParamsForNs", "additionalParamsForVnf")

@@ -46,11 +46,14 @@ def remove_slice(store: Store, nsi_id: str) -> None:
     store.delete(NSIS, nsi_id)
 
 
-def fail_operation(store: Store, operation: Document, reason: str, state: str = "FAILED") -> None:
+def fail_operation(store: Store, operation: Document, reason: str, state: str = "FAILED") -> bool:
     """Mark an operation FAILED, and for an instantiation or termination the service BROKEN.
 
     Nothing changes if the operation has ended in the meantime. ``state`` is FAILED_TEMP for a
     cancelled operation.
+
+    Returns:
+        Whether the operation was marked.
     """
     ended = False
 
@@ -78,10 +81,12 @@ def fail_operation(store: Store, operation: Document, reason: str, state: str = 
             nsr["operational-status"] = "failed"
         nsr["currentOperation"], nsr["currentOperationID"] = "IDLE", None
 
-    if store.find(OPS, operation["_id"]) is not None:
+    found = store.find(OPS, operation["_id"]) is not None
+    if found:
         store.update(OPS, operation["_id"], end)
     if not ended and store.find(NSRS, operation["nsInstanceId"]) is not None:
         store.update(NSRS, operation["nsInstanceId"], change)
+    return found and not ended
 
 
 def end_slice_operation(store: Store, operation: Document, error: str = "") -> str:

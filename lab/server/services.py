@@ -188,7 +188,8 @@ def terminate(resources: Resources, call: Call) -> Answer:
         raise ConflictError(text)
     skip = bool(body.get("skip_terminate_primitives"))
     remove = bool(body.get("autoremove"))
-    started = resources.engine.ns_delete(call.key, False, skip, remove)
+    limit = body.get("timeout_ns_terminate")
+    started = resources.engine.ns_delete(call.key, False, skip, remove, limit)
     return _accepted(started)
 
 
@@ -205,7 +206,8 @@ def delete_service(resources: Resources, call: Call) -> Answer:
     if not call.force and resources.engine.only_recorded(resources.engine.ns(call.key)):
         resources.engine.ns_forget(call.key)
         return Answer(None, HTTPStatus.NO_CONTENT)
-    started = resources.engine.ns_delete(call.key, call.force, skip, remove)
+    limit = body.get("timeout_ns_terminate")
+    started = resources.engine.ns_delete(call.key, call.force, skip, remove, limit)
     return _accepted(started, "_id")
 
 

@@ -110,8 +110,8 @@ def test_an_empty_variable_is_no_home(
     assert context.params["home"] == Path(DEFAULT_HOME)
 
 
-def test_a_deletion_without_autoremove_keeps_the_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_deletion_hands_on_what_its_configuration_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = []
 
@@ -120,10 +120,23 @@ def test_a_deletion_without_autoremove_keeps_the_record(
         raise NbiError("enough")
 
     monkeypatch.setattr(Engine, "ns_delete", deleted)
-    for text in ("{autoremove: false}", "skip_terminate_primitives: true"):
+    limit = "timeout_ns_terminate"
+    for text in (
+        "{autoremove: false}",
+        "skip_terminate_primitives: true",
+        f"{limit}: 60",
+        f"{limit}: 0",
+        f"{limit}: true",
+        f"{limit}: soon",
+    ):
         with pytest.raises(SystemExit, match="1"):
             main(["--home", str(tmp_path), "ns-delete", "epc", "--config", text])
-    assert asked == [("epc", False, False, False), ("epc", False, True, True)]
+    assert asked == [
+        ("epc", False, False, False, None),
+        ("epc", False, True, True, None),
+        ("epc", False, False, True, 60),
+    ]
+    assert capsys.readouterr().err.count(f"{limit} in --config must be seconds") == 3
 
 
 def test_what_the_terminal_cannot_show_is_replaced() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -256,6 +256,62 @@ def test_instantiation_that_takes_too_long_is_given_up(world: World) -> None:
     finally:
         world.backends.gate.set()
         thread.join(120)
+
+
+@pytest.mark.parametrize("kind", ["heal", "terminate"])
+def test_a_change_that_takes_too_long_is_given_up(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    world.run()
+    cloud, gate = world.backends.the_cloud, world.backends.gate
+    real = cloud.delete_tag
+
+    def slow(tag: str) -> None:
+        assert gate.wait(120)
+        real(tag)
+
+    monkeypatch.setattr(cloud, "delete_tag", slow)
+    gate.clear()
+    target = {"vnfInstanceId": world.nsr["constituent-vnfr-ref"][0]}
+    thread = threading.Thread(
+        target=lambda: world.start(kind, healVnfData=[target], **{f"timeout_ns_{kind}": 1})
+    )
+    thread.start()
+    try:
+        wait_until(lambda: world.aborted, "it is aborted")
+        assert world.op["operationState"] == "FAILED"
+        assert world.op["detailed-status"] == "Timeout after 1 s"
+        assert world.ns["nsState"] == ("BROKEN" if kind == "terminate" else "READY")
+    finally:
+        gate.set()
+        thread.join(120)
+
+
+def test_charms_that_settle_are_in_no_time_limit(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.run()
+    expire = []
+
+    class Timer:
+        def __init__(self, seconds: float, function: Callable[[], None]) -> None:
+            expire.append(function)
+
+        def start(self) -> None:
+            pass
+
+        def cancel(self) -> None:
+            pass
+
+    def settle(timeout: float) -> bool:
+        expire[0]()
+        return True
+
+    monkeypatch.setattr(threading, "Timer", Timer)
+    monkeypatch.setattr(world.backends.the_charms, "wait_idle", settle)
+    target = {"vnfInstanceId": world.nsr["constituent-vnfr-ref"][0]}
+    assert world.start("heal", healVnfData=[target], timeout_ns_heal=60) == "COMPLETED"
+    assert (world.op["operationState"], world.aborted) == ("COMPLETED", [])
 
 
 def test_vim_failure(world: World) -> None:

@@ -415,6 +415,7 @@ def test_delete(api: Api, service: dict[str, Any]) -> None:
     assert operation["lcmOperationType"] == "terminate"
     assert operation["operationParams"]["skip_terminate_primitives"] is True
     assert operation["operationParams"]["autoremove"] is False
+    assert operation["operationParams"]["timeout_ns_terminate"] == 60
     gone = "database exception Not found any nsr with filter='{'_id': 'x'}'"
     refused(api.delete("/nslcm/v1/ns_instances_content/x"), 404, "NOT_FOUND", gone)
 
