@@ -1,5 +1,6 @@
 """The agent, run as the SSH edge runs it: a program on standard input of python3."""
 
+import json
 import os
 import stat
 import subprocess
@@ -87,10 +88,52 @@ def test_step_ids_must_be_unique():
         steps.program([steps.read("a", "/x"), steps.read("a", "/y")])
 
 
-def test_an_answer_that_is_no_result_is_an_error():
-    for text in ("", "Welcome to Ubuntu", "[]", '{"results": {}}'):
-        with pytest.raises(VduError, match="not an agent's result"):
-            steps.Results.from_json(text)
+NO_RESULTS = [
+    "",
+    "Welcome to Ubuntu",
+    "[]",
+    "[" * 100000,
+    '{"results": {}}',
+    '{"results": [], "failed": null}',
+    '{"results": {}, "failed": 5}',
+    '{"results": {}, "failed": "\\ud800"}',
+]
+NO_RESULT = [
+    "5",
+    "[]",
+    '{"code": "x", "out": ""}',
+    '{"code": true, "out": ""}',
+    '{"code": 1e999, "out": ""}',
+    '{"code": 0, "out": 5}',
+    '{"code": 1, "err": "\\ud800"}',
+    '{"text": ["x"]}',
+    '{"text": "\\ud800"}',
+    '{"found": 5}',
+    '{"found": {"wg": 5}}',
+]
+
+
+@pytest.mark.parametrize(
+    "text",
+    NO_RESULTS + ['{"results": {"x": ' + part + '}, "failed": null}' for part in NO_RESULT],
+)
+def test_an_answer_that_is_no_result_is_an_error(text):
+    with pytest.raises(VduError, match="not an agent's result"):
+        steps.Results.from_json(text)
+
+
+def test_a_text_without_a_digest_is_not_stored():
+    step, cache = steps.read("r", "/x", cacheable=True), FileCache()
+    text = json.dumps({"results": {"r": {"text": "\ud800" * 2000}}, "failed": None})
+    with pytest.raises(VduError, match="not an agent's result"):
+        steps.Results.from_json(text, [step], cache)
+    steps.program([step], True, FileCache.from_json(cache.to_json()))
+    # Nor does one in the file last that another release of this charm has stored.
+    stored = json.dumps({"/x": "\ud800" * 2000, "/y": LINES})
+    steps.program([step], True, FileCache.from_json(stored))
+    assert FileCache.from_json(stored).get("/y") == LINES
+    cache.put("/x", "\ud800" * 2000)
+    steps.program([step], True, cache)
 
 
 LINES = "".join(f"line {number} of {number * 7919 % 1000}\n" for number in range(1000))

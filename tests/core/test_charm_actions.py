@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import logging
+import subprocess
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 from support.model_world import World
 from test_access_charm import Reached, Store
 from test_certificates import Operator
-from vpnaas import actions
+from vpnaas import actions, juju
+from vpnaas.base.errors import VduError
 from vpnaas.charm import VnfCharm
 from vpnaas.peers.offer import asking
+from vpnaas.vdu.ssh import CommandResult
 
 S6A = {"link": "s6a", "inner-address": "172.16.6.2/24", "underlay-interface": "ens4"}
 S11 = {"link": "s11", "inner-address": "172.16.11.2/24", "underlay-interface": "ens4"}
@@ -158,3 +163,84 @@ def test_another_fingerprint_of_the_host_key_is_tried_at_once(vnf: Vnf, monkeypa
 def test_a_link_that_needs_no_certificate_says_so(vnf: Vnf) -> None:
     vnf.run("configure", **S6A)
     assert vnf.refused("show-csr", link="s6a") == "s6a needs no certificate"
+
+
+class HookTools:
+    """What gives a text to Juju, each time as an argument of a program."""
+
+    name = "hss/0"
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def tell(self, text: str) -> None:
+        subprocess.run(["true", text], check=True)
+        self.told.append(text)
+
+    fail = tell
+    status = property(fset=lambda self, status: self.tell(status.message))
+
+    def set_results(self, results) -> None:
+        for key, value in results.items():
+            self.tell(f"{key}={value}")
+
+
+def act(vnf: Vnf, tools: HookTools) -> None:
+    """Run the action `run` under Juju."""
+    event = SimpleNamespace(
+        handle=SimpleNamespace(kind="run_action"),
+        params={"command": "cat /proc/1/environ"},
+        set_results=tools.set_results,
+        fail=tools.fail,
+    )
+    juju.JujuCharm._on_action(SimpleNamespace(code=vnf.charm()), event)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("A=1\0B=2\n", "A=1\ufffdB=2\n"),
+        ("\ufffd" * 60000, "\ufffd" * 33333 + "... (cut)"),
+        ("\x1b]0;\x07\ud800\t\u00fc", "\ufffd]0;\ufffd\ufffd\t\u00fc"),
+    ],
+)
+def test_what_a_vdu_says_reaches_the_operator(vnf: Vnf, text: str, shown: str) -> None:
+    tools = HookTools()
+    vnf.vdu.command = lambda _: CommandResult(0, text, "")
+    act(vnf, tools)
+    assert tools.told == ["output=" + shown, "exit-code=0"]
+
+
+@pytest.mark.parametrize("text", ["no\0pe", "no\ud800pe", "no pe" * 100000])
+def test_an_error_of_a_vdu_ends_no_hook_and_no_action(vnf: Vnf, text: str) -> None:
+    def command(_):
+        raise VduError(text)
+
+    tools = HookTools()
+    vnf.vdu.command = command
+    act(vnf, tools)
+    charm = SimpleNamespace(unit=tools, charm_dir="", meta=SimpleNamespace(actions={}))
+    juju.JujuEnvironment(charm).set_status(True, text)
+    assert all("no\ufffdpe" in told or told.endswith("... (cut)") for told in tools.told)
+    assert len(tools.told) == 3
+    assert len(tools.told[2]) < 5000
+
+
+def test_nor_does_what_is_logged_of_it(monkeypatch) -> None:
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            tools.tell(self.format(record))
+
+    def main(kind: type) -> None:
+        logger.warning("links were not taken down: %s", VduError("no\0pe"))
+
+    tools, logger = HookTools(), logging.Logger("charm")
+    logger.addHandler(Handler())
+    monkeypatch.setattr(juju, "main", main)
+    monkeypatch.setattr(logging, "disable", lambda level: None)
+    factory = logging.getLogRecordFactory()
+    try:
+        juju.run(VnfCharm)
+    finally:
+        logging.setLogRecordFactory(factory)
+    assert tools.told == ["links were not taken down: no\ufffdpe"]

@@ -6,6 +6,7 @@ OSM waits an hour for a unit that is neither active nor blocked, so no other sta
 import json
 import logging
 import os
+import re
 import subprocess
 from typing import Any, Dict, List, Mapping, Optional, Type
 
@@ -24,6 +25,29 @@ logger = logging.getLogger(__name__)
 
 PEER_RELATION = "proxypeer"
 SSH_PUBLIC_KEY = "ssh-public-key"
+SENTENCE = 4000
+"""Most bytes of a status, and of the reason of a failed action."""
+RESULT = 100000
+"""Most bytes of a result; Linux starts no program with an argument of 128 KiB."""
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def passable(text: str, most: int = SENTENCE) -> str:
+    """Return a text, part of which a VDU may have chosen, as an argument for a tool of Juju.
+
+    U+FFFD replaces control characters; a text of more than `most` bytes is cut.
+    """
+    data = _CONTROL.sub("\ufffd", text).encode("utf-8")
+    if len(data) <= most:
+        return data.decode("utf-8")
+    return data[:most].decode("utf-8", "ignore") + "... (cut)"
+
+
+def log_record(*args: Any, **options: Any) -> logging.LogRecord:
+    """Return a log record whose text a tool of Juju takes."""
+    record = logging.LogRecord(*args, **options)
+    record.msg, record.args = passable(record.getMessage(), RESULT), ()
+    return record
 
 
 class JujuEnvironment(Environment):
@@ -58,7 +82,8 @@ class JujuEnvironment(Environment):
 
     def set_status(self, blocked: bool, text: str) -> None:
         """See `Environment`."""
-        self._unit.status = BlockedStatus(text) if blocked else ActiveStatus(text)
+        shown = passable(text)
+        self._unit.status = BlockedStatus(shown) if blocked else ActiveStatus(shown)
 
     def related(self, endpoint: str) -> List[Related]:
         """See `Environment`."""
@@ -248,9 +273,10 @@ class JujuCharm(CharmBase):
     def _on_action(self, event: ActionEvent) -> None:
         name = event.handle.kind[: -len("_action")].replace("_", "-")
         answer = actions.run(self.code, name, event.params)
-        event.set_results(answer.results)
+        results = answer.results.items()
+        event.set_results({key: passable(str(value), RESULT) for key, value in results})
         if answer.failed:
-            event.fail(answer.failed)
+            event.fail(passable(answer.failed))
 
 
 def charm_of(kind: Type[ReconcilingCharm]) -> Type[JujuCharm]:
@@ -262,4 +288,5 @@ def run(kind: Type[ReconcilingCharm]) -> None:
     """Handle the event for which Juju started this process."""
     # Each log record starts a juju-log process, and Juju logs each event itself.
     logging.disable(logging.DEBUG)
+    logging.setLogRecordFactory(log_record)
     main(charm_of(kind))

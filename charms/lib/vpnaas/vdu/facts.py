@@ -95,5 +95,5 @@ def parse(results: Results) -> VduFacts:
         routes += json.loads(results.out("facts/default6") or "[]")
         default = str(routes[0].get("dev", "")) if routes else ""
         return VduFacts(int(results.out("facts/now") or "0"), interfaces, default)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise VduError("`ip -j` of the VDU printed something unexpected (iproute2 4.14 or newer?)")

@@ -35,8 +35,8 @@ class FileCache:
         return self._texts.get(path)
 
     def put(self, path: str, text: Optional[str]) -> None:
-        """Store the text of a file; None or a short text removes the entry."""
-        if text is not None and not LEAST <= len(text) <= MOST:
+        """Store the text of a file; None or a text that is not storable removes the entry."""
+        if text is not None and not storable(text):
             text = None
         if self._texts.get(path) == text:
             return
@@ -58,9 +58,18 @@ class FileCache:
         """Read the cache back; an invalid text gives an empty cache."""
         try:
             document = json.loads(text)
-            return cls({str(path): str(known) for path, known in document.items()})
+            texts = {str(path): str(known) for path, known in document.items()}
+            return cls({path: known for path, known in texts.items() if storable(known)})
         except (ValueError, AttributeError):
             return cls()
+
+
+def storable(text: str) -> bool:
+    """Tell whether the cache takes a text: not a short one, nor one that has no digest."""
+    try:
+        return LEAST <= len(text) <= MOST and bool(text.encode("utf-8"))
+    except UnicodeEncodeError:
+        return False
 
 
 def digest(text: str) -> str:

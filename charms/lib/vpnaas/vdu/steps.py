@@ -172,12 +172,13 @@ class Results:
         """
         try:
             document = json.loads(_unpack(text) if text.startswith(_PACKED) else text)
-            results = document["results"]
+            results, failed = document["results"], document["failed"]
+            _check(results, failed)
             for step in steps if known is not None else ():
                 if known is not None and step.id in results:
                     file_cache.learn(known, step, results[step.id])
-            return cls(results, document["failed"])
-        except (ValueError, KeyError, TypeError, AttributeError, zlib.error):
+            return cls(results, failed)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, zlib.error):
             raise VduError("the VDU answered something that is not an agent's result")
 
     def __contains__(self, id: str) -> bool:
@@ -202,7 +203,7 @@ class Results:
     def out(self, id: str) -> Optional[str]:
         """Return standard output of `run`, None if it was skipped, failed or not reached."""
         result = self._results.get(id, {})
-        return str(result["out"]) if result.get("code") == 0 else None
+        return str(result.get("out", "")) if result.get("code") == 0 else None
 
     def output(self, id: str) -> str:
         """Return standard output of `run` whatever its exit code, "" if it did not run."""
@@ -223,6 +224,19 @@ class Results:
 
 
 _PACKED = "packed "
+
+
+def _check(results: Mapping[str, Json], failed: Optional[str]) -> None:
+    """Raise an error if the agent does not report such data; a hostile VDU may answer anything."""
+    texts = list(results) + ([] if failed is None else [failed])
+    for result in results.values():
+        if type(result.get("code", 0)) is not int:
+            raise TypeError("an exit code is no number")
+        texts += [result.get("out", ""), result.get("err", "")]
+        found = list(result.get("found", {}).values())
+        texts += [text for text in [result.get("text")] + found if text is not None]
+    for text in texts:
+        text.encode("utf-8")
 
 
 def _unpack(text: str) -> str:
