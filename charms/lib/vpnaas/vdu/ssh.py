@@ -9,7 +9,9 @@ import base64
 import hashlib
 import os
 import socket
-from typing import Any, Callable, Optional, Sequence
+import threading
+from contextlib import contextmanager
+from typing import Any, Callable, Iterator, Optional, Sequence
 
 import attr
 
@@ -212,12 +214,14 @@ class Vdu:
         client = self._connect()
         self.round_trips += 1
         try:
+            transport = client.get_transport()
             # sshd answers only when PAM has opened its session; a busy VDU needs time for it.
-            channel = client.get_transport().open_session(timeout=seconds)
+            channel = transport.open_session(timeout=seconds)
             channel.settimeout(seconds)
-            channel.exec_command(command)
-            channel.sendall(stdin.encode())
-            channel.shutdown_write()
+            with _closing(transport, seconds):
+                channel.exec_command(command)
+                channel.sendall(stdin.encode())
+                channel.shutdown_write()
             # Read both at once: a full stderr window would otherwise stall stdout.
             out, err = _drain(channel, seconds)
             # recv_exit_status() itself would wait for ever.
@@ -313,6 +317,30 @@ def _login_failure(login: Login, transport: Any, error: Exception) -> str:
         return "{} offers no SSH algorithm that this charm accepts: {}".format(login.host, error)
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return "cannot reach {}: {}".format(login.host, reason)
+
+
+@contextmanager
+def _closing(transport: Any, seconds: float) -> Iterator[None]:
+    """Close the connection if the block does not end in time, and raise socket.timeout.
+
+    paramiko waits for ever for the reply to a request, and for room to send; both end so.
+    """
+    late = threading.Event()
+
+    def close() -> None:
+        late.set()
+        transport.close()
+
+    timer = threading.Timer(seconds, close)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        if late.is_set():
+            raise socket.timeout()
 
 
 def _policy(seen: Callable[[str], None]) -> Any:
