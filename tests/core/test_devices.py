@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import subprocess
 import sys
 
@@ -154,6 +155,29 @@ def test_the_file_of_a_device_has_no_key_and_leads_to_the_slice_only(routing):
         + f"\n[Peer]\nPublicKey = {key(5)}\nEndpoint = 192.0.2.7:51830\n"
         "AllowedIPs = 10.254.2.0/24\nPersistentKeepalive = 25\n"
     )
+
+
+@pytest.mark.parametrize("inner", ["172.16.{}.1/24", "fd00:{}::1/64"])
+def test_each_slice_of_a_device_has_a_table_of_its_own(inner):
+    endpoint, tables = (ipaddress.ip_address("192.0.2.7"), 51830), set()
+    for subnet in (61, 62):
+        prefixes = "10.254.2.0/24,fd01::/64"
+        state = intent(**{"inner-address": inner.format(subnet), "allowed-prefixes": prefixes})
+        _, phone = devices.enrolled(state, asking(), NOW)
+        networks = phone.allowed_prefixes
+        text = devices.render(phone, key(5), endpoint, networks, 1420, devices.BY_SOURCE)
+        (table,) = re.findall("^Table = ([0-9]+)$", text, re.M)
+        assert text.count(f"lookup {table}\n") == 2
+        tables.add(int(table))
+    # Linux has tables of its own up to 255: default, main and local are the last of these.
+    assert len([table for table in tables if 255 < table < 1 << 32]) == 2
+
+
+@pytest.mark.parametrize("last", [253, 254, 255])
+def test_no_device_uses_a_table_of_linux(last):
+    assert devices._table(ipaddress.ip_address(f"fd00:61::{last:x}")) > 255
+    with pytest.raises(InputError, match="cannot be the address of a host"):
+        link_params({**LINK, "inner-address": f"0.0.0.{last}/24"})
 
 
 def test_the_firewall_lets_devices_reach_the_networks_of_the_slice_only():

@@ -6,6 +6,7 @@ A device makes its key itself. Its file has only a placeholder for it, so nothin
 import calendar
 import re
 import time
+import zlib
 from typing import Any, List, Mapping, Optional, Tuple
 
 import attr
@@ -242,7 +243,7 @@ def render(
         networks: Networks of the slice; the tunnel leads to these only.
         mtu: MTU of the tunnel in bytes.
         routing: With `BY_SOURCE`, the slice has a routing table of its own, for packets from the
-            device's address in the slice. The number of the table is that address.
+            device's address in the slice. That address gives the table its number.
     """
     address = device.allowed_prefixes[0].network_address
     lines = [
@@ -264,9 +265,16 @@ def render(
     return "\n".join(lines) + "\n"
 
 
+def _table(address: fields.IPAddress) -> int:
+    """Return the number of a table, 32 bits: not one of 0 to 255, which Linux itself uses."""
+    if address.version == 4:
+        return int(address)  # `fields.address` refuses 0.0.0.0/8.
+    # Addresses of two subnets often have the same last bits, and those are few.
+    return zlib.crc32(address.packed) | 1 << 31
+
+
 def _rules(address: fields.IPAddress) -> List[str]:
-    # The number of a table has 32 bits. IPv6 addresses of one subnet differ in the last bits.
-    table = int(address) & 0xFFFFFFFF
+    table = _table(address)
     rule = "ip -{} rule {{}} from {} lookup {}".format(address.version, address, table)
     return [
         "Table = {}".format(table),
