@@ -1,4 +1,4 @@
-"""Which peer of a link a measurement goes to."""
+"""Which peer of a link a measurement goes to, and what ping says of it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import ipaddress
 
 import pytest
 from vpnaas.base import fields
-from vpnaas.base.errors import InputError
+from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.base.links import WIREGUARD
 from vpnaas.extras import measure
 from vpnaas.peers.peer import Peer
+from vpnaas.vdu.steps import Results
 
 OUTER = (ipaddress.ip_address("192.168.21.40"), 51823)
 
@@ -55,3 +56,36 @@ def test_a_peer_of_prefixes_cannot_be_measured() -> None:
     for name in ("", "site"):
         with pytest.raises(InputError, match="none, the link has no such peer yet"):
             measure.choose_peer("n3", name, [SITE])
+
+
+PINGED = """PING 172.16.21.40 (172.16.21.40) {}({}) bytes of data.
+
+--- 172.16.21.40 ping statistics ---
+2 packets transmitted, {} received, {}% packet loss, time 201ms
+{}"""
+TIMES = "rtt min/avg/max/mdev = 0.010/0.020/0.030/0.010 ms\n"
+
+
+@pytest.mark.parametrize(
+    ("size", "received", "sentence"),
+    [
+        (15, 2, "ping to gnb printed no round trip times"),
+        (16, 0, "gnb did not answer any of 2 echo requests"),
+    ],
+)
+def test_a_peer_that_answered_is_not_said_to_be_silent(
+    size: int, received: int, sentence: str
+) -> None:
+    out = PINGED.format(size, size + 28, received, 100 - 50 * received, "")
+    with pytest.raises(VpnaasError, match=sentence):
+        measure.round_trips(Results({"ping": {"code": 0, "out": out}}), "gnb")
+
+
+def test_requests_are_large_enough_for_a_timestamp() -> None:
+    assert measure.LatencyTest.parse({"link": "n3", "size": 16}).size == 16
+    with pytest.raises(InputError, match="size: 15 is out of range; .* from 16 to 65507"):
+        measure.LatencyTest.parse({"link": "n3", "size": 15})
+    out = PINGED.format(16, 44, 1, 50, TIMES)
+    figures = measure.round_trips(Results({"ping": {"code": 0, "out": out}}), "gnb")
+    assert figures["loss-percent"] == 50.0
+    assert figures["rtt-ms"]["avg"] == 0.02

@@ -24,6 +24,8 @@ KEPT_REPORTS = 200
 UDP_DEFAULT_MBPS = 100
 LONGEST = 1500
 """Seconds of a measurement; OSM gives an action no more than half an hour."""
+LEAST_PING = 16
+"""Bytes of payload of the smallest request that ping measures the time of: it holds a timestamp."""
 PATHS = ("tunnel", "underlay")
 DIRECTIONS = ("upload", "download", "bidirectional")
 REVERSE = "_bidir_reverse"
@@ -114,7 +116,7 @@ class Ping:
         ping = Ping(
             count=number("measure-latency", params, "count", 20, 1, 10000),
             interval_ms=number("measure-latency", params, "interval-ms", 200, 2, 60000),
-            size=number("measure-latency", params, "size", 56, 0, 65507),
+            size=number("measure-latency", params, "size", 56, LEAST_PING, 65507),
         )
         if ping.seconds() > LONGEST:
             what = "{} requests every {} ms take {} s"
@@ -344,8 +346,10 @@ def round_trips(results: Results, label: str) -> Dict[str, Any]:
         reason = results.failed or results.error("ping") or "ping printed no summary"
         raise VpnaasError("ping to {} failed: {}".format(label, reason.splitlines()[-1]))
     sent, received = int(counts.group(1)), int(counts.group(2))
-    if not times:
+    if not received:
         raise VpnaasError("{} did not answer any of {} echo requests".format(label, sent))
+    if not times:
+        raise VpnaasError("ping to {} printed no round trip times".format(label))
     low, average, high, deviation = (float(text) for text in times.groups())
     return {
         "sent": sent,
