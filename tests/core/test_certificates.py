@@ -10,6 +10,7 @@ from cryptography import x509 as real
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import NameOID
+from helm_ee import offers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import authority as made
@@ -817,3 +818,17 @@ def test_an_authority_without_a_tunnel_holds_up_no_rotation():
     juju.settle()
     assert mme.plans["s6a"].state.generation == 2
     assert hss.states() == {"s6a": "up"}
+
+
+def test_a_chain_of_certificates_passes_between_pods():
+    bag = {"vpnaas-intermediate-certificates": "A" * 8402}
+    relation = offers.Relation("s6a", "2", "s6a")
+    document = offers.Document("1", {relation: bag})
+    assert offers.decode("hss", offers.encode(document)) == document
+    for most, wrong in (
+        (offers.MAX_VALUE, "the data of a relation are not texts"),
+        (offers.MAX_DOCUMENT, "it is too long"),
+    ):
+        bag["vpnaas-intermediate-certificates"] = "A" * (most + 1)
+        with pytest.raises(InputError, match=wrong):
+            offers.decode("hss", offers.encode(document))

@@ -12,12 +12,14 @@ from typing import Any, Dict, List, Mapping, Tuple
 import attr
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
+from vpnaas.peers import offer
 
 VERSION = 1
 MAX_DOCUMENT = 1 << 20
 MAX_RELATIONS = 1024
 MAX_KEYS = 64
-MAX_VALUE = 8192
+MAX_VALUE = offer.MAX_VALUE * offer.MAX_BETWEEN
+"""Characters of the longest value that charms exchange: the certificates of authorities."""
 
 
 @attr.frozen
