@@ -51,6 +51,8 @@ def listens(address: str, port: int) -> bool:
     """Tell whether the server is ready."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
+        # As iperf3 sets it too, neither keeps the other from a port at which nobody listens.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             # A connection would count as the test. So try to bind: it fails if the server listens.
             probe.bind((address, port))
