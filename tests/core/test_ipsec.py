@@ -5,6 +5,7 @@ import re
 
 import pytest
 from support.juju import pair
+from support.model_charon import ModelSa
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.params.intent import Intent, link_params, manual_peer
@@ -472,6 +473,29 @@ def test_a_manual_peer_is_pinned_by_its_key_and_called_by_its_name():
     hss.intent = hss.intent.without_peer("s6a", "laptop")
     hss.reconcile()
     assert KEY not in hss.vdu.files[CONF]
+
+
+@pytest.mark.parametrize("endpoint", ["none", "192.168.8.77:4500"])
+@pytest.mark.parametrize("change", ["public-key", "allowed-prefixes"])
+def test_a_manual_peer_that_is_added_again_loses_the_tunnel_of_before(endpoint, change):
+    juju, hss, mme, _ = ipsec_pair()
+    prefixes = "172.16.6.50,10.9.0.0/16"
+    peer = {"link": "s6a", "name": "laptop", "public-key": KEY, "allowed-prefixes": prefixes}
+    hss.intent = hss.intent.with_peer(manual_peer(dict(peer, endpoint=endpoint)))
+    hss.reconcile()
+    (name,) = [name for name in hss.vdu.charon.connections if "man-laptop" in name]
+    sa = ModelSa(name, next(juju.world.serial), "192.168.8.77:4500", ("172.16.6.50/32",))
+    hss.vdu.charon.sas.append(sa)
+    # Other algorithms, or nothing new, interrupt nothing.
+    options = {"technology": "ipsec", "underlay-interface": "ens4", "proposal": "aes128gcm-ecp256"}
+    hss.configure("s6a", "172.16.6.129/24", **options)
+    hss.reconcile()
+    assert sa in hss.vdu.charon.sas
+    peer[change] = {"public-key": KEY[:-3] + "nk=", "allowed-prefixes": "172.16.6.50"}[change]
+    hss.intent = hss.intent.with_peer(manual_peer(dict(peer, endpoint=endpoint)))
+    hss.reconcile()
+    assert sa not in hss.vdu.charon.sas
+    assert [name.partition("_")[2][:5] for name in names(hss)] == ["rel-1"]
 
 
 def test_a_manual_peer_gets_a_preshared_key_encrypted_to_its_own_key():

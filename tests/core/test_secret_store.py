@@ -16,6 +16,7 @@ import pytest
 from oai.params import KEY_FORMS, Secrets
 from support import openbao
 from support.juju import pair
+from support.model_charon import ModelSa
 from support.openbao import Bao
 from support.ports import free_port
 from vpnaas.base.errors import InputError
@@ -187,6 +188,22 @@ def test_a_preshared_key_of_a_store_opens_the_connection_and_is_replaced() -> No
     hss.intent = hss.intent.without_peer(LINK, "cell")
     hss.reconcile()
     assert [path for path in hss.vdu.files if "man-cell" in path] == []
+
+
+@pytest.mark.parametrize("endpoint", ["none", "192.168.8.77:4500"])
+def test_another_preshared_key_ends_the_tunnel_of_the_former_one(endpoint: str) -> None:
+    juju, hss, _, _ = pair("ipsec", credentials="psk")
+    hss.intent = hss.intent.with_peer(manual_peer({**CELL, "endpoint": endpoint}))
+    hss.vdu.files.update({FILE: "A" * 43 + "=\n", FILE + ".for": "0\n"})
+    hss.reconcile()
+    (name,) = (name for name in hss.vdu.charon.connections if "man-cell" in name)
+    sa = ModelSa(name, next(juju.world.serial), "192.168.8.77:4500", ("172.16.6.50/32",))
+    hss.vdu.charon.sas.append(sa)
+    hss.reconcile()
+    assert sa in hss.vdu.charon.sas
+    hss.vdu.files.update({FILE: "B" * 43 + "=\n", FILE + ".for": "1\n"})
+    hss.reconcile()
+    assert sa not in hss.vdu.charon.sas
 
 
 def test_a_file_that_is_no_key_opens_nothing() -> None:

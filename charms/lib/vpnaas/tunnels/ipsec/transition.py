@@ -222,8 +222,13 @@ def stale(configuration: Configuration, state: State, made: Made) -> List[Sa]:
     interrupt traffic.
     """
     policies = {c.policy for each in made.values() for c in each}
-    # We initiate the successors of these, and end these afterwards (`wake`).
-    replaceable = {"{}_{}".format(configuration.link, name) for name in configuration.initiates}
+    # We initiate the successors of these, and end these afterwards (`wake`). A manual peer is never
+    # among them, as it cannot say that it has installed us.
+    replaceable = {
+        "{}_{}".format(configuration.link, peer.name)
+        for peer in configuration.peers
+        if peer.name in configuration.initiates and peer.reached
+    }
     return [
         sa
         for sa in state.sas
