@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import re
@@ -168,7 +169,7 @@ def test_a_preshared_key_of_a_store_opens_the_connection_and_is_replaced() -> No
     loaded = []
     for number, letter in enumerate("AB"):
         key = letter * 43 + "="
-        hss.vdu.files.update({FILE: key + "\n", FILE + ".for": f"{number:016x}\n"})
+        hss.vdu.files.update({FILE: key + "\n", FILE + ".for": f"store-{number:016x}\n"})
         hss.reconcile()
         assert hss.vdu.files[SECRET] == f"secret = 0s{key}\n"
         loaded.append({name for name in hss.vdu.charon.connections if "man-cell" in name})
@@ -194,22 +195,52 @@ def test_a_preshared_key_of_a_store_opens_the_connection_and_is_replaced() -> No
 def test_another_preshared_key_ends_the_tunnel_of_the_former_one(endpoint: str) -> None:
     juju, hss, _, _ = pair("ipsec", credentials="psk")
     hss.intent = hss.intent.with_peer(manual_peer({**CELL, "endpoint": endpoint}))
-    hss.vdu.files.update({FILE: "A" * 43 + "=\n", FILE + ".for": "0\n"})
+    hss.vdu.files.update({FILE: "A" * 43 + "=\n", FILE + ".for": "store-0\n"})
     hss.reconcile()
     (name,) = (name for name in hss.vdu.charon.connections if "man-cell" in name)
     sa = ModelSa(name, next(juju.world.serial), "192.168.8.77:4500", ("172.16.6.50/32",))
     hss.vdu.charon.sas.append(sa)
     hss.reconcile()
     assert sa in hss.vdu.charon.sas
-    hss.vdu.files.update({FILE: "B" * 43 + "=\n", FILE + ".for": "1\n"})
+    hss.vdu.files.update({FILE: "B" * 43 + "=\n", FILE + ".for": "store-1\n"})
     hss.reconcile()
     assert sa not in hss.vdu.charon.sas
+
+
+def test_a_peer_that_changes_to_a_store_does_not_go_on_with_the_agreed_key() -> None:
+    _, hss, _, _ = pair("ipsec", credentials="psk")
+    wrap = "308201a2300d06092a864886f70d01010105000382018f003082018a0282018100"
+    key = base64.b64encode(bytes.fromhex(wrap) + b"PRIVATE cell".ljust(389, b"=")).decode()
+    hss.intent = hss.intent.with_peer(manual_peer({**CELL, "public-key": key}))
+    hss.reconcile()
+    assert SECRET in hss.vdu.files
+    hss.intent = hss.intent.with_peer(manual_peer(CELL))
+    for _ in range(2):
+        hss.reconcile()
+        waits = "cell: waiting for its preshared key, see fetch-preshared-key"
+        assert waits in hss.plans[LINK].waiting
+        assert not [name for name in hss.vdu.charon.connections if "man-cell" in name]
+    assert SECRET not in hss.vdu.files
+
+
+def test_a_key_that_an_earlier_release_fetched_stays_in_use() -> None:
+    _, hss, _, _ = pair("ipsec", credentials="psk")
+    hss.intent = hss.intent.with_peer(manual_peer(CELL))
+    hss.vdu.files.update({FILE: "A" * 43 + "=\n", FILE + ".for": "store-0\n"})
+    hss.reconcile()
+    # Earlier releases set no mark.
+    record = "/etc/osm-vpnaas/s6a/applied.json"
+    for path in (FILE + ".for", record):
+        hss.vdu.files[path] = hss.vdu.files[path].replace("store-0", "0123456789abcdef")
+    hss.reconcile()
+    assert hss.plans[LINK].waiting == ()
+    assert [name for name in hss.vdu.charon.connections if "man-cell" in name]
 
 
 def test_a_file_that_is_no_key_opens_nothing() -> None:
     _, hss, _, _ = pair("ipsec", credentials="psk")
     hss.intent = hss.intent.with_peer(manual_peer(CELL))
-    hss.vdu.files.update({FILE: "short\n", FILE + ".for": "1\n"})
+    hss.vdu.files.update({FILE: "short\n", FILE + ".for": "store-1\n"})
     hss.reconcile()
     assert SECRET not in hss.vdu.files
     assert "cell: waiting for its preshared key, see fetch-preshared-key" in hss.plans[LINK].waiting
@@ -243,5 +274,9 @@ def test_another_key_has_another_name_also_with_the_path_and_version_of_the_form
         return Path(f"{file}.for").read_text()
 
     first = name("one")
-    assert re.fullmatch("[0-9a-f]{16}\n", first)
+    assert re.fullmatch("store-[0-9a-f]{16}\n", first)
     assert name("one") == first != name("two")
+    # The same key, but it came in another way or by an earlier release.
+    Path(f"{file}.for").write_text("0123456789abcdef\n")
+    assert re.fullmatch("store-[0-9a-f]{16}\n", name("two"))
+    assert program.MARK == secret_store.MARK

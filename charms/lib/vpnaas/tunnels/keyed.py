@@ -42,9 +42,10 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
     def parse(self, inputs: LinkInputs) -> Keys:
         """Read the results of `observe` and `prepare` for a link."""
         able, kem_key = _kem(inputs.charm_state, inputs.link, inputs.results)
-        return attr.evolve(
-            self.observed(inputs), agreed=_agreed(inputs), kem_key=kem_key, able=able
-        )
+        state = self.observed(inputs)
+        former = {peer.name: peer.preshared for peer in state.applied}
+        agreed = _agreed(inputs, former)
+        return attr.evolve(state, agreed=agreed, kem_key=kem_key, able=able)
 
     def stage_key(self, inputs: LinkInputs, state: Keys) -> List[Step]:
         """Return the steps that make the next key; its public half is the result LINK/next."""
@@ -382,8 +383,8 @@ def _wrap_key(inputs: LinkInputs) -> str:
     return preshared.parse_wrap_key(inputs.link, inputs.results)
 
 
-def _agreed(inputs: LinkInputs) -> Dict[str, Agreed]:
-    """Return the agreement with each peer, by peer name."""
+def _agreed(inputs: LinkInputs, former: Mapping[str, str]) -> Dict[str, Agreed]:
+    """Return the agreement with each peer; it and the keys in use (`former`) are by peer name."""
     # The second round trip may be missing, or may have read nothing of this link.
     again = inputs.prepared is not None and any(
         id.startswith("{}{}/".format(AGAIN, inputs.link)) for id in inputs.prepared.ids()
@@ -395,7 +396,8 @@ def _agreed(inputs: LinkInputs) -> Dict[str, Agreed]:
     listed = _agreements(inputs.charm_state, inputs.link, results, prefix, able)
     table = {each.peer: each.agreed() for each in listed}
     for name in _stored_for(inputs.charm_state, inputs.link):
-        table[name] = Agreed(preshared.fetched(preshared.parse(inputs.link, name, results, prefix)))
+        state = preshared.parse(inputs.link, name, results, prefix)
+        table[name] = Agreed(preshared.fetched(state, former.get(name, "")))
     return table
 
 

@@ -21,6 +21,7 @@ from vpnaas.params.intent import PREFER, REQUIRE
 from vpnaas.peers.offer import QUANTUM_OFFERS, UNABLE, KeyOffer
 from vpnaas.peers.peer import HYBRID
 from vpnaas.vdu.programs import source
+from vpnaas.vdu.secret_store import MARK
 from vpnaas.vdu.steps import Results, Step, read, remove, run, write
 
 BITS = 3072
@@ -294,9 +295,16 @@ def _identity(wrapped: str, sealed: str) -> str:
     return (HYBRID if sealed else "") + digest(_source(wrapped, sealed))
 
 
-def fetched(state: PresharedState) -> Optional[str]:
-    """Return the identity of a key that came from a secret store, None without one."""
-    return state.made_for if state.usable and state.made_for else None
+def fetched(state: PresharedState, former: str) -> Optional[str]:
+    """Return the identity of a key that came from a secret store, None without one.
+
+    Args:
+        state: Files of the peer.
+        former: Identity of the key of its running tunnel, "" for none. With an earlier release, the
+            identity of a fetched key has no mark.
+    """
+    named = state.made_for.startswith(MARK) or (state.made_for and state.made_for == former)
+    return state.made_for if state.usable and named else None
 
 
 def preshared_file(link: str, peer: str) -> str:

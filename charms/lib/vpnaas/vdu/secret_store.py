@@ -8,6 +8,8 @@ from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, read, remove, run
 
 SECONDS = 60
+MARK = "store-"
+"""Start of the name that the program gives to what it fetched, as there."""
 Form = Tuple[str, str, str]
 """Field of the secret, regular expression of its value, and the same in words."""
 

@@ -6,9 +6,9 @@ The request is JSON on standard input, so that no argument vector holds the toke
 `token` is a wrapping token. Unwrapping works once and gives the token that may read `path`; that
 one is revoked afterwards. Each value must match its form, a regular expression; `words` describes
 the form in error texts. The program writes all values as JSON by name to `file`, or with `text`
-the only value; if they changed, FILE.for gets another random name of them. If anything fails,
-`file` stays unchanged and FILE.state has the reason; else FILE.state is empty. The answer is
-{"version": N} of the secret.
+the only value; if they changed, FILE.for gets another random name of them, which starts with MARK.
+If anything fails, `file` stays unchanged and FILE.state has the reason; else FILE.state is empty.
+The answer is {"version": N} of the secret.
 """
 
 import http.client
@@ -24,6 +24,8 @@ SECONDS = 10
 MOST_SECONDS = 45
 """Limit of the whole run, however slowly a store answers."""
 MOST = 1 << 20
+MARK = "store-"
+"""Start of a name in FILE.for; a key that came in another way has a name without it."""
 Json = Dict[str, Any]
 
 
@@ -157,11 +159,11 @@ def main() -> int:
     text = json.dumps(values, sort_keys=True)
     if request["text"]:
         (text,) = values.values()
-    if _content(file) != text + "\n" or not _content(file + ".for"):
+    if _content(file) != text + "\n" or not _content(file + ".for").startswith(MARK):
         # If it fails in between, no name stands for a file that has changed.
         _put(file + ".for", "")
         _put(file, text + "\n")
-        _put(file + ".for", os.urandom(8).hex() + "\n")
+        _put(file + ".for", MARK + os.urandom(8).hex() + "\n")
     _put(file + ".state", "")
     sys.stdout.write(json.dumps({"version": version}))
     return 0
