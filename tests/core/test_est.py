@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import re
 import socket
 import subprocess
@@ -15,6 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509 as real
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import NameOID
 from support import authority as made
 from support.ends_certs import do, moved
 from support.juju import pair
@@ -26,6 +31,7 @@ from vpnaas.base import x509
 from vpnaas.base.errors import InputError
 from vpnaas.extras.certificate_actions import given
 from vpnaas.params.enrolment import Enrolment
+from vpnaas.peers.offer import decode
 from vpnaas.tunnels.ipsec import certificates, cmp, est
 from vpnaas.tunnels.ipsec.names import key_file, next_key_file, next_request_file, request_file
 from vpnaas.vdu.programs import source
@@ -190,6 +196,45 @@ def test_a_chain_out_of_form_is_refused_and_the_tunnel_stays(chain, problem):
     hss.reconcile()
     assert problem in hss.plans[LINK].problems[0]
     assert hss.vdu.charon.sas == [before]
+
+
+def test_intermediate_authorities_may_have_rsa_keys_of_3072_bits():
+    own = rsa.generate_private_key(65537, 3072)
+    now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+    def issuing(number: int) -> str:
+        words = {NameOID.ORGANIZATION_NAME: "Operator", NameOID.COMMON_NAME: f"Issuing CA {number}"}
+        name = real.Name([real.NameAttribute(*each) for each in words.items()])
+        built = (
+            real.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(name)
+            .public_key(own.public_key())
+            .serial_number(number)
+            .not_valid_before(now)
+            .not_valid_after(now + datetime.timedelta(days=3000))
+            .add_extension(real.BasicConstraints(True, None), critical=True)
+            .add_extension(real.SubjectKeyIdentifier.from_public_key(own.public_key()), False)
+            .sign(own, hashes.SHA256())
+        )
+        return base64.b64encode(built.public_bytes(serialization.Encoding.DER)).decode()
+
+    _, _, _, relation = pair("ipsec", credentials="cert-external")
+    bag = dict(relation.ends["mme"])
+    for most in (3, 6):
+        texts = [issuing(number) for number in range(1, most + 1)]
+        bag["vpnaas-intermediate-certificates"] = ",".join(texts)
+        assert len(bag["vpnaas-intermediate-certificates"]) > 4096
+        assert decode(bag, "mme").keys.certs.chain.split(",") == texts
+    for chain, problem in (
+        (",".join(texts + texts[:1]), "7 are too many; allowed: 6"),
+        ("A" * 4097, "is not text; allowed: up to 4096 characters"),
+        (texts[0] + ",\x07", "has characters that are not allowed"),
+        (",".join(texts * 3), "value is too long"),
+    ):
+        bag["vpnaas-intermediate-certificates"] = chain
+        with pytest.raises(InputError, match=problem):
+            decode(bag, "mme")
 
 
 def test_est_has_no_recipient():

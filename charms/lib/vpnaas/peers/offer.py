@@ -206,7 +206,9 @@ def decode(bag: Mapping[str, str], where: str) -> Optional[Offer]:
         most = MAX_VALUE * (MAX_BETWEEN if key == _CHAIN else 1)
         if len(value) > most:
             raise InputError(at(key), "value is too long", "{} characters".format(most))
-        return fields.string(at(key), value)
+        for part in value.split(",") if key == _CHAIN else [value]:
+            fields.string(at(key), part)
+        return value
 
     if text("version") != VERSION:
         raise InputError(
