@@ -4,7 +4,7 @@ import base64
 import re
 
 import pytest
-from support.juju import pair
+from support.juju import Juju, pair
 from support.model_charon import ModelSa
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
@@ -12,7 +12,7 @@ from vpnaas.params.intent import Intent, link_params, manual_peer
 from vpnaas.params.ipsec import OPTIONS, WEAK, IpsecParams, Proposal, options
 from vpnaas.tunnels import ipsec
 from vpnaas.tunnels.ipsec import algorithms
-from vpnaas.tunnels.ipsec.names import DAEMON_FILE, KEEPER_FILE
+from vpnaas.tunnels.ipsec.names import DAEMON_FILE, DROPIN_FILE, KEEPER_FILE
 from vpnaas.vdu.steps import Results
 
 CONF = "/etc/swanctl/conf.d/osm-vpnaas-s6a.conf"
@@ -473,6 +473,30 @@ def test_a_manual_peer_is_pinned_by_its_key_and_called_by_its_name():
     hss.intent = hss.intent.without_peer("s6a", "laptop")
     hss.reconcile()
     assert KEY not in hss.vdu.files[CONF]
+
+
+def test_links_with_different_mtus_agree_on_that_of_the_tun_they_share():
+    juju, options = Juju(), {"underlay-interface": "ens4", "technology": "ipsec"}
+    roles = {"s6a": "provider", "s11": "provider"}
+    one = juju.deploy("one", roles, {"ens3": "10.0.0.1/24", "ens4": "192.168.8.1/24"})
+    for number, link in enumerate(roles, 6):
+        one.configure(link, f"172.16.{number}.1/24", **options)
+        nics = {"ens3": f"10.0.0.{number}/24", "ens4": f"192.168.8.{number}/24"}
+        other = juju.deploy(link, {link: "requirer"}, nics)
+        # Only the offer of this peer tells its MTU.
+        mtu = {"mtu": 1300} if link == "s6a" else {}
+        other.configure(link, f"172.16.{number}.2/24", **options, **mtu)
+        juju.relate(link, "one", link)
+    juju.settle()
+    for mtu in (1300, 1280, 1400):
+        juju.charms["s6a"].configure("s6a", "172.16.6.2/24", mtu=mtu, **options)
+        juju.changed.add("s6a")
+        juju.settle()
+        assert one.reconcile() == 1
+        assert [plan.steps for plan in one.plans.values()] == [(), ()]
+        assert {link: plan.mtu for link, plan in one.plans.items()} == {"s6a": mtu, "s11": 1400}
+        assert f"mtu {mtu}\n" in one.vdu.files[DROPIN_FILE]
+        assert one.states() == {"s6a": "up", "s11": "up"}
 
 
 @pytest.mark.parametrize("endpoint", ["none", "192.168.8.77:4500"])

@@ -247,7 +247,10 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         except VpnaasError:
             return ipsec.TUN_MTU
         room = underlay.mtu - self.overhead(params)
-        return max(min(room, params.mtu or room, ipsec.TUN_MTU), fields.MIN_MTU)
+        cap = max(min(room, params.mtu or room, ipsec.TUN_MTU), fields.MIN_MTU)
+        # The MTU of another link's interface is what the peers of that link allow.
+        live = inputs.vdu.interfaces.get(ipsec_interface(link))
+        return min(cap, live.mtu) if live is not None and link != inputs.link else cap
 
     def apply(
         self, inputs: LinkInputs, state: ipsec.State, mtu: int, peers: Sequence[Peer]
