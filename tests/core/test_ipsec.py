@@ -155,6 +155,31 @@ def test_rotation_makes_before_it_breaks(who):
     assert "--child" in steps[ended - 1] and "--child" not in steps[ended]
 
 
+@pytest.mark.parametrize("who", ["hss", "mme"])
+@pytest.mark.parametrize("options", [{"credentials": "pubkey"}, {"credentials": "psk"}])
+def test_no_rotation_leaves_an_end_without_a_tunnel(who, options, monkeypatch):
+    juju, hss, mme, _ = ipsec_pair(**options)
+    (before,) = names(hss)
+    changes = []
+    for charon in (hss.vdu.charon, mme.vdu.charon):
+
+        def swanctl(words, charon=charon, real=charon.swanctl):
+            answer = real(words)
+            if words[0] in ("--initiate", "--terminate"):
+                changes.append(len(charon.sas))
+            return answer
+
+        monkeypatch.setattr(charon, "swanctl", swanctl)
+    juju.charms[who].reconcile(rotate=frozenset(["s6a"]))
+    juju.settle()
+    hss.reconcile(), mme.reconcile()
+    assert juju.charms[who].plans["s6a"].state.generation == 2
+    assert 0 not in changes
+    assert hss.states() == mme.states() == {"s6a": "up"}
+    # A public key that proves nothing changes nothing.
+    assert (names(hss) == [before]) == (changes == []) == (options["credentials"] == "psk")
+
+
 def test_a_reboot_brings_back_all_but_the_association_which_the_keeper_opens():
     juju, hss, mme, _ = ipsec_pair()
     mme.vdu.reboot()

@@ -115,6 +115,12 @@ def _short(text: str) -> str:
 
 def connections(configuration: Configuration, state: State) -> Dict[str, Tuple[Connection, ...]]:
     """Return the connections of each peer, that of the key in use first."""
+    if configuration.params.ipsec.credentials == PSK:
+        # Public keys prove nothing here, so a rotation changes nothing.
+        return {
+            peer.name: (_connection(configuration, state, peer, "", 0),)
+            for peer in configuration.peers
+        }
     return {
         peer.name: tuple(
             # A manual peer with a certificate sends its key by IKE.
@@ -226,7 +232,7 @@ def _connection(
         # A peer that initiates a tunnel under its new key cannot receive on it before it has read
         # our answer. So we send on the former tunnel until the peer ends that one.
         priority = ["    priority = {}".format(_PRIORITY + rotations)]
-    ours_now = (state.public_key, chain.name if chain else "") + algorithms
+    ours_now = ("" if psk else state.public_key, chain.name if chain else "") + algorithms
     name = "{}_{}".format(policy, _short("".join([*ours_now, *priority])))
     whole = _indented(lines + priority + end).replace("<own>", state.public_key)
     whole = whole.replace("<ike>", algorithms[0]).replace("<esp>", algorithms[1])
