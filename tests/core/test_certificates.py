@@ -366,6 +366,25 @@ def test_nobody_is_certified_under_the_providers_own_identity():
     assert hss.vdu.files[INDEX] == before
 
 
+@pytest.mark.parametrize(("ends", "state"), [(999_999, "up"), (2_000_000, "blocked")])
+def test_only_certificates_that_have_not_ended_count_towards_the_limit(ends, state):
+    juju, hss, mme, _ = certified()
+    assert juju.world.clock == 1_000_000
+    issued = [ca.Entry(f"01{number:024x}", "/CN=x", ends, "") for number in range(ca.MOST)]
+    hss.vdu.files[INDEX] += "".join(map(ca._line, issued))
+    other = juju.deploy(
+        "mme2", {"s6a": "requirer"}, {"ens3": "10.0.0.3/24", "ens4": "192.168.8.3/24"}
+    )
+    options = {"technology": "ipsec", "credentials": "cert", "underlay-interface": "ens4"}
+    other.configure("s6a", "172.16.6.3/24", **options)
+    juju.relate("s6a", "hss", "mme2")
+    juju.settle()
+    hss.reconcile()
+    assert hss.states() == {"s6a": state}
+    refused = "the authority has issued 5000 that have not ended" in str(hss.plans["s6a"].problems)
+    assert refused == (state == "blocked")
+
+
 def without_checks(charm):
     """Return the files of a VDU but those openssl was asked about."""
     return {path: text for path, text in charm.vdu.files.items() if "/check" not in path}

@@ -118,7 +118,7 @@ def _validate_as_authority(
             if len(issues) >= MOST_AT_ONCE:
                 continue  # It waits for the next event; the certificates issued now cause one.
             refusal = verdict(inputs, check_id(link, text), where)
-            if len(held.issued) >= ca.MOST:
+            if sum(entry.ends > now for entry in held.issued) >= ca.MOST:
                 refusal = str(
                     InputError(
                         where,
