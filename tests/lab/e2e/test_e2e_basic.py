@@ -462,7 +462,7 @@ def test_changed_host_key_must_be_trusted(basic: Service, client: Vnf, untouched
         controlled.update_status()
         state, message = controlled.status("client")
     assert state == "blocked"
-    assert message.endswith("after a heal run trust-host-key")
+    assert message.endswith("if it was changed run trust-host-key")
     shown = client.out("ssh-keygen", "-lf", "/etc/ssh/ssh_host_ed25519_key.pub").split()[1]
     assert shown in message
     with pytest.raises(ActionError, match="where SHA256:A{43} is required"):
