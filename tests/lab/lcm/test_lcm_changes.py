@@ -243,6 +243,7 @@ def test_another_software_version_is_refused_where_there_is_a_charm(world: World
 
 
 def test_a_removed_vnf_leaves_its_charm_and_breaks_the_end(world: World) -> None:
+    scalable(world, level="vnf")
     world.run()
     members = [record["_id"] for record in world.store.all(VNFRS)]
     world.store.update(
@@ -255,6 +256,13 @@ def test_a_removed_vnf_leaves_its_charm_and_breaks_the_end(world: World) -> None
     assert world.store.find(VNFRS, gone["_id"]) is None
     assert world.ns["constituent-vnfr-ref"] == [vnf(world, "2")["_id"]]
     assert APP1 in {v["application"] for v in world.ns["_admin"]["deployed"]["VCA"]}
+    # The other one can be healed, rebuilt and scaled all the same.
+    box = {"vdu_id": "box", "count-index": 0}
+    data = {"vnfInstanceId": vnf(world, "2")["_id"], "changeStateTo": "rebuild"}
+    data["additionalParam"] = box
+    assert heal(world, "2") == "COMPLETED"
+    assert world.start("update", updateType="OPERATE_VNF", operateVnfData=data) == "COMPLETED"
+    assert [scale(world, way, "2") for way in ("OUT", "IN")] == ["COMPLETED"] * 2
     last = {"updateType": "REMOVE_VNF", "removeVnfInstanceId": vnf(world, "2")["_id"]}
     assert world.start("update", **last) == "FAILED"
     assert "Cannot terminate the last VNF" in world.op["detailed-status"]
@@ -303,8 +311,8 @@ def scalable(world: World, level: str = "vdu", **profile: Any) -> None:
         world.nsd["ns-configuration"].pop("relation", None)
 
 
-def scale(world: World, direction: str = "OUT") -> str:
-    step = {"member-vnf-index": "1", "scaling-group-descriptor": "boxes"}
+def scale(world: World, direction: str = "OUT", index: str = "1") -> str:
+    step = {"member-vnf-index": index, "scaling-group-descriptor": "boxes"}
     data = {"scaleVnfType": f"SCALE_{direction}", "scaleByStepData": step}
     return world.start("scale", scaleVnfData=data)
 
