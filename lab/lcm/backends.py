@@ -145,30 +145,24 @@ class Cloud:
             server_id = present.get(server.name, server_id)
         old = self.vim.server(server_id).ports
         spec = self._spec(server, [p.network_id for p in old], user_data, ssh_keys)
-        ports = tuple(
-            replace(
-                new,
-                ip=was.ip if same or port.management else new.ip or self._another(was),
-                mac=was.mac if same else new.mac,
-            )
-            for port, new, was in zip(server.ports, spec.ports, old, strict=True)
-        )
-        return self.vim.replace_server(server_id, replace(spec, ports=ports), tag).id
+        ports: list[PortSpec] = []
+        for port, new, was in zip(server.ports, spec.ports, old, strict=True):
+            ip = was.ip if same or port.management else new.ip or self._another(was, ports)
+            ports.append(replace(new, ip=ip, mac=was.mac if same else new.mac))
+        return self.vim.replace_server(server_id, replace(spec, ports=tuple(ports)), tag).id
 
-    def _another(self, port: VimPort) -> str:
+    def _another(self, port: VimPort, chosen: Sequence[PortSpec]) -> str:
         """Return a free address of a port's network that is not the one it had.
 
         A cloud takes any free address. The lab always changes it, because a caller must not rely
-        on the old one.
+        on the old one. ``chosen`` are the new server's ports so far.
         """
-        subnet = addresses.parse_subnet(self.vim.network(port.network_id).subnet)
-        used = {
-            other.ip
-            for server in self.vim.servers()
-            for other in server.ports
-            if other.network_id == port.network_id
-        }
-        return addresses.take_ip(subnet, None, used)
+        network = self.vim.network(port.network_id)
+        used = {new.ip for new in chosen if new.network_id == network.id} | {network.gateway}
+        ports = [p for server in self.vim.servers() for p in server.ports]
+        used |= {p.ip for p in ports if p.network_id == network.id}
+        subnet = addresses.parse_subnet(network.subnet)
+        return addresses.take_ip(subnet, None, {ip for ip in used if ip})
 
     def start_server(self, server_id: str) -> None:
         """Start a server that is stopped."""

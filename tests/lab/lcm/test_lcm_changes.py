@@ -21,8 +21,10 @@ from lab.lcm.operations import Operations
 from lab.nbi.engine import Engine
 from lab.page.data import Data, default
 from lab.records.store import NSRS, VNFDS, VNFRS, Document
-from lab.vim import ServerSpec, Vim, VimError, clean
-from lab.vim.model import SHUTOFF, Port
+from lab.vim import NetworkSpec, ServerSpec, Vim, VimError, clean, planning
+from lab.vim.account import KINDS
+from lab.vim.kind import Place
+from lab.vim.model import ACTIVE, SHUTOFF, Port
 from lab.vim.model import Server as VimServer
 from lab.vim.store import Account, Config, Home, ServerRecord, State
 
@@ -160,6 +162,73 @@ def test_a_vdu_is_healed_also_if_the_new_server_was_not_made(
     assert Cloud(vim).recreate_server("old", server, None, (), "ns", False) == "new"
     assert specs[0] == specs[1]
     assert specs[1].ports[0].ip == "10.0.0.5"
+
+
+class Paper:
+    """A kind of VDU, and each VDU of it: nothing is made, or `fault` says why not."""
+
+    def __init__(self) -> None:
+        self.fault: Exception | None = None
+
+    def check_server(self, *_: Any) -> None:
+        pass
+
+    def vdu(self, place: Place) -> Paper:
+        return self
+
+    def make(self, *_: Any) -> None:
+        if self.fault is not None:
+            raise self.fault
+
+    def power_on(self, record: ServerRecord) -> list[str]:
+        return []
+
+    def remove(self) -> None:
+        pass
+
+    def status(self) -> tuple[str, str]:
+        return ACTIVE, ""
+
+
+@pytest.fixture
+def paper(monkeypatch: pytest.MonkeyPatch) -> Paper:
+    kind = Paper()
+    monkeypatch.setitem(KINDS, "namespaces", kind)
+    return kind
+
+
+@pytest.fixture
+def vim(tmp_path: Path, paper: Paper, monkeypatch: pytest.MonkeyPatch) -> Vim:
+    """A VIM that makes nothing, with two networks; the gateway of `data` is its lowest address."""
+    monkeypatch.setattr(Vim, "_hierarchy", lambda self: tmp_path)
+    monkeypatch.setattr(Vim, "_apply_rules", lambda self, state: None)
+    vim = Vim(Home.at(tmp_path), "lab", Account(name="lab", number=0, config=Config()))
+    networks = [
+        planning.plan_network(NetworkSpec("mgmt", "10.250.0.0/24", management=True), "", []),
+        planning.plan_network(NetworkSpec("data", "10.7.0.0/24", "10.7.0.2"), "", []),
+    ]
+    vim._state.write(State(networks={network.id: network for network in networks}))
+    return vim
+
+
+def box(*ports: ServerPort, name: str = "box") -> Server:
+    """Return a server with a management port and others in `data`."""
+    point = ServerPort("eth0", "mgmt", "ens3", management=True)
+    return Server("1", "box", 0, "lab", name, "host", "ubuntu22.04", 1, 512, 1, (point, *ports))
+
+
+def create(vim: Vim, server: Server) -> str:
+    management, data = (network.id for network in vim.networks())
+    networks = [management] + [data] * (len(server.ports) - 1)
+    return Cloud(vim).create_server(server, networks, None, (), "ns")
+
+
+def test_another_address_is_neither_the_gateways_nor_that_of_another_port(vim: Vim) -> None:
+    server = box(ServerPort("eth1", "data", "ens4"), ServerPort("eth2", "data", "ens5"))
+    old = create(vim, server)
+    assert [port.ip for port in vim.server(old).ports] == ["10.250.0.2", "10.7.0.3", "10.7.0.4"]
+    new = Cloud(vim).recreate_server(old, server, None, (), "ns", False)
+    assert [port.ip for port in vim.server(new).ports] == ["10.250.0.2", "10.7.0.5", "10.7.0.6"]
 
 
 def test_run_day1_runs_nothing_and_leaves_the_environment_broken(world: World) -> None:
