@@ -148,7 +148,8 @@ class Cloud:
         ports: list[PortSpec] = []
         for port, new, was in zip(server.ports, spec.ports, old, strict=True):
             ip = was.ip if same or port.management else new.ip or self._another(was, ports)
-            ports.append(replace(new, ip=ip, mac=was.mac if same else new.mac))
+            mac = was.mac if same else new.mac
+            ports.append(replace(new, ip=ip, mac=mac, floating=was.floating or new.floating))
         return self.vim.replace_server(server_id, replace(spec, ports=tuple(ports)), tag).id
 
     def _another(self, port: VimPort, chosen: Sequence[PortSpec]) -> str:

@@ -45,6 +45,7 @@ from lab.vim.store import (
     Account,
     Config,
     Home,
+    Image,
     ServerRecord,
     State,
     Stored,
@@ -406,19 +407,32 @@ class Vim:
             VimError: unknown image or network, address outside the subnet or in use, wrong
                 flavour, user-data that cannot work here. Nothing is left of the server then.
         """
+        image = self._check(spec)
+        with self._state.change() as state:
+            record = self._plan(spec, tag, state)
+            self._apply_rules(state)
+        return self._make_server(spec, image, record)
+
+    def _check(self, spec: ServerSpec) -> Image:
         image = planning.check_server(spec, self.account.config)
         self._kind.check_server(spec, image)
-        with self._state.change() as state:
-            record = planning.plan_server(spec, tag, state, self.account.config)
-            server = record.server
-            state.servers[server.id] = record
-            networks = dict(state.networks)
-            self._apply_rules(state)
+        return image
+
+    def _plan(self, spec: ServerSpec, tag: str, state: State) -> ServerRecord:
+        record = planning.plan_server(spec, tag, state, self.account.config)
+        state.servers[record.server.id] = record
+        return record
+
+    def _make_server(
+        self, spec: ServerSpec, image: Image, record: ServerRecord, old: ServerRecord | None = None
+    ) -> Server:
+        """Make a recorded server; if that fails, record the old one in its place."""
+        server = record.server
         place = self._place(server.id)
         vdu = self._kind.vdu(place)
         try:
             with locked(place.directory / "lock"):
-                vdu.make(spec, image, server, networks)
+                vdu.make(spec, image, server, self._state.read().networks)
                 server = replace(server, notes=tuple(vdu.power_on(record)))
             with self._state.change() as state:
                 if server.id not in state.servers:
@@ -429,7 +443,9 @@ class Vim:
                 )
         except BaseException:
             # Also after an interrupt: remove the incomplete server.
-            self._remove_server(server.id)
+            with self._removed(server.id) as state:
+                if old is not None:
+                    state.servers[old.server.id] = old
             raise
         return self._observe(self._record(server.id))
 
@@ -514,17 +530,15 @@ class Vim:
         """Remove a server and make another one, which may have its addresses.
 
         Raises:
-            VimError: see :meth:`create_server`. The old server stays without a disk then, with its
-                addresses, so that it can be replaced again.
+            VimError: see :meth:`create_server`. The old server may stay without a disk then, with
+                its addresses, so that it can be replaced again.
         """
-        record = self._record(server_id)
-        self._remove_server(server_id)
-        try:
-            return self.create_server(spec, tag)
-        except BaseException:
-            with self._state.change() as state:
-                state.servers[server_id] = record
-            raise
+        old = self._record(server_id)
+        image = self._check(spec)
+        # In one change: nobody else gets the addresses meanwhile.
+        with self._removed(server_id) as state:
+            record = self._plan(spec, tag, state)
+        return self._make_server(spec, image, record, old)
 
     def delete_tag(self, tag: str) -> None:
         """Remove all servers and then all networks of a tag, if there are any.
@@ -609,11 +623,18 @@ class Vim:
         return replace(server, status=status, fault=fault)
 
     def _remove_server(self, server_id: str) -> None:
+        with self._removed(server_id):
+            pass
+
+    @contextlib.contextmanager
+    def _removed(self, server_id: str) -> Iterator[State]:
+        """Remove a server; the block may change the state without it before that is written."""
         place = self._place(server_id)
         with locked(place.directory / "lock"):
             self._kind.vdu(place).remove()
         with self._state.change() as state:
             record = state.servers.pop(server_id, None)
+            yield state
             if fabric.netns_exists(self.fabric):
                 self._apply_rules(state)
         if record is not None:

@@ -52,14 +52,14 @@ class PortSpec:
 
     ``port_security`` is Neutron's: when on, frames whose source MAC or IP address is not the
     port's own are dropped where they enter the network. ``floating`` asks for an address of the
-    external network as well.
+    external network as well: a certain one, or any.
     """
 
     network_id: str
     ip: str | None = None
     mac: str | None = None
     port_security: bool = True
-    floating: bool = False
+    floating: bool | str = False
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,8 @@ def plan_server(spec: ServerSpec, tag: str, state: State, config: Config) -> Ser
     for index, port_spec in enumerate(spec.ports):
         port = _plan_port(port_spec, index, state, planned)
         if port_spec.floating:
-            port = replace(port, floating=_take_floating(state, planned, config))
+            asked = port_spec.floating if isinstance(port_spec.floating, str) else None
+            port = replace(port, floating=_take_floating(asked, state, planned, config))
         planned.append(port)
     server = Server(
         id=str(uuid.uuid4()),
@@ -205,10 +206,10 @@ def _plan_port(spec: PortSpec, index: int, state: State, own: Sequence[Port]) ->
     )
 
 
-def _take_floating(state: State, own: Sequence[Port], config: Config) -> str:
+def _take_floating(asked: str | None, state: State, own: Sequence[Port], config: Config) -> str:
     if config.external_subnet is None:
         raise VimError("No external network with floating IPs could be found.")
     used = {p.floating for p in (*ports(state), *own) if p.floating}
     used |= {address for given in config.networks for address in given.floating.values()}
     used |= {router_address(config.external_subnet)}
-    return addresses.take_ip(addresses.parse_subnet(config.external_subnet), None, used)
+    return addresses.take_ip(addresses.parse_subnet(config.external_subnet), asked, used)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,12 +20,11 @@ from lab.lcm.operations import Operations
 from lab.nbi.engine import Engine
 from lab.page.data import Data, default
 from lab.records.store import NSRS, VNFDS, VNFRS, Document
-from lab.vim import NetworkSpec, ServerSpec, Vim, VimError, clean, planning
+from lab.vim import NetworkSpec, Vim, VimError, clean, planning
 from lab.vim.account import KINDS
 from lab.vim.kind import Place
-from lab.vim.model import ACTIVE, SHUTOFF, Port
-from lab.vim.model import Server as VimServer
-from lab.vim.store import Account, Config, Home, ServerRecord, State
+from lab.vim.model import ACTIVE
+from lab.vim.store import Account, Config, Home, ServerRecord, State, Stored
 
 BOX0, BOX1 = "vpn-ee-z0-z1-box-z0-vdu", "vpn-ee-z1-z1-box-z1-vdu"
 
@@ -132,38 +130,6 @@ def test_a_vdu_is_healed_also_if_its_id_was_not_recorded(recorded: Any) -> None:
         Cloud(vim).recreate_server("deleted", server, None, (), "ns", False)
 
 
-def test_a_vdu_is_healed_also_if_the_new_server_was_not_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    vim = Vim(Home.at(tmp_path), "lab", Account(name="lab", number=0, config=Config()))
-    port = Port("p", "net", "ens3", "tap", "10.0.0.5", "02:00:00:00:00:05", True)
-    old = VimServer("old", "ns-1-box-0", "host", "ns", "image", SHUTOFF, (port,))
-    record = ServerRecord(server=old, vcpus=1, ram_mib=512, disk_gb=1)
-    vim._state.write(State(servers={"old": record}))
-    point = ServerPort("eth0", "mgmt", "ens3", management=True)
-    server = Server("1", "box", 0, "lab", "ns-1-box-0", "host", "image", 1, 512, 1, (point,))
-    specs = []
-
-    def remove(server_id: str) -> None:
-        with vim._state.change() as state:
-            del state.servers[server_id]
-
-    def create(spec: ServerSpec, tag: str) -> VimServer:
-        assert vim._state.read().servers == {}
-        specs.append(spec)
-        if len(specs) == 1:
-            raise VimError("No space left on device.")
-        return dataclasses.replace(old, id="new")
-
-    monkeypatch.setattr(vim, "_remove_server", remove)
-    monkeypatch.setattr(vim, "create_server", create)
-    with pytest.raises(LcmError, match="No space left on device"):
-        Cloud(vim).recreate_server("old", server, None, (), "ns", False)
-    assert Cloud(vim).recreate_server("old", server, None, (), "ns", False) == "new"
-    assert specs[0] == specs[1]
-    assert specs[1].ports[0].ip == "10.0.0.5"
-
-
 class Paper:
     """A kind of VDU, and each VDU of it: nothing is made, or `fault` says why not."""
 
@@ -199,10 +165,11 @@ def paper(monkeypatch: pytest.MonkeyPatch) -> Paper:
 
 @pytest.fixture
 def vim(tmp_path: Path, paper: Paper, monkeypatch: pytest.MonkeyPatch) -> Vim:
-    """A VIM that makes nothing, with two networks; the gateway of `data` is its lowest address."""
+    """A VIM that makes nothing, with two networks; `data` has its gateway at the lowest address."""
     monkeypatch.setattr(Vim, "_hierarchy", lambda self: tmp_path)
     monkeypatch.setattr(Vim, "_apply_rules", lambda self, state: None)
-    vim = Vim(Home.at(tmp_path), "lab", Account(name="lab", number=0, config=Config()))
+    config = Config(use_floating_ip=True, external_subnet="198.51.100.0/24")
+    vim = Vim(Home.at(tmp_path), "lab", Account(name="lab", number=0, config=config))
     networks = [
         planning.plan_network(NetworkSpec("mgmt", "10.250.0.0/24", management=True), "", []),
         planning.plan_network(NetworkSpec("data", "10.7.0.0/24", "10.7.0.2"), "", []),
@@ -229,6 +196,38 @@ def test_another_address_is_neither_the_gateways_nor_that_of_another_port(vim: V
     assert [port.ip for port in vim.server(old).ports] == ["10.250.0.2", "10.7.0.3", "10.7.0.4"]
     new = Cloud(vim).recreate_server(old, server, None, (), "ns", False)
     assert [port.ip for port in vim.server(new).ports] == ["10.250.0.2", "10.7.0.5", "10.7.0.6"]
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_a_vdu_keeps_its_floating_address(vim: Vim, same: bool) -> None:
+    first, second = (create(vim, box(name=name)) for name in ("first", "second"))
+    vim.delete_server(first)
+    new = Cloud(vim).recreate_server(second, box(name="second"), None, (), "ns", same)
+    assert vim.server(new).ports[0].floating == "198.51.100.3"
+    assert vim.server(create(vim, box(name="third"))).ports[0].floating == "198.51.100.2"
+
+
+def test_the_addresses_of_a_vdu_are_never_free_also_if_the_new_server_is_not_made(
+    vim: Vim, paper: Paper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = create(vim, box())
+    known: list[list[tuple[str, str | None]]] = []
+    write = Stored.write
+
+    def note(stored: Stored[State], state: State) -> None:
+        known.append([(port.ip, port.floating) for port in planning.ports(state)])
+        write(stored, state)
+
+    monkeypatch.setattr(Stored, "write", note)
+    paper.fault = VimError("No space left on device.")
+    with pytest.raises(LcmError, match="No space left on device"):
+        Cloud(vim).recreate_server(old, box(), None, (), "ns", False)
+    assert [server.id for server in vim.servers()] == [old]
+    paper.fault = None
+    new = Cloud(vim).recreate_server(old, box(), None, (), "ns", False)
+    assert [server.id for server in vim.servers()] == [new]
+    assert known
+    assert all(addresses == [("10.250.0.2", "198.51.100.2")] for addresses in known)
 
 
 def test_run_day1_runs_nothing_and_leaves_the_environment_broken(world: World) -> None:
