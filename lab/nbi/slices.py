@@ -21,6 +21,9 @@ from lab.records.ids import admin, new_id
 from lab.records.operations import end_slice_operation, remove_service, remove_slice
 from lab.records.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, OPS, VIMS, VNFDS, Document
 
+#: Operational states of slices that use their shared services no longer.
+ENDING = ("terminating", "terminated")
+
 
 class Slices:
     """Slices of a lab."""
@@ -179,7 +182,7 @@ class Slices:
         return {
             entry["nsrId"]
             for other in self.store.all(NSIS)
-            if other["_id"] != nsi["_id"] and other["operational-status"] != "terminating"
+            if other["_id"] != nsi["_id"] and other["operational-status"] not in ENDING
             for entry in other["_admin"]["nsrs-detailed-list"]
             if entry["shared"]
         }
@@ -230,6 +233,8 @@ class Slices:
     def _running(self, subnet: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """Return (entry, parameters) of the shared service if another slice has it already."""
         for nsi in self.store.all(NSIS):
+            if nsi["operational-status"] in ENDING:
+                continue
             for entry in nsi["_admin"]["nsrs-detailed-list"]:
                 same = (entry["nsd-id"], entry["nss-id"]) == (subnet["nsd-ref"], subnet["id"])
                 if same and entry["shared"] and self.store.find(NSRS, entry["nsrId"]):

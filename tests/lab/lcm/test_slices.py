@@ -248,16 +248,42 @@ def test_a_service_of_a_slice_keeps_of_its_links_what_lcm_leaves(slices: Slices)
     ]
 
 
+def ended(slices: Slices, name: str) -> set[str]:
+    """Delete a slice; return which services end with it."""
+    steps = slices.delete(name).operation["operationParams"]["nslcmops_ids"]
+    return {slices.store.get(OPS, step)["nsInstanceId"] for step in steps}
+
+
 def test_a_shared_service_goes_with_its_last_slice(slices: Slices) -> None:
     first = entries(make(slices, "one").nsr)
     make(slices, "two")
+    assert ended(slices, "one") == {first["spoke"]["nsrId"]}
+    assert first["hub"]["nsrId"] in ended(slices, "two")
 
-    def ended(name: str) -> set[str]:
-        steps = slices.delete(name).operation["operationParams"]["nslcmops_ids"]
-        return {slices.store.get(OPS, step)["nsInstanceId"] for step in steps}
 
-    assert ended("one") == {first["spoke"]["nsrId"]}
-    assert first["hub"]["nsrId"] in ended("two")
+def test_a_shared_service_that_ends_is_not_used_again(slices: Slices) -> None:
+    first = entries(make(slices, "one").nsr)
+    assert first["hub"]["nsrId"] in ended(slices, "one")
+    started = make(slices, "two")
+    assert entries(started.nsr)["hub"]["nsrId"] != first["hub"]["nsrId"]
+    assert started.warnings == ()
+    # The first slice is still recorded, but the third one shares the second one's.
+    assert entries(make(slices, "three").nsr)["hub"] == entries(started.nsr)["hub"]
+
+
+def test_a_slice_whose_end_is_never_done_keeps_no_shared_service(slices: Slices) -> None:
+    store = slices.store
+    (record,) = store.all(NSTS)
+    record["descriptor"]["netslice-vld"] = []
+    store.put(NSTS, record)
+    nsi = make(slices, "one").nsr
+    first, second = entries(nsi), entries(make(slices, "two").nsr)
+    remove_service(store, first["spoke"]["nsrId"])
+    operation = slices.delete("one").operation
+    run = SliceOperations(store, FakeBackends(), Timeouts().scaled(0.01), Journal(), jobs.start)
+    assert run.run(operation["_id"]) == "PROCESSING"
+    assert store.get(NSIS, nsi["_id"])["operational-status"] == "terminated"
+    assert ended(slices, "two") == {first["hub"]["nsrId"], second["spoke"]["nsrId"]}
 
 
 @pytest.mark.parametrize(
