@@ -23,6 +23,7 @@ from lab.records.operations import end_slice_operation, fail_operation, remove_s
 from lab.records.store import NSIOPS, NSIS, NSRS, OPS, VIMS, Document, Store
 
 _POLL = 0.2
+_ENDING = ("terminating", "terminated")
 
 
 def link_id(nsi_id: str, name: str) -> str:
@@ -35,13 +36,15 @@ def deployed_links(nsi: Document, others: Iterable[Document]) -> list[dict[str, 
 
     If a link ends in a shared service of an older slice, and that slice has a link of the same
     name, both links are one: the shared service has only one port for it. The older slice may
-    still be starting, without recorded ids; then its id is computed.
+    still be starting, without recorded ids; then its id is computed. An id that the slice has
+    already, because it inherited the link, stays.
     """
-    older = list(itertools.takewhile(lambda other: other["_id"] != nsi["_id"], others))
+    older = itertools.takewhile(lambda other: other["_id"] != nsi["_id"], others)
+    known_slices = [*older, nsi]
     links = []
     for vld in nsi["_admin"]["netslice-vld"]:
         scenario = link_id(nsi["_id"], vld["name"])
-        for other in older:
+        for other in known_slices:
             users = {n["nsrId"] for n in other["_admin"]["nsrs-detailed-list"]}
             names = {link["name"] for link in other["_admin"]["netslice-vld"]}
             if vld["name"] not in names or not users & set(vld["shared-nsrs-list"]):
@@ -215,12 +218,7 @@ class SliceOperations:
 
     def _delete_links(self, nsi: Document) -> list[str]:
         """Delete the networks of the slice that no other slice uses; return what went wrong."""
-        used = {
-            ro["netslice_scenario_id"]
-            for other in self.store.all(NSIS)
-            if other["_id"] != nsi["_id"]
-            for ro in other["_admin"]["deployed"]["RO"]
-        }
+        used = self._used_links(nsi)
         failures = []
         for deployed in nsi["_admin"]["deployed"]["RO"]:
             scenario = deployed["netslice_scenario_id"]
@@ -232,6 +230,27 @@ class SliceOperations:
                 except LcmError as error:
                     failures.append(f"netslice-vld {deployed['vld_id']}: {error}")
         return failures
+
+    def _used_links(self, nsi: Document) -> set[str]:
+        """Return the ids of the links that other slices use.
+
+        A slice that has no ids yet inherits the links on which it shares services with this one:
+        if it is only recorded, it ends these services and the links, though it never started.
+        """
+        own = {ro["netslice_scenario_id"] for ro in nsi["_admin"]["deployed"]["RO"]}
+        used: set[str] = set()
+        with self.store.lock(NSIS):
+            slices = self.store.all(NSIS)
+            for other in slices:
+                deployed = other["_admin"]["deployed"]
+                if other["_id"] == nsi["_id"]:
+                    continue
+                if not deployed["RO"] and other["operational-status"] not in _ENDING:
+                    links = deployed_links(other, slices)
+                    deployed["RO"] = [ro for ro in links if ro["netslice_scenario_id"] in own]
+                    self.store.put(NSIS, other)
+                used |= {ro["netslice_scenario_id"] for ro in deployed["RO"]}
+        return used
 
     # -- both ---------------------------------------------------------------------------------
 

@@ -166,15 +166,22 @@ class Slices:
         return str(entry[key])
 
     def forget(self, name: str) -> bool:
-        """Delete a slice's records, unless it was instantiated; return whether it did."""
+        """Delete a slice's records, unless it or one of its services was instantiated.
+
+        Return whether it did. A shared service may run though the slice that made it is gone.
+        """
         nsi = self.nsi(name)
         with self.store.lock(NSIS):
             if nsi["_admin"]["nsiState"] != "NOT_INSTANTIATED" or self._operations(nsi["_id"]):
                 return False
             kept = self._used_by_others(nsi)
-            for entry in nsi["_admin"]["nsrs-detailed-list"]:
-                if entry["nsrId"] not in kept:
-                    remove_service(self.store, entry["nsrId"])
+            entries = nsi["_admin"]["nsrs-detailed-list"]
+            own = [entry["nsrId"] for entry in entries if entry["nsrId"] not in kept]
+            records = [self.store.find(NSRS, key) for key in own]
+            if not all(nsr is None or self.engine.only_recorded(nsr) for nsr in records):
+                return False
+            for key in own:
+                remove_service(self.store, key)
             remove_slice(self.store, nsi["_id"])
         return True
 

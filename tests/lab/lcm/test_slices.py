@@ -104,8 +104,12 @@ def slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slices:
     return Slices(engine)
 
 
+def request(name: str, **more: Any) -> InstanceRequest:
+    return InstanceRequest(name, "an_nst", "north", config("hub", "spoke", **more))
+
+
 def make(slices: Slices, name: str, **more: Any) -> Any:
-    return slices.create(InstanceRequest(name, "an_nst", "north", config("hub", "spoke", **more)))
+    return slices.create(request(name, **more))
 
 
 def entries(nsi: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -284,6 +288,57 @@ def test_a_slice_whose_end_is_never_done_keeps_no_shared_service(slices: Slices)
     assert run.run(operation["_id"]) == "PROCESSING"
     assert store.get(NSIS, nsi["_id"])["operational-status"] == "terminated"
     assert ended(slices, "two") == {first["hub"]["nsrId"], second["spoke"]["nsrId"]}
+
+
+def instantiated(nsr: dict[str, Any]) -> None:
+    nsr["_admin"]["nsState"] = "INSTANTIATED"
+
+
+def test_a_recorded_slice_with_a_shared_service_that_runs_is_not_forgotten(slices: Slices) -> None:
+    store = slices.store
+    hub = entries(make(slices, "one").nsr)["hub"]["nsrId"]
+    for operation in store.all(OPS):
+        store.update(OPS, operation["_id"], lambda o: o.update(operationState="COMPLETED"))
+    store.update(NSRS, hub, instantiated)
+    nsi, _ = slices.record(request("two"))
+    slices.delete("one")
+    assert not slices.forget("two")
+    assert store.find(NSIS, nsi["_id"])
+    assert store.find(NSRS, hub)
+    # It ends with the slice.
+    assert hub in ended(slices, "two")
+
+
+def test_a_recorded_slice_is_forgotten_with_its_services(slices: Slices) -> None:
+    make(slices, "one")
+    slices.record(request("two"))
+    assert slices.forget("two")
+    assert [n["name"] for n in slices.store.all(NSIS)] == ["one"]
+    assert [n["name"] for n in slices.store.all(NSRS)] == ["one.hub", "one.spoke"]
+
+
+def test_a_link_stays_for_a_slice_that_is_only_recorded(slices: Slices) -> None:
+    store, backends = slices.store, FakeBackends()
+    first = make(slices, "one").nsr
+    first["_admin"]["deployed"]["RO"] = links = deployed_links(first, [first])
+    store.put(NSIS, first)
+    second, _ = slices.record(request("two"))
+
+    def end(name: str, *gone: dict[str, Any]) -> list[tuple[str, ...]]:
+        for entry in gone:
+            remove_service(store, entry["nsrId"])
+        operation = slices.delete(name).operation
+        run = SliceOperations(store, backends, Timeouts().scaled(0.01), Journal(), jobs.start)
+        assert run.run(operation["_id"]) == "COMPLETED"
+        return backends.log.of("delete-tag")
+
+    assert end("one", entries(first)["spoke"]) == []
+    # The network of the shared service is now the second one's, which may start or end.
+    (second,) = store.all(NSIS)
+    assert deployed_links(second, [second]) == links
+    assert end("two", *entries(second).values()) == [
+        ("delete-tag", link["netslice_scenario_id"]) for link in links
+    ]
 
 
 @pytest.mark.parametrize(
