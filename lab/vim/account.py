@@ -183,10 +183,13 @@ class Vim:
             ]
             vim = cls(place, name, account)
             vim._state.write(State(networks={network.id: network for network in networks}))
-            Stored(directory / "account.json", Account).write(account)  # last: now it exists
+            record = directory / "account.json"
             try:
-                vim._restore()
-            except VimError:
+                Stored(record, Account).write(account)  # last: now it exists
+                vim._make()
+            except BaseException:
+                # Also after an interrupt; the record first, as another one may follow.
+                record.unlink(missing_ok=True)
                 vim._destroy()
                 raise
         return vim
@@ -222,9 +225,26 @@ class Vim:
 
     def restore(self) -> None:
         """Make the fabric again when it is gone, as after a restart of the machine."""
-        if not fabric.netns_exists(self.fabric):
+        if not self._complete():
             with locked(self.home.lock):
-                self._restore()
+                if not self._complete():
+                    self._make()
+
+    def _complete(self) -> bool:
+        return fabric.netns_exists(self.fabric) and not self._unfinished.exists()
+
+    @property
+    def _unfinished(self) -> Path:
+        """A file that is there while the fabric is made, and stays if that was interrupted."""
+        return self.directory / "unfinished"
+
+    def _make(self) -> None:
+        """Make the fabric; what an interrupted attempt left of it goes first."""
+        self._state.read()  # refused if the account was deleted meanwhile
+        self._unfinished.touch()
+        fabric.delete_netns(self.fabric)
+        self._restore()
+        self._unfinished.unlink()
 
     def _restore(self) -> None:
         machine.join(self.home)

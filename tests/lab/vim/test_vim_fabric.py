@@ -1,4 +1,4 @@
-"""The rules of ports, as text and as nft takes them."""
+"""The rules of ports, as text and as nft takes them; a fabric is made as a whole or again."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from lab.vim import fabric
+from lab import accounts
+from lab.nbi.engine import Engine
+from lab.vim import Vim, fabric, machine
+from lab.vim.account import KINDS
 from lab.vim.errors import VimError
 from lab.vim.fabric import capture, port_rules
-from lab.vim.model import Port
+from lab.vim.model import Network, Port
 
 
 def port(device: str, ip: str, security: bool = True) -> Port:
@@ -52,6 +56,94 @@ def test_nft_takes_the_rules_twice(ports: list[Port]) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("chain from_port") == 1
+
+
+class Paper:
+    """Namespaces and networks that are only written down; making a network may fail."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+        self.netns: set[str] = set()
+        self.networks: list[str] = []
+        self.fault: BaseException | None = None
+        for name, fake in (
+            ("netns_exists", self.netns.__contains__),
+            ("make_fabric", self.netns.add),
+            ("make_vca", self.netns.add),
+            ("delete_netns", self._delete_netns),
+            ("delete_device", lambda *_: None),
+        ):
+            monkeypatch.setattr(fabric, name, fake)
+        for name in ("join", "leave"):
+            monkeypatch.setattr(machine, name, lambda home: None)
+        monkeypatch.setattr(Vim, "_make_network", lambda vim, network: self._make(network))
+        monkeypatch.setattr(Vim, "_apply_rules", lambda vim, state: None)
+        monkeypatch.setattr(Vim, "_hierarchy", lambda vim: path)
+        monkeypatch.setitem(KINDS, "namespaces", SimpleNamespace(prepare=lambda *_: None))
+
+    def _delete_netns(self, name: str) -> None:
+        self.netns.discard(name)
+        self.networks.clear()
+
+    def _make(self, network: Network) -> None:
+        if self.fault is not None:
+            self.networks.append(f"a part of {network.name}")
+            raise self.fault
+        self.networks.append(network.name)
+
+
+@pytest.fixture
+def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paper:
+    return Paper(monkeypatch, tmp_path)
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("fault", [KeyboardInterrupt(), OSError(28, "No space left on device")])
+def test_an_account_of_which_nothing_came_can_be_made_again(
+    paper: Paper, tmp_path: Path, fault: BaseException
+) -> None:
+    engine = Engine(tmp_path)
+    paper.fault = fault
+    with pytest.raises(type(fault)):
+        accounts.create(engine, "north", "openstack", {})
+    assert Vim.names(tmp_path) == []
+    assert paper.netns == set()
+    paper.fault = None
+    accounts.create(engine, "north", "openstack", {})
+    assert (Vim.names(tmp_path), paper.networks) == (["north"], ["mgmtnet"])
+    accounts.delete(engine, "north")
+    assert paper.netns == set()
+
+
+def test_an_account_whose_removal_was_interrupted_too_can_be_made_again(
+    paper: Paper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(tmp_path)
+    paper.fault = KeyboardInterrupt()
+    with monkeypatch.context() as patch:
+        patch.setattr(Vim, "_destroy", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            accounts.create(engine, "north", "openstack", {})
+    assert Vim.names(tmp_path) == []
+    paper.fault = None
+    accounts.create(engine, "north", "openstack", {})
+    # In a new namespace, not in what was left.
+    assert paper.networks == ["mgmtnet"]
+
+
+def test_a_fabric_that_was_half_restored_is_made_again(paper: Paper, tmp_path: Path) -> None:
+    vim = Vim.create(tmp_path, "north")
+    fabric.delete_netns(vim.fabric)
+    paper.fault = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        vim.restore()
+    assert vim.fabric in paper.netns
+    paper.fault = None
+    for _ in range(2):
+        Vim.open(tmp_path, "north")
+        assert paper.networks == ["mgmtnet"]
 
 
 @pytest.fixture
