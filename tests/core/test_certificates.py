@@ -137,6 +137,88 @@ def test_certificates_are_renewed_when_two_thirds_of_their_life_are_over():
     assert hss.states() == mme.states() == {"s6a": "up"}
 
 
+@pytest.mark.parametrize("who", ["hss", "mme"])
+def test_a_certificate_that_ends_during_a_rotation_is_issued_again(who):
+    juju, hss, mme, _ = certified(**{"ipsec-options": "cert-lifetime=3600"})
+    juju.charms[who].reconcile(rotate=frozenset(["s6a"]))
+    juju.charms[who].reconcile()
+    assert juju.charms[who].plans["s6a"].state.next_public_key
+    juju.world.clock += 7200  # Two hours without events.
+    hss.vdu.charon.sas, mme.vdu.charon.sas = [], []
+    for _ in range(4):
+        juju.changed |= {"hss", "mme"}
+        juju.settle()
+        hss.reconcile(), mme.reconcile()
+        juju.world.clock += 60
+    assert hss.states() == mme.states() == {"s6a": "up"}
+    for charm in (hss, mme):
+        assert charm.plans["s6a"].state.next_public_key == ""
+        assert charm.plans["s6a"].waiting == charm.plans["s6a"].problems == ()
+    assert hss.reconcile() == mme.reconcile() == 1
+    assert hss.plans["s6a"].steps == mme.plans["s6a"].steps == ()
+
+
+def related(juju, label, role, host):
+    """Deploy another end of the link, and relate it."""
+    networks = {"ens3": f"10.0.0.{host}/24", "ens4": f"192.168.8.{host}/24"}
+    other = juju.deploy(label, {"s6a": role}, networks)
+    options = {"underlay-interface": "ens4", "credentials": "cert"}
+    other.configure("s6a", f"172.16.6.{host}/24", technology="ipsec", **options)
+    juju.relate("s6a", *(("hss", label) if role == "requirer" else (label, "mme")))
+    juju.settle()
+    return other
+
+
+@pytest.mark.parametrize("role", ["requirer", "provider"])
+@pytest.mark.parametrize("silent", ["hss", "mme"])
+def test_a_peer_that_is_down_takes_no_certificate_from_the_others(role, silent):
+    """Nor does the end cut a tunnel that looks first, while the other one hears nothing."""
+    juju, hss, mme, _ = certified()
+    other = related(juju, "other", role, 3)
+    assert hss.states() == mme.states() == other.states() == {"s6a": "up"}
+    other.reachable = False
+    other.vdu.charon.stop()
+    waits = hss if role == "requirer" else mme
+    for _ in range(4):
+        juju.world.clock += MONTH * 7 // 10
+        for charm in (hss, mme):
+            charm.reconcile()
+        juju.settle()
+    assert waits.plans["s6a"].state.next_public_key
+    assert juju.world.ping(hss.vdu, "172.16.6.2")
+    juju.world.clock += MONTH * 11 // 10
+    first, second = (mme, hss) if silent == "hss" else (hss, mme)
+    second.reachable = False
+    before = list(second.vdu.charon.sas)
+    for _ in range(3):
+        first.reconcile()
+        juju.settle()
+        assert second.vdu.charon.sas == before
+        assert juju.world.ping(hss.vdu, "172.16.6.2")
+    second.reachable = True
+    for _ in range(3):
+        juju.changed |= {"hss", "mme"}
+        juju.settle()
+        assert juju.world.ping(hss.vdu, "172.16.6.2")
+        hss.reconcile(), mme.reconcile()
+    # A new tunnel comes up by itself, whatever the third end does.
+    first.vdu.reboot()
+    for _ in range(3):
+        hss.reconcile(), mme.reconcile()
+        juju.settle()
+    assert juju.world.ping(hss.vdu, "172.16.6.2")
+    assert waits.plans["s6a"].state.next_public_key
+    other.reachable = True
+    other.vdu.charon.start()
+    for _ in range(8):
+        juju.changed |= {"hss", "mme", "other"}
+        juju.settle(200)
+        for charm in (hss, mme, other):
+            charm.reconcile()
+    assert hss.states() == mme.states() == other.states() == {"s6a": "up"}
+    assert waits.plans["s6a"].state.next_public_key == ""
+
+
 def test_a_lifetime_is_what_was_asked_for():
     juju, hss, mme, _ = certified(**{"ipsec-options": "cert-lifetime=3600"})
     mme.reconcile()

@@ -22,6 +22,8 @@ MOST = 5000
 """Limit of entries in the index, so that repeated requests do not fill the VDU."""
 SKEW = 300
 """Seconds by which the clocks of two VDUs may differ."""
+FIRST = 26
+"""Digits of the serial number of a key's first certificate, see `serial`."""
 _UTC, _GENERAL = "%y%m%d%H%M%SZ", "%Y%m%d%H%M%SZ"
 
 CONF = """# Written by osm-vpnaas.
@@ -116,19 +118,28 @@ def crl_file(link: str) -> str:
     return "/etc/swanctl/x509crl/osm-vpnaas-{}.pem".format(link)
 
 
-def serial(key: str, now: int, issued: Sequence[Entry]) -> str:
+def serial(key: str, now: int, issued: Sequence[Entry], former: str = "") -> str:
     """Return the serial number of a certificate issued now; its first octet keeps it positive.
+
+    A certificate in place of one that has ended (`former`) shares the first part of its number.
 
     Each certificate of an authority has its own number (RFC 5280 section 4.1.2.2). If a key got a
     new certificate in the second of the old one, both would have the same number. The new one would
     then be revoked together with the old one.
     """
     used = {entry.serial for entry in issued}
-    number = "01{}{:08x}".format(digest(key), now & 0xFFFFFFFF)
+    start = former[:FIRST] or "01" + digest(key)
+    number = "{}{:08x}".format(start, now & 0xFFFFFFFF)
     while number in used:
         now += 1
-        number = "01{}{:08x}".format(digest(key), now & 0xFFFFFFFF)
+        number = "{}{:08x}".format(start, now & 0xFFFFFFFF)
     return number
+
+
+def parts(name: str) -> Tuple[str, str]:
+    """Split a certificate's name into that of the key's first one and what a later one adds."""
+    number, dash, authority = name.partition("-")
+    return number[:FIRST] + dash + authority, number[FIRST:]
 
 
 def observe(link: str, prefix: str = "") -> List[Step]:
@@ -261,7 +272,7 @@ def is_good(
     key: str,
     identity: str,
 ) -> bool:
-    """Tell whether a certificate is one of this authority's for a key and an identity, in force."""
+    """Tell whether a certificate is this authority's for a key and an identity, and not revoked."""
     return (
         certificate is not None
         and authority is not None

@@ -79,6 +79,7 @@ class Held:
     """Certificates of a link on a VDU.
 
     Attributes:
+        now: Seconds since the epoch, by the VDU's clock.
         root: Certificate of the link's own or the operator's authority, None for a requirer.
         request, next_request: Requests for the key in use and the staged one.
         own: Our certificates, by slot.
@@ -92,6 +93,7 @@ class Held:
         installed: Texts of the files of the installed ones.
     """
 
+    now: int = 0
     root: Optional[Certificate] = None
     request: Optional[Request] = None
     next_request: Optional[Request] = None
@@ -197,7 +199,7 @@ def read_request(text: Optional[str]) -> Optional[Request]:
         return None
 
 
-def parse(charm_state: CharmState, link: str, results: Results, prefix: str = "") -> Held:
+def parse(charm_state: CharmState, link: str, results: Results, now: int, prefix: str = "") -> Held:
     """Read the results of `observe`."""
     if not role(charm_state, link):
         return Held()
@@ -214,6 +216,7 @@ def parse(charm_state: CharmState, link: str, results: Results, prefix: str = ""
             pins[digest(key)] = pin
     installed = tuple(results.text("{}/chain/{}".format(at, index)) for index in range(MAX_BETWEEN))
     return Held(
+        now=now,
         root=read_certificate(results.text(at + "/root")),
         request=read_request(results.text(at + "/request")),
         next_request=read_request(results.text(at + "/next-request")),
@@ -254,13 +257,14 @@ def prepare(
     kind = role(charm_state, link)
     if not kind:
         return []
-    held = parse(charm_state, link, results)
+    now = facts.parse(results).now
+    held = parse(charm_state, link, results, now)
     steps: List[Step] = []
     for key, made, staged in ((keys[0], held.request, False), (keys[1], held.next_request, True)):
         if key and (made is None or (made.key, made.name) != (key, identity)):
             steps += ask(link, identity, staged)
     if kind == AUTHORITY and held.root is None:
-        steps += ca.make(link, identity, facts.parse(results).now)
+        steps += ca.make(link, identity, now)
     checks: Dict[str, List[Step]] = {}
     for _, offer in sorted(charm_state.offers(link).items()):
         certs = offer.keys.certs if offer.keys else CertOffer()
@@ -278,8 +282,7 @@ def prepare(
     server = server_of(charm_state, link)
     if server is not None:
         enrol = ENROL[charm_state.intent.links[link].ipsec.credentials]
-        now = facts.parse(results).now
-        own = _enrolling(link, held, keys, identity, server, now)
+        own = _enrolling(link, held, keys, identity, server)
         steps += enrol(link, identity, server, own) if own is not None else []
     given = charm_state.certificates.get(link)
     if kind == OPERATOR and given is not None:
@@ -289,7 +292,7 @@ def prepare(
 
 
 def _enrolling(
-    link: str, held: Held, keys: Tuple[str, str], identity: str, server: Enrolment, now: int
+    link: str, held: Held, keys: Tuple[str, str], identity: str, server: Enrolment
 ) -> Optional[str]:
     """Return the argument `own` of `cmp.enrol`; None if we lack no certificate."""
 
@@ -299,7 +302,7 @@ def _enrolling(
             certificate is not None
             and x509.path_to(server.root, certificate, held.chain) is not None
             and identity in certificate.names
-            and now < certificate.ends
+            and held.now < certificate.ends
         )
 
     if not good(keys[0]):
@@ -388,5 +391,16 @@ def verdict(inputs: LinkInputs, id: str, where: str) -> str:
 
 
 def is_good(held: Held, certificate: Optional[Certificate], key: str, identity: str) -> bool:
-    """Tell whether a certificate for a key and identity is from our authority and not revoked."""
-    return ca.is_good(certificate, held.root, held.issued, key, identity)
+    """Tell whether a certificate for a key and identity is from our authority and in force.
+
+    One that has ended is issued again for the same key, so a rotation may wait for a peer. It is
+    not issued earlier: an end accepts one certificate of a key, and a peer may still have this one.
+    """
+    good = ca.is_good(certificate, held.root, held.issued, key, identity)
+    return good and certificate is not None and held.now < certificate.ends
+
+
+def former(held: Held, certificate: Optional[Certificate], key: str, identity: str) -> str:
+    """Return the serial number of a certificate that only has ended, "" of any other."""
+    good = ca.is_good(certificate, held.root, held.issued, key, identity)
+    return certificate.serial if good and certificate is not None else ""

@@ -10,10 +10,11 @@ from vpnaas.base import fields
 from vpnaas.base.links import ipsec_interface
 from vpnaas.params.gateway import SharedAddress
 from vpnaas.params.intent import LinkParams
-from vpnaas.params.ipsec import PORT, PSK, Proposal
+from vpnaas.params.ipsec import CERT, PORT, PSK, Proposal
 from vpnaas.peers import same_address
 from vpnaas.peers.claims import used_pool
 from vpnaas.peers.peer import Peer
+from vpnaas.tunnels.ipsec import authority as ca
 from vpnaas.tunnels.ipsec.certificates import pin_file
 from vpnaas.tunnels.ipsec.names import USERSPACE, XFRM, interface_id, secret_file
 from vpnaas.tunnels.ipsec.observed import State
@@ -27,7 +28,8 @@ class Connection:
     Attributes:
         name: "LINK_PEER_<digest of policy and peer's key>_<digest of our key and algorithms>".
         policy: The name without the last digest. An association with the same policy may stay until
-            its successor is up: only our key, its certificate, algorithms or priority differ.
+            its successor is up: only our key, its certificate, algorithms or priority differ, or
+            the peer's key has a later certificate.
         text: Section of the swanctl file.
     """
 
@@ -173,13 +175,16 @@ def _connection(
         # RFC 8784: an attacker who breaks the key exchange still lacks this key.
         lines += ["ppk_id = {}".format(_ppk(peer)), "ppk_required = yes"]
     chain = configuration.chains.get(peer.name)
-    ours, theirs = ["  pubkeys = 0s<own>"], ["  pubkeys = 0s{}".format(key)]
+    ours, theirs, later = ["  pubkeys = 0s<own>"], ["  pubkeys = 0s{}".format(key)], ""
     if psk:
         ours, theirs = [], []
     elif chain is not None:
         # Exactly this certificate, and the authority must have issued it.
         pinned = ["  certs = " + pin_file(params.link, key)] if key else []
         pin = peer.certificate if key == peer.public_key else peer.next_certificate
+        if chosen.credentials == CERT:
+            # A tunnel goes on if only the certificate of the same key was issued again.
+            pin, later = ca.parts(pin)
         ours = ["  certs = " + chain.own]
         theirs = [
             "  # " + pin,
@@ -232,7 +237,8 @@ def _connection(
         # A peer that initiates a tunnel under its new key cannot receive on it before it has read
         # our answer. So we send on the former tunnel until the peer ends that one.
         priority = ["    priority = {}".format(_PRIORITY + rotations)]
-    ours_now = ("" if psk else state.public_key, chain.name if chain else "") + algorithms
+    own_key = "" if psk else state.public_key
+    ours_now = (own_key, chain.name if chain else "", later) + algorithms
     name = "{}_{}".format(policy, _short("".join([*ours_now, *priority])))
     whole = _indented(lines + priority + end).replace("<own>", state.public_key)
     whole = whole.replace("<ike>", algorithms[0]).replace("<esp>", algorithms[1])

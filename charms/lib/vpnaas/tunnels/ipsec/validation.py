@@ -20,6 +20,7 @@ from vpnaas.tunnels.ipsec.certificates import (
     Held,
     chain_of,
     check_id,
+    former,
     is_good,
     is_installed,
     next_file,
@@ -98,7 +99,8 @@ def _validate_as_authority(
             return present
         if not key or request is None or request.key != key:
             return None
-        return Issue(request.pem, identity, ca.serial(key, now, held.issued), path, seconds)
+        number = ca.serial(key, now, held.issued, former(held, present, key, identity))
+        return Issue(request.pem, identity, number, path, seconds)
 
     own = mine(keys[0], held.request, own_file(link))
     following = mine(keys[1], held.next_request, next_file(link))
@@ -132,7 +134,8 @@ def _validate_as_authority(
                 refused[key] = refusal
                 continue
             pem = x509.armour(text, x509.REQUEST)
-            path, number = pin_file(link, key), ca.serial(key, now, held.issued)
+            before = former(held, pin, key, offered.identity)
+            path, number = pin_file(link, key), ca.serial(key, now, held.issued, before)
             issues[key] = Issue(pem, offered.identity, number, path, seconds)
             handles[key] = handle(number, root)
         proofs[remote.peer_name] = Proof(
