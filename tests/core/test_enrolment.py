@@ -38,6 +38,7 @@ class Ra:
     def __init__(self):
         self.key = spki("ED25519 " + base64.b64encode(b"operator").decode())
         self.root = made.certificate(self.key, "op", "op", self.key, "0101", SPAN, authority=True)
+        self.name = "op"
         self.asked = []
         self.refuses = ""
         self.names = None
@@ -59,7 +60,7 @@ class Ra:
         key = spki(vdu.files[word(argv, "-newkey")])
         names = self.names or (self.identity,)
         vdu.files[word(argv, "-certout")] = made.certificate(
-            self.key, "op", self.identity, key, f"{self.serial:04x}", self.span, names
+            self.key, self.name, self.identity, key, f"{self.serial:04x}", self.span, names
         )
         return 0, "", ""
 
@@ -136,6 +137,53 @@ def test_a_server_that_is_down_leaves_the_tunnel_up_and_says_so():
         "key rotation waits for a certificate by CMPv2: the CMP server gave none: connect"
         in reasons
     )
+
+
+def other(name: str) -> Ra:
+    """Return an operator's authority with another key."""
+    ra = Ra()
+    ra.key = spki("ED25519 " + base64.b64encode(b"other").decode())
+    ra.name = name
+    ra.root = made.certificate(ra.key, name, name, ra.key, "0102", SPAN, authority=True)
+    return ra
+
+
+def move_to(ra, juju, *charms):
+    juju.world.cmp = ra
+    for charm in charms:
+        charm.intent = charm.intent.with_enrolment(LINK, ra.enrolment())
+
+
+def test_another_root_cuts_no_tunnel_before_its_server_has_answered():
+    juju, hss, mme = enrolled(Ra())
+    (before,) = mme.vdu.charon.sas
+    ra = other("op2")
+    ra.refuses = "connect timeout"
+    move_to(ra, juju, hss, mme)
+    for _ in range(3):
+        mme.reconcile(), hss.reconcile()
+        juju.settle()
+        assert mme.vdu.charon.sas == [before]
+    assert hss.states() == mme.states() == {LINK: "up"}
+    assert mme.plans[LINK].waiting == (
+        "waiting for a certificate under the new root, the CMP server gave none: connect timeout",
+    )
+    # Nor does a lost tunnel need the new root.
+    mme.vdu.reboot()
+    mme.reconcile(), hss.reconcile()
+    assert hss.states() == mme.states() == {LINK: "up"}
+    ra.refuses = ""
+    for _ in range(3):
+        mme.reconcile(), hss.reconcile()
+        juju.settle()
+        assert juju.world.ping(mme.vdu, "172.16.6.129")
+    assert set(ra.asked) == {"ir"}
+    assert hss.states() == mme.states() == {LINK: "up"}
+    assert mme.plans[LINK].waiting == ()
+    trusted = [
+        text for path, text in mme.vdu.files.items() if path.endswith("x509ca/osm-vpnaas-s6a.pem")
+    ]
+    assert trusted == [ra.root]
 
 
 @pytest.mark.parametrize(

@@ -274,11 +274,11 @@ def prepare(
                 if not is_good(held, pin, key, _identity(offer)):
                     checks[check_id(link, text)] = _check_request(link, text)
             continue
-        root = _root(charm_state, link, held, certs)
-        for text in _offered(kind, certs):
-            if root is not None and not is_installed(held, text, root):
-                others = held.chain + chain_of(certs)
-                checks[check_id(link, text, root)] = _check(link, text, root, others)
+        for root in _roots(charm_state, link, held, certs):
+            for text in _offered(kind, certs):
+                if not is_installed(held, text, root):
+                    others = held.chain + chain_of(certs)
+                    checks[check_id(link, text, root)] = _check(link, text, root, others)
     server = server_of(charm_state, link)
     if server is not None:
         enrol = ENROL[charm_state.intent.links[link].ipsec.credentials]
@@ -335,16 +335,31 @@ def _offered(kind: str, certs: CertOffer) -> List[str]:
     return [text for text in texts if text]
 
 
-def _root(
+def _roots(
     charm_state: CharmState, link: str, held: Held, certs: CertOffer
-) -> Optional[Certificate]:
-    """Return the authority that must have issued a peer's certificate."""
+) -> Sequence[Certificate]:
+    """Return the authorities of which one must have issued a peer's certificate."""
+    roots = [held.root]
     if role(charm_state, link) == SUBJECT:
-        return read_certificate(certs.authority)
+        roots = [read_certificate(certs.authority)]
     given, server = charm_state.certificates.get(link), server_of(charm_state, link)
     if server is not None:
-        return server.root
-    return given.root if given is not None else held.root
+        # The former root stays until there is a certificate of this one, see `root_of`.
+        roots = [server.root, held.root]
+    elif given is not None:
+        roots = [given.root]
+    return [root for root in dict.fromkeys(roots) if root is not None]
+
+
+def root_of(held: Held, server: Enrolment, mine: Optional[Certificate]) -> Certificate:
+    """Return the root for our certificate: the server's one, or the one in use if it needs that."""
+
+    def fits(root: Certificate) -> bool:
+        return mine is not None and x509.path_to(root, mine, held.chain) is not None
+
+    if held.root is not None and fits(held.root) and not fits(server.root):
+        return held.root
+    return server.root
 
 
 def is_installed(held: Held, text: str, root: Certificate) -> bool:

@@ -114,8 +114,10 @@ class Ipsec(KeyedTechnology[ipsec.State]):
     ) -> LinkPlan:
         """Return the plan of a link with these peers."""
         plan = super().plan(inputs, state, admission, mtu)
-        untimely = enrolment.untimely(plan.state.held, inputs.vdu.now)
-        return attr.evolve(plan, waiting=plan.waiting + untimely)
+        more = enrolment.untimely(plan.state.held, inputs.vdu.now)
+        if state.validated is not None:
+            more = state.validated.waiting + more
+        return attr.evolve(plan, waiting=plan.waiting + more)
 
     def observed(self, inputs: LinkInputs) -> ipsec.State:
         """Read the results of `observe` for a link."""

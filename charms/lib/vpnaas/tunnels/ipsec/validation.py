@@ -29,6 +29,7 @@ from vpnaas.tunnels.ipsec.certificates import (
     read_certificate,
     requests_of,
     role,
+    root_of,
     server_of,
     trust_file,
     verdict,
@@ -54,6 +55,7 @@ class Validation:
         lacking: Text that names who must still certify the staged key.
         roots: Authorities, by slot.
         chain: Intermediate authorities between our certificates and the root.
+        waiting: Sentence about a certificate that we lack although tunnels may be up.
     """
 
     proofs: Mapping[str, Proof]
@@ -64,6 +66,7 @@ class Validation:
     lacking: Tuple[str, ...] = ()
     roots: Mapping[str, Certificate] = attr.Factory(dict)
     chain: Tuple[Certificate, ...] = ()
+    waiting: Tuple[str, ...] = ()
 
     def own_handle(self, slot: str) -> str:
         """Return the name of our certificate, or ""."""
@@ -216,15 +219,18 @@ def _validate_operated(
     link = inputs.link
     present, following, root = held.certificate(keys[0]), held.certificate(keys[1]), held.root
     own: Dict[str, Own] = {"": present} if present is not None else {}
+    waiting: Tuple[str, ...] = ()
     given = inputs.charm_state.certificates.get(link)
     server, advice = server_of(inputs.charm_state, link), "see show-csr and set-certificate"
     if server is not None:
-        root = server.root
-        enrolled, advice = _enrolled(inputs, held, keys, identity, root)
+        enrolled, advice = _enrolled(inputs, held, keys, identity, server.root)
         if enrolled is not None and enrolled.key == keys[0]:
-            own[""] = enrolled
+            own[""] = present = enrolled
         elif enrolled is not None:
             following = enrolled
+        root = root_of(held, server, present)
+        if root != server.root:
+            waiting = ("waiting for a certificate under the new root, " + advice,)
     elif inputs.params.ipsec.credentials in ENROLLED:
         advice = "see set-enrolment"
     if given is not None:
@@ -286,7 +292,7 @@ def _validate_operated(
         if root is not None and isinstance(one, Certificate):
             between += x509.path_to(root, one, held.chain) or ()
     chain = tuple(dict.fromkeys(between))
-    return Validation(proofs, own, following, {}, files, lacking, roots, chain)
+    return Validation(proofs, own, following, {}, files, lacking, roots, chain, waiting)
 
 
 def _enrolled(
