@@ -186,6 +186,49 @@ def test_another_root_cuts_no_tunnel_before_its_server_has_answered():
     assert trusted == [ra.root]
 
 
+def test_a_root_with_another_key_and_the_same_name_is_another_root():
+    juju, hss, mme = enrolled(Ra())
+    (before,) = mme.vdu.charon.sas
+    ra = other("op")
+    move_to(ra, juju, hss, mme)
+    for _ in range(3):
+        mme.reconcile()
+        # The certificate of the other end is of the former root still.
+        assert mme.vdu.charon.sas == [before]
+        assert "openssl says" in mme.plans[LINK].problems[0]
+    for _ in range(3):
+        hss.reconcile(), mme.reconcile()
+        juju.settle()
+    assert ra.asked == ["ir", "ir"]
+    assert hss.states() == mme.states() == {LINK: "up"}
+    mme.vdu.reboot()
+    mme.reconcile(), hss.reconcile()
+    assert hss.states() == mme.states() == {LINK: "up"}
+    assert hss.plans[LINK].problems == mme.plans[LINK].problems == ()
+    assert mme.reconcile() == 1
+    assert mme.plans[LINK].steps == ()
+
+
+def test_a_certificate_of_a_former_root_is_not_used_for_the_staged_key():
+    first = Ra()
+    juju, hss, mme = enrolled(first)
+    hss.reachable = False
+    mme.reconcile(rotate=frozenset([LINK]))
+    mme.reconcile(), mme.reconcile()
+    assert first.asked == ["ir", "ir", "kur"]
+    ra = other("op")
+    move_to(ra, juju, hss, mme)
+    mme.reconcile(), mme.reconcile()
+    assert ra.asked == ["ir", "kur"]
+    hss.reachable = True
+    for _ in range(4):
+        juju.changed |= {"hss", "mme"}
+        juju.settle()
+        hss.reconcile(), mme.reconcile()
+    assert hss.states() == mme.states() == {LINK: "up"}
+    assert mme.plans[LINK].state.next_public_key == ""
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

@@ -9,7 +9,7 @@ request for its certificate, and takes over when both ends have what they need.
 """
 
 import re
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
@@ -21,6 +21,7 @@ from vpnaas.base.x509 import Certificate, Request
 from vpnaas.params.enrolment import Enrolment
 from vpnaas.params.ipsec import CERTIFIED, CMP, ENROLLED, EST, OPERATED
 from vpnaas.peers.offer import MAX_BETWEEN, CertOffer, Offer
+from vpnaas.peers.peer import Peer, read_record
 from vpnaas.tunnels.ipsec import authority as ca
 from vpnaas.tunnels.ipsec import cmp, est
 from vpnaas.tunnels.ipsec.authority import Entry
@@ -80,7 +81,9 @@ class Held:
 
     Attributes:
         now: Seconds since the epoch, by the VDU's clock.
-        root: Certificate of the link's own or the operator's authority, None for a requirer.
+        applied: Names of the certificates of peers in the record; each has its authority's digest.
+        root: Certificate of the link's own or the operator's authority, None for a requirer. It is
+            written with our certificate, after this one was checked.
         request, next_request: Requests for the key in use and the staged one.
         own: Our certificates, by slot.
         following: Our certificate for the staged key, unless an offer brings it.
@@ -94,6 +97,7 @@ class Held:
     """
 
     now: int = 0
+    applied: FrozenSet[str] = frozenset()
     root: Optional[Certificate] = None
     request: Optional[Request] = None
     next_request: Optional[Request] = None
@@ -199,8 +203,15 @@ def read_request(text: Optional[str]) -> Optional[Request]:
         return None
 
 
-def parse(charm_state: CharmState, link: str, results: Results, now: int, prefix: str = "") -> Held:
-    """Read the results of `observe`."""
+def parse(
+    charm_state: CharmState,
+    link: str,
+    results: Results,
+    now: int,
+    applied: Sequence[Peer],
+    prefix: str = "",
+) -> Held:
+    """Read the results of `observe`; `applied` are the peers in the record."""
     if not role(charm_state, link):
         return Held()
     at = prefix + link + "/cert"
@@ -217,6 +228,7 @@ def parse(charm_state: CharmState, link: str, results: Results, now: int, prefix
     installed = tuple(results.text("{}/chain/{}".format(at, index)) for index in range(MAX_BETWEEN))
     return Held(
         now=now,
+        applied=frozenset(n for peer in applied for n in (peer.certificate, peer.next_certificate)),
         root=read_certificate(results.text(at + "/root")),
         request=read_request(results.text(at + "/request")),
         next_request=read_request(results.text(at + "/next-request")),
@@ -258,7 +270,8 @@ def prepare(
     if not kind:
         return []
     now = facts.parse(results).now
-    held = parse(charm_state, link, results, now)
+    applied = read_record(results.text(link + "/applied"))
+    held = parse(charm_state, link, results, now, applied)
     steps: List[Step] = []
     for key, made, staged in ((keys[0], held.request, False), (keys[1], held.next_request, True)):
         if key and (made is None or (made.key, made.name) != (key, identity)):
@@ -300,6 +313,8 @@ def _enrolling(
         certificate = held.certificate(key)
         return (
             certificate is not None
+            # Another root may have the same name.
+            and held.root == server.root
             and x509.path_to(server.root, certificate, held.chain) is not None
             and identity in certificate.names
             and held.now < certificate.ends
@@ -344,27 +359,19 @@ def _roots(
         roots = [read_certificate(certs.authority)]
     given, server = charm_state.certificates.get(link), server_of(charm_state, link)
     if server is not None:
-        # The former root stays until there is a certificate of this one, see `root_of`.
+        # The former root stays until there is a certificate of this one.
         roots = [server.root, held.root]
     elif given is not None:
         roots = [given.root]
     return [root for root in dict.fromkeys(roots) if root is not None]
 
 
-def root_of(held: Held, server: Enrolment, mine: Optional[Certificate]) -> Certificate:
-    """Return the root for our certificate: the server's one, or the one in use if it needs that."""
-
-    def fits(root: Certificate) -> bool:
-        return mine is not None and x509.path_to(root, mine, held.chain) is not None
-
-    if held.root is not None and fits(held.root) and not fits(server.root):
-        return held.root
-    return server.root
-
-
 def is_installed(held: Held, text: str, root: Certificate) -> bool:
     """Tell whether a certificate is in use under this authority, and so was checked before."""
-    in_use = [c.text for c in held.own.values()] + [c.text for c in held.pins.values()]
+    in_use = [c.text for c in held.own.values()]
+    # The pin of a peer that was kept may be of a former authority, even of one with this name.
+    pins = held.pins.values()
+    in_use += [pin.text for pin in pins if x509.handle(pin.serial, root) in held.applied]
     if held.following is not None:
         in_use.append(held.following.text)
     return text in in_use and root.pem in held.trusted.values()

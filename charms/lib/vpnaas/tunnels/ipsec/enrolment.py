@@ -58,7 +58,8 @@ def steps_to(
     for peer in peers:
         files.update(validated.files.get(peer.name, {}))
     root = validated.roots.get("")
-    if kind != SUBJECT and root is not None:
+    certified = validated.own or validated.following
+    if kind != SUBJECT and root is not None and (kind == AUTHORITY or certified):
         files[trust_file(link)] = root.pem
         if kind == OPERATOR:
             files[root_file(link, kind)] = root.pem
@@ -71,14 +72,18 @@ def steps_to(
             if isinstance(own, Certificate):
                 files[path] = own.pem
     present = _texts(link, kind, held)
+    # The root goes last: our certificate was checked under the one on the VDU.
+    last = root_file(link, kind)
     steps = [
         write("{}/certs{}".format(link, path), path, text, 0o600)
-        for path, text in sorted(files.items())
+        for path, text in sorted(files.items(), key=lambda each: (each[0] == last, each))
         if present.get(path) != text
     ]
     names = {peer.name for peer in peers}
     keys = {key for peer in peers for key in peer.public_keys()}
     gone = {pin_file(link, k) for p in applied for k in p.public_keys() if k not in keys}
+    if kind == OPERATOR and held.following is not None and validated.following is None:
+        gone.add(next_file(link))
     gone |= {chain_file(link, at) for at, text in enumerate(held.installed) if text}
     for peer in applied:
         if kind == SUBJECT and peer.name not in names:

@@ -126,7 +126,8 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         results, prefix = inputs.results, ""
         if inputs.prepared is not None and certificates.looked_again(link, inputs.prepared):
             results, prefix = inputs.prepared, certificates.AGAIN
-        held = certificates.parse(charm_state, link, results, inputs.vdu.now, prefix)
+        now = inputs.vdu.now
+        held = certificates.parse(charm_state, link, results, now, state.applied, prefix)
         return self._validated(inputs, attr.evolve(state, held=held))
 
     @staticmethod

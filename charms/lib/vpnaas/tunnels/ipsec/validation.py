@@ -29,7 +29,6 @@ from vpnaas.tunnels.ipsec.certificates import (
     read_certificate,
     requests_of,
     role,
-    root_of,
     server_of,
     trust_file,
     verdict,
@@ -225,11 +224,13 @@ def _validate_operated(
     if server is not None:
         enrolled, advice = _enrolled(inputs, held, keys, identity, server.root)
         if enrolled is not None and enrolled.key == keys[0]:
-            own[""] = present = enrolled
+            own[""] = enrolled
+            if root != server.root:
+                # A former root issued the one for the staged key.
+                held, following, root = attr.evolve(held, following=None), None, server.root
         elif enrolled is not None:
             following = enrolled
-        root = root_of(held, server, present)
-        if root != server.root:
+        if present is not None and root != server.root:
             waiting = ("waiting for a certificate under the new root, " + advice,)
     elif inputs.params.ipsec.credentials in ENROLLED:
         advice = "see set-enrolment"
