@@ -20,6 +20,7 @@ from vpnaas.base.errors import InputError
 from vpnaas.params.enrolment import Enrolment
 from vpnaas.params.intent import Intent, manual_peer
 from vpnaas.tunnels.ipsec import cmp
+from vpnaas.tunnels.ipsec.certificates import next_file
 from vpnaas.tunnels.ipsec.names import key_file, next_key_file
 from vpnaas.vdu.steps import Results
 
@@ -137,6 +138,42 @@ def test_a_server_that_is_down_leaves_the_tunnel_up_and_says_so():
         "key rotation waits for a certificate by CMPv2: the CMP server gave none: connect"
         in reasons
     )
+
+
+def test_a_certificate_is_asked_for_once_although_the_plan_after_it_fails():
+    ra = Ra()
+    ra.span = (900_000, 1_300_000)
+    juju, hss, mme = enrolled(ra)
+    juju.world.clock = 1_200_000
+    ra.span = (1_100_000, 2_000_000)
+    mme.reconcile()
+    for _ in range(3):
+        mme.break_off("/certs")
+    assert ra.asked[2:] == ["kur"]
+    mme.reconcile()
+    assert ra.asked[2:] == ["kur"]
+    following = mme.plans[LINK].state.next_public_key
+    assert x509.certificate("", mme.vdu.files[next_file(LINK)]).key == following
+    for _ in range(3):
+        juju.settle()
+        hss.reconcile(), mme.reconcile()
+    assert mme.plans[LINK].state.public_key == following
+    assert hss.states() == mme.states() == {LINK: "up"}
+
+
+def test_a_first_certificate_is_put_to_use_before_the_next_one_is_asked_for():
+    ra = Ra()
+    juju, _, mme, _ = pair("ipsec", credentials="cmp")
+    move_to(ra, juju, mme)
+    mme.vdu.fail_on = "/certs"
+    mme.reconcile(rotate=frozenset([LINK]))
+    mme.reconcile()
+    mme.vdu.fail_on = None
+    assert ra.asked == ["ir"]
+    mme.reconcile()
+    assert ra.asked == ["ir"]
+    mme.reconcile()
+    assert ra.asked == ["ir", "kur"]
 
 
 def other(name: str) -> Ra:

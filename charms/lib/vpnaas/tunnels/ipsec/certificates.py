@@ -91,7 +91,7 @@ class Held:
         pins: Certificates of peers, by digest of their key.
         issued: The authority's index.
         listed: Digest of the data that its revocation list was made from, None without a list.
-        enrolled: Certificate from an enrolment in this reconcile.
+        enrolled: Certificate from the last enrolment, if the server's root has not changed.
         chain: Intermediate authorities, both installed ones and those from an enrolment.
         installed: Texts of the files of the installed ones.
     """
@@ -159,8 +159,9 @@ def observe(charm_state: CharmState, link: str, prefix: str = "") -> List[Step]:
         for index in range(MAX_BETWEEN):
             steps.append(read("{}/chain/{}".format(at, index), chain_file(link, index)))
         steps.append(read(at + "/brought", cmp.chain_file(link)))
-    if prefix and server_of(charm_state, link) is not None:
+    if server_of(charm_state, link) is not None:
         steps.append(read(at + "/enrolled", cmp.enrolled_file(link)))
+        steps.append(read(at + "/enrolled-root", cmp.root_file(link)))
     return steps + (ca.observe(link, prefix) if kind == AUTHORITY else [])
 
 
@@ -225,6 +226,9 @@ def parse(
         pin = read_certificate(results.text("{}/pin/{}".format(at, digest(key))))
         if pin is not None:
             pins[digest(key)] = pin
+    server, enrolled = server_of(charm_state, link), None
+    if server is not None and results.text(at + "/enrolled-root") == server.root.pem:
+        enrolled = read_certificate(results.text(at + "/enrolled"))
     installed = tuple(results.text("{}/chain/{}".format(at, index)) for index in range(MAX_BETWEEN))
     return Held(
         now=now,
@@ -238,7 +242,7 @@ def parse(
         pins=pins,
         issued=ca.entries(results.text(prefix + link + "/ca/index")),
         listed=results.text(prefix + link + "/ca/listed"),
-        enrolled=read_certificate(results.text(at + "/enrolled")),
+        enrolled=enrolled,
         chain=_certificates([*installed, *x509.bundle(results.text(at + "/brought") or "")]),
         installed=installed,
     )
@@ -309,22 +313,33 @@ def _enrolling(
 ) -> Optional[str]:
     """Return the argument `own` of `cmp.enrol`; None if we lack no certificate."""
 
-    def good(key: str) -> bool:
-        certificate = held.certificate(key)
-        return (
-            certificate is not None
-            # Another root may have the same name.
-            and held.root == server.root
-            and x509.path_to(server.root, certificate, held.chain) is not None
-            and identity in certificate.names
-            and held.now < certificate.ends
-        )
+    def lacking(key: str) -> bool:
+        brought = held.enrolled
+        if brought is not None and brought.key == key and brought.begins <= held.now:
+            if _fits(held, brought, server, identity):
+                return False  # It is there, although a plan that failed has not put it to use.
+        return not has(held, server, key, identity)
 
-    if not good(keys[0]):
+    if lacking(keys[0]):
         return ""
-    if keys[1] and not good(keys[1]):
+    if keys[1] and lacking(keys[1]) and has(held, server, keys[0], identity):
         return own_file(link)
     return None
+
+
+def has(held: Held, server: Enrolment, key: str, identity: str) -> bool:
+    """Tell whether we have a certificate of a server's root for a key; the key may be staged."""
+    # Another root may have the same name.
+    return held.root == server.root and _fits(held, held.certificate(key), server, identity)
+
+
+def _fits(held: Held, certificate: Optional[Certificate], server: Enrolment, identity: str) -> bool:
+    return (
+        certificate is not None
+        and x509.path_to(server.root, certificate, held.chain) is not None
+        and identity in certificate.names
+        and held.now < certificate.ends
+    )
 
 
 def _identity(offer: Offer) -> str:

@@ -8,6 +8,7 @@ from vpnaas.base import x509
 from vpnaas.base.digests import digest
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.base.x509 import Certificate, Request, handle
+from vpnaas.params.enrolment import Enrolment
 from vpnaas.params.ipsec import CMP, ENROLLED
 from vpnaas.peers.admission import Proof
 from vpnaas.peers.offer import Offer, Remote
@@ -21,6 +22,7 @@ from vpnaas.tunnels.ipsec.certificates import (
     chain_of,
     check_id,
     former,
+    has,
     is_good,
     is_installed,
     next_file,
@@ -222,13 +224,13 @@ def _validate_operated(
     given = inputs.charm_state.certificates.get(link)
     server, advice = server_of(inputs.charm_state, link), "see show-csr and set-certificate"
     if server is not None:
-        enrolled, advice = _enrolled(inputs, held, keys, identity, server.root)
+        enrolled, advice = _enrolled(inputs, held, keys, identity, server)
         if enrolled is not None and enrolled.key == keys[0]:
             own[""] = enrolled
             if root != server.root:
                 # A former root issued the one for the staged key.
                 held, following, root = attr.evolve(held, following=None), None, server.root
-        elif enrolled is not None:
+        elif enrolled is not None and root == server.root:
             following = enrolled
         if present is not None and root != server.root:
             waiting = ("waiting for a certificate under the new root, " + advice,)
@@ -297,19 +299,21 @@ def _validate_operated(
 
 
 def _enrolled(
-    inputs: LinkInputs, held: Held, keys: Tuple[str, str], identity: str, root: Certificate
+    inputs: LinkInputs, held: Held, keys: Tuple[str, str], identity: str, server: Enrolment
 ) -> Tuple[Optional[Certificate], str]:
-    """Return the certificate from an enrolment, or None and why there is none."""
+    """Return a certificate from an enrolment that is not in use yet, or None and why."""
     results = inputs.results if inputs.prepared is None else inputs.prepared
     reason = cmp.refusal(inputs.link, results)
-    server = "the {} server".format(inputs.params.ipsec.credentials.upper())
-    where = "the certificate of " + server
+    who = "the {} server".format(inputs.params.ipsec.credentials.upper())
+    where = "the certificate of " + who
     if reason or held.enrolled is None:
-        return None, "{} gave none: {}".format(server, reason or "not asked yet")
+        return None, "{} gave none: {}".format(who, reason or "not asked yet")
+    key = keys[0] if held.enrolled.key == keys[0] else keys[1]
+    if has(held, server, key, identity):
+        return None, ""
     try:
-        key = keys[0] if held.enrolled.key == keys[0] else keys[1]
         x509.matching(where, held.enrolled, key, identity)
-        if x509.path_to(root, held.enrolled, held.chain) is None:
+        if x509.path_to(server.root, held.enrolled, held.chain) is None:
             raise InputError(where, "another authority issued it", "the root of set-enrolment")
         x509.in_force(where, held.enrolled, inputs.vdu.now)
     except InputError as error:
