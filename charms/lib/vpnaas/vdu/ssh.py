@@ -279,7 +279,8 @@ class Vdu:
             )
         if rule.pinned and key != rule.pinned:
             raise UnreachableError(
-                "{} shows host key {}, not the pinned {}; if it was changed run trust-host-key".format(
+                "{} shows host key {}, not the pinned {};"
+                " if it was changed run trust-host-key".format(
                     self._login.host, fingerprint(key), fingerprint(rule.pinned)
                 )
             )
