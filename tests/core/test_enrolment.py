@@ -223,6 +223,24 @@ def test_another_root_cuts_no_tunnel_before_its_server_has_answered():
     assert trusted == [ra.root]
 
 
+def test_the_other_end_may_rotate_while_one_waits_for_another_root():
+    first, ra = Ra(), other("op2")
+    juju, hss, mme = enrolled(first)
+    before = hss.plans[LINK].state.public_key
+    ra.refuses = "connect timeout"
+    move_to(ra, juju, mme)
+    juju.world.cmp = lambda vdu, argv: (ra if vdu is mme.vdu else first)(vdu, argv)
+    first.identity = hss.plans[LINK].state.identity
+    hss.reconcile(rotate=frozenset([LINK]))
+    for _ in range(4):
+        hss.reconcile(), mme.reconcile()
+        juju.settle()
+        assert juju.world.ping(mme.vdu, "172.16.6.129")
+    assert hss.plans[LINK].state.public_key != before
+    assert hss.plans[LINK].state.next_public_key == ""
+    assert hss.states() == mme.states() == {LINK: "up"}
+
+
 def test_a_root_with_another_key_and_the_same_name_is_another_root():
     juju, hss, mme = enrolled(Ra())
     (before,) = mme.vdu.charon.sas
