@@ -4,7 +4,7 @@ import json
 from typing import Any, Dict, Mapping
 
 from vpnaas.base import fields
-from vpnaas.base.errors import VpnaasError
+from vpnaas.base.errors import MALFORMED, VpnaasError
 from vpnaas.base.links import reference_point
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, run
@@ -32,10 +32,10 @@ def answer(link: str, results: Results) -> Dict[str, Any]:
         raise VpnaasError("measurement of {} failed: {}".format(title, results.failed))
     try:
         report = dict(json.loads(results.output("meter")))
-    except ValueError:
+    except MALFORMED:
         reason = results.error("meter").strip().splitlines() or ["no report"]
         raise VpnaasError("measurement of {} failed: {}".format(title, reason[-1]))
-    if not any(isinstance(one, dict) and one["count"] for one in report.values()):
+    if not any(isinstance(one, dict) and one.get("count") for one in report.values()):
         raise VpnaasError("no UE registered while {} was measured; nothing to tell".format(title))
     return report
 

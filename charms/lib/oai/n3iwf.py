@@ -9,7 +9,7 @@ import json
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from vpnaas.base import x509
-from vpnaas.base.errors import InputError
+from vpnaas.base.errors import MALFORMED, InputError
 from vpnaas.base.fields import IPNetwork
 from vpnaas.tunnels.technology import Given
 from vpnaas.vdu import openssl
@@ -305,11 +305,11 @@ def _packets(text: str) -> Dict[str, int]:
     """Return the firewall's packet counters on NWu: IKE, ESP and dropped."""
     counted = dict.fromkeys(("ike", "esp", "dropped"), 0)
     try:
-        rules = [one["rule"] for one in json.loads(text)["nftables"] if "rule" in one]
-    except (ValueError, KeyError, TypeError):
-        return counted
-    for rule in rules:
-        name = rule.get("comment", "").replace("nwu-", "")
-        if name in counted:
-            counted[name] += sum(p["counter"]["packets"] for p in rule["expr"] if "counter" in p)
+        for rule in [one["rule"] for one in json.loads(text)["nftables"] if "rule" in one]:
+            name = rule.get("comment", "").replace("nwu-", "")
+            if name in counted:
+                packets = [p["counter"]["packets"] for p in rule["expr"] if "counter" in p]
+                counted[name] += sum(packets)
+    except MALFORMED:
+        pass
     return counted

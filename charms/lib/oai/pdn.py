@@ -9,7 +9,7 @@ import json
 from typing import Any, Dict, List, Mapping
 
 import attr
-from vpnaas.base.errors import VpnaasError
+from vpnaas.base.errors import MALFORMED, VpnaasError
 from vpnaas.extras import measure
 from vpnaas.vdu.steps import Results, Step, run
 
@@ -95,7 +95,7 @@ def address(results: Results, id: str = "address") -> str:
                 # An interface whose DHCP has no answer yet may have one of 169.254.0.0/16.
                 if not str(row["local"]).startswith("169.254."):
                     return values.ipv4("address", row["local"])
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except MALFORMED:
         pass
     return ""
 
@@ -128,7 +128,7 @@ def throughput(test: Throughput, own: str, results: Results) -> Dict[str, Any]:
         if report.get("error"):
             raise VpnaasError(failure + str(report["error"])[:300])
         rates = measure.rates(report, test.protocol)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except MALFORMED:
         said = results.error("iperf3").strip().splitlines() or ["no report"]
         raise VpnaasError(failure + said[-1][:300])
     summary = {

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 import attr
 from vpnaas.base import fields, links
-from vpnaas.base.errors import VduError, VpnaasError
+from vpnaas.base.errors import MALFORMED, VduError, VpnaasError
 from vpnaas.base.links import IPSEC
 from vpnaas.extras.extra import Extra
 from vpnaas.tunnels.technology import LinkPlan
@@ -644,6 +644,6 @@ def _answer(results: Results) -> Dict[str, Any]:
         document = json.loads(results.output("nf/probe"))
         if isinstance(document, dict):
             return document
-    except ValueError:
+    except MALFORMED:
         pass
     raise VduError("the VDU did not say whether the network function runs")

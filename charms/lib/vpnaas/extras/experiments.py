@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 import attr
 
 from vpnaas.base import fields
-from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.base.errors import MALFORMED, InputError, VpnaasError
 from vpnaas.extras import measure
 from vpnaas.extras.responder import RESPONDER_PORT
 from vpnaas.peers.peer import Peer
@@ -199,7 +199,7 @@ def attempts(params: Mapping[str, Any], interface: str) -> Step:
         raise InputError(where, "{} characters".format(len(text)), allowed)
     try:
         listed = json.loads(text)
-    except (ValueError, RecursionError):
+    except MALFORMED:
         listed = None
     if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
         raise InputError(where, "not a JSON list of objects", '[{"to": "192.0.2.1"}]')
@@ -317,7 +317,7 @@ def loaded(results: Results) -> Json:
     report = LOAD.result(results)
     try:
         rate = round(float(report["end"]["sum_sent"]["bits_per_second"]) / 1e6, 3)
-    except (KeyError, TypeError, ValueError):
+    except MALFORMED:
         raise VpnaasError("the load failed: {}".format(report.get("error", "no report")))
     return {"mbps": rate, "ran-until-stopped": report["ran-until-stopped"]}
 

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import attr
 
 from vpnaas.base import fields
-from vpnaas.base.errors import InputError, VduError
+from vpnaas.base.errors import MALFORMED, InputError, VduError
 from vpnaas.base.links import IPSEC, WIREGUARD
 from vpnaas.extras import standby
 from vpnaas.extras.extra import Extra
@@ -239,7 +239,7 @@ def _own(
         for item in json.loads(results.out(prefix + "pair/addresses") or "[]"):
             if item["ifname"] == interface:
                 return facts.addresses(item)
-    except (ValueError, KeyError, TypeError):
+    except MALFORMED:
         raise VduError("`ip -j address` printed something unexpected")
     raise InputError(
         "configure-standby: {}-interface".format(side),

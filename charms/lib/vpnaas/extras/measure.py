@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 import attr
 
 from vpnaas.base import fields
-from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.base.errors import MALFORMED, InputError, VpnaasError
 from vpnaas.extras.responder import RESPONDER_PORT
 from vpnaas.peers.peer import Peer
 from vpnaas.peers.same_address import is_same
@@ -268,7 +268,7 @@ def throughput(test: ThroughputTest, peer: Peer, name: str, results: Results) ->
         }  # type: Dict[str, Any]
         summary.update(rates(report, test.protocol))
         return summary
-    except (KeyError, TypeError, ValueError):
+    except MALFORMED:
         raise VpnaasError("iperf3 to {} printed a report that is not understood".format(peer.label))
 
 
@@ -276,7 +276,7 @@ def rates(report: Mapping[str, Any], protocol: str) -> Dict[str, Any]:
     """Return the rates (Mbit/s of payload) and the other results of an iperf3 client's report.
 
     Raises:
-        KeyError, TypeError, ValueError: The data are not such a report.
+        One of MALFORMED: The data are not such a report.
     """
     start, end = report["start"], report["end"]
     received = _received(end)
@@ -376,7 +376,7 @@ def answer(results: Results, id: str, what: str) -> Dict[str, Any]:
         document = json.loads(results.output(id))
         if isinstance(document, dict):
             return document
-    except ValueError:
+    except MALFORMED:
         pass
     reason = fields.lines(results.error(id)) or ["no report"]
     raise VpnaasError("{} failed: {}".format(what, reason[-1]))
@@ -451,7 +451,7 @@ def link_figures(test: LinkTest, peer: Peer, results: Results) -> Dict[str, Any]
             raise VpnaasError("measurement to {} failed: {}".format(peer.label, report["error"]))
         try:
             figures[protocol] = rates(report, protocol)
-        except (KeyError, TypeError, ValueError):
+        except MALFORMED:
             raise VpnaasError("iperf3 to {} printed no report".format(peer.label))
     figures["echoes"] = round_trips(results, peer.label)
     times = sorted(float(text) for text in _TIME.findall(results.output("ping")))

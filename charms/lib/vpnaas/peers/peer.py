@@ -7,7 +7,7 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.base.digests import digest
-from vpnaas.base.errors import InputError
+from vpnaas.base.errors import MALFORMED, InputError
 from vpnaas.base.links import NONE, WIREGUARD, directory
 from vpnaas.params.intent import MANUAL
 from vpnaas.params.ipsec import Proposal
@@ -165,7 +165,7 @@ def read_record(text: Optional[str]) -> Tuple[Peer, ...]:
         if document["version"] != RECORD_VERSION:
             return ()
         return tuple(_from_json(item) for item in document["peers"])
-    except (ValueError, KeyError, TypeError, RecursionError, InputError):
+    except (InputError, *MALFORMED):
         return ()
 
 

@@ -17,7 +17,7 @@ from typing import Dict, List, Mapping, Optional, Tuple
 import attr
 
 from vpnaas.base import fields
-from vpnaas.base.errors import VduError, VpnaasError
+from vpnaas.base.errors import MALFORMED, VduError, VpnaasError
 from vpnaas.base.links import IPSEC, KEYED, OWN_INTERFACES
 from vpnaas.base.prefixes import Routes
 from vpnaas.peers import same_address
@@ -95,7 +95,7 @@ def learned(results: Results, prepared: Optional[Results]) -> Dict[str, int]:
     try:
         document = json.loads(results.text("path/known") or "{}")
         known = {str(fields.address("", a)): int(mtu) for a, mtu in document.items()}
-    except (ValueError, TypeError, AttributeError, VpnaasError):
+    except (VpnaasError, *MALFORMED):
         known = {}  # This program did not write it.
     for id in prepared.ids() if prepared is not None else ():
         if prepared is None or not id.startswith(_ASK):
@@ -243,6 +243,6 @@ def _table(results: Results) -> Routes[_Route]:
                 if row.get("type", "unicast") == "unicast" and "dev" in row:
                     network = ipaddress.ip_network(text)
                     routes.append((network, _Route(network, str(row["dev"]), "gateway" in row)))
-    except (ValueError, KeyError, TypeError):
+    except MALFORMED:
         raise VduError("`ip -j route` printed something unexpected")
     return Routes(routes)

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 import attr
 
 from vpnaas.base import fields
-from vpnaas.base.errors import InputError, VduError
+from vpnaas.base.errors import MALFORMED, InputError, VduError
 from vpnaas.vdu.steps import Results, Step, run
 
 
@@ -95,5 +95,5 @@ def parse(results: Results) -> VduFacts:
         routes += json.loads(results.out("facts/default6") or "[]")
         default = str(routes[0].get("dev", "")) if routes else ""
         return VduFacts(int(results.out("facts/now") or "0"), interfaces, default)
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+    except MALFORMED:
         raise VduError("`ip -j` of the VDU printed something unexpected (iproute2 4.14 or newer?)")

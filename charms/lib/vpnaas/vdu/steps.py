@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
-from vpnaas.base.errors import VduError
+from vpnaas.base.errors import MALFORMED, VduError
 from vpnaas.vdu import file_cache
 from vpnaas.vdu.file_cache import FileCache
 from vpnaas.vdu.programs import source
@@ -178,7 +178,7 @@ class Results:
                 if known is not None and step.id in results:
                     file_cache.learn(known, step, results[step.id])
             return cls(results, failed)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, zlib.error):
+        except (zlib.error, *MALFORMED):
             raise VduError("the VDU answered something that is not an agent's result")
 
     def __contains__(self, id: str) -> bool:

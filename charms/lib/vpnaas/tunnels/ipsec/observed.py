@@ -6,7 +6,7 @@ from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence,
 import attr
 
 from vpnaas.base import fields
-from vpnaas.base.errors import VduError
+from vpnaas.base.errors import MALFORMED, VduError
 from vpnaas.base.links import directory, ipsec_interface
 from vpnaas.peers.peer import KeyState, read_record
 from vpnaas.tunnels.ipsec.certificates import Held
@@ -327,7 +327,7 @@ def _routes(link: str, results: Results) -> FrozenSet[fields.IPNetwork]:
                 mine = route.get("dev") == ipsec_interface(link) and route["dst"] != "default"
                 if mine and route.get("protocol") != "kernel":
                     routes.add(fields.network("VDU: route", route["dst"]))
-    except (ValueError, KeyError):
+    except MALFORMED:
         raise VduError("`ip -j route` printed something unexpected")
     return frozenset(routes)
 
@@ -344,7 +344,7 @@ def parse_sas(link: str, results: Results, prefix: str = "") -> Tuple[Sa, ...]:
         for name, body in events(results.output(prefix + "ipsec/sas")):
             if name.startswith(link + "_"):
                 sas.append(_sa(name, body))
-    except (KeyError, ValueError, AttributeError):
+    except MALFORMED:
         raise VduError("`swanctl --list-sas --raw` printed something unexpected")
     return tuple(sorted(sas, key=lambda sa: -sa.id))
 

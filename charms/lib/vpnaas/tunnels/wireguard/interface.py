@@ -13,7 +13,7 @@ from typing import Dict, FrozenSet, List, Optional, Sequence, Tuple
 import attr
 
 from vpnaas.base import fields
-from vpnaas.base.errors import VduError
+from vpnaas.base.errors import MALFORMED, VduError
 from vpnaas.base.links import directory, wireguard_interface
 from vpnaas.params.intent import LinkParams
 from vpnaas.peers.peer import KeyState, Peer, read_record, recording
@@ -199,7 +199,7 @@ def parse_live(link: str, results: Results, prefix: str = "") -> Optional[Live]:
             mtu=int(details["mtu"]),
             routes=frozenset(routes),
         )
-    except (ValueError, KeyError, IndexError, StopIteration):
+    except (StopIteration, *MALFORMED):
         raise VduError("`wg show` or `ip` printed something unexpected of {}".format(interface))
 
 
