@@ -88,7 +88,9 @@ def test_rotation_of_both_ends_does_not_break_a_tcp_stream(
         assert len(report["start"]["connected"]) == 1
         seconds = [i["sum"] for i in report["intervals"] if i["sum"]["seconds"] > 0.9]
         assert len(seconds) >= 4
-        assert [s["bytes"] for s in seconds if not s["bytes"]] == []
+        # As on virtual machines: a lost key would silence it for longer than two seconds.
+        sent = [s["bytes"] for s in seconds]
+        assert all(any(sent[n : n + 3]) for n in range(len(sent) - 2)), sent
     for index, link in LINKS.items():
         after = service[index].status(link)
         assert after["key-generation"] == before[index]["key-generation"] + 1
