@@ -19,11 +19,10 @@ from lab.lcm.backends import Backends
 from lab.lcm.timeouts import Timeouts
 from lab.records import jobs
 from lab.records.journal import Journal
-from lab.records.operations import end_slice_operation, fail_operation, remove_slice
+from lab.records.operations import SLICE_ENDING, end_slice_operation, fail_operation, remove_slice
 from lab.records.store import NSIOPS, NSIS, NSRS, OPS, VIMS, Document, Store
 
 _POLL = 0.2
-_ENDING = ("terminating", "terminated")
 
 
 def link_id(nsi_id: str, name: str) -> str:
@@ -245,7 +244,7 @@ class SliceOperations:
                 deployed = other["_admin"]["deployed"]
                 if other["_id"] == nsi["_id"]:
                     continue
-                if not deployed["RO"] and other["operational-status"] not in _ENDING:
+                if not deployed["RO"] and other["operational-status"] not in SLICE_ENDING:
                     links = deployed_links(other, slices)
                     deployed["RO"] = [ro for ro in links if ro["netslice_scenario_id"] in own]
                     self.store.put(NSIS, other)

@@ -18,11 +18,8 @@ from lab.nbi.params import InstanceRequest, slice_params
 from lab.nbi.records import new_operation
 from lab.records import jobs
 from lab.records.ids import admin, new_id
-from lab.records.operations import end_slice_operation, remove_service, remove_slice
+from lab.records.operations import SLICE_ENDING, end_slice_operation, remove_service, remove_slice
 from lab.records.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, OPS, VIMS, VNFDS, Document
-
-#: Operational states of slices that use their shared services no longer.
-ENDING = ("terminating", "terminated")
 
 
 class Slices:
@@ -189,7 +186,7 @@ class Slices:
         return {
             entry["nsrId"]
             for other in self.store.all(NSIS)
-            if other["_id"] != nsi["_id"] and other["operational-status"] not in ENDING
+            if other["_id"] != nsi["_id"] and other["operational-status"] not in SLICE_ENDING
             for entry in other["_admin"]["nsrs-detailed-list"]
             if entry["shared"]
         }
@@ -240,7 +237,7 @@ class Slices:
     def _running(self, subnet: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """Return (entry, parameters) of the shared service if another slice has it already."""
         for nsi in self.store.all(NSIS):
-            if nsi["operational-status"] in ENDING:
+            if nsi["operational-status"] in SLICE_ENDING:
                 continue
             for entry in nsi["_admin"]["nsrs-detailed-list"]:
                 same = (entry["nsd-id"], entry["nss-id"]) == (subnet["nsd-ref"], subnet["id"])

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from lab.records.store import NSIOPS, NSIS, NSRS, OPS, VNFRS, Document, Store
 
+SLICE_ENDING = ("terminating", "terminated")
+"""Operational states of a slice that no longer uses its shared services."""
+
 
 def ns_folder(home: Path, ns_id: str) -> Path:
     """Return the private folder of a service (RO's key, lock)."""

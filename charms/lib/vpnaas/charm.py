@@ -47,8 +47,8 @@ class VnfCharm(ExperimentingCharm):
         """Reconcile with a new intent, and store it unless `refusals` returns a reason.
 
         Raises:
-            VpnaasError: The first reason, or a step that failed. What is then up of a new link is
-                taken down by this or the next reconcile.
+            VpnaasError: The first reason, or a step that failed. If a new link is up by then, this
+                or the next reconcile takes it down.
         """
         try:
             outcome = self._reconcile_now(intent=intent)

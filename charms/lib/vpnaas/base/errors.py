@@ -1,8 +1,8 @@
 """Errors that carry one sentence a person can act on."""
 
 MALFORMED = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
-"""What the reading of a document raises that has another form than expected. A hostile VDU or peer
-may send any JSON: other types, missing or extra parts, 1e999, ten thousand brackets."""
+"""Errors of a reader whose document does not have the expected form. A hostile VDU or peer may send
+any JSON: other types, missing or extra parts, 1e999, ten thousand brackets."""
 
 
 class VpnaasError(Exception):

@@ -25,7 +25,7 @@ UDP_DEFAULT_MBPS = 100
 LONGEST = 1500
 """Seconds of a measurement; OSM gives an action no more than half an hour."""
 LEAST_PING = 16
-"""Bytes of payload of the smallest request that ping measures the time of: it holds a timestamp."""
+"""Least payload of an echo request in bytes. ping needs them for the timestamp."""
 PATHS = ("tunnel", "underlay")
 DIRECTIONS = ("upload", "download", "bidirectional")
 REVERSE = "_bidir_reverse"

@@ -256,12 +256,13 @@ def _grant(
     A refused request is checked again, because a running peer may have freed a resource.
     """
     requested = [request.peer for request in requests if request.peer is not None]
-    requested.sort(
-        key=lambda peer: (
-            claims.of(peer.name) is None,
-            context.holdings.get(peer.name) != peer.holdings(),
-        )
-    )
+
+    def turn(peer: Peer) -> int:
+        if claims.of(peer.name) is not None:
+            return 0
+        return 1 if context.holdings.get(peer.name) == peer.holdings() else 2
+
+    requested.sort(key=turn)
     problems: List[str] = []
     while requested:
         problems, refused, freed = [], [], False

@@ -9,7 +9,7 @@ from vpnaas.vdu.steps import Results, Step, read, remove, run
 
 SECONDS = 60
 MARK = "store-"
-"""Start of the name that the program gives to what it fetched, as there."""
+"""Start of the name of a fetched key. The program on the VDU has the same constant."""
 Form = Tuple[str, str, str]
 """Field of the secret, regular expression of its value, and the same in words."""
 
