@@ -186,7 +186,10 @@ def verbs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Verbs]:
     assert not any((verbs.home / part).exists() for part in ("nbi", "lcm", "vca", "vims"))
 
 
-CREATE = ("ns-create", "--nsd_name", "an_ns", "--vim_account", "north", "--config", PARAMS)
+BARE = ("ns-create", "--nsd_name", "an_ns", "--vim_account", "north")
+CREATE = (*BARE, "--config", PARAMS)
+X = (*BARE, "--ns_name", "x")
+ACTION = ("ns-action", "demo", "--vnf_name", "1", "--action_name")
 
 
 @pytest.fixture(scope="module")
@@ -258,17 +261,7 @@ def test_interfaces_stand_in_position_order(verbs: Verbs, ns: str) -> None:
 
 
 def test_action_from_another_process(verbs: Verbs, ns: str) -> None:
-    done = verbs.run(
-        "ns-action",
-        ns,
-        "--action_name",
-        "touch",
-        "--vnf_name",
-        "1",
-        "--params",
-        "{file: /tmp/hello}",
-        "--wait",
-    )
+    done = verbs.run(*ACTION, "touch", "--params", "{file: /tmp/hello}", "--wait")
     assert done.stdout == "touched\n"
     verbs.run("lab", "console", ns, "1", "--", "test", "-f", "/tmp/hello")
     operations = verbs.json("ns-op-list", ns)
@@ -277,7 +270,7 @@ def test_action_from_another_process(verbs: Verbs, ns: str) -> None:
 
 
 def test_failed_action_says_why_and_exits_with_one(verbs: Verbs, ns: str) -> None:
-    text = verbs.refused("ns-action", ns, "--action_name", "break", "--vnf_name", "1", "--wait")
+    text = verbs.refused(*ACTION, "break", "--wait")
     assert text.endswith("failed: it broke")
     assert "Error executing primitive break in ee=" in text
 
@@ -285,72 +278,15 @@ def test_failed_action_says_why_and_exits_with_one(verbs: Verbs, ns: str) -> Non
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (
-            ("ns-action", "demo", "--action_name", "nope", "--vnf_name", "1"),
-            "Invalid primitive 'nope'",
-        ),
-        (
-            ("ns-action", "demo", "--action_name", "touch", "--vnf_name", "1"),
-            "Needed parameter file not provided",
-        ),
-        (
-            ("ns-action", "demo", "--action_name", "touch", "--vnf_name", "7"),
-            "member_vnf_index='7'",
-        ),
-        (
-            (
-                "ns-create",
-                "--ns_name",
-                "demo",
-                "--nsd_name",
-                "an_ns",
-                "--vim_account",
-                "north",
-                "--config",
-                PARAMS,
-            ),
-            "already exists",
-        ),
-        (
-            ("ns-create", "--ns_name", "x", "--nsd_name", "nowhere", "--vim_account", "north"),
-            "nsd 'nowhere' not found",
-        ),
-        (
-            ("ns-create", "--ns_name", "x", "--nsd_name", "an_ns", "--vim_account", "south"),
-            "vim account 'south' not found",
-        ),
-        (
-            ("ns-create", "--ns_name", "x", "--nsd_name", "an_ns", "--vim_account", "north"),
-            "<inner>",
-        ),
-        (
-            (
-                "ns-create",
-                "--ns_name",
-                "x",
-                "--nsd_name",
-                "an_ns",
-                "--vim_account",
-                "north",
-                "--config_file",
-                "/nonexistent",
-            ),
-            "cannot be read",
-        ),
-        (
-            (
-                "ns-create",
-                "--ns_name",
-                "x",
-                "--nsd_name",
-                "an_ns",
-                "--vim_account",
-                "north",
-                "--config",
-                "surprise: 1",
-            ),
-            "surprise",
-        ),
+        ((*ACTION, "nope"), "Invalid primitive 'nope'"),
+        ((*ACTION, "touch"), "Needed parameter file not provided"),
+        ((*ACTION, "touch", "--vnf_name", "7"), "member_vnf_index='7'"),
+        ((*CREATE, "--ns_name", "demo"), "already exists"),
+        ((*X, "--nsd_name", "nowhere"), "nsd 'nowhere' not found"),
+        ((*X, "--vim_account", "south"), "vim account 'south' not found"),
+        (X, "<inner>"),
+        ((*X, "--config_file", "/nonexistent"), "cannot be read"),
+        ((*X, "--config", "surprise: 1"), "surprise"),
         (("ns-show", "nothing"), "ns 'nothing' not found"),
         (("vim-create", "--name", "north"), "already exists"),
         (("vim-delete", "north"), "in use by ns 'demo'"),
