@@ -164,12 +164,12 @@ def test_nothing_passes_before_the_way_to_the_data_network_is_known():
     assert "no link is configured" in vnf.refused("configure-access", data_interface="ens5")
     vnf.run("configure", **{k.replace("-", "_"): v for k, v in LINK.items()})
     assert "oifname" not in vnf.vdu.devices
-    assert vnf.refused("enrol-device", name="phone", public_key=KEYS[0]).endswith(
-        "run configure-access first"
-    )
+    answer = vnf.refused("enrol-device", name="phone", public_key=KEYS[0])
+    assert answer == "no data network is configured yet; run configure-access first"
     for name in ("ens3", "ens4", "lo", "ens9", "wg-access"):
         answer = vnf.refused("configure-access", data_interface=name)
         assert answer.startswith("configure-access: data-interface: ")
+        assert ("is used already" in answer) == (name not in ("lo", "ens9")), answer
         assert answer.endswith("ens5")
     assert vnf.run("configure-access", data_interface="ens5", data_nat=False) == {
         "data-interface": "ens5",
@@ -215,6 +215,9 @@ def test_the_same_again_changes_nothing(vnf):
         ("$(reboot)", KEYS[1], "never", "enrol-device: name: "),
         ("laptop", KEYS[1], "2001-01-01", "is not ahead of the VDU's clock"),
         ("laptop", KEYS[1], "soon", "is no time"),
+        ("laptop", KEYS[1], "2026-02-30", "is no time"),
+        ("laptop", KEYS[1], "0d", "is no time"),
+        ("laptop", KEYS[1], "999999d", "is too far ahead"),
         ("laptop", KEYS[1] + "\nAllowedIPs = 0.0.0.0/0", "never", "characters"),
     ],
 )

@@ -189,7 +189,7 @@ def test_a_device_whose_time_is_over_is_cut_at_that_moment(slices: Slices) -> No
     access = slices.services["urllc"]["access"]
     access.action("revoke-device", name="phone-urllc")
     slices.device.out("wg-quick", "down", "urllc")
-    answer = slices.enrol("urllc", "guest", expires="2m")
+    answer = slices.enrol("urllc", "guest", expires="1m")
     end = int(slices.device.out("date", "+%s", "-d", answer["expires"]))
     assert answer["address"] == "172.16.62.2/32"
     assert slices.pings("urllc")
@@ -233,6 +233,22 @@ def test_a_revoked_device_is_cut_at_once_and_the_other_slice_is_not(
         embb["access"].action("enrol-device", name="phone-embb", public_key=key)
     again = embb["access"].action("revoke-device", name="phone-embb")
     assert again == {"revoked": "phone-embb", "was-enrolled": False}
+
+
+def test_the_end_of_the_vnf_leaves_nothing_of_devices(slices: Slices) -> None:
+    embb = slices.services["embb"]
+    access = embb["access"]
+    access.action("enrol-device", name="last", public_key=slices.key("last"), expires="30d")
+    look = ("sh", "-c", "nft list tables; ip -br link; find /etc/systemd/system /etc/osm-vpnaas")
+    for name in ("osm_vpnaas_devices", "osm-vpnaas-expiry.timer", "wg-access"):
+        assert name in access.out(*look)
+    embb.note_secrets()
+    with embb.controller() as controlled:
+        controlled.model.remove_application(access.application)
+        controlled.settle()
+    left = access.out(*look)
+    for name in ("table ", "devices", "expiry", "wg-access@", "wg-access "):
+        assert name not in left, left
 
 
 FILES = {"embb": "embb_5g_access", "urllc": "urllc_5g_access"}
