@@ -86,10 +86,6 @@ class Town:
                 self.run(name, "ip", "address", "add", f"{address}/24", "dev", interface)
                 self.run(name, "ip", "link", "set", interface, "up")
         self.write()
-        self.finish()
-
-    def finish(self) -> None:
-        """What a core needs besides."""
         self.run(self.user_plane, "sysctl", "-qw", "net.ipv4.ip_forward=1")
         self.run(self.user_plane, "nft", "-f", str(self.directory / f"{self.user_plane}.nft"))
         self.copy_settings()
@@ -110,10 +106,6 @@ class Town:
                     file = Path(path).name.replace("rules.nft", f"{name}.nft")
                     (self.directory / file).write_text(text, encoding="utf-8")
 
-    def program(self, name: str) -> str:
-        """Return which program a process runs."""
-        return name
-
     def start(self, name: str, **environment: str) -> None:
         netns, words = self.programs[name]
         env = {**os.environ, "SIMULATORS_DATA": str(self.directory), "PYTHONPATH": str(ROOT)}
@@ -124,7 +116,7 @@ class Town:
             self.processes[name] = subprocess.Popen(
                 [
                     *("ip", "netns", "exec", self.netns(netns)),
-                    *(sys.executable, "-m", "simulators.programs", self.program(name), *words),
+                    *(sys.executable, "-m", "simulators.programs", name, *words),
                 ],
                 cwd=self.directory,
                 env=env,
@@ -180,8 +172,8 @@ class Town:
         shown = self.run(self.terminal, *words, check=False)
         return self.pool in shown
 
-    def ping(self, server: str, count: int = 3, device: str = "") -> bool:
-        words = ["ping", "-c", str(count), "-i", "0.2", "-W", "2", "-I", device or self.device]
+    def ping(self, server: str, count: int = 3) -> bool:
+        words = ["ping", "-c", str(count), "-i", "0.2", "-W", "2", "-I", self.device]
         return ", 0% packet loss" in self.run(self.terminal, *words, server, check=False)
 
     def transfer(self, server: str, source: str, *words: str) -> None:

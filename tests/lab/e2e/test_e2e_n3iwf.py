@@ -105,7 +105,9 @@ def test_registration_and_packets_are_ike_and_esp_only_on_nwu(
 ) -> None:
     links = ("n2", "n3", "n4", "sbi")
     captures: dict[str, Capture] = {}
+    file = "/run/n2.pcap"
     with ExitStack() as stack:
+        stack.enter_context(inside(core["amf"], "wg-n2", file))
         for link in (*links, "nwu"):
             context = captured(core, link, tmp_path / f"{link}.pcap")
             captures[link] = stack.enter_context(context)
@@ -127,6 +129,8 @@ def test_registration_and_packets_are_ike_and_esp_only_on_nwu(
     words = ("-Y", "isakmp", "-T", "fields", "-e", "isakmp.exchangetype")
     assert {int(row) for row in read(nwu.path, *words)} >= {34, 35, 36}
     assert read(nwu.path, "-Y", "_ws.malformed") == []
+    assert len(shown(core["amf"], file, "-Y", "ngap")) > 4
+    assert shown(core["amf"], file, "-Y", "_ws.malformed") == []
 
 
 def test_packets_reach_n3_with_the_mark_of_their_qos_flow(core: Service) -> None:
@@ -142,6 +146,7 @@ def test_packets_reach_n3_with_the_mark_of_their_qos_flow(core: Service) -> None
             "-e",
             "gtp.ext_hdr.pdu_ses_con.qos_flow_id",
         )
+        assert shown(core[upf], file, "-Y", "_ws.malformed") == []
         rows = shown(core[upf], file, *words)
         assert len(rows) >= 6
         assert set(rows) == {str(QFI[slice])}
