@@ -6,7 +6,6 @@ import ctypes
 import subprocess
 import uuid
 from collections.abc import Sequence
-from types import TracebackType
 from typing import TypeVar
 
 TIMEOUT = 60
@@ -48,12 +47,7 @@ class Block:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.take_down()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import threading
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import requests
@@ -62,12 +61,7 @@ class Api:
         self.headers["Authorization"] = f"Bearer {token['id']}"
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.http.close()
 
     def get(self, path: str, **headers: str) -> requests.Response:
