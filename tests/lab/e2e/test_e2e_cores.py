@@ -1,4 +1,4 @@
-"""The main job: links of a 4G and a 5G core secure themselves; only WireGuard is on their wires."""
+"""The main job: links of a 5G core secure themselves; only WireGuard is on their wires."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MARKER = b"osm-vpnaas-clear"
 
 @dataclass(frozen=True)
 class Link:
-    """A link of the EPC: its ends and the port of its tunnel."""
+    """A link of the core: its ends and the port of its tunnel."""
 
     name: str
     near: str
@@ -28,21 +28,12 @@ class Link:
     port: int
 
 
-LINKS = {
-    "epc": (
-        Link("s6a", "mme", "hss", 51821),
-        Link("s11", "mme", "spgwc", 51822),
-        Link("s1c", "enb", "mme", 51823),
-        Link("sxab", "spgwu", "spgwc", 51824),
-        Link("s1u", "enb", "spgwu", 51825),
-    ),
-    "5gc": (
-        Link("n2", "gnb", "amf", 51826),
-        Link("n3", "gnb", "upf", 51827),
-        Link("n4", "upf", "smf", 51828),
-        Link("sbi", "smf", "amf", 51829),
-    ),
-}
+LINKS = (
+    Link("n2", "gnb", "amf", 51826),
+    Link("n3", "gnb", "upf", 51827),
+    Link("n4", "upf", "smf", 51828),
+    Link("sbi", "smf", "amf", 51829),
+)
 
 
 @dataclass(frozen=True)
@@ -51,37 +42,30 @@ class Core:
 
     Attributes:
         members: Member-vnf-index of every VNF.
-        links: Those that are secured.
         inner: Inner address by member and link.
     """
 
     service: Service
     members: tuple[str, ...]
-    links: tuple[Link, ...]
     inner: dict[tuple[str, str], str]
 
 
-@pytest.fixture(scope="module", params=[pytest.param("epc", marks=pytest.mark.long), "5gc"])
-def core(request: pytest.FixtureRequest, lab: Lab, dist: Path) -> Iterator[Core]:
-    kind = request.param
-    if kind == "epc":
-        service, params = request.getfixturevalue("epc"), "epc_ue"
-    else:
-        lab.onboard(*CORE_5G)
-        service, params = lab.create("5gc", "5gc_ns", "5gc"), "5gc"
-    document = yaml.safe_load((dist / "params" / f"{params}.yaml").read_text(encoding="utf-8"))
+@pytest.fixture(scope="module")
+def core(lab: Lab, dist: Path) -> Iterator[Core]:
+    lab.onboard(*CORE_5G)
+    service = lab.create("5gc", "5gc_ns", "5gc")
+    document = yaml.safe_load((dist / "params" / "5gc.yaml").read_text(encoding="utf-8"))
     items = {
         i["member-vnf-index"]: i["additionalParams"] for i in document["additionalParamsForVnf"]
     }
     inner = {
         (member, link.name): address.split("/")[0]
         for member, given in items.items()
-        for link in LINKS[kind]
+        for link in LINKS
         if (address := given.get(f"{link.name}_inner_address"))
     }
-    yield Core(service, tuple(items), LINKS[kind], inner)
-    if kind != "epc":
-        gone(service)
+    yield Core(service, tuple(items), inner)
+    gone(service)
 
 
 def test_links_are_up_with_no_manual_step(core: Core) -> None:
@@ -94,16 +78,16 @@ def test_links_are_up_with_no_manual_step(core: Core) -> None:
     assert {index: charm["status"] for index, charm in shown.items()} == dict.fromkeys(
         core.members, "active"
     )
-    for link in core.links:
+    for link in LINKS:
         for end, other in ((link.near, link.far), (link.far, link.near)):
             assert f"{link.name} up" in shown[end]["message"]
             assert core.service[end].pings(core.inner[other, link.name])
-    assert len(core.inner) == 2 * len(core.links)
+    assert len(core.inner) == 2 * len(LINKS)
 
 
-def transfer(epc: Service, link: Link, address: str) -> None:
+def transfer(service: Service, link: Link, address: str) -> None:
     """Carry a little TCP over a link."""
-    far, near = epc[link.far], epc[link.near]
+    far, near = service[link.far], service[link.near]
     server = InBackground(lambda: far.out("iperf3", "-s", "-1", "-B", address, "-p", "5301"))
     wait(lambda: any(f"{address}:5301" in s for s in far.listening()), "iperf3 listens")
     near.out("iperf3", "-c", address, "-p", "5301", "-t", "1", "-b", "10M")
@@ -113,16 +97,16 @@ def transfer(epc: Service, link: Link, address: str) -> None:
 def test_only_wireguard_is_on_the_wires(core: Core, tmp_path: Path) -> None:
     captures: dict[str, Capture] = {}
     with ExitStack() as stack:
-        for link in core.links:
+        for link in LINKS:
             context = captured(core.service, link.name, tmp_path / f"{link.name}.pcap")
             captures[link.name] = stack.enter_context(context)
-        for link in core.links:
+        for link in LINKS:
             for end, other in ((link.near, link.far), (link.far, link.near)):
                 target = core.inner[other, link.name]
                 assert core.service[end].pings(target, "-p", MARKER.hex(), "-s", "64")
             transfer(core.service, link, core.inner[link.far, link.name])
     hosts = " or ".join(f"host {address}" for address in core.inner.values())
-    for link in core.links:
+    for link in LINKS:
         capture = captures[link.name]
         # A second of 10 Mbit/s, in however large frames the segments were handed on.
         assert capture.count(wireguard_only(link.port)) > 20
@@ -134,19 +118,9 @@ def test_only_wireguard_is_on_the_wires(core: Core, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_measurement_of_one_link(core: Core) -> None:
-    link = core.links[-1]
-    near = core.service[link.near]
-    latency = near.action("measure-latency", link=link.name, count=5, interval_ms=20)
-    assert (latency["sent"], latency["received"]) == (5, 5)
-    rate = near.action("measure-throughput", link=link.name, duration=1)
-    assert rate["mbps"] > 0
-
-
-@pytest.mark.long
 def test_rotation_of_all_links_of_a_vnf(core: Core) -> None:
-    member = core.links[0].near
-    mine = [link for link in core.links if member in (link.near, link.far)]
+    member = LINKS[0].near
+    mine = [link for link in LINKS if member in (link.near, link.far)]
     old = {link.name: core.service[member].public_key(f"wg-{link.name}") for link in mine}
     assert set(core.service[member].action("rotate-keys", link="all")) == set(old)
     core.service.note_secrets()
