@@ -154,6 +154,7 @@ def test_metrics_follow_a_real_daemon_over_a_rekeying(site: Site) -> None:
 @pytest.mark.lab
 def test_a_flood_of_requests_meets_cookies_and_tunnels_stay_up(site: Site) -> None:
     spis = {sa["initiator-spi"] for _, sa in site.gateway.sas()}
+    before = dropped(site)
     # Answers go to a router, as on any backhaul.
     site.spaces.ip("gw", "route", "add", "198.18.0.0/15", "via", "10.100.1.1")
     argv = site.spaces.argv("peers0", sys.executable, FLOOD, "4", "2000", GATEWAY)
@@ -173,6 +174,7 @@ def test_a_flood_of_requests_meets_cookies_and_tunnels_stay_up(site: Site) -> No
     assert 0 < half_open <= 2 * threshold
     assert "N(COOKIE)" in site.gateway.log.read_text(errors="replace")
     assert {sa["initiator-spi"] for _, sa in site.gateway.sas()} >= spis
+    assert dropped(site) - before > sent // 4
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from e2e_core import MME, SGW, http_server, tried, with_core
 from e2e_support import (
     PATIENCE,
     ActionError,
-    InBackground,
     Lab,
     Service,
     associations,
@@ -23,7 +21,6 @@ from e2e_wire import captured, ipsec_only
 from support.filters import NEIGHBOURS
 from support.swanctl import tunnel
 
-FLOOD = Path(__file__).resolve().parents[3] / "benchmarks/swan/flood.py"
 UNTRUSTED, TRUSTED = "192.168.120.1", "192.168.121.1"
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
@@ -185,27 +182,6 @@ def test_the_daemon_and_the_kernel_are_those_of_a_gateway(secgw: Service) -> Non
     assert started == gateway.out("systemctl", "show", "-P", "ExecMainStartTimestamp", "strongswan")
 
 
-def test_a_flood_of_ike_requests_leaves_the_tunnels_up(secgw: Service) -> None:
-    gateway, cell = secgw["gateway"], secgw["cell1"]
-    known = re.findall(r"[0-9a-f]{16}_i", gateway.out("swanctl", "--list-sas"))
-    gateway.out("ip", "route", "replace", "198.18.0.0/15", "via", "192.168.120.11")
-    # The attacker is on the backhaul, as the other cell is.
-    flood = ("python3", "-", "5", "2000", UNTRUSTED)
-    attacker = InBackground(
-        lambda: secgw["cell2"].run(*flood, input=FLOOD.read_text(), timeout=90).stdout
-    )
-    words = ("ping", "-n", "-q", "-c", "20", "-i", "0.2", MME)
-    shown = cell.run(*words).stdout
-    sent = int(attacker.result())
-    assert sent > 2000
-    assert int(re.findall(r"(\d+) received", shown)[0]) >= 16, shown
-    gateway.out("ip", "route", "del", "198.18.0.0/15")
-    assert set(known) <= set(re.findall(r"[0-9a-f]{16}_i", gateway.out("swanctl", "--list-sas")))
-    rules = gateway.out("nft", "list", "chain", "inet", "osm_vpnaas_gateway", "new_peer")
-    dropped = int(re.findall(r"counter packets (\d+)", rules)[0])
-    assert dropped > sent // 4
-
-
 def test_prometheus_finds_the_metrics_of_the_gateway_on_management_only(secgw: Service) -> None:
     gateway, cell, core = secgw["gateway"], secgw["cell1"], secgw["core"]
     before = scraped(core, gateway)
@@ -213,25 +189,10 @@ def test_prometheus_finds_the_metrics_of_the_gateway_on_management_only(secgw: S
     assert {key[1] for key in up} == {"s1c", "s1u"}
     assert list(up.values()) == [1] * 4
     assert before["vpnaas_ike_daemon_up",] == 1
-    assert before["vpnaas_dropped_packets_total", "new_peer", "osm_vpnaas_gateway"] > 0
     for address in (UNTRUSTED, "10.42.0.1"):
         assert tried(cell, address, 9815) == {"9815": "silence"}
-    cell.out("ping", "-q", "-c", "5", "-i", "0.2", "-s", "1000", SGW)
-    gateway.out("swanctl", "--rekey", "--child", "s1u")
-    result = ("s1u", cell.application, "ipsec")
-    received, rekeys = ("vpnaas_received_bytes_total", *result), ("vpnaas_rekeys_total", "child")
-
-    def rekeyed() -> bool:
-        now = scraped(core, gateway)
-        return now[(*rekeys, *result[:2])] > before[(*rekeys, *result[:2])]
-
-    secgw.wait(rekeyed, "the rekeying is told")
-    # Over the rekeying the bytes go on.
-    cell.out("ping", "-q", "-c", "5", "-i", "0.2", "-s", "1000", SGW)
-    secgw.wait(
-        lambda: scraped(core, gateway)[received] - before[received] >= 10 * 1000,
-        "all bytes are told",
-    )
+    dropped = ("vpnaas_dropped_packets_total", "from_untrusted", "osm_vpnaas_gateway")
+    secgw.wait(lambda: scraped(core, gateway)[dropped] > before[dropped], "the drops are told")
 
 
 def test_a_gateway_without_its_daemon_lets_nothing_out_in_clear(
