@@ -464,17 +464,6 @@ class Testbed:
             else:
                 time.sleep(1)
 
-    def adopt(
-        self,
-        name: str,
-        document: Mapping[str, Any],
-        links: Mapping[str, Link] = LINKS,
-    ) -> Slice:
-        """Add the running service of this name to the slices."""
-        service = self.osm.required(SERVICES, name=name)["_id"]
-        self.slices[name] = self.read(name, document, service, links)
-        return self.slices[name]
-
     def read(
         self,
         name: str,

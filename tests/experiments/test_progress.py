@@ -32,12 +32,16 @@ def test_lines_come_while_the_block_runs_and_stop_with_it() -> None:
     assert PERIOD < 10
 
 
-def test_a_service_that_vanished_does_not_end_the_block() -> None:
+def test_a_service_that_vanished_does_not_end_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    uncaught: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", uncaught.append)
+
     def gone() -> str:
         raise ValueError("ns 'x' not found")
 
     with ticking(Console(file=io.StringIO()), gone, period=0.01):
         time.sleep(0.1)
+    assert uncaught == []
 
 
 def test_lines_come_also_while_the_state_is_being_found_out() -> None:

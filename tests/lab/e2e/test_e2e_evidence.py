@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -17,9 +18,10 @@ from e2e_wire import captured
 from rich.console import Console
 
 from experiments import confidentiality, diameter, on_the_lab, performance, reach, signalling
-from experiments.testbed import PAIR_LINKS, Testbed
+from experiments.testbed import LINKS, PAIR_LINKS, Testbed
 from experiments.traffic import Flow
 from experiments.wire import NEIGHBOURS
+from operate.osm import SERVICES
 
 pytestmark = pytest.mark.lab
 
@@ -33,6 +35,15 @@ def outside(lab: Lab) -> Iterator[on_the_lab.Lab]:
         yield made
 
 
+def testbed(outside: on_the_lab.Lab, dist: Path, links: Any, **given: str) -> Testbed:
+    """Return running services as slices, given the texts of their parameters by name."""
+    made = Testbed(outside.osm, dist, Console(), lab=outside)
+    for name, text in given.items():
+        service = outside.osm.required(SERVICES, name=name)["_id"]
+        made.slices[name] = made.read(name, yaml.safe_load(text), service, links)
+    return made
+
+
 @pytest.fixture(scope="module")
 def pairs(lab: Lab, basic: Service, dist: Path, outside: on_the_lab.Lab) -> Iterator[Testbed]:
     """Two of the smallest services as slices, with addresses of their own."""
@@ -42,10 +53,7 @@ def pairs(lab: Lab, basic: Service, dist: Path, outside: on_the_lab.Lab) -> Iter
     file.write_text(moved, encoding="utf-8")
     words = ("--ns_name", "second", "--nsd_name", "vpn_basic_ns", "--vim_account", "lab")
     lab.done("ns-create", *words, "--config_file", str(file), "--wait")
-    made = Testbed(outside.osm, dist, Console(), lab=outside)
-    for name, given in (("basic", text), ("second", moved)):
-        made.adopt(name, yaml.safe_load(given), links=PAIR_LINKS)
-    yield made
+    yield testbed(outside, dist, PAIR_LINKS, basic=text, second=moved)
     gone(Service(lab, "second"))
 
 
@@ -150,9 +158,8 @@ def test_slices_by_name_with_the_api_alone(
 @pytest.fixture(scope="module")
 def bed(epc: Service, dist: Path, outside: on_the_lab.Lab) -> Testbed:
     """The shared EPC with its network functions as the only slice."""
-    made = Testbed(outside.osm, dist, Console(), lab=outside)
-    made.adopt("epc", yaml.safe_load((dist / "params" / "epc_ue.yaml").read_text(encoding="utf-8")))
-    return made
+    text = (dist / "params" / "epc_ue.yaml").read_text(encoding="utf-8")
+    return testbed(outside, dist, LINKS, epc=text)
 
 
 @pytest.mark.long
