@@ -66,7 +66,7 @@ class Nbi:
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         self._headers = {"Accept": "application/json", "Content-Type": "application/yaml"}
         self._tries = tries
-        self._credentials: dict[str, str] = {}
+        self._credentials: tuple[str, str, str] | None = None
 
     def log_in(self, user: str, password: str, project: str) -> None:
         """Request a token; later requests use it.
@@ -75,9 +75,10 @@ class Nbi:
             Refused: wrong credentials.
             Unreachable: no answer.
         """
-        self._credentials = {"username": user, "password": password, "project_id": project}
+        self._credentials = user, password, project
         self._headers.pop("Authorization", None)
-        token = self._record("POST", "/admin/v1/tokens", json=self._credentials)
+        given = {"username": user, "password": password, "project_id": project}
+        token = self._record("POST", "/admin/v1/tokens", json=given)
         if "id" not in token:
             raise Unreachable(f"{self.url} answers no token; is that an OSM?")
         self._headers["Authorization"] = f"Bearer {token['id']}"
@@ -153,9 +154,9 @@ class Nbi:
             return self._send(method, path, **how)
         except Refused as refused:
             # A token is valid for one hour, and an operation can take longer.
-            if refused.status != requests.codes.unauthorized or not self._credentials:
+            if refused.status != requests.codes.unauthorized or self._credentials is None:
                 raise
-        self.log_in(**_renamed(self._credentials))
+        self.log_in(*self._credentials)
         return self._send(method, path, **how)
 
     def _send(
@@ -182,11 +183,6 @@ class Nbi:
             return answer.json() if answer.content else None
         except ValueError:
             raise Unreachable(f"{self.url}{path} answers no JSON; is that an OSM?") from None
-
-
-def _renamed(credentials: Mapping[str, str]) -> dict[str, str]:
-    names = {"username": "user", "password": "password", "project_id": "project"}
-    return {names[key]: value for key, value in credentials.items()}
 
 
 def _detail(answer: requests.Response) -> str:
