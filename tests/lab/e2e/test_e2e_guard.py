@@ -118,13 +118,6 @@ def test_nothing_leaves_in_clear_while_the_tunnel_is_down(
     assert epc[near].pings(target)
 
 
-def test_the_guard_is_in_force_before_the_network_at_boot(epc: Service) -> None:
-    unit = "osm-vpnaas-guard.service"
-    assert epc["mme"].out("systemctl", "is-enabled", unit).strip() == "enabled"
-    before = epc["mme"].out("systemctl", "show", "-p", "Before", unit)
-    assert "network-pre.target" in before
-
-
 def test_a_flushed_guard_is_mended_by_the_next_look(epc: Service) -> None:
     epc["hss"].out("nft", "flush", "ruleset")
     assert epc["hss"].status("s6a")["state"] == "up"
