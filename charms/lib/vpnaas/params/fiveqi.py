@@ -21,9 +21,7 @@ class FiveQi:
         resource: GBR, NON_GBR or DELAY_CRITICAL.
         priority: Default priority level; lower goes first.
         budget_ms: Packet delay budget between UE and the UPF that ends N6.
-        error_exponent: The packet error rate is ten to the power of minus this.
         burst: Default maximum data burst volume in bytes, or None.
-        window_ms: Default averaging window in milliseconds, or None.
         core_ms: Part of the budget between that UPF and the access network (clause 5.7.3.4 and the
             table's notes). Links of a core may use this part.
     """
@@ -32,9 +30,7 @@ class FiveQi:
     resource: str
     priority: int
     budget_ms: int
-    error_exponent: int
     burst: Optional[int] = None
-    window_ms: Optional[int] = None
     core_ms: int = 20
 
     @property
@@ -71,48 +67,48 @@ _ALIKE = {69: AF31, 70: AF32, 79: AF21, 80: AF31, 10: DEFAULT}
 
 def _rows() -> Tuple[FiveQi, ...]:
     gbr = (
-        # 5QI, priority, budget in ms, error exponent, core part in ms
-        (1, 20, 100, 2, 20),
-        (2, 40, 150, 3, 20),
-        (3, 30, 50, 3, 20),
-        (4, 50, 300, 6, 20),
-        (65, 7, 75, 2, 10),
-        (66, 20, 100, 2, 20),
-        (67, 15, 100, 3, 20),
-        (71, 56, 150, 6, 20),
-        (72, 56, 300, 4, 20),
-        (73, 56, 300, 8, 20),
-        (74, 56, 500, 8, 20),
-        (76, 56, 500, 4, 20),
+        # 5QI, priority, budget in ms, core part in ms
+        (1, 20, 100, 20),
+        (2, 40, 150, 20),
+        (3, 30, 50, 20),
+        (4, 50, 300, 20),
+        (65, 7, 75, 10),
+        (66, 20, 100, 20),
+        (67, 15, 100, 20),
+        (71, 56, 150, 20),
+        (72, 56, 300, 20),
+        (73, 56, 300, 20),
+        (74, 56, 500, 20),
+        (76, 56, 500, 20),
     )
     other = (
-        (5, 10, 100, 6, 20),
-        (6, 60, 300, 6, 20),
-        (7, 70, 100, 3, 20),
-        (8, 80, 300, 6, 20),
-        (9, 90, 300, 6, 20),
-        (10, 90, 1100, 6, 20),
-        (69, 5, 60, 6, 10),
-        (70, 55, 200, 6, 10),
-        (79, 65, 50, 2, 20),
-        (80, 68, 10, 6, 2),
+        (5, 10, 100, 20),
+        (6, 60, 300, 20),
+        (7, 70, 100, 20),
+        (8, 80, 300, 20),
+        (9, 90, 300, 20),
+        (10, 90, 1100, 20),
+        (69, 5, 60, 10),
+        (70, 55, 200, 10),
+        (79, 65, 50, 20),
+        (80, 68, 10, 2),
     )
     critical = (
-        # 5QI, priority, budget in ms, error exponent, burst in bytes, core part in ms
-        (82, 19, 10, 4, 255, 1),
-        (83, 22, 10, 4, 1354, 1),
-        (84, 24, 30, 5, 1354, 5),
-        (85, 21, 5, 5, 255, 2),
-        (86, 18, 5, 4, 1354, 2),
-        (87, 25, 5, 3, 500, 1),
-        (88, 25, 10, 3, 1125, 1),
-        (89, 25, 15, 4, 17000, 1),
-        (90, 25, 20, 4, 63000, 1),
+        # 5QI, priority, budget in ms, burst in bytes, core part in ms
+        (82, 19, 10, 255, 1),
+        (83, 22, 10, 1354, 1),
+        (84, 24, 30, 1354, 5),
+        (85, 21, 5, 255, 2),
+        (86, 18, 5, 1354, 2),
+        (87, 25, 5, 500, 1),
+        (88, 25, 10, 1125, 1),
+        (89, 25, 15, 17000, 1),
+        (90, 25, 20, 63000, 1),
     )
     return (
-        tuple(FiveQi(v, GBR, p, b, e, None, 2000, c) for v, p, b, e, c in gbr)
-        + tuple(FiveQi(v, NON_GBR, p, b, e, None, None, c) for v, p, b, e, c in other)
-        + tuple(FiveQi(v, DELAY_CRITICAL, p, b, e, m, 2000, c) for v, p, b, e, m, c in critical)
+        tuple(FiveQi(v, GBR, p, b, None, c) for v, p, b, c in gbr)
+        + tuple(FiveQi(v, NON_GBR, p, b, None, c) for v, p, b, c in other)
+        + tuple(FiveQi(v, DELAY_CRITICAL, p, b, m, c) for v, p, b, m, c in critical)
     )
 
 

@@ -71,9 +71,9 @@ def observe_wrap_key(link: str, prefix: str = "") -> List[Step]:
     ]
 
 
-def parse_wrap_key(link: str, results: Results, prefix: str = "") -> str:
+def parse_wrap_key(link: str, results: Results) -> str:
     """Return the public half as base64 of its SubjectPublicKeyInfo."""
-    pem = results.out(prefix + link + "/wrap/public") or ""
+    pem = results.out(link + "/wrap/public") or ""
     return "".join(line for line in pem.splitlines() if not line.startswith("-----"))
 
 
@@ -87,15 +87,15 @@ def _kem(id: str, *words: str, stdin: str = "", only_if: str = "") -> Step:
     return run(id, *command, stdin=stdin, only_if=only_if, any_exit=True, timeout=60)
 
 
-def observe_kem(link: str, provider: bool, prefix: str = "") -> List[Step]:
+def observe_kem(link: str, provider: bool) -> List[Step]:
     """Return the step that tests for ML-KEM; it makes a requirer's key if that is missing."""
     words = ("able",) if provider else ("public", kem_file(link))
-    return [_kem(prefix + link + "/kem", *words)]
+    return [_kem(link + "/kem", *words)]
 
 
-def parse_kem(link: str, results: Results, prefix: str = "") -> Tuple[bool, str]:
+def parse_kem(link: str, results: Results) -> Tuple[bool, str]:
     """Return whether the VDU has ML-KEM, and the public key of a requirer."""
-    key = results.out(prefix + link + "/kem")
+    key = results.out(link + "/kem")
     return key is not None, (key or "").strip()
 
 

@@ -292,7 +292,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
     def restart(self, inputs: LinkInputs, state: ipsec.State, peers: Sequence[Peer]) -> List[Step]:
         """Return the steps that take the tunnels down and up."""
         configuration = self._configuration(inputs, state, inputs.mtu, peers)
-        steps = ipsec.restart(configuration, state)
+        steps = ipsec.restart(configuration)
         gone = attr.evolve(state, sas=())
         for step in self._wake(
             inputs, configuration, gone, peers, ipsec.connections(configuration, gone)

@@ -318,7 +318,7 @@ def promote_key(link: str, generation: int) -> List[Step]:
     ]
 
 
-def restart(configuration: Configuration, state: State) -> List[Step]:
+def restart(configuration: Configuration) -> List[Step]:
     """Return the steps that take a link's tunnels and interface down and up."""
     link = configuration.link
     return [
