@@ -78,3 +78,4 @@ def test_response_times_are_those_of_its_own_hss(bed: Testbed) -> None:
         result, _ = signalling.run(bed, setups.DOUBLE, path, 5)
         assert result["technology"] == technology
         assert min(result["answers"].values()) >= 5
+        assert 0 < result["air_median_ms"] < result["attach_median_ms"]
