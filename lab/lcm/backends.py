@@ -286,12 +286,12 @@ class Charms:
         return True
 
     def failed_units(self) -> dict[str, str]:
-        """Return unit name -> reason for every unit whose hook keeps failing."""
+        """Return unit name -> reason for every unit whose hook keeps failing or agent is lost."""
         status = self.model.status()
         return {
-            unit.name: unit.agent_message or unit.message or "hook failed"
+            unit.name: unit.message or "hook failed"
             for unit in status.units.values()
-            if unit.agent == "error"
+            if unit.agent in ("error", "lost")
         }
 
     def subscribe(self, callback: Callable[[CharmEvent], None]) -> None:
@@ -308,7 +308,7 @@ class Charms:
         """Remove the model with its contents; a missing one is no error."""
         if self.name not in self.controller.models():
             return
-        # Do not wait for a unit in error: its last hooks run only after the failed hook.
+        # Do not wait for a unit in error or without an agent: its last hooks would not run.
         stuck = bool(self.failed_units())
         self.controller.destroy_model(self.name, timeout=_LAST_HOOKS, force=stuck)
 

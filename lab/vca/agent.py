@@ -13,7 +13,6 @@ from lab.vca import charm as charms
 from lab.vca.context import FlushError, HookContext
 from lab.vca.dispatch import MissingHookError, environment, find_script
 from lab.vca.events import Event
-from lab.vca.leadership import elect
 from lab.vca.operation import queued, record_done, status_before
 from lab.vca.resolver import (
     START,
@@ -49,6 +48,8 @@ class UnitAgent(threading.Thread):
         self._app = name.rpartition("/")[0]
         self._stopping = False
         self._retry_at = 0.0
+        self._faults = 0
+        """Internal errors in a row."""
         self._interrupt: process.Interrupt | None = None
         self.executing = False
         self._log = open_log(runtime.paths.log(name), f"unit.{name}")
@@ -75,6 +76,8 @@ class UnitAgent(threading.Thread):
         if self.executing or unit.agent.status == "executing":
             return unit.agent.message or "executing"
         step = next_step(document, unit, self._charm_view(document, unit))
+        if self._faults:
+            return "an internal error of the agent, see its log; to be repeated"
         if step is not None:
             return f"{step} to come"
         if unit.operation.failed and (retries or self._retry_due(unit)):
@@ -86,17 +89,32 @@ class UnitAgent(threading.Thread):
     def run(self) -> None:
         """Do steps until stopped or until the unit is gone."""
         try:
-            while self._one_step():
+            while self._try_step():
                 pass
-        except Exception:
-            # A bug in the lab: mark the unit as lost, so that the model does not hang silently.
-            self._log.exception("the unit agent stopped on an internal error")
-            self._runtime.log.exception(
-                "the agent of %s stopped on an internal error", self._unit_name
-            )
-            self._mark_lost()
         finally:
             close_log(self._log)
+
+    def _try_step(self) -> bool:
+        """Do one step; after an internal error, such as a full disk, wait like after a failed hook.
+
+        The next attempt begins with what is recorded, as Juju's agent does after its restart.
+        """
+        try:
+            going_on = self._one_step()
+        except Exception:
+            self._faults += 1
+            delay = self._runtime.settings.retry_delay(self._faults)
+            message = "internal error in the agent of %s, to be repeated in %g s"
+            self._log.exception(message, self._unit_name, delay)
+            self._runtime.log.exception(message, self._unit_name, delay)
+            with self._store.changed:
+                self._store.changed.wait_for(self._is_over, delay)
+            return True
+        self._faults = 0
+        return going_on
+
+    def _is_over(self) -> bool:
+        return self._stopping or self._unit_name not in self._store.document.units
 
     def _one_step(self) -> bool:
         if not self._wait_for_step():
@@ -122,7 +140,7 @@ class UnitAgent(threading.Thread):
     def _wait_for_step(self) -> bool:
         """Wait until there is a step; return False if there will be none."""
         with self._store.changed:
-            while not self._stopping and self._unit_name in self._store.document.units:
+            while not self._is_over():
                 if self._next() is not None:
                     return True
                 self._note_idle()
@@ -156,16 +174,6 @@ class UnitAgent(threading.Thread):
         if unit.operation.kind == "continue" and unit.agent.status not in ("idle", "allocating"):
             with self._store.transaction() as document:
                 self._set_agent(document.units[self._unit_name], "idle", "")
-
-    def _mark_lost(self) -> None:
-        with self._store.transaction() as document:
-            unit = document.units.get(self._unit_name)
-            if unit is not None:
-                unit.agent_lost = True
-                events = elect(document)
-            else:
-                events = []
-        self._publish(*events)
 
     # -- steps ------------------------------------------------------------------------------
 
@@ -305,7 +313,6 @@ class UnitAgent(threading.Thread):
 
     def _note_failure(self, name: str, problem: str, seconds: float) -> None:
         self._log.error('hook "%s" failed: %s', name, problem)
-        settings = self._runtime.settings
         with self._store.transaction() as document:
             unit = document.units.get(self._unit_name)
             if unit is None:
@@ -315,8 +322,7 @@ class UnitAgent(threading.Thread):
             unit.operation.context_id = ""
             unit.operation.error = f'hook failed: "{name}"'
             self._set_agent(unit, "error", unit.operation.error)
-            delay = settings.retry_start * 2.0 ** min(unit.operation.attempts - 1, 32)
-            self._retry_at = time.monotonic() + min(settings.retry_max, delay)
+            self._retry_at = time.monotonic() + self._runtime.settings.retry_delay(unit.operation.attempts)
         self._publish(
             Event("hook-failed", self._app, self._unit_name, name, problem, seconds=seconds)
         )

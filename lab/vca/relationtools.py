@@ -28,7 +28,7 @@ def addressed(context: HookContext, arguments: Arguments) -> ContextRelation:
             raise UsageError("no relation id specified")
         return context.relation(context.hook.relation_id)
     name, _, number = text.rpartition(":")
-    if not number.isdigit():
+    if not (number.isascii() and number.isdigit() and len(number) < 10):
         raise UsageError(f'invalid value "{text}" for option -r: invalid relation id')
     try:
         relation = context.relation(int(number))

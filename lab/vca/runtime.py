@@ -49,6 +49,10 @@ class Settings:
         if self.parallel < 1:
             raise InvalidValueError("parallel must be at least 1")
 
+    def retry_delay(self, attempts: int) -> float:
+        """Return the wait after the last of so many failures in a row."""
+        return min(self.retry_max, self.retry_start * 2.0 ** min(attempts - 1, 32))
+
 
 @dataclass(frozen=True)
 class Paths:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import socket
 import sys
+import traceback
 from pathlib import Path
 
 from lab.vca import hooktool
@@ -111,6 +113,12 @@ class ToolServer:
             return _encode(run_tool(self._context, request))
         except NeedStdinError:
             return bytes([hooktool.NEED_STDIN]) + bytes(8)
+        except Exception:
+            # Not the agent's end: the charm sees a refusal, and the log says why.
+            self._context.log(
+                logging.ERROR, f"internal error in {request.tool}: {traceback.format_exc()}"
+            )
+            return _encode(Answer(1, stderr="ERROR internal error\n"))
 
 
 def _encode(answer: Answer) -> bytes:

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from vca_support import (
     alive,
     databag,
     events,
+    log_text,
     logged,
     new_model,
     on,
@@ -26,7 +28,9 @@ from vca_support import (
     write_charm,
 )
 
-from lab.vca import Controller, ModelBusyError, NotFoundError, VcaError
+from lab import files
+from lab.lcm.backends import Charms
+from lab.vca import Controller, ModelBusyError, NotFoundError, VcaError, WaitTimeoutError
 
 RUNNER = """
 import sys, time
@@ -297,3 +301,70 @@ def test_signals_to_the_controller_do_not_reach_hooks(tmp_path: Path) -> None:
     with model:
         model.stop(kill=True)
     assert not alive(hook)
+
+
+class Disk:
+    """`files.replace` that finds the disk full when an agent saves the model, `left` times."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left = 0
+        self._replace = files.replace
+        monkeypatch.setattr(files, "replace", self.replace)
+
+    def replace(self, path: Path, text: str, synced: bool = False) -> None:
+        if self.left and path.name == "model.json" and threading.current_thread().name == "vca-a/0":
+            self.left -= 1
+            raise OSError(28, "No space left on device")
+        self._replace(path, text, synced)
+
+
+def test_an_agent_goes_on_when_a_full_disk_has_space_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, disk = new_model(tmp_path / "h"), Disk(monkeypatch)
+    model.deploy("a", write_charm(tmp_path / "a", "a", actions={"go": {}}))
+    with model:
+        model.wait_idle(WAIT)
+        disk.left = 1000
+        model.update_status()
+        wait_until(lambda: disk.left < 998, "the agent tries more than once")
+        with pytest.raises(WaitTimeoutError, match="a/0: an internal error of the agent, see its"):
+            model.wait_idle(0.1)
+        disk.left = 0
+        unit = model.wait_idle(WAIT).units["a/0"]
+        assert (unit.agent, unit.leader) == ("idle", True)
+        assert events(model, "a/0").count("update-status") == 1
+        assert model.run_action("a", "go", timeout=WAIT).status == "completed"
+    assert "No space left on device" in log_text(model, "a/0")
+
+
+def test_a_hook_whose_result_was_not_saved_is_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, disk, mark = new_model(tmp_path / "h"), Disk(monkeypatch), tmp_path / "mark"
+    script = on("update-status", f"touch {mark}; while [ -e {mark} ]; do sleep 0.02; done")
+    model.deploy("a", write_charm(tmp_path / "a", "a", script=script))
+    with model:
+        model.wait_idle(WAIT)
+        model.update_status()
+        wait_until(mark.exists, "the hook runs")
+        disk.left = 1
+        mark.unlink()
+        wait_until(mark.exists, "the hook runs again")
+        mark.unlink()
+        model.wait_idle(WAIT)
+        assert events(model, "a/0").count("update-status") == 2
+
+
+def test_a_lost_agent_is_a_failed_unit_and_its_model_is_destroyed_at_once(tmp_path: Path) -> None:
+    controller = Controller(tmp_path / "h", settings=QUICK)
+    model = controller.add_model("m")
+    model.deploy("a", write_charm(tmp_path / "a", "a"))
+    with model:
+        model.wait_idle(WAIT)
+        model.kill_unit_agent("a/0")
+    charms = Charms(controller, "m")
+    assert charms.failed_units() == {"a/0": "agent lost, see its log (a/0)"}
+    begun = time.monotonic()
+    charms.destroy()
+    assert time.monotonic() - begun < 10

@@ -19,6 +19,7 @@ from lab.vca.state import ActionDocument, HookInfo, UnitRelation
 from lab.vca.store import Store
 from lab.vca.toolcall import Answer, NeedStdinError, Request
 from lab.vca.tools import TOOLS, run_tool
+from lab.vca.toolserver import ToolServer
 
 Call = Callable[..., Answer]
 OPTIONS: dict[str, object] = {
@@ -124,6 +125,12 @@ def test_config_get_formats(desk: Desk, arguments: list[str], expected: str) -> 
         ("relation-get", ["-r", "99"], 'invalid value "99" for option -r: relation not found'),
         ("relation-get", ["-r", "db"], 'invalid value "db" for option -r: invalid relation id'),
         ("relation-get", ["-r", "x:1"], 'invalid value "x:1" for option -r: invalid relation id'),
+        ("relation-get", ["-r", "x:²"], 'invalid value "x:²" for option -r: invalid relation id'),
+        (
+            "relation-get",
+            ["-r", "9" * 5000],
+            f'invalid value "{"9" * 5000}" for option -r: invalid relation id',
+        ),
         ("relation-get", ["-r", "1"], "no unit or application specified"),
         ("relation-set", ["-r", "1", "novalue"], 'expected "key=value", got "novalue"'),
         ("relation-set", ["-r", "1", "a=1", "a=2"], 'key "a" specified more than once'),
@@ -401,3 +408,23 @@ def test_output_to_a_file(desk: Desk) -> None:
 )
 def test_tools_of_other_versions_are_absent(tool: str) -> None:
     assert tool not in TOOLS
+
+
+def test_an_error_of_the_lab_is_an_answer_and_in_the_log(
+    desk: Desk,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(context: HookContext, request: Request) -> Answer:
+        raise RecursionError("too deep")
+
+    monkeypatch.setitem(TOOLS, "config-get", fail)  # type: ignore[arg-type]
+    server = ToolServer(tmp_path / "context", "me", desk.context())
+    try:
+        answer = server._answer([b"me", b"/", b"config-get"], None)
+    finally:
+        server.close()
+    assert answer[0] == 1
+    assert answer.endswith(b"ERROR internal error\n")
+    assert "RecursionError: too deep" in caplog.text
