@@ -84,13 +84,12 @@ class Store:
             self._depth += 1
             try:
                 yield self.document
+                if self._depth == 1:
+                    self._save()
             except BaseException:
                 if self._depth == 1:
                     self._document = ModelDocument.model_validate_json(self._saved)
                 raise
-            else:
-                if self._depth == 1:
-                    self._save()
             finally:
                 self._depth -= 1
 

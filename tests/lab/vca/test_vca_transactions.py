@@ -23,6 +23,7 @@ from vca_support import (
     write_charm,
 )
 
+from lab import files
 from lab.vca import Event, Model, ModelStatus, WaitTimeoutError
 
 
@@ -251,3 +252,24 @@ def test_wait_idle_says_what_it_waits_for(model: Model, tmp_path: Path) -> None:
         model.wait_for(lambda s: False, 0.1, "sunrise")
     gate.touch()
     model.wait_idle(WAIT)
+
+
+def test_a_change_that_could_not_be_saved_is_not_made(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model.deploy("a", write_charm(tmp_path / "a", "a", actions={"go": {}}))
+    model.wait_idle(WAIT)
+    replace = files.replace
+
+    def full(path: Path, text: str, synced: bool = False) -> None:
+        if path.name == "model.json":
+            raise OSError(28, "No space left on device")
+        replace(path, text, synced)
+
+    monkeypatch.setattr(files, "replace", full)
+    with pytest.raises(OSError, match="No space"):
+        model.enqueue_action("a", "go")
+    monkeypatch.undo()
+    model.update_status()
+    model.wait_idle(WAIT)
+    assert "go" not in events(model, "a/0")
