@@ -122,6 +122,11 @@ class Baked:
         return self.directory / "initrd.img"
 
     @property
+    def users(self) -> Path:
+        """A directory with a file for each server on it, which has the path of its directory."""
+        return self.directory / "users"
+
+    @property
     def packages(self) -> dict[str, str]:
         """Versions by name of the packages in it."""
         return listed_packages(self.directory / "packages.txt")
@@ -132,9 +137,17 @@ def listed_packages(path: Path) -> dict[str, str]:
 
     Raises:
         FileNotFoundError: there is none.
+        VimError: a line has no version.
     """
-    rows = path.read_text(encoding="utf-8").splitlines()
-    return dict(row.split(" ", 1) for row in rows)
+    versions = {}
+    for number, row in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        words = row.split(None, 1)
+        if len(words) == 1:
+            raise VimError(f"{path}, line {number}: a name and a version are wanted, not '{row}'.")
+        if words:
+            # dpkg-query writes some names with their architecture, as in libc6:amd64.
+            versions[words[0].partition(":")[0]] = words[1].strip()
+    return versions
 
 
 def day0_packages(folder: Path = DAY0) -> list[str]:

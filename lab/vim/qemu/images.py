@@ -7,11 +7,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from lab.vim import machine
 from lab.vim.kind import Tell
 from lab.vim.qemu import bake as maker
 from lab.vim.qemu.bake import Baked
-from lab.vim.store import locked, read_json
+from lab.vim.store import locked
 
 STORE = Path(__file__).resolve().parents[3] / ".cache" / "images"
 
@@ -53,18 +52,26 @@ def prune(store: Path, image: Baked) -> list[str]:
     An image stays while a server of any lab on this machine uses it. The caller holds the store's
     lock.
     """
-    used = {str(image.directory)}
-    for home in machine.homes():
-        for path in home.glob("vims/*/servers/*/vm.json"):
-            used.add(str((read_json(path) or {}).get("image")))
     folders = [
         path
         for path in sorted([*store.glob("made-*"), *store.glob("making-*")])
-        if str(path) not in used
+        if path != image.directory and not _used(Baked(path))
     ]
     for path in folders:
         shutil.rmtree(path)
     return [path.name for path in folders]
+
+
+def use(image: Baked, server: Path) -> None:
+    """Record beside an image that the server with this directory stands on it."""
+    image.users.mkdir(exist_ok=True)
+    (image.users / server.name).write_text(str(server), encoding="utf-8")
+
+
+def _used(image: Baked) -> bool:
+    """Tell whether a server that was made from an image still exists, also after a restart."""
+    users = image.users.iterdir() if image.users.is_dir() else []
+    return any(Path(user.read_text(encoding="utf-8")).exists() for user in users)
 
 
 def export(made: Baked, output: Path) -> None:

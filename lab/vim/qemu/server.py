@@ -42,7 +42,7 @@ from lab.vim.model import (
 from lab.vim.qemu import configdrive
 from lab.vim.qemu.accelerator import EMULATED, accelerator
 from lab.vim.qemu.bake import Baked, check_tools, listed_packages
-from lab.vim.qemu.images import STORE, bake, baked
+from lab.vim.qemu.images import STORE, bake, baked, use
 from lab.vim.qemu.monitor import (
     AGENT,
     MONITOR,
@@ -217,6 +217,8 @@ class Machine(Vdu):
         user_image = _user_image(spec.image)
         made = None if user_image.exists() else baked()
         backing = user_image if made is None else made.disk
+        if made is not None:
+            use(made, self.directory)
         disk = self.directory / "disk"
         disk.mkdir(mode=0o700)
         words = ["-q", "-f", "qcow2", "-F", "qcow2", "-b", str(backing)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -88,22 +87,47 @@ def test_an_image_of_the_users_is_taken_by_its_name(
     assert result[-1] == f"image jammy: {tmp_path}/jammy.qcow2"
 
 
-def test_stale_images_go_but_for_those_that_servers_stand_on(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_stale_images_go_but_for_those_that_servers_stand_on(tmp_path: Path) -> None:
+    """Also after a restart of the machine, when no lab is registered."""
     store, home = tmp_path / "store", tmp_path / "home"
     for name in ("made-now", "made-used", "made-old", "making-killed"):
         (store / name).mkdir(parents=True)
     (store / "jammy.qcow2").touch()
-    plan = home / "vims/lab/servers/one/vm.json"
-    plan.parent.mkdir(parents=True)
-    plan.write_text(json.dumps({"image": str(store / "made-used")}))
-    monkeypatch.setattr("lab.vim.machine.REGISTRY", tmp_path / "run")
-    (tmp_path / "run/labs").mkdir(parents=True)
-    (tmp_path / "run/labs/osm123456").write_text(str(home))
+    here, gone = (home / "vims/lab/servers" / name for name in ("here", "gone"))
+    here.mkdir(parents=True)
+    images.use(bake.Baked(store / "made-used"), here)
+    images.use(bake.Baked(store / "made-old"), gone)
     assert images.prune(store, bake.Baked(store / "made-now")) == ["made-old", "making-killed"]
     left = sorted(path.name for path in store.iterdir())
     assert left == ["jammy.qcow2", "made-now", "made-used"]
+
+
+def test_a_server_is_recorded_beside_its_image_before_its_disk_is_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = bake.Baked(tmp_path / "made-1")
+    made.directory.mkdir()
+    one = tmp_path / "servers/one"
+    one.mkdir(parents=True)
+    monkeypatch.setattr(server, "STORE", tmp_path)
+    monkeypatch.setattr(server, "baked", lambda: made)
+
+    def killed(words: list[str]) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(server, "tool", killed)
+    with pytest.raises(KeyboardInterrupt):
+        server.Machine(one, tmp_path / "g", "f", "").make(SPEC, Image(), SERVER, NETWORKS)
+    assert images.prune(tmp_path, bake.Baked(tmp_path / "made-2")) == []
+
+
+def test_a_list_of_packages_is_as_dpkg_query_prints_it(tmp_path: Path) -> None:
+    file = tmp_path / "jammy.packages.txt"
+    file.write_text("curl\t7.88.1-10\n\nlibc6:amd64\t2.36-9\njq 1.6\n")
+    assert bake.listed_packages(file) == {"curl": "7.88.1-10", "libc6": "2.36-9", "jq": "1.6"}
+    file.write_text("curl\t7.88.1-10\nlibc6\n")
+    with pytest.raises(VimError, match=r"jammy.packages.txt, line 2: a name and a version are"):
+        bake.listed_packages(file)
 
 
 @pytest.mark.vm
