@@ -114,7 +114,7 @@ class Cloud:
 
     def has_server(self, server_id: str | None, name: str, tag: str) -> bool:
         """Tell whether there is a server of this id, or of this name in a service."""
-        present = self.vim.servers(tag)
+        present = self.vim.recorded(tag)
         return any(each.id == server_id or each.name == name for each in present)
 
     def own_networks(self, tag: str) -> dict[str, str]:
@@ -140,7 +140,7 @@ class Cloud:
         all MAC addresses too. If there is no server with this id, the service's server of this
         name is replaced: an instantiation or a healing that failed may not have recorded its id.
         """
-        present = {each.name: each.id for each in self.vim.servers(tag)}
+        present = {each.name: each.id for each in self.vim.recorded(tag)}
         if server_id not in present.values():
             server_id = present.get(server.name, server_id)
         old = self.vim.server(server_id).ports
@@ -160,7 +160,7 @@ class Cloud:
         """
         network = self.vim.network(port.network_id)
         used = {new.ip for new in chosen if new.network_id == network.id} | {network.gateway}
-        ports = [p for server in self.vim.servers() for p in server.ports]
+        ports = [p for server in self.vim.recorded() for p in server.ports]
         used |= {p.ip for p in ports if p.network_id == network.id}
         subnet = addresses.parse_subnet(network.subnet)
         return addresses.take_ip(subnet, None, {ip for ip in used if ip})
@@ -175,7 +175,7 @@ class Cloud:
 
     def delete_server(self, server_id: str) -> None:
         """Delete a server; a missing one is no error."""
-        if any(server.id == server_id for server in self.vim.servers()):
+        if any(server.id == server_id for server in self.vim.recorded()):
             self.vim.delete_server(server_id)
 
     def wait_active(self, server_id: str, timeout: float) -> BootedServer:

@@ -322,7 +322,9 @@ class UnitAgent(threading.Thread):
             unit.operation.context_id = ""
             unit.operation.error = f'hook failed: "{name}"'
             self._set_agent(unit, "error", unit.operation.error)
-            self._retry_at = time.monotonic() + self._runtime.settings.retry_delay(unit.operation.attempts)
+            self._retry_at = time.monotonic() + self._runtime.settings.retry_delay(
+                unit.operation.attempts
+            )
         self._publish(
             Event("hook-failed", self._app, self._unit_name, name, problem, seconds=seconds)
         )

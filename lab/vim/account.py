@@ -412,6 +412,11 @@ class Vim:
         records = self._state.read().servers.values()
         return [self._observe(r) for r in records if tag is None or r.server.tag == tag]
 
+    def recorded(self, tag: str | None = None) -> list[Server]:
+        """All servers, or those of a tag, without a look at their state."""
+        records = self._state.read().servers.values()
+        return [r.server for r in records if tag is None or r.server.tag == tag]
+
     def server(self, server_id: str) -> Server:
         """One server as it is now.
 

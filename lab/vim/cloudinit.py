@@ -95,6 +95,22 @@ def seed(
     }
 
 
+def result_errors(text: bytes) -> list[str] | None:
+    """The errors in cloud-init's result.json; None while it is not complete.
+
+    Root of the VDU may have written anything there.
+    """
+    try:
+        errors = json.loads(text)["v1"]["errors"]
+        if isinstance(errors, list):
+            return [str(error) for error in errors]
+    except ValueError:
+        return None
+    except (KeyError, TypeError, RecursionError):
+        pass
+    return ["its result.json is not what cloud-init writes"]
+
+
 @dataclass(frozen=True)
 class _Part:
     where: str

@@ -18,6 +18,9 @@ from lab.vim.store import Config, Image, ServerRecord
 
 Tell = Callable[[str], None]
 
+#: Bytes of a file of a VDU that the lab reads at most.
+MOST_READ = 1 << 16
+
 
 @dataclass(frozen=True)
 class Place:

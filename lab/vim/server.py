@@ -19,6 +19,7 @@ import os
 import pty
 import re
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -316,20 +317,23 @@ class Vdu(kind.Vdu):
         result = self.cloud_init_result()
         return (ACTIVE if result is not None else BUILD), ""
 
-    def _inside(self, path: str) -> Path | None:
-        init = self.running().init
-        return Path(f"/proc/{init.pid}/root") / path if init else None
-
     def cloud_init_result(self) -> list[str] | None:
         """Errors of cloud-init's four stages in this boot; None while it is not done."""
-        path = self._inside("run/cloud-init/result.json")
-        if path is None:
+        init = self.running().init
+        if init is None:
             return None
+        root = Path(f"/proc/{init.pid}/root")
         try:
-            result = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):  # not there yet, being written, or just gone
+            # The first is there in this boot only. cloud-init makes it a link to the second.
+            with opened_inside(root, "run/cloud-init/result.json", os.O_PATH):
+                pass
+            with opened_inside(root, "var/lib/cloud/data/result.json", os.O_RDONLY) as file:
+                if not stat.S_ISREG(os.fstat(file).st_mode):
+                    return None
+                text = os.read(file, kind.MOST_READ)
+        except OSError:  # not there yet, just gone, or a link
             return None
-        return [str(error) for error in result.get("v1", {}).get("errors", [])]
+        return cloudinit.result_errors(text)
 
     def listens(self, port: int) -> bool:
         """True when a TCP server of the VDU listens on the port."""
@@ -463,14 +467,38 @@ def _end_console(process: subprocess.Popen[bytes]) -> None:
         process.communicate()
 
 
+@contextlib.contextmanager
+def opened_inside(root: Path, path: str, flags: int) -> Iterator[int]:
+    """Open a file below a VDU's root; a link on the way is refused.
+
+    The machine would follow a link of the VDU to its own files. A FIFO must not block it.
+
+    Raises:
+        OSError: there is no such file, or a part of the path is a link.
+    """
+    *folders, name = path.split("/")
+    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+    with contextlib.ExitStack() as stack:
+
+        def opened(part: Path | str, how: int, above: int | None = None) -> int:
+            handle = os.open(part, how, dir_fd=above)
+            stack.callback(os.close, handle)
+            return handle
+
+        folder = opened(root, os.O_PATH | os.O_DIRECTORY)
+        for each in folders:
+            folder = opened(each, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, folder)
+        yield opened(name, flags, folder)
+
+
 def listening(tables: str, port: int) -> bool:
     """True when /proc/net/tcp or tcp6 has a server on the port."""
-    for line in tables.splitlines():
-        fields = line.split()
-        # proc(5): local address in hex; state 0A is LISTEN.
-        if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
-            return True
-    return False
+    # proc(5): local address in hex; state 0A is LISTEN.
+    return f":{port:04X} 0A" in {
+        f":{fields[1].rpartition(':')[2]} {fields[3]}"
+        for fields in map(str.split, tables.splitlines())
+        if len(fields) > 3
+    }
 
 
 def unmount(path: Path) -> None:

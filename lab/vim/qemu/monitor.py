@@ -7,25 +7,43 @@ qemu-ga-ref). Each serves one client at a time, so a client holds a lock file.
 from __future__ import annotations
 
 import base64
+import contextlib
 import itertools
 import json
 import os
 import socket
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from lab.vim.errors import VimError
+from lab.vim.kind import MOST_READ
 from lab.vim.store import locked
 
 MONITOR, AGENT = "qmp.sock", "agent.sock"
 _PATIENCE = 20.0  # seconds for an answer of QEMU
 _GUEST_PATIENCE = 120.0  # of the agent; a guest without hardware virtualisation is slow
+#: Bytes of an answer: what a command wrote to both its outputs, 16 MiB each as base64.
+_MOST = 48 << 20
 _ids = itertools.count(1)
 
 
 class SilentError(VimError):
     """QEMU or the guest agent does not run, or does not answer."""
+
+
+@contextlib.contextmanager
+def understood() -> Iterator[None]:
+    """Refuse an answer of the wrong shape: root of a guest may answer in the agent's place.
+
+    Raises:
+        VimError: the block did not find in the answer what it needs.
+    """
+    try:
+        yield
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        raise VimError("The guest agent's answer is not what an agent answers.") from None
 
 
 class _Channel:
@@ -34,6 +52,7 @@ class _Channel:
     def __init__(self, directory: Path, name: str, timeout: float) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._buffer = b""
+        self._left = _MOST
         self._end = time.monotonic() + timeout
         self._name = name
         self._socket.settimeout(timeout)
@@ -60,7 +79,8 @@ class _Channel:
             data = self._socket.recv(1 << 16)
         except OSError:
             data = b""
-        if not data:
+        self._left -= len(data)
+        if not data or self._left < 0 or time.monotonic() > self._end:
             raise SilentError(f"{self._name} does not answer.")
         self._buffer += data
 
@@ -122,12 +142,12 @@ def agent(directory: Path, command: str, /, **arguments: Any) -> Any:
 
     Raises:
         SilentError: no agent answers.
-        VimError: the agent refuses the command.
+        VimError: the agent refuses the command, or answers what no agent does.
     """
     with locked(directory / "agent.lock"):
         if not agent_there(directory):
             raise SilentError("The guest agent does not run in the server, or not yet.")
-        with _Channel(directory, AGENT, _GUEST_PATIENCE) as channel:
+        with _Channel(directory, AGENT, _GUEST_PATIENCE) as channel, understood():
             # Answers to an earlier client may still come; 0xFF precedes the answer to this sync.
             number = os.getpid() << 20 | next(_ids)
             channel.send("guest-sync-delimited", {"id": number}, b"\xff")
@@ -140,23 +160,25 @@ def agent(directory: Path, command: str, /, **arguments: Any) -> Any:
 
 
 def read_file(directory: Path, path: str) -> bytes | None:
-    """Return a file of the guest, or None if it is missing.
+    """Return the first `MOST_READ` bytes of a file of the guest, or None if it is missing.
 
     Raises:
-        SilentError: no agent answers.
+        VimError: no agent answers, or it reads no files.
     """
     try:
         handle = agent(directory, "guest-file-open", path=path, mode="r")
-    except SilentError:
+    except VimError as error:
+        if "No such file" in str(error):
+            return None
         raise
-    except VimError:
-        return None
     content = b""
     try:
         while True:
-            part = agent(directory, "guest-file-read", handle=handle, count=1 << 16)
-            content += base64.b64decode(part["buf-b64"])
-            if part["eof"]:
-                return content
+            part = agent(directory, "guest-file-read", handle=handle, count=MOST_READ)
+            with understood():
+                data, at_end = base64.b64decode(part["buf-b64"]), part["eof"]
+            content += data
+            if at_end or not data or len(content) >= MOST_READ:
+                return content[:MOST_READ]
     finally:
         agent(directory, "guest-file-close", handle=handle)

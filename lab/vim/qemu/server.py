@@ -46,11 +46,10 @@ from lab.vim.qemu.images import STORE, bake, baked, use
 from lab.vim.qemu.monitor import (
     AGENT,
     MONITOR,
-    SilentError,
     agent,
-    agent_there,
     monitor,
     read_file,
+    understood,
 )
 from lab.vim.run import ip_batch, tool
 from lab.vim.server import listening
@@ -354,30 +353,25 @@ class Machine(Vdu):
     def cloud_init_result(self) -> list[str] | None:
         """See :class:`lab.vim.kind.Vdu`."""
         try:
-            text = read_file(self.directory, _RESULT)
-            result = json.loads(text or b"")
-            errors = [str(error) for error in result.get("v1", {}).get("errors", [])]
-        except SilentError:
-            # A cloud image may have no agent; its console shows the result, too.
+            errors = cloudinit.result_errors(read_file(self.directory, _RESULT) or b"")
+        except VimError:
+            # A cloud image may have no agent, or one that reads no files; its console shows the
+            # result, too.
             shown = self._shown()
             if not _FINISHED.search(shown):
                 return None
             errors = list(dict.fromkeys(line.strip() for line in _FAILED.findall(shown)))
-        except ValueError:  # not there yet, or being written
-            return None
         if errors and (missing := sorted(set(_NO_PACKAGE.findall(self._shown())))):
             errors.append(f"{_MIRRORLESS} {', '.join(missing)}")
         return errors
 
     def listens(self, port: int) -> bool:
         """See :class:`lab.vim.kind.Vdu`."""
-        if not agent_there(self.directory):
+        try:
+            tables = [read_file(self.directory, f"/proc/net/{each}") for each in ("tcp", "tcp6")]
+        except VimError:
             return True  # Unknown; cloud-init starts the server before its last message.
-        tables = b""
-        for table in ("tcp", "tcp6"):
-            with contextlib.suppress(SilentError):
-                tables += read_file(self.directory, f"/proc/net/{table}") or b""
-        return listening(tables.decode(), port)
+        return listening(b"\n".join(filter(None, tables)).decode(errors="replace"), port)
 
     def console(
         self, argv: Sequence[str], stdin: str | bytes | None, timeout: float
@@ -391,21 +385,22 @@ class Machine(Vdu):
             data = stdin.encode() if isinstance(stdin, str) else stdin
             given["input_data"] = base64.b64encode(data).decode()
         begun = time.monotonic()
-        pid = agent(self.directory, "guest-exec", **given)["pid"]
-        pause = 0.02
-        while True:
-            state = agent(self.directory, "guest-exec-status", pid=pid)
-            if state["exited"]:
-                break
-            time.sleep(pause)
-            pause = min(pause * 1.5, 0.5)
-        if time.monotonic() - begun >= timeout and state.get("exitcode") in (None, 124, 137):
+        with understood():
+            pid = agent(self.directory, "guest-exec", **given)["pid"]
+            pause = 0.02
+            while True:
+                state = agent(self.directory, "guest-exec-status", pid=pid)
+                if state["exited"]:
+                    break
+                time.sleep(pause)
+                pause = min(pause * 1.5, 0.5)
+            texts = [
+                base64.b64decode(state.get(key, "")).decode(errors="replace")
+                for key in ("out-data", "err-data")
+            ]
+            code = int(state.get("exitcode", -int(state.get("signal", 0))))
+        if time.monotonic() - begun >= timeout and (code in (124, 137) or "exitcode" not in state):
             raise VimError(f"'{' '.join(argv)}' did not end within {timeout:.0f} s in the server.")
-        texts = (
-            base64.b64decode(state.get(key, "")).decode(errors="replace")
-            for key in ("out-data", "err-data")
-        )
-        code = state.get("exitcode", -int(state.get("signal", 0)))
         return subprocess.CompletedProcess(list(argv), code, *texts)
 
     def terminal(self) -> int:

@@ -102,7 +102,7 @@ class OneServer:
         self.account = SimpleNamespace(config=SimpleNamespace(use_floating_ip=False))
         self.ids = {"made": "ns-1-box-0"}
 
-    def servers(self, tag: str) -> list[SimpleNamespace]:
+    def recorded(self, tag: str) -> list[SimpleNamespace]:
         return [SimpleNamespace(id=key, name=name) for key, name in self.ids.items()]
 
     def server(self, server_id: str) -> SimpleNamespace:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from vim_support import Boot
 
-from lab.vim import Server, ServerSpec, Vim, server
+from lab.vim import Server, ServerSpec, Vim, cloudinit, server
+from lab.vim.model import ACTIVE, BUILD
 
 pytestmark = pytest.mark.lab
 
@@ -124,6 +127,52 @@ def test_controls_hold_here(machine_can: Callable[[str], bool]) -> None:
     """Where these two were skipped, nothing above would be shown."""
     assert machine_can(ATTEMPTS["core pattern"])
     assert machine_can(ATTEMPTS["file handle"])
+
+
+#: What root of a VDU puts in the place of cloud-init's result, and the status the server has then.
+RESULTS = {
+    "link to the machine's files": ("rm -r $data; ln -s {outside} $data", BUILD),
+    "link on the way": ("rm -r /run/cloud-init; ln -s {outside} /run/cloud-init", BUILD),
+    "link to no end": ("ln -sf /dev/zero $data/result.json", BUILD),
+    "FIFO": ("rm $data/result.json; mkfifo $data/result.json", BUILD),
+    "no end": ("truncate -s 1T $data/result.json", BUILD),
+    "other JSON": ("echo '[]' >$data/result.json", ACTIVE),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_result_of_cloud_init_leads_nowhere(
+    vim: Vim, vdu: Server, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "result.json").write_text('{"v1": {"errors": []}}')
+    script, status = RESULTS[name]
+    keep = "cp -a $data /run/kept; cp -a /run/cloud-init /run/kept-run; set -e; "
+    back = "rm -rf $data /run/cloud-init; mv /run/kept $data; mv /run/kept-run /run/cloud-init"
+    data = "data=/var/lib/cloud/data; "
+    vim.console(vdu.id, ["sh", "-c", data + keep + script.format(outside=tmp_path)])
+    seen: list[str] = []
+    look = threading.Thread(target=lambda: seen.append(vim.server(vdu.id).status), daemon=True)
+    look.start()
+    look.join(10)
+    vim.console(vdu.id, ["sh", "-c", data + back])
+    assert seen == [status]
+    assert vim.server(vdu.id).status == ACTIVE
+
+
+@pytest.mark.parametrize(
+    ("text", "errors"),
+    [
+        (b"", None),
+        (b'{"v1": ', None),
+        (b'{"v1": {"errors": ["a", 1]}}', ["a", "1"]),
+        *[
+            (text, ["its result.json is not what cloud-init writes"])
+            for text in (b"[]", b"null", b'{"v1":[]}', b'{"v1":{"errors":5}}', b"[" * 65536)
+        ],
+    ],
+)
+def test_any_result_of_cloud_init_is_understood(text: bytes, errors: list[str] | None) -> None:
+    assert cloudinit.result_errors(text) == errors
 
 
 def test_root_is_somebody_else_of_its_own(

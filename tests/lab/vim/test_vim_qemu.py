@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from lab.vim import Network, Port, Server, ServerSpec, VimError
 from lab.vim.model import BUILD
-from lab.vim.qemu import bake, configdrive, images, server
+from lab.vim.qemu import bake, configdrive, images, monitor, server
+from lab.vim.server import listening
 from lab.vim.store import Config, Image
 
 NETWORKS = {
@@ -149,3 +154,103 @@ def test_a_flavour_smaller_than_the_image_is_refused(
     monkeypatch.setattr(server, "_check_disk", lambda _: (2 << 30) + 1)
     with pytest.raises(VimError, match=r"has a disk of 3 GB, and the flavour of .* has 2 GB"):
         server.Machines().check_server(SPEC, Image())
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, **answers: Any) -> None:
+    """Let the guest agent answer commands so, or refuse them with a VimError."""
+
+    def agent(directory: Path, command: str, /, **arguments: Any) -> Any:
+        answer = answers.get(command.replace("-", "_"))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(monitor, "agent", agent)
+    monkeypatch.setattr(server, "agent", agent)
+
+
+def machine(folder: Path, console: str = "") -> server.Machine:
+    (folder / "console.log").write_text(console)
+    (folder / "console.begin").write_text("0")
+    return server.Machine(folder, folder / "group", "fabric", "")
+
+
+@pytest.mark.parametrize("answer", [[], {"eof": True}, {"buf-b64": 5, "eof": True}, None, 5])
+def test_whatever_a_guest_agent_answers_ends_no_verb(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: object
+) -> None:
+    answering(monkeypatch, guest_file_open=1, guest_file_read=answer, guest_exec=answer)
+    one = machine(tmp_path)
+    assert one.cloud_init_result() is None
+    assert one.listens(22)
+    monkeypatch.setattr(server.Machine, "_process", lambda self: 1)
+    with pytest.raises(VimError, match="The guest agent's answer is not what an agent answers"):
+        one.console(["true"], None, 1)
+
+
+@pytest.mark.parametrize("data", ["", "QUFB" * 4096])
+def test_a_file_of_a_guest_ends_although_its_agent_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, data: str
+) -> None:
+    answering(monkeypatch, guest_file_open=1, guest_file_read={"buf-b64": data, "eof": False})
+    assert len(monitor.read_file(tmp_path, "/x") or b"") <= 1 << 16
+
+
+@pytest.mark.parametrize("line", [b"[]\n", b"5\n", b"{\n", b"[" * 100000 + b"\n"])
+def test_lines_of_another_shape_are_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: bytes
+) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        monkeypatch.chdir(tmp_path)
+        listening.bind(monitor.AGENT)
+        listening.listen()
+        monkeypatch.setattr(monitor, "agent_there", lambda _: True)
+
+        def serve() -> None:
+            with listening.accept()[0] as connection:
+                connection.recv(4096)
+                connection.sendall(b"\xff" + line)
+
+        threading.Thread(target=serve, daemon=True).start()
+        with pytest.raises(VimError, match="is not what an agent answers"):
+            monitor.agent(tmp_path, "guest-ping")
+
+
+def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(monitor, "_MOST", 1 << 20)
+    with socket.socket(socket.AF_UNIX) as listening:
+        monkeypatch.chdir(tmp_path)
+        listening.bind(monitor.AGENT)
+        listening.listen()
+
+        def serve() -> None:
+            with listening.accept()[0] as connection, contextlib.suppress(OSError):
+                while True:
+                    connection.sendall(bytes(1 << 16))
+
+        threading.Thread(target=serve, daemon=True).start()
+        with (
+            monitor._Channel(tmp_path, monitor.AGENT, 60) as channel,
+            pytest.raises(monitor.SilentError),
+        ):
+            channel.take()
+        assert len(channel._buffer) <= 1 << 20
+
+
+def test_an_agent_that_reads_no_files_leaves_the_result_to_the_console(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    refusal = VimError("QEMU says: Command guest-file-open has been disabled.")
+    answering(monkeypatch, guest_file_open=refusal)
+    assert machine(tmp_path).cloud_init_result() is None
+    assert machine(tmp_path, "Cloud-init v. 23.4 finished at Mon\n").cloud_init_result() == []
+    missing = VimError("QEMU says: failed to open file 'x' (mode: 'r'): No such file or directory.")
+    answering(monkeypatch, guest_file_open=missing)
+    assert machine(tmp_path, "Cloud-init v. 23.4 finished at Mon\n").cloud_init_result() is None
+
+
+def test_tables_of_sockets_may_be_anything() -> None:
+    row = "  0: 00000000:0016 00000000:0000 {} 00000000:00000000 00:00000000"
+    assert listening(row.format("0A"), 22)
+    assert not listening(row.format("01"), 22)
+    assert not listening("a b c\nx y:z w 0A\n\n", 22)
