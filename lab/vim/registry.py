@@ -98,7 +98,8 @@ class Registry:
         config = self.directory / "registry.json"
         config.write_text(_configuration(STORE, self.address, read_only=True), encoding="utf-8")
         words = ["sh", "-c", 'echo 0 >"$0/cgroup.procs" && exec "$@"', str(self.group)]
-        process = _serve([*words, *enter(self.netns)], config, self.directory / "registry.log")
+        words += enter(self.netns)
+        process = _serve(words, config, self.directory / "registry.log", lasting=True)
         process.returncode = 0  # it outlives this process on purpose
 
     def stop(self) -> None:
@@ -120,21 +121,27 @@ def _configuration(store: Path, address: str, *, read_only: bool) -> str:
     })  # fmt: skip
 
 
-def _serve(before: Sequence[str], config: Path, log: Path) -> subprocess.Popen[bytes]:
-    """Start the program and wait until it listens."""
+def _serve(
+    before: Sequence[str], config: Path, log: Path, *, lasting: bool = False
+) -> subprocess.Popen[bytes]:
+    """Start the program and wait until it listens; ``lasting``: signals of a terminal spare it."""
     with log.open("ab") as stream:
         process = subprocess.Popen(
             [*before, "docker-registry", "serve", str(config)],
             stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, cwd="/",
-            start_new_session=True,
+            start_new_session=lasting,
         )  # fmt: skip
     end = time.monotonic() + _START
-    while not _listens(process.pid):
-        if process.poll() is not None or time.monotonic() > end:
-            process.kill()
-            lines = log.read_text(errors="replace").strip().splitlines() or ["no reason known"]
-            raise VimError(f"The registry did not start: {lines[-1]}")
-        time.sleep(0.05)
+    try:
+        while not _listens(process.pid):
+            if process.poll() is not None or time.monotonic() > end:
+                lines = log.read_text(errors="replace").strip().splitlines() or ["no reason known"]
+                raise VimError(f"The registry did not start: {lines[-1]}")
+            time.sleep(0.05)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
     return process
 
 
@@ -264,12 +271,14 @@ def _writable(store: Path) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder, "registry.json")
         config.write_text(_configuration(store, address, read_only=False), encoding="utf-8")
-        process = _serve([], config, Path(folder, "registry.log"))
+        # It ends with this process, however that ends: anybody on the machine may write to it.
+        words = ["setpriv", "--pdeathsig", "KILL"]
+        process = _serve(words, config, Path(folder, "registry.log"))
         try:
             yield address
         finally:
-            process.terminate()
-            process.wait(10)
+            process.kill()
+            process.wait()
 
 
 def _copy(source: str, target: str, digest: str) -> None:

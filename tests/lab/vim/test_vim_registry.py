@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
+import signal
+import socket
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
 import pytest
 import yaml
+from support.waiting import wait_until
 from test_vim_qemu import NETWORKS, SERVER, SPEC
 
 from lab.procs import start_time
@@ -113,6 +118,35 @@ def test_day0_tells_where_images_are_and_leaves_the_users_own_files() -> None:
     assert yaml.safe_load(config) == {"user": {"name": "ubuntu"}}
     assert hook.startswith("#cloud-boothook\n#!/bin/sh\n")
     assert 'prefix = "docker.io"\nlocation = "10.250.1.1:5000"\ninsecure = true\nEND\n' in hook
+
+
+LOADER = """
+import sys, time
+from pathlib import Path
+from lab.vim import registry
+with registry._writable(Path(sys.argv[1])) as address:
+    print(address, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL, signal.SIGINT])
+def test_a_registry_for_writing_ends_with_who_loads_images(tmp_path: Path, number: int) -> None:
+    if shutil.which("docker-registry") is None:
+        pytest.skip("needs docker-registry")
+    argv = [sys.executable, "-c", LOADER, str(tmp_path / "store")]
+    loader = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert loader.stdout is not None
+    with loader.stdout:
+        host, _, port = loader.stdout.readline().rpartition(":")
+        loader.send_signal(number)
+        loader.wait(20)
+
+    def ended() -> bool:
+        with socket.socket() as client:
+            return client.connect_ex((host, int(port))) != 0
+
+    wait_until(ended, "the registry ends")
 
 
 def image(folder: Path, name: str) -> Path:
