@@ -4,7 +4,7 @@ The parts of a server and where they are:
 
 - ``<vim>/servers/<id>/disk``: ``root.qcow2``, a layer over the image, and ``config.img``, the
   configuration drive;
-- ``<vim>/servers/<id>/{vm.json, pid, qemu.log, console.log, qmp.sock, agent.sock}``;
+- ``<vim>/servers/<id>/{vm.json, pid, qemu.log, console.log, console.old, qmp.sock, agent.sock}``;
 - the control group ``<prefix>/<id>`` with QEMU in it;
 - devices ``p<...>`` in the fabric namespace: taps that QEMU has open.
 
@@ -53,7 +53,7 @@ from lab.vim.qemu.monitor import (
 )
 from lab.vim.run import ip_batch, tool
 from lab.vim.server import listening
-from lab.vim.store import Config, Image, ServerRecord, read_json
+from lab.vim.store import Config, Image, ServerRecord, locked, read_json
 
 #: Seconds a system has to shut down before its power is cut, as a cloud's soft stop.
 SHUTDOWN_TIMEOUT = 60.0
@@ -67,7 +67,10 @@ _RESULT = "/run/cloud-init/result.json"
 _FINISHED = re.compile(r"Cloud-init v\. \S+ finished at ")
 _FAILED = re.compile(r"\[WARNING\]: ((?:Running module \S+|Failed to install packages).*)")
 _NO_PACKAGE = re.compile(r"E: (?:Unable to locate package|Package) '?([a-z0-9][a-z0-9+.-]*)")
+#: Bytes of the console's log. When it has more, it becomes console.old at the next look.
+_CONSOLE_LIMIT = 2 << 20
 _MIRRORLESS = "the lab has no package mirror, and the image lacks"
+_TELLING = re.compile("|".join(each.pattern for each in (_FINISHED, _FAILED, _NO_PACKAGE)))
 #: networkd waits 12 s for a router advertisement before a link is ready (RFC 4861 section 10). The
 #: configuration drive needs no network, so nothing has to wait.
 _NO_WAIT = "systemd.mask=systemd-networkd-wait-online.service"
@@ -195,17 +198,41 @@ class Machine(Vdu):
         """File with the length of the console's log at the start of this boot."""
         return self.directory / "console.begin"
 
-    def _written(self) -> bytes:
-        """What is on the console since the first boot."""
-        try:
-            return self.console_log.read_bytes()
-        except FileNotFoundError:
-            return b""
-
     def _shown(self) -> str:
-        """What is on the console since the last boot."""
+        """What is on the console since the last boot, as far as it was kept."""
         begin = int(self._begin.read_text(encoding="ascii"))
-        return self._written()[begin:].decode(errors="replace")
+        try:
+            with self.console_log.open("rb") as file:
+                file.seek(begin)
+                return file.read(2 * _CONSOLE_LIMIT).decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def _written(self) -> int:
+        """Bytes of the console's log."""
+        try:
+            return self.console_log.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def _limit_console(self) -> None:
+        """Move a long log of the console to console.old; QEMU goes on at the start of the log.
+
+        What cloud-init said of its result stays: a guest without an agent has it only there.
+        """
+        if self._written() <= _CONSOLE_LIMIT:
+            return
+        with locked(self.directory / "console.lock"):
+            if (size := self._written()) <= _CONSOLE_LIMIT:
+                return
+            kept = [line for line in self._shown().splitlines() if _TELLING.search(line)]
+            with self.console_log.open("r+b") as file:
+                file.seek(size - _CONSOLE_LIMIT)
+                (self.directory / "console.old").write_bytes(file.read(_CONSOLE_LIMIT))
+                file.truncate(0)
+            self._begin.write_text("0", encoding="ascii")
+            with self.console_log.open("a", encoding="utf-8") as file:
+                file.writelines(f"{line[:500]}\n" for line in dict.fromkeys(kept[:100]))
 
     # --- life --------------------------------------------------------------------------------
 
@@ -246,7 +273,9 @@ class Machine(Vdu):
             raise VimError("The server was not made completely: delete it.")
         (self.group / "vdu").mkdir(parents=True, exist_ok=True)
         self._pidfile.unlink(missing_ok=True)
-        self._begin.write_text(str(len(self._written())), encoding="ascii")
+        if self._begin.exists():
+            self._limit_console()
+        self._begin.write_text(str(self._written()), encoding="ascii")
         self._taps(plan)
         for name in (MONITOR, AGENT):
             (self.directory / name).unlink(missing_ok=True)
@@ -348,6 +377,7 @@ class Machine(Vdu):
             if self._pidfile.exists():
                 return ERROR, f"QEMU ended unexpectedly: {self.complaint()}"
             return SHUTOFF, ""
+        self._limit_console()
         return (ACTIVE if self.cloud_init_result() is not None else BUILD), ""
 
     def cloud_init_result(self) -> list[str] | None:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from lab.vim import Network, Port, Server, ServerSpec, VimError
-from lab.vim.model import BUILD
+from lab.vim.model import ACTIVE, BUILD
 from lab.vim.qemu import bake, configdrive, images, monitor, server
 from lab.vim.server import listening
 from lab.vim.store import Config, Image
@@ -254,3 +254,25 @@ def test_tables_of_sockets_may_be_anything() -> None:
     assert listening(row.format("0A"), 22)
     assert not listening(row.format("01"), 22)
     assert not listening("a b c\nx y:z w 0A\n\n", 22)
+
+
+def test_the_consoles_log_has_a_limit_and_keeps_what_cloud_init_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    refused = VimError("no agent")
+    answering(monkeypatch, guest_file_open=refused)
+    monkeypatch.setattr(server.Machine, "_process", lambda self: 1)
+    said = "[WARNING]: Running module x failed\nCloud-init v. 23.4 finished at Mon\n"
+    one = machine(tmp_path, "of an earlier boot")
+    (tmp_path / "console.begin").write_text("18")
+    with one.console_log.open("ab", buffering=0) as qemu:  # as QEMU opens it
+        qemu.write(said.encode())
+        assert one.status() == (ACTIVE, "")
+        errors = one.cloud_init_result()
+        qemu.write(b"y\r\n" * (1 << 20) + b"last\n")
+        assert one.status() == (ACTIVE, "")
+        assert one.cloud_init_result() == errors == ["Running module x failed"]
+        assert (tmp_path / "console.old").read_bytes().endswith(b"y\r\nlast\n")
+        assert (tmp_path / "console.old").stat().st_size == 2 << 20
+        qemu.write(b"more\n")
+    assert one.console_log.read_text() == f"{said}more\n"
