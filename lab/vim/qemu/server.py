@@ -83,6 +83,27 @@ def _user_image(name: str) -> Path:
     return STORE / f"{name}.qcow2"
 
 
+def _kept(image: Path, disk: Path) -> Path:
+    """Give a user's image a second name in a server's directory; return that, if it works.
+
+    Then the image stays as long as the server when the user puts another one in its place.
+    """
+    base = disk / "base.qcow2"
+    try:
+        base.hardlink_to(image.resolve())
+    except OSError:  # another file system
+        return image
+    return base
+
+
+def _look(image: Path) -> list[int] | None:
+    """What changes when a file is replaced or written; None without a file."""
+    with contextlib.suppress(FileNotFoundError):
+        seen = image.stat()
+        return [seen.st_ino, seen.st_size, seen.st_mtime_ns]
+    return None
+
+
 def _check_disk(name: str) -> int:
     """Return the size of the disk of a user's image, bytes.
 
@@ -242,11 +263,13 @@ class Machine(Vdu):
         """See :class:`lab.vim.kind.Vdu`."""
         user_image = _user_image(spec.image)
         made = None if user_image.exists() else baked()
-        backing = user_image if made is None else made.disk
-        if made is not None:
-            use(made, self.directory)
         disk = self.directory / "disk"
         disk.mkdir(mode=0o700)
+        if made is None:
+            backing = _kept(user_image, disk)
+        else:
+            use(made, self.directory)
+            backing = made.disk
         words = ["-q", "-f", "qcow2", "-F", "qcow2", "-b", str(backing)]
         tool(["qemu-img", "create", *words, str(disk / "root.qcow2"), f"{spec.disk_gb}G"])
         images = registry.mirror(self.registry) if self.registry else ""
@@ -262,6 +285,7 @@ class Machine(Vdu):
             "ram": spec.ram_mib,
             "vcpus": spec.vcpus,
             "image": None if made is None else str(made.directory),
+            "base": [str(backing), _look(backing)] if made is None else None,
             "nics": nics,
         }
         files.replace(self.directory / "vm.json", json.dumps(plan, indent=1))
@@ -271,6 +295,12 @@ class Machine(Vdu):
         plan = read_json(self.directory / "vm.json")
         if plan is None:
             raise VimError("The server was not made completely: delete it.")
+        base = plan.get("base")
+        if base is not None and _look(Path(base[0])) != base[1]:
+            raise VimError(
+                f"The image {base[0]}, of which the server's disk has the changes only, is "
+                "not as it was when the server was made: put that image back, or heal the server."
+            )
         (self.group / "vdu").mkdir(parents=True, exist_ok=True)
         self._pidfile.unlink(missing_ok=True)
         if self._begin.exists():

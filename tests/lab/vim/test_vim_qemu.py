@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from lab.vim import Network, Port, Server, ServerSpec, VimError
 from lab.vim.model import ACTIVE, BUILD
 from lab.vim.qemu import bake, configdrive, images, monitor, server
 from lab.vim.server import listening
-from lab.vim.store import Config, Image
+from lab.vim.store import Config, Image, ServerRecord
 
 NETWORKS = {
     "m": Network("m", "mgmt", "", "10.250.1.0/24", "10.250.1.1", 1500, True, "nm"),
@@ -276,3 +277,62 @@ def test_the_consoles_log_has_a_limit_and_keeps_what_cloud_init_said(
         assert (tmp_path / "console.old").stat().st_size == 2 << 20
         qemu.write(b"more\n")
     assert one.console_log.read_text() == f"{said}more\n"
+
+
+class StartsError(Exception):
+    """A server gets as far as to its start."""
+
+
+@pytest.fixture
+def user_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], server.Machine]:
+    """A server that is made from a user's image, in a store without other images."""
+    store, folder = tmp_path / "store", tmp_path / "one"
+    store.mkdir()
+    folder.mkdir()
+    (store / "ubuntu22.04.qcow2").write_text("first")
+    monkeypatch.setattr(server, "STORE", store)
+    monkeypatch.setattr(server, "tool", lambda _: "")
+    monkeypatch.setattr(configdrive, "write", lambda *_: None)
+
+    def starts(*_: object) -> None:
+        raise StartsError("it starts")
+
+    def make() -> server.Machine:
+        one = server.Machine(folder, tmp_path / "group", "fabric", "")
+        one.make(SPEC, Image(), SERVER, NETWORKS)
+        monkeypatch.setattr(server.Machine, "_taps", starts)
+        return one
+
+    return make
+
+
+RECORD = ServerRecord(server=SERVER, vcpus=1, ram_mib=512, disk_gb=2)
+
+
+@pytest.mark.parametrize("linked", [True, False])
+@pytest.mark.parametrize("written", [True, False])
+def test_a_server_does_not_start_over_another_image_than_it_was_made_of(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    user_server: Callable[[], server.Machine],
+    linked: bool,
+    written: bool,
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError
+
+    if not linked:
+        monkeypatch.setattr(Path, "hardlink_to", refuse)
+    one = user_server()
+    with pytest.raises(StartsError, match="it starts"):
+        one.power_on(RECORD)
+    image = tmp_path / "store/ubuntu22.04.qcow2"
+    if not written:
+        image.unlink()
+    image.write_text("the second")
+    starts = linked and not written
+    error = StartsError if starts else VimError
+    with pytest.raises(
+        error, match="it starts" if starts else r"qcow2, of which .* put that image"
+    ):
+        one.power_on(RECORD)
