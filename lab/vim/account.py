@@ -438,9 +438,9 @@ class Vim:
             self._apply_rules(state)
         return self._make_server(spec, image, record)
 
-    def _check(self, spec: ServerSpec) -> Image:
+    def _check(self, spec: ServerSpec, old: Path | None = None) -> Image:
         image = planning.check_server(spec, self.account.config)
-        self._kind.check_server(spec, image)
+        self._kind.check_server(spec, image, old)
         return image
 
     def _plan(self, spec: ServerSpec, tag: str, state: State) -> ServerRecord:
@@ -559,7 +559,7 @@ class Vim:
                 its addresses, so that it can be replaced again.
         """
         old = self._record(server_id)
-        image = self._check(spec)
+        image = self._check(spec, self._place(server_id).directory)
         # In one change: nobody else gets the addresses meanwhile.
         with self._removed(server_id) as state:
             record = self._plan(spec, tag, state)

@@ -149,8 +149,13 @@ class Kind(Protocol):
             VimError: the machine cannot run them.
         """
 
-    def check_server(self, spec: ServerSpec, settings: Image) -> None:
+    def check_server(self, spec: ServerSpec, settings: Image, old: Path | None = None) -> None:
         """Refuse a server that cannot run as this kind on this machine.
+
+        Args:
+            spec: the server.
+            settings: of its image.
+            old: directory of the server whose place it takes.
 
         Raises:
             VimError: it is refused.

@@ -94,7 +94,7 @@ class Namespaces:
         image.check_host()
         dataplane.probe()
 
-    def check_server(self, spec: ServerSpec, settings: Image) -> None:
+    def check_server(self, spec: ServerSpec, settings: Image, old: Path | None = None) -> None:
         """See :class:`lab.vim.kind.Kind`."""
         if spec.user_data is not None:
             cloudinit.check_packages(spec.user_data)

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from lab import files
 from lab.procs import ProcessRef
-from lab.vim import cgroups, cloudinit, fabric, registry
+from lab.vim import cgroups, cloudinit, fabric, machine, registry
 from lab.vim.errors import VimError
 from lab.vim.kind import Place, Tell, Vdu
 from lab.vim.model import (
@@ -138,12 +138,37 @@ def _check_packages(spec: ServerSpec, known: Mapping[str, str] | None) -> None:
         )
 
 
-def _free_memory() -> int:
-    """Available memory of the machine, MiB (proc(5), MemAvailable)."""
-    rows = dict(
-        line.split(":", 1) for line in Path("/proc/meminfo").read_text("ascii").splitlines()
-    )
-    return int(rows["MemAvailable"].split()[0]) >> 10
+def _free_memory(old: Path | None) -> int:
+    """Memory that a server may have, MiB, if the one with the directory ``old`` ends before.
+
+    A guest takes its memory little by little, and rarely all. So half of what the running ones of
+    all labs may still take is set aside.
+    """
+    free = _kib(Path("/proc/meminfo"), "MemAvailable") >> 10
+    for home in machine.homes():
+        for file in home.glob("vims/*/servers/*/vm.json"):
+            plan, used = read_json(file), _used_memory(file.parent)
+            if plan is None or used is None:
+                continue
+            free += used if file.parent == old else -max(0, plan["ram"] + _OVERHEAD - used) // 2
+    return max(0, free)
+
+
+def _used_memory(directory: Path) -> int | None:
+    """Memory of a server's QEMU, MiB; None if it does not run."""
+    try:
+        status = Path("/proc", (directory / "pid").read_text("ascii").strip(), "status")
+        if not status.read_text("ascii", "replace").startswith("Name:\tqemu-system"):
+            return None  # another process has its id by now
+        return _kib(status, "VmRSS") >> 10
+    except (OSError, KeyError):
+        return None
+
+
+def _kib(file: Path, key: str) -> int:
+    """A number of KiB from a file of proc(5)."""
+    rows = dict(line.split(":", 1) for line in file.read_text("ascii", "replace").splitlines())
+    return int(rows[key].split()[0])
 
 
 class Machines:
@@ -169,7 +194,7 @@ class Machines:
                 made = bake(tell)
                 tell(f"image {name}: {made.disk}")
 
-    def check_server(self, spec: ServerSpec, settings: Image) -> None:
+    def check_server(self, spec: ServerSpec, settings: Image, old: Path | None = None) -> None:
         """See :class:`lab.vim.kind.Kind`."""
         if _user_image(spec.image).exists():
             size = -(-_check_disk(spec.image) >> 30)
@@ -187,7 +212,7 @@ class Machines:
                     f"a cloud image there as {spec.image}.qcow2."
                 )
             _check_packages(spec, made.packages)
-        free = _free_memory()
+        free = _free_memory(old)
         if free < spec.ram_mib + _OVERHEAD:
             raise VimError(
                 f"Server '{spec.name}' needs {spec.ram_mib + _OVERHEAD} MiB of memory, and the "

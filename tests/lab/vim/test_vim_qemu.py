@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
+import shutil
 import socket
+import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -75,7 +79,7 @@ def test_too_little_memory_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path:
     (tmp_path / "ubuntu22.04.qcow2").touch()
     monkeypatch.setattr(server, "STORE", tmp_path)
     monkeypatch.setattr(server, "_check_disk", lambda _: 1 << 30)
-    monkeypatch.setattr(server, "_free_memory", lambda: 300)
+    monkeypatch.setattr(server, "_free_memory", lambda _: 300)
     with pytest.raises(VimError, match="needs 672 MiB of memory, and the machine has 300 MiB"):
         server.Machines().check_server(SPEC, Image())
 
@@ -336,3 +340,37 @@ def test_a_server_does_not_start_over_another_image_than_it_was_made_of(
         error, match="it starts" if starts else r"qcow2, of which .* put that image"
     ):
         one.power_on(RECORD)
+
+
+def test_memory_that_running_machines_may_still_take_is_set_aside(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fake(name: str, ram: int, used: int | None) -> Path:
+        folder = tmp_path / "vims/lab/servers" / name
+        folder.mkdir(parents=True)
+        (folder / "vm.json").write_text(json.dumps({"ram": ram}))
+        memory[folder] = used
+        return folder
+
+    memory: dict[Path, int | None] = {}
+    monkeypatch.setattr("lab.vim.machine.homes", lambda: [tmp_path])
+    monkeypatch.setattr(server, "_used_memory", memory.get)
+    monkeypatch.setattr(server, "_kib", lambda *_: 10_000 << 10)
+    fake("full", 2048, 2300)
+    fake("stopped", 8192, None)
+    young = fake("young", 4096, 256)
+    assert server._free_memory(None) == 10_000 - (4096 + 160 - 256) // 2
+    assert server._free_memory(young) == 10_000 + 256
+
+
+def test_memory_of_a_process_that_is_no_qemu_does_not_count(tmp_path: Path) -> None:
+    assert server._used_memory(tmp_path) is None
+    (tmp_path / "pid").write_text(f"{os.getpid()}\n")
+    assert server._used_memory(tmp_path) is None
+    program = shutil.copy("/bin/sleep", tmp_path / "qemu-system-x86_64")
+    with subprocess.Popen([program, "60"]) as running:
+        try:
+            (tmp_path / "pid").write_text(f"{running.pid}\n")
+            assert server._used_memory(tmp_path) is not None
+        finally:
+            running.kill()
