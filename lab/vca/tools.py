@@ -44,8 +44,15 @@ def _config_get(context: HookContext, request: Request) -> Answer:
     return show(request, arguments, config)
 
 
+def _check_unit(arguments: Arguments) -> None:
+    if arguments.on("application"):
+        raise ToolError("the lab has no status of an application, only of its units")
+
+
 def _status_set(context: HookContext, request: Request) -> Answer:
-    operands = Arguments(request.arguments, {}, OF_UNIT).take(2)
+    arguments = Arguments(request.arguments, {}, OF_UNIT)
+    operands = arguments.take(2)
+    _check_unit(arguments)
     if not operands:
         raise UsageError("invalid args, require <status> [message]")
     status, message = operands[0], operands[1] if len(operands) > 1 else ""
@@ -59,6 +66,7 @@ def _status_set(context: HookContext, request: Request) -> Answer:
 def _status_get(context: HookContext, request: Request) -> Answer:
     arguments = Arguments(request.arguments, OUTPUT, {"--include-data": "data", **OF_UNIT})
     arguments.take(0)
+    _check_unit(arguments)
     everything = arguments.on("data")
     info = context.unit_status()
     if not everything and (arguments.get("format") or "smart") == "smart":

@@ -428,3 +428,15 @@ def test_an_error_of_the_lab_is_an_answer_and_in_the_log(
     assert answer[0] == 1
     assert answer.endswith(b"ERROR internal error\n")
     assert "RecursionError: too deep" in caplog.text
+
+
+@pytest.mark.parametrize("unit", ["a/0", "a/1"])
+def test_the_status_of_an_application_is_refused_and_that_of_the_unit_stays(
+    desk: Desk, unit: str
+) -> None:
+    context = desk.context(unit)
+    assert desk.call(context, "status-set", "--application=False", "blocked", "mine").code == 0
+    refusal = "ERROR the lab has no status of an application, only of its units\n"
+    for words in (["status-set", "--application", "active", "x"], ["status-get", "--application"]):
+        assert desk.call(context, *words) == Answer(1, "", refusal)
+    assert desk.call(context, "status-get").stdout == "blocked\n"
