@@ -115,6 +115,27 @@ def result_errors(text: bytes) -> list[str] | None:
 class _Part:
     where: str
     text: str
+    #: Its type in a MIME message; of text/plain, as outside of a message, the first line decides.
+    kind: str = "text/plain"
+
+    @property
+    def is_config(self) -> bool:
+        if self.kind in _GUESSED:
+            return self.text.lstrip().startswith("#cloud-config")
+        return self.kind == "text/cloud-config"
+
+    @property
+    def is_known(self) -> bool:
+        """Whether cloud-init has a handler for it."""
+        if self.kind in _GUESSED:
+            header = r"$|#!|#cloud-|#include|## template:|#part-handler"
+            return re.match(header, self.text.lstrip()) is not None
+        known = r"text/(cloud-|x-shellscript|x-include-|jinja2$|part-handler$)"
+        return re.match(known, self.kind) is not None
+
+
+#: Types of parts that cloud-init determines by the first line (cloudinit/user_data.py).
+_GUESSED = ("text/plain", "text/x-not-multipart")
 
 
 def _parts(user_data: str) -> Iterator[_Part]:
@@ -130,7 +151,8 @@ def _parts(user_data: str) -> Iterator[_Part]:
         payload = part.get_payload(decode=True)
         if isinstance(payload, bytes):
             name = part.get_filename() or f"part {number}"
-            yield _Part(f"user-data ({name})", payload.decode("utf-8", "replace"))
+            text = payload.decode("utf-8", "replace")
+            yield _Part(f"user-data ({name})", text, part.get_content_type())
 
 
 def cloud_configs(user_data: str) -> list[dict[str, Any]]:
@@ -142,7 +164,7 @@ def cloud_configs(user_data: str) -> list[dict[str, Any]]:
     """
     result = []
     for part in _parts(user_data):
-        if not part.text.lstrip().startswith("#cloud-config"):
+        if not part.is_config:
             continue
         try:
             document = load(part.text)
@@ -162,13 +184,17 @@ def check_user_data(user_data: str) -> None:
     """Refuse user-data of a kind unknown to cloud-init, which would ignore it silently.
 
     Raises:
-        VimError: the first line is not a header of cloud-init.
+        VimError: neither the first line nor the type of a part is one of cloud-init.
     """
     for part in _parts(user_data):
-        text = part.text.lstrip()
-        if not text or re.match(r"#!|#cloud-|#include|## template:|#part-handler", text):
+        if part.is_known:
             continue
-        first = text.splitlines()[0][:60]
+        if part.kind not in _GUESSED:
+            raise VimError(
+                f"The {part.where} has the type {part.kind}, not one such as text/cloud-config or "
+                "text/x-shellscript, so cloud-init would ignore it."
+            )
+        first = part.text.lstrip().splitlines()[0][:60]
         raise VimError(
             f"The {part.where} begins with '{first}', not with '#cloud-config' or '#!', so "
             "cloud-init would ignore it."

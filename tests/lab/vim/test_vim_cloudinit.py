@@ -17,8 +17,13 @@ CONFIG = "#cloud-config\npackages:\n- tmux\n- [git, 1.0]\n- curl=7.1\n- {apt: [v
 def multipart(*parts: str) -> str:
     message = MIMEMultipart()
     for text in parts:
-        kind = "cloud-config" if text.startswith("#cloud-config") else "x-shellscript"
-        message.attach(MIMEText(text, kind, "utf-8"))
+        message.attach(MIMEText(text, "plain", "utf-8"))
+    return message.as_string()
+
+
+def typed(kind: str, text: str) -> str:
+    message = MIMEMultipart()
+    message.attach(MIMEText(text, kind, "utf-8"))
     return message.as_string()
 
 
@@ -29,6 +34,21 @@ def test_packages_of_plain_config() -> None:
 def test_packages_of_every_part_of_a_message() -> None:
     text = multipart("#!/bin/sh\necho packages: [no]\n", CONFIG, "#cloud-config\npackages: [bc]\n")
     assert cloudinit.wanted_packages(text) == ["tmux", "git", "curl", "vim", "jq", "bc"]
+
+
+def test_the_type_of_a_part_counts_before_its_first_line() -> None:
+    text = "packages: [curl]\n"
+    assert cloudinit.wanted_packages(typed("cloud-config", text)) == ["curl"]
+    assert cloudinit.wanted_packages(typed("x-shellscript", f"#cloud-config\n{text}")) == []
+    with pytest.raises(VimError, match="not a mapping"):
+        cloudinit.wanted_packages(typed("cloud-config", "- curl\n"))
+
+
+@pytest.mark.parametrize(
+    "kind", ["cloud-config", "cloud-boothook", "x-shellscript", "x-shellscript-per-boot", "jinja2"]
+)
+def test_a_part_with_a_type_of_cloud_inits_needs_no_header(kind: str) -> None:
+    cloudinit.check_user_data(typed(kind, "packages: [curl]\n"))
 
 
 @pytest.mark.parametrize("text", ["#!/bin/sh\ntrue\n", "#cloud-config\n", "#cloud-config\n{}\n"])
@@ -54,7 +74,7 @@ def test_wrong_config(text: str, words: str) -> None:
         cloudinit.wanted_packages(text)
 
 
-@pytest.mark.parametrize("text", ["hostname: a\n", multipart("just text")])
+@pytest.mark.parametrize("text", ["hostname: a\n", multipart("just text"), typed("html", "a")])
 def test_user_data_cloud_init_would_ignore(text: str) -> None:
     with pytest.raises(VimError, match="cloud-init would ignore it"):
         cloudinit.check_user_data(text)
