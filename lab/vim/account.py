@@ -224,14 +224,29 @@ class Vim:
         return self.home.fabric_netns(self.account.number)
 
     def restore(self) -> None:
-        """Make the fabric again when it is gone, as after a restart of the machine."""
-        if not self._complete():
+        """Make the fabric again when it is gone, as after a restart of the machine.
+
+        If only a program of the account has ended, start that; the fabric stays.
+        """
+        if not self._complete() or self._ended():
             with locked(self.home.lock):
                 if not self._complete():
                     self._make()
+                for start in self._ended():
+                    start()
 
     def _complete(self) -> bool:
         return fabric.netns_exists(self.fabric) and not self._unfinished.exists()
+
+    def _ended(self) -> list[Callable[[], None]]:
+        """What starts the programs of the account that do not run: the site's wire, the registry."""
+        programs: list[tuple[Path, Callable[[], None]]] = []
+        if self.account.config.external_subnet is not None:
+            programs.append((self.site.group, self._make_site))
+        if self.account.config.registry:
+            registry = self._registry
+            programs.append((registry.group, registry.start))
+        return [start for group, start in programs if not cgroups.pids(group)]
 
     @property
     def _unfinished(self) -> Path:
@@ -251,17 +266,21 @@ class Vim:
         fabric.make_vca(self.home.vca_netns)
         fabric.make_fabric(self.fabric)
         state = self._state.read()
-        config = self.account.config
-        if config.external_subnet is not None:
-            routed = [n.subnet for n in config.networks if not n.nat]
-            self.site.make(config.external_subnet, routed, config.uplink)
-            if config.use_floating_ip:
-                self.site.join_vca(self.home.vca_netns)
+        if self.account.config.external_subnet is not None:
+            self._make_site()
         for network in state.networks.values():
             self._make_network(network)
         self._apply_rules(state)
-        if config.registry:
+        if self.account.config.registry:
             self._registry.start()
+
+    def _make_site(self) -> None:
+        config = self.account.config
+        assert config.external_subnet is not None  # noqa: S101
+        routed = [n.subnet for n in config.networks if not n.nat]
+        self.site.make(config.external_subnet, routed, config.uplink)
+        if config.use_floating_ip:
+            self.site.join_vca(self.home.vca_netns)
 
     @property
     def _registry(self) -> Registry:

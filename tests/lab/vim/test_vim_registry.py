@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import signal
 import socket
@@ -18,7 +19,7 @@ from support.waiting import wait_until
 from test_vim_qemu import NETWORKS, SERVER, SPEC
 
 from lab.procs import start_time
-from lab.vim import Vim, VimError, clean, registry
+from lab.vim import Vim, VimError, cgroups, clean, registry
 from lab.vim.fabric import enter
 from lab.vim.qemu import configdrive
 
@@ -218,3 +219,22 @@ def test_two_images_cannot_have_one_name(tmp_path: Path) -> None:
     source = archive(tmp_path / "x.tar", manifest=[{"RepoTags": ["a:1"]}, {"RepoTags": ["b:1"]}])
     with pytest.raises(VimError, match="has 2 images: one name cannot be for all"):
         registry.load(source, "me/mine:1")
+
+
+@pytest.mark.vm
+@pytest.mark.lab
+def test_a_registry_that_has_ended_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "STORE", tmp_path / "store")
+    home = tmp_path / "home"
+    try:
+        vim = Vim.create(home, "lab", {"registry": True, "images": {}}, "qemu")
+        (pid,) = cgroups.pids(vim._registry.group)
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not cgroups.pids(vim._registry.group), "the registry ends")
+        Vim.open(home, "lab")
+        (other,) = cgroups.pids(vim._registry.group)
+        assert registry._listens(other)
+    finally:
+        clean(home)

@@ -5,8 +5,10 @@ Two sites have the same private range; instead of servers there are bare network
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
 import struct
 import subprocess
 from collections.abc import Iterator
@@ -14,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.waiting import wait_until
 
-from lab.vim import Vim, VimError, clean
-from lab.vim.fabric import enter, netns_names
+from lab.vim import Vim, VimError, cgroups, clean
+from lab.vim.fabric import NETNS, enter, netns_names
 from lab.vim.model import Network
 from lab.vim.site import nat_rules
 from lab.vim.store import Home
@@ -260,3 +263,18 @@ def test_a_site_is_made_again_after_a_restart(
         argv = [*enter(vim.site.router), "ping", "-n", "-q", "-c", "1", "-W", "2"]
         other = "203.0.113.1" if vim.name == "a" else "198.51.100.1"
         assert subprocess.run([*argv, other], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.lab
+def test_a_wire_that_has_ended_is_made_again_and_nothing_else(
+    home: Path, sites: dict[str, Vim]
+) -> None:
+    vim = sites["a"]
+    before = (NETNS / vim.fabric).stat().st_ino
+    for pid in cgroups.pids(vim.site.group):
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not cgroups.pids(vim.site.group), "the wire ends")
+    assert " 0% packet loss" not in ping(enter(vim.site.router), "203.0.113.1")
+    Vim.open(home, "a")
+    assert " 0% packet loss" in ping(enter(vim.site.router), "203.0.113.1")
+    assert (NETNS / vim.fabric).stat().st_ino == before
