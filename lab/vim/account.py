@@ -239,7 +239,7 @@ class Vim:
         return fabric.netns_exists(self.fabric) and not self._unfinished.exists()
 
     def _ended(self) -> list[Callable[[], None]]:
-        """What starts the programs of the account that do not run: the site's wire, the registry."""
+        """What starts those of the site's wire and the registry that do not run."""
         programs: list[tuple[Path, Callable[[], None]]] = []
         if self.account.config.external_subnet is not None:
             programs.append((self.site.group, self._make_site))
