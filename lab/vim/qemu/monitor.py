@@ -42,7 +42,7 @@ def understood() -> Iterator[None]:
     """
     try:
         yield
-    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+    except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
         raise VimError("The guest agent's answer is not what an agent answers.") from None
 
 

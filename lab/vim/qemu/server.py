@@ -57,6 +57,8 @@ from lab.vim.store import Config, Image, ServerRecord, locked, read_json
 
 #: Seconds a system has to shut down before its power is cut, as a cloud's soft stop.
 SHUTDOWN_TIMEOUT = 60.0
+#: Seconds in which a guest must say that a command has been ended.
+_CONSOLE_GRACE = 60.0
 #: Memory of QEMU itself, in addition to the guest's, MiB.
 _OVERHEAD = 160
 
@@ -469,6 +471,7 @@ class Machine(Vdu):
         if stdin is not None:
             data = stdin.encode() if isinstance(stdin, str) else stdin
             given["input_data"] = base64.b64encode(data).decode()
+        late = VimError(f"'{' '.join(argv)}' did not end within {timeout:.0f} s in the server.")
         begun = time.monotonic()
         with understood():
             pid = agent(self.directory, "guest-exec", **given)["pid"]
@@ -477,6 +480,8 @@ class Machine(Vdu):
                 state = agent(self.directory, "guest-exec-status", pid=pid)
                 if state["exited"]:
                     break
+                if time.monotonic() - begun > timeout + _CONSOLE_GRACE:
+                    raise late
                 time.sleep(pause)
                 pause = min(pause * 1.5, 0.5)
             texts = [
@@ -485,7 +490,7 @@ class Machine(Vdu):
             ]
             code = int(state.get("exitcode", -int(state.get("signal", 0))))
         if time.monotonic() - begun >= timeout and (code in (124, 137) or "exitcode" not in state):
-            raise VimError(f"'{' '.join(argv)}' did not end within {timeout:.0f} s in the server.")
+            raise late
         return subprocess.CompletedProcess(list(argv), code, *texts)
 
     def terminal(self) -> int:

@@ -374,3 +374,13 @@ def test_memory_of_a_process_that_is_no_qemu_does_not_count(tmp_path: Path) -> N
             assert server._used_memory(tmp_path) is not None
         finally:
             running.kill()
+
+
+def test_a_command_that_never_ends_says_the_agent_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    answering(monkeypatch, guest_exec={"pid": 1}, guest_exec_status={"exited": False})
+    monkeypatch.setattr(server.Machine, "_process", lambda self: 1)
+    monkeypatch.setattr(server, "_CONSOLE_GRACE", 0.1)
+    with pytest.raises(VimError, match="'true' did not end within 0 s in the server"):
+        machine(tmp_path).console(["true"], None, 0.1)
