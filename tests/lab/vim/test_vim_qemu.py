@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from support.waiting import wait_until
 
 from lab.vim import Network, Port, Server, ServerSpec, VimError
 from lab.vim.model import ACTIVE, BUILD
@@ -371,7 +372,7 @@ def test_memory_of_a_process_that_is_no_qemu_does_not_count(tmp_path: Path) -> N
     with subprocess.Popen([program, "60"]) as running:
         try:
             (tmp_path / "pid").write_text(f"{running.pid}\n")
-            assert server._used_memory(tmp_path) is not None
+            wait_until(lambda: server._used_memory(tmp_path) is not None, "it is QEMU's")
         finally:
             running.kill()
 
