@@ -252,6 +252,19 @@ def test_a_revoked_device_is_out_for_good_even_if_the_vdu_did_not_answer(vnf):
     assert vnf.refused("revoke-device", name="../x").startswith("revoke-device: name: ")
 
 
+def test_a_device_of_an_unusable_link_is_not_called_revoked_before_it_is_out(vnf):
+    vnf.enrol("phone", 0)
+    vnf.vdu.underlay["ens4"] = ""
+    for _ in range(2):
+        answer = actions.run(vnf.charm(), "revoke-device", {"name": "phone"})
+        sentence = "revoke-device: the revocation is stored, but access stays as it is"
+        assert answer.failed.startswith(sentence)
+        assert "ens4 has no address yet" in answer.failed
+    vnf.vdu.underlay["ens4"] = "192.168.60.1/24"
+    vnf.charm().reconcile_and_report()
+    assert vnf.table() == {}
+
+
 def test_a_revoked_peer_is_out_for_good_even_if_the_vdu_did_not_answer(vnf):
     offer = Offer(
         technology="wireguard",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import logging
 import subprocess
@@ -10,16 +11,22 @@ from types import SimpleNamespace
 
 import pytest
 from support.model_world import World
-from test_access_charm import Reached, Store
+from test_access_charm import KEYS, Reached, Store
 from test_certificates import Operator
 from vpnaas import actions, juju
 from vpnaas.base.errors import VduError
 from vpnaas.charm import VnfCharm
-from vpnaas.peers.offer import asking
+from vpnaas.peers.offer import KeyOffer, Offer, asking, encode
 from vpnaas.vdu.ssh import CommandResult
 
 S6A = {"link": "s6a", "inner-address": "172.16.6.2/24", "underlay-interface": "ens4"}
 S11 = {"link": "s11", "inner-address": "172.16.11.2/24", "underlay-interface": "ens4"}
+LAPTOP = {
+    "link": "s6a",
+    "name": "laptop",
+    "public-key": KEYS[1],
+    "allowed-prefixes": "172.16.6.50/32",
+}
 CELL = {"link": "s6a", "inner-address": "pool", "technology": "ipsec"}
 WAITING = "waiting for an address from the gateway"
 
@@ -146,6 +153,61 @@ def test_a_link_without_an_address_is_not_called_unconfigured(cell: Vnf) -> None
     assert cell.refused("revoke-peer", link="s6a", peer="hss").startswith(
         "revoke-peer: peer: no related peer 'hss' of s6a offers a key"
     )
+
+
+@pytest.fixture
+def stuck(vnf: Vnf) -> Vnf:
+    """Return a VNF with a related and a manual peer on a link that has lost its underlay."""
+    vnf.environment.actions = frozenset({"configure-gateway"})
+    vnf.run("configure", **S6A)
+    hss = Offer(
+        technology="wireguard",
+        inner_address=ipaddress.ip_address("172.16.6.129"),
+        mtu=1400,
+        endpoint=(ipaddress.ip_address("192.168.8.129"), 51821),
+        keys=KeyOffer(KEYS[0]),
+    )
+    vnf.environment.theirs = encode(hss)
+    vnf.run("add-peer", **LAPTOP)
+    assert set(vnf.vdu.interfaces["wg-s6a"].peers) == {KEYS[0], KEYS[1]}
+    vnf.vdu.underlay["ens4"] = ""
+    return vnf
+
+
+def test_an_unusable_link_keeps_a_revoked_peer_and_the_action_says_so(stuck: Vnf) -> None:
+    sentence = stuck.refused("revoke-peer", link="s6a", peer="hss")
+    assert sentence.startswith("revoke-peer: the revocation is stored, but s6a stays as it is")
+    assert "ens4 has no address yet" in sentence
+    assert KEYS[0] in stuck.vdu.interfaces["wg-s6a"].peers
+    stuck.vdu.underlay["ens4"] = "192.168.8.2/24"
+    stuck.charm().reconcile_and_report()
+    assert set(stuck.vdu.interfaces["wg-s6a"].peers) == {KEYS[1]}
+
+
+def test_a_revocation_can_take_an_unusable_link_down(stuck: Vnf) -> None:
+    stuck.refused("revoke-peer", link="s6a", peer="hss")
+    stuck.run("configure", link="s6a", **{"inner-address": "none"})
+    assert stuck.vdu.interfaces == {}
+
+
+def test_an_unusable_link_keeps_a_manual_peer(stuck: Vnf) -> None:
+    sentence = stuck.refused("delete-peer", link="s6a", name="laptop")
+    assert "ens4 has no address yet" in sentence
+    stuck.vdu.underlay["ens4"] = "192.168.8.2/24"
+    assert stuck.run("delete-peer", link="s6a", name="laptop")["deleted"] == "laptop"
+    assert set(stuck.vdu.interfaces["wg-s6a"].peers) == {KEYS[0]}
+
+
+def test_a_gateway_says_that_its_firewall_stays_as_it_is(stuck: Vnf) -> None:
+    stays = "gateway: the firewall stays as it is while s6a cannot be used"
+    stuck.vdu.firewall = ""  # nft flush ruleset
+    stuck.charm().reconcile_and_report()
+    assert 'iifname { "ens4" }' in stuck.vdu.firewall
+    assert stays in stuck.environment.status[1]
+    assert stuck.refused("configure-gateway", tunnels=50) == stays
+    assert stuck.run("configure-gateway", firewall=False)["firewall"] is False
+    assert stuck.vdu.firewall == ""
+    assert stays not in stuck.environment.status[1]
 
 
 def test_another_fingerprint_of_the_host_key_is_tried_at_once(vnf: Vnf, monkeypatch) -> None:

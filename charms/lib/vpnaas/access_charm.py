@@ -11,7 +11,7 @@ from vpnaas import status
 from vpnaas.actions import OUTPUT_LIMIT, Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import VpnaasError
-from vpnaas.charm import VnfCharm, unless_admitted
+from vpnaas.charm import VnfCharm, require_removed, unless_admitted
 from vpnaas.extras import access
 from vpnaas.extras.access import AccessOutcome
 from vpnaas.extras.extra import Extra
@@ -104,7 +104,7 @@ class AccessCharm(VnfCharm):
         if intent is not before:
             # Store it first: if the VDU does not answer now, the next reconcile removes the device.
             self.environment.store(INTENT_KEY, intent.to_json())
-        self._reconcile_now()
+        require_removed("revoke-device", LINK, self._reconcile_now())
         return {"revoked": name, "was-enrolled": intent is not before}
 
     @action("show-devices")

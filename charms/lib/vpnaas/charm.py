@@ -216,7 +216,12 @@ class VnfCharm(ExperimentingCharm):
     def _delete_peer(self, params: Params) -> Dict[str, Any]:
         link = self._one_link(params)
         name = str(params.get("name", ""))
-        self._change_intent(self._intent().without_peer(link, name))
+
+        def refusals(outcome: Outcome) -> Sequence[str]:
+            plan = outcome.plans.get(link)
+            return plan.problems if plan is not None and plan.unusable else ()
+
+        self._change_intent(self._intent().without_peer(link, name), refusals)
         return {"deleted": name, "link": link}
 
     @action("revoke-peer")
@@ -226,7 +231,7 @@ class VnfCharm(ExperimentingCharm):
         keys = certificate_actions.keys_of(self._charm_state(), link, label, self._applied(link))
         # Store it first: if the VDU does not answer now, the next reconcile removes the peer.
         self.environment.store(INTENT_KEY, self._intent().with_revoked(link, keys).to_json())
-        self._reconcile_now()
+        require_removed("revoke-peer", link, self._reconcile_now())
         return {"revoked": label, "link": link, "public-keys": keys}
 
     def _applied(self, link: str) -> Tuple[Peer, ...]:
@@ -390,6 +395,14 @@ def unless_admitted(peer: ManualPeer) -> Callable[[Outcome], Sequence[str]]:
         return reasons or list(plan.problems) or ["peer refused"]
 
     return refusals
+
+
+def require_removed(action: str, link: str, outcome: Outcome) -> None:
+    """Raise VpnaasError if an unusable link still has a peer that was revoked."""
+    plan = outcome.plans.get(link)
+    if plan is not None and plan.unusable:
+        what = "{}: the revocation is stored, but {} stays as it is until it can be used: {}"
+        raise VpnaasError(what.format(action, link, plan.problems[0]))
 
 
 def _rotation(outcome: Outcome, link: str) -> Dict[str, Any]:

@@ -191,9 +191,11 @@ def _gateway_steps(
     if charm_state.gateway is None:
         return [], [], {}
     usable = [plan for plan in links.values() if not plan.unusable]
-    if len(usable) < len(links) and gateway.BOOT.present(results):
-        # The wanted state of an unusable link is unknown, so its present protection stays.
-        return [], [], {}
+    unusable = sorted(link for link, plan in links.items() if plan.unusable)
+    if unusable and charm_state.gateway.firewall and gateway.BOOT.present(results):
+        # The wanted state of an unusable link is unknown, so the present protection stays.
+        what = "gateway: the firewall stays as it is while {} cannot be used"
+        return gateway.BOOT.stay(results), [], {GATEWAY: what.format(fields.few(unusable))}
     secured = [plan for plan in usable if plan.params.technology in KEYED]
     ports = {p.params.listen_port for p in secured if p.params.technology == WIREGUARD}
     outer = [a.ip for p in secured if p.underlay for a in vdu.interfaces[p.underlay].addresses]

@@ -142,6 +142,11 @@ class BootTable:
             enable(self.name + "/enable", self.unit),
         ]
 
+    def stay(self, results: Results) -> List[Step]:
+        """Return the steps that put the present script into force; none if there is none."""
+        text = results.text(self.name + "/file")
+        return [] if text is None else self.steps_to(text, results)
+
     def absent(self) -> List[Step]:
         """Return the steps that remove it."""
         delete = ("nft", "delete", "table", "inet", self.table)
