@@ -10,11 +10,13 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
+from ops.model import ModelError, RelationDataContent
+from ops.testing import Harness
 from support.model_world import World
 from test_access_charm import KEYS, Reached, Store
 from test_certificates import Operator
 from vpnaas import actions, juju
-from vpnaas.base.errors import VduError
+from vpnaas.base.errors import NotReadyError, VduError
 from vpnaas.charm import VnfCharm
 from vpnaas.peers.offer import KeyOffer, Offer, asking, encode
 from vpnaas.vdu.ssh import CommandResult
@@ -127,6 +129,82 @@ def test_a_new_link_whose_steps_fail_is_taken_down(vnf: Vnf) -> None:
     assert set(vnf.vdu.interfaces) == {"wg-s11"}
     assert vnf.run("show-status", link="s6a")["s6a"]["state"] == "off"
     assert vnf.run("configure", **S6A)["s6a"]["state"] == "waiting"
+
+
+def test_a_link_that_is_stored_nowhere_is_taken_down(vnf: Vnf) -> None:
+    """Its action lost the leadership, or died, and so Juju kept nothing of it."""
+    vnf.run("configure", **S11)
+    stored = vnf.environment.stored("intent")
+    vnf.run("configure", **S6A)
+    vnf.environment.store("intent", stored)
+    vnf.charm().reconcile_and_report()
+    assert set(vnf.vdu.interfaces) == {"wg-s11"}
+    assert "172.16.6.2" not in vnf.vdu.guard
+    assert vnf.run("show-status", link="s6a")["s6a"]["state"] == "unconfigured"
+
+
+METADATA = """
+name: mme
+requires:
+  s6a: {interface: vpnaas-link}
+  s11: {interface: vpnaas-link}
+peers:
+  proxypeer: {interface: proxypeer}
+"""
+OPTIONS = """
+options:
+  ssh-hostname: {type: string, default: 10.0.0.1}
+  ssh-username: {type: string, default: ubuntu}
+"""
+
+
+@pytest.mark.parametrize("related", [False, True])
+def test_a_unit_that_loses_the_leadership_says_so(related, tmp_path, monkeypatch) -> None:
+    """What it writes then is refused: by ops, or by relation-set for several keys."""
+
+    def refuse(self, key, value):
+        raise ModelError("ERROR cannot write relation settings")
+
+    harness = Harness(juju.charm_of(VnfCharm), meta=METADATA, config=OPTIONS, actions="{}")
+    peers = harness.add_relation("proxypeer", "mme")
+    harness.set_leader(True)
+    if related:
+        harness.add_relation_unit(harness.add_relation("s6a", "hss"), "hss/0")
+    harness.begin()
+    code = harness.charm.code
+    vnf = Vnf()
+    code.environment.folder = str(tmp_path)
+    code._vdu = vnf.charm()._vdu
+    execute = vnf.vdu.execute
+
+    def lose(steps, exclusive=True):
+        if any(step.id.startswith("s6a/apply") for step in steps):
+            monkeypatch.setattr(RelationDataContent, "_commit", refuse)
+            (tmp_path / "relation-set").write_text("#!/bin/sh\necho 'ERROR refused' >&2\nexit 1\n")
+            (tmp_path / "relation-set").chmod(0o755)
+            monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+            harness.set_leader(False)
+        return execute(steps)
+
+    vnf.vdu.execute = lose
+    answer = actions.run(code, "configure", S6A)
+    assert answer.failed.startswith("Juju refuses data of the application, perhaps this unit ")
+    assert "intent" not in harness.get_relation_data(peers, "mme")
+    code.reconcile_and_report()
+    assert harness.charm.unit.status.message == "standby, the leader manages the VDU"
+    harness.cleanup()
+
+
+def test_an_event_that_loses_the_leadership_ends_as_a_standby(vnf: Vnf, monkeypatch) -> None:
+    def store(key, value):
+        vnf.environment.is_leader = lambda: False
+        raise NotReadyError("refused")
+
+    vnf.run("configure", **S6A)
+    vnf.vdu.host_key = "ssh-ed25519 AAAA"
+    monkeypatch.setattr(vnf.environment, "store", store)
+    vnf.charm().reconcile_and_report()
+    assert vnf.environment.status == (False, "standby, the leader manages the VDU")
 
 
 def test_a_vnf_whose_only_link_asks_for_an_address_asks(cell: Vnf) -> None:

@@ -58,7 +58,11 @@ class Environment(abc.ABC):
 
     @abc.abstractmethod
     def tell(self, endpoint: str, relation_id: int, values: Mapping[str, str]) -> None:
-        """Publish values to the other end of a relation; an empty value removes a key."""
+        """Publish values to the other end of a relation; an empty value removes a key.
+
+        Raises:
+            NotReadyError: This unit does not lead any more.
+        """
 
     # Stored data
 
@@ -79,7 +83,7 @@ class Environment(abc.ABC):
         """Store a text for later runs and for the next leader.
 
         Raises:
-            NotReadyError: It cannot be stored yet.
+            NotReadyError: It cannot be stored yet, or this unit does not lead any more.
         """
 
     @abc.abstractmethod

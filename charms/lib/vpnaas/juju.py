@@ -8,7 +8,8 @@ import logging
 import os
 import re
 import subprocess
-from typing import Any, Dict, List, Mapping, Optional, Type
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Type
 
 from ops.charm import ActionEvent, CharmBase, ConfigChangedEvent, RelationEvent
 from ops.framework import EventBase, StoredState
@@ -48,6 +49,16 @@ def log_record(*args: Any, **options: Any) -> logging.LogRecord:
     record = logging.LogRecord(*args, **options)
     record.msg, record.args = passable(record.getMessage(), RESULT), ()
     return record
+
+
+@contextmanager
+def _of_the_leader() -> Iterator[None]:
+    """Raise NotReadyError where Juju refuses what only the leader may read or write."""
+    try:
+        yield
+    except ModelError as error:
+        what = "Juju refuses data of the application, perhaps this unit no longer leads; try again"
+        raise NotReadyError("{} ({})".format(what, error))
 
 
 class JujuEnvironment(Environment):
@@ -121,10 +132,12 @@ class JujuEnvironment(Environment):
             own = self._own(relation)
             changed = {key: value for key, value in values.items() if own.get(key, "") != value}
             if changed:
-                self._write(relation, changed)
+                with _of_the_leader():
+                    self._write(relation, changed)
 
     def _own(self, relation: Relation) -> Dict[str, str]:
-        own = dict(relation.data[self._charm.app])
+        with _of_the_leader():
+            own = dict(relation.data[self._charm.app])
         own.update(self._written.get(relation.id, {}))
         return {key: value for key, value in own.items() if value}
 
@@ -170,8 +183,9 @@ class JujuEnvironment(Environment):
         relation = self._peers()
         if relation is None:
             raise NotReadyError("the peer relation does not exist yet; try again")
-        if relation.data[self._charm.app].get(key, "") != value:
-            relation.data[self._charm.app][key] = value
+        with _of_the_leader():
+            if relation.data[self._charm.app].get(key, "") != value:
+                relation.data[self._charm.app][key] = value
 
     def settled(self) -> str:
         """See `Environment`."""

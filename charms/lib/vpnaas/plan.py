@@ -78,8 +78,14 @@ def observe_steps(charm_state: CharmState) -> List[Step]:
 
 
 def _absent_links(charm_state: CharmState) -> List[str]:
-    """Return the links that the operator switched off, or that have no inner address."""
-    return sorted(charm_state.intent.off.union(charm_state.asking))
+    """Return the links that must not be up.
+
+    The operator switched them off or did not configure them, or they have no inner address. A link
+    that is not configured is up if its `configure` died, or lost the leadership, before Juju stored
+    anything.
+    """
+    known = charm_state.intent.off.union(charm_state.asking, charm_state.roles)
+    return sorted(known.difference(charm_state.intent.links))
 
 
 def _switched_off(charm_state: CharmState, results: Results) -> List[Step]:

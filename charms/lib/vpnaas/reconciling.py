@@ -36,6 +36,7 @@ INTENT_KEY = "intent"
 ADDRESSES_KEY = "given-addresses"
 HOST_KEY = "ssh-host-key"
 TRUST_KEY = "ssh-host-key-trust"
+STANDBY = "standby, the leader manages the VDU"
 #: Time in `stop` for a VDU that is probably gone: a lost SYN is sent again after 1 and 3 s.
 STOP_SECONDS = 4
 
@@ -117,15 +118,15 @@ class ReconcilingCharm:
                 # The leader authorizes our key on the VDU before we may have to take over.
                 environment.announce(ensure_key(self._key_file()))
             if not environment.is_leader():
-                environment.set_status(False, "standby, the leader manages the VDU")
+                environment.set_status(False, STANDBY)
                 return
             charm_state = self._charm_state()
             if unless_settled and environment.settled() == self._fingerprint(charm_state):
                 return
             self._report(self._reconcile(charm_state))
         except NotReadyError:
-            # The unit has no peer relation yet, for example in the hook install.
-            environment.set_status(False, "starting")
+            # The unit has no peer relation yet, for example in the hook install. Or it led before.
+            environment.set_status(False, "starting" if environment.is_leader() else STANDBY)
         except VpnaasError as error:
             environment.set_status(True, str(error))
 

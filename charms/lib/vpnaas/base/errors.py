@@ -34,4 +34,4 @@ class VduError(VpnaasError):
 
 
 class NotReadyError(VpnaasError):
-    """Juju does not give access to our own stored data in this hook; a later one will."""
+    """Juju gives no access to our own data in this hook; a later one, or the leader's, has it."""
