@@ -288,6 +288,17 @@ def test_a_gateway_says_that_its_firewall_stays_as_it_is(stuck: Vnf) -> None:
     assert stays not in stuck.environment.status[1]
 
 
+def test_a_new_link_is_guarded_while_another_one_is_unusable(stuck: Vnf) -> None:
+    stuck.run("configure", **{**S11, "underlay-interface": "ens3"})
+    assert "wg-s11" in stuck.vdu.interfaces
+    assert 'iifname != { "lo", "wg-s11" } ip daddr 172.16.11.2 counter drop' in stuck.vdu.guard
+    assert 'iifname != { "lo", "wg-s6a" } ip daddr 172.16.6.2 counter drop' in stuck.vdu.guard
+    guard = stuck.vdu.guard
+    stuck.vdu.guard = ""  # nft flush ruleset
+    stuck.charm().reconcile_and_report()
+    assert stuck.vdu.guard == guard
+
+
 def test_another_fingerprint_of_the_host_key_is_tried_at_once(vnf: Vnf, monkeypatch) -> None:
     option = vnf.environment.option
     vnf.run("configure", **S6A)

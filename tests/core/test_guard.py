@@ -125,6 +125,45 @@ def test_without_a_guard_the_other_links_get_theirs() -> None:
     assert put.body["text"] == guard.render([guard.guarded(plans["s1c"])])
 
 
+def test_an_unusable_link_keeps_its_rules_and_the_others_get_theirs() -> None:
+    before = {"s6a": plan("s6a"), "s1c": plan("s1c")}
+    present = guard.render([guard.guarded(each) for each in before.values()])
+    stuck = attr.evolve(plan("s6a"), unusable=True, interface="", underlay="")
+    assert guard.steps_to({**before, "s6a": stuck}, observed(present)) == []
+    more = attr.evolve(plan("s1c"), underlay="ens5")
+    steps = guard.steps_to({"s6a": stuck, "s1c": more}, observed(present), "ens3")
+    (put,) = [step for step in steps if step.id == "guard/put"]
+    wanted = guard.render([guard.guarded(plan("s6a")), guard.guarded(more, "ens3")])
+    assert put.body["text"] == wanted
+    assert 'iifname "ens5" tcp dport 22' in wanted
+    # Its rules go with the link.
+    steps = guard.steps_to({"s1c": before["s1c"]}, observed(present))
+    (put,) = [step for step in steps if step.id == "guard/put"]
+    assert put.body["text"] == guard.render([guard.guarded(before["s1c"])])
+
+
+@pytest.mark.parametrize("present", ["of an earlier version", None])
+def test_a_flush_is_mended_while_a_link_is_unusable(present: str | None) -> None:
+    present = present or guard.render([guard.guarded(plan("s6a"))])
+    stuck = {"s6a": attr.evolve(plan("s6a"), unusable=True, interface="")}
+    steps = guard.steps_to(stuck, observed(present, loaded=False))
+    assert "guard/load" in ids(steps)
+    assert [step.body["text"] for step in steps if step.id == "guard/put"] == [present]
+
+
+def test_sections_are_what_was_rendered() -> None:
+    """For links with each kind of rule."""
+    inner = ipaddress.ip_interface("10.80.0.1/24")
+    far = tuple(ipaddress.ip_network(text) for text in ("10.82.0.0/16", "2001:db8:2::/48"))
+    ours = guard.Guarded("hub", "", (), inner, "wg-hub", apart=far[:1], behind=far)
+    one = guard.Guarded("s1c", "sctp", (36412,), inner, outer=True, underlay="ens4")
+    both = guard.sections(guard.render([ours, one]))
+    assert list(both) == ["hub", "s1c"]
+    assert both["hub"] == guard.sections(guard.render([ours]))["hub"]
+    assert guard.render([], both) == guard.render([ours, one])
+    assert guard.sections("") == guard.sections("table inet filter {\n}\n") == {}
+
+
 @pytest.mark.parametrize("step", ["guard/read-additions", "guard/load"])
 def test_rules_that_were_not_loaded_are_loaded_by_the_next_reconcile(step: str) -> None:
     _, hss, _, _ = pair()

@@ -21,7 +21,7 @@ The guard is loaded at boot before the network comes up, and stays when the tunn
 in clear have no rules. Links with an unknown application have no rules by port.
 """
 
-from typing import Dict, List, Mapping, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
@@ -111,39 +111,68 @@ def guarded(plan: LinkPlan, management: str = "") -> Guarded:
     )
 
 
-def render(guards: Sequence[Guarded]) -> str:
-    """Return the nft(8) script."""
+Section = Tuple[Tuple[str, ...], ...]
+"""Rules of one link: the lines of each of _CHAINS."""
+_CHAINS = ("input", "output", "forward")
+_MARK = "        # "
+"""Beginning of the line before the rules of a link."""
+
+
+def render(guards: Sequence[Guarded], kept: Optional[Mapping[str, Section]] = None) -> str:
+    """Return the nft(8) script, with `kept` rules of further links."""
+    table = dict(kept or {}, **{guard.link: _section(guard) for guard in guards})
     lines: List[str] = []
-    for chain, name, secured in (
-        ("input", "iifname", "meta ipsec exists"),
-        ("output", "oifname", "rt ipsec exists"),
-    ):
+    for number, chain in enumerate(_CHAINS):
         lines.append("    chain {} {{".format(chain))
         # Before conntrack and any other filter of the VDU.
         lines.append("        type filter hook {} priority raw + 10; policy accept;".format(chain))
-        for guard in sorted(guards, key=lambda g: g.link):
-            ports = "{{ {} }}".format(", ".join(str(port) for port in guard.ports))
-            for end in ("dport", "sport") if guard.ports else ():
-                match = "meta l4proto {} th {} {}".format(_PROTOCOLS[guard.transport], end, ports)
-                if guard.interface:
-                    there = '{} != {{ "lo", "{}" }}'.format(name, guard.interface)
-                    lines.append("        {} {} counter drop".format(match, there))
-                else:
-                    there = '{} != "lo" {} accept'.format(name, secured)
-                    lines.append("        {} {}".format(match, there))
-                    lines.append('        {} {} != "lo" counter drop'.format(match, name))
-        if chain == "input":
-            lines += [line for guard in sorted(guards, key=lambda g: g.link) for line in _to(guard)]
+        for link, section in sorted(table.items()):
+            lines += [_MARK + link, *section[number]] if section[number] else []
         lines.append("    }")
-    lines.append("    chain forward {")
-    lines.append("        type filter hook forward priority raw + 10; policy accept;")
-    for guard in sorted(guards, key=lambda g: g.link):
-        lines.append(_from(guard))
-        for prefix in guard.apart:
-            family = "ip6" if prefix.version == 6 else "ip"
-            lines.append("{} {} saddr {} counter drop".format(_outside(guard), family, prefix))
-        lines += _out(guard)
-    return nft_table(TABLE, "\n".join(lines + ["    }"]) + "\n")
+    return nft_table(TABLE, "\n".join(lines) + "\n")
+
+
+def sections(text: str) -> Dict[str, Section]:
+    """Return the rules of each link in a script of `render`."""
+    table: Dict[str, List[List[str]]] = {}
+    chain, link = -1, ""
+    for line in text.splitlines():
+        if line.startswith("    chain "):
+            chain += 1
+        if not line.startswith("        "):
+            link = ""
+        elif line.startswith(_MARK):
+            link = line[len(_MARK) :]
+            table.setdefault(link, [[] for _ in _CHAINS])
+        elif link and 0 <= chain < len(_CHAINS):
+            table[link][chain].append(line)
+    return {link: tuple(map(tuple, chains)) for link, chains in table.items()}
+
+
+def _section(guard: Guarded) -> Section:
+    forward = [_from(guard)]
+    for prefix in guard.apart:
+        family = "ip6" if prefix.version == 6 else "ip"
+        forward.append("{} {} saddr {} counter drop".format(_outside(guard), family, prefix))
+    return (
+        tuple(_by_port(guard, "iifname", "meta ipsec exists") + _to(guard)),
+        tuple(_by_port(guard, "oifname", "rt ipsec exists")),
+        tuple(forward + _out(guard)),
+    )
+
+
+def _by_port(guard: Guarded, name: str, secured: str) -> List[str]:
+    lines = []
+    ports = "{{ {} }}".format(", ".join(str(port) for port in guard.ports))
+    for end in ("dport", "sport") if guard.ports else ():
+        match = "meta l4proto {} th {} {}".format(_PROTOCOLS[guard.transport], end, ports)
+        if guard.interface:
+            there = '{} != {{ "lo", "{}" }}'.format(name, guard.interface)
+            lines.append("        {} {} counter drop".format(match, there))
+        else:
+            lines.append('        {} {} != "lo" {} accept'.format(match, name, secured))
+            lines.append('        {} {} != "lo" counter drop'.format(match, name))
+    return lines
 
 
 def _outside(guard: Guarded) -> str:
@@ -211,14 +240,19 @@ def steps_to(plans: Mapping[str, LinkPlan], results: Results, management: str = 
         results: Results of `observe`.
         management: Interface of management; "" if unknown.
     """
+    text = results.text(BOOT.name + "/file") or ""
+    present = sections(text)
+    unusable = [link for link, plan in plans.items() if plan.unusable]
+    if unusable and text and not present:
+        # A script of an earlier version does not say which rules are whose.
+        return BOOT.stay(results)
+    # The wanted state of an unusable link is unknown, so its present rules stay.
+    kept = {link: present[link] for link in unusable if link in present}
     usable = [plan for plan in plans.values() if not plan.unusable]
-    if len(usable) < len(plans) and BOOT.present(results):
-        # The wanted state of an unusable link is unknown, so its present rules stay.
-        return []
     guards = [guarded(plan, management) for plan in usable if needed(plan.params)]
-    if not guards:
+    if not guards and not kept:
         return absent() if BOOT.present(results) else []
-    return BOOT.steps_to(render(guards), results)
+    return BOOT.steps_to(render(guards, kept), results)
 
 
 def absent() -> List[Step]:
