@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from oai import meters, n3iwf, pdn, plan
 from vpnaas.base import fields
 from vpnaas.base.errors import VpnaasError
-from vpnaas.extras import experiments, gateway_pair, measure
+from vpnaas.extras import experiments, gateway, gateway_pair, measure
 from vpnaas.peers.peer import Peer, read_record
 from vpnaas.tunnels import nesting
 from vpnaas.tunnels.ipsec import observed
@@ -71,3 +73,64 @@ def test_a_reader_gives_a_result_or_one_sentence(reader: str, junk: str) -> None
         READERS[reader](Results(Always(JUNK[junk])))
     except VpnaasError as error:
         assert str(error)
+
+
+REPORT = '{"start": {"version": "3.12"}, "end": {"sum_sent": {}, "sum": %s, "sum_received": %s}}'
+RATE = '{"bits_per_second": 1e6, "jitter_ms": 1, "lost_percent": 0, "packets": 5}'
+COUNTS = "5 packets transmitted, 5 received"
+PINGS = {
+    "no times": f"{COUNTS}\nrtt = 1/1/1/1 ms\n",
+    "time of two points": f"time=1.2.3 ms\n{COUNTS}\nrtt = 1/1/1/1 ms\n",
+    "sums of points": f"time=1 ms\n{COUNTS}\nrtt = ./1.2.3/1/1 ms\n",
+    "long sums": f"time=1 ms\n{COUNTS}\nrtt = {'9' * 400}/1/1/1 ms\n",
+    "long time": f"time={'9' * 400} ms\n{COUNTS}\nrtt = 1/1/1/1 ms\n",
+    "long counts": f"{'9' * 5000} packets transmitted, {'9' * 5000} received\nrtt = 1/1/1/1 ms\n",
+    "good": f"time=1 ms\n{COUNTS}\nrtt = 1/1/1/1 ms\n",
+}
+
+
+@pytest.mark.parametrize("text", PINGS)
+def test_ping_may_print_anything(text: str) -> None:
+    report = REPORT % (RATE, RATE)
+    results = {name: {"code": 0, "out": report} for name in ("tcp", "udp")}
+    try:
+        figures = measure.link_figures(
+            LINK, PEER, Results({**results, "ping": {"code": 0, "out": PINGS[text]}})
+        )
+        json.dumps(figures, allow_nan=False)
+    except VpnaasError as error:
+        assert text != "good"
+        assert str(error).startswith("ping to mme ")
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999", "-Infinity"])
+@pytest.mark.parametrize("key", ["bits_per_second", "jitter_ms", "lost_percent"])
+def test_numbers_that_json_lacks_are_no_report(key: str, number: str) -> None:
+    part = json.dumps({**json.loads(RATE), key: "HERE"}).replace('"HERE"', number)
+    test = measure.ThroughputTest.parse({"link": "s6a", "protocol": "udp"})
+    results = Results({"iperf3": {"code": 0, "out": REPORT % (part, part)}})
+    with pytest.raises(VpnaasError, match="printed a report that is not understood"):
+        measure.throughput(test, PEER, "run", results)
+
+
+@pytest.mark.parametrize("digits", ["²", "9" * 5000, "--5", "5"])
+def test_files_of_a_pair_may_have_anything_for_numbers(digits: str) -> None:
+    assert gateway_pair._record(f"active {digits} {digits}") in (("", 0, 0), ("active", 5, 5))
+    assert gateway_pair._loss(f"{digits} 1 2 3 4") in ((-1, False), (5, True))
+    assert gateway._cpus(Results(Always(digits))) in (1, 5)
+    pair = {"role": "primary", "virtual-address": "10.254.1.1/24", "other-address": "10.254.1.3"}
+    pair.update({"trusted-interface": "ens5", "untrusted-interface": "ens4"})
+    params = gateway_pair.PairParams.parse(pair)
+    seen = gateway_pair.conclude(params, SimpleNamespace(peers=0), Files(digits))
+    assert seen.details["priority"] in (60, 65)
+
+
+class Files(Results):
+    """A VDU each of whose files has the same text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__({"pair/addresses": {"code": 0, "out": '[{"ifname": "ens5"}]'}})
+        self._text = text
+
+    def text(self, id: str) -> str:
+        return self._text

@@ -50,6 +50,11 @@ def few(words: Sequence[str], between: str = ", ", most: int = 8) -> str:
     return "{} and {} others".format(between.join(words[:most]), len(words) - most)
 
 
+def is_count(text: str) -> bool:
+    """Tell whether a text of a VDU is a whole number; isdigit takes more than `int` does."""
+    return re.fullmatch("[0-9]{1,15}", text) is not None
+
+
 def integer(where: str, text: object, low: int, high: int) -> int:
     """Parse a decimal integer between `low` and `high`, both included.
 

@@ -127,7 +127,7 @@ def _firewall(gateway: Gateway, results: Results) -> List[Step]:
 
 def _cpus(results: Results) -> int:
     text = (results.out("gateway/cpus") or "").strip()
-    return min(256, max(1, int(text))) if text.isdigit() else 1
+    return min(256, max(1, int(text))) if fields.is_count(text) else 1
 
 
 def _daemon(gateway: Gateway, results: Results) -> str:

@@ -422,7 +422,7 @@ def conclude(params: PairParams, pair: Standby, results: Results, prefix: str = 
         problem = "an interface of the gateway has no carrier"
     health = (results.text(prefix + "pair/health") or "0").strip()
     loss, degraded = _loss(results.text(prefix + "pair/loss")) if params.loss else (-1, False)
-    priority = standby.BASE[params.role] + (int(health) if health.isdigit() else 0)
+    priority = standby.BASE[params.role] + (int(health) if fields.is_count(health) else 0)
     details = {
         "role": params.role,
         "state": seen,
@@ -453,14 +453,14 @@ def conclude(params: PairParams, pair: Standby, results: Results, prefix: str = 
 def _loss(text: Optional[str]) -> Tuple[int, bool]:
     """Return the last measured loss in per cent, -1 for none, and whether it degrades us."""
     words = (text or "").split()
-    if len(words) != 5 or not all(word.lstrip("-").isdigit() for word in words):
+    if len(words) != 5 or not all(fields.is_count(word[word.startswith("-") :]) for word in words):
         return -1, False
     return int(words[0]), words[1] == "1"
 
 
 def _record(text: Optional[str]) -> Tuple[str, int, int]:
     words = (text or "").split()
-    if len(words) != 3 or not words[1].isdigit() or not words[2].isdigit():
+    if len(words) != 3 or not all(map(fields.is_count, words[1:])):
         return "", 0, 0
     return words[0], int(words[1]), int(words[2])
 

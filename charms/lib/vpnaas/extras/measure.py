@@ -297,6 +297,7 @@ def rates(report: Mapping[str, Any], protocol: str) -> Dict[str, Any]:
         "local": round(float(cpu.get("host_total", 0)), 1),
         "remote": round(float(cpu.get("remote_total", 0)), 1),
     }
+    json.dumps(summary, allow_nan=False)  # Neither NaN nor Infinity is JSON.
     return summary
 
 
@@ -319,8 +320,9 @@ def latency_steps(test: LatencyTest, peer: Peer) -> List[Step]:
     return [test.step(str(target(peer, test.path, test.link)))]
 
 
-_COUNTS = re.compile(r"(\d+) packets transmitted, (\d+) received")
-_TIMES = re.compile(r"= ([\d.]+)/([\d.]+)/([\d.]+)/([\d.]+) ms")
+_COUNT, _MS = "([0-9]{1,9})", "([0-9]{1,9}(?:[.][0-9]{1,9})?)"
+_COUNTS = re.compile(r"\b{0} packets transmitted, {0} received".format(_COUNT))
+_TIMES = re.compile("= {0}/{0}/{0}/{0} ms".format(_MS))
 
 
 def latency(test: LatencyTest, peer: Peer, results: Results) -> Dict[str, Any]:
@@ -435,7 +437,7 @@ def link_steps(test: LinkTest, peer: Peer) -> List[Step]:
     ]
 
 
-_TIME = re.compile(r"time=([\d.]+) ms")
+_TIME = re.compile("time={} ms".format(_MS))
 
 
 def link_figures(test: LinkTest, peer: Peer, results: Results) -> Dict[str, Any]:
@@ -455,6 +457,8 @@ def link_figures(test: LinkTest, peer: Peer, results: Results) -> Dict[str, Any]
             raise VpnaasError("iperf3 to {} printed no report".format(peer.label))
     figures["echoes"] = round_trips(results, peer.label)
     times = sorted(float(text) for text in _TIME.findall(results.output("ping")))
+    if not times:
+        raise VpnaasError("ping to {} printed no round trip times".format(peer.label))
     for name, share in (("median", 0.5), ("p99", 0.99)):
         figures["echoes"]["rtt-ms"][name] = times[min(len(times) - 1, int(share * len(times)))]
     figures["echoes"]["rtt-ms-within"] = [
