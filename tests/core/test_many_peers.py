@@ -116,7 +116,9 @@ def test_one_watch_serves_the_rotations_of_all_peers():
     assert [c for c in gateway.vdu.commands if c[0] == "systemd-run"] == [
         [
             "systemd-run", "--collect", "--quiet", "--nice=-10",
-            "--unit=osm-vpnaas-handover-s1c.service", "/usr/local/lib/osm-vpnaas/handover",
+            "--unit=osm-vpnaas-handover-s1c.service",
+            "--property=RuntimeDirectory=osm-vpnaas-handover-s1c",
+            "/usr/local/lib/osm-vpnaas/handover",
             "wg-s1c", "/etc/osm-vpnaas/s1c/handover.json", "1800",
         ]
     ]  # fmt: skip

@@ -117,6 +117,63 @@ def test_a_next_key_has_a_preshared_key_that_nobody_knows_until_it_is_used():
     assert mme.states() == {"s6a": "up"}
 
 
+WATCH = "/run/osm-vpnaas-handover-s6a"
+"""It is there as long as the watch runs."""
+
+
+def test_a_watch_that_ended_starts_again_while_the_peer_has_not_switched():
+    juju, hss, mme, relation = pair()
+    hss.reconcile(rotate=frozenset(["s6a"]))
+    mme.reconcile()
+    for started in (2, 3):
+        del mme.vdu.files[WATCH]  # After half an hour; another peer of hss still makes it wait.
+        mme.reconcile()
+        mme.reconcile()
+        assert watches(mme) == started
+    # No key is left to wait for: the peer uses it, or gave the rotation up.
+    del mme.vdu.files[WATCH]
+    staged = hss.plans["s6a"].state.next_public_key
+    peer = mme.interface("s6a").peers[staged]
+    peer.allowed, peer.handshake = {"172.16.6.129/32"}, juju.world.clock
+    mme.reconcile()
+    assert watches(mme) == 3
+    peer.allowed, peer.handshake = set(), 0
+    relation.ends["hss"]["vpnaas-next-public-key"] = ""
+    mme.reconcile()
+    assert watches(mme) == 3
+
+
+@pytest.mark.parametrize("preshared", [False, True])
+def test_a_rotation_survives_a_reboot_of_the_peer(preshared):
+    juju, hss, mme, _ = pair(**{"preshared-key": preshared})
+    hss.reconcile(rotate=frozenset(["s6a"]))
+    mme.reconcile()
+    staged = hss.plans["s6a"].state.next_public_key
+    gate = mme.vdu.files["/etc/osm-vpnaas/s6a/gate.psk"].strip()
+    mme.vdu.reboot()
+    assert mme.interface("s6a").peers[staged].preshared == gate
+    assert WATCH not in mme.vdu.files
+    mme.reconcile()
+    assert (watches(mme), WATCH in mme.vdu.files) == (2, True)
+    assert mme.interface("s6a").peers[staged].preshared == gate
+    juju.settle()
+    assert set(mme.interface("s6a").peers) == {staged}
+    assert mme.interface("s6a").peers[staged].preshared != gate
+    assert hss.states() == mme.states() == {"s6a": "up"}
+
+
+def test_an_interface_that_starts_with_a_next_key_has_its_gate():
+    juju, hss, mme, _ = pair()
+    hss.reconcile(rotate=frozenset(["s6a"]))
+    del mme.vdu.interfaces["wg-s6a"]
+    mme.reconcile()
+    staged = hss.plans["s6a"].state.next_public_key
+    gate = mme.vdu.files["/etc/osm-vpnaas/s6a/gate.psk"].strip()
+    assert mme.interface("s6a").peers[staged].preshared == gate
+    mme.reconcile()
+    assert watches(mme) == 1
+
+
 def test_the_watch_gives_a_key_nothing_that_its_peer_has_lost():
     juju, hss, mme, relation = pair()
     hss.configure("s6a", "172.16.6.129/24", **{"allowed-prefixes": "10.1.0.0/24"})

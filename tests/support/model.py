@@ -216,6 +216,10 @@ class ModelVdu:
         return (0 if self.world.ping(self, argv[-1]) else 1), ""
 
     def _cmd_systemd_run(self, argv, text):
+        prefix = "--property=RuntimeDirectory="
+        for word in argv:
+            if word.startswith(prefix):
+                self.files["/run/" + word[len(prefix) :]] = ""
         return 0, ""
 
     def _cmd_env(self, argv, text):
@@ -363,6 +367,7 @@ class ModelVdu:
         if verb == "stop" or (verb == "disable" and now):
             self.active.discard(unit)
             self.listening.pop(unit, None)
+            self.files.pop("/run/" + unit[: -len(".service")], None)
             if unit.startswith("wg-quick@"):
                 self.interfaces.pop(unit[len("wg-quick@") : -len(".service")], None)
             if unit.startswith("osm-vpnaas-ipsec@"):

@@ -8,7 +8,7 @@ which prints the private key, is never called.
 
 import ipaddress
 import json
-from typing import Dict, FrozenSet, List, Optional, Sequence, Tuple
+from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
@@ -73,11 +73,13 @@ class State(KeyState):
         live: The interface, or None.
         file: Text of the wg-quick file, or None.
         enabled: Whether the unit starts at boot.
+        watched: Whether the handover watch runs.
     """
 
     live: Optional[Live]
     file: Optional[str]
     enabled: bool
+    watched: bool = attr.ib(default=False, kw_only=True)
 
 
 def unit(link: str) -> str:
@@ -115,6 +117,7 @@ def observe(links: Sequence[str]) -> List[Step]:
             read(link + "/generation", directory(link) + "/generation"),
             read(link + "/applied", directory(link) + "/applied.json", cacheable=True),
             read(link + "/file", conf_path(link), cacheable=True),
+            run(link + "/watched", "true", only_if="/run/" + _watch_name(link)),
         ]
     units = [unit(link) for link in links]
     steps.append(run("wg/enabled", "systemctl", "is-enabled", *units, any_exit=True))
@@ -145,6 +148,7 @@ def parse(links: Sequence[str], link: str, results: Results) -> State:
         live=parse_live(link, results),
         file=results.text(link + "/file"),
         enabled=dict(zip(links, enabled)).get(link, "").strip() == "enabled",
+        watched=results.exit_code(link + "/watched") is not None,
         applied=read_record(results.text(link + "/applied")),
         recorded=results.text(link + "/applied"),
     )
@@ -251,7 +255,12 @@ def staged_file(link: str) -> str:
 
 def watch_unit(link: str) -> str:
     """Return the transient systemd unit of the handover watch."""
-    return "osm-vpnaas-handover-{}.service".format(link)
+    return _watch_name(link) + ".service"
+
+
+def _watch_name(link: str) -> str:
+    """Return the name of the watch, and of its folder in /run, which systemd removes with it."""
+    return "osm-vpnaas-handover-" + link
 
 
 def handed_over(peer: Peer, live: Optional[Live]) -> bool:
@@ -278,6 +287,13 @@ def allowed_by_key(
     return table
 
 
+def _gated(keys: Mapping[str, Tuple[Peer, bool]]) -> FrozenSet[str]:
+    """Return the next keys that no peer uses yet."""
+    return frozenset(
+        key for key, (peer, carries) in keys.items() if key == peer.next_public_key and not carries
+    )
+
+
 def render(configuration: Configuration, live: Optional[Live] = None) -> str:
     """Return the wg-quick(8) file. It contains no secret; PostUp names the key files."""
     keys = allowed_by_key(configuration, live)
@@ -287,8 +303,14 @@ def render(configuration: Configuration, live: Optional[Live] = None) -> str:
         "ListenPort = {}".format(configuration.listen_port),
         "MTU = {}".format(configuration.mtu),
     ]
+    gated = _gated(keys)
+    if gated:
+        # One process for all of them, as 1,000 peers may rotate at the same time.
+        path = gate_file(configuration.link)
+        words = ["peer {} preshared-key {}".format(key, path) for key in sorted(gated)]
+        lines.append("PostUp = wg set %i " + " ".join(words))
     for key, (peer, _) in sorted(keys.items()):
-        if peer.preshared:
+        if peer.preshared and key not in gated:
             path = preshared_file(configuration.link, peer.name)
             lines.append("PostUp = wg set %i peer {} preshared-key {}".format(key, path))
     # The private key comes last: no handshake can start before the preshared keys are set.
@@ -310,6 +332,9 @@ def steps_to(configuration: Configuration, state: State) -> List[Step]:
     steps: List[Step] = []
     text = render(configuration, state.live)
     watch = _handovers(configuration, state, interface)
+    if _gated(allowed_by_key(configuration, state.live)) and (watch or state.file != text):
+        gate = gate_file(link)
+        steps.append(run(link + "/apply/gate", "wg", "genpsk", stdout_file=gate, unless=gate))
     if state.file != text:
         steps.append(write(link + "/apply/file", conf_path(link), text, 0o600, state.file))
     if not state.enabled:
@@ -362,17 +387,16 @@ def _peer_changes(
     keys = allowed_by_key(configuration, live)
     removals: List[str] = []
     changes: List[str] = []
-    gated = False
+    gated = _gated(keys)
     for key in sorted(set(live.peers) - set(keys)):
         removals += ["peer", key, "remove"]
     for key, (peer, carries) in sorted(keys.items()):
         now, old = live.peers.get(key), before.get(key)
         words: List[str] = []
         endpoint = fields.show_endpoint(*peer.endpoint) if peer.endpoint else ""
-        if key == peer.next_public_key and not carries:
+        if key in gated:
             # No keepalive: the answer to it would stop the peer from starting a handshake.
             if now is None:
-                gated = True
                 words += ["peer", key, "preshared-key", gate_file(link)]
             if endpoint and (now is None or old is None or old.endpoint != peer.endpoint):
                 words += ([] if words else ["peer", key]) + ["endpoint", endpoint]
@@ -401,9 +425,6 @@ def _peer_changes(
     # Removal comes first and alone, so that it works even if a later change fails.
     if removals:
         steps.append(run(link + "/apply/remove", "wg", "set", interface, *removals))
-    if gated:
-        gate = gate_file(link)
-        steps.append(run(link + "/apply/gate", "wg", "genpsk", stdout_file=gate, unless=gate))
     if changes:
         steps.append(run(link + "/apply/peers", "wg", "set", interface, *changes))
     return steps
@@ -442,12 +463,16 @@ def _handovers(configuration: Configuration, state: State, interface: str) -> Li
     """Return the steps that start a watch for rotating peers that switch to their next key.
 
     So a switch does not wait for a relation event. One watch serves all peers of the link. It
-    starts again for further keys, if what it gives to a key has changed, or if it missed a switch.
+    starts again for further keys, if what it gives to a key has changed, if it missed a switch, or
+    if it ended, by a reboot or after its time, and a peer has not switched.
     """
     link = configuration.link
     staged, before = _staged(link, configuration.peers), _staged(link, state.applied)
     known = state.live.peers if state.live is not None else {}
-    if all(
+    waits = any(
+        peer.next_public_key and not handed_over(peer, state.live) for peer in configuration.peers
+    )
+    if (state.watched or not waits) and all(
         key in known and before.get(key) == gift and not _missed(known[key])
         for key, gift in staged.items()
     ):
@@ -455,6 +480,7 @@ def _handovers(configuration: Configuration, state: State, interface: str) -> Li
     text = json.dumps(staged, indent=1, sort_keys=True) + "\n"
     # Other processes may use all CPU time. The watch needs little, and packets wait for it.
     how = ("--collect", "--quiet", "--nice=-10", "--unit=" + watch_unit(link))
+    how += ("--property=RuntimeDirectory=" + _watch_name(link),)
     words = (HANDOVER_PROGRAM, interface, staged_file(link), str(HANDOVER_SECONDS))
     at = link + "/apply/handover"
     return [
