@@ -479,8 +479,8 @@ def _handovers(configuration: Configuration, state: State, interface: str) -> Li
         return []
     text = json.dumps(staged, indent=1, sort_keys=True) + "\n"
     # Other processes may use all CPU time. The watch needs little, and packets wait for it.
-    how = ("--collect", "--quiet", "--nice=-10", "--unit=" + watch_unit(link))
-    how += ("--property=RuntimeDirectory=" + _watch_name(link),)
+    how = ["--collect", "--quiet", "--nice=-10", "--unit=" + watch_unit(link)]
+    how.append("--property=RuntimeDirectory=" + _watch_name(link))
     words = (HANDOVER_PROGRAM, interface, staged_file(link), str(HANDOVER_SECONDS))
     at = link + "/apply/handover"
     return [
