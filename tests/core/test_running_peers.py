@@ -476,3 +476,39 @@ def test_a_peer_of_another_link_takes_no_prefix_either(technology) -> None:
     juju.settle()
     gateway.reconcile()
     assert gateway.plans["s1c"].problems == ()
+
+
+@pytest.mark.parametrize(
+    "theft",
+    ["10.42.0.0/24", "10.42.0.1/32", "10.42.0.128/25", "10.42.0.0/16"],
+    ids=["subnet", "our own address", "a part", "more"],
+)
+@pytest.mark.parametrize("technology", ["wireguard", "ipsec"])
+@pytest.mark.parametrize("running", [True, False])
+def test_a_peer_takes_nothing_of_the_subnet_of_another_link(technology, theft, running) -> None:
+    """S1-C accepts prefixes widely. S1-U has its own subnet, with peers or before the first one."""
+    juju = Juju()
+    nics = {"ens3": "10.0.0.1/24", "ens4": "192.168.120.1/24"}
+    gateway = juju.deploy("gateway", {"s1c": "provider", "s1u": "provider"}, nics)
+    options = {"technology": technology, "underlay-interface": "ens4"}
+    gateway.configure("s1c", "172.16.41.1/24", **options, **{"accept-prefixes": "10.0.0.0/8"})
+    gateway.configure("s1u", "10.42.0.1/24", **options)
+    for name, link, inner, behind in (
+        ("hostile", "s1c", "172.16.41.12/24", theft),
+        ("honest", "s1u", "10.42.0.11/24", "none"),
+    ):
+        host = inner.partition("/")[0].rpartition(".")[2]
+        nics = {"ens3": f"10.0.0.{host}/24", "ens4": f"192.168.120.{host}/24"}
+        cell = juju.deploy(name, {link: "requirer"}, nics)
+        cell.configure(link, inner, **options, **{"allowed-prefixes": behind})
+    for name, link in [("honest", "s1u"), ("hostile", "s1c")][:: 1 if running else -1]:
+        juju.relate(link, "gateway", name)
+        juju.settle()
+    assert gateway.states()["s1u"] == "up"
+    assert gateway.plans["s1u"].problems == ()
+    assert gateway.plans["s1c"].problems == (
+        f"hostile: {theft} overlaps 10.42.0.0/24 of link s1u; "
+        "allowed: prefixes that no other link of this VNF has",
+    )
+    made = {**gateway.vdu.interfaces, **gateway.vdu.plain}
+    assert not [route for i in made.values() for route in i.routes if route == theft]

@@ -67,6 +67,7 @@ class Context:
         proofs: State of the peers' certificates by peer name, None for a link without certificates.
         revoked: Digests of keys that an operator revoked.
         elsewhere: Peers of the VDU's other links, by link.
+        taken: Inner subnets and pools of the VDU's other links, by link.
         leases: Pool addresses of the related peers that ask for one, by peer name.
         holdings: `Peer.holdings` of the last reconcile by peer name. They outlive the VDU, so they
             tell who came first on a healed one.
@@ -84,6 +85,7 @@ class Context:
     proofs: Optional[Mapping[str, Proof]] = None
     revoked: FrozenSet[str] = frozenset()
     elsewhere: Mapping[str, Sequence[Peer]] = attr.Factory(dict)
+    taken: Mapping[str, Sequence[fields.IPNetwork]] = attr.Factory(dict)
     leases: Mapping[str, Addresses] = attr.Factory(dict)
     holdings: Mapping[str, str] = attr.Factory(dict)
 
@@ -558,6 +560,14 @@ def _check_own(context: Context, peer: Peer, underlays: Sequence[_Underlay]) -> 
                     "{} overlaps {} of {}".format(prefix, network, name),
                     "prefixes that are not on the VDU's own networks",
                 )
+        for link, networks in sorted(context.taken.items()):
+            for network in networks:
+                if fields.overlaps(prefix, network):
+                    raise InputError(
+                        peer.label,
+                        "{} overlaps {} of link {}".format(prefix, network, link),
+                        "prefixes that no other link of this VNF has",
+                    )
         for pool in context.params.ipsec.pool:
             own_lease = prefix in [fields.host_network(address) for address in peer.given]
             if fields.overlaps(prefix, pool) and not own_lease:

@@ -198,6 +198,11 @@ class LinkInputs:
             agreed=agreed or {},
             refused=self.refused,
             elsewhere=self.elsewhere,
+            taken={
+                link: (params.inner_address.network,) + params.ipsec.pool
+                for link, params in self.charm_state.intent.links.items()
+                if link != self.link
+            },
             proofs=proofs,
             revoked=frozenset(self.charm_state.intent.revoked.get(self.link, ())),
             holdings=self.charm_state.holdings.get(self.link, {}),
