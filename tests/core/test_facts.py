@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 from vpnaas.base.errors import VduError
 from vpnaas.vdu import facts
+from vpnaas.vdu.ssh import CommandResult, HostKeyRule, Login, Vdu
 from vpnaas.vdu.steps import Results
 
 V4, V6 = ([{"dst": "default", "dev": dev}] for dev in ("ens3", "ens4"))
@@ -45,3 +49,36 @@ def test_a_default_route_that_is_none_is_an_error() -> None:
     results = Results({"facts/default": {"code": 0, "out": "[5]"}})
     with pytest.raises(VduError, match="printed something unexpected"):
         facts.parse(results)
+
+
+@pytest.mark.parametrize(
+    ("connection", "login"),
+    [
+        ("172.21.248.20 50412 10.0.0.1 22", "172.21.248.20"),
+        ("2001:db8::20 50412 2001:db8::1 22", "2001:db8::20"),
+        ("fe80::1%ens3 50412 fe80::2%ens3 22", "None"),
+        ("", "None"),
+    ],
+)
+@pytest.mark.parametrize("user", ["ubuntu", "root"])
+def test_where_a_login_comes_from_is_known_beyond_sudo(
+    connection: str, login: str, user: str, tmp_path: Path
+) -> None:
+    sudo = tmp_path / "sudo"
+    sudo.write_text('#!/bin/sh\n[ "$1" = -n ] && shift && exec env -i "PATH=$PATH" "$@"\n')
+    sudo.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SSH_CONNECTION": connection}
+
+    class Local(Vdu):
+        """A login shell on this machine."""
+
+        def command(self, command: str, stdin: str = "", seconds: int = 60) -> CommandResult:
+            words = ["sh", "-c", command]
+            done = subprocess.run(
+                words, input=stdin, env=environment, capture_output=True, text=True
+            )
+            return CommandResult(done.returncode, done.stdout, done.stderr)
+
+    (step,) = (step for step in facts.observe() if step.id == "facts/login")
+    vdu = Local(Login("10.0.0.1", user, "", ""), HostKeyRule())
+    assert str(facts.parse(vdu.execute([step], exclusive=False).check()).login) == login

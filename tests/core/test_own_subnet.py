@@ -24,3 +24,40 @@ def test_a_subnet_the_vdu_is_on_is_refused_and_the_tunnel_stays(inner, network):
     assert hss.interface("s6a") == before
     juju.settle()
     assert mme.interface("s6a").peers
+
+
+@pytest.mark.parametrize("technology", ["wireguard", "ipsec"])
+def test_a_subnet_from_where_osm_logs_in_is_refused_and_the_tunnel_stays(technology):
+    juju, hss, _, _ = pair(technology)
+    hss.vdu.login = "172.21.248.20"
+    hss.configure("s6a", "172.21.0.1/16", technology=technology, **{"underlay-interface": "ens4"})
+    hss.reconcile()
+    assert hss.plans["s6a"].problems[0] == (
+        "configure: inner-address: the subnet of 172.21.0.1/16 contains 172.21.248.20, "
+        "from where OSM logs in; allowed: a subnet without it"
+    )
+    made = {**hss.vdu.interfaces, **hss.vdu.plain}
+    assert not [route for each in made.values() for route in each.routes if "172.21" in route]
+
+
+@pytest.mark.parametrize("technology", ["wireguard", "ipsec", "none"])
+def test_a_peer_takes_no_prefix_from_where_osm_logs_in(technology):
+    juju, hss, mme, _ = pair(technology)
+    options = {"technology": technology, "underlay-interface": "ens4"}
+    accepts = {"accept-prefixes": "172.21.0.0/16"}
+    hss.configure("s6a", "172.16.6.129/24", **options, **accepts)
+    mme.configure("s6a", "172.16.6.2/24", **options, **{"allowed-prefixes": "172.21.248.16/28"})
+    hss.vdu.login = "172.21.248.20"
+    juju.changed |= {"hss", "mme"}
+    juju.settle()
+    assert hss.plans["s6a"].problems == (
+        "mme: 172.21.248.16/28 contains 172.21.248.20, from where OSM logs in; "
+        "allowed: prefixes without it",
+    )
+    # What ran goes on. With a prefix that a peer has, the login gets through.
+    assert hss.states()["s6a"] in ("blocked", "clear")
+    hss.vdu.login = "172.21.248.99"
+    hss.reconcile()
+    hss.vdu.login = "172.21.248.20"
+    hss.reconcile()
+    assert hss.plans["s6a"].problems == ()

@@ -1,5 +1,6 @@
 """Pools of inner addresses, for peers that ask: what is rendered, and what is refused."""
 
+import base64
 import ipaddress
 import re
 
@@ -338,6 +339,60 @@ def test_what_a_gateway_may_give(answer, reason):
     relation.ends["hss"]["vpnaas-assigned-addresses"] = answer
     mme.reconcile()
     assert reason in mme.plans["s6a"].problems[0]
+
+
+OSM = "172.21.248.20"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (f"{OSM}/32", "the subnet of 172.21.248.20/32 contains 172.21.248.20, from where OSM logs"),
+        ("172.21.248.21/30", "contains 172.21.248.20, from where OSM logs in; allowed: a subnet"),
+        ("172.16.0.5/12", "the subnet of 172.16.0.5/12 contains 172.21.248.20, from where OSM"),
+        ("203.0.113.9/24", "the subnet of 203.0.113.9/24 contains 203.0.113.7 of a peer of s11"),
+        (
+            "9.9.9.8/8",
+            "the subnet of 9.9.9.8/8 is too wide; allowed: a prefix length of at least 12",
+        ),
+    ],
+)
+def test_a_gateway_draws_nothing_else_into_the_tunnel(answer, reason):
+    """It chooses address and prefix length freely, whatever accept-prefixes has."""
+    juju, _, mme, relation = asking_pair()
+    mme.vdu.login = OSM
+    peer = {"link": "s11", "name": "sgw", "public-key": base64.b64encode(b"k" * 32).decode()}
+    peer.update({"allowed-prefixes": "10.99.11.1/32", "endpoint": "203.0.113.7:51822"})
+    mme.roles["s11"] = "requirer"
+    mme.configure("s11", "10.99.11.2/24", **{"underlay-interface": "ens4"})
+    mme.intent = mme.intent.with_peer(manual_peer(peer))
+    mme.reconcile()
+    assert (mme.error, mme.states()["s6a"]) == ("", "up")
+    before = mme.vdu.files[UP]
+    bag = {**relation.ends["hss"], "vpnaas-assigned-addresses": answer}
+    bag["vpnaas-inner-address"] = str(ipaddress.ip_interface(answer).ip + 1)
+    relation.ends["hss"] = bag
+    mme.reconcile()
+    assert reason in mme.plans["s6a"].problems[0]
+    assert mme.vdu.files[UP] == before
+
+
+def test_a_second_address_is_not_that_of_the_login_either():
+    _, _, mme, relation = asking_pair(inner="pool:ipv4+ipv4")
+    mme.vdu.login = OSM
+    first = relation.ends["hss"]["vpnaas-assigned-addresses"].partition(",")[0]
+    relation.ends["hss"]["vpnaas-assigned-addresses"] = f"{first},{OSM}/32"
+    mme.reconcile()
+    assert f"the subnet of {OSM}/32 contains {OSM}, from where" in mme.plans["s6a"].problems[0]
+
+
+def test_a_subnet_that_is_in_use_stays_though_the_login_comes_from_it():
+    """So another unit of the charm, which gets through, may have an address in it."""
+    juju, hss, mme, relation = asking_pair()
+    mme.vdu.login = hss.vdu.login = "172.16.6.250"
+    for charm in (hss, mme):
+        charm.reconcile()
+        assert (charm.error, charm.states()["s6a"]) == ("", "up")
 
 
 @pytest.mark.parametrize(

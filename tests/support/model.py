@@ -53,6 +53,8 @@ class ModelVdu:
         """After so many steps it dies in the middle of a reconcile; None is never."""
         self.round_trips = 0
         self.plain: dict[str, PlainInterface] = {}
+        self.login = ""
+        """Address from which the charm logs in, "" if sshd does not tell."""
         self.default = next(iter(underlay))
         """Interface of the default route, "" without one."""
         self.routes: list[dict[str, str]] = []
@@ -153,6 +155,10 @@ class ModelVdu:
 
     def _cmd_date(self, argv, text):
         return 0, f"{self.world.clock}\n"
+
+    def _cmd_printenv(self, argv, text):
+        assert argv[1:] == ["SSH_CONNECTION"]
+        return (0, f"{self.login} 50412 10.0.0.1 22\n") if self.login else (1, "")
 
     def _cmd_true(self, argv, text):
         return 0, ""

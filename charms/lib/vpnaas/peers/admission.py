@@ -67,6 +67,7 @@ class Context:
         proofs: State of the peers' certificates by peer name, None for a link without certificates.
         revoked: Digests of keys that an operator revoked.
         elsewhere: Peers of the VDU's other links, by link.
+        ends: Outer addresses of running peers of the VDU's other links, by link.
         taken: Inner subnets and pools of the VDU's other links, by link.
         leases: Pool addresses of the related peers that ask for one, by peer name.
         holdings: `Peer.holdings` of the last reconcile by peer name. They outlive the VDU, so they
@@ -85,6 +86,7 @@ class Context:
     proofs: Optional[Mapping[str, Proof]] = None
     revoked: FrozenSet[str] = frozenset()
     elsewhere: Mapping[str, Sequence[Peer]] = attr.Factory(dict)
+    ends: Mapping[str, Sequence[fields.IPAddress]] = attr.Factory(dict)
     taken: Mapping[str, Sequence[fields.IPNetwork]] = attr.Factory(dict)
     leases: Mapping[str, Addresses] = attr.Factory(dict)
     holdings: Mapping[str, str] = attr.Factory(dict)
@@ -153,6 +155,7 @@ def admit(context: Context) -> Admission:
                     "{} is one of {} of {}".format(given, network, name),
                     "addresses that are on none of the VDU's own networks",
                 )
+    _check_capture(context)
     # In clear, no end connects first, so the gateway pair may be at either end.
     keyed = context.params.technology != NONE
     if context.params.standby_gateways and keyed and context.role != REQUIRER:
@@ -184,6 +187,44 @@ def admit(context: Context) -> Admission:
         )
     offers = {request.name: request.offer for request in requests if request.offer is not None}
     return Admission(claims.peers, tuple(problems), tuple(waiting), offers, context.leases)
+
+
+def _check_capture(context: Context) -> None:
+    """Raise InputError if a new inner subnet would draw the charm's login into the tunnel.
+
+    A gateway chooses the subnet of the addresses that it gives. So this subnet must not contain
+    peers of other links either, and it has a largest size.
+    """
+    params, login = context.params, context.vdu.login
+    if params.technology not in KEYED:
+        return
+    for address in params.given or (params.inner_address,):
+        # What the VDU has already stays: the login and the other peers get through.
+        if any(address in interface.addresses for interface in context.vdu.interfaces.values()):
+            continue
+        where = "assigned-addresses" if params.given else "configure: inner-address"
+        if login is not None and login in address.network:
+            raise InputError(
+                where,
+                "the subnet of {} contains {}, from where OSM logs in".format(address, login),
+                "a subnet without it",
+            )
+        if not params.given:
+            continue
+        if address.network.prefixlen < pools.WIDEST[address.version]:
+            raise InputError(
+                where,
+                "the subnet of {} is too wide".format(address),
+                "a prefix length of at least {}".format(pools.WIDEST[address.version]),
+            )
+        for link, ends in sorted(context.ends.items()):
+            for end in ends:
+                if end in address.network:
+                    raise InputError(
+                        where,
+                        "the subnet of {} contains {} of a peer of {}".format(address, end, link),
+                        "a subnet without it",
+                    )
 
 
 def _pool_refusal(context: Context) -> str:
@@ -546,7 +587,16 @@ def _check_own(context: Context, peer: Peer, underlays: Sequence[_Underlay]) -> 
         underlays: The VDU's own networks.
     """
     own = fields.host_network(context.params.inner_address)
+    login = context.vdu.login
+    held = {prefix for p in context.applied if p.name == peer.name for prefix in p.prefixes}
     for prefix in peer.prefixes:
+        # With a prefix that it has already, the login gets through.
+        if login is not None and login in prefix and prefix not in held:
+            raise InputError(
+                peer.label,
+                "{} contains {}, from where OSM logs in".format(prefix, login),
+                "prefixes without it",
+            )
         if fields.overlaps(prefix, own):
             raise InputError(
                 peer.label, "{} covers our own inner address".format(prefix), "other addresses"

@@ -27,7 +27,7 @@ from vpnaas.params.monitoring import OFF, Monitoring
 from vpnaas.peers.admission import Admission, Context, Proof
 from vpnaas.peers.leases import Asking
 from vpnaas.peers.offer import Offer, Remote
-from vpnaas.peers.peer import Agreed, Peer
+from vpnaas.peers.peer import Agreed, Peer, read_record
 from vpnaas.vdu import facts
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.steps import Results, Step
@@ -198,6 +198,7 @@ class LinkInputs:
             agreed=agreed or {},
             refused=self.refused,
             elsewhere=self.elsewhere,
+            ends=self._ends() if self.params.given else {},
             taken={
                 link: (params.inner_address.network,) + params.ipsec.pool
                 for link, params in self.charm_state.intent.links.items()
@@ -207,6 +208,14 @@ class LinkInputs:
             revoked=frozenset(self.charm_state.intent.revoked.get(self.link, ())),
             holdings=self.charm_state.holdings.get(self.link, {}),
         )
+
+    def _ends(self) -> Dict[str, List[fields.IPAddress]]:
+        """Return the outer addresses of applied peers of the VDU's other links, by link."""
+        others = [link for link in self.charm_state.intent.links if link != self.link]
+        applied = {link: read_record(self.results.text(link + "/applied")) for link in others}
+        return {
+            link: [p.endpoint[0] for p in peers if p.endpoint] for link, peers in applied.items()
+        }
 
     def sources(self) -> Dict[str, fields.IPAddress]:
         """Return our outer address of each tunnel inside another one, by peer name."""

@@ -28,11 +28,13 @@ class VduFacts:
         now: Clock of the VDU, seconds since the epoch; handshake times are relative to it.
         interfaces: By name.
         default_interface: Interface of the default route, that of IPv4 if there is one, or "".
+        login: Address from which the charm is logged in, as the VDU sees it; None if unknown.
     """
 
     now: int
     interfaces: Dict[str, Interface]
     default_interface: str = ""
+    login: Optional[fields.IPAddress] = None
 
     def underlay(self, name: str, management: Optional[fields.IPAddress]) -> Interface:
         """Return the interface a tunnel runs over.
@@ -69,6 +71,7 @@ def observe() -> List[Step]:
         run("facts/addresses", "ip", "-j", "address", "show"),
         run("facts/default", "ip", "-j", "route", "show", "default", any_exit=True),
         run("facts/default6", "ip", "-6", "-j", "route", "show", "default", any_exit=True),
+        run("facts/login", "printenv", "SSH_CONNECTION", any_exit=True),
     ]
 
 
@@ -94,6 +97,15 @@ def parse(results: Results) -> VduFacts:
         routes = json.loads(results.out("facts/default") or "[]")
         routes += json.loads(results.out("facts/default6") or "[]")
         default = str(routes[0].get("dev", "")) if routes else ""
-        return VduFacts(int(results.out("facts/now") or "0"), interfaces, default)
+        login = _login(results.out("facts/login") or "")
+        return VduFacts(int(results.out("facts/now") or "0"), interfaces, default, login)
     except MALFORMED:
         raise VduError("`ip -j` of the VDU printed something unexpected (iproute2 4.14 or newer?)")
+
+
+def _login(text: str) -> Optional[fields.IPAddress]:
+    """Return the first address of sshd's SSH_CONNECTION, that of the client, or None."""
+    try:
+        return fields.address("SSH_CONNECTION", text.split(" ")[0])
+    except InputError:
+        return None
