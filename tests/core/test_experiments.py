@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from support.ports import free_port
+from vpnaas import actions
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.extras import experiments
 from vpnaas.vdu.programs import send, watch
@@ -98,6 +99,16 @@ def test_identities_are_found_in_the_forms_that_protocols_have(packed: bytes) ->
     assert not any(form in frame for form in watch.digits("001010000000002"))
 
 
+@pytest.mark.parametrize("digits", ["262420", "26242001", "262420001", "1000000001", IMSI])
+def test_noise_tells_no_identity(digits: str) -> None:
+    """Three bytes are in one of 6000 encrypted frames of 1400 bytes by chance."""
+    forms = watch.digits(digits)
+    assert forms[0] == digits.encode()
+    assert all(len(form) >= 5 for form in forms)
+    # The number of a subscriber (MSIN) has 9 or 10 digits, and begins at a byte.
+    assert len(forms) == {6: 1, 8: 1, 9: 2}.get(len(digits), 3)
+
+
 def test_what_arrived_of_a_stream_and_of_strangers() -> None:
     request = {"addresses": [], "port": 7777, "budget": 0.01}
     listener = watch.Arrivals(request)
@@ -142,11 +153,52 @@ def test_an_answer_stays_bounded_whatever_arrives() -> None:
     listener = watch.Arrivals({"addresses": [], "port": 7777, "budget": 0.01})
     for number in range(2000):
         for mark in (watch.STREAM, watch.TOKEN):
-            name = f"{number:0200d}".encode()
-            listener.datagram(watch.HEAD.pack(mark, number, 1.0, 200) + name, 1.0)
+            name = f"{number:050d}".encode()
+            listener.datagram(watch.HEAD.pack(mark, number, 1.0, 50) + name, 1.0)
     result = listener.summary()
     assert (len(result["streams"]), len(result["tokens"])) == (16, watch.MOST_NAMES)
-    assert result["other-datagrams"] == 2 * 2000 - 16 - watch.MOST_NAMES
+    assert result["tokens-left-out"] == 2000 - watch.MOST_NAMES
+    assert result["other-datagrams"] == 2000 - 16
+
+
+def test_an_answer_can_be_read_whatever_arrives() -> None:
+    """Names have any bytes and lengths, and times are as far from the truth as may be."""
+    listener = watch.Arrivals({"addresses": [], "port": 7777, "budget": 0.01})
+    names = [b"%05d" % number + 95 * b"\\" for number in range(1000)]
+    names += [b"%05d" % number + 250 * b"x" for number in range(1000)]
+    names += [b"", b"\n", b"\x7f", b"\xff" * 20, "ä".encode()]
+    for name in names:
+        for mark in (watch.STREAM, watch.TOKEN):
+            for number, sent in ((7, 0.0), (watch.NUMBERS - 1, float(watch.LATEST - 1))):
+                data = watch.HEAD.pack(mark, number, sent, len(name)) + name
+                listener.datagram(data, 1764000000.123456)
+    result = listener.summary()
+    shown = json.dumps({**result, "ran-until-stopped": True}, separators=(",", ":"))
+    assert len(shown) < actions.OUTPUT_LIMIT
+    assert len(result["streams"]) == 16
+    assert 150 < len(result["tokens"]) < watch.MOST_NAMES
+    assert result["tokens-left-out"] == 2 * (1000 - len(result["tokens"]))
+    assert result["other-datagrams"] == 2 * (1000 - 16) + 2 * 2 * 1005
+
+
+def test_a_long_stream_loses_nothing() -> None:
+    listener = watch.Arrivals({"addresses": [], "port": 7777, "budget": 0.01})
+    count = watch.MOST + 50_000
+    for number in range(count):
+        if number == 10 or number in range(240_000, 240_005):
+            continue
+        delay = 0.001 if number % 2 else 0.02
+        data = watch.HEAD.pack(watch.STREAM, number, 100.0 + number / 1000, 1) + b"s"
+        listener.datagram(data, 100.0 + number / 1000 + delay)
+    beyond = watch.HEAD.pack(watch.STREAM, watch.NUMBERS, 100.0, 1) + b"s"
+    listener.datagram(beyond, 100.0)
+    result = listener.summary()
+    stream = result["streams"]["s"]
+    assert (stream["received"], stream["arrivals"]) == (count - 6, count - 6)
+    assert (stream["first"], stream["last"], stream["longest-run-lost"]) == (0, count - 1, 5)
+    assert stream["within-budget"] == count // 2 - 2
+    assert result["other-datagrams"] == 1
+    assert watch.NUMBERS >= 10_000 * 600  # what start-stream allows
 
 
 def test_the_programs_reach_each_other(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ and the time, never the content.
 import array
 import json
 import os
+import re
 import selectors
 import signal
 import socket
@@ -24,10 +25,16 @@ PACKET_STATISTICS = 6
 IP_FREEBIND = 15
 SO_RCVBUFFORCE = 33
 MOST = 200000
-"""Datagrams of one stream whose number and delay are kept."""
+"""Datagrams of one stream whose delay is kept."""
+NUMBERS = 6000000
+"""Limit of the numbers of a stream: 10,000 datagrams a second for 600 s."""
 SHARES = (0, 1, 2, 5, *range(10, 95, 5), 95, 98, 99, 99.5, 99.9, 100)
 """Percentiles of the delay that the summary has."""
 MOST_NAMES = 500
+MOST_TEXT = 36000
+"""Limit of all tokens in JSON; an action's answer has 60,000 characters."""
+NAME = re.compile(rb"[\x20-\x7e]{1,100}")
+"""Form of a stream's name, and of a token."""
 LATEST = 1 << 40
 """Limit of the times that a stream may state, seconds since the epoch."""
 CONNECTIONS = 64
@@ -143,6 +150,7 @@ def digits(text: str) -> List[bytes]:
     """Return the forms of an identity of decimal digits in packets: text, and two digits a byte.
 
     Packed digits (TS 24.008 clause 10.5.1.4, TS 29.274 clause 8.3) begin at either half of a byte.
+    Fewer than 5 bytes of them are left out: encrypted frames have such bytes by chance.
     """
     forms = [text.encode("ascii")]
     for packed in (text, text[1:]):
@@ -150,7 +158,7 @@ def digits(text: str) -> List[bytes]:
         packed += "f" if len(packed) % 2 else ""
         swapped = (packed[n + 1] + packed[n] for n in range(0, len(packed), 2))
         forms.append(bytes.fromhex("".join(swapped)))
-    return forms
+    return [form for form in forms if len(form) >= 5]
 
 
 def _set_buffer(sock: socket.socket, size: int) -> None:
@@ -223,15 +231,16 @@ class Stream:
 
     def __init__(self, budget: float) -> None:
         self.budget = budget
-        self.numbers: Set[int] = set()
+        self.numbers = bytearray(NUMBERS // 8)
+        """A bit for each number that arrived."""
         self.delays = array.array("d")
-        self.arrivals = self.within = 0
+        self.arrivals = self.received = self.within = 0
         self.gap = 0.0
         self.began = self.gap_began = 0.0
         self.last = (0, 0.0, 0.0)
 
     def take(self, number: int, sent: float, now: float) -> None:
-        """Take a datagram."""
+        """Take a datagram, with a number below NUMBERS."""
         self.arrivals += 1
         if self.arrivals > 1:
             before, sent_before, arrived = self.last
@@ -244,29 +253,34 @@ class Stream:
         else:
             self.began = now
         self.last = (number, sent, now)
-        if number in self.numbers or len(self.numbers) >= MOST:
+        place, bit = number >> 3, 1 << (number & 7)
+        if self.numbers[place] & bit:
             return
-        self.numbers.add(number)
-        self.delays.append(now - sent)
+        self.numbers[place] |= bit
+        self.received += 1
         self.within += now - sent <= self.budget
+        if len(self.delays) < MOST:
+            self.delays.append(now - sent)
 
     def summary(self) -> Dict[str, Any]:
         """Return counts, the longest run of missing numbers, and delays in ms.
 
         Times with `-at` are seconds since the epoch.
         """
-        ordered = sorted(self.numbers)
-        runs = [after - n - 1 for n, after in zip(ordered, ordered[1:])]  # noqa: RUF007
+        # One character for each number, from the last that arrived to the first one.
+        bits = bin(int.from_bytes(self.numbers, "little"))[2:]
+        span = bits.rstrip("0")
+        runs = [run.end() - run.start() for run in re.finditer("0+", span)]
         delays = sorted(self.delays)
 
         def at(share: float) -> float:
             return round(delays[min(len(delays) - 1, int(share * len(delays)))] * 1000, 3)
 
         return {
-            "received": len(ordered),
+            "received": self.received,
             "arrivals": self.arrivals,
-            "first": ordered[0],
-            "last": ordered[-1],
+            "first": len(bits) - len(span),
+            "last": len(bits) - 1,
             "longest-run-lost": max(runs or [0]),
             "gap-ms": round(self.gap * 1000, 3),
             "began-at": round(self.began, 3),
@@ -288,7 +302,8 @@ class Arrivals:
         self.budget = float(request["budget"])
         self.streams: Dict[str, Stream] = {}
         self.tokens: Set[str] = set()
-        self.other = self.connections = 0
+        self.room = MOST_TEXT
+        self.left_out = self.other = self.connections = 0
         self.open: List[socket.socket] = []
         self.listening: List[socket.socket] = []
         self.datagrams: List[socket.socket] = []
@@ -331,21 +346,36 @@ class Arrivals:
             self.other += 1
             return
         mark, number, sent, size = HEAD.unpack(data[: HEAD.size])
-        name = data[HEAD.size : HEAD.size + size].decode("ascii", "replace")
-        # Anybody may send here: a time that is none would spoil the summary.
-        real = 0 <= sent < LATEST
+        raw = data[HEAD.size : HEAD.size + size]
+        # Anybody may send here: such a name, number or time would spoil the summary.
+        real = NAME.fullmatch(raw) and number < NUMBERS and 0 <= sent < LATEST
+        name = raw.decode("ascii", "replace")
         if mark == STREAM and real and (name in self.streams or len(self.streams) < 16):
-            self.streams.setdefault(name, Stream(self.budget)).take(number, sent, now)
-        elif mark == TOKEN and len(self.tokens) < MOST_NAMES:
-            self.tokens.add(name)
+            if name not in self.streams:
+                self.streams[name] = Stream(self.budget)
+            self.streams[name].take(number, sent, now)
+        elif mark == TOKEN and real:
+            self.token(name)
         else:
             self.other += 1
+
+    def token(self, name: str) -> None:
+        """Keep a token, if there is room for it."""
+        size = len(json.dumps(name)) + 1
+        if name in self.tokens:
+            return
+        if len(self.tokens) >= MOST_NAMES or size > self.room:
+            self.left_out += 1
+            return
+        self.room -= size
+        self.tokens.add(name)
 
     def summary(self) -> Dict[str, Any]:
         """Return what arrived."""
         return {
             "streams": {name: stream.summary() for name, stream in self.streams.items()},
             "tokens": sorted(self.tokens),
+            "tokens-left-out": self.left_out,
             "other-datagrams": self.other,
             "connections": self.connections,
         }
