@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 import os
 import re
@@ -16,7 +17,7 @@ from vpnaas.base.errors import InputError
 from vpnaas.extras import access
 from vpnaas.params import devices
 from vpnaas.params.devices import AccessParams, Enrolling
-from vpnaas.params.intent import Intent, link_params
+from vpnaas.params.intent import Intent, link_params, manual_peer
 from vpnaas.vdu.programs import expire, source
 from vpnaas.vdu.steps import Results, program
 
@@ -92,10 +93,56 @@ def test_a_device_keeps_its_address_and_gets_another_end():
         "phone": NOW + 7200,
     }
     assert Intent.from_json(again.to_json()) == again
-    # An hour later the laptop's address is free.
+    # An hour later the laptop is expired. It keeps its address, as the clock may be wrong.
     later, guest = devices.enrolled(again, asking("guest", 3), NOW + 3600)
-    assert [str(p) for p in guest.allowed_prefixes] == ["172.16.61.3/32"]
-    assert ("access", "laptop") not in later.peers
+    assert [str(p) for p in guest.allowed_prefixes] == ["172.16.61.4/32"]
+    assert later.peers["access", "laptop"] == laptop
+    assert ("access", "laptop") not in later.at(NOW + 3600).peers
+    back, laptop = devices.enrolled(later, asking("laptop", 2), NOW + 3600)
+    assert [str(p) for p in laptop.allowed_prefixes] == ["172.16.61.3/32"]
+    assert len(back.peers) == 3
+
+
+def test_a_clock_that_is_ahead_for_a_while_removes_no_device():
+    state, phone = devices.enrolled(intent(), asking(expires="30d"), NOW)
+    ahead, laptop = devices.enrolled(state, asking("laptop", 2), NOW + 40 * 86400)
+    assert {peer.name for peer in ahead.at(NOW + 60).manual("access")} == {"phone", "laptop"}
+    assert phone.allowed_prefixes != laptop.allowed_prefixes
+
+
+def test_an_expired_device_makes_room_if_no_address_is_free():
+    state = intent(**{"inner-address": "172.16.61.1/29"})
+    for index, end in ((1, "never"), (2, "3h"), (3, "1h"), (4, "2h"), (5, "never")):
+        state, _ = devices.enrolled(state, asking(f"d{index}", index, expires=end), NOW)
+    with pytest.raises(InputError, match="all addresses of 172.16.61.0/29 are in use"):
+        devices.enrolled(state, asking("new", 6), NOW)
+    state, new = devices.enrolled(state, asking("new", 6), NOW + 3 * 3600)
+    assert [str(p) for p in new.allowed_prefixes] == ["172.16.61.4/32"]
+    assert {peer.name for peer in state.manual("access")} == {"d1", "d2", "d4", "d5", "new"}
+    assert {peer.name for peer in state.at(NOW).manual("access")} == {"d1", "d2", "d4", "d5", "new"}
+
+
+@pytest.mark.parametrize(("name", "index"), [("guest", 3), ("visitor", 2)])
+def test_an_expired_device_gives_its_name_and_its_key_away(name, index):
+    state, _ = devices.enrolled(intent(), asking("guest", 2, expires="1h"), NOW)
+    with pytest.raises(InputError, match="enrol-device: (name|public-key): "):
+        devices.enrolled(state, asking(name, index), NOW)
+    state, _ = devices.enrolled(state, asking(name, index), NOW + 3600)
+    (peer,) = state.manual("access")
+    assert (peer.name, peer.public_key) == (name, key(index))
+
+
+def test_expired_devices_do_not_pile_up():
+    state = intent(**{"inner-address": "172.16.0.1/16"})
+    for index in range(devices.MOST_ENDED + 5):
+        peer = {"link": "access", "name": f"d{index}", "expires": NOW + index}
+        peer["public-key"] = base64.b64encode((index + 1000).to_bytes(32, "big")).decode()
+        peer["allowed-prefixes"] = f"172.16.7.{index + 1}/32"
+        state = state.with_peer(manual_peer(peer))
+    state, _ = devices.enrolled(state, asking(), NOW + 3600)
+    left = [peer.name for peer in state.manual("access")]
+    assert len(left) == devices.MOST_ENDED + 1
+    assert not {f"d{index}" for index in range(5)} & set(left)
 
 
 def test_no_two_devices_have_one_key_and_a_revoked_one_stays_out():

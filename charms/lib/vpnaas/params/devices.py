@@ -27,6 +27,8 @@ BY_DESTINATION = "by-destination"
 BY_SOURCE = "by-source"
 ROUTING = (BY_DESTINATION, BY_SOURCE)
 _UNITS = {"m": 60, "h": 3600, "d": 86400}
+MOST_ENDED = 200
+"""Expired devices that are kept."""
 _DURATION = re.compile(r"([1-9][0-9]{0,5})([mhd])\Z")
 _DATE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:T([0-9]{2}:[0-9]{2}))?Z?\Z")
 _ALLOWED = "never, a duration such as 90m, 12h or 30d, or a date in UTC such as 2026-12-31T18:00"
@@ -147,7 +149,8 @@ def enrolled(intent: Intent, asked: Enrolling, now: int) -> Tuple[Intent, Manual
     """Return the intent with one more device, and the device as a peer.
 
     A device that is enrolled already keeps its address, unless the link has another subnet now.
-    Expired devices are removed, and their addresses are free.
+    Expired devices keep theirs too, because the VDU's clock may be wrong. If no address is free, or
+    if there are more than MOST_ENDED of them, those that ended first are removed.
 
     Raises:
         InputError: The device cannot be enrolled.
@@ -163,31 +166,56 @@ def enrolled(intent: Intent, asked: Enrolling, now: int) -> Tuple[Intent, Manual
             "link {} leads to no IPv{} network".format(LINK, params.inner_address.version),
             "the networks of the slice as its allowed-prefixes",
         )
-    intent = intent.at(now)
     intent.check_key(LINK, asked.public_key, "enrol-device: public-key")
-    before = intent.peers.get((LINK, asked.name))
+    current = intent.at(now)
+    before = current.peers.get((LINK, asked.name))
     if before is not None and before.public_key != asked.public_key:
         raise InputError(
             "enrol-device: name",
             "{} is enrolled with another key".format(asked.name),
             "its key, or revoke-device first",
         )
-    for other in intent.manual(LINK):
+    for other in current.manual(LINK):
         if other.name != asked.name and other.public_key == asked.public_key:
             raise InputError(
                 "enrol-device: public-key",
                 "it is the key of {}".format(other.name),
                 "a key of the device's own",
             )
+    # An expired device with this name or key is the same one, or gives way to this one.
+    ended = [peer for peer in intent.manual(LINK) if (LINK, peer.name) not in current.peers]
+    for other in ended:
+        if (other.name, other.public_key) == (asked.name, asked.public_key):
+            before = other
+        elif other.name == asked.name or other.public_key == asked.public_key:
+            intent = intent.without_peer(LINK, other.name)
     own = params.inner_address
     if before and all(
         own.ip not in p and fields.covers(own.network, p) for p in before.allowed_prefixes
     ):
         prefixes = before.allowed_prefixes
     else:
-        prefixes = (_free(params, intent),)
+        intent, address = _with_room(params, intent, now)
+        prefixes = (address,)
     device = ManualPeer(LINK, asked.name, asked.public_key, prefixes, expires=asked.expires(now))
     return intent.with_peer(device), device
+
+
+def _with_room(params: LinkParams, intent: Intent, now: int) -> Tuple[Intent, fields.IPNetwork]:
+    """Return the intent without those expired devices that have to go, and a free address."""
+    ended = [peer for peer in intent.manual(LINK) if 0 < peer.expires <= now]
+    ended.sort(key=lambda peer: peer.expires)
+    address = _free(params, intent)
+    while ended and (address is None or len(ended) > MOST_ENDED):
+        intent = intent.without_peer(LINK, ended.pop(0).name)
+        address = address or _free(params, intent)
+    if address is None:
+        raise InputError(
+            "enrol-device",
+            "all addresses of {} are in use".format(params.inner_address.network),
+            "revoke a device, or configure {} with a wider subnet".format(LINK),
+        )
+    return intent, address
 
 
 def revoked(intent: Intent, name: str) -> Intent:
@@ -204,8 +232,8 @@ def networks(link: LinkParams) -> Tuple[fields.IPNetwork, ...]:
     return tuple(prefix for prefix in link.allowed_prefixes if prefix.version == version)
 
 
-def _free(params: LinkParams, intent: Intent) -> fields.IPNetwork:
-    """Return the first free address of the link's inner subnet, as a prefix."""
+def _free(params: LinkParams, intent: Intent) -> Optional[fields.IPNetwork]:
+    """Return the first free address of the link's inner subnet, as a prefix, or None."""
     subnet, own = params.inner_address.network, params.inner_address.ip
     used = {prefix for peer in intent.manual(LINK) for prefix in peer.allowed_prefixes}
     hosts = subnet.num_addresses - (2 if subnet.version == 4 else 1)
@@ -214,11 +242,7 @@ def _free(params: LinkParams, intent: Intent) -> fields.IPNetwork:
         prefix = fields.host_network(address)
         if address != own and not any(fields.overlaps(prefix, other) for other in used):
             return prefix
-    raise InputError(
-        "enrol-device",
-        "all addresses of {} are in use".format(subnet),
-        "revoke a device, or configure {} with a wider subnet".format(LINK),
-    )
+    return None
 
 
 def key_placeholder(name: str) -> str:
