@@ -134,3 +134,9 @@ class Files(Results):
 
     def text(self, id: str) -> str:
         return self._text
+
+
+def test_listeners_of_a_hostile_vdu_are_one_sentence() -> None:
+    results = Results({"tcp6": {"text": "h\n a b:xyz c 0A"}})
+    with pytest.raises(VpnaasError, match="/proc/net/tcp6 of the VDU has an unexpected line"):
+        experiments.listening(results)

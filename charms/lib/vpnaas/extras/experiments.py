@@ -172,8 +172,11 @@ def listening(results: Results) -> List[int]:
     for id in ("tcp", "tcp6"):
         for line in (results.text(id) or "").splitlines()[1:]:
             words = line.split()
-            if len(words) > 3 and words[3] == "0A":
-                ports.add(int(words[1].rpartition(":")[2], 16))
+            try:
+                if len(words) > 3 and words[3] == "0A":
+                    ports.add(int(words[1].rpartition(":")[2], 16))
+            except MALFORMED:
+                raise VpnaasError("/proc/net/{} of the VDU has an unexpected line".format(id))
     return sorted(ports)
 
 
