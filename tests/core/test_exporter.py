@@ -18,6 +18,7 @@ from support.juju import pair
 from vpnaas.base.errors import InputError
 from vpnaas.extras import gateway_firewall, guard, monitoring, standby
 from vpnaas.params.monitoring import PORT, Monitoring, effective
+from vpnaas.status import link_status
 
 pytest.importorskip("prometheus_client", reason="`./run setup` installs it")
 from prometheus_client.parser import text_string_to_metric_families
@@ -177,6 +178,19 @@ def test_what_is_added_up_is_what_was_counted(steps: list[int], resets: set[int]
         raw, true = raw + step, true + step
         gain.update({(("s1u", "rel-1"), "7"): raw})
     assert gain.totals["s1u", "rel-1"] == true
+
+
+@pytest.mark.parametrize("age", [0, 149, 209, 210, 239, 240, -209, -210])
+def test_a_wireguard_peer_is_up_for_as_long_as_in_show_status(age: int) -> None:
+    _, hss, _, _ = pair()
+    hss.reconcile()
+    (live,) = hss.interface("s6a").peers.values()
+    now = live.handshake + age
+    details = dict(link_status("s6a", hss.plans["s6a"], now).details)
+    meter, row = Meter(), f"wg-s6a\tkey1=\t{live.handshake}\n"
+    meter.update(seen(now=now, records={"s6a": record("wireguard", "mme")}, handshakes=row))
+    shown = value(meter, "vpnaas_peer_up", link="s6a", peer="mme")
+    assert bool(shown) == (details["peers"][0]["state"] == "up")
 
 
 def test_wireguard_tells_of_handshakes_and_bytes() -> None:

@@ -51,7 +51,7 @@ PERIOD = 5.0
 """Seconds between looks; charon keeps a rekeyed CHILD_SA as long."""
 RECENT = 1.0
 """Seconds for which a scrape reuses the last look."""
-HANDSHAKE_FRESH = 240
+HANDSHAKE_FRESH = 210
 """Seconds after a handshake for which a WireGuard peer counts as up, as in show-status."""
 HANGS = "hangs"
 """In place of the output of a program that took too long."""
