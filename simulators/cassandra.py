@@ -38,7 +38,8 @@ _STATEMENTS = [
         rf"\(\s*{_VALUE}(?:\s*,\s*{_VALUE})*\s*\)(?P<once>\s+IF\s+NOT\s+EXISTS)?",
         rf"SELECT\s+(?:count\(\*\)|{_NAMES})\s+FROM\s+{_TABLE}{_WHERE}?(?:\s+LIMIT\s+\d+)?"
         r"(?P<filtering>\s+ALLOW\s+FILTERING)?",
-        rf"UPDATE\s+{_TABLE}\s+SET\s+{_CONDITION}(?:\s*,\s*{_CONDITION})*{_WHERE}",
+        rf"UPDATE\s+{_TABLE}\s+SET\s+{_CONDITION}(?:\s*,\s*{_CONDITION})*{_WHERE}"
+        r"(?P<there>\s+IF\s+EXISTS)?",
         rf"DELETE\s+FROM\s+{_TABLE}{_WHERE}",
     )
 ]
@@ -100,13 +101,15 @@ class Database:
             names = re.findall(r"\w+", parts["names"])
             changes = ", ".join(f"{name} = excluded.{name}" for name in names)
             text += f" ON CONFLICT DO UPDATE SET {changes}"
-        elif parts.get("filtering"):
-            text = text[: match.start("filtering")]
+        else:
+            # SQLite's UPDATE does not make a row that is not there.
+            left_out = next((one for one in ("filtering", "there") if parts.get(one)), None)
+            text = text[: match.start(left_out)] if left_out else text
         try:
             done = self._db.execute(text)
         except sqlite3.Error as error:
             raise CqlError(INVALID, str(error)) from None
-        if parts.get("once"):
+        if parts.get("once") or parts.get("there"):
             return Rows(["[applied]"], [[done.rowcount > 0]])
         columns = [column[0] for column in done.description or ()]
         return Rows(columns, [list(row) for row in done])

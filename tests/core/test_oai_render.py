@@ -213,10 +213,10 @@ def test_rows_have_the_columns_of_the_tables() -> None:
     assert "'001010000000003'" in lines[-2]
     assert "4900000003" in lines[-2]
     data = provision.subscription_data("4900000003", ["internet"])
-    names = "imsi, subscription_data"
-    # Also one that is there gets the access points.
+    # Also one that is there gets keys, MSISDN and access points.
     assert lines[-1] == (
-        f"INSERT INTO vhss.users_imsi ({names}) VALUES ('001010000000003', '{data}');"
+        "INSERT INTO vhss.users_imsi (imsi, key, msisdn, opc, subscription_data) VALUES "
+        f"('001010000000003', '{COMMON['key']}', 4900000003, '{COMMON['opc']}', '{data}');"
     )
 
 

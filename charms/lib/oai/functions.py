@@ -1,5 +1,6 @@
 """The charm class of each network function, with the actions that only it has."""
 
+import json
 from typing import Any, Dict, List, Mapping, Tuple
 
 from vpnaas.actions import Params, action
@@ -7,13 +8,21 @@ from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.vdu import secret_store
 from vpnaas.vdu.ssh import Vdu
-from vpnaas.vdu.steps import read, which
+from vpnaas.vdu.steps import read, run, which
 
-from . import cql, hss, params, pdn, plan, provision, statistics, values
+from . import cql, fill, hss, params, pdn, plan, provision, statistics, values
 from .charm import NfCharm
 from .milenage import opc
 from .model import SECRETS_FILE, subscriber_file
 from .params import Hss, Secrets, SpgwU
+
+SAME = "same"
+"""Value in place of a subscriber's key: the subscriber has that of the range."""
+
+
+def own_key(given: Params) -> bool:
+    """Tell whether add-subscriber gives the subscriber a key of its own."""
+    return str(given.get("subscriber-key", SAME)) != SAME
 
 
 class KeyedCharm(NfCharm):
@@ -26,9 +35,9 @@ class KeyedCharm(NfCharm):
         secrets = Secrets.from_json(kept.text("secrets"))
         if not secrets:
             raise VpnaasError("the VDU does not hold the keys; run configure-nf again")
-        at, key = where + ": subscriber-key", str(given.get("subscriber-key", "same"))
-        if key == "same":
+        if not own_key(given):
             return secrets
+        at, key = where + ": subscriber-key", str(given["subscriber-key"])
         if key == params.STORE:
             key = params.fetched_key(kept.text("own"))
             if not key:
@@ -40,6 +49,12 @@ class KeyedCharm(NfCharm):
     def _remove_fetched_key(self, vdu: Vdu, imsi: str) -> None:
         """Remove the key that was fetched for a subscriber; the database has it now."""
         vdu.execute(secret_store.forget(subscriber_file(imsi)), exclusive=False).check()
+
+    def _changed(self, vdu: Vdu, data: str, imsi: str, change: Mapping[str, object]) -> None:
+        """Record what an action changes of a subscriber, beside the database; `fill` reads it."""
+        line = json.dumps(dict(change, imsi=imsi), sort_keys=True) + "\n"
+        step = run("changed", "tee", "-a", "{}/{}".format(data, fill.CHANGES), stdin=line)
+        vdu.execute([step], exclusive=False).check()
 
     def _engine(self, vdu: Vdu) -> str:
         return plan.engine(vdu.execute([which("nf/engine", plan.ENGINES)], exclusive=False))
@@ -67,6 +82,8 @@ class HssCharm(KeyedCharm):
             first, second = provision.subscriber(imsi, msisdn, common)
             rows = self._cql(vdu, engine, [first])
             cql.applied(rows, imsi)
+            change = {"removed": False, "msisdn": msisdn, "own_key": own_key(given)}
+            self._changed(vdu, hss.DATA, imsi, change)
             self._cql(vdu, engine, [second])
             self._remove_fetched_key(vdu, imsi)
         return {"added": imsi, "msisdn": msisdn}
@@ -81,6 +98,7 @@ class HssCharm(KeyedCharm):
             if not rows:
                 what = "{} is no subscriber".format(imsi)
                 raise InputError(where, what, "one that list-subscribers shows")
+            self._changed(vdu, hss.DATA, imsi, {"removed": True})
             self._cql(vdu, engine, cql.deletions(imsi, rows[0].get("msisdn", "")))
         return {"removed": imsi}
 

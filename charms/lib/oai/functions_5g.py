@@ -11,7 +11,7 @@ from vpnaas.vdu.ssh import Vdu
 
 from . import amf, n3iwf, n3ue, nr_ue, nssai, params, pdn, provision_5g, shown_5g, sql, values
 from .charm import ACTION_WAIT, NfCharm, Request
-from .functions import EquipmentCharm, KeyedCharm, UserPlaneCharm
+from .functions import EquipmentCharm, KeyedCharm, UserPlaneCharm, own_key
 from .milenage import opc
 from .params import Amf, Common, Equipment, N3iwf, N3ue, NrUe, Secrets, Upf
 
@@ -28,10 +28,15 @@ class AmfCharm(KeyedCharm):
     def _add_subscriber(self, given: Params) -> Dict[str, Any]:
         nf_params, where = self._amf(), "add-subscriber"
         imsi = values.imsi_of(where + ": imsi", given.get("imsi", ""), nf_params.plmn)
-        allowed = _allowed(nf_params, where + ": slices", str(given.get("slices", "all")))
+        slices = str(given.get("slices", "all"))
+        allowed = _allowed(nf_params, where + ": slices", slices)
         with self._vdu() as vdu:
             secrets = self._keys(vdu, where, imsi, given)
             derived = opc(secrets.subscriber_key, secrets.operator_key)
+            change = {"removed": False, "own_slices": slices != "all"}
+            if not self._sql(vdu, [sql.present(imsi)]):
+                change["own_key"] = own_key(given)
+            self._changed(vdu, amf.DATA, imsi, change)
             added = provision_5g.authentication([imsi], secrets.subscriber_key, derived)
             self._sql(vdu, [added] + _subscription(nf_params, imsi, allowed))
             self._remove_fetched_key(vdu, imsi)
@@ -43,6 +48,7 @@ class AmfCharm(KeyedCharm):
         imsi = values.imsi_of(where, given.get("imsi", ""), self._amf().plmn)
         with self._vdu() as vdu:
             sql.known(self._sql(vdu, [sql.present(imsi)]), where, imsi)
+            self._changed(vdu, amf.DATA, imsi, {"removed": True})
             self._sql(vdu, provision_5g.removal(imsi))
         return {"removed": imsi}
 
@@ -76,6 +82,7 @@ class AmfCharm(KeyedCharm):
                 raise InputError(where + ": slice", what, "one that list-subscribers shows of it")
             for session in mine:
                 session.update(five_qi=five_qi, priority=TABLE[five_qi].priority)
+            self._changed(vdu, amf.DATA, imsi, {"own_slices": True})
             self._sql(vdu, _subscription(nf_params, imsi, held))
         return {"imsi": imsi, "sessions": shown(held)}
 

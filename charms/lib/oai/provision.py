@@ -186,16 +186,47 @@ def mme(common: Subscription) -> List[str]:
     return result
 
 
+def renewal(msisdn: str, common: Subscription, own_key: bool = False) -> Dict[str, Any]:
+    """Return the columns that a subscriber of an earlier content gets from this one.
+
+    SQN goes on: a USIM with another key takes any higher one.
+    """
+    row = {"subscription_data": subscription_data(msisdn, common["apns"])}
+    return row if own_key else dict(row, key=common["key"], opc=common["opc"])
+
+
+def update(imsi: str, row: Dict[str, Any]) -> str:
+    """Return the statement that changes columns of a subscriber if there is one."""
+    return "UPDATE vhss.users_imsi SET {} WHERE imsi = {} IF EXISTS;".format(  # noqa: S608
+        ", ".join("{} = {}".format(name, literal(row[name])) for name in sorted(row)),
+        literal(imsi),
+    )
+
+
 def statements(document: Dict[str, Any]) -> Iterator[str]:
-    """Yield all statements that fill the database, each in one line."""
-    common = document["subscription"]
+    """Yield all statements that fill the database, each in one line.
+
+    `changes` of the document are what actions changed, as `fill` reads them.
+    """
+    common, changes = document["subscription"], document.get("changes", {})
+    own = {
+        imsi: change
+        for imsi, change in sorted(changes.items())
+        if not change.get("removed") and "msisdn" in change
+    }
+    taken = {change["msisdn"] for change in own.values()}
     for statement in schema() + mme(common):
         yield statement
     for index in range(document["subscribers"]):
         imsi = str(int(document["first_imsi"]) + index).zfill(15)
         msisdn = str(int(document["first_msisdn"]) + index)
-        for statement in subscriber(imsi, msisdn, common):
-            yield statement
-        # A subscriber of an earlier content gets the access points of this one.
-        data = subscription_data(msisdn, common["apns"])
-        yield insert("users_imsi", {"imsi": imsi, "subscription_data": data})
+        if imsi in changes:
+            continue
+        row, number = subscriber(imsi, msisdn, common)
+        yield row
+        if msisdn not in taken:
+            yield number
+        renewed = dict(renewal(msisdn, common), imsi=imsi, msisdn=int(msisdn))
+        yield insert("users_imsi", renewed)
+    for imsi, change in own.items():
+        yield update(imsi, renewal(change["msisdn"], common, bool(change.get("own_key"))))

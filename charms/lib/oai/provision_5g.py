@@ -201,13 +201,29 @@ def authentication(imsis: Sequence[str], key: str, opc: str) -> str:
     return insert("INSERT IGNORE", "AuthenticationSubscription", rows)
 
 
+def _among(imsis: Sequence[str]) -> str:
+    return "ueid IN ({})".format(", ".join(literal(imsi) for imsi in imsis))
+
+
+def keys(imsis: Sequence[str], key: str, opc: str) -> str:
+    """Return the statement that sets subscribers' keys.
+
+    SQN goes on: a USIM with another key takes any higher one.
+    """
+    row = {"encPermanentKey": key, "protectionParameterId": key, "encOpcKey": opc}
+    return "UPDATE AuthenticationSubscription SET {} WHERE {};".format(  # noqa: S608
+        ", ".join("{} = {}".format(name, literal(row[name])) for name in sorted(row)),
+        _among(imsis),
+    )
+
+
 def subscription(
     imsis: Sequence[str], plmn: str, sessions: List[Dict[str, Any]], ambr: int
 ) -> List[str]:
     """Return the statements that set which slices subscribers may use, and how.
 
     Args:
-        imsis: IMSIs of the subscribers, without gaps.
+        imsis: IMSIs of the subscribers.
         plmn: Digits of MCC and MNC.
         sessions: `sst`, `sd`, `dnn`, `five_qi` and `priority` of each.
         ambr: Session-AMBR in Mbit/s.
@@ -233,8 +249,7 @@ def subscription(
         for imsi in imsis
         for one in allowed
     ]
-    ends = (literal(imsis[0]), literal(imsis[-1]), literal(plmn))
-    where = "ueid >= {} AND ueid <= {} AND servingPlmnid = {}".format(*ends)
+    where = "{} AND servingPlmnid = {}".format(_among(imsis), literal(plmn))
     return [
         insert("REPLACE", "AccessAndMobilitySubscriptionData", access),
         delete("SessionManagementSubscriptionData", where),
@@ -248,14 +263,29 @@ def removal(imsi: str) -> List[str]:
 
 
 def statements(document: Dict[str, Any]) -> Iterator[str]:
-    """Yield all statements that fill the database, each in one line."""
+    """Yield all statements that fill the database, each in one line.
+
+    `changes` of the document are what actions changed, as `fill` reads them.
+    """
+    changes = document.get("changes", {})
+    key, opc = document["key"], document["opc"]
     for statement in schema():
         yield statement
     first, count = int(document["first_imsi"]), document["subscribers"]
     for start in range(0, count, BATCH):
         numbers = range(first + start, first + min(start + BATCH, count))
         imsis = [str(number).zfill(15) for number in numbers]
-        yield authentication(imsis, document["key"], document["opc"])
-        rows = subscription(imsis, document["plmn"], document["sessions"], document["ambr_mbps"])
-        for statement in rows:
-            yield statement
+        present = [imsi for imsi in imsis if not changes.get(imsi, {}).get("removed")]
+        keyed = [imsi for imsi in present if not changes.get(imsi, {}).get("own_key")]
+        if keyed:
+            yield authentication(keyed, key, opc)
+            yield keys(keyed, key, opc)
+        alike = [imsi for imsi in present if not changes.get(imsi, {}).get("own_slices")]
+        if alike:
+            ambr = document["ambr_mbps"]
+            for statement in subscription(alike, document["plmn"], document["sessions"], ambr):
+                yield statement
+    # Those that were added with the key of the range, also beyond it.
+    added = [imsi for imsi, change in sorted(changes.items()) if change.get("own_key") is False]
+    for start in range(0, len(added), BATCH):
+        yield keys(added[start : start + BATCH], key, opc)
