@@ -255,9 +255,8 @@ def ue_config(path: str | Path, gnb_address: str) -> ue.Config:
         raise EpcError(
             f"The radio simulator's server '{gnb_address}' is not an IPv4 address."
         ) from None
-    # The file does not have the length of the MNC, so both PLMNs belong to this USIM.
-    plmns = Plmn(imsi[:3], imsi[3:5]), Plmn(imsi[:3], imsi[3:6])
-    return ue.Config(usim, plmns, gnb_address, sessions)
+    home = Plmn(imsi[:3], imsi[3 : 3 + int(file.find("uicc0", "nmc_size", default=2))])
+    return ue.Config(usim, (home,), gnb_address, sessions)
 
 
 # -- free5GC's N3IWF and UE -----------------------------------------------------------------------

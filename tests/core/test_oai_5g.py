@@ -153,6 +153,12 @@ def test_a_slice_is_the_same_in_all_of_them() -> None:
     assert 'dnn = "internet"; nssai_sst = 1; nssai_sd = 0x000001;' in ue
 
 
+def test_the_ue_knows_how_long_the_mnc_is() -> None:
+    assert "    nmc_size = 2;\n" in rendered("nr-ue")[BASE + "nr-ue.conf"]
+    american = params("nr-ue", mcc="310", mnc="410", imsi="310410000000001")
+    assert "    nmc_size = 3;\n" in rendered("nr-ue", params=american)[BASE + "nr-ue.conf"]
+
+
 def test_signalling_is_never_without_integrity() -> None:
     assert "NIA0" not in read("amf", "amf")["amf"]["supported_integrity_algorithms"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from oai.enb import rfsim_options
 
 from simulators import configs, files, nas
 from simulators.errors import EpcError
+from simulators.fiveg import configs as configs_5g
 from simulators.identity import Gummei, Plmn, Tai
 
 GOLDEN = Path(__file__).resolve().parents[1] / "core/golden"
@@ -93,6 +95,17 @@ def test_keys_and_addresses_of_the_ue(rendered: Path) -> None:
         configs.ue_config(file, "127.0.0.1")
     with pytest.raises(EpcError, match="No such file"):
         configs.enb_config(rendered / "nothing.conf")
+
+
+@pytest.mark.parametrize(
+    ("line", "home"),
+    [("", PLMN), ("nmc_size = 2;", PLMN), ("nmc_size = 3;", Plmn("242", "881"))],
+)
+def test_the_home_network_of_a_5g_ue(rendered: Path, line: str, home: Plmn) -> None:
+    file = rendered / "nr-ue.conf"
+    text = re.sub(r"nmc_size = \d;", "", file.read_text(encoding="utf-8"))
+    file.write_text(text.replace("uicc0 :\n{", "uicc0 :\n{" + line), encoding="utf-8")
+    assert configs_5g.ue_config(file, "192.168.77.10").plmns == (home,)
 
 
 OPTION, FIRST = "--rfsimulator.serveraddr", "--rfsimulator.[0].serveraddr"

@@ -28,6 +28,7 @@ def configuration(params: NrUe, secrets: Secrets, opc: str) -> str:
     ]
     usim = {
         "imsi": params.imsi,
+        "nmc_size": len(params.plmn.mnc),  # OAI's word for the digits of the MNC
         "key": secrets.subscriber_key,
         "opc": opc,
         "pdu_sessions": sessions,
