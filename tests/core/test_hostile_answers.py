@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from oai import meters, n3iwf, pdn, plan
+from oai import cql, meters, n3iwf, n3ue, pdn, plan, sql, statistics
+from oai.functions_5g import AmfCharm
+from oai.params import Secrets
+from oai_support import function_state, params
 from vpnaas.base import fields
 from vpnaas.base.errors import VpnaasError
 from vpnaas.extras import experiments, gateway, gateway_pair, measure
@@ -21,6 +25,7 @@ from vpnaas.vdu.steps import Results
 PEER = Peer("rel-1", "mme", (fields.networks("", "172.16.6.2/32")), "wireguard")
 TCP = measure.ThroughputTest.parse({"link": "s6a"})
 LINK = measure.LinkTest.parse({"link": "s6a"})
+STATE = function_state("nr-ue")
 JUNK = {
     "nested": "[" * 100_000,
     "number": "1e999",
@@ -35,6 +40,21 @@ JUNK = {
     "report-of-numbers": '{"start": {}, "end": {"sum_received": {"bits_per_second": 1e999}}}',
     "rules": '{"nftables": [{"rule": []}, {"rule": {"comment": 5, "expr": 5}}]}',
     "record": '{"version": 1, "peers": [[], {"name": []}]}',
+    "reasons": '{"reasons": 5}',
+    "no-reasons": '{"units": {}}',
+    "reason-of-half-a-character": '{"reasons": ["\\ud800"]}',
+    "units": '{"reasons": [], "units": []}',
+    "unit": '{"reasons": [], "units": {"hss": 1}}',
+    "restarts": '{"reasons": ["x"], "restarts": null}',
+    "late": '{"reasons": ["x"], "not-ready-seconds": "abc"}',
+    "late-for-ever": '{"reasons": ["x"], "not-ready-seconds": 1e999}',
+    "connections": "a b c d:1",
+    "rows-of-a-table": 'ueid\tsingleNssai\tdnnConfigurations\n1\t{}\t{"a": 5}\n',
+    "slice-of-a-table": 'ueid\tsingleNssai\tdnnConfigurations\n1\t{"sst": []}\t{"a": {}}\n',
+    "other-table": "x\ty\n1\t2\n",
+    "digits": "9" * 5000,
+    "statistics": "".join("{} | {} |\n".format(name, "9" * 5000) for name in statistics.ROWS),
+    "device": "1: gretun-id-{}-1 inet 10.46.0.2/32".format("9" * 5000),
 }
 READERS: dict[str, Any] = {
     "facts": facts.parse,
@@ -49,7 +69,14 @@ READERS: dict[str, Any] = {
     "load": experiments.loaded,
     "signalling": lambda results: meters.answer("s6a", results),
     "firewall of NWu": lambda results: n3iwf._packets(results.output("nf/counters")),
-    "probe": plan._answer,
+    "probe": lambda results: plan.conclude(STATE, plan.Plan(), results),
+    "keys": lambda results: Secrets.from_json(results.text("nf/secrets")),
+    "NAS connections": n3iwf.connected,
+    "time": n3iwf._now,
+    "sessions": lambda results: sql.held(sql.answer(results, "sql")),
+    "subscribers": lambda results: cql.shown(cql.answer(results, "cql"), 100),
+    "statistics": lambda results: statistics.latest(results.output("log")),
+    "devices": n3ue.devices,
     "address": pdn.address,
     "record of peers": lambda results: read_record(results.text("s6a/applied")),
 }
@@ -64,6 +91,9 @@ class Always(dict[str, Any]):
 
     def get(self, key: str, default: Any = None) -> Any:
         return self.result
+
+    def __contains__(self, key: object) -> bool:
+        return True
 
 
 @pytest.mark.parametrize("junk", JUNK)
@@ -140,3 +170,18 @@ def test_listeners_of_a_hostile_vdu_are_one_sentence() -> None:
     results = Results({"tcp6": {"text": "h\n a b:xyz c 0A"}})
     with pytest.raises(VpnaasError, match="/proc/net/tcp6 of the VDU has an unexpected line"):
         experiments.listening(results)
+
+
+@pytest.mark.parametrize("reader", [sql.answer, cql.answer])
+def test_a_client_that_fails_with_blanks_is_a_sentence(reader: Any) -> None:
+    with pytest.raises(VpnaasError, match="did not answer: no answer"):
+        reader(Results({"x": {"code": 1, "out": "", "err": " \n"}}), "x")
+
+
+def test_a_list_of_other_columns_names_no_subscriber(monkeypatch: pytest.MonkeyPatch) -> None:
+    charm = AmfCharm.__new__(AmfCharm)
+    monkeypatch.setattr(charm, "_configured", lambda: params("amf"))
+    monkeypatch.setattr(charm, "_vdu", lambda: contextlib.nullcontext())
+    monkeypatch.setattr(charm, "_sql", lambda *_: [{"x": "1"}])
+    with pytest.raises(VpnaasError, match="not the rows of the UDR"):
+        charm._list_subscribers({})

@@ -57,7 +57,7 @@ class AmfCharm(KeyedCharm):
         self._amf()
         limit = fields.integer("list-subscribers: limit", given.get("limit", 100), 1, 1000)
         with self._vdu() as vdu:
-            imsis = [row["ueid"] for row in self._sql(vdu, [sql.some(limit + 1)])]
+            imsis = sql.imsis(self._sql(vdu, [sql.some(limit + 1)]))
             listed, rows = imsis[:limit], []
             if listed:
                 rows = self._sql(vdu, [sql.sessions(listed[0], listed[-1])])

@@ -8,8 +8,8 @@ import ipaddress
 import json
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from vpnaas.base import x509
-from vpnaas.base.errors import MALFORMED, InputError
+from vpnaas.base import fields, x509
+from vpnaas.base.errors import MALFORMED, InputError, VduError
 from vpnaas.base.fields import IPNetwork
 from vpnaas.tunnels.technology import Given
 from vpnaas.vdu import openssl
@@ -106,6 +106,10 @@ def _leaf(params: N3iwf) -> List[str]:
     return leaf + ["-addext", "subjectAltName=DNS:" + name]
 
 
+def _now(results: Results) -> int:
+    return fields.integer("VDU: time", results.output("nf/now").strip(), 0, 9999999999)
+
+
 def renewal_steps(params: N3iwf, results: Results) -> List[Step]:
     """Return the steps that renew the certificate after two thirds of its validity.
 
@@ -116,7 +120,7 @@ def renewal_steps(params: N3iwf, results: Results) -> List[Step]:
         root = x509.certificate("VDU", results.text("nf/authority/own") or "")
     except InputError:
         return []
-    if not own.issued_by(root) or int(results.output("nf/now")) < own.renewal:
+    if not own.issued_by(root) or _now(results) < own.renewal:
         return []
     return [run("nf/certificate/renew", *_leaf(params), timeout=120)]
 
@@ -158,7 +162,7 @@ def given_certificate(params: N3iwf, given: Mapping[str, Any], results: Results)
     root = x509.authority(where + "ca-certificate", str(given.get("ca-certificate", "")))
     own = x509.request("VDU", results.output("nf/request"))
     x509.matching(where + "certificate", leaf, own.key, fqdn(params.plmn))
-    x509.in_force(where + "certificate", leaf, int(results.output("nf/now")))
+    x509.in_force(where + "certificate", leaf, _now(results))
     return Given(leaf, root)
 
 
@@ -279,8 +283,13 @@ def connected_step() -> Step:
 def connected(results: Results) -> List[Dict[str, str]]:
     """Return the inner addresses of registered UEs."""
     rows = [row.split() for row in results.output("nf/nas").splitlines()]
-    addresses = {row[3].rpartition(":")[0] for row in rows if len(row) >= 4}
-    return [{"inner-address": one} for one in sorted(addresses, key=ipaddress.ip_address)]
+    try:
+        addresses = {
+            ipaddress.IPv4Address(row[3].rpartition(":")[0]) for row in rows if len(row) >= 4
+        }
+    except ValueError:
+        raise VduError("the VDU listed NAS connections without their IPv4 addresses")
+    return [{"inner-address": str(one)} for one in sorted(addresses)]
 
 
 def shown_steps(params: N3iwf) -> List[Step]:

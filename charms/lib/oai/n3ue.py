@@ -20,7 +20,9 @@ SIGNALLING, TUNNELS = "ipsec", "gretun"
 """Prefixes of the names of its devices: for IPsec, and for GRE of PDU sessions."""
 FIRST_ID = 1
 """if_id of the interface for signalling; those of PDU sessions follow."""
-_ADDRESS = re.compile(r"^\d+: (gretun-id-(\d+)-\d+)(?:@\S+)?\s+inet ([0-9.]+)[/ ]", re.MULTILINE)
+_ADDRESS = re.compile(
+    r"^\d+: (gretun-id-([0-9]{1,9})-\d+)(?:@\S+)?\s+inet ([0-9.]+)[/ ]", re.MULTILINE
+)
 
 
 def configuration(params: N3ue, own: str, n3iwf: Part, keys: Secrets, opc: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Tuple, Type
 
 import attr
 from vpnaas.base import fields
-from vpnaas.base.errors import InputError
+from vpnaas.base.errors import MALFORMED, InputError
 from vpnaas.params.intent import AUTO, NOTHING
 
 from . import nssai, values
@@ -61,7 +61,7 @@ class Secrets:
                 values.key("secrets", str(document["operator_key"])),
                 values.key("secrets", str(document["subscriber_key"])),
             )
-        except (ValueError, KeyError, TypeError, InputError):
+        except (InputError, *MALFORMED):
             return cls()
 
     def __bool__(self) -> bool:

@@ -593,10 +593,8 @@ def conclude(function_state: FunctionState, plan: Plan, results: Optional[Result
     seen: Dict[str, Any] = {}
     if results is not None and "nf/probe" in results:
         seen = _answer(results)
-    reasons = [str(reason) for reason in seen.get("reasons", ())]
+    reasons, late, restarts = seen.get("reasons", []), seen.get("late", 0), seen.get("restarts", 0)
     ready = bool(seen) and not reasons
-    late = int(seen.get("not-ready-seconds", 0))
-    restarts = int(seen.get("restarts", 0))
     if plan.problems:
         state, reason = "failed", "; ".join(plan.problems)
     elif plan.waiting:
@@ -616,7 +614,7 @@ def conclude(function_state: FunctionState, plan: Plan, results: Optional[Result
         "state": state,
         "reason": reason,
         "restarts": restarts,
-        "units": {name: s.get("ActiveState", "") for name, s in seen.get("units", {}).items()},
+        "units": seen.get("units", {}),
         "images": {name: params.registry.reference(name) for name in CONTAINERS[kind]},
         "network": "{}-{}".format(params.plmn.mcc, params.plmn.mnc),
     }
@@ -640,10 +638,18 @@ def conclude(function_state: FunctionState, plan: Plan, results: Optional[Result
 
 
 def _answer(results: Results) -> Dict[str, Any]:
+    """Return reasons, late (seconds), restarts, and the state of each unit."""
     try:
         document = json.loads(results.output("nf/probe"))
-        if isinstance(document, dict):
-            return document
+        units = document.get("units", {}).items()
+        seen = {
+            "reasons": [str(reason) for reason in document["reasons"]],
+            "late": int(document.get("not-ready-seconds", 0)),
+            "restarts": int(document.get("restarts", 0)),
+            "units": {name: str(state.get("ActiveState", "")) for name, state in units},
+        }
+        # Half of a surrogate pair can neither be stored nor shown.
+        json.dumps(seen, ensure_ascii=False).encode("utf-8")
+        return seen
     except MALFORMED:
-        pass
-    raise VduError("the VDU did not say whether the network function runs")
+        raise VduError("the VDU did not say whether the network function runs")

@@ -3,7 +3,7 @@
 import json
 from typing import Any, Dict, List, Optional
 
-from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.base.errors import MALFORMED, InputError, VpnaasError
 from vpnaas.vdu.steps import Results, Step, run
 
 from . import provision_5g
@@ -28,8 +28,8 @@ def answer(results: Results, id: str) -> List[Row]:
         VpnaasError: MySQL did not accept the statements.
     """
     if results.failed is not None or results.exit_code(id) != 0:
-        said = (results.failed or results.error(id) or "no answer").strip().splitlines()[-1]
-        raise VpnaasError("MySQL did not answer: {}".format(said[:200]))
+        said = (results.failed or results.error(id) or "").strip().splitlines() or ["no answer"]
+        raise VpnaasError("MySQL did not answer: {}".format(said[-1][:200]))
     return table(results.output(id))
 
 
@@ -64,26 +64,36 @@ def held(rows: List[Row]) -> Dict[str, List[Dict[str, Any]]]:
     """Parse the rows of `sessions`; return the sessions by IMSI."""
     result: Dict[str, List[Dict[str, Any]]] = {}
     for row in rows:
-        slice, configurations = _json(row["singleNssai"]), _json(row["dnnConfigurations"])
-        for dnn, its in sorted(configurations.items()):
-            profile = its.get("5gQosProfile", {})
-            result.setdefault(row["ueid"], []).append(
-                {
-                    "sst": slice.get("sst", 0),
-                    "sd": str(slice.get("sd", "")),
-                    "dnn": dnn,
-                    "five_qi": profile.get("5qi", 0),
-                    "priority": profile.get("priorityLevel", 0),
-                }
-            )
+        try:
+            slice, configurations = _json(row["singleNssai"]), _json(row["dnnConfigurations"])
+            for dnn, its in sorted(configurations.items()):
+                profile = its.get("5gQosProfile", {})
+                result.setdefault(row["ueid"], []).append(
+                    {
+                        "sst": int(slice.get("sst", 0)),
+                        "sd": str(slice.get("sd", "")),
+                        "dnn": dnn,
+                        "five_qi": int(profile.get("5qi", 0)),
+                        "priority": int(profile.get("priorityLevel", 0)),
+                    }
+                )
+        except MALFORMED:
+            raise VpnaasError("a row of the UDR is not that of a session")
     return result
+
+
+def imsis(rows: List[Row]) -> List[str]:
+    """Return the IMSIs of the rows of `some`."""
+    if not all("ueid" in row for row in rows):
+        raise VpnaasError("these are not the rows of the UDR: they have no column ueid")
+    return [row["ueid"] for row in rows]
 
 
 def _json(text: Optional[str]) -> Dict[str, Any]:
     try:
         # The client writes a backslash as two.
         document = json.loads((text or "").replace("\\\\", "\\"))
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
         raise VpnaasError("a row of the UDR is not JSON: {}".format((text or "")[:100]))

@@ -12,7 +12,7 @@ ROWS = {
     "Default Bearers": "default-bearers",
     "S1-U Bearers": "s1u-bearers",
 }
-_ROW = re.compile(r"({})\s*\|\s*(\d+)\s*\|".format("|".join(ROWS)))
+_ROW = re.compile(r"({})\s*\|\s*([0-9]{{1,18}})\s*\|".format("|".join(ROWS)))
 
 
 def latest(log: str) -> Dict[str, int]:
