@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -88,3 +91,75 @@ def test_a_server_ends_by_itself_or_says_why_it_is_none() -> None:
     bad = Results({"serve": {"code": 1, "out": "", "err": "Failed to start: no\n"}})
     with pytest.raises(VpnaasError, match="did not start: Failed to start: no"):
         pdn.served(SERVER, 60, bad)
+
+
+LISTEN = """import signal, socket
+kept = [socket.create_server(("", port)) for port in (22, 5201)]
+signal.pause()
+"""
+CONNECT = """import socket, sys
+try:
+    socket.create_connection((sys.argv[1], int(sys.argv[2])), 0.7).close()
+    print("open")
+except TimeoutError:
+    print("silent")
+"""
+TOWN = """set -e
+trap 'kill $(jobs -p)' EXIT
+apart() { [ "$(readlink "/proc/$1/ns/net")" != "$(readlink /proc/self/ns/net)" ]; }
+at() { nsenter -t "$1" -n "${@:2}"; }
+echo 1 > /proc/sys/net/ipv4/ip_forward
+ip link set lo up
+nft -f - <<< "$RULES"  # before there is a tun0
+"$PYTHON" -c "$LISTEN" &
+for place in ue:tun0:10.45.0 data:ens6:10.254.1 management:ens3:10.0.0; do
+    IFS=: read -r name device net <<< "$place"
+    unshare --net "$PYTHON" -c "$LISTEN" &
+    pid=$!
+    eval "$name=$pid"
+    until apart "$pid"; do sleep 0.05; done
+    ip link add "$device" type veth peer name eth0 netns "$pid"
+    ip address add "$net.1/24" dev "$device"
+    ip link set "$device" up
+    at "$pid" ip address add "$net.2/24" dev eth0
+    at "$pid" ip link set eth0 up
+    at "$pid" ip route add default via "$net.1"
+done
+sleep 1
+tcp() { at "$1" "$PYTHON" -c "$CONNECT" "$2" "$3"; }
+ping() { at "$1" ping -n -q -c 1 -W 1 "$2" > /dev/null && echo open || echo silent; }
+"""
+
+
+def test_subscribers_and_the_data_network_reach_each_other_only() -> None:
+    """A user plane with three hosts, of which one is the UE; packets go over veths."""
+    expected = {
+        "tcp $ue 10.254.1.1 5201": "open",  # for measure-throughput
+        "ping $ue 10.254.1.1": "open",
+        "tcp $ue 10.254.1.1 22": "silent",
+        "tcp $ue 10.0.0.1 22": "silent",
+        "tcp $ue 10.254.1.2 22": "open",
+        "tcp $ue 10.0.0.2 22": "silent",
+        "ping $ue 10.0.0.2": "silent",
+        "tcp $data 10.254.1.1 5201": "silent",
+        "tcp $data 10.45.0.2 22": "open",
+        "tcp $data 10.0.0.2 22": "silent",
+        "tcp $management 10.0.0.1 22": "open",
+        "tcp $management 10.45.0.2 22": "silent",
+        "tcp $management 10.254.1.2 22": "silent",
+    }
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--net", "bash", "-c", TOWN + "\n".join(expected)],
+        env={
+            **os.environ,
+            "PYTHON": sys.executable,
+            "LISTEN": LISTEN,
+            "CONNECT": CONNECT,
+            "RULES": pdn.rules("ens6", "10.45.0.0/24", nat=False),
+        },
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    if "unshare" in done.stderr:
+        pytest.skip("no user namespaces here")
+    assert done.returncode == 0, done.stderr
+    assert dict(zip(expected, done.stdout.split(), strict=True)) == expected

@@ -17,6 +17,8 @@ from . import values
 
 DEVICE = "oaitun_ue1"
 """Tun device of a UE's first connection."""
+USER_PLANE = "tun0"
+"""Tun device of SPGW-U and UPF, with the packets of all UEs."""
 TABLE = "osm_vpnaas_sgi"
 SERVER_PORT = 5201
 SERVER_UNIT = "osm-vpnaas-sgi-server.service"
@@ -29,6 +31,20 @@ table ip {table} {{
         type filter hook input priority filter; policy accept;
         iifname "{interface}" tcp dport {server} drop
         iifname "{interface}" udp dport {server} drop
+        # Of the VDU itself, UEs reach that server and ICMP.
+        iifname "{tun}" ct state established,related accept
+        iifname "{tun}" meta l4proto 1 accept
+        iifname "{tun}" tcp dport {server} accept
+        iifname "{tun}" udp dport {server} accept
+        iifname "{tun}" drop
+    }}
+    chain forward {{
+        type filter hook forward priority filter; policy accept;
+        # UEs reach the data network and each other, not what else is behind the VDU.
+        iifname "{tun}" oifname {{ "{tun}", "{interface}" }} accept
+        iifname "{interface}" oifname "{tun}" accept
+        iifname {{ "{tun}", "{interface}" }} drop
+        oifname "{tun}" drop
     }}
 {nat}}}
 """
@@ -48,7 +64,9 @@ def rules(interface: str, pool: str, nat: bool) -> str:
         nat: Whether the VDU replaces the addresses of UEs by its own.
     """
     translation = NAT.format(pool=pool, interface=interface) if nat else ""
-    return RULES.format(table=TABLE, interface=interface, server=SERVER_PORT, nat=translation)
+    return RULES.format(
+        table=TABLE, interface=interface, tun=USER_PLANE, server=SERVER_PORT, nat=translation
+    )
 
 
 @attr.frozen

@@ -6,7 +6,6 @@ from .params import SpgwU
 from .spgwc import gateway_name
 
 FILE = "/openair-spgwu-tiny/etc/spgw_u.conf"
-DEVICE = "tun0"
 LEVELS = {"error": "error", "warning": "warning", "info": "info", "debug": "debug"}
 """Names of spdlog's levels; without a level the SPGW-U logs nothing."""
 
@@ -76,7 +75,11 @@ def software(params: SpgwU, ends: Ends) -> Software:
         checks=(
             Check("udp", "no PFCP on SXab yet", address=ends["sxab"].ip, port=8805),
             Check("udp", "no GTP-U on S1-U yet", address=ends["s1u"].ip, port=2152),
-            Check("interface", "no interface {} for SGi yet".format(DEVICE), unit=DEVICE),
+            Check(
+                "interface",
+                "no interface {} for SGi yet".format(pdn.USER_PLANE),
+                unit=pdn.USER_PLANE,
+            ),
         ),
         rules=pdn.rules(params.sgi_interface, params.ue_pool, params.sgi_nat),
     )

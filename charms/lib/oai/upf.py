@@ -4,8 +4,6 @@ from . import pdn, sbi
 from .model import Check, Ends, File, Software, conf, first_peer
 from .params import Upf
 
-DEVICE = "tun0"
-
 
 def configuration(params: Upf, ends: Ends, control: str) -> str:
     """Return upf.yaml; `control` is the SMF's address on N4."""
@@ -47,7 +45,11 @@ def software(params: Upf, ends: Ends) -> Software:
         checks=(
             Check("udp", "no PFCP on N4 yet", address=ends["n4"].ip, port=8805),
             Check("udp", "no GTP-U on N3 yet", address=ends["n3"].ip, port=2152),
-            Check("interface", "no interface {} for N6 yet".format(DEVICE), unit=DEVICE),
+            Check(
+                "interface",
+                "no interface {} for N6 yet".format(pdn.USER_PLANE),
+                unit=pdn.USER_PLANE,
+            ),
         ),
         rules=pdn.rules(params.n6_interface, params.ue_pool, params.n6_nat),
     )

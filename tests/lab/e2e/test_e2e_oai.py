@@ -90,7 +90,7 @@ def edited(vnf: Vnf, name: str, old: str, new: str) -> Iterator[None]:
 
 CONNECT = """import socket, sys
 try:
-    socket.create_connection((sys.argv[1], int(sys.argv[2])), 1).close()
+    socket.create_connection((sys.argv[1], int(sys.argv[2])), 1, (sys.argv[3], 0)).close()
     print("open")
 except ConnectionRefusedError:
     print("refused")
@@ -99,9 +99,9 @@ except TimeoutError:
 """
 
 
-def attempt(vnf: Vnf, address: str, port: int) -> str:
+def attempt(vnf: Vnf, address: str, port: int, source: str = "") -> str:
     """Return how a TCP connection from a VDU ends: open, refused or silent."""
-    return vnf.out("python3", "-c", CONNECT, address, str(port)).strip()
+    return vnf.out("python3", "-c", CONNECT, address, str(port), source).strip()
 
 
 def test_every_network_function_is_ready_after_ns_create(epc: Service) -> None:
@@ -173,6 +173,13 @@ def test_rate_and_delay_of_the_ue_end_to_end(epc: Service) -> None:
     assert "tcp dport 5201 drop" in rules
     with pytest.raises(ActionError, match=f"measurement to {SGI}:5299 failed: "):
         epc["ue"].action("measure-throughput", server=SGI, port=5299, duration=1)
+
+
+def test_a_ue_reaches_nothing_but_the_data_network(epc: Service) -> None:
+    ue, spgwu = epc["ue"], epc["spgwu"]
+    own = ue.action("measure-latency", server=SGI, count=1)["address"]
+    for address in (SGI, spgwu.management, epc["mme"].management):
+        assert attempt(ue, address, 22, own) == "silent"
 
 
 def test_an_unknown_subscriber_and_a_wrong_key_are_refused(epc: Service) -> None:
