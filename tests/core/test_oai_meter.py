@@ -185,6 +185,15 @@ ROWS = """
 """
 
 
+def test_the_result_is_at_most_one_avp_deep() -> None:
+    code = avp(298, struct.pack("!I", 5001))
+    assert signalling_meter.result_code(avp(297, code)) == 5001
+    nested = code
+    for _ in range(1200):
+        nested = avp(297, nested)
+    assert signalling_meter.result_code(nested) == 0
+
+
 def test_tables_of_cqlsh_are_read() -> None:
     rows = cql.table(ROWS)
     assert [row["imsi"] for row in rows] == ["242881234500001", "242881234500000"]

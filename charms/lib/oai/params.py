@@ -353,15 +353,28 @@ def _range(reader: _Reader, network: Plmn) -> Tuple[str, int]:
     return first, count
 
 
+def _apns(reader: _Reader) -> Dict[str, str]:
+    """Return the access point names; the second one is another one."""
+    first = values.apn(reader.at("apn"), reader.text("apn"))
+    second = reader.optional("second-apn", values.apn)
+    if second == first:
+        raise InputError(reader.at("second-apn"), "{} is apn".format(second), "another, or none")
+    return {"apn": first, "second_apn": second}
+
+
 def _hss(reader: _Reader) -> Hss:
     at, common = reader.at, _common(reader)
     first, count = _range(reader, common["plmn"])
+    msisdn = values.msisdn(at("first-msisdn"), reader.text("first-msisdn"))
+    last = str(int(msisdn) + max(count - 1, 0))
+    if len(last) > 15:
+        what = "{} from {} have more than 15 digits".format(count, msisdn)
+        raise InputError(at("first-msisdn"), what, "a smaller number, or fewer subscribers")
     return Hss(
         first_imsi=first,
-        first_msisdn=values.msisdn(at("first-msisdn"), reader.text("first-msisdn")),
+        first_msisdn=msisdn,
         subscribers=count,
-        apn=values.apn(at("apn"), reader.text("apn")),
-        second_apn=reader.optional("second-apn", values.apn),
+        **_apns(reader),
         mme_names=values.host_names(at("mme-names"), reader.text("mme-names", "mme")),
         **common,
     )
@@ -381,8 +394,7 @@ def _spgwc(reader: _Reader) -> SpgwC:
     at = reader.at
     return SpgwC(
         tac=values.tac(at("tac"), reader.given.get("tac")),
-        apn=values.apn(at("apn"), reader.text("apn")),
-        second_apn=reader.optional("second-apn", values.apn),
+        **_apns(reader),
         dns=values.ipv4(at("dns"), reader.text("dns")),
         second_dns=values.ipv4(at("second-dns"), reader.text("second-dns")),
         ue_pool=str(values.pool(at("ue-pool"), reader.text("ue-pool"))),

@@ -316,8 +316,13 @@ def ran_ue(message: bytes) -> bytes:
 METERS: Dict[str, Any] = {"s6a": S6a, "n2": N2}
 
 
-def result_code(avps: bytes) -> int:
-    """Return the Result-Code, or that in Experimental-Result; 0 if there is neither."""
+def result_code(avps: bytes, inner: bool = False) -> int:
+    """Return the Result-Code, or that in Experimental-Result; 0 if there is neither.
+
+    Args:
+        avps: The AVPs of an answer.
+        inner: Whether they are those in Experimental-Result.
+    """
     place = 0
     while place + 8 <= len(avps):
         code, flags = struct.unpack("!IB", avps[place : place + 5])
@@ -329,7 +334,7 @@ def result_code(avps: bytes) -> int:
         if code in (RESULT_CODE, EXPERIMENTAL_RESULT_CODE) and len(data) == 4:
             return int(struct.unpack("!I", data)[0])
         if code == EXPERIMENTAL_RESULT:
-            return result_code(data)
+            return 0 if inner else result_code(data, inner=True)
         place += (size + 3) & ~3
     return 0
 
