@@ -16,7 +16,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from diameter.message import Message, constants
+from diameter.message import Message, constants, packer
+from diameter.message.avp import AvpDecodeError
 from diameter.message.avp.grouped import VendorSpecificApplicationId
 from diameter.message.commands import (
     CapabilitiesExchangeAnswer,
@@ -47,6 +48,11 @@ ANSWER = 10.0
 
 _HEADER = 20
 _LONGEST = 1 << 16  # maximum octets of a message; S6a's are a hundred times smaller
+
+_UNDECODABLE = (
+    *(AvpDecodeError, packer.Error),
+    *(ValueError, struct.error, LookupError, AttributeError, TypeError),
+)
 
 log = logging.getLogger("diameter")
 
@@ -165,7 +171,7 @@ class Connection(asyncio.Protocol):
             del self._buffer[:length]
             try:
                 message = Message.from_bytes(octets)
-            except (ValueError, struct.error, LookupError, AttributeError, TypeError) as error:
+            except _UNDECODABLE as error:
                 log.error("undecodable Diameter message from %s: %s", self.peer, error)
                 self.close()
                 return

@@ -167,6 +167,33 @@ def test_the_watchdog_is_answered_and_bytes_that_are_no_diameter_end_the_connect
     asyncio.run(go())
 
 
+@pytest.mark.parametrize(
+    "octets",
+    [
+        "01000018 80000101 00000000 00000000 00000000 00000108",
+        "01000020 80000101 00000000 00000000 00000000 00000104 4000000c 00000000",
+    ],
+    ids=["an AVP of four octets", "an AVP of no AVPs"],
+)
+def test_what_cannot_be_decoded_is_a_line_in_the_log(
+    octets: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def go() -> None:
+        server = diameter.Server(ME, _deny, lambda host, realm: True)
+        port = await server.start("127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(bytes.fromhex(octets))
+        assert await asyncio.wait_for(reader.read(), 10) == b""
+        writer.close()
+        await server.stop()
+
+    asyncio.run(go())
+    errors = [one for one in caplog.records if one.levelname == "ERROR"]
+    assert [one.getMessage().partition(" from ")[0] for one in errors] == [
+        "undecodable Diameter message"
+    ]
+
+
 def test_a_silent_peer_is_found_out_and_reached_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diameter, "WATCHDOG", 0.1)
     monkeypatch.setattr(diameter, "RECONNECT", 0.1)
