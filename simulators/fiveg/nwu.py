@@ -28,6 +28,8 @@ log = logging.getLogger("IKE")
 
 #: Seconds before a request is repeated, doubled each time, and its maximum transmissions.
 REPEAT, TIMES = 0.5, 4
+#: Seconds after which an IKE SA ends that the other end has replaced and does not delete.
+REPLACED = 30.0
 #: MTU of the device of signalling SAs, for a path MTU of 1500 octets.
 MTU = 1500 - esp.OVERHEAD
 _TCP = 6
@@ -216,6 +218,7 @@ class Association:
         self.children: list[Child] = []
         self.first_octets: dict[bool, bytes] = {}  # IKE_SA_INIT, by whether it is ours
         self.nonces: dict[bool, bytes] = {}
+        self.authenticated = False
         self.replaced = False
         self.gone = False
         self._sent = 0
@@ -393,6 +396,8 @@ class Association:
             if message.exchange == ikev2.AUTH:
                 payloads = await self.owner.authenticate(message)
             elif message.exchange == ikev2.CREATE_CHILD_SA:
+                if not self.authenticated or self.replaced:  # RFC 7296 sections 1.2 and 2.8
+                    raise ProtocolError("CREATE_CHILD_SA came before IKE_AUTH or after a rekey.")
                 payloads = self._created(message)
             else:
                 payloads, after = self._informed(message)
@@ -449,6 +454,7 @@ class Association:
 
     def first_child(self, draft: Draft, theirs: bytes) -> Child:
         """Start to use the child SA of IKE_AUTH; its keys are from the nonces of IKE_SA_INIT."""
+        self.authenticated = True
         return self.keyed(draft, theirs, self._nonces(), self.initiator)
 
     def draft(self, local: bytes, remote: bytes, session: int = 0, *qfis: int) -> Draft:
@@ -557,6 +563,7 @@ class Association:
         nonces = bytes(message.need(codec.IKEv2_Nonce).nonce) + nonce
         new = Association(self.endpoint, self.peer, self.owner, False)
         self._succeed(new, theirs, secret, nonces)
+        asyncio.get_running_loop().call_later(REPLACED, self.end, "")
         payloads = ikev2.proposal(ikev2.IKE, new.spi), codec.IKEv2_Nonce(nonce=nonce)
         return (*payloads, made.payload())
 
@@ -564,6 +571,7 @@ class Association:
         assert self.keys is not None  # noqa: S101
         new.other_spi = theirs
         new.keys = self.keys.next(secret, nonces, b"".join(new._spis()))
+        new.authenticated = self.authenticated
         self.replaced = True
         self.owner.ike = new
         for child in self.children:

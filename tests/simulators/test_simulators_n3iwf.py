@@ -412,6 +412,50 @@ def test_who_begins_and_does_not_go_on_is_forgotten(
     town(go)
 
 
+def test_only_who_has_authenticated_makes_further_sas(
+    town: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(n3iwf, "HALF_OPEN", 0.5)
+
+    async def go(town: Town) -> None:
+        one = await town.ue()
+        link = link_of(one)
+        with pytest.raises(EpcError, match="lacks IKEv2_SA|INVALID_SYNTAX"):
+            await link.ike.rekey()
+        assert len(town.n3iwf.nwu.associations) == 1
+        await town.core.until(lambda: not town.n3iwf.nwu.associations)
+        for left in list(link.endpoint.associations.values()):
+            left.end("")
+        await town.gone(one)
+
+    town(go)
+
+
+def test_an_ike_sa_that_was_replaced_ends_though_the_ue_does_not_delete_it(
+    town: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nwu, "REPLACED", 0.5)
+
+    async def go(town: Town) -> None:
+        one, address = await in_session(town)
+        old = link_of(one).ike
+        deleted = old.request
+
+        async def kept(exchange: int, *payloads: Any, **options: Any) -> ikev2.Message:
+            if exchange == ikev2.INFORMATIONAL:
+                raise EpcError("It is not deleted.")
+            return await deleted(exchange, *payloads, **options)
+
+        monkeypatch.setattr(old, "request", kept)
+        await old.rekey()
+        assert len(town.n3iwf.nwu.associations) == 2
+        await town.core.until(lambda: len(town.n3iwf.nwu.associations) == 1)
+        await passes(one, address, b"goes on")
+        await left(town, one)
+
+    town(go)
+
+
 def test_a_ue_notices_that_the_n3iwf_is_gone(town: Run) -> None:
     async def go(town: Town) -> None:
         one, _ = await in_session(town, liveness=0.2)
