@@ -68,10 +68,11 @@ class Session:
 
 @dataclass
 class _Up:
-    """An associated user plane function."""
+    """An associated user plane function; ``stamp`` is when it was started."""
 
     node: str
     address: str
+    stamp: int
     watch: asyncio.Task[None] | None = None
 
 
@@ -123,6 +124,8 @@ class ControlPlane:
             if self.ups and not {node, peer[0]} & set(self.ups):
                 log.error("%s %s at %s is not configured", self.peer, node, peer[0])
                 value = pfcp.REJECTED
+            elif self.up is not None and (self.up.address, self.up.stamp) == (peer[0], stamp):
+                pass  # our answer was lost
             elif self.up is not None:
                 # As in OAI: after a restart a function must wait until the old association is lost.
                 value = pfcp.REJECTED
@@ -141,7 +144,7 @@ class ControlPlane:
         log.info("PFCP association with %s %s at %s", self.peer, node, address)
         if self.up is not None and self.up.watch is not None:
             self.up.watch.cancel()
-        self.up = _Up(node, address)
+        self.up = _Up(node, address, stamp)
 
         def lost(reason: str) -> None:
             log.error("PFCP association with %s %s lost: %s", self.peer, node, reason)

@@ -241,10 +241,14 @@ def test_an_association_is_refused_while_the_old_one_is_held(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def go(core: Core) -> None:
-        ies = (pfcp.node_id(NODE), pfcp.recovery(pfcp.timestamp()))
-        request = Message(pfcp.ASSOCIATION_REQUEST, None, ies)
-        answer = await core.u.pfcp.request((SGW, pfcp.PORT), request)
-        assert pfcp.cause_of(answer) == pfcp.REJECTED == 64
+        for started, cause in (
+            (core.u.started + 9, pfcp.REJECTED),
+            (core.u.started, pfcp.ACCEPTED),
+        ):
+            ies = (pfcp.node_id(NODE), pfcp.recovery(started))
+            request = Message(pfcp.ASSOCIATION_REQUEST, None, ies)
+            answer = await core.u.pfcp.request((SGW, pfcp.PORT), request)
+            assert pfcp.cause_of(answer) == cause, "the same start is a lost answer"
 
     run(monkeypatch, go)
 
