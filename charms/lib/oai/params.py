@@ -353,7 +353,7 @@ def _range(reader: _Reader, network: Plmn) -> Tuple[str, int]:
     return first, count
 
 
-def _apns(reader: _Reader) -> Dict[str, str]:
+def _apns(reader: _Reader) -> Dict[str, Any]:
     """Return the access point names; the second one is another one."""
     first = values.apn(reader.at("apn"), reader.text("apn"))
     second = reader.optional("second-apn", values.apn)
