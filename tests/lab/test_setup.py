@@ -83,6 +83,50 @@ def test_clean_leaves_a_cloud_init_that_it_did_not_install_as_it_is(
 
 
 @pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("clean --help", 0), ("clean -h", 0), ("clean --al", 2), ("clean --all x", 2),
+        ("setup --help", 0), ("setup --kubernets", 2), ("containers --help", 0),
+        ("containers x", 2), ("check --help", 0), ("check x", 2),
+    ],
+)  # fmt: skip
+def test_a_command_does_nothing_for_a_word_that_it_does_not_know(
+    words: str, code: int, tmp_path: Path
+) -> None:
+    for name in ("dist", "results", "site"):
+        (tmp_path / name).mkdir()
+    done = command(words, tmp_path)
+    assert done.returncode == code
+    assert "usage: ./run COMMAND" in (done.stderr if code else done.stdout)
+    assert "did" not in done.stdout
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_clean_and_setup_take_their_option(tmp_path: Path) -> None:
+    for words in ("clean", "clean --all"):
+        (tmp_path / "dist").mkdir()
+        assert (command(words, tmp_path).returncode, list(tmp_path.iterdir())) == (0, [])
+    assert command("setup", tmp_path).stdout == "did setup\n"
+    assert command("setup --kubernetes", tmp_path).stdout == "did setup\ndid setup_kubernetes\n"
+
+
+def command(words: str, place: Path) -> subprocess.CompletedProcess[str]:
+    """Run the part of ./run that looks at its arguments, in a place without a lab."""
+    text = RUN.read_text(encoding="utf-8")
+    names = ("apt_install", "setup", "setup_kubernetes", "setup_python", "static_checks")
+    stubs = "".join(f"{name}() {{ echo did {name}; }}\n" for name in names)
+    stubs += (
+        "need_root() { :; }; xargs() { :; }; say() { :; }; exec() { echo did exec; exit; }\n"
+        'fail() { echo "ERROR: $*" >&2; exit 1; }; patiently() { echo did patiently; }\n'
+        "packages=() machine_packages=() container_packages=() slices=() slices_5g=() doubles=()\n"
+        "cache=$PWD/cache venv=$PWD/venv installed=$PWD/cache/installed\n"
+    )
+    script = stubs + text[text.index("usage() {") :]
+    return subprocess.run(["bash", "-euc", script, "run", *words.split()], cwd=place,
+                          capture_output=True, text=True, check=False)  # fmt: skip
+
+
+@pytest.mark.parametrize(
     ("words", "done"),
     [
         ("--profile machines", "apt_install qemu\nbuild vpn_endpoint_vnf vpn_basic_ns\n"),
