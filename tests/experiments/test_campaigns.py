@@ -511,11 +511,15 @@ def test_the_control_of_qos_needs_traffic(
     assert passed == good
 
 
-@pytest.mark.parametrize(("sent", "good"), [(350, True), (130, False)])
+@pytest.mark.parametrize(
+    ("sent", "failed", "good"), [(210, 0, True), (130, 0, False), (210, 80, False)]
+)
 def test_a_thief_that_stops_by_itself_shows_nothing(
-    sent: int, good: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sent: int, failed: int, good: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bed, streams = pair(tmp_path), [{}, {"thief": {"received": 100}}]
+    # The first stream is what the thief sent until the peer was deleted, which took long.
+    stops = [{"sent": sent, "failed": failed}, {"sent": 900, "failed": 0}]
     for name, slice_ in bed.slices.items():
         hss = Vnf(name, name, "hss", "", "", "", "10.0.0.1", "", "", bed.osm)
         addresses = Addresses({("hss", "s6a"): "172.16.6.129"}, {})
@@ -523,7 +527,7 @@ def test_a_thief_that_stops_by_itself_shows_nothing(
     answers = {
         "show-status": lambda: {"s6a": {"public-key": "k", "listen-port": 51821, "peers": []}},
         "stop-listener": lambda: {"streams": streams.pop()},
-        "stop-stream": lambda: {"sent": sent},
+        "stop-stream": lambda: stops.pop(),
     }
     monkeypatch.setattr(bed.osm, "action", lambda *words: answers.get(words[2], dict)())
     monkeypatch.setattr(Vnf, "run", lambda *_: "key")
