@@ -43,6 +43,8 @@ class InstanceRequest:
 NAME = "^[^,;()'\"]+$"
 """NBI's pattern of names (validation.py: name_schema)."""
 NAME_LENGTH = 255
+_PRIVATE = "PRIVATE KEY-----"
+"""What the first line of every private key ends with."""
 
 
 def _check_name(field: str, name: str) -> None:
@@ -118,12 +120,28 @@ def yaml_options(text: str, path: Path | None, option: str = "--config") -> dict
 
 
 def public_keys(files: str) -> list[str]:
-    """Return the keys in the files of ``--ssh_keys``, names separated by commas."""
-    return [
-        line
-        for name in filter(None, files.split(","))
-        for line in read_text(Path(name), "--ssh_keys file").strip().splitlines()
-    ]
+    """Return the keys in the files of ``--ssh_keys``, names separated by commas.
+
+    Raises:
+        NbiError: a file cannot be read, or has a private key.
+    """
+    keys = []
+    for name in filter(None, files.split(",")):
+        text = read_text(Path(name), "--ssh_keys file")
+        if _PRIVATE in text:
+            raise NbiError(f"--ssh_keys file '{name}' is a private key; allowed: its .pub file")
+        lines = [line.strip() for line in text.splitlines()]
+        keys += [line for line in lines if line and not line.startswith("#")]
+    return keys
+
+
+def _check_keys(request: Mapping[str, Any]) -> None:
+    # The keys are stored and shown: the text says nothing of them.
+    if _PRIVATE in str(request.get("ssh_keys")):
+        raise NbiError(
+            "Format error at 'ssh_keys': it has a private key; allowed: public keys",
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+        )
 
 
 def client_params(
@@ -141,7 +159,7 @@ def client_params(
     dictionaries of ``vim-network-name``; ``wim_account`` becomes ``wimAccountId``.
 
     Raises:
-        NbiError: an unknown VIM account, or a part of the wrong shape.
+        NbiError: an unknown VIM account, a private key, or a part of the wrong shape.
     """
     _check_name("nsName", ns_name)
     request: dict[str, Any] = {k: _copy(v) for k, v in config.items()}
@@ -151,6 +169,7 @@ def client_params(
     keys = list(ssh_keys)
     if keys:
         request["ssh_keys"] = keys
+    _check_keys(request)
     if "wim_account" in request:
         request["wimAccountId"] = request.pop("wim_account")
     for vnf in _mappings(request, "vnf"):
@@ -185,7 +204,7 @@ def slice_params(
     become ids in the dictionaries of ``vim-network-name`` only.
 
     Raises:
-        NbiError: an unknown VIM account, or a part of the wrong shape.
+        NbiError: an unknown VIM account, a private key, or a part of the wrong shape.
     """
     _check_name("nsiName", nsi_name)
     keys = list(ssh_keys)
@@ -195,6 +214,7 @@ def slice_params(
         "vimAccountId": resolve_vim(vim_account),
         **({"ssh_keys": keys} if keys else {}),
     }
+    _check_keys(request)
     for key in ("netslice-subnet", "netslice-vld", "additionalParamsForNsi"):
         if key in config:
             request[key] = _copy(config[key])

@@ -17,6 +17,7 @@ from lab.cli.render import Output
 from lab.errors import ConflictError, LcmError, NbiError
 from lab.lcm import keeper
 from lab.lcm.keys import OpenSshInjector
+from lab.nbi.params import public_keys
 from lab.procs import start_time
 from lab.records.journal import Journal, Tail
 from lab.vca import VcaError
@@ -205,3 +206,13 @@ def test_the_keeper_comes_back_soon_for_a_lock_only(
     monkeypatch.setattr(keeper, "print", full, raising=False)
     keeper.keep(tmp_path, 300)
     assert (served.count("a"), served.count("b")) == (calls, 2)
+
+
+def test_ssh_keys_of_files(tmp_path: Path) -> None:
+    public, private = tmp_path / "id.pub", tmp_path / "id"
+    public.write_text("# mine\n\nssh-ed25519 AAAA me\n  \nssh-rsa BBBB\n")
+    assert public_keys(f"{public},") == ["ssh-ed25519 AAAA me", "ssh-rsa BBBB"]
+    private.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nc2VjcmV0\n")
+    with pytest.raises(NbiError, match=r"id' is a private key; allowed: its \.pub file") as refused:
+        public_keys(f"{public},{private}")
+    assert "c2VjcmV0" not in str(refused.value)

@@ -336,6 +336,17 @@ def test_service_of_wrong_parameters(api: Api, dist: Path) -> None:
     assert api.engine.store.all(VNFRS) == api.engine.store.all(OPS) == []
 
 
+@pytest.mark.parametrize("private", [True, False])
+def test_private_key_in_a_request(api: Api, dist: Path, private: bool) -> None:
+    nsd = api.onboard(dist)
+    key = "-----BEGIN OPENSSH PRIVATE KEY-----\nc2VjcmV0\n" if private else "ssh-ed25519 AAAA"
+    body = {**instantiation(dist, nsd, VIM), "ssh_keys": ["ssh-rsa BBBB", key]}
+    answer = api.post("/nslcm/v1/ns_instances_content", body)
+    assert answer.status_code == (422 if private else 201)
+    assert "c2VjcmV0" not in answer.text
+    assert len(api.engine.store.all(NSRS)) == (not private)
+
+
 def test_two_services_of_one_name(api: Api, dist: Path, service: dict[str, Any]) -> None:
     [nsd] = api.get("/nsd/v1/ns_descriptors").json()
     body = instantiation(dist, nsd["_id"], VIM)
