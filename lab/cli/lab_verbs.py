@@ -233,10 +233,28 @@ def update_status(lab: Lab, ns: str) -> None:
     keeper.update_status(Backends(lab.home), nsr["_id"], lab_timeouts().action)
 
 
+#: Folders of a home. The records are the last: what a killed clean-up leaves is still a lab.
+PARTS = ("lcm", "vca", "cluster", "server", "nbi")
+#: What a lab without records has: of a VIM account, a package, `serve`, a look at the charms.
+MARKS = ("vim.lock", "nbi/packages", "server/key.pem", "vca/models")
+
+
+def _check_home(lab: Lab) -> None:
+    """Refuse a directory with folders of these names that no lab made."""
+    known = lab.engine.store.exists() or any((lab.home / mark).exists() for mark in MARKS)
+    found = [part for part in ("vims", *PARTS) if (lab.home / part).exists()]
+    if found and not known:
+        raise NbiError(
+            f"{lab.home} is no home of a lab, and has {', '.join(found)} of something else; "
+            "allowed: a directory that a lab wrote, or one without these"
+        )
+
+
 @lab_group.command("clean")
 @pass_lab
 def clean_verb(lab: Lab) -> None:
     """Remove everything: services, VIM accounts, packages and records, also after a crash."""
+    _check_home(lab)
     engine = lab.engine
     for operation in [*engine.store.sound(NSIOPS), *engine.store.sound(OPS)]:
         if jobs.alive(operation):
@@ -253,7 +271,7 @@ def clean_verb(lab: Lab) -> None:
     if (lab.home / "cluster").exists():
         Backends(lab.home).cluster().stop()
     clean(lab.home)
-    for part in ("nbi", "lcm", "vca", "cluster", "server"):
+    for part in PARTS:
         shutil.rmtree(lab.home / part, ignore_errors=True)
     if failures:
         raise NbiError("; ".join(failures))

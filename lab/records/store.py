@@ -87,6 +87,11 @@ class Store:
             raise ValueError(f"no such collection: {collection}")
         return self.root / collection / f"{key}.json"
 
+    def exists(self) -> bool:
+        """Return whether a lab has written here, or locked something to write it."""
+        names = [name for kind in _KINDS for name in (kind, f".{kind}.lock")]
+        return any((self.root / name).exists() for name in names)
+
     def lock(self, collection: str) -> Any:
         """Return a context manager that keeps other writers of ``collection`` out.
 

@@ -80,6 +80,35 @@ def test_clean_leaves_no_key_of_the_server(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("part", ["vims", "nbi", "lcm", "vca", "cluster", "server"])
+def test_clean_empties_no_directory_that_is_no_lab(part: str, tmp_path: Path) -> None:
+    mine = tmp_path / part / "mine"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    with pytest.raises(NbiError, match=f"{tmp_path} is no home of a lab, and has {part} of"):
+        cli.main(["--home", str(tmp_path), "lab", "clean"], standalone_mode=False)
+    assert mine.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        "nbi/.vim_accounts.lock",
+        "nbi/nsrs/x.json",
+        "vim.lock",
+        "nbi/packages/x",
+        "server/key.pem",
+        "vca/models/x",
+    ],
+)
+def test_clean_knows_a_lab_by_what_it_wrote(mark: str, tmp_path: Path) -> None:
+    for name in (mark, "lcm/keeper.log", "cluster/x", "vims/x"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    cli.main(["--home", str(tmp_path), "lab", "clean"], standalone_mode=False)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_completion() -> None:
     env = {**os.environ, "COMP_WORDS": "osm-lab ns-op", "COMP_CWORD": "1"}
     env["_OSM_LAB_COMPLETE"] = "bash_complete"
