@@ -83,14 +83,16 @@ class Board:
         title = f"{self.stage} ({self.seconds} s)" if self.seconds else self.stage
         if not self.rows:
             return Text(title)
-        table = Table(title=title, title_justify="left", expand=False)
+        # Text: rich would read names and messages with brackets as markup.
+        table = Table(title=Text(title, "table.title"), title_justify="left", expand=False)
         for heading in ("VNF", "VM", "charm", "primitives"):
             table.add_column(heading, overflow="ellipsis", no_wrap=True)
         for subject in sorted(self.rows):
             row = self.rows[subject]
-            table.add_row(subject, row.vm, Text(row.charm, style=row.style), row.primitive)
+            charm = Text(row.charm, style=row.style)
+            table.add_row(Text(subject), Text(row.vm), charm, Text(row.primitive))
         for name in sorted(self.relations):
-            table.add_row(f"link {name}", "", self.relations[name], "")
+            table.add_row(Text(f"link {name}"), "", Text(self.relations[name]), "")
         return table
 
 

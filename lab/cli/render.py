@@ -81,7 +81,7 @@ class Output:
         table.add_column("value", overflow="fold")
         for key in document if keys is None else keys:
             if key in document:
-                table.add_row(key, Text(_cell(document[key])))
+                table.add_row(Text(key), Text(_cell(document[key])))
         self.out.print(table)
 
     def literal(self, document: Mapping[str, Any]) -> None:

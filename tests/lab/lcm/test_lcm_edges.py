@@ -54,6 +54,25 @@ def test_table_has_a_row_per_vnf_and_link() -> None:
         assert part in text
 
 
+def test_brackets_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    board = Board()
+    for entry in (
+        event("stage", "ns", "cannot mount [/etc/a]"),
+        event("vm", "[/vnf]", "no [/etc/b]"),
+        event("charm", "[/vnf]", "no [/etc/c]"),
+        event("primitive", "[/vnf]", "no [/etc/d]", number=2, total=4, done=True),
+        event("relation", "[/link]", "[fd00::1]:51820"),
+    ):
+        board.feed(entry)
+    out = io.StringIO()
+    Console(file=out, width=120).print(board.table())
+    Output(False).fields({"[/key]": "[/value]"})
+    text = out.getvalue() + capsys.readouterr().out
+    for part in ("[/etc/a]", "[/vnf]", "no [/etc/b]", "no [/etc/c]", "no [/etc/d]", "[/link]",
+                 "[fd00::1]:51820", "[/key]", "[/value]"):  # fmt: skip
+        assert part in text
+
+
 @pytest.mark.parametrize("terminal", [True, False])
 def test_watch_ends_with_the_operations_state(tmp_path: Path, terminal: bool) -> None:
     tail = Tail(tmp_path / "events")
