@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -119,7 +120,9 @@ def _response(request: Request, result: Answer) -> Response:
 def _refuse(request: Request, status: HTTPStatus, detail: str) -> Response:
     answer = bodies.answer(request, problems.body(status, detail), status)
     if status == HTTPStatus.UNAUTHORIZED:
-        answer.headers["WWW-Authenticate"] = f'Bearer realm="{detail}"'
+        # What a client sent may be in the text: only what a quoted string of a header may have.
+        plain = re.sub(r"[^ !#-\[\]-~]", "?", detail)
+        answer.headers["WWW-Authenticate"] = f'Bearer realm="{plain}"'
     return answer
 
 

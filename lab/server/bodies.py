@@ -27,7 +27,7 @@ from lab.nbi.unpack import MAX_BYTES
 MAX_DOCUMENT = 4 << 20
 """Largest body of a request without a package, in bytes."""
 
-_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
+_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
 
 
 def _too_large(limit: int) -> NbiError:

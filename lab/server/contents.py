@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -93,10 +94,11 @@ def artifact(
     """
     _accepted(accept)
     folder = catalogue.folder(document).resolve()
-    path = folder.joinpath(*parts).resolve()
-    inside = path == folder or folder in path.parents
-    if inside and path.is_dir():
-        return sorted(entry.name for entry in path.iterdir())
-    if inside and path.is_file():
-        return File(path, "application/octet-stream")
+    with suppress(OSError, ValueError):  # no file can have this name
+        path = folder.joinpath(*parts).resolve()
+        inside = path == folder or folder in path.parents
+        if inside and path.is_dir():
+            return sorted(entry.name for entry in path.iterdir())
+        if inside and path.is_file():
+            return File(path, "application/octet-stream")
     raise NbiError(f"File {'/'.join(parts)} does not exist", HTTPStatus.NOT_FOUND)

@@ -68,7 +68,9 @@ def _at(value: Any, path: list[str]) -> Any:
             value = value.get(part)
         elif isinstance(value, list):
             if part.isdecimal():
-                value = value[int(part)] if int(part) < len(value) else None
+                # Python reads no number of thousands of digits; no list is that long.
+                entry = int(part) if len(part) < 10 else len(value)
+                value = value[entry] if entry < len(value) else None
             else:
                 rest = path[number + (part == "ANYINDEX") :]
                 return [item for entry in value for item in _flat(_at(entry, rest))]

@@ -42,7 +42,8 @@ class Tokens:
         Raises:
             NbiError: they are wrong, or the project does not exist.
         """
-        given = str(credentials.get("password") or "").encode()
+        # JSON may have half a surrogate pair, which UTF-8 has not.
+        given = str(credentials.get("password") or "").encode(errors="surrogatepass")
         right = hmac.compare_digest(given, self._password)
         if credentials.get("username") not in (NAME, USER_ID) or not right:
             raise NbiError("Invalid username/password", HTTPStatus.UNAUTHORIZED)

@@ -85,10 +85,25 @@ def test_token(api: Api) -> None:
             {"username": "admin", "password": PASSWORD, "project_id": "other"},
             "project other not allowed for this user",
         ),
+        ({"username": "admin", "password": "\ud800"}, "Invalid username/password"),
+        (
+            {"username": "admin", "password": PASSWORD, "project_id": "プロ"},
+            "project プロ not allowed for this user",
+        ),
     ],
 )
 def test_wrong_credentials(api: Api, credentials: dict[str, str], text: str) -> None:
     refused(api.post("/admin/v1/tokens", credentials), 401, "UNAUTHORIZED", text)
+
+
+def test_a_project_writes_no_header(api: Api) -> None:
+    name = 'x"\r\nSet-Cookie: a=b\\プ'
+    credentials = {"username": "admin", "password": PASSWORD, "project_id": name}
+    answer = api.post("/admin/v1/tokens", credentials)
+    refused(answer, 401, "UNAUTHORIZED", name)
+    text = "project x???Set-Cookie: a=b?? not allowed for this user"
+    assert answer.headers["WWW-Authenticate"] == f'Bearer realm="{text}"'
+    assert "Set-Cookie" not in answer.headers
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer x", "Basic YWRtaW46YWRtaW4="])
@@ -255,12 +270,23 @@ def test_no_package(api: Api, dist: Path, data: bytes, status: int) -> None:
     nothing_made(api.engine)
 
 
-@pytest.mark.parametrize("given", ["bytes 5-9/10", "bytes 0-3/100", "0-3", "bytes a-b/c"])
+@pytest.mark.parametrize(
+    "given", ["bytes 5-9/10", "bytes 0-3/100", "0-3", "bytes a-b/c", f"bytes 0-0/{'9' * 5000}"]
+)
 def test_content_range(api: Api, dist: Path, given: str) -> None:
     headers = {"Content-Range": given}
     answer = api.upload("POST", VNFD_CONTENT, dist / "vpn_endpoint_vnf.tar.gz", **headers)
     refused(answer, 416, "REQUESTED_RANGE_NOT_SATISFIABLE", "")
     nothing_made(api.engine)
+
+
+@pytest.mark.parametrize("name", ["a%00b", "x" * 300, "x" * 5000])
+def test_artifact_of_a_name_that_no_file_has(api: Api, dist: Path, name: str) -> None:
+    api.onboard(dist)
+    [vnfd] = api.get("/vnfpkgm/v1/vnf_packages").json()
+    place = f"/vnfpkgm/v1/vnf_packages/{vnfd['_id']}/artifacts/{name}"
+    answer = api.get(place, Accept="application/json, */*")
+    refused(answer, 404, "NOT_FOUND", "does not exist")
 
 
 def test_descriptor_without_its_vnfds(api: Api, dist: Path) -> None:
@@ -459,6 +485,7 @@ def test_filters(api: Api, service: dict[str, Any]) -> None:
     assert names("nsd.df.vnf-profile.id=server") == names("nsd.df.0.vnf-profile.1.id=client")
     assert names("nsd.df.ANYINDEX.vnf-profile.ANYINDEX.id.cont=client") == ["vpn"]
     assert names("ADMIN&PUBLIC=True") == ["vpn"]
+    assert names(f"nsd.df.{'9' * 5000}.id=x") == []
 
 
 # -- other hostile clients -----------------------------------------------------------------------
