@@ -110,10 +110,23 @@ def test_clean_and_setup_take_their_option(tmp_path: Path) -> None:
     assert command("setup --kubernetes", tmp_path).stdout == "did setup\ndid setup_kubernetes\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "did"),
+    [
+        ("experiments report DIR", "did setup_python\ndid exec\n"),
+        ("experiments run --osm X", "did setup_python\ndid build\ndid exec\n"),
+        ("experiments run", "did setup\ndid build\ndid exec\n"),
+    ],
+)
+def test_a_report_needs_nothing_of_the_lab(words: str, did: str, tmp_path: Path) -> None:
+    """Neither root nor packages of the distribution."""
+    assert command(words, tmp_path).stdout == did
+
+
 def command(words: str, place: Path) -> subprocess.CompletedProcess[str]:
     """Run the part of ./run that looks at its arguments, in a place without a lab."""
     text = RUN.read_text(encoding="utf-8")
-    names = ("apt_install", "setup", "setup_kubernetes", "setup_python", "static_checks")
+    names = ("apt_install", "build", "setup", "setup_kubernetes", "setup_python", "static_checks")
     stubs = "".join(f"{name}() {{ echo did {name}; }}\n" for name in names)
     stubs += (
         "need_root() { :; }; xargs() { :; }; say() { :; }; exec() { echo did exec; exit; }\n"
