@@ -290,6 +290,19 @@ def judge(document: dict[str, Any]) -> list[Goal]:
     return goals
 
 
+def counts_of(context: click.Context, parameter: click.Parameter, text: str) -> list[int]:
+    """Read the value of --vnfs.
+
+    Raises:
+        click.BadParameter: a service of that size is not measured.
+    """
+    words = [word.strip() for word in text.split(",")]
+    for word in words:
+        if word not in ("2", "5", "10"):
+            raise click.BadParameter(f"'{word}' is none of 2, 5, 10, separated by commas")
+    return [int(word) for word in words]
+
+
 #: Benchmarks that have their own command line.
 SUITES = {
     "epc": "benchmarks.epc",
@@ -310,12 +323,30 @@ SUITES = {
 )
 @click.version_option(package_name="osm-vpnaas")
 @click.argument("what", type=click.Choice(["all", "tunnel", "bringup"]), default="all")
-@click.option("--rounds", default=5, show_default=True, help="Repetitions of `tunnel`.")
-@click.option("--seconds", default=5, show_default=True, help="Duration of each iperf3 run.")
-@click.option("--vnfs", default="2,5,10", show_default=True, help="Services of `bringup`.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(1),
+    default=5,
+    show_default=True,
+    help="Repetitions of `tunnel`.",
+)
+@click.option(
+    "--seconds",
+    type=click.IntRange(1),
+    default=5,
+    show_default=True,
+    help="Duration of each iperf3 run.",
+)
+@click.option(
+    "--vnfs",
+    default="2,5,10",
+    show_default=True,
+    callback=counts_of,
+    help="Services of `bringup`.",
+)
 @click.option("--dist", type=click.Path(path_type=Path), default=Path("dist"), show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
-def main(what: str, rounds: int, seconds: int, vnfs: str, dist: Path, out: Path) -> None:
+def main(what: str, rounds: int, seconds: int, vnfs: list[int], dist: Path, out: Path) -> None:
     """Measure and print figures beside their baselines and goals."""
     console = Console()
     bench = Bench(Path(tempfile.mkdtemp(prefix="osm-bench-")), dist, console)
@@ -324,15 +355,18 @@ def main(what: str, rounds: int, seconds: int, vnfs: str, dist: Path, out: Path)
         "dataplane": {"backend": dataplane.backend, "version": dataplane.version},
         "cipher": "ChaCha20-Poly1305",
     }
+    parts = {
+        "tunnel": lambda: tunnel(bench, rounds, seconds),
+        "bringup": lambda: bringup(bench, vnfs),
+    }
     try:
-        if what in ("all", "tunnel"):
-            document["tunnel"] = tunnel(bench, rounds, seconds)
-        if what in ("all", "bringup"):
-            document["bringup"] = bringup(bench, [int(part) for part in vnfs.split(",")])
+        for name in [part for part in parts if what in ("all", part)]:
+            document[name] = parts[name]()
+            # Written at once: the next one may fail.
+            document["goals"] = judge(document)
+            file = write("bench", document, out)
     finally:
         bench.clean()
-    document["goals"] = judge(document)
-    file = write("bench", document, out)
     show(document, console)
     console.print(f"{dataplane.backend} {dataplane.version}; everything measured: {file}")
 

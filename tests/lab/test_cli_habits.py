@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from benchmarks import __main__ as bench
 from benchmarks.__main__ import SUITES
 from benchmarks.__main__ import main as benchmarks
 from lab.certificates import self_signed
@@ -55,6 +58,37 @@ def test_a_benchmark_takes_both_forms_of_help(word: str) -> None:
 def test_help_names_every_benchmark() -> None:
     shown = CliRunner().invoke(benchmarks, ["--help"]).output
     assert [name for name in SUITES if name not in shown] == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--vnfs 2,x", "--vnfs 3", "--vnfs=", "--rounds 0", "--rounds -1", "--seconds 0",
+        "tunnel --vnfs 2,,5",
+    ],
+)  # fmt: skip
+def test_a_benchmark_refuses_a_wrong_option_before_it_measures(
+    words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench, "Bench", None)
+    done = CliRunner().invoke(benchmarks, words.split())
+    assert (done.exit_code, "Invalid value" in done.output) == (2, True), done.output
+
+
+def test_a_benchmark_that_fails_keeps_what_it_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise click.ClickException("two is BROKEN")
+
+    figures = {"medians": {}, "charms-to-hand": {"1": 1.0}}
+    monkeypatch.setattr(bench, "Bench", lambda *_: SimpleNamespace(clean=lambda: None))
+    monkeypatch.setattr(bench, "tunnel", lambda *_: figures)
+    monkeypatch.setattr(bench, "bringup", fail)
+    done = CliRunner().invoke(benchmarks, ["--out", str(tmp_path)])
+    assert (done.exit_code, "two is BROKEN" in done.output) == (1, True)
+    [file] = tmp_path.iterdir()
+    assert json.loads(file.read_text())["tunnel"] == figures
 
 
 def every_verb(group: click.Group, words: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
