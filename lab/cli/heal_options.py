@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -52,8 +53,8 @@ def heal_words(words: Sequence[str]) -> dict[str, Any]:
             additional.setdefault("vdu", []).append(place)
         elif "vdu" not in additional:
             raise NbiError("Option --count-index only applies to VDU, not to VNF")
-        elif not value.isdigit():
-            raise NbiError(f"--count-index is '{value}', it must be a number from 0")
+        elif not re.fullmatch("[0-9]{1,9}", value):
+            raise NbiError(f"--count-index is '{value}', it must be a number from 0 to 999999999")
         else:
             place["count-index"] = int(value)
     if additional:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.lcm_fakes import day12_of, nsd, params, vnfd
 
+from lab.cli.heal_options import heal_words
 from lab.cluster.frontend import Frontend
 from lab.descriptors.day0 import osm_params, render_user_data
 from lab.descriptors.environments import environments, vdu_count
@@ -596,3 +597,12 @@ def test_timeouts_are_osms_times_one_factor() -> None:
 def test_bad_factor_is_refused(text: str) -> None:
     with pytest.raises(NbiError, match="OSMLAB_TIMEOUT_FACTOR"):
         lab_timeouts({"OSMLAB_TIMEOUT_FACTOR": text})
+
+
+@pytest.mark.parametrize("given", ["²", "9" * 5000, "-1", "", "1.0"])
+def test_count_index_that_is_no_number(given: str) -> None:
+    assert heal_words(["--vdu", "box", "--count-index", "12"])["additionalParams"]["vdu"] == [
+        {"vdu-id": "box", "count-index": 12}
+    ]
+    with pytest.raises(NbiError, match="must be a number from 0 to 999999999"):
+        heal_words(["--vdu", "box", "--count-index", given])
