@@ -132,13 +132,17 @@ def new_vca(resources: Resources, call: Call) -> Answer:
     state = {"operationalState": "ENABLED", "detailed-status": "Done"}
     record = {**_without_secret(body), "_id": new_id(), "_admin": {**admin(), **state}}
     with store.lock(VCAS):
-        if any(known["name"] == body["name"] for known in _controllers(resources)):
-            text = f"name '{body['name']}' already exists for vca"
-            raise ConflictError(text)
+        _check_name(resources, record)
         store.put(VCAS, record)
     key = record["_id"]
     value = {"_id": key, "id": key, "op_id": f"{key}:0"}
     return Answer(value, HTTPStatus.ACCEPTED, f"/osm/admin/v1/vca/{key}")
+
+
+def _check_name(resources: Resources, record: Document) -> None:
+    for known in _controllers(resources):
+        if known["name"] == record["name"] and known["_id"] != record["_id"]:
+            raise ConflictError(f"name '{record['name']}' already exists for vca")
 
 
 def _without_secret(body: Document) -> Document:
@@ -150,7 +154,12 @@ def edit_vca(resources: Resources, call: Call) -> Answer:
     resources.get(VCAS, call.key)
     body = check(call.body, schemas.VCA_EDIT)
     _require_content(body)
-    resources.engine.store.update(VCAS, call.key, lambda known: known.update(_without_secret(body)))
+
+    def change(record: Document) -> None:
+        record.update(_without_secret(body))
+        _check_name(resources, record)
+
+    resources.engine.store.update(VCAS, call.key, change)
     return Answer({"op_id": f"{call.key}:1"}, HTTPStatus.ACCEPTED)
 
 

@@ -258,6 +258,12 @@ def test_juju_controllers(api: Api, tmp_path: Path) -> None:
         assert kept == []
         place = f"/admin/v1/vca/{key}"
         assert without.patch(place, {"description": "moved"}).status_code == 202
+        other = without.post("/admin/v1/vca", {**VCA, "name": "other"}).json()["id"]
+        taken = without.patch(f"/admin/v1/vca/{other}", {"name": "osm-vca"})
+        refused(taken, 409, "CONFLICT", "name 'osm-vca' already exists for vca")
+        assert without.get(f"/admin/v1/vca/{other}").json()["name"] == "other"
+        assert without.patch(place, {"name": "osm-vca"}).status_code == 202
+        assert without.delete(f"/admin/v1/vca/{other}?FORCE=True").status_code == 204
         refused(without.patch(place, {}), 400, "BAD_REQUEST", "Nothing to update")
         assert without.patch(f"/admin/v1/vim_accounts/{VIM}", {"vca": key}).status_code == 202
         assert api.engine.store.get(VIMS, VIM)["vca"] == key
