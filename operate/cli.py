@@ -65,8 +65,9 @@ _client = click.option(
 def join_command(one: str, other: str, prefixes: str, other_prefixes: str, client: Client) -> None:
     """Join a link of two services: ONE and OTHER are NS/VNF[/VDU/COUNT]:LINK[@ADDRESS].
 
-    The other end reaches this end at ADDRESS; at least one end needs an ADDRESS. Repeat the
-    command after the keys of an end have been rotated.
+    NS is a name or an id; a service with "/" in its name needs the id. The other end reaches
+    this end at ADDRESS; at least one end needs an ADDRESS. Repeat the command after the keys of
+    an end have been rotated.
     """
     ends = End.parse(one, prefixes), End.parse(other, other_prefixes)
     for line in join(client, *ends):

@@ -54,7 +54,8 @@ class End:
         """
         match = _END.fullmatch(text)
         if match is None:
-            raise OperateError(f"'{text}' is no end; allowed: {_FORM}")
+            by_id = "; NS is the service's id where its name has '/'"
+            raise OperateError(f"'{text}' is no end; allowed: {_FORM}{by_id}")
         address = match["address"]
         if address is not None:
             try:

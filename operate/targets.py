@@ -7,6 +7,7 @@ it makes from VNFDs' alarms.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from operate.client import Client, OperateError
@@ -28,14 +29,23 @@ def targets(client: Client, names: Iterable[str], port: int, turn_on: bool) -> l
     """
     entries = []
     for name in names:
-        ns, _, member = name.partition("/")
-        service = client.document("ns-show", ns)
+        ns, member, service = _service(client, name)
         for record in _members(client, ns, service, member):
             entries += [
                 _target(client, ns, record, instance, port, turn_on)
                 for instance in _instances(service, record)
             ]
     return entries
+
+
+def _service(client: Client, name: str) -> tuple[str, str, dict[str, Any]]:
+    """Return the service, the member ("": all) and the service's record."""
+    if "/" in name:  # the names of services may have it as well
+        with suppress(OperateError):
+            return name, "", client.document("ns-show", name)
+        ns, _, member = name.rpartition("/")
+        return ns, member, client.document("ns-show", ns)
+    return name, "", client.document("ns-show", name)
 
 
 def _members(client: Client, ns: str, service: dict[str, Any], member: str) -> list[dict[str, Any]]:

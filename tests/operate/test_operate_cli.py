@@ -59,6 +59,33 @@ def test_an_instance_that_is_being_removed_has_no_address(client: Callable[[byte
     assert (result.exit_code, result.output) == (1, "Error: ns/m has no management address\n")
 
 
+@pytest.mark.parametrize(
+    ("name", "ns", "good"),
+    [
+        ("a/b", "a/b", True), ("a/b/m", "a/b", True), ("a/b/other", "a/b", False),
+        ("c/m", "c", True), ("c", "c", True), ("d/m", "d", False),
+    ],
+)  # fmt: skip
+def test_targets_of_a_service_with_a_slash(
+    name: str, ns: str, good: bool, client: Callable[[bytes], str], tmp_path: Path
+) -> None:
+    command = client(RECORD.encode())
+    script = tmp_path / "osm"
+    known = (
+        'for last; do :; done\ncase $last in a/b | c | x) ;; *) echo "no $last" >&2; exit 1 ;; esac'
+    )
+    script.write_text(script.read_text().replace("cat ", f"{known}\ncat "))
+    result = run("targets", name, "--client", command)
+    assert (result.exit_code == 0) == good, result.output
+    assert (f"ns: {ns}\n" if good else f"{ns}") in result.output
+
+
+def test_an_end_of_a_service_with_a_slash_is_named_by_id() -> None:
+    result = run("join", "a/b/hub:s1", "west/spoke:s1@192.0.2.1", "--client", "false")
+    assert result.exit_code == 1
+    assert "NS is the service's id where its name has '/'" in result.output
+
+
 def test_targets_that_cannot_be_written(client: Callable[[bytes], str], tmp_path: Path) -> None:
     out = tmp_path / "none" / "targets.yaml"
     result = run("targets", "ns", "--client", client(RECORD.encode()), "--out", out)
