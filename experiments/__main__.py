@@ -245,7 +245,9 @@ def _write_report(campaign: Campaign, failures: int, screen: Console) -> None:
     final(runs, screen)
     if lacking := render.missing(campaign.describe(), runs):
         screen.print(lacking)
-    screen.print(f"report: {page}\nfigures: {table}\nruns: {campaign.directory / 'runs'}")
+    screen.print(
+        f"report: {page}\nfigures: {table}\nruns: {campaign.directory / 'runs'}", markup=False
+    )
     if failures:
         raise click.ClickException(
             f"{failures} runs gave no result; the same command with --out {campaign.directory} "
@@ -320,7 +322,7 @@ def _clean(bed: Testbed) -> None:
     with ticking(bed.console, lambda: "deleting them"):
         left = bed.clean()
     for sentence in left:
-        bed.console.print(f"[red]not deleted[/red]: {sentence}")
+        bed.console.print(f"not deleted: {sentence}", style="red", markup=False)
 
 
 @main.command()
@@ -328,7 +330,7 @@ def _clean(bed: Testbed) -> None:
 def report(directory: Path) -> None:
     """Write report.html and runs.csv of the campaign in DIRECTORY again."""
     page, table = render.write(Campaign(directory))
-    console().print(f"report: {page}\nfigures: {table}")
+    console().print(f"report: {page}\nfigures: {table}", markup=False)
 
 
 if __name__ == "__main__":
