@@ -22,11 +22,18 @@ from builder.validate.schema import shown
 @rule("vnfd", "nsd", "nst")
 def repeated_keys(ctx: Context) -> Iterator[Problem]:
     """A key must not repeat in one mapping: YAML parsers keep only the last and report nothing."""
-    entry = ctx.package.files.get(ctx.package.descriptor_path)
-    if entry is None or entry.link:
+    text = ctx.package.text(ctx.package.descriptor_path)
+    if text is None:
         return
     where = f"{ctx.package.name}: {ctx.package.descriptor_path}"
-    for line, name, first in repeated(yaml.compose(entry.data.decode("utf-8"), yaml.SafeLoader)):
+    try:
+        root = yaml.compose(text, yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        # NBI has this loader too; the reader's one, libyaml, takes a tab before a value.
+        sentence = f"not usable as YAML: {' '.join(str(error).split())[:200]}"
+        yield Problem(where, "descriptor-yaml", sentence, "Invalid yaml format")
+        return
+    for line, name, first in repeated(root):
         sentence = f"{name!r} is there twice, and what line {first} says is lost; allowed: once"
         yield Problem(f"{where}:{line}", "key-twice", sentence)
 

@@ -32,3 +32,9 @@ def test_the_first_of_two_equal_keys_is_lost(tmp_path):
 )
 def test_merges_and_aliases_are_no_repetition(text, tmp_path):
     assert problems_of(text, tmp_path) == []
+
+
+def test_a_tab_that_only_libyaml_takes_is_refused(tmp_path):
+    (problem,) = problems_of(TEXT.replace("    name: gate_ns", "    name:\tgate_ns"), tmp_path)
+    assert (problem.code, problem.osm_message) == ("descriptor-yaml", "Invalid yaml format")
+    assert "'\\t'" in problem.sentence
