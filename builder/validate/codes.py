@@ -48,7 +48,11 @@ GROUPS: dict[str, dict[str, Code]] = {
             "It unpacks to more than this validator reads.", "Take out what no VNF needs."
         ),
         "archive-link": _silent("A link leads out of the package.", "Copy the file in."),
-        "archive-member": _silent("A device, socket or dangling hard link.", "Leave it out."),
+        "archive-member": _silent(
+            "A device, socket or dangling hard link, a path with `.` or `//`, or data after the "
+            "archive's end.",
+            "Pack it again from a folder, without it.",
+        ),
         "archive-twice": _silent("A path stands twice.", "Pack it again from a folder."),
         "descriptor-count": _refused(
             "NBI wants exactly one YAML file directly in the top folder (zip: at the top or in "

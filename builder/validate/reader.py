@@ -217,16 +217,25 @@ class _Bounded:
 def _from_tar(path: Path) -> Package:
     members: dict[str, Entry] = {}
     notes: list[Problem] = []
+    seen: set[str] = set()
     # Read as a stream, because a header can also claim any size.
     with gzip.open(path) as unpacked:
         stream = cast("IO[bytes]", _Bounded(cast("IO[bytes]", unpacked), path.name))
         with tarfile.open(fileobj=stream, mode="r|") as archive:
             for name, entry in _members(path.name, archive, notes):
-                if name in members:
-                    notes.append(_twice(path.name, name))
+                notes += _spelling(path.name, name, seen)
                 members[name] = entry
-        while stream.read(1 << 16):  # up to gzip's checksum at the end, which tarfile does not read
-            pass
+            # Up to gzip's checksum at the end, which tarfile does not read.
+            rest = cast("IO[bytes]", archive.fileobj)
+            hidden = False
+            while block := rest.read(1 << 16):
+                hidden = hidden or any(block)
+    if hidden:
+        sentence = (
+            "after the archive's end there is more, which some programs unpack and others do not; "
+            "allowed: zeros"
+        )
+        notes.append(Problem(path.name, "archive-member", sentence))
     if not members:
         raise _no_descriptor(path.name, "tar.gz", [])
     descriptors = [name for name in sorted(members) if _descriptor(name) and name.count("/") == 1]
@@ -282,7 +291,8 @@ def _members(
 
 def _from_zip(path: Path) -> Package:
     files: dict[str, Entry] = {}
-    notes = []
+    notes: list[Problem] = []
+    seen: set[str] = set()
     size = 0
     with zipfile.ZipFile(path) as archive:
         for info in archive.infolist():
@@ -291,8 +301,7 @@ def _from_zip(path: Path) -> Package:
             size += info.file_size
             _limit(path.name, len(files), size)
             if not info.is_dir():
-                if info.filename in files:
-                    notes.append(_twice(path.name, info.filename))
+                notes += _spelling(path.name, info.filename, seen)
                 year = info.date_time[0]
                 full_mode = info.external_attr >> 16
                 data = archive.read(info)
@@ -332,9 +341,18 @@ def _odd_member(name: str, path: str) -> Problem:
     return Problem(f"{name}: {path}", "archive-member", sentence)
 
 
-def _twice(name: str, path: str) -> Problem:
-    sentence = "it stands twice; which of the two counts depends on the program that unpacks"
-    return Problem(f"{name}: {path}", "archive-twice", sentence)
+def _spelling(name: str, path: str, seen: set[str]) -> list[Problem]:
+    """Return the problem of a path that stands twice, or is not written in the shortest way."""
+    plain = posixpath.normpath(path)
+    where = f"{name}: {path}"
+    if plain in seen:
+        sentence = "it stands twice; which of the two counts depends on the program that unpacks"
+        return [Problem(where, "archive-twice", sentence)]
+    seen.add(plain)
+    if plain == path:
+        return []
+    sentence = f"the path is written in an unusual way; allowed: {plain!r}"
+    return [Problem(where, "archive-member", sentence)]
 
 
 def _no_descriptor(name: str, kind: str, names: list[str]) -> PackageError:

@@ -1,5 +1,6 @@
 """Signed packages: any change shows, and only a trusted signer counts."""
 
+import gzip
 import shutil
 import subprocess
 import tarfile
@@ -138,6 +139,17 @@ def test_a_file_that_stands_twice_is_refused(signed, signers, tmp_path):
         packed.writestr(DISPATCH, packed.read(DISPATCH))
     assert "stands twice" in verified(path, signers[0].certificate)[1]
     assert "archive-twice" in [problem.code for problem in validate_package(path)]
+
+
+def test_a_file_behind_the_end_of_the_archive_is_refused(signed, signers, tmp_path):
+    content = gzip.decompress(signed[0].read_bytes()).rstrip(b"\0")
+    content += bytes(-len(content) % 512)
+    path = tmp_path / signed[0].name
+    # After a single block of zeros GNU tar goes on, and Python's tarfile stops.
+    hidden = tarfile.TarInfo("hss_vnf/charms/hss/dispatch").tobuf()
+    path.write_bytes(gzip.compress(content + bytes(512) + hidden + bytes(1024)))
+    code, output = verified(path, signers[0].certificate)
+    assert (code, "end" in output) == (1, True)
 
 
 def test_signing_again_replaces_the_signature(archive, signers):

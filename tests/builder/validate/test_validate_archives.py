@@ -215,6 +215,39 @@ def test_a_path_that_stands_twice(tmp_path):
     assert problem.path == "x.tar.gz: p/x_nsd.yaml"
 
 
+@pytest.mark.parametrize("other", ["p/./x_nsd.yaml", "p//x_nsd.yaml"])
+def test_a_path_that_stands_twice_in_another_spelling(other, tmp_path):
+    hidden = yaml.safe_dump(vnf().document).encode()
+    problem = one(tar(tmp_path / "x.tar.gz", [GOOD, (other, hidden)]))
+    assert (problem.code, problem.path) == ("archive-twice", f"x.tar.gz: {other}")
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("Definitions/x_nsd.yaml", DESCRIPTOR)
+        archive.writestr(other.replace("p/", "Definitions/").replace(".yaml", ".txt"), b"")
+        archive.writestr("Definitions/x_nsd.txt", b"")
+    codes = [p.code for p in validate_package(tmp_path / "x.zip", catalog())]
+    assert codes == ["archive-member", "archive-twice"]
+
+
+def test_a_path_in_an_unusual_spelling(tmp_path):
+    problem = one(tar(tmp_path / "x.tar.gz", [GOOD, ("p//LICENSE", b"")]))
+    assert (problem.code, problem.path) == ("archive-member", "x.tar.gz: p//LICENSE")
+    assert problem.sentence.endswith("allowed: 'p/LICENSE'")
+
+
+@pytest.mark.parametrize("gap", [512, 1024, 20480])
+def test_members_after_the_end_of_the_archive(gap, tmp_path):
+    parts = []
+    for members in ([GOOD], [("p/hidden", b"x")]):
+        part = gzip.decompress(tar(tmp_path / "part.tar.gz", members).read_bytes())
+        parts.append(part.rstrip(b"\0"))
+    first = parts[0] + bytes(-len(parts[0]) % 512)
+    path = tmp_path / "x.tar.gz"
+    path.write_bytes(gzip.compress(first + bytes(gap) + parts[1] + bytes(10240)))
+    assert one(path).code == "archive-member"
+    path.write_bytes(gzip.compress(first + bytes(gap + 20480)))
+    assert validate_package(path, catalog()) == []
+
+
 def test_odd_files_of_a_folder_are_not_read(tmp_path):
     folder = tmp_path / "p"
     folder.mkdir()
