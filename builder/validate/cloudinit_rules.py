@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from jinja2 import Environment, StrictUndefined, TemplateSyntaxError, nodes
@@ -22,6 +21,8 @@ HEADERS = (
     "Content-Type:",
     "MIME-Version:",
 )
+OTHER_CONFIGS = ("#cloud-config-archive", "#cloud-config-jsonp")
+"""Formats that are no mapping, and begin like one that is."""
 LARGEST = 1 << 20
 OSM_KEYS = {
     "ns_id",
@@ -137,10 +138,12 @@ def _file(ctx: Context, place: str, vdu: str, name: str) -> Iterator[Problem]:
 
 def _text(ctx: Context, path: str, text: str) -> Iterator[Problem]:
     if not text.startswith(HEADERS):
-        sentence = "the first line names no format cloud-init knows; allowed: {formats}"
+        formats = ", ".join(HEADERS)
+        sentence = f"the first line names no format cloud-init knows; allowed: {formats}"
         yield ctx.in_file("cloud-init-header", path, sentence)
     try:
         tree = environment().parse(text)
+        found = [*_expressions(ctx, path, tree), *_config(ctx, path, text, tree)]
     except RecursionError:
         sentence = "Jinja2 cannot read it: nested too deeply; allowed: less"
         yield ctx.in_file("cloud-init-jinja", path, sentence)
@@ -152,16 +155,16 @@ def _text(ctx: Context, path: str, text: str) -> Iterator[Problem]:
         )
         yield ctx.in_file("cloud-init-jinja", f"{path}:{error.lineno}", sentence)
         return
-    lost = re.search(r"\{#.*?#\}", text, re.DOTALL)
+    # In a raw block the lexer finds no comments.
+    lost = next((line for line, kind, _ in environment().lex(text) if kind == "comment_begin"), 0)
     if lost:
-        line = text.count("\n", 0, lost.start()) + 1
         sentence = "what stands between '{#' and '#}' disappears; allowed: inside a raw block"
-        yield ctx.in_file("cloud-init-comment", f"{path}:{line}", sentence)
-    yield from _expressions(ctx, path, tree)
-    yield from _config(ctx, path, text, tree)
+        yield ctx.in_file("cloud-init-comment", f"{path}:{lost}", sentence)
+    yield from found
 
 
 def _expressions(ctx: Context, path: str, tree: nodes.Template) -> Iterator[Problem]:
+    yield from _unknown(ctx, path, tree)
     uses = [(node.attr, node.node, node.lineno) for node in tree.find_all(nodes.Getattr)]
     for item in tree.find_all(nodes.Getitem):
         if isinstance(item.arg, nodes.Const):
@@ -175,7 +178,7 @@ def _expressions(ctx: Context, path: str, tree: nodes.Template) -> Iterator[Prob
             names = {n.name for n in node.find_all(nodes.Name)} - {"OSM"}
             if isinstance(node, nodes.Name):
                 names = {node.name}
-            safe = isinstance(node, nodes.Filter) and node.name in ("safe", "b64encode")
+            safe = isinstance(node, nodes.Filter) and node.name == "safe"
             if names and not isinstance(node, nodes.TemplateData) and not safe:
                 sentence = (
                     f"& < > and quotes in {choices(names)} become HTML entities; allowed: |safe "
@@ -184,9 +187,24 @@ def _expressions(ctx: Context, path: str, tree: nodes.Template) -> Iterator[Prob
                 yield ctx.in_file("cloud-init-escape", f"{path}:{node.lineno}", sentence)
 
 
+def _unknown(ctx: Context, path: str, tree: nodes.Template) -> Iterator[Problem]:
+    """Report what Jinja2 reads, and on which RO's rendering fails."""
+    known = environment()
+    for kind, names in ((nodes.Filter, known.filters), (nodes.Test, known.tests)):
+        for node in tree.find_all(kind):
+            if node.name not in names:
+                what = kind.__name__.lower()
+                sentence = f"Jinja2 has no {what} {node.name!r}; allowed: a {what} of Jinja2's own"
+                yield ctx.in_file("cloud-init-jinja", f"{path}:{node.lineno}", sentence)
+    files = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
+    for other in tree.find_all(files):
+        sentence = "it names another file, which RO does not have; allowed: its text in this file"
+        yield ctx.in_file("cloud-init-jinja", f"{path}:{other.lineno}", sentence)
+
+
 def _config(ctx: Context, path: str, text: str, tree: nodes.Template) -> Iterator[Problem]:
     """Check the possible results of a template: with all conditions true, and with all false."""
-    if not text.startswith("#cloud-config"):
+    if not text.startswith("#cloud-config") or text.startswith(OTHER_CONFIGS):
         return
     for met in (True, False):
         documents = list(_document(ctx, path, _outcome(tree.body, met)))

@@ -1,9 +1,12 @@
 """Cloud-init files with blocks, and variables that may be missing."""
 
+import time
+
 import pytest
 from validate_support import PARAMS, Draft, catalog, ns, vnf
 
 from builder.validate import Catalog, validate_package, validate_params
+from builder.validate.cloudinit_rules import HEADERS
 
 
 def with_text(text: str) -> Draft:
@@ -50,3 +53,51 @@ def test_variables_that_cloud_init_cannot_do_without(text, needed):
     problems = validate_params("ns", PARAMS, known)
     assert [p.code for p in problems] == ["params-cloud-init"] * len(needed) * 2
     assert all(f"{name!r}" in p.sentence for p in problems for name in needed)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        ("a: 1 {# gone #}", "cloud-init-comment", "disappears"),
+        ("a: {{ 'x' | b64encode }}", "cloud-init-jinja", "no filter 'b64encode'"),
+        ("a: {{ name | nosuch | safe }}", "cloud-init-jinja", "no filter 'nosuch'"),
+        ("{% filter nosuch %}a: 1{% endfilter %}", "cloud-init-jinja", "no filter 'nosuch'"),
+        ("{% if OSM.vdu is nosuch %}{% endif %}a: 1", "cloud-init-jinja", "no test 'nosuch'"),
+        ("{% include 'x' %}", "cloud-init-jinja", "another file"),
+        ("{% import 'x' as y %}", "cloud-init-jinja", "another file"),
+        ("{% from 'x' import y %}", "cloud-init-jinja", "another file"),
+        ("{% extends 'x' %}", "cloud-init-jinja", "another file"),
+        ("a: {{ x" + ".a" * 1200 + "|safe }}", "cloud-init-jinja", "nested too deeply"),
+    ],
+)
+def test_what_jinja2_reads_and_cannot_render(text, code, words, tmp_path):
+    (problem,) = validate_package(with_text(text).tar(tmp_path / "x.tar.gz"), catalog())
+    assert (problem.code, words in problem.sentence) == (code, True), problem
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#cloud-config\na: {% raw %}echo '{# fine #}' ${#a} ${#b#x}{% endraw %}\n",
+        "#cloud-config-archive\n- {type: text/cloud-config, content: x}\n",
+    ],
+)
+def test_texts_that_cloud_init_takes(text, tmp_path):
+    made = vnf()
+    made.files["cloud_init/init.yaml"].text = text
+    assert validate_package(made.tar(tmp_path / "x.tar.gz"), catalog()) == []
+
+
+def test_a_long_row_of_comment_marks_takes_no_time(tmp_path):
+    text = "a: |\n {% raw %}" + "{#" * 100_000 + "{% endraw %}"
+    made = with_text(text).tar(tmp_path / "x.tar.gz")
+    begin = time.process_time()
+    assert validate_package(made, catalog()) == []
+    assert time.process_time() - begin < 20
+
+
+def test_an_unknown_first_line_names_the_formats(tmp_path):
+    made = vnf()
+    made.files["cloud_init/init.yaml"].text = "hello\n"
+    (problem,) = validate_package(made.tar(tmp_path / "x.tar.gz"), catalog())
+    assert problem.sentence.endswith("allowed: " + ", ".join(HEADERS))
