@@ -17,6 +17,9 @@ MAX_CHARACTERS = 2 << 20
 MAX_NODES = 200_000
 """Nodes of a document with its aliases expanded; the largest real descriptors have a hundredth."""
 MAX_DEPTH = 64
+MAX_DIGITS = 1000
+"""Characters of an integer. Python refuses to print one of more than 4300 digits."""
+INTEGER = "tag:yaml.org,2002:int"
 MERGE = "tag:yaml.org,2002:merge"
 
 Loader = Callable[[str], yaml.SafeLoader]
@@ -91,7 +94,7 @@ def bounded(document: Any) -> None:
     number of nodes.
 
     Raises:
-        DocumentError: It is too large or too deep.
+        DocumentError: It is too large or too deep, or has a very long integer.
     """
     left = [(document, 0)]
     seen = 0
@@ -102,6 +105,8 @@ def bounded(document: Any) -> None:
             raise DocumentError("nested too deeply, or an alias that contains itself")
         if seen > MAX_NODES:
             raise DocumentError("too large with its aliases expanded")
+        if _long(node):
+            raise DocumentError(f"an integer of more than {MAX_DIGITS} digits")
         if isinstance(node, dict):
             left += [(item, depth + 1) for pair in node.items() for item in pair]
         elif isinstance(node, (list, tuple, set, frozenset)):
@@ -110,6 +115,13 @@ def bounded(document: Any) -> None:
             left += [(item, depth + 1) for pair in node.value for item in pair]
         elif isinstance(node, yaml.SequenceNode):
             left += [(item, depth + 1) for item in node.value]
+
+
+def _long(node: Any) -> bool:
+    """Tell whether a value or YAML node is a very long integer, also a hexadecimal one."""
+    if isinstance(node, yaml.ScalarNode):
+        return node.tag == INTEGER and len(node.value) > MAX_DIGITS
+    return isinstance(node, int) and node.bit_length() > 4 * MAX_DIGITS
 
 
 def repeated(root: Any) -> Iterator[tuple[int, str, int]]:

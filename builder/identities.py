@@ -77,13 +77,13 @@ def _services(document: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]
 
 def _same(functions: dict[str, dict[str, Any]]) -> Iterator[str]:
     for key, title in SAME.items():
-        firsts: dict[Any, tuple[str, Any]] = {}
+        firsts: dict[str, tuple[str, Any]] = {}
         for name, given in functions.items():
             if key not in given:
                 continue
             value = given[key]
             # Slices have pools and data networks of their own.
-            group = given.get("nf_slice") if key in ("nf_ue_pool", "nf_dnn") else None
+            group = str(given.get("nf_slice")) if key in ("nf_ue_pool", "nf_dnn") else ""
             first, expected = firsts.setdefault(group, (name, value))
             # Compare as text: 600 and "600" are one area, 88 and "088" are two networks.
             if str(value) != str(expected):

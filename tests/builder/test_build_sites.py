@@ -105,6 +105,12 @@ def test_each_way_not_to_agree_is_one_sentence(files, name, key, value, words):
     assert all("\n" not in sentence for sentence in problems)
 
 
+def test_a_list_in_place_of_a_text_is_no_error():
+    given = {"nf_mcc": "001", "nf_mnc": "01", "nf_slice": ["1-000001"], "nf_ue_pool": "10.0.0.0/24"}
+    member = {"member-vnf-index": "upf", "additionalParams": given}
+    assert identities.disagreements({"additionalParamsForVnf": [member]}) == []
+
+
 @pytest.mark.parametrize("value", ["wiregard", "wireguard,vpn=wiregard"])
 def test_a_technology_is_one_of_the_charms(files, value):
     document = copy.deepcopy(files["vpn_basic"])

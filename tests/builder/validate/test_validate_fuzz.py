@@ -6,10 +6,11 @@ import string
 import tempfile
 from pathlib import Path
 
+import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from validate_support import GOOD, PARAMS, File, catalog
+from validate_support import ENTRY, GOOD, PARAMS, File, catalog
 
 from builder.validate import Catalog, Problem, validate_package, validate_params
 
@@ -155,6 +156,46 @@ def test_any_text_as_descriptor(text):
         path = Path(folder, "x.yaml")
         path.write_text(text, encoding="utf-8", errors="surrogatepass")
         good_answer(validate_package(path, KNOWN))
+
+
+HUGE = "0x" + "F" * 4000
+"""An integer that Python reads and does not print."""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("vnfd:\n", f"? {HUGE}\n: 1\nvnfd:\n"),
+        ("\n  id: gate_vnf\n", f"\n  id: gate_vnf\n  ? {HUGE}\n  : 1\n"),
+        ("value: left", f"value: {HUGE}"),
+    ],
+)
+def test_a_huge_integer_is_refused(old, new, tmp_path):
+    text = yaml.safe_dump(GOOD["vnf"]().document)
+    assert old in text
+    path = tmp_path / "x.yaml"
+    path.write_text(text.replace(old, new))
+    (problem,) = validate_package(path, KNOWN)
+    assert (problem.code, "more than 1000 digits" in problem.sentence) == ("descriptor-yaml", True)
+    (problem,) = validate_params("ns", {"config-units": int(HUGE, 16)}, KNOWN)
+    assert problem.code == "params-form"
+
+
+def test_a_value_that_cannot_be_divided(tmp_path):
+    draft = GOOD["vnf"]()
+    draft.charm("actions.yaml", "port: {type: integer,", "port: {type: integer, multipleOf: 0.5,")
+    where = f"{ENTRY}/0/config-primitive/1/parameter/1/default-value"
+    draft.put(where, "9" * 400)
+    draft.charm("actions.yaml", "maximum: 65535", "minLength: 1")
+    (problem,) = validate_package(draft.tar(tmp_path / "x.tar.gz"), KNOWN)
+    assert (problem.code, "is too large" in problem.sentence) == ("action-value", True)
+
+
+def test_a_pattern_of_a_charm_is_not_run(tmp_path):
+    draft = GOOD["vnf"]()
+    draft.charm("actions.yaml", "enum: [left, right]", "pattern: '^(a+)+$'")
+    draft.put(f"{ENTRY}/0/initial-config-primitive/1/parameter/0/value", "a" * 60 + "!")
+    assert validate_package(draft.tar(tmp_path / "x.tar.gz"), KNOWN) == []
 
 
 PIECES = (
