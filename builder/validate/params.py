@@ -26,6 +26,8 @@ from builder.validate.request import Request
 from builder.validate.schema import problems_of, shown
 from builder.validate.slice_rules import five_qi
 
+UNNAMED = "the default VIM"
+
 
 def validate_params(kind: str, document: Any, catalog: Catalog, name: str = "") -> list[Problem]:
     """Validate instantiation parameters.
@@ -225,7 +227,7 @@ def _vnfs(request: Request) -> Iterator[Problem]:
 
 def _several_vims(request: Request) -> Iterator[Problem]:
     """A link that spans VIMs needs a network name per VIM, and no WIM."""
-    default = request.document.get("vimAccountId") or "the default VIM"
+    default = request.document.get("vimAccountId") or UNNAMED
     vims = {
         entry["member-vnf-index"]: entry.get("vim_account") or entry.get("vimAccountId") or default
         for entry in request.document.get("vnf") or ()
@@ -241,10 +243,14 @@ def _several_vims(request: Request) -> Iterator[Problem]:
             continue
         place, params = given.get(link["id"], ("vld", {}))
         networks = params.get("vim-network-name") or params.get("vim-network-id")
-        if not isinstance(networks, dict):
+        missing = spans - set(networks if isinstance(networks, dict) else ())
+        # A name that no member has can be that of the default VIM.
+        if isinstance(networks, dict) and set(networks) - spans:
+            missing.discard(UNNAMED)
+        if missing:
             sentence = (
-                f"link {link['id']!r} spans VIMs ({choices(spans)}); "
-                "allowed: vim-network-name with a network per VIM"
+                f"link {link['id']!r} spans VIMs ({choices(spans)}), and there is no network of "
+                f"{choices(missing)}; allowed: vim-network-name with a network per VIM"
             )
             yield request.problem("params-vim-network", place, sentence)
         no_wim = False in service_wim | {params.get("wimAccountId"), params.get("wim_account")}
@@ -292,11 +298,11 @@ def _subnets_elsewhere(request: Request) -> Iterator[Problem]:
             name = connection["virtual-link-profile-id"]
             place, link = given.get(name, ("vld", {}))
             networks = link.get("vim-network-name") or link.get("vim-network-id")
+            if len(_spans(request, name, named, "")) > 1:
+                continue  # params-vim-network says what is missing
             if isinstance(networks, dict):
                 # No member names the service's own VIM; OSM copies its network's name to this VIM.
                 networks = networks.get(vim) or set(networks) - set(named.values())
-            elif len(_spans(request, name, named, "")) > 1:
-                continue  # params-vim-network says what is missing
             if networks or name in managed:
                 continue
             for address in _fixed(request, index, connection, link):

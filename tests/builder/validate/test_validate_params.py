@@ -105,8 +105,9 @@ CASES = [
         "params-vim-subnet",
         "vld[0]",
         lambda d: (
-            spread(d, wimAccountId=False, **{"vim-network-name": {"east": "a"}})
-            or d["vnf"].append({"member-vnf-index": "2", "vim_account": "east"})
+            d["vld"][0].pop("vnfd-connection-point-ref"),
+            spread(d),
+            d["vnf"].append({"member-vnf-index": "2", "vim_account": "north"}),
         ),
     ),
     (
@@ -177,6 +178,29 @@ def test_one_change_gives_exactly_one_problem(code, place, change):
     assert problems[0].path.endswith(place)
     assert problems[0].severity == CODES[code].severity
     assert bool(problems[0].osm_message) == (problems[0].severity == "refused")
+
+
+@pytest.mark.parametrize(
+    ("default", "networks", "missing"),
+    [
+        (None, {"north": "a"}, "the default VIM"),
+        (None, {"south": "a"}, "north"),
+        (None, {"north": "a", "south": "b"}, None),
+        ("south", {"north": "a", "south": "b"}, None),
+        ("south", {"north": "a"}, "south"),
+        ("south", {"north": "a", "east": "b"}, "south"),
+        ("south", {"typo": "a"}, "north, south"),
+        ("north", {"north": "a"}, None),
+    ],
+)
+def test_a_network_for_each_vim_of_a_link(default, networks, missing):
+    document = copy.deepcopy(PARAMS)
+    spread(document, wimAccountId=False, **{"vim-network-name": networks})
+    if default:
+        document["vimAccountId"] = default
+    problems = validate_params("ns", document, catalog())
+    assert [p.code for p in problems] == ["params-vim-network"] * bool(missing)
+    assert all(f"no network of {missing}; allowed" in p.sentence for p in problems)
 
 
 def message_of(change):
