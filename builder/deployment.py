@@ -102,7 +102,7 @@ def parameters(
         where: Name of the file, for messages.
 
     Raises:
-        BuildError: A name is unknown, or a network or parameter is missing.
+        BuildError: A name is unknown, a network or parameter is missing, or nobody is elsewhere.
     """
     profiles = {str(p["id"]): p for p in nsd["df"][0]["vnf-profile"]}
     _check_names(deployment, set(profiles), where)
@@ -133,7 +133,13 @@ def parameters(
                 raise BuildError(f"{where}: parameters: {deployment.parameters} has no {member}")
             if end.floating is not None:
                 given = values[member]["additionalParams"]
-                given.update({name: str(end.floating) for name in names if name in given})
+                known = [name for name in names if name in given]
+                if not known:
+                    raise BuildError(
+                        f"{where}: endpoints: {link}: {member}: floating: no link of {member} "
+                        "over this interface has a gateway parameter; allowed: without floating"
+                    )
+                given.update(dict.fromkeys(known, str(end.floating)))
     document["vld"] = list(links.values())
     return document
 
@@ -143,6 +149,11 @@ def _check_names(deployment: Deployment, members: set[str], where: str) -> None:
     for name in (deployment.default, *deployment.members.values()):
         if name not in deployment.sites:
             raise BuildError(f"{where}: {name} is no site; allowed: {sites}")
+    if set(deployment.members.values()) <= {deployment.default}:
+        raise BuildError(
+            f"{where}: members: all are at the default site {deployment.default}; "
+            "allowed: at least one at another site"
+        )
     vims = [site.vim for site in deployment.sites.values()]
     if len(set(vims)) != len(vims):
         raise BuildError(f"{where}: sites: two have the same vim; allowed: one site for a VIM")

@@ -198,6 +198,22 @@ def test_what_fits_nothing_is_refused(given, make, path, value, words):
     assert words in str(caught.value)
 
 
+def test_a_floating_address_needs_a_gateway_parameter(given, make):
+    given["members"] = {"spgwu": "home"}
+    for site in given["sites"].values():
+        site["networks"] = {"sgi": "t", "sxab": "t", "s1u": "t"}
+    given["endpoints"] = {"sgi": {"spgwu": {"floating": "203.0.113.9"}}}
+    with pytest.raises(BuildError, match="sgi: spgwu: floating: no link of spgwu over"):
+        make(given)
+
+
+def test_a_deployment_has_a_member_at_another_site(given, make):
+    given["members"] = {"hss": "core"}
+    given["endpoints"] = {}
+    with pytest.raises(BuildError, match="members: all are at the default site core; allowed"):
+        make(given)
+
+
 def test_the_command_writes_valid_parameters_and_says_how_to_use_them(tree, tmp_path):
     source = tree.root / "params/deployments/epc_edge.yaml"
     out = tmp_path / "sub" / "mine.yaml"
