@@ -10,10 +10,13 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from unicodedata import category
 
 from builder.errors import BuildError
 
 DIGESTS = {"SHA-256": hashlib.sha256, "SHA-512": hashlib.sha512}
+UNFIT = ("Cc", "Cs", "Zl", "Zp")
+"""Unicode's categories of characters that break a line, or that UTF-8 does not have."""
 BEGIN, END = "-----BEGIN CMS-----", "-----END CMS-----"
 
 
@@ -40,8 +43,14 @@ def metadata(kind: str, body: Mapping[str, Any], released: str) -> dict[str, str
             specification covers and which has the keys of "nsd" under its own name.
         body: The descriptor without its envelope.
         released: Date and time of the release (RFC 3339).
+
+    Raises:
+        BuildError: A VNFD has no product name or provider.
     """
     version = str(body.get("version", "1.0"))
+    for key in ("product-name", "provider") if kind == "vnfd" else ():
+        if key not in body:
+            raise BuildError(f"vnfd: {key} is missing, and a manifest needs it; allowed: a text")
     if kind == "vnfd":
         return {
             "vnf_product_name": str(body["product-name"]),
@@ -58,7 +67,17 @@ def metadata(kind: str, body: Mapping[str, Any], released: str) -> dict[str, str
 
 
 def render(about: Mapping[str, str], files: Mapping[str, bytes]) -> str:
-    """Return the manifest of some files, without a signature."""
+    """Return the manifest of some files, without a signature.
+
+    Raises:
+        BuildError: A value or path does not fit into one line.
+    """
+    for text in (*about.values(), *files):
+        if text != text.strip() or any(category(sign) in UNFIT for sign in text):
+            raise BuildError(
+                f"manifest: {text!r} does not fit into a line; allowed: no control characters, "
+                "and no spaces at the ends"
+            )
     lines = ["metadata:", *(f"{key}: {value}" for key, value in about.items()), ""]
     for path, data in sorted(files.items()):
         digest = hashlib.sha256(data).hexdigest()

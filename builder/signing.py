@@ -49,6 +49,8 @@ def sign(path: Path, signer: Signer) -> None:
     package = _read(path)
     name = path.name.removesuffix(".tar.gz")
     files = _unsigned(package)
+    if name + CERTIFICATE in files:
+        raise BuildError(f"{path}: {name}{CERTIFICATE} is the signer's; allowed: another name")
     sealed = files | _sealed(package, files, name, signer)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch, name)
@@ -179,8 +181,14 @@ def _unsigned(package: Package) -> dict[str, Entry]:
     links = [name for name, entry in package.files.items() if entry.link]
     if links:
         raise BuildError(f"{package.name}: {links[0]} is a link; a signed package has files only")
-    old = (MANIFEST, CERTIFICATE)
-    return {p: e for p, e in package.files.items() if "/" in p or not p.endswith(old)}
+    old = [name for name in package.files if name.endswith(MANIFEST) and "/" not in name]
+    for name in old:
+        if not package.files[name].data.startswith(b"metadata:"):
+            raise BuildError(
+                f"{package.name}: {name} is no manifest; allowed: another ending than {MANIFEST}"
+            )
+    gone = {*old, *(name.removesuffix(MANIFEST) + CERTIFICATE for name in old)}
+    return {path: entry for path, entry in package.files.items() if path not in gone}
 
 
 def _bytes(files: Mapping[str, Entry], without: str = "") -> dict[str, bytes]:

@@ -8,9 +8,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from builder import manifest, signing
+from builder.archive import write
 from builder.cli import main
 from builder.errors import BuildError
 from builder.validate import validate_package
@@ -186,6 +188,56 @@ def test_only_an_archive_for_osm_is_signed_and_other_files_stay_as_they_are(
         with pytest.raises(BuildError, match=f"^{words}"):
             signing.sign(path, signers[1])
         assert path.read_bytes() == before
+
+
+@pytest.fixture
+def small(tmp_path):
+    """Return a function that packs a VNFD with these keys and other files."""
+
+    def pack(body, files=()):
+        folder = tmp_path / "x_vnf"
+        folder.mkdir()
+        document = {"vnfd": {"id": "x_vnf", "df": [{"id": "d"}], **body}}
+        (folder / "x_vnfd.yaml").write_text(yaml.safe_dump(document))
+        for name, text in dict(files).items():
+            (folder / name).write_text(text)
+        write(folder, tmp_path / "x_vnf.tar.gz")
+        return tmp_path / "x_vnf.tar.gz"
+
+    return pack
+
+
+NAMED = {"product-name": "x", "provider": "p"}
+
+
+@pytest.mark.parametrize(
+    ("body", "files", "words"),
+    [
+        ({"provider": "p"}, {}, "product-name is missing"),
+        ({"product-name": "x"}, {}, "provider is missing"),
+        ({**NAMED, "product-name": "a\n\nb"}, {}, "does not fit into a line"),
+        ({**NAMED, "provider": "p "}, {}, "does not fit into a line"),
+        (NAMED, {"a\nb": ""}, "does not fit into a line"),
+        (NAMED, {"x.mf": "notes"}, "x.mf is no manifest"),
+        (NAMED, {"x_vnf.cert": "mine"}, "x_vnf.cert is the signer's"),
+    ],
+)
+def test_what_a_manifest_cannot_tell_is_an_error(small, signers, body, files, words):
+    path = small(body, files)
+    before = path.read_bytes()
+    with pytest.raises(BuildError, match=words):
+        signing.sign(path, signers[1])
+    assert path.read_bytes() == before
+
+
+def test_an_authors_own_certificate_stays(small, signers):
+    path = small(NAMED, {"ca.cert": "mine"})
+    for _ in range(2):
+        signing.sign(path, signers[1])
+    with tarfile.open(path) as packed:
+        tops = sorted(name.partition("/")[2] for name in packed.getnames())
+    assert tops[-4:] == ["ca.cert", "x_vnf.cert", "x_vnf.mf", "x_vnfd.yaml"]
+    assert verified(path, signers[0].certificate) == (0, "")
 
 
 def test_modes_survive(signed):
