@@ -116,6 +116,25 @@ def links(ctx: Context) -> Iterator[Problem]:
                 )
 
 
+@rule("vnfd")
+def application_names_of_vdus(ctx: Context) -> Iterator[Problem]:
+    """Names can collide in one VNF too, whose VDUs have charms of their own."""
+    seen: dict[tuple[str, str], tuple[str, str]] = {}
+    for where, entry in ctx.day12():
+        level = "" if entry["id"] == ctx.body["id"] else entry["id"]
+        key = "execution-environment-list"
+        for place, environment in numbered(f"{where}/{key}", entry.get(key)):
+            own = (level, environment["id"])
+            other = seen.setdefault((own[0][:NAME_LENGTH], own[1][:NAME_LENGTH]), own)
+            if other != own and environment.get("juju"):
+                ends = " and ".join(repr("/".join(filter(None, end))) for end in (other, own))
+                sentence = (
+                    f"the charms of {ends} get one Juju application, as OSM looks at {NAME_LENGTH} "
+                    "characters; allowed: ids that differ in these"
+                )
+                yield ctx.problem("app-name", f"{place}/id", sentence)
+
+
 @rule("nsd")
 def application_names(ctx: Context) -> Iterator[Problem]:
     """Juju applications are named after the first characters of ids, so names can collide."""

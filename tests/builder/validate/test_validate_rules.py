@@ -1,8 +1,10 @@
 """Every rule: one small change, exactly one problem."""
 
+import copy
+
 import pytest
 from validate_cases import CASES, member, put
-from validate_support import catalog, ns, problems
+from validate_support import ENTRY, catalog, ns, problems, vnf
 
 from builder.validate import CODES, validate_package
 
@@ -33,6 +35,30 @@ def test_one_change_gives_exactly_one_problem(code, place, message, draft, edits
     assert sentence_is_good(problem.sentence)
     # What OSM says it says only where it refuses.
     assert not problem.osm_message or problem.severity == "refused"
+
+
+def entry_of(name):
+    """Return a day1-2 entry with the charm of the good package."""
+    environment = {"id": "ee", "external-connection-point-ref": "mgmt-ext"}
+    return {"id": name, "execution-environment-list": [{**environment, "juju": {"charm": "gate"}}]}
+
+
+@pytest.mark.parametrize(
+    ("ids", "count"), [(("node", "edge"), 0), (("node-number-1", "node-number-2"), 1)]
+)
+def test_charms_of_the_vdus_of_one_vnf_have_names_of_their_own(ids, count, tmp_path):
+    made = vnf()
+    for name in ids:
+        vdu = copy.deepcopy(made.body["vdu"][0])
+        vdu |= {"id": name, "name": name, "monitoring-parameter": [], "alarm": []}
+        made.add("vdu", vdu)
+        made.add("df/0/vdu-profile", {"id": name, "min-number-of-instances": 1})
+        made.add("df/0/instantiation-level/0/vdu-level", {"vdu-id": name, "number-of-instances": 1})
+        made.add(ENTRY, entry_of(name))
+    made.drop("df/0/scaling-aspect")
+    reported = problems(made, tmp_path)
+    assert [problem.code for problem in reported] == ["app-name"] * count
+    assert all("'node-number-1/ee' and 'node-number-2/ee'" in p.sentence for p in reported)
 
 
 def test_charms_of_vdus_have_names_of_their_own(tmp_path):
