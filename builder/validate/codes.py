@@ -121,6 +121,10 @@ GROUPS: dict[str, dict[str, Code]] = {
         "helm-folder": _silent(
             "An environment's chart is no name of a folder of `helm-charts`.", "Correct it."
         ),
+        "helm-missing": _silent(
+            "The package has no folder of an environment's chart, and LCM looks for it.",
+            "tar.gz: `helm-charts/NAME/`; zip: `Scripts/helm-charts/NAME/`.",
+        ),
         "monitoring-id": _refused(
             "A monitoring parameter's id is used twice in the VNFD.", "Rename one."
         ),

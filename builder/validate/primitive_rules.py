@@ -60,6 +60,8 @@ def day2(ctx: Context) -> Iterator[Problem]:
                 yield ctx.problem("primitive-twice", f"{place}/name", sentence, LOADER)
             seen.add(primitive["name"])
             yield from _once(ctx, place, primitive)
+            for at, parameter in numbered(f"{place}/parameter", primitive.get("parameter")):
+                yield from _default(ctx, at, parameter)
             charm = _charm_for(ctx, entry, primitive)
             if charm is not None:
                 yield from _against_action(ctx, place, primitive, charm, "default-value")
@@ -145,6 +147,33 @@ def _values(
             yield ctx.problem("boolean-text", f"{at}/value", sentence)
         elif isinstance(value, str):
             yield from _text(ctx, f"{at}/value", parameter, initial, built_in)
+        yield from _integer(ctx, f"{at}/value", parameter, value)
+
+
+def _default(ctx: Context, at: str, parameter: Document) -> Iterator[Problem]:
+    """Check a parameter of an operator's primitive, whatever runs it."""
+    value = parameter.get("default-value")
+    spot = f"{at}/default-value"
+    if value in (None, ""):
+        if not parameter.get("mandatory"):
+            sentence = (
+                f"{parameter['name']!r} is not mandatory but NBI demands what has no default; "
+                "allowed: a default-value that is not empty, or mandatory: true"
+            )
+            yield ctx.problem("default-empty", at, sentence)
+        return
+    if parameter.get("data-type") == "BOOLEAN" and value.lower() not in ("true", "false"):
+        if not WHOLE.fullmatch(value):
+            yield _truth(ctx, spot, value)
+    yield from _integer(ctx, spot, parameter, value)
+
+
+def _integer(ctx: Context, at: str, parameter: Document, value: Any) -> Iterator[Problem]:
+    """Check that LCM can convert a value of data-type INTEGER."""
+    if parameter.get("data-type") == "INTEGER" and value not in (None, ""):
+        reason = "" if WHOLE.fullmatch(str(value)) else misfit(value, "INTEGER", {})
+        if reason:
+            yield ctx.problem("action-value", at, reason)
 
 
 def _text(
@@ -274,16 +303,7 @@ def _parameter(
         yield ctx.problem("action-type", f"{at}/data-type", sentence)
         return
     value = parameter.get(key)
-    if key == "default-value" and not parameter.get("mandatory") and value in (None, ""):
-        sentence = (
-            f"{parameter['name']!r} is not mandatory but NBI demands what has no default; "
-            "allowed: a default-value that is not empty, or mandatory: true"
-        )
-        yield ctx.problem("default-empty", at, sentence)
     if value is None or value == "" or (isinstance(value, str) and WHOLE.fullmatch(value)):
-        return
-    if kind == "BOOLEAN" and key == "default-value" and value.lower() not in ("true", "false"):
-        yield _truth(ctx, f"{at}/{key}", value)
         return
     reason = misfit(value, kind, schema)
     if reason:

@@ -249,6 +249,10 @@ def charts(ctx: Context) -> Iterator[Problem]:
                     f"{shown(name)} is no folder below helm-charts; allowed: a-z, 0-9 and '-'"
                 )
                 yield ctx.problem("helm-folder", f"{place}/helm-chart", sentence)
+            elif name and name not in (present := ctx.package.names("helm-charts")):
+                folder = ctx.package.folder("helm-charts") + name
+                sentence = f"the package has no folder {folder}; allowed: {choices(present)}"
+                yield ctx.problem("helm-missing", f"{place}/helm-chart", sentence)
 
 
 @rule("vnfd")

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 from validate_cases import CASES, member, put
-from validate_support import ENTRY, catalog, ns, problems, vnf
+from validate_support import ENTRY, File, catalog, ns, problems, vnf
 
 from builder.validate import CODES, validate_package
 
@@ -35,6 +35,31 @@ def test_one_change_gives_exactly_one_problem(code, place, message, draft, edits
     assert sentence_is_good(problem.sentence)
     # What OSM says it says only where it refuses.
     assert not problem.osm_message or problem.severity == "refused"
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "given", "code"),
+    [
+        ("initial-", "/value", ("INTEGER", "abc"), "action-value"),
+        ("", "", ("STRING", ""), "default-empty"),
+        ("", "/default-value", ("INTEGER", "x"), "action-value"),
+        ("", "/default-value", ("BOOLEAN", "no"), "boolean-text"),
+        ("", "/default-value", ("BOOLEAN", "true"), None),
+    ],
+)
+def test_parameters_of_a_helm_chart_are_checked(kind, place, given, code, tmp_path):
+    made = vnf()
+    environment = made.body["df"][0]["lcm-operations-configuration"]["operate-vnf-op-config"]
+    environment = environment["day1-2"][0]["execution-environment-list"][0]
+    environment["helm-chart"] = environment.pop("juju")["charm"]
+    made.files["helm-charts/gate/Chart.yaml"] = File("name: gate\n")
+    key = "value" if kind else "default-value"
+    parameter = {"name": "p", "data-type": given[0], key: given[1]}
+    primitive = {"name": "go", "execution-environment-ref": "ee", "parameter": [parameter]}
+    made.add(f"{ENTRY}/0/{kind}config-primitive", primitive | ({"seq": 3} if kind else {}))
+    reported = problems(made, tmp_path)
+    assert [problem.code for problem in reported] == [code] * bool(code)
+    assert all(problem.path.endswith(f"parameter[0]{place}") for problem in reported)
 
 
 def entry_of(name):

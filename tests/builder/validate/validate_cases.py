@@ -527,7 +527,7 @@ PRIMITIVES = [
         "primitive[0]/parameter[1]",
         "",
         vnf,
-        [initial(0, "parameter/1/data-type", "INTEGER")],
+        [initial(0, "parameter/1/data-type", "INTEGER"), initial(0, "parameter/1/value", "22")],
     ),
     (
         "config-option",
@@ -980,6 +980,13 @@ CREATION = [
         "",
         vnf,
         [add(EE, {"id": "he", "helm-chart": "Bad Name"})],
+    ),
+    (
+        "helm-missing",
+        "helm-chart",
+        "",
+        vnf,
+        [add(EE, {"id": "he", "helm-chart": "gat"}), file("helm-charts/gate/Chart.yaml")],
     ),
     ("mgmt-none", "virtual-link-desc", "", ns, [put("virtual-link-desc/0/mgmt-network", False)]),
     (
