@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
-from builder.validate.schema import Address, Free, Model, Positive
+from builder.validate.schema import Address, Free, Model
 
 
 def _matching(pattern: str, allowed: str) -> AfterValidator:
@@ -40,6 +40,7 @@ Subnet4 = Annotated[
     ),
 ]
 Address4 = Annotated[Name, _matching(rf"({OCTET}\.){{3}}{OCTET}", "an IPv4 address")]
+Positive = Annotated[int, Field(strict=True, ge=1, lt=1 << 64)]
 Flag = Annotated[bool, Field(strict=True)]
 
 

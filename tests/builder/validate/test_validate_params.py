@@ -55,6 +55,10 @@ CASES = [
     ("wrong-value", "vim-network-name", edit("vld/0/vim-network-name", {})),
     ("wrong-value", "additionalParams", edit(f"{EXTRA}/additionalParams", [])),
     ("wrong-value", "config-units", edit(f"{EXTRA}/config-units", 0)),
+    ("wrong-value", "config-units", edit("config-units", "2")),
+    ("wrong-value", "timeout_ns_deploy", edit("timeout_ns_deploy", "7200")),
+    ("wrong-value", "timeout_ns_deploy", edit("timeout_ns_deploy", 7200.0)),
+    ("wrong-value", "dhcp-params/count", edit("vld/0/ip-profile/dhcp-params/count", "10")),
     ("params-member", "vnf[0]/member-vnf-index", edit("vnf/0/member-vnf-index", "3")),
     ("params-member-ignored", "member-vnf-index-ref", edit(f"{REF}/member-vnf-index-ref", "3")),
     (
