@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterator
 
 from builder.validate.charm_files import Charm
@@ -11,6 +10,7 @@ from builder.validate.problem import Problem
 from builder.validate.reader import Entry
 from builder.validate.schema import LOADER
 
+PUBLIC_KEY = "get-ssh-public-key"
 EARLIEST = 315532800  # 1980-01-01, the earliest date in a ZIP file
 
 
@@ -111,8 +111,7 @@ def _members(ctx: Context, charm: Charm, files: dict[str, Entry]) -> Iterator[Pr
     for path, entry in sorted(files.items()):
         if not entry.link:
             continue
-        target = posixpath.normpath(posixpath.join(posixpath.dirname(path), entry.link))
-        if entry.link.startswith("/") or target.split("/")[0] == "..":
+        if _leaves(files, path):
             sentence = "libjuju refuses links that leave the charm; allowed: relative ones inside"
             yield ctx.in_file("charm-link", f"{where}{path}", sentence)
         elif ctx.package.layout == "zip":
@@ -124,6 +123,29 @@ def _members(ctx: Context, charm: Charm, files: dict[str, Entry]) -> Iterator[Pr
         yield ctx.in_file("charm-date", f"{where}{old[0]}", sentence)
 
 
+def _leaves(files: dict[str, Entry], path: str) -> bool:
+    """Tell whether a link leads out of the top of some files, also by way of other links."""
+    left = path.split("/")[::-1]
+    at: list[str] = []
+    links = 40  # as many as Linux follows
+    while left and links:
+        part = left.pop()
+        if part == "..":
+            if not at:
+                return True
+            at.pop()
+        elif part not in ("", "."):
+            at.append(part)
+            entry = files.get("/".join(at))
+            if entry is not None and entry.link:
+                if entry.link.startswith("/"):
+                    return True
+                at.pop()
+                left += entry.link.split("/")[::-1]
+                links -= 1
+    return False
+
+
 @rule("vnfd", "nsd", "nst")
 def links_out(ctx: Context) -> Iterator[Problem]:
     """Symbolic links outside of charms that point out of the package."""
@@ -131,8 +153,7 @@ def links_out(ctx: Context) -> Iterator[Problem]:
     for path, entry in sorted(ctx.package.files.items()):
         in_charm = path.startswith(charms) and "/" in path[len(charms) :]
         if entry.link and not in_charm:
-            target = posixpath.normpath(posixpath.join(posixpath.dirname(path), entry.link))
-            if entry.link.startswith("/") or target.split("/")[0] == "..":
+            if _leaves(ctx.package.files, path):
                 sentence = f"a link out of the package, to {entry.link!r}; allowed: inside it"
                 yield ctx.in_file("archive-link", path, sentence)
 
@@ -169,7 +190,23 @@ def environments(ctx: Context) -> Iterator[Problem]:
             )
             place = f"{where}/config-access/ssh-access"
             yield ctx.problem("ssh-user", place, sentence)
+        elif access.get("required"):
+            yield from _public_key(ctx, where, entry)
         yield from _references(ctx, where, entry, known)
+
+
+def _public_key(ctx: Context, where: str, entry: Document) -> Iterator[Problem]:
+    """LCM asks every proxy charm of the entry for its key."""
+    for _, environment in environments_of(where, entry):
+        juju = environment.get("juju") or {}
+        charm = ctx.charm(juju["charm"]) if juju.get("charm") else None
+        listed = charm.actions if charm is not None else None
+        if listed is not None and juju.get("proxy") is not False and PUBLIC_KEY not in listed:
+            sentence = (
+                f"charm {juju['charm']} has no action {PUBLIC_KEY!r}, which gives the key that is "
+                "injected; allowed: with it, or required: false"
+            )
+            yield ctx.problem("action-missing", f"{where}/config-access/ssh-access", sentence)
 
 
 def _references(ctx: Context, where: str, entry: Document, known: list[str]) -> Iterator[Problem]:

@@ -106,9 +106,8 @@ def record_of_service(ctx: Context) -> Iterator[Problem]:
 
 def _profiles(node: Any, place: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Return (place in the NSD, vnf-profile) of an unconverted document."""
-    for part in ("nsd", "etsi-nfv-nsd:nsd"):
-        while isinstance(node, dict) and part in node:
-            node = node[part]
+    while isinstance(node, dict) and ("nsd" in node or "etsi-nfv-nsd:nsd" in node):
+        node = node["nsd" if "nsd" in node else "etsi-nfv-nsd:nsd"]
     if isinstance(node, list) and node:
         node = node[0]
     for at, flavour in numbered("/df", node.get("df") if isinstance(node, dict) else None):

@@ -14,6 +14,9 @@ CHART = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9]/)?[-a-z0-9]*[a-z0-9]|[a-z0-9]")
 """NBI's form of a KDU's helm-chart: [REPO/]NAME."""
 FOLDER = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
+KEYS = {"vdu-level": "vdu-id", "virtual-link-connectivity": "virtual-link-profile-id"}
+"""Keys in YANG of lists whose entries have neither id nor name; pyangbind refuses a second one."""
+
 
 @rule("vnfd", "nsd", "nst")
 def unique_ids(ctx: Context) -> Iterator[Problem]:
@@ -26,24 +29,27 @@ def _repeats(ctx: Context, node: Document, place: str, osm_place: str) -> Iterat
     for name, items in node.items():
         if not isinstance(items, list):
             continue
-        key = ""
+        key = KEYS.get(name, "")
         seen = set()
         for index, item in enumerate(items):
             if not isinstance(item, dict):
                 continue
             at, osm_at = f"{place}/{name}[{index}]", f"{osm_place}.{name}[{index}]"
             yield from _repeats(ctx, item, at, osm_at)
-            if index == 0:
+            if index == 0 and name not in KEYS:
                 key = next((k for k in ("id", "name") if item.get(k)), "")
             value = item.get(key) if key else None
             if not isinstance(value, (str, int)):
                 continue
             if value in seen:
+                message = (
+                    f"Error: identifier {key} '{value}' is not unique and repeats at '{osm_at}'"
+                )
                 yield ctx.problem(
                     "duplicate-id",
                     f"{at}/{key}",
                     f"{key} {str(value)!r} is used twice; allowed: a {key} of its own",
-                    f"Error: identifier {key} '{value}' is not unique and repeats at '{osm_at}'",
+                    LOADER if name in KEYS else message,
                 )
             seen.add(value)
 

@@ -62,6 +62,17 @@ def test_parameters_of_a_helm_chart_are_checked(kind, place, given, code, tmp_pa
     assert all(problem.path.endswith(f"parameter[0]{place}") for problem in reported)
 
 
+def test_a_number_as_member_shows_in_any_envelope(tmp_path):
+    for keys in (("nsd",), ("nsd", "nsd"), ("etsi-nfv-nsd:nsd", "nsd")):
+        made = ns()
+        made.put("df/0/vnf-profile/0/id", 1)
+        body = [made.body] if len(keys) > 1 else made.body
+        for key in reversed(keys):
+            body = {key: body}
+        made.document = body
+        assert [problem.code for problem in problems(made, tmp_path)] == ["member-number"]
+
+
 def entry_of(name):
     """Return a day1-2 entry with the charm of the good package."""
     environment = {"id": "ee", "external-connection-point-ref": "mgmt-ext"}

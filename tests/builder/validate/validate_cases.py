@@ -982,6 +982,49 @@ CREATION = [
         [add(EE, {"id": "he", "helm-chart": "Bad Name"})],
     ),
     (
+        "duplicate-id",
+        "vdu-level[1]/vdu-id",
+        "list index out of range",
+        vnf,
+        [
+            add(
+                "df/0/instantiation-level/0/vdu-level",
+                {"vdu-id": "vm", "number-of-instances": 3},
+            )
+        ],
+    ),
+    (
+        "duplicate-id",
+        "virtual-link-connectivity[1]/virtual-link-profile-id",
+        "list index out of range",
+        ns,
+        [put(f"{CONN}/virtual-link-profile-id", "mgmt")],
+    ),
+    (
+        "action-missing",
+        "config-access/ssh-access",
+        "",
+        vnf,
+        [charm("actions.yaml", "get-ssh-public-key: {}", "")],
+    ),
+    (
+        "charm-link",
+        "charms/gate/second",
+        "",
+        vnf,
+        [
+            file("charms/gate/src/deep/first", link="../.."),
+            file("charms/gate/second", link="src/deep/first/.."),
+        ],
+    ),
+    (
+        "archive-link",
+        "second",
+        "",
+        vnf,
+        [file("doc/deep/first", link="../.."), file("second", link="doc/deep/first/..")],
+    ),
+    (
         "helm-missing",
         "helm-chart",
         "",

@@ -33,6 +33,7 @@ configure:
     rate: {type: number}
   required: [link]
 status: {}
+get-ssh-public-key: {}
 """
 CONFIG = """\
 options:
