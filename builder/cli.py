@@ -58,6 +58,16 @@ def where() -> None:
     click.echo(Tree.find().packages)
 
 
+_KIND = click.option(
+    "--execution-environment",
+    "kind",
+    type=click.Choice(helm.KINDS),
+    default=helm.JUJU,
+    show_default=True,
+    help="What runs the primitives: a proxy charm in Juju, or a pod in OSM's own Kubernetes.",
+)
+
+
 @main.command()
 @click.argument("names", nargs=-1, metavar="[PACKAGE]...")
 @click.option(
@@ -73,14 +83,7 @@ def where() -> None:
     help="Processor architecture of proxy machines.",
 )
 @click.option("--alarm-url", default="", help="Add an alarm to VNFDs; OSM posts to this URL.")
-@click.option(
-    "--execution-environment",
-    "kind",
-    type=click.Choice(helm.KINDS),
-    default=helm.JUJU,
-    show_default=True,
-    help="What runs the primitives: a proxy charm in Juju, or a pod in OSM's own Kubernetes.",
-)
+@_KIND
 @click.option("--image", default="", help="Container image of the pods, for the cluster to pull.")
 @click.option(
     "--release",
@@ -154,11 +157,15 @@ def build(
     "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="Target file."
 )
 @click.option("--ns_name", help="Name of the service in the command that is shown.")
-def deployment_parameters(file: Path, out: Path, ns_name: str | None) -> None:
+@_KIND
+def deployment_parameters(file: Path, out: Path, ns_name: str | None, kind: str) -> None:
     """Make OSM's instantiation parameters from a deployment FILE, and validate them."""
     tree = Tree.find()
     known = packages.catalogue(tree)
     document = packages.deployed(file, known, variants.parameter_files(tree))
+    if kind == helm.HELM:
+        document = packages.related(document, known)
+        known = {name: packages.without_juju(package) for name, package in known.items()}
     deployed = deployment.read(file)
     catalog = check.catalog_of([], known.values())
     if not _good(check.document(document, catalog, out.name), strict=True):

@@ -101,7 +101,7 @@ def build(
     parameters = variants.parameter_files(tree)
     parameters |= deployments(tree, packages, parameters)
     if image:
-        parameters = {name: _related(d, packages) for name, d in parameters.items()}
+        parameters = {name: related(d, packages) for name, d in parameters.items()}
         packages = {name: without_juju(package) for name, package in packages.items()}
     target.mkdir(parents=True, exist_ok=True)
     built = []
@@ -127,10 +127,10 @@ def without_juju(package: Package) -> Package:
     return replace(package, descriptor=change(package.descriptor)) if change else package
 
 
-def _related(document: dict[str, Any], packages: dict[str, Package]) -> dict[str, Any]:
+def related(document: dict[str, Any], packages: dict[str, Package]) -> dict[str, Any]:
     """Add the relations to the parameters of a service, or of each service of a slice."""
     if "netslice-subnet" in document:
-        subnets = [_related(subnet, packages) for subnet in document["netslice-subnet"]]
+        subnets = [related(subnet, packages) for subnet in document["netslice-subnet"]]
         return dict(document, **{"netslice-subnet": subnets})
     members = {str(m["member-vnf-index"]) for m in document.get("additionalParamsForVnf") or ()}
     nsds = [p.descriptor["nsd"]["nsd"][0] for p in packages.values() if p.kind == "ns"]

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from builder import check, helm, packages, sbom, variants
+from builder.cli import main
 from builder.errors import BuildError
 
 NAMES = ("vpn_endpoint_vnf", "mme_vnf", "vpn_basic_ns", "epc_ns")
@@ -72,6 +74,20 @@ def test_every_service_of_a_slice_gets_its_relations(built):
     for subnet in document["netslice-subnet"]:
         for member in subnet["additionalParamsForVnf"]:
             assert "=" in member["additionalParams"]["vpn_relations"]
+
+
+def test_the_parameters_of_a_deployment_fit_these_packages(tree, tmp_path):
+    source, out = tree.root / "params/deployments/epc_multisite.yaml", tmp_path / "out.yaml"
+    words = ["deployment", str(source), "--out", str(out)]
+    result = CliRunner().invoke(main, [*words, "--execution-environment", "helm"])
+    assert result.exit_code == 0, result.output
+    known = [packages.without_juju(p) for p in packages.catalogue(tree).values()]
+    assert check.document(load(out), check.catalog_of([], known), "out.yaml") == []
+    values = {
+        m["member-vnf-index"]: m["additionalParams"] for m in load(out)["additionalParamsForVnf"]
+    }
+    assert values["hss"]["vpn_relations"] == "s6a=mme:s6a"
+    assert values["hss"]["s6a_gateway"] == "203.0.113.129"
 
 
 def test_what_was_built_is_valid(tree, built):
