@@ -133,13 +133,13 @@ def parameters(
                 raise BuildError(f"{where}: parameters: {deployment.parameters} has no {member}")
             if end.floating is not None:
                 given = values[member]["additionalParams"]
-                known = [name for name in names if name in given]
-                if not known:
+                taken = [name for name in names if name in given]
+                if not taken:
                     raise BuildError(
                         f"{where}: endpoints: {link}: {member}: floating: no link of {member} "
                         "over this interface has a gateway parameter; allowed: without floating"
                     )
-                given.update(dict.fromkeys(known, str(end.floating)))
+                given.update(dict.fromkeys(taken, str(end.floating)))
     document["vld"] = list(links.values())
     return document
 

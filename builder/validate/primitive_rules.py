@@ -26,7 +26,7 @@ ELSEWHERE = {
 }
 PRODUCED = {"INTEGER": {"integer", "number"}, "BOOLEAN": {"boolean"}, "STRING": {"string"}}
 """JSON schema types of the values that LCM sends for each data-type."""
-SCHEMA = jsonschema.validators.extend(
+SCHEMA = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
     jsonschema.Draft4Validator, {"pattern": lambda *_: None, "patternProperties": lambda *_: None}
 )
 """JSON schema without patterns: a stranger's regular expression may take for ever."""
