@@ -35,7 +35,7 @@ def outside(lab: Lab) -> Iterator[on_the_lab.Lab]:
         yield made
 
 
-def testbed(outside: on_the_lab.Lab, dist: Path, links: Any, **given: str) -> Testbed:
+def adopted(outside: on_the_lab.Lab, dist: Path, links: Any, **given: str) -> Testbed:
     """Return running services as slices, given the texts of their parameters by name."""
     made = Testbed(outside.osm, dist, Console(), lab=outside)
     for name, text in given.items():
@@ -53,7 +53,7 @@ def pairs(lab: Lab, basic: Service, dist: Path, outside: on_the_lab.Lab) -> Iter
     file.write_text(moved, encoding="utf-8")
     words = ("--ns_name", "second", "--nsd_name", "vpn_basic_ns", "--vim_account", "lab")
     lab.done("ns-create", *words, "--config_file", str(file), "--wait")
-    yield testbed(outside, dist, PAIR_LINKS, basic=text, second=moved)
+    yield adopted(outside, dist, PAIR_LINKS, basic=text, second=moved)
     gone(Service(lab, "second"))
 
 
@@ -159,7 +159,7 @@ def test_slices_by_name_with_the_api_alone(
 def bed(epc: Service, dist: Path, outside: on_the_lab.Lab) -> Testbed:
     """The shared EPC with its network functions as the only slice."""
     text = (dist / "params" / "epc_ue.yaml").read_text(encoding="utf-8")
-    return testbed(outside, dist, LINKS, epc=text)
+    return adopted(outside, dist, LINKS, epc=text)
 
 
 @pytest.mark.long
