@@ -135,9 +135,12 @@ def parameters(
                 given = values[member]["additionalParams"]
                 taken = [name for name in names if name in given]
                 if not taken:
+                    lacks = f"has no parameter {', '.join(names)}"
+                    if not names:
+                        lacks = f"has no link over {point} with a gateway"
                     raise BuildError(
-                        f"{where}: endpoints: {link}: {member}: floating: no link of {member} "
-                        "over this interface has a gateway parameter; allowed: without floating"
+                        f"{where}: endpoints: {link}: {member}: floating: {member} {lacks}; "
+                        "allowed: without floating"
                     )
                 given.update(dict.fromkeys(taken, str(end.floating)))
     document["vld"] = list(links.values())

@@ -203,7 +203,7 @@ def test_a_floating_address_needs_a_gateway_parameter(given, make):
     for site in given["sites"].values():
         site["networks"] = {"sgi": "t", "sxab": "t", "s1u": "t"}
     given["endpoints"] = {"sgi": {"spgwu": {"floating": "203.0.113.9"}}}
-    with pytest.raises(BuildError, match="sgi: spgwu: floating: no link of spgwu over"):
+    with pytest.raises(BuildError, match="sgi: spgwu: floating: spgwu has no link over"):
         make(given)
 
 

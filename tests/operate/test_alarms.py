@@ -32,6 +32,8 @@ class Osm(Answering):
 
     def document(self, verb: str, id: str) -> dict[str, Any]:
         if verb == "ns-show":
+            if id != "epc":
+                raise OperateError(f"no service {id}")
             return {"_id": "n1", "constituent-vnfr-ref": list(RECORDS)}
         vdur = [{"vdu-id-ref": RECORDS[id]["member-vnf-index-ref"]}]
         return {**RECORDS[id], "nsr-id-ref": "n1", "vdur": vdur}
@@ -49,6 +51,8 @@ class Scaled(Osm):
 
     def document(self, verb: str, id: str) -> dict[str, Any]:
         if verb == "ns-show":
+            if id != "secgw":
+                raise OperateError(f"no service {id}")
             charms = [{"member-vnf-index": "cell1", "vdu_id": "cell", "vdu_count_index": count}
                       for count in (1, 0)]  # fmt: skip
             deployed = {"VCA": [{"member-vnf-index": "gateway", "vdu_id": None}, *charms]}

@@ -122,9 +122,12 @@ def test_day0_tells_where_images_are_and_leaves_the_users_own_files() -> None:
 
 
 LOADER = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from lab.vim import registry
+# A shell's background job ignores these two, and so would its children.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with registry._writable(Path(sys.argv[1])) as address:
     print(address, flush=True)
     time.sleep(60)
