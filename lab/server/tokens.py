@@ -42,7 +42,7 @@ class Tokens:
         Raises:
             NbiError: they are wrong, or the project does not exist.
         """
-        # JSON may have half a surrogate pair, which UTF-8 has not.
+        # JSON may have half a surrogate pair, and UTF-8 does not have that.
         given = str(credentials.get("password") or "").encode(errors="surrogatepass")
         right = hmac.compare_digest(given, self._password)
         if credentials.get("username") not in (NAME, USER_ID) or not right:

@@ -124,7 +124,10 @@ def _configuration(store: Path, address: str, *, read_only: bool) -> str:
 def _serve(
     before: Sequence[str], config: Path, log: Path, *, lasting: bool = False
 ) -> subprocess.Popen[bytes]:
-    """Start the program and wait until it listens; ``lasting``: signals of a terminal spare it."""
+    """Start the program and wait until it listens.
+
+    With ``lasting``, no signal of a terminal reaches it.
+    """
     with log.open("ab") as stream:
         process = subprocess.Popen(
             [*before, "docker-registry", "serve", str(config)],

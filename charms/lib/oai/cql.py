@@ -23,8 +23,8 @@ def answer(results: Results, id: str) -> List[Dict[str, str]]:
         VpnaasError: Cassandra did not accept the statement.
     """
     if results.failed is not None or results.exit_code(id) != 0:
-        reason = (results.failed or results.error(id) or "").strip().splitlines() or ["no answer"]
-        raise VpnaasError("Cassandra did not answer: {}".format(reason[-1][:200]))
+        reason = results.reason(id, "no answer")
+        raise VpnaasError("Cassandra did not answer: {}".format(reason[:200]))
     return table(results.output(id))
 
 

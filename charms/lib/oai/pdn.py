@@ -195,6 +195,6 @@ def served(own: str, seconds: int, results: Results) -> Dict[str, Any]:
         VpnaasError: It did not start.
     """
     if results.failed is not None or results.exit_code("serve") != 0:
-        said = (results.failed or results.error("serve")).strip().splitlines() or ["no reason"]
-        raise VpnaasError("the server did not start: " + said[-1][:300])
+        reason = results.reason("serve", "no reason")
+        raise VpnaasError("the server did not start: " + reason[:300])
     return {"address": own, "port": SERVER_PORT, "seconds": seconds}

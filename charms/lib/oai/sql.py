@@ -28,8 +28,8 @@ def answer(results: Results, id: str) -> List[Row]:
         VpnaasError: MySQL did not accept the statements.
     """
     if results.failed is not None or results.exit_code(id) != 0:
-        said = (results.failed or results.error(id) or "").strip().splitlines() or ["no answer"]
-        raise VpnaasError("MySQL did not answer: {}".format(said[-1][:200]))
+        reason = results.reason(id, "no answer")
+        raise VpnaasError("MySQL did not answer: {}".format(reason[:200]))
     return table(results.output(id))
 
 

@@ -218,6 +218,10 @@ class Results:
         """Return standard error of `run`."""
         return str(self._results.get(id, {}).get("err", ""))
 
+    def reason(self, id: str, none: str) -> str:
+        """Return the last line on why `run` or a step before it failed, `none` without any."""
+        return ((self.failed or self.error(id)).strip().splitlines() or [none])[-1]
+
     def paths(self, id: str) -> Dict[str, Optional[str]]:
         """Return the paths that `which` found, None for a missing program."""
         return dict(self._results.get(id, {}).get("found", {}))
