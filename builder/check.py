@@ -7,19 +7,42 @@ from pathlib import Path
 from typing import Any
 
 from builder import documents, identities
-from builder.packages import Package
-from builder.validate import Catalog, Problem, validate_package, validate_params
+from builder.packages import Package as Source
+from builder.validate import (
+    Catalog,
+    PackageError,
+    Problem,
+    read,
+    validate,
+    validate_params,
+)
 from builder.validate.context import Document
 
 
-def catalog_of(paths: Iterable[Path], known: Iterable[Package] = ()) -> Catalog:
-    """Return a catalogue of archives, and of the descriptors of packages that were not built.
+def archives(paths: Iterable[Path], known: Iterable[Source] = ()) -> tuple[Catalog, list[Problem]]:
+    """Return a catalogue of archives or package folders, and their problems.
 
     Args:
-        paths: Archives; rules can read the charms inside.
-        known: Packages of this tree, so that a service can be built without its VNFs.
+        paths: Archives or folders. Each is read once; rules can read the charms inside.
+        known: Packages of this tree, so that a service can be checked without its VNFs.
     """
-    catalog = Catalog.from_packages(paths)
+    catalog, read_packages, problems = Catalog(), [], []
+    for path in paths:
+        try:
+            package = read(path)
+        except PackageError as error:
+            problems.append(error.problem)
+        else:
+            catalog.add(package)
+            read_packages.append(package)
+    add_descriptors(catalog, known)
+    for package in read_packages:
+        problems += validate(package, catalog)
+    return catalog, problems
+
+
+def add_descriptors(catalog: Catalog, known: Iterable[Source]) -> Catalog:
+    """Add the descriptors of packages that were not built; return the catalogue."""
     for package in known:
         if package.kind == "vnf":
             catalog.add_descriptor("vnfd", package.descriptor["vnfd"])
@@ -28,11 +51,6 @@ def catalog_of(paths: Iterable[Path], known: Iterable[Package] = ()) -> Catalog:
         elif package.kind == "nst":
             catalog.add_descriptor("nst", package.descriptor["nst"][0])
     return catalog
-
-
-def packages(paths: Iterable[Path], catalog: Catalog) -> list[Problem]:
-    """Return the problems of archives or package folders."""
-    return [problem for path in paths for problem in validate_package(path, catalog)]
 
 
 def parameters(folder: Path, catalog: Catalog) -> list[Problem]:

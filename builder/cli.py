@@ -130,8 +130,7 @@ def build(
             alarm_url,
             image,
         )
-        catalog = check.catalog_of(paths, known.values())
-        problems = check.packages(paths, catalog)
+        catalog, problems = check.archives(paths, known.values())
         if not _good(problems + check.parameters(staging / "params", catalog), strict=True):
             sys.exit(1)
         sbom.write(tree, staging / "sbom.cdx.json", architecture, pods=bool(image))
@@ -167,7 +166,7 @@ def deployment_parameters(file: Path, out: Path, ns_name: str | None, kind: str)
         document = packages.related(document, known)
         known = {name: packages.without_juju(package) for name, package in known.items()}
     deployed = deployment.read(file)
-    catalog = check.catalog_of([], known.values())
+    catalog = check.add_descriptors(Catalog(), known.values())
     if not _good(check.document(document, catalog, out.name), strict=True):
         sys.exit(1)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -183,7 +182,8 @@ def validate(paths: tuple[Path, ...], strict: bool) -> None:
 
     References between packages are looked up only in these packages.
     """
-    if not _good(check.packages(paths, check.catalog_of(paths)), strict):
+    _, problems = check.archives(paths)
+    if not _good(problems, strict):
         sys.exit(1)
 
 

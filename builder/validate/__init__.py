@@ -51,6 +51,7 @@ __all__ = [
     "primitive_rules",
     "read",
     "relation_rules",
+    "validate",
     "validate_package",
     "validate_params",
     "vnfd_rules",
@@ -82,7 +83,12 @@ def validate_package(path: Path, catalog: Catalog | None = None) -> list[Problem
         package = read(path)
     except PackageError as error:
         return [error.problem]
-    return sorted({*package.notes, *_descriptor(package, catalog or Catalog())})
+    return validate(package, catalog or Catalog())
+
+
+def validate(package: Package, catalog: Catalog) -> list[Problem]:
+    """Return all problems of a package that was read; none if it is valid."""
+    return sorted({*package.notes, *_descriptor(package, catalog)})
 
 
 def _descriptor(package: Package, catalog: Catalog) -> list[Problem]:

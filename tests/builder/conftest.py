@@ -1,12 +1,11 @@
 """A built dist/ of all packages, and a copy of the sources that a test may break."""
 
 import shutil
-import tarfile
 from pathlib import Path
 
 import pytest
 import yaml
-from support.dist import built
+from support import dist as shared
 
 from builder.tree import Tree
 
@@ -29,17 +28,13 @@ def tree():
 
 @pytest.fixture(scope="session")
 def dist(tmp_path_factory):
-    return built(tmp_path_factory)
+    return shared.built(tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
-def unpacked(dist, tmp_path_factory):
+def unpacked(tmp_path_factory):
     """Folder of every package, by name."""
-    target = tmp_path_factory.mktemp("unpacked")
-    for path in sorted(dist.glob("*.tar.gz")):
-        with tarfile.open(path) as archive:
-            archive.extractall(target)  # noqa: S202 - written by ourselves a moment ago
-    return {path.name: path for path in sorted(target.iterdir())}
+    return shared.unpacked(tmp_path_factory)
 
 
 @pytest.fixture(scope="session")

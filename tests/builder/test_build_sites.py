@@ -13,6 +13,7 @@ from builder import charms, check, identities, packages, sites, variants
 from builder.cli import main
 from builder.errors import BuildError
 from builder.tree import Tree
+from builder.validate import Catalog
 
 
 @pytest.fixture(scope="module")
@@ -244,7 +245,7 @@ def test_the_services_of_a_slice_have_to_agree(files, tree, tmp_path):
         "nf_realm: core/mme has realm other.example.org, hss/hss has "
         "epc.mnc088.mcc242.3gppnetwork.org"
     )
-    known = check.catalog_of([], packages.catalogue(tree).values())
+    known = check.add_descriptors(Catalog(), packages.catalogue(tree).values())
     assert "params-disagree" in [p.code for p in check.document(document, known, "x.yaml")]
     path = tmp_path / "slice.yaml"
     path.write_text(yaml.safe_dump(document))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+import tarfile
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,17 +16,24 @@ from builder import packages
 from builder.tree import Tree
 
 
-def built(factory: pytest.TempPathFactory, names: Iterable[str] = ()) -> Path:
-    """Return a folder with these packages, all where none is named. Nobody writes to it."""
+@contextmanager
+def _shared(factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Return the folder that all workers share; one worker at a time may write there."""
     root = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         root = root.parent
-    target = root / "dist"
-    (target / "params").mkdir(parents=True, exist_ok=True)
-    tree = Tree.find(Path(__file__).resolve().parent)
     with (root / "dist.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        requested = list(names) or list(packages.catalogue(tree))
+        yield root
+
+
+def built(factory: pytest.TempPathFactory, names: Iterable[str] = ()) -> Path:
+    """Return a folder with these packages, all where none is named. Nobody writes to it."""
+    tree = Tree.find(Path(__file__).resolve().parent)
+    requested = list(names) or list(packages.catalogue(tree))
+    with _shared(factory) as root:
+        target = root / "dist"
+        (target / "params").mkdir(parents=True, exist_ok=True)
         missing = [name for name in requested if not (target / f"{name}.tar.gz").exists()]
         if missing:
             with tempfile.TemporaryDirectory(dir=root) as scratch:
@@ -33,3 +42,18 @@ def built(factory: pytest.TempPathFactory, names: Iterable[str] = ()) -> Path:
                 for path in (*Path(scratch).glob("*.tar.gz"), *Path(scratch).glob("params/*")):
                     path.replace(target / path.relative_to(scratch))
     return target
+
+
+def unpacked(factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return the folder of every package, by name. Nobody writes to them."""
+    dist = built(factory)
+    with _shared(factory) as root:
+        target = root / "unpacked"
+        if not target.exists():
+            with tempfile.TemporaryDirectory(dir=root) as scratch:
+                folder = Path(scratch, "unpacked")
+                for path in sorted(dist.glob("*.tar.gz")):
+                    with tarfile.open(path) as archive:
+                        archive.extractall(folder)  # noqa: S202 - written by ourselves
+                folder.rename(target)
+    return {path.name: path for path in sorted(target.iterdir())}
