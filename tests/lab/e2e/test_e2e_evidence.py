@@ -170,6 +170,7 @@ def test_the_control_shows_the_subscribers_of_an_epc(bed: Testbed, outside: on_t
     assert set(outside.imsis(bed.slices["epc"], 3)) <= set(result["links"]["epc/s6a"]["imsis"])
 
 
+@pytest.mark.long
 def test_a_5qi_shapes_and_marks_and_comes_off_again(basic: Service, tmp_path: Path) -> None:
     client = basic["client"]
     shaped = {"five_qi": 3, "guaranteed_mbps": 10, "maximum_mbps": 20, "underlay_mbps": 100}

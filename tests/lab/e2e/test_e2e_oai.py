@@ -154,6 +154,7 @@ def test_the_radio_is_reached_by_the_network_uu_only(epc: Service) -> None:
         mme.out("ip", "route", "del", f"{uu}/32")
 
 
+@pytest.mark.long
 def test_rate_and_delay_of_the_ue_end_to_end(epc: Service) -> None:
     server = epc["spgwu"].action("serve-throughput", seconds=300)
     assert server == {"address": SGI, "port": 5201, "seconds": 300}

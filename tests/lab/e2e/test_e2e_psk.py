@@ -13,7 +13,7 @@ from e2e_basic import CLIENT, SERVER
 from e2e_leftovers import lasting_leftovers
 from e2e_support import Lab, Service, Vnf, scan, secret_files, wait
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 PROGRAMS = ("wg", "openssl", "ip", "mv", "systemctl")
 
