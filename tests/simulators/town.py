@@ -176,15 +176,24 @@ class Town:
         words = ["ping", "-c", str(count), "-i", "0.2", "-W", "2", "-I", self.device]
         return ", 0% packet loss" in self.run(self.terminal, *words, server, check=False)
 
-    def transfer(self, server: str, source: str, *words: str) -> None:
+    def address(self) -> str:
+        """Return the UE's address."""
+        (shown,) = json.loads(self.run(self.terminal, "ip", "-j", "-4", "address", "show", "dev",
+                                       self.device))  # fmt: skip
+        return str(shown["addr_info"][0]["local"])
+
+    def transfer(self, server: str, *words: str) -> None:
         """Send data by TCP from the UE's address to a server in the first packet data network."""
         argv = ["ip", "netns", "exec", self.netns("pdn"), "iperf3", "-s", "-1"]
         with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as running:
-            self.until("iperf3 listens", lambda: ":5201" in self.run("pdn", "ss", "-Hltn"))
-            client = ["iperf3", "-J", "-c", server, "-B", source, *words]
-            report = json.loads(self.run(self.terminal, *client))
-            assert report["end"]["sum_received"]["bytes"] > 1_000_000
-            running.wait(120)
+            try:
+                self.until("iperf3 listens", lambda: ":5201" in self.run("pdn", "ss", "-Hltn"))
+                client = ["iperf3", "-J", "-c", server, "-B", self.address(), *words]
+                report = json.loads(self.run(self.terminal, *client))
+                assert report["end"]["sum_received"]["bytes"] > 1_000_000
+                running.wait(120)
+            finally:
+                running.kill()
 
     def close(self) -> None:
         for name in list(self.processes):
