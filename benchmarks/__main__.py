@@ -68,7 +68,6 @@ class Bench:
         self.packages(*names)
 
     def packages(self, *names: str) -> None:
-        """Onboard packages."""
         for name in names:
             verb = "nspkg-create" if name.endswith("_ns") else "vnfpkg-create"
             self.verb(verb, str(self.dist / f"{name}.tar.gz"))
@@ -80,7 +79,6 @@ class Bench:
             self.home.rmdir()
 
     def start(self, name: str, nsd: str, parameters: str, *more: str) -> None:
-        """Instantiate a service."""
         file = str(self.dist / "params" / f"{parameters}.yaml")
         names = ("--ns_name", name, "--nsd_name", nsd, "--vim_account", "lab")
         self.verb("ns-create", *names, "--config_file", file, *more)
@@ -271,7 +269,6 @@ def show(document: dict[str, Any], console: Console) -> None:
 
 
 def judge(document: dict[str, Any]) -> list[Goal]:
-    """Compare the figures with the goals."""
     goals = []
     if "tunnel" in document:
         for key, value in document["tunnel"]["charms-to-hand"].items():

@@ -204,7 +204,6 @@ def ratios(document: Document) -> dict[str, dict[str, float]]:
 
 
 def show(document: Document, console: Console) -> None:
-    """Print the figures beside each other."""
     table = Table("figure", "with tunnels", "without", "ratio", title="EPC, simulated functions")
     for name, values in document["ratios"].items():
         shown = [f"{values[key]:.4g}" for key in ("vpn", "none")]

@@ -104,7 +104,6 @@ def settle(pair: Pair) -> None:
 
 
 def measure(count: int, advert: int, rounds: int, console: Console | None) -> list[dict[str, Any]]:
-    """Run all scenarios, `rounds` times."""
     results = []
     with (
         tempfile.TemporaryDirectory(prefix="pair-") as folder,

@@ -92,7 +92,6 @@ def _repeated(entries: list[Document], named: Any, count: int) -> list[Document]
 
 
 def package(dist: Path, folder: Path, count: int) -> Path:
-    """Make the package of a service with `count` cells."""
     name = f"cells{count}_ns"
     shutil.copytree(dist / SERVICE, folder / name)
     (file,) = (folder / name).glob("*.yaml")

@@ -162,7 +162,6 @@ def block_modules(ends: Mapping[str, Run], wireguard_go: Path) -> None:
 
 
 def measure(bench: Machines, rounds: int, seconds: int) -> dict[str, Any]:
-    """Measure all data planes."""
     ends = bench.bring_up()
     near, far = ends["client"], ends["server"]
     samples: dict[str, Any] = {"plain": _samples(bench, ends, {"plain": UNDERLAY["server"]},

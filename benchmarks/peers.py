@@ -50,7 +50,6 @@ class ConsoleVdu(Vdu):
         self.spent = 0.0
 
     def command(self, command: str, stdin: str = "", seconds: int = 60) -> CommandResult:
-        """Run a command line."""
         self.round_trips += 1
         before = _children()
         done = self._vim.console(self._server.id, ["sh", "-c", command], stdin, seconds)
@@ -60,7 +59,6 @@ class ConsoleVdu(Vdu):
         return CommandResult(done.returncode, done.stdout, done.stderr)
 
     def run(self, *argv: str, check: bool = True) -> str:
-        """Run a program outside the measurement."""
         done = self._vim.console(self._server.id, list(argv), None, 120)
         if check and done.returncode:
             raise click.ClickException(f"{argv[0]}: {done.stderr.strip()}")
@@ -73,7 +71,6 @@ def _children() -> float:
 
 
 def manual(count: int, technology: str) -> list[ManualPeer]:
-    """Return peers as `add-peer` makes them."""
     return [manual_peer(params) for params in parameters(count, technology)]
 
 
@@ -114,7 +111,6 @@ class Driver:
         self.plan: LinkPlan | None = None
 
     def reconcile(self, peers: Sequence[ManualPeer]) -> None:
-        """Configure the VDU's link with these peers."""
         intent = self.intent
         for peer in peers:
             intent.peers[peer.link, peer.name] = peer  # type: ignore[index]

@@ -34,7 +34,6 @@ def header() -> dict[str, Any]:
 
 
 def write(name: str, document: dict[str, Any], out: Path) -> Path:
-    """Write all results as JSON; return the file."""
     out.mkdir(parents=True, exist_ok=True)
     file = out / f"{name}-{document['started'].replace(':', '')}.json"
     file.write_text(json.dumps(document, indent=1, default=str) + "\n", encoding="utf-8")

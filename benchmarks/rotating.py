@@ -33,7 +33,6 @@ class Rotating(Block):
         self.inner = [str(INNER[256 + number]) for number in range(count)]
 
     def set_up(self) -> None:
-        """Create the namespaces and tunnels."""
         self.spaces.set_up()
         self.spaces.wire("gw", "field", names=("u0", "u0"))
         for name, address in OUTER.items():
@@ -43,7 +42,6 @@ class Rotating(Block):
         self.connect()
 
     def connect(self) -> None:
-        """Create the tunnels."""
         raise NotImplementedError
 
     def daemons(self) -> Sequence[int]:
@@ -59,7 +57,6 @@ class Rotating(Block):
         raise NotImplementedError
 
     def switch(self, number: int) -> None:
-        """Switch a peer to its next key."""
         raise NotImplementedError
 
     def let_in(self) -> int:

@@ -102,7 +102,6 @@ class WireguardField(Rotating):
             self.spaces.batch("field", lines)
 
     def take_down(self) -> None:
-        """Stop all processes and delete the namespaces."""
         for process in self._running:
             process.terminate()
         for process in self._running:
@@ -110,7 +109,6 @@ class WireguardField(Rotating):
         self.spaces.take_down()
 
     def device(self, number: int) -> str:
-        """Return the name of a peer's device."""
         return f"{self.link}{number}"
 
     def _devices(self, name: str, devices: Sequence[str]) -> None:
@@ -201,7 +199,6 @@ class WireguardField(Rotating):
             self.watch = self._start("gw", *run, *words[at + 1 :])
 
     def wait_up(self) -> None:
-        """Wait until all peers have a session."""
         deadline = time.monotonic() + LIMIT
         while "\t0\n" in self._wg("gw", "show", self.gateway, "latest-handshakes"):
             if time.monotonic() > deadline:
@@ -214,7 +211,6 @@ class WireguardField(Rotating):
         return [self.watch.pid] if self.watch else []
 
     def switch(self, number: int) -> None:
-        """Switch a peer to its next key."""
         words = ("private-key", str(self.folder / f"{number}-next"))
         self._wg("field", "set", self.device(number), *words)
 
@@ -246,7 +242,6 @@ class Streams:
         return [self.field.inner[number] for number in self.sample]
 
     def start(self) -> None:
-        """Start the receivers, then the senders."""
         for thread in self._threads[:2]:
             thread.start()
         self._ready.wait(60)
@@ -365,7 +360,6 @@ class Starved(Block):
             (group / "cgroup.procs").write_text(str(pid))
 
     def take_down(self) -> None:
-        """Move the processes back, and delete the group."""
         if self._group.exists():
             self._move(self._parent)
             # Their child processes are in the group too.

@@ -128,7 +128,6 @@ def _members(document: dict[str, Any]) -> dict[str, set[str]]:
 
 
 def _members_of(nst: Document, catalog: Catalog) -> dict[str, set[str]]:
-    """Return the members of each service of a template."""
     result = {}
     for subnet in nst.get("netslice-subnet") or ():
         nsd = catalog.nsds.get(subnet["nsd-ref"])

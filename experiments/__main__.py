@@ -203,7 +203,6 @@ def run(
 
 
 def _session(url: str, user: str, project: str, ca: str | None, insecure: bool) -> Osm:
-    """Log in to an OSM."""
     osm = Osm(Nbi(url, False if insecure else ca or True))
     osm.nbi.log_in(user, os.environ.get("OSM_PASSWORD", "admin"), project)
     return osm

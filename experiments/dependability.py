@@ -35,7 +35,6 @@ def _stop_vnf(bed: Testbed, vnf: Vnf) -> Callable[[], None]:
 
 
 def _delete_tunnel(bed: Testbed, vnf: Vnf) -> Callable[[], None]:
-    """Delete the tunnel's interface."""
     vnf.action("inject-fault", fault="tunnel", link=_user_link(bed, vnf))
     return lambda: None
 

@@ -25,7 +25,6 @@ class Authority:
     """A certificate authority in a folder: ca.crt and ca.key."""
 
     def __init__(self, folder: Path) -> None:
-        """Open the authority, or make a new one."""
         self.folder = folder
         self.certificate_file = folder / "ca.crt"
         if not self.certificate_file.exists():

@@ -25,7 +25,6 @@ class Refused(OperateError):  # noqa: N818  # what it is, not that it is an erro
     """
 
     def __init__(self, status: int, detail: str) -> None:
-        """Keep status and detail."""
         super().__init__(detail)
         self.status = status
         self.detail = detail

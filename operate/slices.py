@@ -64,7 +64,6 @@ def ends_of(client: Client, nsi: Mapping[str, Any], status: Statuses) -> list[Pa
 
 
 def _ends_at(client: Client, nsr_id: str, sap: str, link: str) -> list[End]:
-    """Return the ends of a service at one of its SAPs."""
     record = client.document("ns-show", nsr_id)
     sapds = record["nsd"].get("sapd") or ()
     networks = [str(s.get("virtual-link-desc")) for s in sapds if s["id"] == sap]

@@ -87,7 +87,6 @@ class Protocol:
         identifiers: tuple[str, str],
         unknown: str,
     ) -> None:
-        """Read the tables from pycrate's module of the protocol."""
         self.name, self.port, self.ppid = name, port, ppid
         self.setup, self.identifiers, self.unknown = setup, identifiers, unknown
         descriptions = getattr(module, f"{name}_PDU_Descriptions")

@@ -60,7 +60,6 @@ class RejectedError(mobility.RejectedError):
     """The attach is refused with an EMM cause and, if the session is refused, an ESM cause."""
 
     def __init__(self, cause: int, why: str, esm: int | None = None) -> None:
-        """Keep both causes."""
         self.esm = esm
         super().__init__(cause, why)
 

@@ -49,7 +49,6 @@ class CqlError(Exception):
     """Cassandra refuses a statement; ``code`` is the reason."""
 
     def __init__(self, code: int, reason: str) -> None:
-        """Keep code and text."""
         super().__init__(reason)
         self.code = code
 
@@ -65,7 +64,6 @@ class Database:
     """The keyspace ``vhss`` in a file."""
 
     def __init__(self, path: Path | str) -> None:
-        """Open the file, or create it."""
         self._db = sqlite3.connect(":memory:", isolation_level=None)
         self._db.execute("ATTACH ? AS vhss", [str(path)])
         self._db.execute("PRAGMA vhss.journal_mode=WAL")

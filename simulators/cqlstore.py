@@ -21,7 +21,6 @@ class Cassandra:
     """A store in Cassandra; each statement opens a new connection."""
 
     def __init__(self, host: str, port: int = cassandra.PORT) -> None:
-        """Use the server at a host."""
         self.host = host
         self.port = port
 

@@ -32,7 +32,6 @@ class File:
     """A file's values by keys, with errors that name both."""
 
     def __init__(self, path: str | Path, content: Any) -> None:
-        """Keep the content that was read from ``path``."""
         self.path = path
         self.content = content
 

@@ -71,7 +71,6 @@ class Mme(MobilityManagement[Ue, Enb]):
     nas_log = attach.log
 
     def __init__(self, config: Config) -> None:
-        """Initialise from a configuration."""
         super().__init__()
         self.config = config
         self.statistics = Statistics()

@@ -135,7 +135,6 @@ class RejectedError(EpcError):
     """The registration is refused with a cause of EMM or 5GMM."""
 
     def __init__(self, cause: int, why: str) -> None:
-        """Keep the cause."""
         self.cause = cause
         super().__init__(why)
 
@@ -156,7 +155,6 @@ class MobilityManagement(ABC, Generic[UeT, NodeT]):
     nas_log: ClassVar[logging.Logger]
 
     def __init__(self) -> None:
-        """Start without access nodes and UEs."""
         self.ues: dict[int, UeT] = {}
         self.by_imsi: dict[str, UeT] = {}
         self.by_tmsi: dict[int, UeT] = {}

@@ -67,7 +67,6 @@ class Reader:
     """Reads values from the front of a message."""
 
     def __init__(self, octets: bytes) -> None:
-        """Read octets."""
         self._octets = octets
         self._at = 0
 

@@ -50,7 +50,6 @@ class RefusedError(EpcError):
     """The HSS answered with an error; ``code`` is its result or experimental result code."""
 
     def __init__(self, code: int) -> None:
-        """Keep the code."""
         self.code = code
         super().__init__(f"The HSS answered {NAMES.get(code, code)}.")
 

@@ -39,7 +39,6 @@ class Association(ABC):
     ppid: int
 
     def __init__(self, peer: str) -> None:
-        """Create an association with a peer."""
         self.peer = peer
         self.on_message: Callable[[int, bytes], None] = lambda stream, octets: None
         self.on_close: Callable[[], None] = lambda: None

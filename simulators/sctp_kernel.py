@@ -31,7 +31,6 @@ class Association(sctp.Association):
     """An association of the kernel."""
 
     def __init__(self, sock: socket.socket, peer: str) -> None:
-        """Take ownership of a connected socket."""
         super().__init__(peer)
         sock.setblocking(False)
         sock.setsockopt(sctp.IPPROTO_SCTP, _NODELAY, struct.pack("i", 1))
@@ -109,7 +108,6 @@ class Listener(sctp.Listener):
     """A listening socket of the kernel."""
 
     def __init__(self, address: str, port: int, accepted: sctp.Accepted) -> None:
-        """Listen."""
         self._accepted = accepted
         self._socket = _socket(address, port)
         self._socket.listen(64)

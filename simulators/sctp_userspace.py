@@ -115,7 +115,6 @@ class Stack:
     _only: Stack | None = None
 
     def __init__(self) -> None:
-        """Start the library."""
         self.library = _library()
         self._numbers = itertools.count(1)
         self._paths: dict[tuple[str, str], int] = {}
@@ -302,7 +301,6 @@ class Association(sctp.Association):
     """An association of libusrsctp."""
 
     def __init__(self, stack: Stack, sock: int, peer: str) -> None:
-        """Take ownership of a socket."""
         super().__init__(peer)
         self.stack = stack
         self.up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -377,7 +375,6 @@ class Listener(sctp.Listener):
     """A listening socket of libusrsctp."""
 
     def __init__(self, address: str, port: int, accepted: sctp.Accepted) -> None:
-        """Listen."""
         self.stack = Stack.get()
         self.stack.carrier(address)
         self._accepted = accepted

@@ -52,7 +52,6 @@ class Pool:
     """Free addresses of a PDN."""
 
     def __init__(self, pdn: Pdn) -> None:
-        """Start with all addresses free."""
         first, last = (ipaddress.IPv4Address(text) for text in (pdn.first, pdn.last))
         if last < first:
             raise EpcError(f"The UE addresses of {pdn.apn} end before they begin.")
@@ -98,7 +97,6 @@ class Spgwc:
     """The control plane function."""
 
     def __init__(self, config: Config) -> None:
-        """Initialise from a configuration."""
         self.config = config
         self.sessions: dict[int, Session] = {}
         self.counters = Counters()

@@ -88,7 +88,6 @@ class Spgwu:
     """The user plane function."""
 
     def __init__(self, config: Config) -> None:
-        """Initialise from a configuration."""
         self.config = config
         self.started = pfcp.timestamp()
         self.sessions: dict[int, Session] = {}

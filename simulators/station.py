@@ -90,7 +90,6 @@ class Station(ABC):
     initial: ClassVar[dict[str, Any]]
 
     def __init__(self, config: Config) -> None:
-        """Initialise from a configuration."""
         self.config = config
         self.traffic = gtpu.Traffic()
         self.ready = asyncio.Event()
@@ -116,7 +115,6 @@ class Station(ABC):
         self._task = asyncio.create_task(self._run())
 
     async def _open_radio(self) -> None:
-        """Listen to UEs."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._link, self.config.uu, uu.PORT)
 

@@ -10,7 +10,6 @@ class Statistics:
     """Counts of connected peers."""
 
     def __init__(self) -> None:
-        """Start with no connections."""
         self.current = dict.fromkeys(ROWS, 0)
 
     def add(self, row: str) -> None:

@@ -123,7 +123,6 @@ class MissingError(ProtocolError):
     """A mandatory information element is missing; ``kind`` is its type."""
 
     def __init__(self, kind: int) -> None:
-        """Keep the type."""
         self.kind = kind
         super().__init__(f"The mandatory information element {kind} is missing.")
 

@@ -38,7 +38,6 @@ class RefusedError(EpcError):
     """The network refused the attach; ``final`` if the USIM must not be used until a restart."""
 
     def __init__(self, cause: int, final: bool) -> None:
-        """Keep the EMM cause."""
         self.cause = cause
         self.final = final
         super().__init__(f"Attach rejected: {nas.CAUSES.get(cause, cause)} (EMM cause {cause}).")
@@ -194,7 +193,6 @@ class Radio:
     """A connection to an eNB, shared by UEs."""
 
     def __init__(self) -> None:
-        """Start without a connection."""
         self.link: uu.Link | None = None
         self.ues: dict[int, Ue] = {}
         self.packets: dict[int, Callable[[bytes], None]] = {}
@@ -337,7 +335,6 @@ class Terminal:
     """The program: keeps its UEs attached."""
 
     def __init__(self, config: Config) -> None:
-        """Initialise from a configuration."""
         self.config = config
         self.states = [State.DEREGISTERED for _ in config.usims]
         self.radio = Radio()

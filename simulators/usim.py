@@ -16,7 +16,6 @@ class SynchFailureError(Exception):
     """The challenge's sequence number was used before; ``auts`` has our number for the network."""
 
     def __init__(self, auts: bytes) -> None:
-        """Keep AUTS."""
         super().__init__("the sequence number is out of range")
         self.auts = auts
 

@@ -142,7 +142,6 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Say where the time went."""
     if sum(_SPENT.values()) < _WORTH_TELLING:
         return
     workers = int(config.getoption("numprocesses", None) or 1)

@@ -70,7 +70,6 @@ class WireGuard:
         self._gateway: list[int] = []
 
     def kind(self) -> str:
-        """Return the implementation."""
         name = "the kernel's" if probe().backend == KERNEL else "wireguard-go"
         return f"{name} {probe().version}, ChaCha20-Poly1305"
 
@@ -257,7 +256,6 @@ class Ipsec:
         return [list(sa["child-sas"].values()) for _, sa in self._daemons[0].sas()]
 
     def stop(self) -> None:
-        """Kill both daemons."""
         for daemon in self._daemons:
             daemon.stop(9)
         self._daemons = []

@@ -85,7 +85,6 @@ class Arrivals:
         return int(text[text.index(self._mark) + len(self._mark) :].split(None, 2)[1])
 
     def close(self) -> None:
-        """Close the file."""
         os.close(self._file)
 
 
@@ -156,7 +155,6 @@ class Sender:
         return packets
 
     def close(self) -> None:
-        """Close the socket."""
         self._socket.close()
 
 
@@ -191,7 +189,6 @@ class Outcome:
 
     @property
     def loss(self) -> float:
-        """Share of packets that were lost."""
         return self.lost / self.sent if self.sent else 1.0
 
 
@@ -211,7 +208,6 @@ class Loop:
         return sum(sink.read() for sink in self._sinks)
 
     def close(self) -> None:
-        """Close sockets and files."""
         for part in (self._down, self._up, *self._sinks):
             if part is not None:
                 part.close()

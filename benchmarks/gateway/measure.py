@@ -122,7 +122,6 @@ class Bench:
         self._stack.__exit__(*exc_info)
 
     def route(self, backend: str, tunnels: int) -> Route:
-        """Return the route of a backend."""
         return self._routes[backend, tunnels]
 
     def runs(self, seed: int, tell: Callable[[Planned, int], None]) -> list[Run]:
@@ -141,7 +140,6 @@ class Bench:
         return made
 
     def measure(self, cell: Cell) -> dict[str, Any]:
-        """Make one run and return its figures."""
         p = cell.params
         if cell.experiment == HTTP:
             return self._http(p["backend"], p["users"])
@@ -191,6 +189,5 @@ class Bench:
 
 
 def difference(marks: tuple[Spent, Spent]) -> Spent:
-    """Return the processor time spent between two marks."""
     one, two = marks
     return Spent(two.gateway - one.gateway, two.others - one.others, two.busy - one.busy)

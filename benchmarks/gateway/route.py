@@ -108,13 +108,11 @@ class Route(Block):
         return f"{self.tag}{letter}"
 
     def set_up(self) -> None:
-        """Create the namespaces and start the backend."""
         self.spaces.set_up()
         self._network()
         self.backend.start(self)
 
     def take_down(self) -> None:
-        """Stop the backend and delete the namespaces."""
         self.backend.stop()
         self.spaces.take_down()
 
@@ -175,7 +173,6 @@ class Route(Block):
             self.spaces.ip(name, "neigh", "replace", ip, "lladdr", mac, "dev", device)
 
     def mac(self, name: str, letter: str) -> str:
-        """Return the MAC address of a device."""
         shown = self.spaces.ip(name, "-o", "link", "show", "dev", self.device(letter))
         return shown.split("link/ether ")[1].split()[0]
 
@@ -224,7 +221,6 @@ class Route(Block):
         return [task for pid in pids for task in Path(f"/proc/{pid}/task").glob("*")]
 
     def spent(self) -> Spent:
-        """Return the processor time until now."""
         mine = [*self._wires()[True], *self._processes()]
         gateway = _run_time(thread / "schedstat" for thread in mine)
         if self.backend.kernel_workers:

@@ -76,7 +76,6 @@ class Server(Block):
         self._process: subprocess.Popen[bytes] | None = None
 
     def set_up(self) -> None:
-        """Start the server and wait until it listens."""
         # Both sides need a file descriptor for each user.
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         most = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
@@ -100,7 +99,6 @@ class Server(Block):
             time.sleep(0.05)
 
     def take_down(self) -> None:
-        """End the server."""
         if self._process is None:
             return
         self._process.terminate()

@@ -86,12 +86,10 @@ class Charon:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
         assert self.process is not None
         return self.process.pid
 
     def start(self) -> Charon:
-        """Start the daemon and wait for its socket."""
         conf = self.folder / "strongswan.conf"
         conf.write_text(gateway_tuning.render(self.settings, "charon-systemd"), encoding="utf-8")
         self.socket.unlink(missing_ok=True)
@@ -124,14 +122,12 @@ class Charon:
         return self._session
 
     def connect(self) -> Any:
-        """Return a new vici session."""
         connection = socket.socket(socket.AF_UNIX)
         connection.settimeout(120)
         connection.connect(str(self.socket))
         return vici.Session(connection)
 
     def send(self, number: int) -> None:
-        """Send the daemon a signal."""
         os.kill(self.pid, number)
 
     def stop(self, number: int = signal.SIGTERM) -> None:
@@ -149,7 +145,6 @@ class Charon:
         self._session = None
 
     def credentials(self, authority: str, key: str = "", certificate: str = "") -> None:
-        """Load a CA, and a key with its certificate."""
         self.vici.load_cert({"type": "X509", "flag": "CA", "data": authority})
         if certificate:
             self.vici.load_cert({"type": "X509", "flag": "NONE", "data": certificate})

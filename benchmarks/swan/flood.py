@@ -31,7 +31,6 @@ def transform(last: bool, kind: int, number: int, key_bits: int = 0) -> bytes:
 
 
 def request() -> bytes:
-    """Return an IKE_SA_INIT request."""
     transforms = transform(False, 1, 20, 256) + transform(False, 2, 6) + transform(True, 4, 31)
     proposal = struct.pack("!BBHBBBB", 0, 0, 8 + len(transforms), 1, 1, 0, 3) + transforms
     exchange = struct.pack("!HH", 31, 0) + os.urandom(32)

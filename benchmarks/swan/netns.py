@@ -32,11 +32,9 @@ class Block:
     """Base of context managers that set something up, and take it down, also if set-up fails."""
 
     def set_up(self) -> None:
-        """Create everything."""
         raise NotImplementedError
 
     def take_down(self) -> None:
-        """Remove everything that exists."""
         raise NotImplementedError
 
     def __enter__(self: Made) -> Made:
@@ -59,30 +57,24 @@ class Namespaces(Block):
         self.names = names
 
     def set_up(self) -> None:
-        """Create the namespaces."""
         for name in self.names:
             run("ip", "netns", "add", self.prefix + name)
             self.ip(name, "link", "set", "lo", "up")
 
     def take_down(self) -> None:
-        """Delete the namespaces, with their devices."""
         for name in self.names:
             run("ip", "netns", "delete", self.prefix + name, check=False)
 
     def argv(self, name: str, *argv: str) -> list[str]:
-        """Return the command line that runs a command in a namespace."""
         return ["ip", "netns", "exec", self.prefix + name, *argv]
 
     def run(self, name: str, *argv: str, check: bool = True, text: str | None = None) -> str:
-        """Run a command in a namespace."""
         return run(*self.argv(name, *argv), check=check, text=text)
 
     def ip(self, name: str, *argv: str, check: bool = True) -> str:
-        """Run ip(8) on a namespace."""
         return run("ip", "-n", self.prefix + name, *argv, check=check)
 
     def batch(self, name: str, lines: Sequence[str]) -> None:
-        """Run many ip(8) commands at once."""
         run("ip", "-n", self.prefix + name, "-batch", "-", text="\n".join(lines) + "\n")
 
     def sysctl(self, name: str, **settings: object) -> None:

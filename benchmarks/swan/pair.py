@@ -85,11 +85,9 @@ class Pair(Block):
 
     @staticmethod
     def outer(number: int) -> str:
-        """Return the underlay address of a peer."""
         return str(ipaddress.ip_address("10.100.4.1") + number)
 
     def set_up(self) -> None:
-        """Create the namespaces and start the daemons."""
         self.spaces.set_up()
         self._network()
         for name in "ab":
@@ -103,7 +101,6 @@ class Pair(Block):
         time.sleep(0.5)
 
     def take_down(self) -> None:
-        """Stop all processes and delete the namespaces."""
         for process in (*self.keepaliveds.values(), *self.children):
             process.terminate()
         for process in (*self.keepaliveds.values(), *self.children):
@@ -430,7 +427,6 @@ class Pair(Block):
         return time.monotonic() - started
 
     def _received(self) -> int:
-        """Return how many UDP datagrams the core has received."""
         return received(self.spaces.run("core", "cat", "/proc/net/snmp"))
 
     def probe(

@@ -76,7 +76,6 @@ class IpsecField(Rotating):
             self._use(number, self.keys[number])
 
     def take_down(self) -> None:
-        """Stop the daemons and delete the namespaces."""
         for daemon in (self.peers, self.gateway):
             daemon.stop()
         self.spaces.take_down()
@@ -86,7 +85,6 @@ class IpsecField(Rotating):
         return [self.gateway.pid]
 
     def wait_up(self) -> None:
-        """Wait until all peers have a tunnel."""
         self.gateway.wait_for(self.count, LIMIT)
 
     def stage(self) -> Sequence[int]:

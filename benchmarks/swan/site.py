@@ -76,7 +76,6 @@ class Site(Block):
         return {"id": identity, "key": key, "certificate": certificate, "outer": outer}
 
     def set_up(self) -> None:
-        """Create the namespaces and start the daemons."""
         self.spaces.set_up()
         self._network()
         self.gateway.start()
@@ -84,7 +83,6 @@ class Site(Block):
         self.start_fields()
 
     def take_down(self) -> None:
-        """Stop the daemons and delete the namespaces."""
         for daemon in (*self.fields, self.gateway):
             daemon.stop(signal.SIGKILL)
         self.spaces.take_down()

@@ -263,7 +263,6 @@ def _several_vims(request: Request) -> Iterator[Problem]:
 
 
 def _spans(request: Request, link: str, vims: dict[str, str], default: str) -> set[str]:
-    """Return the VIMs of the members that a link connects."""
     return {
         vims.get(str(profile["id"]), default)
         for profile in request.nsd["df"][0].get("vnf-profile") or ()
@@ -314,7 +313,6 @@ def _subnets_elsewhere(request: Request) -> Iterator[Problem]:
 
 
 def _fixed(request: Request, index: str, connection: Document, link: Document) -> Iterator[str]:
-    """Yield the fixed addresses of a member on a link."""
     points = set()
     for constituent in connection.get("constituent-cpd-id") or ():
         points.add(constituent.get("constituent-cpd-id"))

@@ -19,7 +19,6 @@ class Lab:
     """What every verb needs: the home directory, the engine and where output goes."""
 
     def __init__(self, home: Path, as_json: bool) -> None:
-        """Open the lab in ``home``."""
         self.home = home.absolute()
         self.out = Output(as_json)
         self.engine = Engine(self.home)

@@ -39,7 +39,6 @@ class Connector:
     """The calls."""
 
     def __init__(self, folder: Path) -> None:
-        """Use the cluster in a folder."""
         self.folder = folder
 
     def prepare(self, namespace: str) -> None:

@@ -60,7 +60,6 @@ class Running:
     """The process of a pod."""
 
     def __init__(self, folder: Path, address: str, process: subprocess.Popen[bytes]) -> None:
-        """Keep the data of a process that was started."""
         self.folder = folder
         self.address = address
         self.process = process
@@ -83,7 +82,6 @@ class Kubelet:
     """Starts and ends processes, so that they match the StatefulSets."""
 
     def __init__(self, folder: Path) -> None:
-        """Work on the cluster in a folder."""
         self.folder = folder
         self.api = client(folder)
         self.running: dict[tuple[str, str], Running] = {}

@@ -52,7 +52,6 @@ class Cloud:
     """A VIM account."""
 
     def __init__(self, vim: Vim) -> None:
-        """Use an open VIM."""
         self.vim = vim
 
     def find_networks(self, name: str) -> list[str]:

@@ -17,7 +17,6 @@ class Board:
     """Which units have an address, an installed charm, and a finished configuration."""
 
     def __init__(self) -> None:
-        """Start with nothing known."""
         self._changed = threading.Condition()
         self._addresses: dict[tuple[str, str | None, int], str] = {}
         self._installed: set[str] = set()

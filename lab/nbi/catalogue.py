@@ -22,7 +22,6 @@ class Catalogue:
     """The packages of a lab."""
 
     def __init__(self, store: Store) -> None:
-        """Keep packages in ``store``."""
         self.store = store
 
     def onboard(

@@ -59,7 +59,6 @@ class Engine:
     """NBI of the lab in one directory."""
 
     def __init__(self, home: Path) -> None:
-        """Use the records below ``home``."""
         self.store = Store(home)
         self.catalogue = Catalogue(self.store)
 

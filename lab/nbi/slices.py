@@ -26,7 +26,6 @@ class Slices:
     """Slices of a lab."""
 
     def __init__(self, engine: Engine) -> None:
-        """Use the records of ``engine``."""
         self.engine = engine
         self.store = engine.store
 

@@ -59,7 +59,6 @@ class Page:
     """Routes of the page and what they need."""
 
     def __init__(self, data: Data, tokens: Tokens) -> None:
-        """Show `data` to users with a token."""
         self.data = data
         self.tokens = tokens
 

@@ -56,7 +56,6 @@ class Data:
     """The lab behind the page."""
 
     def __init__(self, engine: Engine) -> None:
-        """Show the lab of an engine."""
         self.engine = engine
         self.slices = Slices(engine)
         self.home: Path = engine.store.home

@@ -19,7 +19,6 @@ class Journal:
     """Writer side. Thread-safe; a journal without a path keeps events in memory only."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """Append to ``path``; make its directory."""
         self.events: list[Event] = []
         self._lock = threading.Lock()
         self._stream = None

@@ -61,7 +61,6 @@ def _package(kind: str, resources: Resources, call: Call) -> Answer:
 
 
 def _onboarded(kind: str, place: str, resources: Resources, call: Call) -> Answer:
-    """Onboard a package in one step."""
     document, _ = resources.engine.catalogue.onboard(kind, call.file)
     return made(call, place, document["_id"])
 

@@ -31,7 +31,6 @@ class Tokens:
     """The tokens of a lab's users. Thread-safe."""
 
     def __init__(self, password: str) -> None:
-        """Give tokens to clients that know ``password``."""
         self._password = password.encode()
         self._tokens: dict[str, dict[str, Any]] = {}
         self._lock = threading.Lock()

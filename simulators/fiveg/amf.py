@@ -104,7 +104,6 @@ class Amf(MobilityManagement[Ue, Gnb]):
     nas_log = registration.log
 
     def __init__(self, config: Config) -> None:
-        """Initialise from a configuration."""
         super().__init__()
         self.config = config
         transfer = "/namf-comm/v1/ue-contexts/{supi}/n1-n2-messages"

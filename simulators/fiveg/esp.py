@@ -24,7 +24,6 @@ class Protection:
     """The keys of one direction; our IKE messages use the same algorithms."""
 
     def __init__(self, encryption: bytes, integrity: bytes) -> None:
-        """Keep the keys."""
         self._cipher = algorithms.AES(encryption)
         self._integrity = integrity
 
@@ -52,7 +51,6 @@ class Outbound:
     """A security association that sends."""
 
     def __init__(self, spi: int, encryption: bytes, integrity: bytes) -> None:
-        """Initialise with the receiver's SPI and the keys."""
         self.spi = spi
         self.packets = 0
         self._protection = Protection(encryption, integrity)
@@ -69,7 +67,6 @@ class Inbound:
     """A security association that receives."""
 
     def __init__(self, spi: int, encryption: bytes, integrity: bytes) -> None:
-        """Initialise with our SPI and the keys."""
         self.spi = spi
         self.packets = 0
         self._protection = Protection(encryption, integrity)

@@ -69,7 +69,6 @@ class Gnb(Station):
         self._tell("InitialContextSetupResponse", ue, {})
 
     def _sessions(self, ue: Connection, items: Iterable[dict[str, Any]]) -> None:
-        """Set up PDU sessions."""
         self._set_up_sessions(ue, items)
 
     def _requested(self, item: dict[str, Any]) -> tuple[str, int, int]:

@@ -43,7 +43,6 @@ class Udr:
     """The unified data repository: rows of the database as resources."""
 
     def __init__(self, config: sbi.Config, database: Database) -> None:
-        """Initialise from a configuration."""
         self._database = database
         self._connection: Any = None
         self._lock = asyncio.Lock()
@@ -176,7 +175,6 @@ class Udm:
     """The unified data management: vectors and subscriptions, from a UDR."""
 
     def __init__(self, config: sbi.Config) -> None:
-        """Initialise from a configuration."""
         self._busy: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         make = "/nudm-ueau/v1/{supi}/security-information/generate-auth-data"
         registration = "/nudm-uecm/v1/{supi}/registrations/amf-{access}-access"
@@ -270,7 +268,6 @@ class Ausf:
     """5G-AKA in the home network (TS 33.501 section 6.1.3.2)."""
 
     def __init__(self, config: sbi.Config) -> None:
-        """Initialise from a configuration."""
         self._contexts: dict[str, _Context] = {}
         base = "/nausf-auth/v1/ue-authentications"
         self._base = base

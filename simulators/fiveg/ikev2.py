@@ -286,7 +286,6 @@ class Exchange:
     """Our part of a Diffie-Hellman exchange in the 2048-bit MODP group."""
 
     def __init__(self) -> None:
-        """Generate a private key."""
         self._key = secrets.randbits(512) | 1 << 512
 
     def payload(self) -> Packet:

@@ -292,7 +292,6 @@ class N3iwf(gnb.Gnb):
     config: Config
 
     def __init__(self, config: Config) -> None:
-        """Initialise from a configuration."""
         super().__init__(config)
         self.nwu = nwu.Endpoint(config.nwu, self._accept)
         self.device: nwu.Device | None = None

@@ -282,7 +282,6 @@ class Radio:
     """A terminal's connection to its N3IWF, instead of :class:`simulators.ue.Radio`."""
 
     def __init__(self, config: Config) -> None:
-        """Start without a connection."""
         self.config = config
         self.link: Access | None = None
         self.ues: dict[int, ue.Ue] = {}
@@ -320,7 +319,6 @@ class Terminal(ue.Terminal):
     config: Config
 
     def __init__(self, config: Config) -> None:
-        """Initialise from a configuration."""
         super().__init__(config)
         self.radio = Radio(config)  # type: ignore[assignment]
 

@@ -24,7 +24,6 @@ class Nrf:
     """The network repository function: profiles by instance, and their last heartbeats."""
 
     def __init__(self, config: sbi.Config) -> None:
-        """Initialise from a configuration."""
         self.profiles: dict[str, dict[str, Any]] = {}
         self._heard: dict[str, float] = {}
         one = "/nnrf-nfm/v1/nf-instances/{instance}"

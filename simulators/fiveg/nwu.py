@@ -207,7 +207,6 @@ class Association:
     """An IKE SA."""
 
     def __init__(self, endpoint: Endpoint, peer: Peer, owner: Owner, initiator: bool) -> None:
-        """Create an IKE SA that has no keys yet."""
         self.endpoint = endpoint
         self.peer = peer
         self.owner = owner
@@ -624,7 +623,6 @@ class Link(Owner):
     full = False
 
     def __init__(self) -> None:
-        """Start without an IKE SA."""
         self.on_room: set[Callable[[], None]] = set()
         self.signalling: Device | None = None
         self.inner = b"", b""

@@ -54,7 +54,6 @@ class RejectedError(mobility.RejectedError):
     """The registration is refused with a 5GMM cause."""
 
     def __init__(self, cause: int, why: str, rejected: tuple[tuple[Snssai, int], ...] = ()) -> None:
-        """Keep the cause, and the rejected slices with their causes."""
         self.rejected = rejected
         super().__init__(cause, why)
 

@@ -39,7 +39,6 @@ class SbiError(EpcError):
     """A peer answered with an error; ``status`` is from HTTP, ``cause`` from TS 29.500."""
 
     def __init__(self, status: int, cause: str, content: bytes = b"") -> None:
-        """Keep status, cause and content."""
         self.status = status
         self.cause = cause
         self.content = content
@@ -152,7 +151,6 @@ class Node:
     """Server and client of one network function."""
 
     def __init__(self, config: Config, routes: Sequence[BaseRoute]) -> None:
-        """Initialise with the routes to serve."""
         self.config = config
         self.instance = str(uuid.uuid4())
         handlers: Any = {HTTPException: _refused, EpcError: _refused, KeyError: _refused}

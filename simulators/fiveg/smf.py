@@ -77,7 +77,6 @@ class Smf:
     """The session management function."""
 
     def __init__(self, config: Config) -> None:
-        """Initialise from a configuration."""
         self.config = config
         self.contexts: dict[str, Context] = {}
         self.n4 = association.ControlPlane(config.n4, "UPF")
@@ -303,7 +302,6 @@ class Smf:
         raise ProtocolError(f"5GSM message {message.name}")
 
     async def _ended(self, reference: str, context: Context) -> None:
-        """Forget a released session, and notify the AMF."""
         await self._forget(reference)
         try:
             status = {"statusInfo": {"resourceStatus": "RELEASED"}}

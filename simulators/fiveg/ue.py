@@ -31,7 +31,6 @@ class RefusedError(EpcError):
     """The network refused with a 5GMM or 5GSM cause; ``final`` if a retry makes no sense."""
 
     def __init__(self, what: str, cause: int, names: dict[int, str], final: bool = False) -> None:
-        """Keep the cause."""
         self.cause = cause
         self.final = final
         super().__init__(f"{what} rejected: {names.get(cause, cause)} (cause {cause}).")
@@ -372,7 +371,6 @@ class Terminal:
     access = keys.ACCESS_3GPP
 
     def __init__(self, config: Config) -> None:
-        """Initialise from a configuration."""
         self.config = config
         self.radio = Radio()
         self._ue: Ue | None = None

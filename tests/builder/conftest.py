@@ -33,13 +33,11 @@ def dist(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def unpacked(tmp_path_factory):
-    """Folder of every package, by name."""
     return shared.unpacked(tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
 def documents(unpacked):
-    """Descriptor of every package, by name."""
     return {
         name: yaml.safe_load(next(folder.glob("*.yaml")).read_text())
         for name, folder in unpacked.items()
@@ -48,7 +46,6 @@ def documents(unpacked):
 
 @pytest.fixture
 def sources(tree, tmp_path):
-    """A source tree of the test's own."""
     for name in SOURCES:
         source = tree.root / name
         if source.is_dir():

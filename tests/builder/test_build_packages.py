@@ -43,7 +43,6 @@ def network_services(documents):
 
 
 def wanted(step):
-    """Names of the instantiation parameters a primitive takes."""
     matched = [re.fullmatch("<(.+)>", p["value"]) for p in step["parameter"]]
     return {match[1] for match in matched if match}
 

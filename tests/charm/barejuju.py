@@ -44,8 +44,6 @@ LIMIT = 60.0
 
 @dataclass
 class Run:
-    """What one dispatch did."""
-
     code: int = 0
     seconds: float = 0.0
     stderr: str = ""
@@ -142,11 +140,9 @@ class BareJuju:
             )
 
     def act(self, name: str) -> Run:
-        """Run an action without parameters."""
         return self._run(f"actions/{name}", ActionDocument(id="1", unit=self.name, name=name))
 
     def dispatch(self, hook: HookInfo | str) -> Run:
-        """Run a hook and return what it did."""
         info = HookInfo(kind=hook) if isinstance(hook, str) else hook
         if info.kind == relations.BROKEN and info.relation_id is not None:
             # Whatever came before: in this hook Juju lists no remote unit.
@@ -188,7 +184,6 @@ class BareJuju:
         return run
 
     def endpoint(self, number: int) -> str:
-        """Return the unit's endpoint of a relation."""
         return self._runtime.store.document.relations[number].endpoint_of(self.app).name
 
 
@@ -199,7 +194,6 @@ def hook_name(juju: BareJuju, info: HookInfo) -> str:
 
 
 def relation_event(kind: str, number: int, remote: str) -> HookInfo:
-    """Return a relation hook about a remote unit."""
     return HookInfo(
         kind=f"relation-{kind}",
         relation_id=number,

@@ -30,7 +30,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def vendored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of the charms as packages carry them."""
     tree = Tree.find(Path(__file__).resolve().parent)
     base = tmp_path_factory.mktemp("vendored")
     for name in CHARMS:

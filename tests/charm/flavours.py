@@ -28,7 +28,6 @@ class Flavour:
     python: Path
 
     def charm(self, name: str) -> Path:
-        """Return a charm folder."""
         return self.folder / name
 
     @contextmanager

@@ -73,7 +73,6 @@ class Service(Site):
         return json.loads(result.results["output"])
 
     def message(self, vnf: str) -> tuple[str, str]:
-        """Return status and message of a charm."""
         return healthy(self.model)[f"{vnf}/0"]
 
     def started(self, vnf: str, unit: str) -> str:

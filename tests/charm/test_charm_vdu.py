@@ -40,7 +40,6 @@ class Service(Site):
         raise AssertionError(f"{unit} has no {endpoint} with {app}")
 
     def stored(self, unit: str) -> dict[str, Any]:
-        """Return the parameters an application keeps."""
         text = self.told(unit, "proxypeer", unit.partition("/")[0])["intent"]
         return dict(json.loads(text))
 

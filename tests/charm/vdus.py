@@ -39,7 +39,6 @@ class Site:
         return str(done.stdout)
 
     def put(self, vnf: str, path: str, text: str, mode: str = "644") -> None:
-        """Write a file in a VDU."""
         words = ["sh", "-c", f"mkdir -p $(dirname {path}); cat > {path}; chmod {mode} {path}"]
         assert self.vim.console(self.servers[vnf], words, input=text).returncode == 0
 

@@ -575,8 +575,6 @@ def test_no_databag_displaces_the_tunnel_or_stays(garbage, writer):
 
 
 class Operator:
-    """An authority of the operator's."""
-
     def __init__(self, name="operator", seed="operator"):
         self.key, self.name = strange_key(seed), name
         self.root = made.certificate(

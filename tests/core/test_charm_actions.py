@@ -337,7 +337,6 @@ class HookTools:
 
 
 def act(vnf: Vnf, tools: HookTools) -> None:
-    """Run the action `run` under Juju."""
     event = SimpleNamespace(
         handle=SimpleNamespace(kind="run_action"),
         params={"command": "cat /proc/1/environ"},

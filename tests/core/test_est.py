@@ -56,7 +56,6 @@ class Ca:
         self.below("one")
 
     def below(self, name: str) -> None:
-        """Issue by another authority from now on."""
         self.name = name
         self.issuing = made.certificate(
             key("op"), "op", name, key(name), "02", SPAN, authority=True

@@ -251,7 +251,6 @@ def test_many_senders_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def attempt(**keys: Any) -> dict[str, Any]:
-    """Return an attempt as the charm completes it."""
     step = experiments.attempts({"attempts": json.dumps([keys])}, "lo")
     (parsed,) = json.loads(str(step.body["stdin"]))["attempts"]
     return dict(parsed)

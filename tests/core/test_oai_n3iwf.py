@@ -103,8 +103,6 @@ def test_its_own_certificate_is_renewed_after_two_thirds_of_its_validity(here: H
 
 
 class Authority:
-    """An operator's."""
-
     def __init__(self) -> None:
         self.key = rsa.generate_private_key(65537, 2048)
         self.root = self.sign(None, "root", authority=True)

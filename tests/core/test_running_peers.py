@@ -148,7 +148,6 @@ class Link:
 
 
 def holdings(peer: Peer) -> tuple[object, ...]:
-    """Return what a peer can lose."""
     return (
         peer.inner_address,
         peer.prefixes,

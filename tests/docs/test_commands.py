@@ -40,7 +40,6 @@ def files() -> dict[str, dict[str, Any]]:
 
 
 def members(nsd: str) -> dict[str, str]:
-    """Return the VNFD of each member of a service."""
     flavour = built()[nsd].descriptor["nsd"]["nsd"][0]["df"][0]
     return {str(p["id"]): str(p["vnfd-id"]) for p in flavour["vnf-profile"]}
 
@@ -88,7 +87,6 @@ def commands(text: str) -> Iterator[list[str]]:
 
 
 def option(words: list[str], *names: str) -> str | None:
-    """Return the value of an option, None where it is not given."""
     for name in names:
         if name in words:
             return words[words.index(name) + 1]
@@ -104,7 +102,6 @@ class Reader:
     bad: list[str] = field(default_factory=list)
 
     def read(self, words: list[str]) -> None:
-        """Take one command."""
         for word in words:
             self._file(word)
         if words[0] in OSM:

@@ -70,7 +70,6 @@ class Ue(Vnf):
     reason = "10.254.2.30 did not answer any of 5 echo requests"
 
     def action(self, primitive: str, /, **params: object) -> dict[str, Any]:
-        """Answer measure-latency."""
         way = str(params["slice"]), str(params["server"])
         if way[0][0] == way[1][-1] or way == self.leaks:
             return {"sent": params["count"], "received": params["count"]}
@@ -83,7 +82,6 @@ class Smf(Vnf):
     told: tuple[str, ...] = ()
 
     def action(self, primitive: str, /, **params: object) -> dict[str, Any]:
-        """Answer show-connected."""
         return {"sessions": {snssai: [] for snssai in self.told}}
 
 

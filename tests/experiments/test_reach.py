@@ -29,13 +29,11 @@ class World:
     owners: dict[str, str] = field(default_factory=dict)
 
     def opens(self, attempt: dict[str, Any], port: int) -> bool:
-        """Tell whether a connection opens."""
         if attempt["label"] == "control":
             return True
         return port == 22 and attempt["to"].startswith("10.254.")
 
     def hears(self, attempt: dict[str, Any]) -> bool:
-        """Tell whether a datagram arrives."""
         owner = self.owners[attempt["to"]]
         return attempt["label"] == "control" or (
             attempt["label"] == "forced" and owner == self.leaky
@@ -49,7 +47,6 @@ class Member(Vnf):
     world: World = field(default_factory=World, repr=False)
 
     def action(self, primitive: str, /, **params: object) -> dict[str, Any]:
-        """Answer a primitive."""
         if primitive == "start-listener":
             return {"tcp-ports": [22]}
         if primitive == "stop-listener":
@@ -90,11 +87,9 @@ class Bed:
             self.slices[name] = found
 
     def all_vnfs(self) -> list[Vnf]:
-        """Return the VNFs of both."""
         return [vnf for found in self.slices.values() for vnf in found.vnfs.values()]
 
     def in_slices(self, work: Callable[[Slice], Any]) -> dict[str, Any]:
-        """Do the same in both."""
         return {name: work(found) for name, found in self.slices.items()}
 
 

@@ -45,7 +45,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def dropped(site: Site) -> int:
-    """Return how many packets the firewall dropped."""
     shown = site.spaces.run("gw", "nft", "list", "table", "inet", TABLE)
     counters = (line.split() for line in shown.splitlines() if "counter packets" in line)
     return sum(int(words[words.index("packets") + 1]) for words in counters)

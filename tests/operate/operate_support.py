@@ -27,5 +27,4 @@ class Answering(Client):
     def answer(
         self, ns: str, vnf: str, name: str, params: dict[str, Any], instance: Instance
     ) -> dict[str, Any]:
-        """Return the output of a primitive."""
         raise NotImplementedError

@@ -40,8 +40,6 @@ VIM = "11111111-2222-4333-8444-555555555555"
 
 @dataclass
 class Outcome:
-    """How operations end."""
-
     instantiate: str = ""
     """Reason of a failure, "" for none."""
     actions: dict[str, str] = field(default_factory=dict)

@@ -41,8 +41,6 @@ def hurry(patch: pytest.MonkeyPatch) -> None:
 
 
 def in_a_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Make a test of a coroutine function."""
-
     @functools.wraps(test)
     def run(**fixtures: Any) -> None:
         asyncio.run(test(**fixtures))  # type: ignore[arg-type]
@@ -51,14 +49,10 @@ def in_a_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
 
 class Memory:
-    """A store of subscribers in memory."""
-
     def __init__(self, *subscribers: Subscriber) -> None:
-        """Hold these."""
         self.by_imsi = {one.imsi: one for one in subscribers}
 
     async def get(self, imsi: str) -> Subscriber | None:
-        """The subscriber, or None."""
         return self.by_imsi.get(imsi)
 
     async def set_sqn(self, imsi: str, sqn: int) -> None:
@@ -66,7 +60,6 @@ class Memory:
         self.by_imsi[imsi] = replace(self.by_imsi[imsi], sqn=sqn)
 
     async def set_mme(self, imsi: str, mme: str) -> None:
-        """Note which MME serves the subscriber."""
         self.by_imsi[imsi] = replace(self.by_imsi[imsi], mme=mme)
 
 

@@ -40,8 +40,6 @@ PROGRAMS = {
 
 
 class Town:
-    """The namespaces and the processes in them."""
-
     links = LINKS
     names: Sequence[str] = NAMES
     programs = PROGRAMS

@@ -62,7 +62,6 @@ class Core(Town):
         (self.directory / name).write_text(json.dumps(document), encoding="utf-8")
 
     def sql(self, text: str) -> str:
-        """Run statements as the charm does."""
         environment = dict(
             line.split("=", 1) for line in (self.directory / "mysql.env").read_text().split()
         )
@@ -89,7 +88,6 @@ class Core(Town):
 
 
 def frames(path: Path, *words: str) -> list[str]:
-    """What tshark shows of a capture."""
     done = subprocess.run(
         ["tshark", "-r", str(path), *words], capture_output=True, text=True, check=True
     )

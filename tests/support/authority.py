@@ -16,7 +16,6 @@ COMMON_NAME = bytes.fromhex("0603550403")
 
 
 def tlv(tag: int, *parts: bytes) -> bytes:
-    """Return one element of DER."""
     body = b"".join(parts)
     if len(body) < 0x80:
         return bytes([tag, len(body)]) + body
@@ -25,7 +24,6 @@ def tlv(tag: int, *parts: bytes) -> bytes:
 
 
 def name(common: str) -> bytes:
-    """Return the Name with one common name."""
     return tlv(0x30, tlv(0x31, tlv(0x30, COMMON_NAME, tlv(0x0C, common.encode()))))
 
 
@@ -42,7 +40,6 @@ def _pem(raw: bytes, label: str) -> str:
 
 
 def raw(pem: str) -> bytes:
-    """Return the DER in a PEM text."""
     return base64.b64decode("".join(x for x in pem.splitlines() if not x.startswith("-")))
 
 

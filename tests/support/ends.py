@@ -175,7 +175,6 @@ class Link:
     given: Sequence[str] = ()
 
     def params(self, end: str) -> LinkParams:
-        """Return the parameters of one end."""
         given = {"link": self.name, "technology": "ipsec", "inner-address": self.inner[end]}
         params = link_params({**given, **self.options, **self.more.get(end, {})})
         if not params.request:

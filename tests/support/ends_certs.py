@@ -63,7 +63,6 @@ class Certified:
         self.revoke(())
 
     def identity(self, end: str) -> str:
-        """Return the IKE identity of an end."""
         return f"{self.link}-{end}"
 
     def handle(self, end: str) -> str:

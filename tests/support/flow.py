@@ -96,11 +96,9 @@ class Stream:
 
     @property
     def lost(self) -> int:
-        """How many never arrived."""
         return self.sent - sum(end - first for first, end in self.seen)
 
     def summary(self) -> str:
-        """Return the losses for a message."""
         return f"{self.lost} of {self.sent} lost, seen {self.seen}; late {self.late_ms:.0f} ms"
 
 
@@ -133,7 +131,6 @@ class Flow:
         far.out("touch", f"{self._stop}-receiver")
 
     def result(self) -> Stream:
-        """Wait for the end of the stream and return what became of it."""
         outcome = self._sender.result()
         seen = [(first, end) for first, end in self._receiver.result()]
         return Stream(outcome["sent"], outcome["late_ms"], seen)

@@ -122,7 +122,6 @@ class Site(Guest):
             )  # fmt: skip
 
     def public(self, name: str) -> str:
-        """Return the public key of an end, base64 of its SubjectPublicKeyInfo."""
         return ipsec.public_key(self._openssl("pkey", "-in", f"{name}.key", "-pubout"))
 
     def _gateway(self) -> None:

@@ -96,11 +96,9 @@ class GuestMachine:
     def console(
         self, *argv: str, input: bytes | None = None, timeout: float = 120.0
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command in it as root."""
         return self.vim.console(self.server_id, argv, input, timeout)
 
     def out(self, *argv: str, input: bytes | None = None, timeout: float = 120.0) -> str:
-        """Run a command that must work; return its output."""
         done = self.console(*argv, input=input, timeout=timeout)
         assert done.returncode == 0, f"{' '.join(argv)}: {done.stdout}{done.stderr}"
         return done.stdout

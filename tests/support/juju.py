@@ -56,7 +56,6 @@ class Charm:
         self.vdu.fail_on = None
 
     def reconcile(self, **options) -> int:
-        """Run once; return the number of round trips."""
         before = self.vdu.round_trips
         if not self.reachable or self.intent.empty:
             return 0
@@ -143,7 +142,6 @@ class Juju:
         self.changed |= set(relation.ends)
 
     def settle(self, limit: int = 50) -> None:
-        """Deliver changes until there are none."""
         for _ in range(limit):
             if not self.changed:
                 return

@@ -95,8 +95,6 @@ class Bao:
         return str(made["wrap_info"]["token"])
 
     def wait(self) -> None:
-        """Wait until it answers."""
-
         def answers() -> bool:
             try:
                 self.ask("GET", "sys/health")
@@ -120,7 +118,6 @@ def ask(method: str, url: str, headers: dict[str, str], body: Any, root: str) ->
 
 @contextmanager
 def running(folder: Path, address: str, prefix: Sequence[str] = ()) -> Iterator[Bao]:
-    """Run a server, where the prefix brings it."""
     prepare(folder, address)
     port = int(address.rpartition(":")[2])
     with subprocess.Popen(

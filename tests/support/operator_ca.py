@@ -67,7 +67,6 @@ class Authority:
         self.folder = folder
 
     def openssl(self, *words: str, input: bytes = b"") -> bytes:
-        """Run openssl in the folder; return what it prints."""
         done = subprocess.run(
             ["openssl", *words], cwd=self.folder, input=input, capture_output=True, check=False
         )
@@ -125,7 +124,6 @@ class Authority:
         self.lists()
 
     def text(self, name: str) -> str:
-        """Return a file of the folder."""
         return (self.folder / name).read_text()
 
     def sign(self, request: bytes) -> bytes:
@@ -145,7 +143,6 @@ class Authority:
         return signed + (self.folder / "issuing.pem").read_bytes()
 
     def revoke(self, serial: str) -> None:
-        """Revoke a certificate, and issue the lists anew."""
         (found,) = [path for path in self.folder.glob("*.pem") if path.stem.lower() == serial]
         self.openssl("ca", "-config", "issuing.cnf", "-revoke", found.name)
         self.lists()
@@ -233,7 +230,6 @@ class Quiet(http.server.ThreadingHTTPServer):
 
 
 def serve(authority: Authority) -> None:
-    """Serve until the process is ended."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     host, port = "", authority.settings["port"]
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -262,7 +258,6 @@ def serve(authority: Authority) -> None:
 
 
 def main(words: list[str]) -> None:
-    """Do one of the commands."""
     authority = Authority(Path(words[0]))
     if words[1] == "make":
         authority.make(words[2], int(words[3]), "ocsp" in words)

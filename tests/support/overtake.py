@@ -17,7 +17,6 @@ ETH_P_ALL = 3
 
 
 def frames_of(device: str) -> socket.socket:
-    """Return a socket of frames of a device."""
     frames = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
     frames.bind((device, 0))
     frames.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)

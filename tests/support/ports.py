@@ -6,7 +6,6 @@ import socket
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 on which nobody listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])

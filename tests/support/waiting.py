@@ -29,6 +29,5 @@ def wait_until(
 
 
 def listens(host: str, port: int) -> bool:
-    """Return whether a server takes TCP connections."""
     with socket.socket() as probe:
         return probe.connect_ex((host, port)) == 0

@@ -447,7 +447,6 @@ def _disagreements(function_state: FunctionState) -> List[str]:
 
 
 def _keep_secrets(function_state: FunctionState, secrets: Secrets, results: Results) -> List[Step]:
-    """Return the steps that store given keys on the VDU."""
     if not function_state.given or results.text("nf/secrets") == secrets.to_json():
         return []
     return [

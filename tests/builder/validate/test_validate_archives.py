@@ -14,7 +14,6 @@ from builder.validate import CODES, reader, validate_package
 
 
 def one(path):
-    """Return the only problem of a package."""
     problems = validate_package(path, catalog())
     assert len(problems) == 1, problems
     assert problems[0].severity == CODES[problems[0].code].severity

@@ -51,7 +51,6 @@ KNOWN = catalog()
 
 
 def places(node, path=()):
-    """Return the path of every node of a document."""
     found = [path]
     if isinstance(node, dict):
         found += [place for key, item in node.items() for place in places(item, (*path, key))]

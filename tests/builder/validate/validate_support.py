@@ -246,18 +246,15 @@ class Draft:
         del node[last]
 
     def add(self, path, value):
-        """Append to the list at `path`."""
         node, last = self._holder(path)
         node[last].append(copy.deepcopy(value))
 
     def charm(self, file, old, new):
-        """Replace text in a file of the charm."""
         entry = self.files[f"charms/gate/{file}"]
         assert old in entry.text
         entry.text = entry.text.replace(old, new)
 
     def rename(self, old, new):
-        """Rename files that begin with `old`."""
         for path in [p for p in self.files if p.startswith(old)]:
             self.files[new + path[len(old) :]] = self.files.pop(path)
 
@@ -265,7 +262,6 @@ class Draft:
         return {"gate.yaml": File(yaml.safe_dump(self.document)), **self.files}
 
     def tar(self, path, top="gate/"):
-        """Write as tar.gz."""
         with tarfile.open(path, "w:gz", compresslevel=1) as archive:
             for name, entry in self.all_files().items():
                 info = tarfile.TarInfo(top + name)

@@ -50,7 +50,6 @@ def lab(dist: Path, secrets: Secrets, tmp_path_factory: pytest.TempPathFactory) 
 def machines(
     dist: Path, secrets: Secrets, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Lab]:
-    """A lab whose VDUs are virtual machines."""
     yield from open_machines(tmp_path_factory.mktemp("machines"), dist, secrets)
 
 
@@ -69,13 +68,11 @@ def service(basic: Service) -> Service:
 
 @pytest.fixture
 def server(service: Service) -> Vnf:
-    """The end that answers."""
     return service["server"]
 
 
 @pytest.fixture
 def client(service: Service) -> Vnf:
-    """The end that calls."""
     return service["client"]
 
 

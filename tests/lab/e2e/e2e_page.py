@@ -44,8 +44,6 @@ def served(lab: Lab) -> Iterator[str]:
 
 
 class Browser:
-    """A headless Chromium."""
-
     def __init__(self, url: str, width: int, height: int) -> None:
         if not (shutil.which("chromium") and os.path.exists(DRIVER)):
             pytest.skip("no Chromium on this machine")
@@ -58,12 +56,9 @@ class Browser:
         self.driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
 
     def open(self, path: str) -> None:
-        """Go to a path of the page."""
         self.driver.get(self.url + path)
 
     def find(self, xpath: str) -> WebElement:
-        """Wait for an element that is displayed."""
-
         def look(driver: webdriver.Chrome) -> WebElement | None:
             found = driver.find_elements(By.XPATH, xpath)
             return next((each for each in found if each.is_displayed()), None)
@@ -86,14 +81,12 @@ class Browser:
         WebDriverWait(self.driver, SECONDS, ignored_exceptions=ignored).until(go, xpath)
 
     def login(self, password: str) -> None:
-        """Give the password."""
         field = self.find("//input[@type='password']")
         field.send_keys(Keys.CONTROL, "a")  # the page would put back what clear() took
         field.send_keys(password)
         self.click("//button[contains(., 'Log in')]")
 
     def choose(self, label: str, option: str) -> None:
-        """Take an option of a list."""
         self.click(f"//label[.//*[text()='{label}']]")
         self.click(f"//*[@role='option'][.//*[text()='{option}']]")
 
@@ -106,7 +99,6 @@ class Browser:
 
 @contextmanager
 def browser(url: str, width: int = 1280, height: int = 1000) -> Iterator[Browser]:
-    """Open a browser with a window of that size."""
     opened = Browser(url, width, height)
     try:
         yield opened

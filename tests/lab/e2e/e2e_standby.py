@@ -75,7 +75,6 @@ def probe(service: Service, seconds: float, action: Callable[[], object], what: 
 
 
 def received(vnf: Vnf) -> int:
-    """Return how many UDP datagrams a VNF has received."""
     return probing.received(vnf.out("cat", "/proc/net/snmp"))
 
 

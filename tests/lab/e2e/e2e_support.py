@@ -77,7 +77,6 @@ class Secrets:
     """Secret to where it was found."""
 
     def add(self, text: str, where: str) -> None:
-        """Remember one."""
         if text:
             self.texts.setdefault(text, where)
 
@@ -165,11 +164,9 @@ class Vdu:
     def run(
         self, *argv: str, input: str | None = None, timeout: float = 60.0
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command on the console as root."""
         return self.service.vim.console(self.server_id, argv, input=input, timeout=timeout)
 
     def out(self, *argv: str, input: str | None = None, timeout: float = 60.0) -> str:
-        """Run a command that must work; return its output."""
         done = self.run(*argv, input=input, timeout=timeout)
         assert done.returncode == 0, f"{self.index}: {' '.join(argv)}: {done.stdout}{done.stderr}"
         return done.stdout
@@ -181,7 +178,6 @@ class Vdu:
 
     @property
     def management(self) -> str:
-        """The VDU's address on the management network."""
         return str(self.server.ip_on(self.service.vim.management_network().id))
 
     def boot_cycles(self) -> str:
@@ -207,11 +203,9 @@ class Vnf(Vdu):
         return f"{self.application}/0"
 
     def peers(self, interface: str) -> set[str]:
-        """Return the public keys `wg show` lists."""
         return set(self.out("wg", "show", interface, "peers").split())
 
     def public_key(self, interface: str) -> str:
-        """Return the public key the interface uses now."""
         return self.out("wg", "show", interface, "public-key").strip()
 
     def action(self, name: str, /, **params: object) -> Any:
@@ -223,7 +217,6 @@ class Vnf(Vdu):
         return self.service.action(self.index, name, **params)
 
     def status(self, link: str) -> dict[str, Any]:
-        """Return what show-status says of one link."""
         shown: dict[str, Any] = self.action("show-status", link=link)[link]
         return shown
 
@@ -255,8 +248,6 @@ def plain(service: Service, *networks: tuple[str, str]) -> Iterator[Vdu]:
 
 
 class Service:
-    """A network service of the lab."""
-
     def __init__(self, lab: Lab, name: str) -> None:
         self.lab = lab
         self.name = name
@@ -278,11 +269,9 @@ class Service:
         }
 
     def __getitem__(self, index: str) -> Vnf:
-        """Return a member."""
         return self.vnfs[index]
 
     def record(self) -> dict[str, Any]:
-        """Return the NS record."""
         found: dict[str, Any] = self.lab.engine.store.get(NSRS, self.id)
         return found
 
@@ -337,7 +326,6 @@ class Service:
         return counts
 
     def note_secrets(self) -> None:
-        """Remember the keys that lie on the VDUs now."""
         for vnf in self.vnfs.values():
             for name, text in secret_files(vnf).items():
                 self.lab.secrets.add(text, f"{self.name}/{vnf.index}:{name}")
@@ -345,7 +333,6 @@ class Service:
     def wait(
         self, condition: Callable[[], bool], what: str, seconds: float = waiting.PATIENCE
     ) -> None:
-        """Wait until something holds."""
         wait(condition, f"{self.name}: {what}", seconds)
 
 
@@ -358,7 +345,6 @@ class Controlled:
         self.events: list[Event] = []
 
     def settle(self) -> None:
-        """Wait until no charm has anything to do."""
         self.model.wait_idle(PATIENCE)
 
     def update_status(self) -> None:
@@ -367,7 +353,6 @@ class Controlled:
         self.settle()
 
     def status(self, index: str) -> tuple[str, str]:
-        """Return the workload status of a member's charm and its message."""
         unit = self.model.status().units[self.service[index].unit]
         return unit.workload, unit.message
 

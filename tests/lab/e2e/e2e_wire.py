@@ -18,7 +18,6 @@ class Capture:
     path: Path
 
     def count(self, expression: str) -> int:
-        """Return how many frames match."""
         done = subprocess.run(
             ["tcpdump", "-nn", "-r", str(self.path), expression],
             capture_output=True,

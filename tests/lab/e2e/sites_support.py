@@ -34,11 +34,9 @@ class Sites:
         return vim.console(vnfr["vdur"][0]["vim-id"], list(argv)).stdout
 
     def vim(self, name: str) -> Vim:
-        """Return a VIM by name."""
         return Vim.open(self.lab.home, name)
 
     def action(self, ns: str, member: str, name: str, **params: object) -> dict[str, Any]:
-        """Run a primitive; return its output."""
         given = {key.replace("_", "-"): value for key, value in params.items()}
         words = ("--vnf_name", member, "--action_name", name, "--wait")
         said = self.lab.done("--json", "ns-action", ns, *words, "--params", json.dumps(given))
@@ -46,7 +44,6 @@ class Sites:
         return output
 
     def status(self, ns: str, member: str, link: str) -> dict[str, Any]:
-        """Return what show-status says of a link."""
         shown: dict[str, Any] = self.action(ns, member, "show-status", link=link)[link]
         return shown
 

@@ -40,7 +40,6 @@ def told(service: Service) -> dict[str, dict[str, object]]:
 
 
 def revoked(server: Vnf) -> list[str]:
-    """Return the serial numbers on the revocation list."""
     text = server.out("openssl", "crl", "-in", CRL, "-noout", "-text")
     return [found.lower() for found in re.findall(r"Serial Number: (\w+)", text)]
 
@@ -277,7 +276,6 @@ class Authority:
         return done.stdout
 
     def sign(self, request: str, identity: str, days: int = 30) -> str:
-        """Return a certificate for a request, in PEM."""
         extensions = self.folder / "extensions"
         extensions.write_text(f"subjectAltName=DNS:{identity}\n", encoding="ascii")
         return self._openssl(

@@ -108,7 +108,6 @@ def ready(vnf: Vnf) -> bool:
 
 
 def pid(vnf: Vnf, container: str) -> str:
-    """Return the first process of a container."""
     return vnf.out("podman", "inspect", "--format", "{{.State.Pid}}", container).strip()
 
 

@@ -86,6 +86,5 @@ def test_a_takeover_amid_attaches_and_a_download_loses_no_ue(pair: Service) -> N
 
 
 def load_runs(service: Service) -> bool:
-    """Say whether UEs of the load are attached."""
     shown = service["mme"].action("show-connected")
     return bool(shown["attached-ues"] > 5)

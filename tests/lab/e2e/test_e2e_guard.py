@@ -48,7 +48,6 @@ for number in (port, port, port):
 
 
 def dropped(vnf: Vnf, chain: str) -> int:
-    """Return how many packets one chain of the guard has dropped."""
     shown = json.loads(vnf.out("nft", "-j", "list", "chain", "inet", "osm_vpnaas_guard", chain))
     return sum(
         part["counter"]["packets"]

@@ -60,7 +60,6 @@ def basic(lab: Lab) -> Iterator[Service]:
 
 
 def releases(service: Service) -> dict[str, str]:
-    """Return the release of each member."""
     store = service.lab.engine.store
     found = described(store.get(NSRS, service.id), store).environments
     return {str(env.member_vnf_index): release(env) for env in found}
@@ -93,7 +92,6 @@ def in_cluster(lab: Lab, code: str) -> str:
 
 
 def pods(lab: Lab, service: Service, member: str) -> list[int]:
-    """Return the processes of a member's pod."""
     name = f"{lab.home}/cluster/pods/{service.id}/{releases(service)[member]}-0"
     found = []
     for entry in Path("/proc").glob("[0-9]*"):

@@ -63,7 +63,6 @@ def life(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service
 
 
 def vdu_of(vnf: Vnf) -> str:
-    """Return the id of a member's only VDU."""
     (vdur,) = vnf.service.lab.engine.vnf(vnf.service.name, vnf.index)["vdur"]
     return str(vdur["vdu-id-ref"])
 

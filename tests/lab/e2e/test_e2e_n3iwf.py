@@ -50,7 +50,6 @@ def ready(vnf: Vnf) -> bool:
 
 
 def sessions(service: Service) -> dict[str, dict[str, str]]:
-    """Return the UE's PDU sessions by slice."""
     return {one["slice"]: one for one in service["ue"].action("show-sessions")["sessions"]}
 
 

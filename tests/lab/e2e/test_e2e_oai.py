@@ -44,8 +44,6 @@ class Log:
         return self.vnf.out("tail", "-c", f"+{self.start + 1}", self.file)
 
     def says(self, pattern: str) -> None:
-        """Wait until it says something."""
-
         def there() -> bool:
             return re.search(pattern, self.text()) is not None
 
@@ -70,7 +68,6 @@ def ready(vnf: Vnf) -> bool:
 
 
 def message(epc: Service, index: str) -> tuple[str, str]:
-    """Return the status of a member's charm as the NS record has it."""
     record = epc.record()["lab"]["charms"][epc[index].application]
     return record["status"], record["message"]
 

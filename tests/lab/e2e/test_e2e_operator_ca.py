@@ -47,25 +47,20 @@ class Ca:
 
     @property
     def server(self) -> str:
-        """Where EST is."""
         return f"{self.vdu.management}:{PORT}"
 
     @property
     def root(self) -> str:
-        """The operator's root, in PEM."""
         return self.vdu.out("cat", f"{FOLDER}/root.pem")
 
     def do(self, *words: str) -> str:
-        """Run a command of the program."""
         return self.vdu.out("python3", PROGRAM, FOLDER, *words)
 
     def start(self) -> None:
-        """Let it serve."""
         unit = ("--unit=operator-ca", "--collect", f"--working-directory={FOLDER}")
         self.vdu.out("systemd-run", *unit, "python3", PROGRAM, FOLDER, "serve")
 
     def stop(self) -> None:
-        """Let it be down."""
         self.vdu.out("systemctl", "stop", "operator-ca")
 
     def live(self, seconds: int) -> None:

@@ -83,12 +83,10 @@ class Ps:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Ps:
-        """Start."""
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop."""
         self._stop.set()
         self._thread.join()
 

@@ -106,7 +106,6 @@ def cell(service: Service, server: Vnf) -> Iterator[Cell]:
 
 
 def reference(bao: Bao, **changes: str) -> dict[str, str]:
-    """Return what fetch-preshared-key is given."""
     given = {"store": bao.url, "ca_certificate": bao.root, "path": "secret/core/cell", **changes}
     return {"token": bao.token(), **given}
 

@@ -42,12 +42,10 @@ def pings(enb: Vnf, count: int) -> int:
 
 
 def sessions(hss: Vnf) -> list[str]:
-    """Return the Diameter connections of an HSS."""
     return hss.out("ss", "-Htn", "state", "established", "sport = :3868").splitlines()
 
 
 def leave(lab: Lab, client: Client, hss: End, name: str) -> None:
-    """Part a slice from the HSS, and delete it."""
     part(client, hss, End.parse(f"{name}.core/mme:s6a"))
     lab.done("nsi-delete", name, "--wait")
 

@@ -46,7 +46,6 @@ class Case:
     vim: str
 
     def __str__(self) -> str:
-        """Return the name of the test."""
         return f"{self.descriptor}-{self.file}"
 
 
@@ -54,7 +53,6 @@ CATALOGUE = packages.catalogue(TREE)
 
 
 def body(name: str) -> dict[str, Any]:
-    """Return the NSD or NST of a package."""
     package = CATALOGUE[name]
     top = package.descriptor["nst"] if package.kind == "nst" else package.descriptor["nsd"]["nsd"]
     found: dict[str, Any] = top[0]
@@ -62,12 +60,10 @@ def body(name: str) -> dict[str, Any]:
 
 
 def members(nsd: dict[str, Any]) -> set[str]:
-    """Return the member-vnf-indexes of a service."""
     return {profile["id"] for profile in nsd["df"][0]["vnf-profile"]}
 
 
 def links(nsd: dict[str, Any]) -> set[str]:
-    """Return the virtual links of a service."""
     return {link["id"] for link in nsd["virtual-link-desc"]}
 
 

@@ -33,7 +33,6 @@ def argv(lab: Lab, name: str, nst: str, params: str) -> list[str]:
 
 
 def make_together(lab: Lab, *slices: tuple[str, str, str]) -> None:
-    """Make slices side by side."""
     running = [
         subprocess.Popen(argv(lab, *each), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         for each in slices
@@ -129,7 +128,6 @@ def test_a_shared_service_serves_two_slices_and_goes_with_the_last(templates: La
 
 
 def server_vim(lab: Lab) -> str:
-    """Return the id of the lab's only VIM account."""
     return str(lab.engine.store.resolve("vim_accounts", "lab")["_id"])
 
 

@@ -73,7 +73,6 @@ def only_ipsec(cell: Service, path: Path) -> None:
 
 
 def links(vnf: Vnf) -> set[str]:
-    """Return the links that have an interface."""
     listed = vnf.out("ip", "-o", "link", "show")
     return set(re.findall(r"^\d+: xf-([a-z]+)", listed, re.MULTILINE))
 

@@ -45,7 +45,6 @@ class World:
         self.aborted: list[int] = []
 
     def record(self) -> Document:
-        """Write all documents; return the instantiate operation."""
         store = self.store
         store.put(VIMS, {"_id": "vim1", "name": "north", "_admin": admin()})
         for kind, key, descriptor in ((VNFDS, "v", self.descriptor), (NSDS, "n", self.nsd)):

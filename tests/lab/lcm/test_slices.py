@@ -253,7 +253,6 @@ def test_a_service_of_a_slice_keeps_of_its_links_what_lcm_leaves(slices: Slices)
 
 
 def ended(slices: Slices, name: str) -> set[str]:
-    """Delete a slice; return which services end with it."""
     steps = slices.delete(name).operation["operationParams"]["nslcmops_ids"]
     return {slices.store.get(OPS, step)["nsInstanceId"] for step in steps}
 

@@ -90,7 +90,6 @@ class Osmclient:
         return done.stdout + done.stderr
 
     def ids(self, *words: str) -> list[str]:
-        """Return the ids in a list."""
         return re.findall(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", self.run(*words))
 
     def has(self, command: str) -> bool:

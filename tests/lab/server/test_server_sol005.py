@@ -186,7 +186,6 @@ def test_contents_of_packages(api: Api, dist: Path) -> None:
 
 
 def packed(package: Path, name: str) -> bytes:
-    """Return a file of cloud-init from an archive."""
     with tarfile.open(package) as archive:
         file = archive.extractfile(f"vpn_endpoint_vnf/cloud_init/{name}")
         assert file is not None

@@ -13,7 +13,6 @@ from lab.vca import Model
 
 @pytest.fixture
 def idle_model(tmp_path: Path) -> Iterator[Model]:
-    """A model that is not started."""
     model = new_model(tmp_path / "home")
     yield model
     model.stop(kill=True)
@@ -21,6 +20,5 @@ def idle_model(tmp_path: Path) -> Iterator[Model]:
 
 @pytest.fixture
 def model(idle_model: Model) -> Model:
-    """A running model."""
     idle_model.start()
     return idle_model

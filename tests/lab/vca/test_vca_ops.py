@@ -186,7 +186,6 @@ def requirer(folder: Path) -> Path:
 
 
 def lines(model: Model, unit: str, word: str) -> list[str]:
-    """Return what a unit's charm logged after `word`."""
     return [
         line.partition(f"{word} ")[2]
         for line in log_text(model, unit).splitlines()

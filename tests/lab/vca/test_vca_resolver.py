@@ -75,7 +75,6 @@ class World:
             elect(self.document)
 
     def settle(self, pick: int) -> None:
-        """Step until the model is at rest."""
         for turn in range(2000):
             if not self.step(pick + turn):
                 return

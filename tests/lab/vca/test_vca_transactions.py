@@ -28,7 +28,6 @@ from lab.vca import Event, Model, ModelStatus, WaitTimeoutError
 
 
 def in_error(model: Model) -> ModelStatus:
-    """Wait until all units are in error."""
     return model.wait_for(lambda s: all(u.agent == "error" for u in s.units.values()), WAIT)
 
 

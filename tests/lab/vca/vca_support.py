@@ -56,7 +56,6 @@ def write_charm(
 
 
 def write_script(folder: Path, script: str) -> None:
-    """Write the charm's dispatch."""
     path = folder / "dispatch"
     path.write_text(
         "#!/bin/sh\n"
@@ -70,8 +69,6 @@ def write_script(folder: Path, script: str) -> None:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of dispatch."""
-
     environment: dict[str, str]
 
     @property
@@ -87,7 +84,6 @@ class Run:
 
 
 def runs(model: Model, unit: str) -> list[Run]:
-    """Return what a unit's dispatch was run for, in order."""
     path = model.charm_dir(unit) / "trace"
     if not path.exists():
         return []
@@ -99,7 +95,6 @@ def runs(model: Model, unit: str) -> list[Run]:
 
 
 def events(model: Model, unit: str) -> list[str]:
-    """Return the hooks and actions a unit ran."""
     return [run.event for run in runs(model, unit)]
 
 
@@ -109,7 +104,6 @@ def about(model: Model, unit: str, prefix: str = "") -> list[str]:
 
 
 def log_text(model: Model, unit: str) -> str:
-    """Return a unit's log."""
     return model.log_path(unit).read_text()
 
 
@@ -143,12 +137,10 @@ def databag(model: Model, reader: str, endpoint: str, who: str) -> dict[str, str
 
 
 def new_model(home: Path, settings: Settings = QUICK, name: str = "m") -> Model:
-    """Make a controller and one model in it."""
     return Controller(home, settings=settings).add_model(name)
 
 
 def as_json(value: object) -> str:
-    """Return one line of JSON."""
     return json.dumps(value, sort_keys=True)
 
 

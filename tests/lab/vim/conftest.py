@@ -57,8 +57,6 @@ def boot(vim: Vim, key: Path) -> Boot:
 
 @pytest.fixture(scope="module")
 def spec(vim: Vim, key: Path) -> Callable[..., ServerSpec]:
-    """A server spec with a management port first."""
-
     def make(name: str, *ports: PortSpec, user_data: str | None = None) -> ServerSpec:
         return ServerSpec(
             name=name,
@@ -77,8 +75,6 @@ def spec(vim: Vim, key: Path) -> Callable[..., ServerSpec]:
 
 @pytest.fixture(scope="module")
 def ssh(home: Path, vim: Vim, key: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run a command over SSH from where the charms run."""
-
     own = key
 
     def run(server: Server, command: str, key: Path = own) -> subprocess.CompletedProcess[str]:

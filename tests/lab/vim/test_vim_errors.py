@@ -16,7 +16,6 @@ pytestmark = pytest.mark.lab
 
 
 def left(vim: Vim) -> tuple[int, list[str]]:
-    """How many servers and which server directories there are."""
     servers = vim.directory / "servers"
     return len(vim.servers()), sorted(p.name for p in servers.iterdir()) if servers.exists() else []
 

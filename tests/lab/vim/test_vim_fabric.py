@@ -160,7 +160,6 @@ def wire(lab_machine: object) -> Iterator[str]:
 
 
 def send(netns: str, count: int) -> None:
-    """Send short frames out of `near`."""
     program = (
         "import socket; s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); s.bind(('near', 0));"
         f"[s.send(bytes(12) + bytes((0x88, 0xb5)) + bytes(50)) for _ in range({count})]"

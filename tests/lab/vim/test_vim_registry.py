@@ -154,7 +154,6 @@ def test_a_registry_for_writing_ends_with_who_loads_images(tmp_path: Path, numbe
 
 
 def image(folder: Path, name: str) -> Path:
-    """Make an OCI layout with one image."""
     layer = archive(folder / "layer.tar", hello={"a": 1})
     layout = folder / "layout"
     for words in (

@@ -99,7 +99,6 @@ def after_links(gateway: Gateway, results: Results) -> List[Step]:
 
 
 def _new_daemon(gateway: Gateway, results: Results) -> bool:
-    """Tell whether the daemon does not run with the wanted settings."""
     same = results.text("gateway/daemon") == _daemon(gateway, results)
     return gateway.ipsec and (not same or PENDING.left(results))
 

@@ -232,7 +232,6 @@ def throughput_steps(test: ThroughputTest, peer: Peer, name: str) -> List[Step]:
 
 
 def _client(id: str, request: Mapping[str, Any]) -> Step:
-    """Return the step that runs one iperf3 client."""
     return run(
         id,
         *("python3", "-I", "-c", source("throughput_client.py")),

@@ -344,7 +344,6 @@ class _Agreement:
 def _agreements(
     charm_state: CharmState, link: str, results: Results, prefix: str = "", able: bool = True
 ) -> List[_Agreement]:
-    """Return the input to the agreement with each peer of a link."""
     if not charm_state.needs_preshared(link):
         return []
     offers = charm_state.offers(link)
