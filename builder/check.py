@@ -8,14 +8,7 @@ from typing import Any
 
 from builder import documents, identities
 from builder.packages import Package as Source
-from builder.validate import (
-    Catalog,
-    PackageError,
-    Problem,
-    read,
-    validate,
-    validate_params,
-)
+from builder.validate import Catalog, PackageError, Problem, read, validate, validate_params
 from builder.validate.context import Document
 
 

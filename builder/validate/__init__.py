@@ -20,15 +20,7 @@ from builder.validate import (
     vnfd_rules,
 )
 from builder.validate.codes import CODES
-from builder.validate.context import (
-    MODELS,
-    RULES,
-    Catalog,
-    Context,
-    body_of,
-    checked,
-    envelope_of,
-)
+from builder.validate.context import MODELS, RULES, Catalog, Context, body_of, checked, envelope_of
 from builder.validate.params import validate_params
 from builder.validate.problem import Problem
 from builder.validate.reader import Package, PackageError, read

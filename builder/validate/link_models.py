@@ -6,14 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from builder.validate.schema import (
-    Address,
-    Flag,
-    Model,
-    Natural,
-    Short,
-    Text,
-)
+from builder.validate.schema import Address, Flag, Model, Natural, Short, Text
 
 
 class ProviderNetwork(Model):

@@ -11,16 +11,7 @@ from pydantic import Field
 
 from builder.validate.link_models import ProtocolData, ProviderNetwork
 from builder.validate.operations import NsConfiguration
-from builder.validate.schema import (
-    Addresses,
-    Flag,
-    Free,
-    Identifier,
-    Model,
-    Natural,
-    Text,
-    Texts,
-)
+from builder.validate.schema import Addresses, Flag, Free, Identifier, Model, Natural, Text, Texts
 
 
 class ConstituentCpd(Model):

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from builder.validate.context import (
-    Context,
-    Document,
-    choices,
-    day12_of,
-    ids,
-    numbered,
-    rule,
-)
+from builder.validate.context import Context, Document, choices, day12_of, ids, numbered, rule
 from builder.validate.problem import Problem
 
 NAME_LENGTH = 12

@@ -9,15 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from builder.validate.schema import (
-    Address,
-    Flag,
-    Free,
-    Identifier,
-    Model,
-    Short,
-    Text,
-)
+from builder.validate.schema import Address, Flag, Free, Identifier, Model, Short, Text
 
 
 class Snssai(Model):

@@ -12,23 +12,8 @@ from pydantic import Field
 
 from builder.validate.link_models import ProtocolData, ProviderNetwork
 from builder.validate.operations import Day12
-from builder.validate.schema import (
-    Flag,
-    Free,
-    Identifier,
-    Model,
-    Natural,
-    Short,
-    Text,
-    Texts,
-)
-from builder.validate.vdu_models import (
-    Image,
-    Operator,
-    Vdu,
-    VirtualCompute,
-    VirtualStorage,
-)
+from builder.validate.schema import Flag, Free, Identifier, Model, Natural, Short, Text, Texts
+from builder.validate.vdu_models import Image, Operator, Vdu, VirtualCompute, VirtualStorage
 
 
 class IntCpdRef(Model):

@@ -22,12 +22,7 @@ from lab.lcm.slices import SliceOperations
 from lab.lcm.timeouts import lab_timeouts
 from lab.records.jobs import record_worker
 from lab.records.journal import Journal
-from lab.records.operations import (
-    end_slice_operation,
-    fail_operation,
-    ns_folder,
-    operation_folder,
-)
+from lab.records.operations import end_slice_operation, fail_operation, ns_folder, operation_folder
 from lab.records.store import NSIOPS, OPS, Store, file_lock
 
 

@@ -20,17 +20,7 @@ from lab.records import jobs
 from lab.records.ids import admin, new_id
 from lab.records.journal import Tail
 from lab.records.operations import fail_operation, remove_service
-from lab.records.store import (
-    NSDS,
-    NSIS,
-    NSRS,
-    OPS,
-    VIMS,
-    VNFDS,
-    VNFRS,
-    Document,
-    Store,
-)
+from lab.records.store import NSDS, NSIS, NSRS, OPS, VIMS, VNFDS, VNFRS, Document, Store
 
 
 @dataclass(frozen=True)

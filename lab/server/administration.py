@@ -10,18 +10,9 @@ import lab as package_of_lab
 from lab import accounts
 from lab.errors import ConflictError, NbiError
 from lab.records.ids import admin, new_id
-from lab.records.store import (
-    VCAS,
-    VIMS,
-    Document,
-)
+from lab.records.store import VCAS, VIMS, Document
 from lab.server import records, schemas
-from lab.server.calls import (
-    Answer,
-    Call,
-    Resources,
-    listed,
-)
+from lab.server.calls import Answer, Call, Resources, listed
 from lab.server.problems import check, not_found
 from lab.server.tokens import NAME, PROJECT_ID, ROLE_ID, USER_ID
 

@@ -15,10 +15,7 @@ from lab.errors import NbiError
 from lab.nbi.engine import Engine
 from lab.nbi.slices import Slices
 from lab.records.ids import admin
-from lab.records.store import (
-    VIMS,
-    Document,
-)
+from lab.records.store import VIMS, Document
 from lab.server import contents
 from lab.server.filters import matching
 from lab.server.problems import not_found, not_there_yet

@@ -6,27 +6,9 @@ from http import HTTPStatus
 
 from lab.errors import ConflictError
 from lab.records.ids import admin, new_id
-from lab.records.store import (
-    CREATED,
-    NSDS,
-    NSIS,
-    NSRS,
-    VNFDS,
-    VNFRS,
-    Document,
-)
+from lab.records.store import CREATED, NSDS, NSIS, NSRS, VNFDS, VNFRS, Document
 from lab.server import contents, records
-from lab.server.calls import (
-    Answer,
-    Call,
-    Resources,
-    Route,
-    below,
-    bound,
-    listed,
-    made,
-    refused,
-)
+from lab.server.calls import Answer, Call, Resources, Route, below, bound, listed, made, refused
 
 
 def _packages(kind: str, resources: Resources, call: Call) -> Answer:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from lab.records.store import (
-    NSDS,
-    NSTS,
-    VNFDS,
-)
+from lab.records.store import NSDS, NSTS, VNFDS
 from lab.server import services as ns
 from lab.server import slices as nsi
 from lab.server.administration import (
@@ -29,13 +25,7 @@ from lab.server.administration import (
     vim,
     vims,
 )
-from lab.server.calls import (
-    Route,
-    below,
-    bound,
-    nothing,
-    refused,
-)
+from lab.server.calls import Route, below, bound, nothing, refused
 from lab.server.packages import package_routes
 
 

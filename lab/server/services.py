@@ -10,23 +10,9 @@ from builder.documents import DocumentError, load
 from lab.errors import ConflictError, NbiError
 from lab.nbi.engine import Started
 from lab.nbi.params import InstanceRequest
-from lab.records.store import (
-    NSDS,
-    NSRS,
-    OPS,
-    VNFRS,
-    Document,
-)
+from lab.records.store import NSDS, NSRS, OPS, VNFRS, Document
 from lab.server import records, schemas
-from lab.server.calls import (
-    Answer,
-    Call,
-    Resources,
-    accepted,
-    known_vim,
-    listed,
-    made,
-)
+from lab.server.calls import Answer, Call, Resources, accepted, known_vim, listed, made
 from lab.server.problems import check, not_found
 
 

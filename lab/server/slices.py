@@ -6,21 +6,9 @@ from http import HTTPStatus
 
 from lab.errors import ConflictError
 from lab.nbi.params import InstanceRequest
-from lab.records.store import (
-    NSIOPS,
-    NSIS,
-    NSTS,
-)
+from lab.records.store import NSIOPS, NSIS, NSTS
 from lab.server import records, schemas
-from lab.server.calls import (
-    Answer,
-    Call,
-    Resources,
-    accepted,
-    known_vim,
-    listed,
-    made,
-)
+from lab.server.calls import Answer, Call, Resources, accepted, known_vim, listed, made
 from lab.server.problems import check
 
 

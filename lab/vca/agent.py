@@ -25,14 +25,7 @@ from lab.vca.resolver import (
     next_step,
 )
 from lab.vca.runtime import Runtime
-from lab.vca.state import (
-    ActionDocument,
-    HookInfo,
-    ModelDocument,
-    Operation,
-    StatusInfo,
-    Unit,
-)
+from lab.vca.state import ActionDocument, HookInfo, ModelDocument, Operation, StatusInfo, Unit
 from lab.vca.toolserver import ToolServer
 from lab.vca.unitlog import close_log, open_log
 

@@ -15,15 +15,7 @@ from typing import Any
 from lab.vca import actiontools, relationtools
 from lab.vca.context import HookContext, ToolError
 from lab.vca.state import Unit
-from lab.vca.toolcall import (
-    OUTPUT,
-    Answer,
-    Arguments,
-    Request,
-    Tool,
-    UsageError,
-    show,
-)
+from lab.vca.toolcall import OUTPUT, Answer, Arguments, Request, Tool, UsageError, show
 from lab.vca.unitlog import level_of
 
 OF_UNIT = {"--application": "application"}

@@ -19,38 +19,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from lab.vim import (
-    addresses,
-    cgroups,
-    fabric,
-    machine,
-    planning,
-)
+from lab.vim import addresses, cgroups, fabric, machine, planning
 from lab.vim.errors import VimError
 from lab.vim.kind import Kind, Place, Tell, Vdu
-from lab.vim.model import (
-    ACTIVE,
-    BUILD,
-    Network,
-    NetworkSpec,
-    Server,
-    ServerSpec,
-)
+from lab.vim.model import ACTIVE, BUILD, Network, NetworkSpec, Server, ServerSpec
 from lab.vim.qemu.server import Machines
 from lab.vim.registry import Registry
 from lab.vim.server import Namespaces, mounts_below, unmount
 from lab.vim.site import UPLINK, Site
-from lab.vim.store import (
-    NAME,
-    Account,
-    Config,
-    Home,
-    Image,
-    ServerRecord,
-    State,
-    Stored,
-    locked,
-)
+from lab.vim.store import NAME, Account, Config, Home, Image, ServerRecord, State, Stored, locked
 
 #: The kinds of VDU by the name that an account is made with.
 KINDS: dict[str, Kind] = {"namespaces": Namespaces(), "qemu": Machines()}

@@ -29,28 +29,12 @@ from lab.procs import ProcessRef
 from lab.vim import cgroups, cloudinit, fabric, machine, registry
 from lab.vim.errors import VimError
 from lab.vim.kind import Place, Tell, Vdu
-from lab.vim.model import (
-    ACTIVE,
-    BUILD,
-    ERROR,
-    FIRST_NIC_SLOT,
-    SHUTOFF,
-    Network,
-    Server,
-    ServerSpec,
-)
+from lab.vim.model import ACTIVE, BUILD, ERROR, FIRST_NIC_SLOT, SHUTOFF, Network, Server, ServerSpec
 from lab.vim.qemu import configdrive
 from lab.vim.qemu.accelerator import EMULATED, accelerator
 from lab.vim.qemu.bake import Baked, check_tools, listed_packages
 from lab.vim.qemu.images import STORE, bake, baked, use
-from lab.vim.qemu.monitor import (
-    AGENT,
-    MONITOR,
-    agent,
-    monitor,
-    read_file,
-    understood,
-)
+from lab.vim.qemu.monitor import AGENT, MONITOR, agent, monitor, read_file, understood
 from lab.vim.run import ip_batch, tool
 from lab.vim.server import listening
 from lab.vim.store import Config, Image, ServerRecord, locked, read_json

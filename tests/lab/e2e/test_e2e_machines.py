@@ -15,17 +15,7 @@ from typing import Any
 
 import pytest
 from e2e_basic import CLIENT, INNER, LINKS, SERVER, configure_both
-from e2e_support import (
-    BASIC,
-    PATIENCE,
-    InBackground,
-    Lab,
-    Service,
-    Vnf,
-    associations,
-    gone,
-    wait,
-)
+from e2e_support import BASIC, PATIENCE, InBackground, Lab, Service, Vnf, associations, gone, wait
 from e2e_wire import captured
 from support.filters import NEIGHBOURS
 from support.flow import Flow

@@ -8,15 +8,7 @@ from pathlib import Path
 
 import pytest
 from e2e_core import MME, SGW, http_server, tried, with_core
-from e2e_support import (
-    PATIENCE,
-    ActionError,
-    Lab,
-    Service,
-    associations,
-    outsider,
-    scraped,
-)
+from e2e_support import PATIENCE, ActionError, Lab, Service, associations, outsider, scraped
 from e2e_wire import captured, ipsec_only
 from support.filters import NEIGHBOURS
 from support.swanctl import tunnel

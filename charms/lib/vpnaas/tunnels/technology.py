@@ -4,18 +4,7 @@ A technology is one object of class `Technology`. `plan` finds it by name in the
 `technologies` and uses only its interface. `keyed` is the common code of technologies with keys.
 """
 
-from typing import (
-    Any,
-    Dict,
-    FrozenSet,
-    Generic,
-    List,
-    Mapping,
-    Optional,
-    Sequence,
-    Tuple,
-    TypeVar,
-)
+from typing import Any, Dict, FrozenSet, Generic, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 import attr
 

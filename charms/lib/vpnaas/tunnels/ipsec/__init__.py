@@ -50,14 +50,7 @@ from vpnaas.tunnels.ipsec.observed import (
     parse_sas,
     public_key,
 )
-from vpnaas.tunnels.ipsec.transition import (
-    absent,
-    promote_key,
-    restart,
-    stage_key,
-    steps_to,
-    wake,
-)
+from vpnaas.tunnels.ipsec.transition import absent, promote_key, restart, stage_key, steps_to, wake
 
 __all__ = [
     "DAEMON",
