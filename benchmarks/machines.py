@@ -110,11 +110,11 @@ class Machines(Bench):
         _answers(ends["client"], CHARMS)
 
 
-def _answers(near: Run, address: str, patience: float = 180) -> None:
-    end = time.monotonic() + patience
+def _answers(near: Run, address: str) -> None:
+    end = time.monotonic() + 180
     while "1 received" not in near("sh", "-c", f"ping -n -c 1 -W 2 {address} || true"):
         if time.monotonic() > end:
-            raise click.ClickException(f"{address} does not answer in {patience:.0f} s")
+            raise click.ClickException(f"{address} does not answer in 180 s")
         time.sleep(1)
 
 

@@ -83,9 +83,9 @@ def cause_of(message: Message) -> int:
     return number(message.need(CAUSE), 1)
 
 
-def bearer_of(message: Message, instance: int = 0) -> tuple[Ie, ...]:
+def bearer_of(message: Message) -> tuple[Ie, ...]:
     """The elements of the first bearer context."""
-    return CODEC.decode_ies(message.need(BEARER_CONTEXT, instance))
+    return CODEC.decode_ies(message.need(BEARER_CONTEXT))
 
 
 def _bearer(*ies: Ie) -> Ie:

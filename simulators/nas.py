@@ -183,12 +183,12 @@ def identity_of(octets: bytes) -> str | Guti:
 # -- ESM ------------------------------------------------------------------------------------------
 
 
-def connectivity_request(apn: str = "", options: bytes = b"\x80\x00\x0d\x00\x00\x10\x00") -> bytes:
+def connectivity_request(apn: str = "") -> bytes:
     """PDN Connectivity Request for IPv4, asking for name servers and MTU."""
     octets = bytes([ESM, 1, _CONNECTIVITY_REQUEST, 0x11])
     if apn:
         octets += b"\x28" + _lv(labels(apn))
-    return octets + b"\x27" + _lv(options)
+    return octets + b"\x27" + _lv(b"\x80\x00\x0d\x00\x00\x10\x00")
 
 
 def apn_of(request: bytes) -> tuple[str, bytes]:
@@ -307,7 +307,7 @@ def attach_complete(esm: bytes) -> bytes:
     return bytes([EMM, ATTACH_COMPLETE]) + _lve(esm)
 
 
-def attach_reject(cause: int, esm: bytes = b"") -> bytes:
+def attach_reject(cause: int, esm: bytes) -> bytes:
     """Attach Reject."""
     octets = bytes([EMM, ATTACH_REJECT, cause])
     return octets + (b"\x78" + _lve(esm) if esm else b"")

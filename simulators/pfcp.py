@@ -56,9 +56,9 @@ CODEC = Codec("PFCP", 1, 0x01, 8, _REQUESTS, struct.Struct("!HH"))
 """TS 29.244, sections 7.2 and 8.1."""
 
 
-def timestamp(moment: float | None = None) -> int:
-    """Return a moment (default: now) in NTP seconds, for a Recovery Time Stamp."""
-    return (int(time.time() if moment is None else moment) + _NTP) & 0xFFFFFFFF
+def timestamp() -> int:
+    """Return the present time in NTP seconds, for a Recovery Time Stamp."""
+    return (int(time.time()) + _NTP) & 0xFFFFFFFF
 
 
 def node_id(text: str) -> Ie:

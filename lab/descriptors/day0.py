@@ -48,9 +48,7 @@ def render_user_data(template: str, params: Mapping[str, Any], where: str) -> st
         raise LcmError(f"Error parsing Jinja2 to cloud-init content at {where}: {error}") from None
 
 
-def osm_params(
-    vnfr: Mapping[str, Any], vdu_id: str | None = None, count_index: int = 0
-) -> dict[str, Any]:
+def osm_params(vnfr: Mapping[str, Any], vdu_id: str | None, count_index: int) -> dict[str, Any]:
     """Return the dictionary OSM offers as ``OSM`` to cloud-init and primitives.
 
     Addresses are usually unknown to cloud-init and known to primitives.

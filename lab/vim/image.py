@@ -246,8 +246,8 @@ class Layer:
         place.symlink_to(target)
 
 
-def find_init(root: Path = Path("/")) -> str:
-    """Path of systemd below a root.
+def find_init() -> str:
+    """Path of systemd.
 
     Raises:
         VimError: a part of a VDU is not installed on the machine.
@@ -258,25 +258,25 @@ def find_init(root: Path = Path("/")) -> str:
         "usr/bin/sudo": "sudo",
     }
     for program, package in needed.items():
-        if not (root / program).exists():
+        if not Path("/", program).exists():
             raise VimError(
                 f"A server needs {package}, which is not installed on this machine: "
                 f"apt-get install {package}."
             )
     for init in ("usr/lib/systemd/systemd", "lib/systemd/systemd"):
-        if (root / init).exists():
+        if Path("/", init).exists():
             return f"/{init}"
     raise VimError("A server needs systemd, which is not installed: apt-get install systemd.")
 
 
-def check_host(root: Path = Path("/")) -> None:
+def check_host() -> None:
     """Check that one overlay over the root shows the whole operating system.
 
     Raises:
         VimError: /usr or /etc is a separate file system, which the overlay does not show.
     """
     for name in ("usr", "etc"):
-        if os.stat(root / name).st_dev != os.stat(root).st_dev:
+        if os.stat(f"/{name}").st_dev != os.stat("/").st_dev:
             raise VimError(f"/{name} is a separate file system here, which the lab cannot overlay.")
 
 

@@ -101,11 +101,11 @@ class Vdu(Protocol):
     def listens(self, port: int) -> bool:
         """True when a TCP server of it listens on the port."""
 
-    def log_tail(self, path: str, lines: int = 5) -> str:
-        """The last lines of a log inside in one line, or empty."""
+    def log_tail(self, path: str) -> str:
+        """The last five lines of a log inside in one line, or empty."""
         # Read inside: a link there must not lead to a file of the machine.
         try:
-            done = self.console(["tail", "-n", str(lines), path], None, 10.0)
+            done = self.console(["tail", "-n", "5", path], None, 10.0)
         except VimError:
             return ""
         return " | ".join(done.stdout.strip().splitlines())

@@ -312,7 +312,7 @@ def base(profile: Mapping[str, Any]) -> str:
     return f"http://{end['ipv4Address']}:{end['port']}"
 
 
-def serves(profile: Mapping[str, Any], snssai: Snssai, dnn: str = "") -> bool:
+def serves(profile: Mapping[str, Any], snssai: Snssai, dnn: str) -> bool:
     """Tell whether an SMF's profile has a slice, and a DNN in it; no slices there means all."""
     information = profile.get("smfInfo") or {}
     listed: Iterable[Mapping[str, Any]] = next(

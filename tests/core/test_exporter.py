@@ -302,10 +302,10 @@ def test_failures_are_read_from_the_daemons_socket(tmp_path: Path) -> None:
 # -- the exporter on the VDU -------------------------------------------------------------------
 
 
-def monitored(port: int = 9815):
+def monitored():
     juju, hss, mme, _ = pair("wireguard")
     hss.vdu.files[monitoring.LIBRARY] = ""
-    hss.reconcile(monitoring=Monitoring(port))
+    hss.reconcile(monitoring=Monitoring(9815))
     return hss
 
 

@@ -273,13 +273,13 @@ def test_a_client_that_fails_is_a_sentence() -> None:
 # -- logs -----------------------------------------------------------------------------------------
 
 
-def amf_tables(state: str, status: str = "Connected") -> str:
+def amf_tables(state: str) -> str:
     """Return what OAI's AMF logs, as its source renders it."""
     return f"""[2026-10-05 11:45:03.845] [amf_app] [info]
    |---------------------------------------------------------------------------------------|
    |---------------------------------gNBs' Information------------------------------------|
    |  Index |       Status       |      Global Id     |      gNB Name      |     PLMN      |
-   |    1   |      {status}     |       0x0E00       |     osm-vpnaas     |    242,88     |
+   |    1   |      Connected     |       0x0E00       |     osm-vpnaas     |    242,88     |
    |---------------------------------------------------------------------------------------|
 
    |---------------------------------------------------------------------------------------|

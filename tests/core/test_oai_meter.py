@@ -13,13 +13,9 @@ from vpnaas.vdu.steps import Results
 MME, HSS = bytes([172, 16, 6, 2]), bytes([172, 16, 6, 129])
 
 
-def avp(code: int, data: bytes, vendor: bool = False) -> bytes:
-    head = 12 if vendor else 8
-    padding = bytes(-len(data) % 4)
-    extra = struct.pack("!I", 10415) if vendor else b""
-    flags = 0xC0 if vendor else 0x40
-    size = struct.pack("!I", head + len(data))[1:]
-    return struct.pack("!IB", code, flags) + size + extra + data + padding
+def avp(code: int, data: bytes) -> bytes:
+    size = struct.pack("!I", 8 + len(data))[1:]
+    return struct.pack("!IB", code, 0x40) + size + data + bytes(-len(data) % 4)
 
 
 def message(

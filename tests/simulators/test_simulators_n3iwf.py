@@ -174,8 +174,8 @@ async def arrived(far: socket.socket) -> bytes:
     return await asyncio.wait_for(asyncio.get_running_loop().sock_recv(far, 65535), 5)
 
 
-async def in_session(town: Town, number: int = 0, **changes: Any) -> tuple[Ue, str]:
-    one = await town.ue(number, **changes)
+async def in_session(town: Town, **changes: Any) -> tuple[Ue, str]:
+    one = await town.ue(0, **changes)
     await one.register()
     session = await one.establish(wanted(ONE, 1))
     await town.core.until(lambda: town.core.upfs[ONE]._down)  # the SMF told it where the UE is

@@ -572,11 +572,11 @@ def parse(kind: str, given: Given, where: str = "configure-nf") -> Common:
     return _PARSERS[kind](_Reader(given, where))
 
 
-def parse_secrets(kind: str, given: Given, where: str = "configure-nf") -> Optional[Secrets]:
+def parse_secrets(kind: str, given: Given) -> Optional[Secrets]:
     """Parse the keys of `configure-nf`; None if a store has them or the kind needs none."""
     if kind not in WITH_SECRETS:
         return None
-    reader = _Reader(given, where)
+    reader = _Reader(given, "configure-nf")
     if any(reader.text(name) == STORE for name in SECRET_NAMES):
         for name in SECRET_NAMES:
             if reader.text(name) != STORE:

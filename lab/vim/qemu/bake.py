@@ -150,10 +150,10 @@ def listed_packages(path: Path) -> dict[str, str]:
     return versions
 
 
-def day0_packages(folder: Path = DAY0) -> list[str]:
+def day0_packages() -> list[str]:
     """Names of the packages that the project's Day-0 files install, whatever the VDU."""
     names: set[str] = set()
-    for path in sorted(folder.glob("*.yaml")):
+    for path in sorted(DAY0.glob("*.yaml")):
         # All branches of the template at once: an image serves every VDU.
         names.update(wanted_packages(re.sub(r"\{%.*?%\}", "", path.read_text(encoding="utf-8"))))
     return sorted(names)

@@ -297,9 +297,9 @@ class Draft:
         return Package(self.name, "tar", files, "gate.yaml", self.document)
 
 
-def charm_files(name="gate"):
-    files = {f"charms/{name}/{path}": File(text) for path, text in CHARM.items()}
-    files[f"charms/{name}/dispatch"].mode = 0o755
+def charm_files():
+    files = {f"charms/gate/{path}": File(text) for path, text in CHARM.items()}
+    files["charms/gate/dispatch"].mode = 0o755
     return files
 
 

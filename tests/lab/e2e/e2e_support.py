@@ -364,7 +364,7 @@ class Controlled:
 GET = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=120).read().decode())"
 
 
-def scraped(by: Vdu, vnf: Vdu, port: int = PORT) -> dict[tuple[str, ...], float]:
+def scraped(by: Vdu, vnf: Vdu) -> dict[tuple[str, ...], float]:
     """Scrape a VNF's exporter from another VDU, over the management network.
 
     Returns:
@@ -372,7 +372,7 @@ def scraped(by: Vdu, vnf: Vdu, port: int = PORT) -> dict[tuple[str, ...], float]
     """
     from prometheus_client.parser import text_string_to_metric_families
 
-    url = f"http://{vnf.management}:{port}/metrics"
+    url = f"http://{vnf.management}:{PORT}/metrics"
     families = text_string_to_metric_families(by.out("python3", "-c", GET, url))
     return {
         (s.name, *(value for _, value in sorted(s.labels.items()))): s.value

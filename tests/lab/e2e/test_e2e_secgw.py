@@ -143,7 +143,7 @@ def test_a_cell_set_up_by_hand_is_given_an_address_and_reaches_the_core(
 
 def test_the_gateway_answers_strangers_on_no_port_and_osm_on_that_of_ssh(secgw: Service) -> None:
     gateway, cell, core = secgw["gateway"], secgw["cell1"], secgw["core"]
-    with http_server(gateway, 8080):
+    with http_server(gateway):
         silent = {"22": "silence", "8080": "silence"}
         assert tried(cell, UNTRUSTED, 22, 8080) == silent
         assert tried(cell, gateway.management, 22, 8080) == dict(silent, **{"22": "open"})

@@ -75,7 +75,7 @@ def test_the_core_reaches_each_cell_by_the_tunnel_meant_for_it(secgw: Service) -
 
 def test_the_gateway_answers_strangers_on_no_port(secgw: Service) -> None:
     gateway, cell = secgw["gateway"], secgw["cell1"]
-    with http_server(gateway, 8080):
+    with http_server(gateway):
         assert tried(cell, UNTRUSTED, 8080) == {"8080": "silence"}
         # It can fail: the same without the firewall.
         gateway.action("configure-gateway", firewall=False)

@@ -136,8 +136,8 @@ def databag(model: Model, reader: str, endpoint: str, who: str) -> dict[str, str
     raise AssertionError(f"{reader} has no relation at {endpoint}")
 
 
-def new_model(home: Path, settings: Settings = QUICK, name: str = "m") -> Model:
-    return Controller(home, settings=settings).add_model(name)
+def new_model(home: Path, settings: Settings = QUICK) -> Model:
+    return Controller(home, settings=settings).add_model("m")
 
 
 def as_json(value: object) -> str:

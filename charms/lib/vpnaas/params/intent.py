@@ -399,11 +399,11 @@ class Intent:
         )
 
 
-def link_params(params: Mapping[str, Any], where: str = "configure") -> LinkParams:
+def link_params(params: Mapping[str, Any]) -> LinkParams:
     """Parse the parameters of `configure`; absent optional ones take the action's defaults."""
 
     def at(key: str) -> str:
-        return "{}: {}".format(where, key)
+        return "configure: {}".format(key)
 
     def text(key: str, default: str = "") -> str:
         return fields.string(at(key), params.get(key, default)).strip(" ")
@@ -481,7 +481,7 @@ def link_params(params: Mapping[str, Any], where: str = "configure") -> LinkPara
     return result
 
 
-def technology_of(link: str, text: str, where: str = "configure: technology") -> str:
+def technology_of(link: str, text: str, where: str) -> str:
     """Return the technology of a link.
 
     Args:
@@ -579,11 +579,11 @@ def _any_key(where: str, text: str) -> str:
     return key_form(IPSEC if len(text) > 44 else WIREGUARD)(where, text)
 
 
-def manual_peer(params: Mapping[str, Any], where: str = "add-peer") -> ManualPeer:
+def manual_peer(params: Mapping[str, Any]) -> ManualPeer:
     """Parse the parameters of `add-peer`."""
 
     def at(key: str) -> str:
-        return "{}: {}".format(where, key)
+        return "add-peer: {}".format(key)
 
     def text(key: str) -> str:
         return fields.string(at(key), params.get(key, "")).strip(" ")

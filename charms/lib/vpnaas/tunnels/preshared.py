@@ -59,7 +59,7 @@ def wrap_key_file(link: str) -> str:
     return directory(link) + "/wrap.pem"
 
 
-def observe_wrap_key(link: str, prefix: str = "") -> List[Step]:
+def observe_wrap_key(link: str, prefix: str) -> List[Step]:
     """Return the steps that make the RSA key if it is missing, and read its public half."""
     path = wrap_key_file(link)
     bits = "rsa_keygen_bits:{}".format(BITS)

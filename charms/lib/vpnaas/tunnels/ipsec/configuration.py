@@ -341,9 +341,8 @@ def own_table(configuration: Configuration) -> List[str]:
     return [line.format(prefix, interface, number) for prefix in fields.ordered(same)]
 
 
-def render_keep(configuration: Configuration, state: State, made: Optional[Made] = None) -> str:
+def render_keep(configuration: Configuration, state: State, made: Made) -> str:
     """Return the file for the keeper: per peer, the connections of which one must be up."""
-    made = connections(configuration, state) if made is None else made
     trap = configuration.params.ipsec.start == "trap" and state.plane != USERSPACE
     kept = [
         [connection.name for connection in each]
@@ -377,7 +376,7 @@ def pools_line(link: str, pool: Sequence[fields.IPNetwork]) -> str:
     return "pools = {}".format(", ".join(pool_name(link, str(network)) for network in pool))
 
 
-def render_pools(link: str, pool: Sequence[fields.IPNetwork], peers: Sequence[Peer] = ()) -> str:
+def render_pools(link: str, pool: Sequence[fields.IPNetwork], peers: Sequence[Peer]) -> str:
     """Return the pools section of a swanctl file; "" without a pool."""
     addresses = [(str(network), "") for network in pool]
     addresses += [(str(address), peer.name) for peer in peers for address in peer.given]
