@@ -220,6 +220,10 @@ class Vnf(Vdu):
         shown: dict[str, Any] = self.action("show-status", link=link)[link]
         return shown
 
+    def ready(self) -> bool:
+        """Say whether its network function is ready."""
+        return bool(self.action("health")["state"] == "ready")
+
 
 @contextmanager
 def outsider(

@@ -44,10 +44,6 @@ def pings(ue: Vnf, device: str = DEVICE, count: int = 3) -> int:
     return shown.stdout.count("bytes from")
 
 
-def ready(vnf: Vnf) -> bool:
-    return bool(vnf.action("health")["state"] == "ready")
-
-
 core = own_service(CORE_5G, "5g", "5gc_ue_ns", "5gc_ue")
 ipsec_core = own_service(CORE_5G, "5g-ipsec", "5gc_ue_ns", "5gc_ue_ipsec")
 by_technology = pytest.mark.parametrize("made", ["core", "ipsec_core"])
@@ -60,7 +56,7 @@ def test_every_network_function_is_ready_after_ns_create(
     core = request.getfixturevalue(made)
     shown = core.record()["lab"]["charms"]
     for name in MEMBERS:
-        wait(lambda name=name: ready(core[name]), f"{name} is ready", LONG)
+        wait(core[name].ready, f"{name} is ready", LONG)
         assert shown[core[name].application]["status"] == "active"
 
 
@@ -182,7 +178,7 @@ def test_slices_of_one_network_are_joined_and_the_ue_is_in_all(lab: Lab) -> None
     make("embb_5g")
     shared = Service(lab, "embb_5g.shared")
     ue, amf = shared["ue"], shared["amf"]
-    wait(lambda: ready(ue), "the UE is ready", LONG)
+    wait(ue.ready, "the UE is ready", LONG)
     assert pings(ue) == 3
     devices = {"embb_5g": DEVICE}
     for number, (name, (slice, dnn, _)) in enumerate(SLICES.items(), start=2):
@@ -211,7 +207,7 @@ def test_slices_of_one_network_are_joined_and_the_ue_is_in_all(lab: Lab) -> None
         leaving.result()
         joiner.drop(name)
         ue.action("release-session", slice=slice)
-        wait(lambda: ready(ue), "the UE is ready without a session", LONG)
+        wait(ue.ready, "the UE is ready without a session", LONG)
     function = amf.action("show-status")["network-function"]  # Told with all links only.
     assert function["added"]["sbi"] == ["embb-5g-slice-smf"]
     assert pings(ue) == 3

@@ -274,7 +274,7 @@ def test_a_ue_by_radio_and_a_device_are_in_the_same_two_slices(lab: Lab, tmp_pat
         join_slices(joiner, [slice], timeout=600, pause=1)
     services = {slice: Service(lab, f"{slice}.access") for slice in MARKERS}
     ue = Service(lab, "embb.shared")["ue"]
-    wait(lambda: ue.action("health")["state"] == "ready", "the UE is ready", LONG)
+    wait(ue.ready, "the UE is ready", LONG)
     ue.action("establish-session", slice="2-000002", dnn="factory")
 
     def network(slice: str, link: str) -> str:

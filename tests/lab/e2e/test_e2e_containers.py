@@ -103,10 +103,6 @@ def epc(machines_with_registry: Lab, digests: dict[str, str]) -> Iterator[Servic
     gone(service)
 
 
-def ready(vnf: Vnf) -> bool:
-    return bool(vnf.action("health")["state"] == "ready")
-
-
 def pid(vnf: Vnf, container: str) -> str:
     return vnf.out("podman", "inspect", "--format", "{{.State.Pid}}", container).strip()
 
@@ -154,7 +150,7 @@ def test_an_hss_and_its_database_run_in_containers_of_podman(
     alone: Service, digests: dict[str, str]
 ) -> None:
     hss = alone["hss"]
-    wait(lambda: ready(hss), "the HSS is ready", 2 * PATIENCE)
+    wait(hss.ready, "the HSS is ready", 2 * PATIENCE)
     check_containers(hss, digests)
     # As their units say, all but the database may do everything.
     assert (privileged(hss, "hss"), privileged(hss, "cassandra")) == (True, False)
@@ -164,10 +160,10 @@ def test_an_hss_and_its_database_run_in_containers_of_podman(
 def test_an_hss_that_dies_is_started_again_by_its_unit(alone: Service) -> None:
     hss = alone["hss"]
     kill(hss, "hss")
-    wait(lambda: ready(hss), "the HSS is ready", PATIENCE)
+    wait(hss.ready, "the HSS is ready", PATIENCE)
     before = pid(hss, "hss")
     assert hss.action("restart-nf")["state"] in ("ready", "starting")
-    wait(lambda: ready(hss) and pid(hss, "hss") != before, "the HSS is ready", PATIENCE)
+    wait(lambda: hss.ready() and pid(hss, "hss") != before, "the HSS is ready", PATIENCE)
 
 
 def test_an_image_that_the_registry_lacks_is_named(alone: Service) -> None:
@@ -181,21 +177,21 @@ def test_an_image_that_the_registry_lacks_is_named(alone: Service) -> None:
     assert "oai-hss:v0 of hss is not pulled yet" in answer["reason"], answer
     assert "manifest unknown" in hss.out("tail", "-n", "40", "/var/log/hss.log")
     hss.action("configure-nf", **{**given, **KEYS})
-    wait(lambda: ready(hss), "the HSS is ready", PATIENCE)
+    wait(hss.ready, "the HSS is ready", PATIENCE)
 
 
 def test_a_reboot_brings_the_containers_back(alone: Service) -> None:
     hss = alone["hss"]
     alone.vim.reboot(hss.server_id)
     alone.vim.wait_active(hss.server_id, PATIENCE)
-    wait(lambda: ready(hss), "the HSS is ready", PATIENCE)
+    wait(hss.ready, "the HSS is ready", PATIENCE)
 
 
 def test_every_function_runs_in_a_container_of_podman(
     epc: Service, digests: dict[str, str]
 ) -> None:
     for name in FUNCTIONS:
-        wait(lambda vnf=epc[name]: ready(vnf), f"{name} is ready", PATIENCE)
+        wait(epc[name].ready, f"{name} is ready", PATIENCE)
         check_containers(epc[name], digests)
     assert (privileged(epc["spgwu"], "spgwu"), privileged(epc["mme"], "redis")) == (True, False)
     # A privileged container makes its device in the VDU's network.

@@ -23,7 +23,7 @@ behind = own_service(EPC_SECGW, "behind", "epc_secgw_ns", "epc_secgw")
 
 
 def test_a_ue_attaches_through_the_gateway(behind: Service, tmp_path: Path) -> None:
-    wait(lambda: behind["ue"].action("health")["state"] == "ready", "the UE is attached", LONG)
+    wait(behind["ue"].ready, "the UE is attached", LONG)
     answer = behind["enb"].action("show-config")["files"]["/etc/osm-vpnaas/nf/enb.conf"]
     assert f'ipv4 = "{MME}"' in answer, "the MME's address, not the gateway's"
     with ExitStack() as stack:

@@ -45,10 +45,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory, secrets: Secrets) -> Iterator[
 core = own_service(PACKAGES, "wifi", "5gc_n3iwf_ns", "5gc_n3iwf")
 
 
-def ready(vnf: Vnf) -> bool:
-    return bool(vnf.action("health")["state"] == "ready")
-
-
 def sessions(service: Service) -> dict[str, dict[str, str]]:
     return {one["slice"]: one for one in service["ue"].action("show-sessions")["sessions"]}
 
@@ -94,7 +90,7 @@ def shown(vnf: Vnf, file: str, *words: str) -> list[str]:
 
 def test_every_network_function_is_ready_after_ns_create(core: Service) -> None:
     for name in MEMBERS:
-        wait(lambda name=name: ready(core[name]), f"{name} is ready", LONG)
+        wait(core[name].ready, f"{name} is ready", LONG)
     found = core.record()["lab"]["charms"]
     assert {found[core[name].application]["status"] for name in MEMBERS} == {"active"}
 
@@ -246,7 +242,7 @@ def test_another_authority_is_not_trusted(core: Service) -> None:
         for file in files:
             n3iwf.out("mv", f"{file}.kept", file)
         n3iwf.out("systemctl", "restart", "n3iwf")
-    wait(lambda: ready(ue), "the UE is back", LONG)
+    wait(ue.ready, "the UE is back", LONG)
 
 
 def test_a_number_that_does_not_fit_changes_nothing(core: Service) -> None:

@@ -63,10 +63,6 @@ def started(vnf: Vnf) -> str:
     return vnf.out(*shown, f"{vnf.index}.service")
 
 
-def ready(vnf: Vnf) -> bool:
-    return bool(vnf.action("health")["state"] == "ready")
-
-
 def message(epc: Service, index: str) -> tuple[str, str]:
     record = epc.record()["lab"]["charms"][epc[index].application]
     return record["status"], record["message"]
@@ -105,7 +101,7 @@ def test_every_network_function_is_ready_after_ns_create(epc: Service) -> None:
     for name in ("hss", "mme", "spgwc", "spgwu", "enb", "ue"):
         status, text = message(epc, name)
         assert (status, text.split(",")[0]) == ("active", f"{name} ready"), name
-    assert epc["ue"].action("health")["state"] == "ready"
+    assert epc["ue"].ready()
 
 
 def test_a_ue_attaches_through_all_tunnels_and_nothing_is_in_clear(
@@ -251,7 +247,7 @@ def test_nobody_but_root_reads_a_key_of_a_subscriber_or_the_operator(epc: Servic
     # A file of an earlier version of the charm, which systemd made readable.
     hss.out("chmod", "0644", "/var/log/hss.log")
     hss.out("systemctl", "restart", "hss.service")
-    wait(lambda: ready(hss), "the HSS is ready", LONG)
+    wait(hss.ready, "the HSS is ready", LONG)
     for name in ("hss", "ue"):
         vnf = epc[name]
         # As a user sees it: files and folders that others may read and enter.
@@ -260,7 +256,7 @@ def test_nobody_but_root_reads_a_key_of_a_subscriber_or_the_operator(epc: Servic
         readable = "\n".join(path for path in found.split("\0") if path)
         seen = vnf.run("xargs", "-d", "\n", "grep", "-lisE", f"{OP}|{K}|KASME +:", input=readable)
         assert seen.stdout == "", name
-    wait(lambda: ready(epc["mme"]), "S6a is open again", LONG)
+    wait(epc["mme"].ready, "S6a is open again", LONG)
     attached(epc)
 
 
@@ -292,7 +288,7 @@ def test_without_the_hss_the_attach_is_refused_and_all_heals_when_it_is_back(
     assert answer["state"] == "ready"
     # The MME connects again by itself, and the UE tries again by itself.
     attached(epc)
-    wait(lambda: ready(mme), "S6a is open again", LONG)
+    wait(mme.ready, "S6a is open again", LONG)
     assert started(mme) == before
 
 
@@ -321,7 +317,7 @@ def test_a_slow_database_makes_registrations_late_and_the_measurement_tells(epc:
     attached(epc)
     hss.out("tee", environment, input=before)
     hss.out("systemctl", "restart", "cassandra.service")
-    assert ready(hss)
+    assert hss.ready()
     restart(epc["ue"])
     attached(epc)
 

@@ -71,19 +71,19 @@ def test_a_ue_attaches_in_each_slice_of_a_shared_hss(lab: Lab) -> None:
         lines = join(client, one, End.parse(f"{name}.core/mme:s6a"))
         assert len(lines) == 4, lines
         mme = core["mme"]
-        wait(lambda mme=mme: mme.action("health")["state"] == "ready", f"{name}: MME ready", LONG)
+        wait(mme.ready, f"{name}: MME ready", LONG)
     assert len(join(client, one, End.parse("embb.core/mme:s6a"))) == 4, "again does no harm"
     # Two MMEs of one HSS, each by its own name.
     assert len(sessions(hss["hss"])) == 2
     for number, core in enumerate(cores.values(), start=1):
         enb = core["enb"]
-        wait(lambda enb=enb: enb.action("health")["state"] == "ready", "the eNB is ready", LONG)
+        wait(enb.ready, "the eNB is ready", LONG)
         attach(enb, number)
     # One leaves while the other has traffic.
     leaving = InBackground(lambda: leave(lab, client, one, "embb"))
     while not leaving.ended:
         assert pings(cores["urllc"]["enb"], 10) >= 9
     leaving.result()
-    assert cores["urllc"]["mme"].action("health")["state"] == "ready"
+    assert cores["urllc"]["mme"].ready()
     assert any("172.16.6.3" in row for row in sessions(hss["hss"])), "of the MME that stays"
     lab.done("nsi-delete", "urllc", "--wait")
