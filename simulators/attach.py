@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import hmac
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from simulators import gtpc, keys, mobility, nas, s1ap, s6a
 from simulators.errors import EpcError, ProtocolError
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from simulators.mme import Mme
 
 log = logging.getLogger("NAS")
+
+_T = TypeVar("_T")
 
 #: Seconds a UE has to accept a detach by the network.
 T3422 = 6.0
@@ -126,17 +129,21 @@ async def _identify(mme: Mme, ue: Ue, request: nas.AttachRequest) -> str:
     return identity
 
 
+async def _asked(mme: Mme, name: str, request: Any, read: Callable[[Any], _T]) -> _T:
+    try:
+        return read(await mme.ask_hss(name, request))
+    except s6a.RefusedError as error:
+        raise RejectedError(_CAUSE.get(error.code, nas.NETWORK_FAILURE), str(error)) from None
+    except EpcError as error:
+        raise RejectedError(nas.NETWORK_FAILURE, str(error)) from None
+
+
 async def _vector(mme: Mme, ue: Ue, resync: bytes = b"") -> keys.Vector:
     config = mme.config
     request = s6a.authentication_request(
         config.s6a, config.hss_host, config.hss_realm, ue.imsi, ue.tai.plmn, resync
     )
-    try:
-        return s6a.vector_of(await mme.ask_hss("AIR", request))
-    except s6a.RefusedError as error:
-        raise RejectedError(_CAUSE.get(error.code, nas.NETWORK_FAILURE), str(error)) from None
-    except EpcError as error:
-        raise RejectedError(nas.NETWORK_FAILURE, str(error)) from None
+    return await _asked(mme, "AIR", request, s6a.vector_of)
 
 
 async def _authenticate(mme: Mme, ue: Ue) -> None:
@@ -177,12 +184,7 @@ async def _locate(mme: Mme, ue: Ue) -> s6a.Subscription:
     request = s6a.location_request(
         config.s6a, config.hss_host, config.hss_realm, ue.imsi, ue.tai.plmn
     )
-    try:
-        return s6a.subscription_of(await mme.ask_hss("ULR", request))
-    except s6a.RefusedError as error:
-        raise RejectedError(_CAUSE.get(error.code, nas.NETWORK_FAILURE), str(error)) from None
-    except EpcError as error:
-        raise RejectedError(nas.NETWORK_FAILURE, str(error)) from None
+    return await _asked(mme, "ULR", request, s6a.subscription_of)
 
 
 async def _connect(mme: Mme, ue: Ue, subscription: s6a.Subscription, apn: str) -> gtpc.Session:

@@ -89,10 +89,7 @@ class Association(sctp.Association):
 
     def _ended(self) -> None:
         if self._socket is not None:
-            asyncio.get_running_loop().remove_reader(self._socket.fileno())
-            asyncio.get_running_loop().remove_writer(self._socket.fileno())
-            self._socket.close()
-            self._socket = None
+            self.close()
             self.on_close()
 
     def close(self) -> None:

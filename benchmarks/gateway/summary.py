@@ -11,8 +11,8 @@ from typing import Any
 import yaml
 
 from experiments.model import Run
-from experiments.report.summary import flat
-from experiments.stats import Estimate, mean, ratio
+from experiments.report.summary import flat, paired
+from experiments.stats import Estimate, mean
 
 PLAIN = "plain"
 REFERENCE = Path(__file__).with_name("reference.yaml")
@@ -80,11 +80,7 @@ def per_core(made: Sequence[Run], base: Sequence[Run]) -> Estimate | None:
     """Return the ratio of the rates per core of two sets of runs, paired by round."""
     ours = {run.repetition: float(run.result["gbps-per-core"]) for run in made}
     theirs = {run.repetition: float(run.result["gbps-per-core"]) for run in base}
-    rounds = sorted(ours.keys() & theirs.keys())
-    values, bases = [ours[r] for r in rounds], [theirs[r] for r in rounds]
-    if not rounds or min(*values, *bases) <= 0:
-        return None
-    return ratio(values, bases)
+    return paired(ours, theirs)
 
 
 def curve(

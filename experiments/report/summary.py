@@ -70,7 +70,8 @@ def estimates(runs: Sequence[Run], metric: str) -> dict[Point, Estimate]:
     return {p: mean(list(v.values())) for p, v in sorted(samples(runs, metric).items())}
 
 
-def _paired(one: Mapping[int, float], other: Mapping[int, float]) -> Estimate | None:
+def paired(one: Mapping[int, float], other: Mapping[int, float]) -> Estimate | None:
+    """Return the ratio of two sets of figures, paired by round."""
     rounds = sorted(one.keys() & other.keys())
     values, base = [one[r] for r in rounds], [other[r] for r in rounds]
     if not rounds or min(*values, *base) <= 0:
@@ -84,7 +85,7 @@ def vpn_ratios(runs: Sequence[Run], metric: str) -> list[Ratio]:
     ratios = []
     for (name, link, path, load), values in sorted(table.items()):
         if path == "tunnel" and (base := table.get((name, link, "underlay", load))):
-            if (value := _paired(values, base)) is not None:
+            if (value := paired(values, base)) is not None:
                 beside = _BESIDE if load else ""
                 ratios.append(Ratio(f"{link} {name}{beside}", value))
     return ratios
@@ -96,7 +97,7 @@ def neighbour_ratios(runs: Sequence[Run], metric: str) -> list[Ratio]:
     ratios = []
     for (name, link, path, load), values in sorted(table.items()):
         if load and (base := table.get((name, link, path, ""))):
-            if (value := _paired(values, base)) is not None:
+            if (value := paired(values, base)) is not None:
                 where = "tunnel" if path == "tunnel" else "no VPN"
                 ratios.append(Ratio(f"{link} {name}, {where}", value))
     return ratios
@@ -130,7 +131,7 @@ def _mean_ratios(runs: Sequence[Run], labels: Mapping[str, str]) -> list[Ratio]:
             point = (str(run.params["slice"]), str(run.params["path"]))
             table[point][run.repetition] = float(run.result[f"{metric}_mean_ms"])
         for name in sorted({name for name, _ in table}):
-            value = _paired(table.get((name, "tunnel"), {}), table.get((name, "underlay"), {}))
+            value = paired(table.get((name, "tunnel"), {}), table.get((name, "underlay"), {}))
             if value is not None:
                 ratios.append(Ratio(label.format(name), value))
     return ratios
@@ -338,7 +339,7 @@ def double_ratios(runs: Sequence[Run], metric: str) -> list[Ratio]:
     for (name, link, path, load), values in sorted(table.items()):
         base = table.get((EMBB, link, path, ""))
         if name == DOUBLE and not load and base:
-            if (value := _paired(values, base)) is not None:
+            if (value := paired(values, base)) is not None:
                 where = "tunnel" if path == "tunnel" else "no VPN"
                 ratios.append(Ratio(f"{link}, {where}", value))
     return ratios

@@ -103,7 +103,7 @@ def environments(
     """
     result: list[Environment] = []
     for index, vnfd in vnfds.items():
-        vnf_params = _by_key(params.get("additionalParamsForVnf"), "member-vnf-index", index)
+        vnf_params = entry_of(params.get("additionalParamsForVnf"), "member-vnf-index", index)
         entry = day12(vnfd, vnfd["id"])
         if entry is not None:
             units = int(vnf_params.get("config-units") or 1)
@@ -114,7 +114,7 @@ def environments(
             entry = day12(vnfd, vdu["id"])
             if entry is None:
                 continue
-            vdu_params = _by_key(vnf_params.get("additionalParamsForVdu"), "vdu_id", vdu["id"])
+            vdu_params = entry_of(vnf_params.get("additionalParamsForVdu"), "vdu_id", vdu["id"])
             units = int(vdu_params.get("config-units") or 1)
             for count in counts_of(vnfd, index, vdu["id"], instances):
                 result.extend(_of_entry(entry, index, vdu["id"], count, units))
@@ -211,7 +211,8 @@ def _of_environment(primitives: Any, ee_id: str) -> tuple[Mapping[str, Any], ...
     return tuple(p for p in primitives or () if p.get("execution-environment-ref", ee_id) == ee_id)
 
 
-def _by_key(entries: Any, key: str, value: str) -> Mapping[str, Any]:
+def entry_of(entries: Any, key: str, value: str) -> Mapping[str, Any]:
+    """Return the entry whose key has this value, {} where none has."""
     for entry in entries or ():
         if str(entry.get(key)) == value:
             result: Mapping[str, Any] = entry

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from typing import Any
 
-from lab.descriptors.environments import Instances, counts_of, day12
+from lab.descriptors.environments import Instances, counts_of, day12, entry_of
 from lab.descriptors.naming import host_name, network_name, server_name
 from lab.errors import LcmError
 
@@ -148,7 +148,7 @@ class _Planner:
 
     def servers(self, index: str) -> list[Server]:
         vnfd = self.vnfds[index]
-        vnf_params = _entry(self.params.get("vnf"), "member-vnf-index", index)
+        vnf_params = entry_of(self.params.get("vnf"), "member-vnf-index", index)
         vim = vnf_params.get("vimAccountId") or self.params["vimAccountId"]
         return [
             self._server(index, vnfd, vdu, count, vim, vnf_params)
@@ -165,7 +165,7 @@ class _Planner:
         vim: str,
         vnf_params: Mapping[str, Any],
     ) -> Server:
-        vdu_params = _entry(vnf_params.get("vdu"), "id", vdu["id"])
+        vdu_params = entry_of(vnf_params.get("vdu"), "id", vdu["id"])
         name = vdu_params.get("instance_name") or server_name(
             self.ns_name, index, vdu.get("name") or vdu["id"], count
         )
@@ -209,7 +209,7 @@ class _Planner:
         ports: list[Port] = []
         for interface, cpd in _interfaces(vdu):
             ext = ext_of.get(cpd["id"])
-            given = _entry(vdu_params.get("interface"), "name", interface["name"])
+            given = entry_of(vdu_params.get("interface"), "name", interface["name"])
             link = self._network_of(index, cpd, ext, vim, vnf_params)
             if link is None:
                 self.notes.append(
@@ -278,7 +278,7 @@ class _Planner:
             raise LcmError(
                 f"virtual-link-profile-id '{link_id}' is no virtual-link-desc of the NSD"
             )
-        given = _entry(self.params.get("vld"), "name", link_id)
+        given = entry_of(self.params.get("vld"), "name", link_id)
         default = self.params["vimAccountId"]
         first = self._existing(given, default) or link.get("vim-network-name")
         existing = self._existing(given, vim) or first
@@ -327,7 +327,7 @@ class _Planner:
     def _vnf_network(
         self, index: str, link_id: str, vim: str, vnf_params: Mapping[str, Any]
     ) -> Network:
-        given = _entry(vnf_params.get("internal-vld"), "name", link_id)
+        given = entry_of(vnf_params.get("internal-vld"), "name", link_id)
         ip_profile = given.get("ip-profile") or {}
         existing = self._existing(given, vim)
         return self._add(
@@ -355,7 +355,7 @@ class _Planner:
         """Return the address given by ``vld[].vnfd-connection-point-ref[]``, if any."""
         if ext is None:
             return None
-        given = _entry(self.params.get("vld"), "name", link)
+        given = entry_of(self.params.get("vld"), "name", link)
         for point in given.get("vnfd-connection-point-ref") or ():
             if (
                 str(point.get("member-vnf-index-ref")) == index
@@ -431,11 +431,3 @@ def _disk(vnfd: Mapping[str, Any], vdu: Mapping[str, Any]) -> int:
         if storage.get("type-of-storage", "root-storage").endswith("root-storage"):
             return int(storage.get("size-of-storage", 0))
     return 0
-
-
-def _entry(entries: Any, key: str, value: str) -> Mapping[str, Any]:
-    for entry in entries or ():
-        if str(entry.get(key)) == value:
-            result: Mapping[str, Any] = entry
-            return result
-    return {}

@@ -288,29 +288,15 @@ class Instantiation:
     def _primitive(
         self, env: Environment, primitive: Mapping[str, Any], number: int, total: int
     ) -> None:
-        name = str(primitive["name"])
-        self.journal.write(
-            "primitive",
-            env.member_vnf_index or "ns",
-            name,
-            application=env.application,
-            number=number,
-            total=total,
-        )
+        name, where = str(primitive["name"]), env.member_vnf_index or "ns"
+        more = {"application": env.application, "number": number, "total": total}
+        self.journal.write("primitive", where, name, **more)
         params = map_primitive_params(primitive, {}, self.request.parameters[env.application])
         if env.application not in self.report.day1_run:
             self.report.day1_run.append(env.application)
             self._on_day1(env.application)
         self._n2vc(env).primitive(env.application, name, params, self.timeouts.primitive)
-        self.journal.write(
-            "primitive",
-            env.member_vnf_index or "ns",
-            name,
-            application=env.application,
-            number=number,
-            total=total,
-            done=True,
-        )
+        self.journal.write("primitive", where, name, **more, done=True)
 
     def _say(self, env: Environment, text: str, **more: Any) -> None:
         self.journal.write(
