@@ -20,3 +20,12 @@ def configure_both(service: Service, **options: object) -> None:
     """Configure both ends alike, beginning with the one that answers."""
     for index in LINKS:
         configure(service[index], **options)
+
+
+def told(service: Service) -> dict[str, dict[str, object]]:
+    """Return what show-status says of each end."""
+    return {index: service[index].status(link) for index, link in LINKS.items()}
+
+
+def journal(vnf: Vnf) -> str:
+    return vnf.out("journalctl", "-u", "strongswan", "-o", "cat")

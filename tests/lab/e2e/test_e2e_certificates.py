@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from e2e_basic import CLIENT, LINKS, SERVER, configure_both
+from e2e_basic import CLIENT, LINKS, SERVER, configure_both, journal, told
 from e2e_clock import Clock
 from e2e_support import (
     BASIC,
@@ -34,18 +34,9 @@ CRL = "/etc/swanctl/x509crl/osm-vpnaas-vpn-server.pem"
 service = own_service(BASIC, "certs", "vpn_basic_ns", "vpn_basic_cert")
 
 
-def told(service: Service) -> dict[str, dict[str, object]]:
-    """Return what show-status says of each end."""
-    return {index: service[index].status(link) for index, link in LINKS.items()}
-
-
 def revoked(server: Vnf) -> list[str]:
     text = server.out("openssl", "crl", "-in", CRL, "-noout", "-text")
     return [found.lower() for found in re.findall(r"Serial Number: (\w+)", text)]
-
-
-def journal(vnf: Vnf) -> str:
-    return vnf.out("journalctl", "-u", "strongswan", "-o", "cat")
 
 
 def test_the_tunnel_comes_up_with_certificates_of_the_providers_authority(

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from e2e_basic import CLIENT, INNER, LINKS, SERVER, configure, configure_both
+from e2e_basic import CLIENT, INNER, LINKS, SERVER, configure, configure_both, journal
 from e2e_support import (
     BASIC,
     PATIENCE,
@@ -136,14 +136,14 @@ def test_other_algorithms_and_credentials(service: Service, server: Vnf, client:
     (peer,) = client.status("vpn-client")["peers"]
     assert (peer["esp"], peer["preshared-key"]) == ("AES_CBC-256-HMAC_SHA2_512_256", True)
     assert client.pings(SERVER)
-    assert "authentication of" in client.out("journalctl", "-u", "strongswan", "-o", "cat")
+    assert "authentication of" in journal(client)
     configure_both(
         service, technology="ipsec", preshared_key=True, proposal="chacha20poly1305-curve25519"
     )
     (peer,) = client.status("vpn-client")["peers"]
     assert (peer["esp"], peer["preshared-key"]) == ("CHACHA20_POLY1305", True)
     assert client.pings(SERVER)
-    assert "using PPK" in client.out("journalctl", "-u", "strongswan", "-o", "cat")
+    assert "using PPK" in journal(client)
     configure_both(service, technology="ipsec", proposal="3gpp")
     answer = client.status("vpn-client")
     assert (answer["proposal"], answer["peers"][0]["esp"]) == ("3gpp", "AES_GCM_16-256")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import support.operator_ca
-from e2e_basic import LINKS, SERVER, configure_both
+from e2e_basic import LINKS, SERVER, configure_both, journal, told
 from e2e_support import (
     BASIC,
     PATIENCE,
@@ -87,15 +87,6 @@ def ca(service: Service) -> Iterator[Ca]:
         for index in LINKS:
             authority.provision(service[index])
         yield authority
-
-
-def told(service: Service) -> dict[str, dict[str, object]]:
-    """Return what show-status says of each end."""
-    return {index: service[index].status(link) for index, link in LINKS.items()}
-
-
-def journal(vnf: Vnf) -> str:
-    return vnf.out("journalctl", "-u", "strongswan", "-o", "cat")
 
 
 def looked(service: Service, times: int = 1) -> None:
