@@ -65,21 +65,9 @@ class Core(Town):
         environment = dict(
             line.split("=", 1) for line in (self.directory / "mysql.env").read_text().split()
         )
-        argv = [sys.executable, "-m", "simulators.programs", "mysql", "-u", provision_5g.USER]
-        done = subprocess.run(
-            [
-                *("ip", "netns", "exec", self.netns("amf")),
-                *("env", f"MYSQL_PWD={environment['MYSQL_PASSWORD']}"),
-                *(*argv, "--batch", provision_5g.DATABASE),
-            ],
-            input=text,
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=ROOT,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        given = ("env", f"MYSQL_PWD={environment['MYSQL_PASSWORD']}", f"PYTHONPATH={ROOT}")
+        argv = (sys.executable, "-m", "simulators.programs", "mysql", "-u", provision_5g.USER)
+        return self.run("amf", *given, *argv, "--batch", provision_5g.DATABASE, text=text)
 
     def provision(self, subscribers: int = 20) -> None:
         document = self.document("udr-provision.json") | {"subscribers": subscribers}

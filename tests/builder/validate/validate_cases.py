@@ -3,6 +3,9 @@
 A case is (code, end of the path, part of OSM's own message, draft, edits).
 """
 
+from functools import partial
+from operator import methodcaller
+
 from validate_support import CLOUD_INIT, ENTRY, File, ns, ns_with_charm, nst, vnf
 
 DAY12 = f"{ENTRY}/0"
@@ -15,20 +18,10 @@ RELATION = "ns-configuration/relation/0"
 ASPECT = "df/0/scaling-aspect/0"
 
 
-def put(path, value):
-    return lambda draft: draft.put(path, value)
-
-
-def drop(path):
-    return lambda draft: draft.drop(path)
-
-
-def add(path, value):
-    return lambda draft: draft.add(path, value)
-
-
-def charm(file, old, new):
-    return lambda draft: draft.charm(file, old, new)
+#: Edits by the methods of a draft.
+put, drop, add, charm, rename = (
+    partial(methodcaller, name) for name in ("put", "drop", "add", "charm", "rename")
+)
 
 
 def file(path, text="", **settings):
@@ -40,10 +33,6 @@ def file(path, text="", **settings):
 
 def init(text):
     return file("cloud_init/init.yaml", text)
-
-
-def rename(old, new):
-    return lambda draft: draft.rename(old, new)
 
 
 def member(number, name):
