@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from oai import cql, meters, n3iwf, n3ue, pdn, plan, sql, statistics
+from oai import cql, meters, n3iwf, n3ue, pdn, plan, shown_5g, sql, statistics
 from oai.functions_5g import AmfCharm
 from oai.params import Secrets
 from oai_support import function_state, params
@@ -153,6 +153,14 @@ def test_files_of_a_pair_may_have_anything_for_numbers(digits: str) -> None:
     params = gateway_pair.PairParams.parse(pair)
     seen = gateway_pair.conclude(params, SimpleNamespace(peers=0), Files(digits))
     assert seen.details["priority"] in (60, 65)
+
+
+def test_what_is_no_number_gets_into_no_statement_and_makes_no_row() -> None:
+    assert len(cql.deletions("242881234500000", "49170")) == 2
+    assert len(cql.deletions("242881234500000", "²")) == 1
+    tables = "|-UEs' Information-|\n| Index |\n| ² |\n| 1 |\n|---|\n"
+    tables += "|-gNBs' Information-|\n| Index |\n|---|\n"
+    assert shown_5g.connected(tables) == {"gnbs": [], "ues": [{}]}
 
 
 class Files(Results):

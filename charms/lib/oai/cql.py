@@ -2,6 +2,7 @@
 
 from typing import Any, Dict, List
 
+from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.vdu.steps import Results, Step, run
 
@@ -84,7 +85,7 @@ def deletions(imsi: str, msisdn: str) -> List[str]:
     statements = [
         "DELETE FROM vhss.users_imsi WHERE imsi = {};".format(provision.literal(imsi))  # noqa: S608
     ]
-    if msisdn.isdigit():
+    if fields.is_count(msisdn):
         statements.append(
             "DELETE FROM vhss.msisdn_imsi WHERE msisdn = {};".format(msisdn)  # noqa: S608
         )

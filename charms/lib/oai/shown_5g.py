@@ -3,6 +3,7 @@
 import re
 from typing import Any, Dict, List
 
+from vpnaas.base import fields
 from vpnaas.base.errors import VpnaasError
 
 _TITLE = re.compile(r"\|-*(gNBs|UEs)' [Ii]nformation-*\|")
@@ -37,7 +38,7 @@ def connected(log: str) -> Dict[str, List[Dict[str, str]]]:
         elif cells[0].strip("-") == "" and len(cells) == 1:
             if started:
                 complete[title], title = rows, ""
-        elif cells[0].isdigit():
+        elif fields.is_count(cells[0]):
             names = GNBS if title == "gNBs" else UES
             rows.append(dict(zip(names, cells[1:])))
     if len(complete) < 2:
