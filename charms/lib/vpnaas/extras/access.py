@@ -213,6 +213,8 @@ def check_interface(name: str, vdu: VduFacts, charm_state: CharmState) -> None:
     ]
     if name not in free:
         reason = "is used already" if name in vdu.interfaces else "is not there"
+        if name == "lo":
+            reason = "is the loopback interface"
         raise InputError(
             "configure-access: data-interface",
             "interface {} of the VDU {}".format(name, reason),
