@@ -390,14 +390,26 @@ def _mme(reader: _Reader) -> Mme:
     )
 
 
+def _name_servers(reader: _Reader, pool: fields.IPNetwork) -> Dict[str, Any]:
+    """Return the DNS servers of UEs; packets to an address of the pool go to a UE."""
+    result = {}
+    for name in ("dns", "second-dns"):
+        server = values.ipv4(reader.at(name), reader.text(name))
+        if fields.address(reader.at(name), server) in pool:
+            what = "{} is an address of UEs".format(server)
+            raise InputError(reader.at(name), what, "one outside ue-pool {}".format(pool))
+        result[name.replace("-", "_")] = server
+    return result
+
+
 def _spgwc(reader: _Reader) -> SpgwC:
     at = reader.at
+    pool = values.pool(at("ue-pool"), reader.text("ue-pool"))
     return SpgwC(
         tac=values.tac(at("tac"), reader.given.get("tac")),
         **_apns(reader),
-        dns=values.ipv4(at("dns"), reader.text("dns")),
-        second_dns=values.ipv4(at("second-dns"), reader.text("second-dns")),
-        ue_pool=str(values.pool(at("ue-pool"), reader.text("ue-pool"))),
+        **_name_servers(reader, pool),
+        ue_pool=str(pool),
         ue_mtu=reader.number("ue-mtu", 576, 9000),
         gateway_id=reader.number("gateway-id", 1, 255, 1),
         **_common(reader),
@@ -472,12 +484,12 @@ def _of_slice(reader: _Reader) -> Dict[str, Any]:
 
 
 def _smf(reader: _Reader) -> Smf:
-    at = reader.at
+    served = _of_slice(reader)
+    pool = values.pool(reader.at("ue-pool"), served["ue_pool"])
     return Smf(
-        dns=values.ipv4(at("dns"), reader.text("dns")),
-        second_dns=values.ipv4(at("second-dns"), reader.text("second-dns")),
         ue_mtu=reader.number("ue-mtu", 576, 9000),
-        **_of_slice(reader),
+        **_name_servers(reader, pool),
+        **served,
     )
 
 
