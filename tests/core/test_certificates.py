@@ -3,6 +3,7 @@
 import base64
 import datetime
 import re
+import time
 
 import attr
 import pytest
@@ -14,6 +15,7 @@ from helm_ee import offers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import authority as made
+from support.ends_certs import do
 from support.juju import pair
 from support.model_world import spki
 from vpnaas.base import x509
@@ -28,6 +30,7 @@ from vpnaas.tunnels.ipsec import certificates
 from vpnaas.tunnels.ipsec.certificates import chain_file, trust_file
 from vpnaas.tunnels.technology import CharmState
 from vpnaas.vdu.programs.ipsec import sections
+from vpnaas.vdu.steps import Results
 
 CONF = "/etc/swanctl/conf.d/osm-vpnaas-s6a.conf"
 CA_KEY = "/etc/osm-vpnaas/s6a/ca/ca-key.pem"
@@ -880,6 +883,62 @@ def test_bytes_that_are_no_certificate_are_refused(raw):
     for parse in (x509.certificate, x509.request):
         with pytest.raises(InputError, match="here"):
             parse("here", base64.b64encode(raw).decode())
+
+
+def issued(subject, key, issuer, signer, *, authority=True, days=30):
+    """Return a certificate that names both keys, as RFC 5280 asks of authorities."""
+    now = datetime.datetime.now(datetime.UTC)
+    name = [real.Name([real.NameAttribute(NameOID.COMMON_NAME, n)]) for n in (subject, issuer)]
+    signed_by = real.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
+    built = (
+        real.CertificateBuilder()
+        .subject_name(name[0])
+        .issuer_name(name[1])
+        .public_key(key.public_key())
+        .serial_number(real.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=days))
+        .add_extension(real.BasicConstraints(authority, None), critical=True)
+        .add_extension(real.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
+        .add_extension(signed_by, False)
+        .sign(signer, None)
+    )
+    return x509.certificate("", built.public_bytes(serialization.Encoding.PEM).decode())
+
+
+@pytest.mark.parametrize("turned", [1, -1])
+@pytest.mark.parametrize("days", [20, 40])
+def test_of_authorities_with_one_name_the_one_on_the_way_to_the_root_counts(turned, days, tmp_path):
+    root_key, other_key, key, later_key, leaf_key = (
+        ed25519.Ed25519PrivateKey.generate() for _ in range(5)
+    )
+    root = issued("root", root_key, "root", root_key)
+    ours = issued("between", key, "root", root_key)
+    crossed = issued("between", key, "other", other_key, days=days)
+    renewed = issued("between", later_key, "root", root_key, days=days)
+    leaf = issued("leaf", leaf_key, "between", key, authority=False)
+    (tmp_path / "vdu/own/s6a").mkdir(parents=True)
+    for others in ([ours, crossed], [ours, renewed], [crossed, ours, renewed]):
+        assert x509.path_to(root, leaf, others[::turned]) == (ours,)
+        steps = certificates._check("s6a", leaf.text, root, others[::turned])
+        results = Results(do(tmp_path, "vdu", steps))
+        assert results.exit_code(steps[-1].id) == 0, results.error(steps[-1].id)
+    assert x509.path_to(root, leaf, [crossed, renewed]) is None
+    assert x509.path_to(issued("root", key, "root", key), leaf, [ours]) is None
+
+
+def test_many_authorities_of_one_name_cost_no_time_and_a_path_has_a_limit():
+    key = [ed25519.Ed25519PrivateKey.generate() for _ in range(5)]
+    root, far = (issued(name, key[0], name, key[0]) for name in ("0", "x"))
+    chain = [issued(f"{n}", key[n], f"{n - 1}", key[n - 1]) for n in range(1, 5)]
+    *between, leaf = chain
+    assert x509.path_to(root, leaf, between) == tuple(between[::-1])
+    assert x509.path_to(root, issued("5", key[0], "4", key[4]), chain) is None
+    same = issued("x", key[0], "x", key[0])
+    hostile = [attr.evolve(same, text=f"{n}") for n in range(1000)]
+    started = time.monotonic()
+    assert x509.path_to(root, far, hostile) is None
+    assert time.monotonic() - started < 5
 
 
 def test_the_index_reads_back_and_foreign_lines_are_not_there():

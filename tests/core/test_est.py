@@ -56,9 +56,9 @@ class Ca:
         self.below("one")
 
     def below(self, name: str) -> None:
-        self.name = name
+        self.name, self.signer = name, key(name)
         self.issuing = made.certificate(
-            key("op"), "op", name, key(name), "02", SPAN, authority=True
+            key("op"), "op", name, self.signer, "02", SPAN, authority=True
         )
 
     def __call__(self, vdu, words):
@@ -73,7 +73,7 @@ class Ca:
         asked = x509.request("", vdu.files[request])
         self.serial += 1
         vdu.files[out] = made.certificate(
-            key(self.name), self.name, asked.name, base64.b64decode(asked.key),
+            self.signer, self.name, asked.name, base64.b64decode(asked.key),
             f"{self.serial:04x}", self.span, (asked.name,),
         )  # fmt: skip
         vdu.files[chain] = self.issuing + self.root
@@ -140,10 +140,12 @@ def test_renewal_changes_the_issuing_authority_and_the_tunnel_stays_up():
     assert next_key_file(LINK) not in mme.vdu.files
 
 
-def test_a_peer_whose_chain_does_not_lead_to_our_root_is_refused():
+@pytest.mark.parametrize("name", ["one", "two"])
+def test_a_peer_whose_chain_does_not_lead_to_our_root_is_refused(name: str):
     ca, other = Ca(), Ca()
     other.root = made.certificate(key("x"), "x", "x", key("x"), "01", SPAN, authority=True)
-    other.issuing = made.certificate(key("x"), "x", "one", key("one"), "02", SPAN, authority=True)
+    other.name, other.signer = name, key("other")
+    other.issuing = made.certificate(key("x"), "x", name, key("other"), "02", SPAN, authority=True)
     juju, hss, mme, _ = pair("ipsec", credentials="est", **OPTIONS)
     for charm, whose in ((hss, ca), (mme, other)):
         juju.world.est = whose

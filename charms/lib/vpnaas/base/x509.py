@@ -12,7 +12,7 @@ import re
 import textwrap
 import time
 from functools import lru_cache
-from typing import Any, Iterable, Optional, Tuple, Type
+from typing import Any, Iterable, List, Optional, Tuple, Type
 
 import attr
 
@@ -72,6 +72,8 @@ class Certificate:
         ends: End of its validity, seconds since the epoch.
         names: Its DNS names. IKE compares identities of type FQDN with these.
         authority: Whether its key may sign certificates.
+        key_id: Identifier of its key in hexadecimal digits, "" if it names none.
+        issuer_key_id: The same of the issuer's key.
     """
 
     text: str
@@ -83,6 +85,8 @@ class Certificate:
     ends: int
     names: Tuple[str, ...] = ()
     authority: bool = False
+    key_id: str = ""
+    issuer_key_id: str = ""
 
     @property
     def pem(self) -> str:
@@ -95,8 +99,12 @@ class Certificate:
         return self.begins + (self.ends - self.begins) * 2 // 3
 
     def issued_by(self, authority: "Certificate") -> bool:
-        """Tell whether it names this authority as its issuer; openssl checks the signature."""
-        return self.issuer == authority.subject
+        """Tell whether it names this authority as its issuer; openssl checks the signature.
+
+        Authorities of one name differ by identifiers of their keys (RFC 5280 clause 4.2.1.1).
+        """
+        ids = (self.issuer_key_id, authority.key_id)
+        return self.issuer == authority.subject and ("" in ids or ids[0] == ids[1])
 
 
 def path_to(
@@ -104,16 +112,21 @@ def path_to(
 ) -> Optional[Tuple[Certificate, ...]]:
     """Return the intermediate authorities from a certificate to its root, None without a path.
 
-    Only names are compared; openssl checks the signatures.
+    Only names and identifiers of keys are compared; openssl checks the signatures. The shortest
+    path counts, and of several authorities the one that is valid longest. Each of them extends one
+    path only, so many of one name cost little time.
     """
-    by_name = {other.subject: other for other in others if other.authority}
-    path: Tuple[Certificate, ...] = ()
-    while not held.issued_by(root):
-        issuer = by_name.get(held.issuer)
-        if issuer is None or len(path) == MAX_CHAIN:
-            return None
-        path, held = path + (issuer,), issuer
-    return path
+    left = sorted((other for other in others if other.authority), key=lambda other: -other.ends)
+    paths: List[Tuple[Certificate, ...]] = [(held,)]
+    for _ in range(1 + MAX_CHAIN):
+        longer = []
+        for path in paths:
+            if path[-1].issued_by(root):
+                return path[1:]
+            longer += [path + (other,) for other in left if path[-1].issued_by(other)]
+            left = [other for other in left if not path[-1].issued_by(other)]
+        paths = longer
+    return None
 
 
 def bundle(text: str) -> Tuple[str, ...]:
@@ -185,12 +198,16 @@ def certificate(where: str, text: str) -> Certificate:
         if parsed.serial_number <= 0 or size > 20:
             raise _MalformedError("a serial number out of range")
         names: Tuple[str, ...] = ()
-        authority = False
+        authority, key_id, issuer_key_id = False, "", ""
         for extension in parsed.extensions:
             if isinstance(extension.value, x509.SubjectAlternativeName):
                 names = tuple(extension.value.get_values_for_type(x509.DNSName))
             elif isinstance(extension.value, x509.BasicConstraints):
                 authority = extension.value.ca
+            elif isinstance(extension.value, x509.SubjectKeyIdentifier):
+                key_id = extension.value.digest.hex()
+            elif isinstance(extension.value, x509.AuthorityKeyIdentifier):
+                issuer_key_id = (extension.value.key_identifier or b"").hex()
         certified = Certificate(
             text=body,
             serial=parsed.serial_number.to_bytes(size, "big").hex(),
@@ -201,6 +218,8 @@ def certificate(where: str, text: str) -> Certificate:
             ends=_seconds(parsed, "not_valid_after"),
             names=names,
             authority=authority,
+            key_id=key_id,
+            issuer_key_id=issuer_key_id,
         )
     except _unreadable() as error:
         raise _not(where, "certificate", error)

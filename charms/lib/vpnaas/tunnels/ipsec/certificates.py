@@ -411,8 +411,11 @@ def _check(
     link: str, text: str, root: Certificate, others: Sequence[Certificate] = ()
 ) -> List[Step]:
     """Return the steps that check signature and dates under one authority and no other."""
-    pem = x509.armour(text, x509.CERTIFICATE)
-    return openssl.verify(check_id(link, text, root), directory(link) + "/check", pem, root, others)
+    pem, certificate = x509.armour(text, x509.CERTIFICATE), read_certificate(text)
+    # Of authorities with one name openssl tries only the first.
+    between = x509.path_to(root, certificate, others) or () if certificate is not None else ()
+    id = check_id(link, text, root)
+    return openssl.verify(id, directory(link) + "/check", pem, root, between)
 
 
 def verdict(inputs: LinkInputs, id: str, where: str) -> str:
