@@ -19,6 +19,7 @@ from oai.functions import HssCharm, KeyedCharm
 from oai.functions_5g import AmfCharm
 from oai.milenage import opc
 from oai_support import OP, SECRETS, K, params, rendered
+from vpnaas.base.errors import VpnaasError
 from vpnaas.vdu.steps import Results, Step
 
 from simulators import cqlsh
@@ -80,6 +81,8 @@ class Core:
     """
 
     charm: type[KeyedCharm]
+    filling = "hss.service"
+    state = "running"
     kind, module, rows, folder = "", "", "", ""
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +112,10 @@ class Core:
         answers: dict[str, Any] = {}
         for step in steps:
             body = step.body
-            if body["do"] == "which":
+            if body["do"] == "run" and body["argv"][:2] == ["systemctl", "show"]:
+                assert body["argv"][-1] == self.filling
+                answers[step.id] = {"code": 0, "out": self.state + "\n"}
+            elif body["do"] == "which":
                 answers[step.id] = {"found": {"podman": "/usr/bin/podman"}}
             elif body["do"] == "read":
                 found = body["path"].endswith("/secrets.json")
@@ -162,6 +168,7 @@ class Hss(Core):
 
 class Udr(Core):
     charm, kind, module, rows = AmfCharm, "amf", "provision_5g.py", "udr-provision.json"
+    filling = "udr.service"
     folder = "/var/lib/osm-vpnaas/mysql"
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,6 +277,28 @@ def test_a_row_that_an_action_did_not_make_is_not_made_in_part(hss: Hss) -> None
     hss.database.execute(f"DELETE FROM vhss.users_imsi WHERE imsi = '{IMSI[7]}'")
     hss.fill(second_apn="ims")
     assert sorted(hss.subscribers()) == IMSI[:4]
+
+
+@pytest.mark.parametrize("kind", ["hss", "udr"])
+def test_no_subscriber_changes_while_the_program_fills_the_database(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """The program would bring back a removed subscriber: it has read the changes before."""
+    core: Hss | Udr = request.getfixturevalue(kind)
+    tried: dict[str, dict[str, object]] = {
+        "remove-subscriber": {"imsi": IMSI[1]},
+        "add-subscriber": {"imsi": IMSI[9], "msisdn": MSISDN[9]},
+    }
+    if kind == "udr":
+        tried["set-5qi"] = {"imsi": IMSI[1], "slice": "1-000001", "five-qi": 7}
+    core.state = "start-pre"
+    for name, given in tried.items():
+        with pytest.raises(VpnaasError, match="the database is being filled with subscribers; try"):
+            core.act(name, **given)
+    assert not (tmp_path / "osm-vpnaas-changes").exists()
+    core.state = "running"
+    core.act("remove-subscriber", imsi=IMSI[1])
+    assert (tmp_path / "osm-vpnaas-changes").exists()
 
 
 def test_other_rows_of_the_udr_leave_what_actions_changed(udr: Udr) -> None:

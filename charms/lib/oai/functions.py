@@ -1,7 +1,8 @@
 """The charm class of each network function, with the actions that only it has."""
 
 import json
-from typing import Any, Dict, List, Mapping, Tuple
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
 from vpnaas.actions import Params, action
 from vpnaas.base import fields
@@ -10,7 +11,7 @@ from vpnaas.vdu import secret_store
 from vpnaas.vdu.ssh import Vdu
 from vpnaas.vdu.steps import read, run, which
 
-from . import cql, fill, hss, params, pdn, plan, provision, statistics, values
+from . import cql, fill, hss, params, pdn, plan, provision, statistics, units, values
 from .charm import NfCharm
 from .milenage import opc
 from .model import SECRETS_FILE, subscriber_file
@@ -26,7 +27,30 @@ def own_key(given: Params) -> bool:
 
 
 class KeyedCharm(NfCharm):
-    """A network function with subscribers; their keys are on its VDU."""
+    """A network function with subscribers; their keys are on its VDU.
+
+    Attributes:
+        filled: The container before whose start `fill` runs.
+    """
+
+    filled = ""
+
+    @contextmanager
+    def _changing(self) -> Iterator[Vdu]:
+        """Give the VDU to an action that changes subscribers.
+
+        Raises:
+            VpnaasError: `fill` runs. It read before what actions changed, and would undo this one.
+        """
+        words = ("systemctl", "show", "--property=SubState", "--value", units.unit(self.filled))
+        with self._vdu() as vdu:
+            results = vdu.execute([run("filled", *words, any_exit=True)], exclusive=False)
+            if results.output("filled").strip() == "start-pre":
+                raise VpnaasError(
+                    "the database is being filled with subscribers; try again when health says that"
+                    " the {} is ready".format(self.kind.upper())
+                )
+            yield vdu
 
     def _keys(self, vdu: Vdu, where: str, imsi: str, given: Params) -> Secrets:
         """Return the keys of a subscriber: those of the range, or with K from the action."""
@@ -64,6 +88,7 @@ class HssCharm(KeyedCharm):
     """Home Subscriber Server: its subscribers are rows in Cassandra."""
 
     kind = "hss"
+    filled = "hss"
 
     def _hss(self) -> Hss:
         return params.expect(Hss, self._configured())
@@ -73,7 +98,7 @@ class HssCharm(KeyedCharm):
         nf_params, where = self._hss(), "add-subscriber"
         imsi = values.imsi_of(where + ": imsi", given.get("imsi", ""), nf_params.plmn)
         msisdn = values.msisdn(where + ": msisdn", given.get("msisdn", ""))
-        with self._vdu() as vdu:
+        with self._changing() as vdu:
             engine = self._engine(vdu)
             cql.free(self._cql(vdu, engine, [cql.holder(msisdn)]), msisdn, imsi)
             secrets = self._keys(vdu, where, imsi, given)
@@ -92,7 +117,7 @@ class HssCharm(KeyedCharm):
     def _remove_subscriber(self, given: Params) -> Dict[str, Any]:
         where = "remove-subscriber: imsi"
         imsi = values.imsi_of(where, given.get("imsi", ""), self._hss().plmn)
-        with self._vdu() as vdu:
+        with self._changing() as vdu:
             engine = self._engine(vdu)
             rows = self._cql(vdu, engine, [cql.select(imsi)])
             if not rows:

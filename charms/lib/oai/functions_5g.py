@@ -20,6 +20,7 @@ class AmfCharm(KeyedCharm):
     """Core functions that slices share; the subscribers are rows in MySQL."""
 
     kind = "amf"
+    filled = "udr"
 
     def _amf(self) -> Amf:
         return params.expect(Amf, self._configured())
@@ -30,7 +31,7 @@ class AmfCharm(KeyedCharm):
         imsi = values.imsi_of(where + ": imsi", given.get("imsi", ""), nf_params.plmn)
         slices = str(given.get("slices", "all"))
         allowed = _allowed(nf_params, where + ": slices", slices)
-        with self._vdu() as vdu:
+        with self._changing() as vdu:
             secrets = self._keys(vdu, where, imsi, given)
             derived = opc(secrets.subscriber_key, secrets.operator_key)
             change = {"removed": False, "own_slices": slices != "all"}
@@ -46,7 +47,7 @@ class AmfCharm(KeyedCharm):
     def _remove_subscriber(self, given: Params) -> Dict[str, Any]:
         where = "remove-subscriber: imsi"
         imsi = values.imsi_of(where, given.get("imsi", ""), self._amf().plmn)
-        with self._vdu() as vdu:
+        with self._changing() as vdu:
             sql.known(self._sql(vdu, [sql.present(imsi)]), where, imsi)
             self._changed(vdu, amf.DATA, imsi, {"removed": True})
             self._sql(vdu, provision_5g.removal(imsi))
@@ -73,7 +74,7 @@ class AmfCharm(KeyedCharm):
         imsi = values.imsi_of(where + ": imsi", given.get("imsi", ""), nf_params.plmn)
         slice = nssai.snssai(where + ": slice", str(given.get("slice", "")))
         five_qi = nssai.five_qi(where + ": five-qi", given.get("five-qi"))
-        with self._vdu() as vdu:
+        with self._changing() as vdu:
             sql.known(self._sql(vdu, [sql.present(imsi)]), where + ": imsi", imsi)
             held = sql.held(self._sql(vdu, [sql.sessions(imsi, imsi)])).get(imsi, [])
             mine = [s for s in held if (s["sst"], s["sd"]) == (slice.sst, slice.differentiator)]
