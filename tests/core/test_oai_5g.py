@@ -12,7 +12,7 @@ import attr
 import pytest
 import yaml
 from oai import model, n3iwf, n3ue, nssai, plan, provision_5g, shown_5g, sql, units
-from oai.functions_5g import AmfCharm, N3ueCharm, NrUeCharm
+from oai.functions_5g import AmfCharm, N3ueCharm, NrUeCharm, SmfCharm
 from oai.milenage import opc
 from oai.params import N3iwf, expect
 from oai.part import decode, disagreements, encode, of
@@ -322,6 +322,34 @@ PDU SESSION:\t\t\t\t
 \tDefault QFI:\t\t6
 \tSEID:\t\t\t2
 """
+
+
+@pytest.mark.parametrize(
+    ("start", "shown"),
+    [("0", [0, 1]), ("since", [1]), ("all", []), ("999999", [0, 1]), ("", [0, 1]), ("²", [0, 1])],
+)
+def test_sessions_are_those_of_the_smf_that_runs(
+    start: str, shown: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its log goes on in the file of the one before; a shorter file was rotated."""
+    imsis = ("242881234500000", "242881234500001")
+    parts = [CONTEXT.format(imsi=imsi, address="10.46.0.2") for imsi in imsis]
+    log = "".join(parts)
+    offset = {"since": str(len(parts[0])), "all": str(len(log))}.get(start, start)
+    results = Results(
+        {
+            "active": {"code": 0, "out": "active"},
+            "start": {"text": offset + "\n"},
+            "size": {"code": 0, "out": f"{len(log)}\n"},
+            "log": {"code": 0, "out": log},
+        }
+    )
+    charm = SmfCharm.__new__(SmfCharm)
+    vdu = SimpleNamespace(execute=lambda steps, exclusive: results)
+    monkeypatch.setattr(charm, "_configured", lambda: params("smf"))
+    monkeypatch.setattr(charm, "_vdu", lambda: contextlib.nullcontext(vdu))
+    sessions = charm._show_connected({})["sessions"]
+    assert [one["imsi"] for one in sessions.get("1-00000A", [])] == [imsis[n] for n in shown]
 
 
 def test_sessions_are_those_of_the_last_context_of_each_subscriber() -> None:

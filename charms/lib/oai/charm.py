@@ -15,7 +15,7 @@ from vpnaas.params.secret_store import SecretReference
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import secret_store
 from vpnaas.vdu.ssh import Vdu
-from vpnaas.vdu.steps import Step, changes, run
+from vpnaas.vdu.steps import Step, changes, read, run
 
 from . import meters, params, part, pdn, plan, units, values
 from .milenage import opc
@@ -329,22 +329,30 @@ class NfCharm(VnfCharm):
         return dict(meters.answer(link, results), technology=decided.params.technology)
 
     def _log(self, container: str) -> str:
-        """Return the end of the log of a running container.
+        """Return the end of what a running container has logged since its start.
 
         Raises:
             VpnaasError: It does not run.
         """
         self._configured()
-        words = ("tail", "-c", str(LOG_BYTES), "/var/log/{}.log".format(container))
+        path = "/var/log/{}.log".format(container)
         steps = [
             run("active", "systemctl", "is-active", units.unit(container), any_exit=True),
-            run("log", *words, any_exit=True),
+            read("start", "{}/{}.offset".format(units.RUN, container)),
+            run("size", "stat", "--format=%s", path, any_exit=True),
+            run("log", "tail", "-c", str(LOG_BYTES), path, any_exit=True),
         ]
         with self._vdu() as vdu:
             results = vdu.execute(steps, exclusive=False).check()
         if results.exit_code("active") != 0:
             raise VpnaasError("the {} does not run; health says why".format(container.upper()))
-        return results.output("log")
+        log, start = results.output("log"), (results.text("start") or "").strip()
+        size = results.output("size").strip()
+        # A file that is shorter than at the start was rotated.
+        if fields.is_count(start) and fields.is_count(size) and int(start) <= int(size):
+            data = log.encode("utf-8", "replace")
+            log = data[max(0, len(data) - int(size) + int(start)) :].decode("utf-8", "replace")
+        return log
 
     def _address(self, vdu: Vdu, interface: str, missing: str) -> str:
         """Return the IPv4 address of an interface of the VDU.
