@@ -14,7 +14,8 @@ from oai.params import Secrets
 from oai_support import function_state, params
 from vpnaas.base import fields
 from vpnaas.base.errors import VpnaasError
-from vpnaas.extras import experiments, gateway, gateway_pair, measure
+from vpnaas.extras import experiments, gateway, gateway_pair, measure, qos
+from vpnaas.params.qos import link_qos
 from vpnaas.peers.peer import Peer, read_record
 from vpnaas.tunnels import nesting
 from vpnaas.tunnels.ipsec import observed
@@ -26,6 +27,8 @@ PEER = Peer("rel-1", "mme", (fields.networks("", "172.16.6.2/32")), "wireguard")
 TCP = measure.ThroughputTest.parse({"link": "s6a"})
 LINK = measure.LinkTest.parse({"link": "s6a"})
 STATE = function_state("nr-ue")
+OWN = fields.address("", "172.16.6.1")
+SHARE = qos.Share(link_qos({"link": "s6a", "five-qi": 9}), "wireguard", "wg-s6a", "ens4", 1, OWN)
 JUNK = {
     "nested": "[" * 100_000,
     "number": "1e999",
@@ -54,6 +57,7 @@ JUNK = {
     "other-table": "x\ty\n1\t2\n",
     "digits": "9" * 5000,
     "statistics": "".join("{} | {} |\n".format(name, "9" * 5000) for name in statistics.ROWS),
+    "class": f"class htb 1:10 Sent {'9' * 5000} bytes 5 pkt (dropped 0, overlimits 0 ",
     "device": "1: gretun-id-{}-1 inet 10.46.0.2/32".format("9" * 5000),
 }
 READERS: dict[str, Any] = {
@@ -67,6 +71,7 @@ READERS: dict[str, Any] = {
     "throughput": lambda results: measure.throughput(TCP, PEER, "run", results),
     "link": lambda results: measure.link_figures(LINK, PEER, results),
     "load": experiments.loaded,
+    "queues": lambda results: qos.shown([SHARE], results),
     "signalling": lambda results: meters.answer("s6a", results),
     "firewall of NWu": lambda results: n3iwf._packets(results.output("nf/counters")),
     "probe": lambda results: plan.conclude(STATE, plan.Plan(), results),

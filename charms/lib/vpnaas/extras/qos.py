@@ -292,7 +292,9 @@ def look(shares: Sequence[Share]) -> List[Step]:
 
 
 _CLASS = re.compile(
-    r"class htb 1:([0-9a-f]+) .*?Sent (\d+) bytes (\d+) pkt \(dropped (\d+), overlimits (\d+)",
+    r"class htb 1:([0-9a-f]+) .*?Sent {0} bytes {0} pkt \(dropped {0}, overlimits {0}\b".format(
+        "([0-9]{1,18})"
+    ),
     re.DOTALL,
 )
 _QUEUE = re.compile(r"qdisc (\w+) \w+: (?:dev \S+ )?parent 1:([0-9a-f]+)")
