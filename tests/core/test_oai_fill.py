@@ -254,6 +254,10 @@ def test_a_number_of_another_subscriber_stays_its_own(hss: Hss) -> None:
     hss.act("add-subscriber", imsi=IMSI[9], msisdn=MSISDN[5])
     hss.fill(subscribers=6)
     assert hss.numbers()[MSISDN[5]] == IMSI[9]
+    hss.act("remove-subscriber", imsi=IMSI[5])
+    assert hss.numbers()[MSISDN[5]] == IMSI[9]
+    hss.act("remove-subscriber", imsi=IMSI[9])
+    assert MSISDN[5] not in hss.numbers()
 
 
 def test_other_numbers_of_the_range_reach_its_subscribers(hss: Hss) -> None:

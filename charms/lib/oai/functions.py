@@ -123,8 +123,13 @@ class HssCharm(KeyedCharm):
             if not rows:
                 what = "{} is no subscriber".format(imsi)
                 raise InputError(where, what, "one that list-subscribers shows")
+            msisdn = rows[0].get("msisdn", "")
+            if fields.is_count(msisdn):
+                # The number of a subscriber of the range may be that of one that was added.
+                holders = self._cql(vdu, engine, [cql.holder(msisdn)])
+                msisdn = msisdn if {"imsi": imsi} in holders else ""
             self._changed(vdu, hss.DATA, imsi, {"removed": True})
-            self._cql(vdu, engine, cql.deletions(imsi, rows[0].get("msisdn", "")))
+            self._cql(vdu, engine, cql.deletions(imsi, msisdn))
         return {"removed": imsi}
 
     @action("list-subscribers")
