@@ -6,13 +6,11 @@ the AMF's primitive `measure-n2` measures from the packets on N2. Only the lab h
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from experiments import signalling
-from experiments.background import InBackground
 from experiments.testbed import Slice, Testbed
 
 if TYPE_CHECKING:
@@ -53,9 +51,7 @@ def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], 
         operation = signalling.start_meter(
             lab, shared["amf"], "measure-n2", duration=300, count=ues
         )
-        work = InBackground(lambda: lab.register(core, slice_, ues))
-        answer = json.loads(bed.osm.output(operation))
-        loaded = work.result()
+        answer, loaded = signalling.metered(bed, operation, lambda: lab.register(core, slice_, ues))
     finally:
         if plain:
             bed.configure(shared.name, LINK, "wireguard")
@@ -83,9 +79,10 @@ def storm(bed: Testbed, slice: str, ues: int, rate: int) -> tuple[dict[str, Any]
     operation = signalling.start_meter(
         lab, shared["amf"], "measure-n2", duration=300, count=ues, idle=20
     )
-    work = InBackground(lambda: lab.register(shared.values("amf"), slice_, ues, rate))
-    answer = json.loads(bed.osm.output(operation))
-    loaded = work.result()
+    core = shared.values("amf")
+    answer, loaded = signalling.metered(
+        bed, operation, lambda: lab.register(core, slice_, ues, rate)
+    )
     return {
         "offered_per_second": loaded["offered_per_second"],
         "served_per_second": loaded["attached_per_second"],

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from experiments.background import InBackground
-from experiments.testbed import Testbed, Vnf
+from experiments.background import side_by_side
+from experiments.testbed import PATIENCE, Testbed, Vnf
 
 if TYPE_CHECKING:
     from experiments.on_the_lab import Lab
@@ -56,6 +56,12 @@ def start_meter(lab: Lab, vnf: Vnf, primitive: str, **params: int) -> str:
     return operation
 
 
+def metered(bed: Testbed, operation: str, load: Callable[[], Any]) -> list[Any]:
+    """Return the answer of a meter that listens, and the result of a load beside it."""
+    both = (lambda: json.loads(bed.osm.output(operation)), load)
+    return side_by_side(lambda one: one(), both, PATIENCE)
+
+
 def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], None]:
     """Measure S6a while UEs register.
 
@@ -78,9 +84,7 @@ def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], 
             bed.configure(slice, slice_.signalling, "none")
         lab.attach(slice_, 1)  # Make sure that S6a is up, and warm up the programs.
         operation = start_meter(lab, slice_["mme"], "measure-s6a", duration=300, count=2 * ues)
-        work = InBackground(lambda: lab.attach(slice_, ues))
-        answer = json.loads(bed.osm.output(operation))
-        loaded = work.result()
+        answer, loaded = metered(bed, operation, lambda: lab.attach(slice_, ues))
     finally:
         if plain:
             bed.configure(slice, slice_.signalling, "wireguard")

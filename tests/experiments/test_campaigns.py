@@ -9,6 +9,7 @@ import math
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -544,6 +545,33 @@ def test_a_meter_that_saw_nothing_gives_no_result() -> None:
     }  # fmt: skip
     with pytest.raises(click.ClickException, match="the meter saw no ULR"):
         signalling.times({"AIR": known, "ULR": {"count": 0}}, signalling.REQUESTS, "mean")
+
+
+def test_what_runs_beside_a_failure_has_ended_when_the_failure_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise it would disturb the run that comes next."""
+    bed, ended = pair(tmp_path), list[str]()
+
+    def slow(name: str) -> None:
+        time.sleep(0.3)
+        ended.append(name)
+
+    def work(slice_: Slice) -> None:
+        if slice_.name == "embb":
+            raise click.ClickException("no answer")
+        slow(slice_.name)
+
+    def lost(operation: str) -> str:
+        raise OperateError("no answer")
+
+    with pytest.raises(click.ClickException, match="no answer"):
+        bed.in_slices(work)
+    assert ended == ["urllc"]
+    monkeypatch.setattr(bed.osm, "output", lost)
+    with pytest.raises(OperateError, match="no answer"):
+        signalling.metered(bed, "operation", lambda: slow("load"))
+    assert ended == ["urllc", "load"]
 
 
 def test_a_light_embb_has_the_rate_that_it_was_given_however_long_it_lasts() -> None:
