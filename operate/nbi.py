@@ -75,9 +75,10 @@ class Nbi:
             Unreachable: no answer.
         """
         self._credentials = user, password, project
-        self._headers.pop("Authorization", None)
         given = {"username": user, "password": password, "project_id": project}
-        token = self._record("POST", "/admin/v1/tokens", json=given)
+        # The old token stays until there is a new one: other threads send requests meanwhile.
+        without = {"Authorization": None}
+        token = self._record("POST", "/admin/v1/tokens", json=given, headers=without)
         if "id" not in token:
             raise Unreachable(f"{self.url} answers no token; is that an OSM?")
         self._headers["Authorization"] = f"Bearer {token['id']}"
@@ -159,7 +160,7 @@ class Nbi:
         return self._send(method, path, **how)
 
     def _send(
-        self, method: str, path: str, headers: Mapping[str, str] | None = None, **how: Any
+        self, method: str, path: str, headers: Mapping[str, str | None] | None = None, **how: Any
     ) -> Any:
         try:
             answer = self._session.request(

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from click.testing import CliRunner, Result
 
 from operate.cli import main
+from operate.nbi import Nbi
 
 RECORD = (
     "{constituent-vnfr-ref: [x], member-vnf-index-ref: m, nsr-id-ref: n, ip-address: 192.0.2.1, "
@@ -147,6 +149,25 @@ def test_what_a_login_says(
     assert words in result.output
     assert ("takes no user" in result.output) == (status == 401)
     assert "LCM" not in result.output
+
+
+def test_a_new_token_takes_the_old_one_from_no_other_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nbi, sent = Nbi("https://127.0.0.1:9"), list[str | None]()
+
+    def send(request: requests.PreparedRequest, **_: object) -> requests.Response:
+        sent.append(request.headers.get("Authorization"))
+        if len(sent) == 2:
+            nbi.version()  # of another thread, while this one waits for the new token
+        answer = requests.Response()
+        answer.status_code, answer._content = 200, b'{"id": "t"}'
+        return answer
+
+    monkeypatch.setattr(nbi._session, "send", send)
+    nbi.log_in("admin", "admin", "admin")
+    nbi.log_in("admin", "admin", "admin")
+    assert sent == [None, None, "Bearer t"]
 
 
 def test_an_address_that_is_none(tmp_path: Path) -> None:
