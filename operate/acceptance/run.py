@@ -91,6 +91,11 @@ class Acceptance:
                 self._slice()
         except Stopped:
             pass
+        except BaseException:
+            if not self.report.passed:
+                raise
+            with self._step("rest of the run", needed=False):  # It ended between two steps.
+                raise
         finally:
             self._clean_up()
         return self.report.passed

@@ -5,6 +5,7 @@ Operations end at once here, as `Outcome` says: no VDU and no charm is behind th
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 import threading
@@ -33,6 +34,7 @@ from operate.acceptance.report import Report
 from operate.acceptance.run import Acceptance
 from operate.acceptance.samples import samples
 from operate.cli import main
+from operate.client import OperateError
 from operate.nbi import Nbi, Refused
 
 VIM = "11111111-2222-4333-8444-555555555555"
@@ -414,6 +416,29 @@ def test_a_run_that_is_interrupted_has_not_passed(
     with pytest.raises(KeyboardInterrupt):
         Acceptance(nbi, dist, "north", report, 30).run("admin", PASSWORD, "admin", False)
     assert (report.steps[-1].title, report.steps[-1].state) == ("records", "failed")
+    assert "Acceptance: failed" in report.page()
+    nothing_left(engine)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OperateError("no charm of server")])
+def test_a_run_that_ends_between_two_steps_has_not_passed(
+    engine: Engine,
+    site: Site,
+    dist: Path,
+    outcome: Outcome,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+) -> None:
+    def application(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Acceptance, "_application", application)
+    report = Report(site.url, "north", lambda _: None)
+    nbi = Nbi(site.url, str(site.certificate), pause=0.05)
+    with contextlib.suppress(KeyboardInterrupt, OperateError):
+        assert not Acceptance(nbi, dist, "north", report, 30).run("admin", PASSWORD, "admin", False)
+    [failed] = [step for step in report.steps if step.state == "failed"]
+    assert failed.sentence == (str(error) or "It was interrupted.")
     assert "Acceptance: failed" in report.page()
     nothing_left(engine)
 
