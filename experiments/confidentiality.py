@@ -140,7 +140,7 @@ def _captured(
         traffic(bed, slice_, path, slice_.name in telling)
 
     def stop(slice_: Slice) -> dict[str, Any]:
-        return {vnf.id: vnf.action("stop-capture")["links"] for vnf in _with_links(bed, slice_)}
+        return {vnf.id: vnf.stop("capture")["links"] for vnf in _with_links(bed, slice_)}
 
     with tempfile.TemporaryDirectory() as scratch:
         files: Mapping[tuple[str, str], Path] = {}

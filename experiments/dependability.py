@@ -102,7 +102,7 @@ def run(
     try:
         time.sleep(max(0.0, seconds * 3 / 4 - (time.time() - began)))
         streams = {neighbour: flows[neighbour].result()}
-        own = flows[victim].near.action("stop-stream")
+        own = flows[victim].near.stop("stream")
     finally:
         mend()
     _wait_recovered(bed, victim)

@@ -152,9 +152,7 @@ def run(bed: Testbed, patience: float) -> tuple[dict[str, Any], bool]:
         return rows
 
     work = bed.in_slices(attack)
-    arrived = bed.in_slices(
-        lambda one: [vnf.action("stop-listener")["tokens"] for vnf in _listeners(one)]
-    )
+    arrived = bed.in_slices(lambda one: [vnf.stop("listener")["tokens"] for vnf in _listeners(one)])
     tokens = {token for each in arrived.values() for listed in each for token in listed}
     outcomes: dict[str, dict[str, int]] = {"routed": {}, "forced": {}, "forged": {}}
     reached: list[dict[str, Any]] = []

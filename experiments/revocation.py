@@ -96,7 +96,7 @@ def _listened(server: Vnf, robber: Vnf, link: str, inner: str, seconds: float) -
     server.action("start-listener", link=link, seconds=LIMIT)
     robber.action("start-stream", link=link, address=inner, rate=RATE, seconds=LIMIT, name=NAME)
     time.sleep(seconds)
-    stream: dict[str, Any] = server.action("stop-listener")["streams"].get(NAME, {})
+    stream: dict[str, Any] = server.stop("listener")["streams"].get(NAME, {})
     return stream
 
 

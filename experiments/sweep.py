@@ -71,7 +71,7 @@ def run(
     with bed.lab.bottleneck(near, qos.BOTTLENECK_MBPS, qos.FIFO_MS):
         gnb.action("start-listener", link=LINK, seconds=LIMIT, budget_ms=int(qos.BUDGET_MS))
         counters = _carried(embb, load, senders, target, seconds)
-        streams = gnb.action("stop-listener")["streams"]
+        streams = gnb.stop("listener")["streams"]
     summaries = {
         name: Stream(params["rate"], counters[name], streams.get(name, {}))
         for _, name, params in senders
@@ -111,7 +111,7 @@ def _carried(
             slice_["upf"].action("start-stream", **way, **params)
         time.sleep(seconds)
         for slice_, name, _ in senders:
-            counters[name] = slice_["upf"].action("stop-stream")
+            counters[name] = slice_["upf"].stop("stream")
     return counters
 
 

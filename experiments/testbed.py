@@ -179,6 +179,17 @@ class Vnf:
         except OperateError as error:
             raise click.ClickException(f"{self}: {primitive}: {error.message}") from None
 
+    def stop(self, what: str) -> dict[str, Any]:
+        """Stop a capture, a listener or a stream of the VDU; return its result.
+
+        Raises:
+            click.ClickException: it ended before, so the result is only of a part of the time.
+        """
+        answer = self.action(f"stop-{what}")
+        if not answer["ran-until-stopped"]:
+            raise click.ClickException(f"{self}: the {what} ended before it was stopped")
+        return answer
+
     def run(self, command: str) -> str:
         """Run a command line on the VDU as its login user; return what it printed."""
         started = self.osm.start(self.service, self.name, "run", {"command": command})

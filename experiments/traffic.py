@@ -108,6 +108,7 @@ class Flow:
         point = slice_.links[link]
         near, far = (point.far, point.near) if to == point.near else (point.near, point.far)
         self.near, self.far, self.rate = slice_[near], slice_[far], rate
+        self.seconds = seconds
         listen = {"seconds": LIMIT, "budget_ms": budget_ms}
         self.far.action("start-listener", link=point.endpoint(far), **listen)
         way = {"link": point.endpoint(near), "address": slice_.inner(far, link)}
@@ -115,12 +116,13 @@ class Flow:
 
     def result(self) -> Stream:
         """End the stream, then the listener; return the results."""
-        sent = self.near.action("stop-stream")
+        ends = self.seconds < LIMIT  # by itself, as it was asked to
+        sent = self.near.action("stop-stream") if ends else self.near.stop("stream")
         return Stream(self.rate, sent, self.seen())
 
     def seen(self) -> Mapping[str, Any]:
         """End the listener; return its counters of the stream."""
-        streams: Mapping[str, Mapping[str, Any]] = self.far.action("stop-listener")["streams"]
+        streams: Mapping[str, Mapping[str, Any]] = self.far.stop("listener")["streams"]
         return streams.get(NAME, {})
 
 

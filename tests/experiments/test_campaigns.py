@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -527,7 +528,7 @@ def test_a_thief_that_stops_by_itself_shows_nothing(
         bed.slices[name] = replace(slice_, vnfs={"hss": hss}, addresses=addresses)
     answers = {
         "show-status": lambda: {"s6a": {"public-key": "k", "listen-port": 51821, "peers": []}},
-        "stop-listener": lambda: {"streams": streams.pop()},
+        "stop-listener": lambda: {"streams": streams.pop(), "ran-until-stopped": True},
         "stop-stream": lambda: stops.pop(),
     }
     monkeypatch.setattr(bed.osm, "action", lambda *words: answers.get(words[2], dict)())
@@ -572,6 +573,29 @@ def test_what_runs_beside_a_failure_has_ended_when_the_failure_is_told(
     with pytest.raises(OperateError, match="no answer"):
         signalling.metered(bed, "operation", lambda: slow("load"))
     assert ended == ["urllc", "load"]
+
+
+@pytest.mark.parametrize("ended", ["capture", "listener", "stream"])
+def test_what_ended_before_it_was_stopped_is_no_result(
+    ended: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = Link("s1u", "S1-U", "enb", "enb")
+    bed = pair(tmp_path, {"s1u": link})
+    addresses = Addresses({("enb", "s1u"): "10.0.0.1"}, {})
+    bed.slices = {"embb": replace(bed.slices["embb"], addresses=addresses)}
+
+    def flow(**how: Any) -> None:
+        traffic.Flow(bed.slices["embb"], "s1u", **how).result()
+
+    def action(service: str, member: str, primitive: str, params: Mapping[str, Any]) -> Any:
+        return {"ran-until-stopped": primitive != f"stop-{ended}", "streams": {}, "links": {}}
+
+    monkeypatch.setattr(bed.osm, "action", action)
+    run = partial(confidentiality.run, bed, "tunnel") if ended == "capture" else flow
+    with pytest.raises(click.ClickException, match=f"/enb: the {ended} ended before it was stop"):
+        run()
+    if ended == "stream":  # It may end by itself if that was asked for.
+        flow(seconds=4)
 
 
 def test_a_light_embb_has_the_rate_that_it_was_given_however_long_it_lasts() -> None:
@@ -843,7 +867,7 @@ def test_a_victim_of_which_nothing_arrived_shows_no_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: Any = {"sent": 800, "late-ms": 0.1}
-    near = SimpleNamespace(action=lambda _: sent)
+    near = SimpleNamespace(stop=lambda _: sent)
     flow = SimpleNamespace(near=near, far="embb/spgwu", seen=dict, result=lambda: None)
     monkeypatch.setattr(dependability, "_flow", lambda *_, **__: flow)
     monkeypatch.setattr(dependability, "_DO", {"tunnel": lambda *_: lambda: None})

@@ -21,10 +21,12 @@ class World:
     Attributes:
         leaky: A VNF that is reached by force, "" for none.
         forged: What happens to a datagram with a forged source.
+        listens: Whether the listeners run until they are stopped.
     """
 
     leaky: str = ""
     forged: str = "sent"
+    listens: bool = True
     tokens: dict[str, set[str]] = field(default_factory=dict)
     owners: dict[str, str] = field(default_factory=dict)
 
@@ -50,7 +52,8 @@ class Member(Vnf):
         if primitive == "start-listener":
             return {"tcp-ports": [22]}
         if primitive == "stop-listener":
-            return {"tokens": sorted(self.world.tokens.get(str(self), ()))}
+            tokens = sorted(self.world.tokens.get(str(self), ()))
+            return {"tokens": tokens, "ran-until-stopped": self.world.listens}
         assert primitive == "probe"
         attempts = json.loads(str(params["attempts"]))
         opened = [
@@ -122,6 +125,11 @@ def test_equal_addresses_in_two_slices_are_no_result() -> None:
     sentence = "basic/client and second/client both have the inner address 10.70.0.2"
     with pytest.raises(click.ClickException, match=sentence):
         reach.run(bed, 0.5)  # type: ignore[arg-type]
+
+
+def test_a_listener_that_ended_before_the_attempts_shows_nothing() -> None:
+    with pytest.raises(click.ClickException, match="basic/client: the listener ended before"):
+        reach.run(Bed(World(listens=False)), 0.5)  # type: ignore[arg-type]
 
 
 def test_attempts_that_could_not_be_made_are_no_result() -> None:
