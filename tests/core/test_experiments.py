@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 import struct
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from oai import signalling_meter
 from support.ports import free_port
 from vpnaas import actions
 from vpnaas.base.errors import InputError, VpnaasError
@@ -107,6 +109,45 @@ def test_noise_tells_no_identity(digits: str) -> None:
     assert all(len(form) >= 5 for form in forms)
     # The number of a subscriber (MSIN) has 9 or 10 digits, and begins at a byte.
     assert len(forms) == {6: 1, 8: 1, 9: 2}.get(len(digits), 3)
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("program", ["capture", "meter"])
+def test_frames_of_before_the_choice_of_an_interface_are_not_seen(
+    program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A packet socket receives from all interfaces until bind, a tunnel's own packets too."""
+    seen: list[bytes] = []
+    to = ("127.0.0.1", free_port())
+
+    class Early(socket.socket):
+        def bind(self, address: Any, /) -> None:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+                sender.sendto(b"too early", to)
+            super().bind(address)
+
+    class Meter:
+        last = 0.0
+
+        def answered(self) -> int:
+            return 0
+
+        def packet(self, packet: bytes, _: float) -> None:
+            seen.append(packet)
+
+        def summary(self) -> dict[str, Any]:
+            return {}
+
+    monkeypatch.setattr(watch.socket, "socket", Early)
+    if program == "meter":
+        monkeypatch.setitem(signalling_meter.METERS, "s6a", Meter)
+        request = {"link": "s6a", "interface": "lo", "seconds": 0.1, "count": 1, "idle": 0}
+        signalling_meter.main(request)
+    else:
+        with watch.Link("lo", []).tap as tap:
+            while select.select([tap], [], [], 0.1)[0]:
+                seen.append(tap.recv(2000))
+    assert not [frame for frame in seen if b"too early" in frame]
 
 
 def test_what_arrived_of_a_stream_and_of_strangers() -> None:

@@ -379,10 +379,11 @@ def main(request: Dict[str, Any]) -> Dict[str, Any]:
         skip = 14 if stream.read().strip() in ETHERNET else 0
     meter = METERS[request["link"]]()
     until = time.monotonic() + request["seconds"]
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)) as tap:
+    # Protocol 0 receives nothing until bind, with any other the packets of all interfaces.
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as tap:
         tap.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
         tap.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-        tap.bind((interface, 0))
+        tap.bind((interface, ETH_P_ALL))
         tap.settimeout(0.5)
         sys.stderr.write("listening\n")
         sys.stderr.flush()

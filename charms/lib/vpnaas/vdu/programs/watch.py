@@ -173,9 +173,10 @@ class Link:
     """Counts of frames below one link: by direction and kind, and those with an identity."""
 
     def __init__(self, interface: str, identities: List[str]) -> None:
-        self.tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+        # Protocol 0 receives nothing until bind, with any other the frames of all interfaces.
+        self.tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         _set_buffer(self.tap, 16 << 20)
-        self.tap.bind((interface, 0))
+        self.tap.bind((interface, ETH_P_ALL))
         self.kinds: Dict[str, Dict[str, int]] = {"sent": {}, "received": {}}
         self.fragments: Tuple[Fragments, Fragments] = ({}, {})
         self.forms = {text: digits(text) for text in identities}
