@@ -276,6 +276,21 @@ def test_the_programs_reach_each_other(tmp_path: Path) -> None:
     assert answer["outcomes"] == {"probe": {"tcp open": 1, "tcp refused": 1, "udp sent": 1}}
 
 
+def test_an_attempt_by_force_without_its_route_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By another route it would say nothing about the target's management interface."""
+    asked: list[str] = []
+    monkeypatch.setattr(send, "_route", lambda verb, words: asked.append(verb))
+    port = free_port()
+    one = {**attempt(to="192.0.2.1", datagram=port, ports=[port, 1]), "to": "127.0.0.1"}
+    listed = [{**one, "label": "routed"}, {**one, "label": "forced", "via": "127.0.0.2"}]
+    request = {"attempts": listed, "patience": 1.0, "interface": "lo"}
+    assert send.attempts(request)["outcomes"] == {
+        "routed": {"tcp refused": 2, "udp sent": 1},
+        "forced": {"tcp unrouted": 2, "udp unrouted": 1},
+    }
+    assert asked == ["del", "add"]
+
+
 def test_many_senders_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(send.signal, "signal", lambda *_: None)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:

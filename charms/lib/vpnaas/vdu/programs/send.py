@@ -93,10 +93,10 @@ def send_token(attempt: Json) -> str:
     return "sent"
 
 
-def route(attempt: Json, interface: str) -> List[str]:
+def route(attempt: Json, interface: str) -> Tuple[str, ...]:
     """Return the words of a route over the next hop of an attempt."""
     bits = "128" if ":" in attempt["to"] else "32"
-    return [attempt["to"] + "/" + bits, "via", attempt["via"], "dev", interface, "onlink"]
+    return (attempt["to"] + "/" + bits, "via", attempt["via"], "dev", interface, "onlink")
 
 
 async def tried(attempts: List[Json], patience: float) -> List[Tuple[List[str], str]]:
@@ -129,17 +129,26 @@ def attempts(request: Json) -> Json:
     loop = asyncio.new_event_loop()
     for forced in (False, True):
         turn = [(n, attempt) for n, attempt in listed if bool(attempt["via"]) == forced]
-        routes: List[List[str]] = []
+        routes: Dict[Tuple[str, ...], bool] = {}
+        possible = []
         try:
-            for _, attempt in turn:
+            for number, attempt in turn:
                 words = route(attempt, request["interface"])
-                if forced and words not in routes and _route("add", words):
-                    routes.append(words)
-            made = loop.run_until_complete(tried([a for _, a in turn], request["patience"]))
+                if forced and words not in routes:
+                    _route("del", words)  # A probe that was killed may have left it.
+                    routes[words] = _route("add", words)
+                if routes.get(words, True):
+                    possible.append((number, attempt))
+                    continue
+                # By another route it would not be the attempt that was asked for.
+                for word in ["tcp"] * len(attempt["ports"]) + ["udp"] * bool(attempt["datagram"]):
+                    _count(counts.setdefault(attempt["label"], {}), word + " unrouted")
+            made = loop.run_until_complete(tried([a for _, a in possible], request["patience"]))
         finally:
-            for words in routes:
-                _route("del", words)
-        for (number, attempt), (outcomes, sent) in zip(turn, made):
+            for words, added in routes.items():
+                if added:
+                    _route("del", words)
+        for (number, attempt), (outcomes, sent) in zip(possible, made):
             table = counts.setdefault(attempt["label"], {})
             for port, outcome in zip(attempt["ports"], outcomes):
                 _count(table, "tcp " + outcome)
@@ -152,9 +161,9 @@ def attempts(request: Json) -> Json:
     return answer
 
 
-def _route(verb: str, words: List[str]) -> bool:
+def _route(verb: str, words: Tuple[str, ...]) -> bool:
     done = subprocess.run(
-        ["ip", "route", verb] + words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ("ip", "route", verb) + words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     return done.returncode == 0
 
