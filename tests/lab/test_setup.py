@@ -65,6 +65,24 @@ def test_policy_of_the_machine_stays(install: str, tmp_path: Path) -> None:
     assert (tmp_path / "policy").read_text() == text
 
 
+def test_what_a_failed_setup_installed_is_known_too(install: str, tmp_path: Path) -> None:
+    """`clean --all` removes it, and its service does not start at the next boot."""
+    (tmp_path / "cloud").mkdir()
+    stubs = f"""
+        cache={tmp_path}
+        apt_missing() {{ for name; do [ -e "$cache/$name" ] || echo "$name"; done; }}
+        apt-get() {{ [ "$1" != install ] || {{ touch "$cache"/wrk "$cache"/cloud-init; false; }}; }}
+    """
+    script = install.replace("apt_install a-package", "apt_install bad cloud-init wrk")
+    script = script.replace("/etc/cloud", str(tmp_path / "cloud"))
+    marker = "policy=" + str(tmp_path)
+    script = script.replace(marker, stubs + marker)
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, "apt-get failed, see" in done.stdout) == (1, True), done
+    assert (tmp_path / "installed").read_text().split() == ["cloud-init", "wrk"]
+    assert (tmp_path / "cloud" / "cloud-init.disabled").exists()
+
+
 @pytest.mark.parametrize("name", ["cloud-init", "cloud-init-base"])
 def test_clean_leaves_a_cloud_init_that_it_did_not_install_as_it_is(
     tmp_path: Path, name: str
