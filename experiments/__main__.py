@@ -26,6 +26,7 @@ from experiments.report import render, summary
 from experiments.schedule import Planned
 from experiments.store import Campaign
 from experiments.testbed import VNFS, Testbed
+from operate.cli import Group
 from operate.ending import clean_up_when_ended
 from operate.nbi import Nbi
 from operate.osm import VIMS, Osm
@@ -59,7 +60,7 @@ def final(runs: list[Run], out: Console) -> None:
         out.print(cost)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="osm-vpnaas")
 def main() -> None:
     """Experiments on isolation between slices, and their report."""

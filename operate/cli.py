@@ -20,17 +20,18 @@ from operate.slices import Joiner, follow, join_slices
 from operate.targets import PORT, targets
 
 
-class _Group(click.Group):
+class Group(click.Group):
     """Turns errors of files into one sentence and exit code 1."""
 
     def invoke(self, ctx: click.Context) -> object:
+        """Run a command."""
         try:
             return super().invoke(ctx)
         except OSError as error:
             raise OperateError(of_file(error)) from None
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="osm-vpnaas")
 def main() -> None:
     """Operate services beyond single commands of `osm`."""

@@ -791,6 +791,19 @@ def test_the_commit_is_known_also_in_a_tree_of_another_user(
     assert re.fullmatch("[0-9a-f]+", model.environment(tmp_path)["versions"]["commit"])
 
 
+def test_packages_that_are_not_built_are_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = SimpleNamespace(osm=None, machines=False, accounts=lambda _: None)
+    monkeypatch.setattr(on_the_lab, "environment", lambda *_: ENVIRONMENT)
+    monkeypatch.setattr(on_the_lab, "served", lambda *_: contextlib.nullcontext(lab))
+    monkeypatch.setattr(on_the_lab, "clean", lambda _: None)
+    place = ["--home", str(tmp_path / "lab"), "--out", str(tmp_path / "c")]
+    done = CliRunner().invoke(main, ["run", *place, "--dist", str(tmp_path / "dost")])
+    assert f"Error: {tmp_path / 'dost'}" in done.output, done.exception
+    assert (done.exit_code, "No such file or directory" in done.output) == (1, True)
+
+
 @pytest.mark.parametrize("name", ["nbi/vim_accounts/x.json", "server/index.js"])
 def test_what_was_in_a_home_stays(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
