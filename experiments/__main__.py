@@ -314,7 +314,9 @@ def _clean_lab(screen: Console, home: Path) -> None:
 
     screen.print("cleaning up ...")
     with ticking(screen, lambda: "removing them"):
-        on_the_lab.clean(home)
+        left = on_the_lab.clean(home)
+    if left:
+        screen.print(f"not removed: {left}", style="red", markup=False)
 
 
 def _clean(bed: Testbed) -> None:

@@ -343,12 +343,18 @@ def served(home: Path, machines: bool = False) -> Iterator[Lab]:
             server.terminate()
 
 
-def clean(home: Path) -> None:
-    """Remove everything that the lab created, and its directory if nothing else is in it."""
+def clean(home: Path) -> str:
+    """Remove everything that the lab created, and its directory if nothing else is in it.
+
+    Returns:
+        Why something is left, "" if nothing is.
+    """
     words = [sys.executable, "-m", "lab.cli", "--home", str(home), "lab", "clean"]
-    subprocess.run(words, capture_output=True, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     with contextlib.suppress(OSError):
         home.rmdir()
+    said = done.stderr.strip().splitlines() or ["no reason given"]
+    return said[-1] if done.returncode else ""
 
 
 def _network(vim: Vim, vnf: Vnf, link: str) -> str:

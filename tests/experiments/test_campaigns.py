@@ -791,13 +791,23 @@ def test_the_commit_is_known_also_in_a_tree_of_another_user(
     assert re.fullmatch("[0-9a-f]+", model.environment(tmp_path)["versions"]["commit"])
 
 
+def test_a_lab_that_is_not_removed_is_told(tmp_path: Path) -> None:
+    screen = Console(file=io.StringIO(), width=200)
+    (tmp_path / "vca").mkdir()
+    command._clean_lab(screen, tmp_path)
+    shown = screen.file.getvalue()  # type: ignore[attr-defined]
+    assert f"not removed: ERROR: {tmp_path} is no home of a lab" in shown
+    (tmp_path / "vca").rmdir()
+    assert on_the_lab.clean(tmp_path) == ""
+
+
 def test_packages_that_are_not_built_are_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = SimpleNamespace(osm=None, machines=False, accounts=lambda _: None)
     monkeypatch.setattr(on_the_lab, "environment", lambda *_: ENVIRONMENT)
     monkeypatch.setattr(on_the_lab, "served", lambda *_: contextlib.nullcontext(lab))
-    monkeypatch.setattr(on_the_lab, "clean", lambda _: None)
+    monkeypatch.setattr(on_the_lab, "clean", lambda _: "")
     place = ["--home", str(tmp_path / "lab"), "--out", str(tmp_path / "c")]
     done = CliRunner().invoke(main, ["run", *place, "--dist", str(tmp_path / "dost")])
     assert f"Error: {tmp_path / 'dost'}" in done.output, done.exception
