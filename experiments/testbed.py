@@ -502,7 +502,12 @@ class Testbed:
         return Slice(name, record["_id"], Addresses.of(document), vnfs, document, links)
 
     def _vnf(self, name: str, service: str, row: Document, apps: Mapping[str, str]) -> Vnf:
-        index, vdu = row["member-vnf-index-ref"], row["vdur"][0]
+        index = row["member-vnf-index-ref"]
+        if not row.get("vdur"):
+            raise click.ClickException(
+                f"{name}/{index} has no VDU; the experiments are between VNFs with VDUs"
+            )
+        vdu = row["vdur"][0]
         return Vnf(
             slice=name,
             service=service,

@@ -899,6 +899,20 @@ def test_a_victim_of_which_nothing_arrived_shows_no_fault(
         dependability.run(pair(tmp_path), "embb", "urllc", "tunnel", seconds=0)
 
 
+@pytest.mark.parametrize("vdus", [{}, {"vdur": []}])
+def test_a_named_slice_with_a_vnf_of_kubernetes_is_one_sentence(
+    vdus: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed = Testbed(Osm(Nbi("https://127.0.0.1:9")), tmp_path, Console(file=io.StringIO()))
+    record = {"_id": "s", "name": "core", "instantiate_params": {}, "nsd": {},
+              "_admin": {"deployed": {"VCA": []}}}  # fmt: skip
+    member = {"_id": "v", "member-vnf-index-ref": "amf", "vnfd-id": "d", "ip-address": None}
+    answers = {SLICES: [], SERVICES: [record], f"{SERVICES}/s": record}
+    monkeypatch.setattr(bed.osm.nbi, "get", lambda path: answers.get(path, [{**member, **vdus}]))
+    with pytest.raises(click.ClickException, match="core/amf has no VDU"):
+        named.adopt(bed, "core")
+
+
 def test_links_of_a_named_slice_are_the_relations_of_its_nsd() -> None:
     end = {"vnf-profile-id": "hss", "endpoint": "s6a"}
     nsd = {"ns-configuration": {"relation": [
