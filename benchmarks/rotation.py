@@ -22,6 +22,7 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ from benchmarks.rotating import GATEWAY, INNER, LIMIT, OUTER, Rotating
 from benchmarks.swan.charon import missing
 from benchmarks.swan.netns import Block, enter
 from benchmarks.swan.rotation import IpsecField
+from experiments.background import InBackground
 from lab.vim import cgroups, probe
 
 PORT, BASE_PORT, STREAM = 51820, 20000, 7000
@@ -231,32 +233,41 @@ class Streams:
         self.seen: dict[str, list[tuple[int, int, float]]] = {"up": [], "down": []}
         self._stop, self._end = threading.Event(), threading.Event()
         self._ready = threading.Barrier(3)
-        self._threads = [
-            threading.Thread(target=self._receive, args=("gw", [GATEWAY], "up")),
-            threading.Thread(target=self._receive, args=("field", self._inner(), "down")),
-            threading.Thread(target=self._send, args=("field", "up")),
-            threading.Thread(target=self._send, args=("gw", "down")),
-        ]
+        self._receivers: list[InBackground] = []
+        self._senders: list[InBackground] = []
 
     def _inner(self) -> list[str]:
         return [self.field.inner[number] for number in self.sample]
 
     def start(self) -> None:
-        for thread in self._threads[:2]:
-            thread.start()
+        self._receivers = [
+            InBackground(partial(self._receive, "gw", [GATEWAY], "up")),
+            InBackground(partial(self._receive, "field", self._inner(), "down")),
+        ]
         self._ready.wait(60)
-        for thread in self._threads[2:]:
-            thread.start()
+        self._senders = [
+            InBackground(partial(self._send, "field", "up")),
+            InBackground(partial(self._send, "gw", "down")),
+        ]
 
     def stop(self, linger: float) -> None:
-        """Stop the senders, and after `linger` seconds the receivers."""
+        """Stop the senders, and after `linger` seconds the receivers.
+
+        Raises:
+            click.ClickException: one ended before, so that nothing could be lost any more.
+        """
         self._stop.set()
-        for thread in self._threads[2:]:
-            thread.join()
-        time.sleep(linger)
-        self._end.set()
-        for thread in self._threads[:2]:
-            thread.join()
+        try:
+            for sender in self._senders:
+                sender.result()
+            time.sleep(linger)
+            self._end.set()
+            for receiver in self._receivers:
+                receiver.result()
+        except OSError as error:
+            raise click.ClickException(f"a stream ended early: {error}") from None
+        finally:
+            self._end.set()
 
     def _receive(self, name: str, addresses: Sequence[str], way: str) -> None:
         enter(self.field.spaces.prefix + name)

@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
-import pytest
+from types import SimpleNamespace
+from typing import Any
 
+import click
+import pytest
+from support.ports import free_port
+
+from benchmarks import rotation
 from benchmarks.rotation import judge, measure
 
 pytestmark = pytest.mark.lab
+
+
+@pytest.mark.parametrize("broken", ["_send", "_receive"])
+def test_a_stream_that_ended_shows_no_loss_of_none(
+    broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ends(streams: rotation.Streams, *_: object) -> None:
+        if broken == "_receive":
+            streams._ready.wait(60)
+        raise OSError("Network is unreachable")
+
+    field: Any = SimpleNamespace(inner=["127.0.0.2"], spaces=SimpleNamespace(prefix=""))
+    monkeypatch.setattr(rotation, "enter", lambda _: None)
+    monkeypatch.setattr(rotation, "GATEWAY", "127.0.0.1")
+    monkeypatch.setattr(rotation, "STREAM", free_port())
+    monkeypatch.setattr(rotation.Streams, broken, ends)
+    streams = rotation.Streams(field, [0], 50.0)
+    streams.start()
+    with pytest.raises(click.ClickException, match="a stream ended early: Network is unreach"):
+        streams.stop(0)
 
 
 @pytest.mark.parametrize(
