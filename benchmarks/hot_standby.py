@@ -19,7 +19,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.report import Goal, finish, header
+from benchmarks.report import Goal, counts, finish, header
 from benchmarks.swan.charon import backend, missing
 from benchmarks.swan.pair import Pair
 from benchmarks.swan.site import ESP, IKE
@@ -143,11 +143,13 @@ def judge(results: list[dict[str, Any]]) -> list[Goal]:
 
 
 @click.command(name="hot-standby")
-@click.option("--peers", default="4,32", show_default=True, help="Counts of peers.")
+@click.option(
+    "--peers", callback=counts(), default="4,32", show_default=True, help="Counts of peers."
+)
 @click.option("--advert", default=3, show_default=True, help="VRRP interval, centiseconds.")
 @click.option("--rounds", default=1, show_default=True, help="Repetitions.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
-def main(peers: str, advert: int, rounds: int, out: Path) -> None:
+def main(peers: list[int], advert: int, rounds: int, out: Path) -> None:
     """Let gateways of a pair fail and come back under a 1 kHz probe."""
     reason = missing()
     if reason:
@@ -155,7 +157,7 @@ def main(peers: str, advert: int, rounds: int, out: Path) -> None:
     console = Console()
     document = header() | {"esp": backend(), "proposals": [IKE, ESP], "advert-cs": advert}
     results = []
-    for count in (int(part) for part in peers.split(",")):
+    for count in peers:
         results += measure(count, advert, rounds, console)
     goals = judge(results)
     view = Table(title=f"Hot standby ({backend()}), VRRP every {advert * 10} ms")

@@ -20,7 +20,7 @@ import yaml
 from rich.console import Console
 
 from benchmarks.__main__ import Bench
-from benchmarks.report import Goal, finish, header, show_results
+from benchmarks.report import Goal, counts, finish, header, show_results
 from benchmarks.swan.charon import backend
 from builder import archive
 
@@ -153,20 +153,21 @@ def judge(results: list[dict[str, Any]]) -> list[Goal]:
 
 
 @click.command(name="instances")
-@click.option("--cells", default="1,2,4", show_default=True, help="Counts of cells, up to 16.")
+@click.option(
+    "--cells", callback=counts(), default="1,2,4", show_default=True, help="Counts, up to 16."
+)
 @click.option("--dist", type=click.Path(path_type=Path), default=Path("dist"), show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
-def main(cells: str, dist: Path, out: Path) -> None:
+def main(cells: list[int], dist: Path, out: Path) -> None:
     """Instantiate services with increasing numbers of cells at one gateway."""
     console = Console()
-    counts = [int(part) for part in cells.split(",")]
     bench = Bench(Path(tempfile.mkdtemp(prefix="osm-bench-")), dist, console)
     document = header() | {"technology": "ipsec", "esp": backend()}
     results = []
     try:
         bench.onboard("secgw_vnf", "cell_vnf", "vpn_endpoint_vnf")
         with tempfile.TemporaryDirectory(prefix="cells-") as folder:
-            for count in counts:
+            for count in cells:
                 results.append(measure(bench, Path(folder), count))
                 console.print(f"{count} cells: up after {results[-1]['bringup-s']:.1f} s")
     finally:

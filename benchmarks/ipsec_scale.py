@@ -16,7 +16,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from benchmarks.report import Goal, finish, header, show_results
+from benchmarks.report import Goal, counts, finish, header, show_results
 from benchmarks.swan.charon import backend, missing
 from benchmarks.swan.site import ESP, IKE, Site
 
@@ -118,10 +118,16 @@ COLUMNS = (
 
 
 @click.command(name="ipsec-scale")
-@click.option("--tunnels", default="32,250,1000", show_default=True, help="Counts, ascending.")
+@click.option(
+    "--tunnels",
+    callback=counts(),
+    default="32,250,1000",
+    show_default=True,
+    help="Counts of tunnels.",
+)
 @click.option("--processes", default=2, show_default=True, help="Number of charons for the peers.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
-def main(tunnels: str, processes: int, out: Path) -> None:
+def main(tunnels: list[int], processes: int, out: Path) -> None:
     """Open many tunnels to one IPsec gateway, rekey them, lose and regain all peers."""
     reason = missing()
     if reason:
@@ -129,7 +135,7 @@ def main(tunnels: str, processes: int, out: Path) -> None:
     console = Console()
     document = header() | {"esp": backend(), "proposals": [IKE, ESP], "processes": processes}
     results = []
-    for count in sorted(int(part) for part in tunnels.split(",")):
+    for count in tunnels:
         console.print(f"{count} tunnels", highlight=False)
         results.append(measure(count, processes))
     title = f"IPsec gateway ({backend()}); CPU and kB are the gateway's, per tunnel"

@@ -27,7 +27,7 @@ from vpnaas.plan import conclude, make_plan, observe_steps, prepare_steps
 from vpnaas.tunnels.technology import CharmState, LinkPlan
 from vpnaas.vdu.ssh import CommandResult, HostKeyRule, Login, Vdu
 
-from benchmarks.report import header, show_results, write
+from benchmarks.report import counts, header, show_results, write
 from lab.vim import NetworkSpec, PortSpec, Server, ServerSpec, Vim, clean
 
 LINK = "s1c"
@@ -215,10 +215,12 @@ COLUMNS = (
 
 
 @click.command(name="peers")
-@click.option("--peers", default="32,250,1000", show_default=True, help="Counts, ascending.")
+@click.option(
+    "--peers", callback=counts(), default="32,250,1000", show_default=True, help="Counts of peers."
+)
 @click.option("--technologies", default="ipsec,wireguard", show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
-def main(peers: str, technologies: str, out: Path) -> None:
+def main(peers: list[int], technologies: str, out: Path) -> None:
     """Let the charm library control a VDU with many peers of a link, and measure the cost."""
     console = Console()
     document = header()
@@ -227,7 +229,7 @@ def main(peers: str, technologies: str, out: Path) -> None:
         for technology in technologies.split(","):
             driver = drive(technology)
             driver.reconcile([])
-            for count in sorted(int(part) for part in peers.split(",")):
+            for count in peers:
                 results += measure(driver, count, technology)
     document["results"] = results
     show_results("One reconcile of a link, by the peers that are there", results, console, COLUMNS)

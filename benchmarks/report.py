@@ -10,8 +10,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import click
 from rich.console import Console
 from rich.table import Table
+
+
+def counts(least: int = 1) -> Callable[[click.Context, click.Parameter, str], list[int]]:
+    """Return a callback for an option: whole numbers separated by commas, in ascending order."""
+
+    def read(_context: click.Context, _parameter: click.Parameter, text: str) -> list[int]:
+        words = [word.strip() for word in text.split(",")]
+        for word in words:
+            if not (word.isascii() and word.isdigit() and int(word) >= least):
+                allowed = f"whole numbers from {least} on, separated by commas"
+                raise click.BadParameter(f"'{word}' is none; allowed: {allowed}")
+        return sorted(map(int, words))
+
+    return read
 
 
 class Goal(NamedTuple):

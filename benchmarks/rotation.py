@@ -37,7 +37,7 @@ from vpnaas.tunnels.wireguard import interface as wireguard
 from vpnaas.vdu import programs
 from vpnaas.vdu.steps import Step
 
-from benchmarks.report import Goal, finish, header, show_results
+from benchmarks.report import Goal, counts, finish, header, show_results
 from benchmarks.rotating import GATEWAY, INNER, LIMIT, OUTER, Rotating
 from benchmarks.swan.charon import missing
 from benchmarks.swan.netns import Block, enter
@@ -445,17 +445,22 @@ def judge(results: Sequence[dict[str, Any]]) -> list[Goal]:
 
 @click.command(name="rotation")
 @click.option("--technology", type=click.Choice([*FIELDS]), default="wireguard", show_default=True)
-@click.option("--peers", default="10,100,1000", show_default=True, help="Counts, ascending.")
+@click.option(
+    "--peers", callback=counts(), default="10,100,1000", show_default=True, help="Counts of peers."
+)
 @click.option("--sample", default=10, show_default=True, help="Peers with a stream, both ways.")
 @click.option("--rate", default=50.0, show_default=True, help="Packets per second of each stream.")
 @click.option(
     "--percent",
+    callback=counts(0),
     default="0,20",
     show_default=True,
     help="The gateway's share of one processor, 0 for no limit.",
 )
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
-def main(technology: str, peers: str, sample: int, rate: float, percent: str, out: Path) -> None:
+def main(
+    technology: str, peers: list[int], sample: int, rate: float, percent: list[int], out: Path
+) -> None:
     """Let all peers of a link rotate their keys under load, and count what is lost."""
     reason = "" if shutil.which("wg") else "needs wg"
     if technology == "ipsec":
@@ -464,8 +469,8 @@ def main(technology: str, peers: str, sample: int, rate: float, percent: str, ou
         raise click.ClickException(f"this machine {reason}")
     console = Console()
     results = []
-    for count in sorted(int(part) for part in peers.split(",")):
-        for share in (int(part) for part in percent.split(",")):
+    for count in peers:
+        for share in percent:
             results.append(measure(technology, count, sample, rate, share))
             console.print(results[-1], highlight=False)
     show_results("All peers of a link rotate", results, console)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
@@ -18,6 +19,7 @@ from rich.console import Console
 from benchmarks import __main__ as bench
 from benchmarks.__main__ import SUITES
 from benchmarks.__main__ import main as benchmarks
+from benchmarks.report import counts
 from lab.certificates import self_signed
 from lab.cli import progress, watching
 from lab.cli.commands import DEFAULT_HOME, cli, main
@@ -73,6 +75,29 @@ def test_a_benchmark_refuses_a_wrong_option_before_it_measures(
     monkeypatch.setattr(bench, "Bench", None)
     done = CliRunner().invoke(benchmarks, words.split())
     assert (done.exit_code, "Invalid value" in done.output) == (2, True), done.output
+
+
+@pytest.mark.parametrize("given", ["x", "4,", "0", "-1", "1.5"])
+@pytest.mark.parametrize(
+    ("suite", "option"),
+    [
+        ("hot-standby", "--peers"), ("instances", "--cells"), ("ipsec-scale", "--tunnels"),
+        ("peers", "--peers"), ("rotation", "--peers"),
+    ],
+)  # fmt: skip
+def test_a_benchmark_refuses_wrong_counts(suite: str, option: str, given: str) -> None:
+    command = importlib.import_module(SUITES[suite]).main
+    done = CliRunner().invoke(command, [f"{option}={given}", "--out", os.devnull])
+    assert (done.exit_code, "Invalid value" in done.output) == (2, True), done.output
+
+
+def test_counts_are_in_ascending_order() -> None:
+    option = click.Option(["--percent"], callback=counts(0))
+    done = CliRunner().invoke(
+        click.Command("c", params=[option], callback=lambda percent: click.echo(percent)),
+        ["--percent", "20, 0,100"],
+    )
+    assert done.output == "[0, 20, 100]\n"
 
 
 def test_a_benchmark_that_fails_keeps_what_it_measured(
