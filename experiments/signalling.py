@@ -28,8 +28,10 @@ def times(answer: Mapping[str, Any], names: Iterable[str], *words: str) -> dict[
     """Return statistics of a meter's answer for a run's result, in ms.
 
     Raises:
-        click.ClickException: the meter saw none of a name.
+        click.ClickException: the meter saw none of a name, or lost packets.
     """
+    if lost := answer.get("packets-lost-by-the-meter"):
+        raise click.ClickException(f"the meter lost {lost} packets: its VDU had no time for them")
     for name in names:
         if not answer[name]["count"]:
             raise click.ClickException(f"the meter saw no {name} with its end")

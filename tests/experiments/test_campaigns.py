@@ -546,6 +546,8 @@ def test_a_meter_that_saw_nothing_gives_no_result() -> None:
     }  # fmt: skip
     with pytest.raises(click.ClickException, match="the meter saw no ULR"):
         signalling.times({"AIR": known, "ULR": {"count": 0}}, signalling.REQUESTS, "mean")
+    with pytest.raises(click.ClickException, match="the meter lost 3 packets"):
+        signalling.times({"AIR": known, "packets-lost-by-the-meter": 3}, ["AIR"], "mean")
 
 
 def test_what_runs_beside_a_failure_has_ended_when_the_failure_is_told(
