@@ -10,6 +10,7 @@ The control is the allowed peer: the same listeners must answer it through the t
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -22,6 +23,8 @@ SECONDS = 1800
 """Seconds after which the listeners end by themselves."""
 PORT = 7777
 """Port of the test service of each VNF on all its inner addresses, TCP and UDP."""
+TOKEN = 100
+"""Most characters of a token of `probe`."""
 RADIO = {"ue", "gnb"}
 """A UE and its gNB may reach each other over Uu."""
 SERVICES = (22, 2123, 2152, 3868, 4043, 5199, 5201, 7777, 8805, 36412)
@@ -153,7 +156,7 @@ def run(bed: Testbed, patience: float) -> tuple[dict[str, Any], bool]:
 
     work = bed.in_slices(attack)
     arrived = bed.in_slices(lambda one: [vnf.stop("listener")["tokens"] for vnf in _listeners(one)])
-    tokens = {token for each in arrived.values() for listed in each for token in listed}
+    heard = {token for each in arrived.values() for listed in each for token in listed}
     outcomes: dict[str, dict[str, int]] = {"routed": {}, "forced": {}, "forged": {}}
     reached: list[dict[str, Any]] = []
     missing: list[str] = []
@@ -166,15 +169,15 @@ def run(bed: Testbed, patience: float) -> tuple[dict[str, Any], bool]:
                     outcomes[way][outcome] = outcomes[way].get(outcome, 0) + number
         opened = {(number, port) for number, port in answer["open"]}
         for number, attempt in enumerate(planned):
-            token = attempt.get("token", "")
+            token = attempt["token"]
+            came = sent(token) in heard
             whom, kind = whose[attempt["to"]]
             if attempt["label"] == "control":
                 count += 1
-                came = (number, PORT) in opened and token in tokens
-                matrix[str(vnf)][whom] = {"tunnel": came}
+                matrix[str(vnf)][whom] = {"tunnel": (number, PORT) in opened and came}
                 if (number, PORT) not in opened:
                     missing.append(f"{token} (TCP)")
-                if token not in tokens:
+                if not came:
                     missing.append(token)
                 continue
             cell = matrix[str(vnf)].setdefault(whom, {"attempts": 0, "allowed": 0, "forbidden": 0})
@@ -183,7 +186,7 @@ def run(bed: Testbed, patience: float) -> tuple[dict[str, Any], bool]:
             reached += [
                 {**row, "port": port, "protocol": "tcp"} for at, port in opened if at == number
             ]
-            if token in tokens:
+            if came:
                 reached.append({**row, "port": PORT, "protocol": "udp"})
         if answer["opened"] > len(answer["open"]):
             raise click.ClickException(
@@ -224,6 +227,13 @@ def _listen(vnf: Vnf) -> list[int]:
     return [int(port) for port in answer["tcp-ports"]]
 
 
+def sent(token: str) -> str:
+    """Return a token as it is sent: its digest if it is none for `probe`, as of long names."""
+    fits = len(token) <= TOKEN and token.isascii()
+    return token if fits else hashlib.sha256(token.encode()).hexdigest()
+
+
 def _probe(vnf: Vnf, planned: Sequence[Mapping[str, Any]], patience: float) -> dict[str, Any]:
-    text = json.dumps(planned, separators=(",", ":"))
+    given = [{**attempt, "token": sent(attempt["token"])} for attempt in planned]
+    text = json.dumps(given, separators=(",", ":"))
     return vnf.action("probe", attempts=text, patience_ms=round(patience * 1000))

@@ -63,6 +63,8 @@ class Member(Vnf):
             if self.world.opens(attempt, port)
         ]
         for attempt in attempts:
+            assert len(attempt["token"]) <= 100  # see charm-actions.md
+            assert attempt["token"].isascii()
             if "datagram" in attempt and self.world.hears(attempt):
                 heard = self.world.tokens.setdefault(self.world.owners[attempt["to"]], set())
                 heard.add(attempt["token"])
@@ -73,9 +75,9 @@ class Member(Vnf):
 class Bed:
     """Two services of two VNFs each."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, names: tuple[str, str] = ("basic", "second")) -> None:
         self.slices: dict[str, Slice] = {}
-        for number, name in enumerate(("basic", "second")):
+        for number, name in enumerate(names):
             inner = {("client", "vpn"): f"10.7{number}.0.2", ("server", "vpn"): f"10.7{number}.0.1"}
             outer = {(vnf, "data"): f"192.168.{number}.{host}"
                      for host, vnf in enumerate(("client", "server"), 1)}  # fmt: skip
@@ -116,6 +118,16 @@ def test_who_is_reached_by_force_is_told(leaky: str) -> None:
                if "forbidden" in (cell := row.get(leaky, {}))}  # fmt: skip
     assert set(reached) == {row["from"] for row in result["unexpected"]}
     assert min(reached.values()) > 0
+
+
+@pytest.mark.parametrize("name", ["s" * 60, "größte"])
+def test_slices_may_have_any_name(name: str) -> None:
+    names = (f"{name}.one", f"{name}.two")
+    result, good = reach.run(Bed(World(), names), 0.5)  # type: ignore[arg-type]
+    assert good, result
+    result, good = reach.run(Bed(World(f"{name}.two/client"), names), 0.5)  # type: ignore[arg-type]
+    assert not good
+    assert {row["to"] for row in result["unexpected"]} == {f"{name}.two/client"}
 
 
 def test_equal_addresses_in_two_slices_are_no_result() -> None:
