@@ -37,6 +37,11 @@ class Stream:
     sent: Mapping[str, Any]
     seen: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Refuse a stream without a datagram: it loses none, and has no shares."""
+        if not self.sent["sent"]:
+            raise click.ClickException("nothing of a stream was sent before it was stopped")
+
     @property
     def lost(self) -> int:
         """Number of datagrams that never arrived."""

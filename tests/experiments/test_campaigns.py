@@ -431,6 +431,11 @@ def test_losses_of_a_stream() -> None:
         _ = traffic.Stream(200, {"sent": 100, "late-ms": 0.1}, wrong).within_percent
 
 
+def test_a_stream_of_nothing_is_no_result() -> None:
+    with pytest.raises(click.ClickException, match="nothing of a stream was sent"):
+        traffic.Stream(200, {"sent": 0, "late-ms": 0.0}).summary()
+
+
 def pair(tmp_path: Path, links: Mapping[str, Link] = LINKS) -> Testbed:
     """Return a test bed with two slices of an eNB each, whose 5QIs are in their parameters."""
     osm = Osm(Nbi("https://127.0.0.1:9"))
@@ -590,7 +595,8 @@ def test_what_ended_before_it_was_stopped_is_no_result(
         traffic.Flow(bed.slices["embb"], "s1u", **how).result()
 
     def action(service: str, member: str, primitive: str, params: Mapping[str, Any]) -> Any:
-        return {"ran-until-stopped": primitive != f"stop-{ended}", "streams": {}, "links": {}}
+        ran = {"ran-until-stopped": primitive != f"stop-{ended}"}
+        return {**ran, "sent": 8, "streams": {}, "links": {}}
 
     monkeypatch.setattr(bed.osm, "action", action)
     run = partial(confidentiality.run, bed, "tunnel") if ended == "capture" else flow
