@@ -341,8 +341,20 @@ SUITES = {
     callback=counts_of,
     help="Services of `bringup`.",
 )
-@click.option("--dist", type=click.Path(path_type=Path), default=Path("dist"), show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
+@click.option(
+    "--dist",
+    type=click.Path(path_type=Path),
+    default=Path("dist"),
+    show_default=True,
+    help="Folder of the built packages.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("results"),
+    show_default=True,
+    help="Folder of the results.",
+)
 def main(what: str, rounds: int, seconds: int, vnfs: list[int], dist: Path, out: Path) -> None:
     """Measure and print figures beside their baselines and goals."""
     console = Console()

@@ -67,8 +67,18 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--profile", type=click.Choice(sorted(PROFILES)), default="quick", show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), help="Campaign; default a new one.")
+@click.option(
+    "--profile",
+    type=click.Choice(sorted(PROFILES)),
+    default="quick",
+    show_default=True,
+    help="Which runs to make.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Folder of the campaign; default a new one in results/. A former one is continued.",
+)
 @click.option("--osm", "url", help="A real OSM, https://HOST:9999; default a lab of its own.")
 @click.option("--vim", help="VIM account of that OSM.")
 @click.option(
@@ -78,8 +88,16 @@ def main() -> None:
     metavar="NAME",
     help="An existing slice or service; at least two. By default the campaign creates two.",
 )
-@click.option("--user", envvar="OSM_USER", default="admin", show_default=True)
-@click.option("--project", envvar="OSM_PROJECT", default="admin", show_default=True)
+@click.option(
+    "--user", envvar="OSM_USER", default="admin", show_default=True, help="User of OSM; $OSM_USER."
+)
+@click.option(
+    "--project",
+    envvar="OSM_PROJECT",
+    default="admin",
+    show_default=True,
+    help="Project of the user; $OSM_PROJECT.",
+)
 @click.option("--ca", type=click.Path(exists=True, dir_okay=False), help="CA of OSM's certificate.")
 @click.option("--insecure", is_flag=True, help="Accept any certificate, as osmclient does.")
 @click.option(
@@ -87,14 +105,20 @@ def main() -> None:
     type=click.Path(path_type=Path),
     help="Lab directory; default a new one, with --slice that of osm-lab.",
 )
-@click.option("--dist", type=click.Path(path_type=Path), default=Path("dist"), show_default=True)
+@click.option(
+    "--dist",
+    type=click.Path(path_type=Path),
+    default=Path("dist"),
+    show_default=True,
+    help="Folder of the built packages.",
+)
 @click.option("--seed", default=1, show_default=True, help="Seed for the order of runs.")
 @click.option("--repetitions", type=click.IntRange(1, 100), help="Rounds; default the profile's.")
 @click.option(
     "--only",
     multiple=True,
     metavar="NAME",
-    help="Runs of an EXPERIMENT, SLICE or EXPERIMENT:SLICE only; may be repeated.",
+    help="Runs of an EXPERIMENT, SET-UP or EXPERIMENT:SET-UP only; may be repeated.",
 )
 @click.option("--keep", is_flag=True, help="Leave the slices running.")
 def run(

@@ -74,7 +74,7 @@ def plan(profile: Profile, seed: int, repetitions: int | None = None) -> list[Pl
 
 
 def matching(steps: Iterable[Planned], only: Sequence[str]) -> list[Planned]:
-    """Return the runs that match an EXPERIMENT, SLICE or EXPERIMENT:SLICE; all if `only` is empty.
+    """Return the runs of an EXPERIMENT, SET-UP or EXPERIMENT:SET-UP; all if `only` is empty.
 
     Raises:
         click.BadParameter: no run matches one of these words.
@@ -87,7 +87,7 @@ def matching(steps: Iterable[Planned], only: Sequence[str]) -> list[Planned]:
             known = sorted({name for step in steps for name in names(step.cell) if ":" not in name})
             raise click.BadParameter(
                 f"--only {word}: no run is of that name; allowed: {', '.join(known)}, "
-                "or EXPERIMENT:SLICE"
+                "or EXPERIMENT:SET-UP"
             )
     return [step for step in steps if names(step.cell) & set(only)]
 

@@ -87,8 +87,20 @@ def part_command(one: str, other: str, client: Client) -> None:
 
 @main.command(name="join-slices")
 @click.argument("slices", nargs=-1, metavar="[NSI]...")
-@click.option("--timeout", type=click.IntRange(1), default=1800, show_default=True)
-@click.option("--pause", type=click.IntRange(1), default=10, show_default=True)
+@click.option(
+    "--timeout",
+    type=click.IntRange(1),
+    default=1800,
+    show_default=True,
+    help="Seconds to wait for the named slices.",
+)
+@click.option(
+    "--pause",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="Seconds between two looks.",
+)
 @_client
 def join_slices_command(slices: tuple[str, ...], timeout: int, pause: int, client: Client) -> None:
     """Join the services of these slices, or without names of all slices, also of later ones.
@@ -133,12 +145,26 @@ def targets_command(
 @main.command()
 @click.option("--osm", "url", required=True, help="Address of its API: https://HOST[:PORT].")
 @click.option("--vim", required=True, help="Name of the VIM account.")
-@click.option("--user", envvar="OSM_USER", default="admin", show_default=True)
-@click.option("--project", envvar="OSM_PROJECT", default="admin", show_default=True)
+@click.option(
+    "--user", envvar="OSM_USER", default="admin", show_default=True, help="User of OSM; $OSM_USER."
+)
+@click.option(
+    "--project",
+    envvar="OSM_PROJECT",
+    default="admin",
+    show_default=True,
+    help="Project of the user; $OSM_PROJECT.",
+)
 @click.option("--ca", type=click.Path(exists=True, dir_okay=False), help="CA of OSM's certificate.")
 @click.option("--insecure", is_flag=True, help="Accept any certificate, as osmclient does.")
 @click.option("--smallest", is_flag=True, help="Do not test the slice.")
-@click.option("--timeout", type=click.IntRange(1), default=3600, show_default=True)
+@click.option(
+    "--timeout",
+    type=click.IntRange(1),
+    default=3600,
+    show_default=True,
+    help="Seconds an operation of OSM may take.",
+)
 @click.option(
     "--dist",
     type=click.Path(file_okay=False, path_type=Path),

@@ -51,11 +51,16 @@ cli.add_command(lab_group)
 cli.add_command(serve)
 
 
-def verb(*names: str) -> Callable[[F], click.Command]:
-    """Register a verb under its name; osmclient's other names for it become hidden verbs."""
+def verb(*names: str, told: str | None = None) -> Callable[[F], click.Command]:
+    """Register a verb under its name; osmclient's other names for it become hidden verbs.
+
+    Args:
+        names: Names of the verb.
+        told: What its help says; by default the docstring of the function.
+    """
 
     def register(function: F) -> click.Command:
-        command = cli.command(names[0])(function)
+        command = cli.command(names[0], help=told)(function)
         _add_aliases(command, names[1:])
         return command
 
@@ -167,7 +172,7 @@ _PACKAGE_COLUMNS = {"name": ["name"], "id": ["id"], "uuid": ["_id"]}
 def _package_verbs(kind: str, prefixes: tuple[str, ...], what: str) -> None:
     """Make create, list, show and delete for one kind of package."""
 
-    @verb(*(f"{p}-create" for p in prefixes))
+    @verb(*(f"{p}-create" for p in prefixes), told=f"Onboard {what}: a tar.gz, zip or directory.")
     @click.argument("filename", type=click.Path(path_type=Path))
     @click.option("--strict", is_flag=True, help="Refuse also what would fail in OSM later.")
     @click.option("--skip-charm-build", is_flag=True, hidden=True)
@@ -178,32 +183,24 @@ def _package_verbs(kind: str, prefixes: tuple[str, ...], what: str) -> None:
             lab.out.remark(f"WARNING: {warning}")
         lab.out.identity(document)
 
-    create.help = f"Onboard {what}: a tar.gz, zip or directory."
-
-    @verb(*(f"{p}-list" for p in prefixes))
+    @verb(*(f"{p}-list" for p in prefixes), told=f"List {what.split(maxsplit=1)[1]}s.")
     @pass_lab
     def show_all(lab: Lab) -> None:
         lab.out.rows(lab.engine.store.all(kind), _PACKAGE_COLUMNS)
 
-    show_all.help = f"List {what.split(maxsplit=1)[1]}s."
-
-    @verb(*(f"{p}-show" for p in prefixes))
+    @verb(*(f"{p}-show" for p in prefixes), told=f"Show the descriptor of {what}.")
     @click.argument("name")
     @pass_lab
     def show(lab: Lab, name: str) -> None:
         lab.out.fields(lab.engine.store.resolve(kind, name)["descriptor"])
 
-    show.help = f"Show the descriptor of {what}."
-
-    @verb(*(f"{p}-delete" for p in prefixes))
+    @verb(*(f"{p}-delete" for p in prefixes), told=f"Delete {what} that nothing uses.")
     @click.argument("name")
     @click.option("--force", is_flag=True, help="Delete it even if it is in use.")
     @pass_lab
     def delete(lab: Lab, name: str, force: bool) -> None:
         lab.engine.catalogue.delete(kind, name, force)
         lab.out.remark("Deleted")
-
-    delete.help = f"Delete {what} that nothing uses."
 
 
 _package_verbs(VNFDS, ("vnfpkg", "nfpkg", "vnfd", "nfd"), "a VNF package")

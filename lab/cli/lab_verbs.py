@@ -51,7 +51,13 @@ def probe_verb(lab: Lab) -> None:
 @click.option("--vdu_id", help="VDU; the first one otherwise.")
 @click.option("--count", type=click.IntRange(0), default=0, help="Instance of the VDU.")
 @click.option("--stdin", "use_stdin", is_flag=True, help="Give COMMAND our standard input.")
-@click.option("--timeout", type=click.FloatRange(1), default=600.0, show_default=True)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(1),
+    default=600.0,
+    show_default=True,
+    help="Seconds COMMAND may take.",
+)
 @pass_lab
 def console(
     lab: Lab,

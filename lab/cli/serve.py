@@ -19,7 +19,13 @@ PASSWORD = "OSMLAB_PASSWORD"  # noqa: S105  # name of a variable
 
 @click.command("serve")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=9999, show_default=True)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=9999,
+    show_default=True,
+    help="TCP port to listen on; 0 takes any free one.",
+)
 @click.option(
     "--password-file",
     type=click.Path(path_type=Path),

@@ -50,6 +50,25 @@ def test_every_program_tells_its_help_and_version(program: str, word: str) -> No
     assert ("version" if word == "--version" else "Usage") in done.stdout
 
 
+def untold(command: click.Command, name: str) -> list[str]:
+    """Return the commands and visible options below a command that help says nothing about."""
+    found = [] if command.help else [name]
+    found += [
+        f"{name} {option.opts[0]}"
+        for option in command.params
+        if isinstance(option, click.Option) and not option.hidden and not option.help
+    ]
+    below = command.commands if isinstance(command, click.Group) else {}
+    return found + [line for word in below for line in untold(below[word], f"{name} {word}")]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_help_tells_what_each_command_and_option_does(program: str) -> None:
+    module = importlib.import_module(program)
+    command = cli if program == "lab.cli.commands" else module.main
+    assert untold(command, program.partition(".")[0]) == []
+
+
 @pytest.mark.parametrize("word", ["-h", "--help"])
 def test_a_benchmark_takes_both_forms_of_help(word: str) -> None:
     words = [sys.executable, "-m", "benchmarks", "rotation", word]
