@@ -6,17 +6,18 @@ import json
 import re
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 
 import pytest
 from support.model import ModelVdu
 from support.model_world import World, public_of
 from vpnaas import actions
-from vpnaas.access_charm import AccessCharm
+from vpnaas.access_charm import AccessCharm, _shown
 from vpnaas.base import fields
 from vpnaas.environment import Environment
 from vpnaas.extras import access, monitoring
 from vpnaas.pair_charm import GatewayCharm
-from vpnaas.params.intent import Intent
+from vpnaas.params.intent import Intent, ManualPeer
 from vpnaas.peers.offer import KeyOffer, Offer, encode
 
 NOW = 1_800_000_000
@@ -432,3 +433,17 @@ def test_the_end_of_the_vnf_leaves_nothing(vnf):
     vnf.charm().stop()
     assert vnf.vdu.devices == ""
     assert not [path for path in vnf.vdu.files if "expir" in path or "devices" in path]
+
+
+def test_any_device_whose_time_is_over_is_shown_by_its_name():
+    outcome = SimpleNamespace(
+        now=NOW, links=[SimpleNamespace(link="access", details={"peers": []})]
+    )
+    address = fields.networks("test", "172.16.61.2/32")
+    guests = [
+        ManualPeer("access", f"guest-{number:03}", KEYS[0], address, expires=NOW - 60)
+        for number in range(101)
+    ]
+    intent = Intent(peers={("access", guest.name): guest for guest in guests})
+    assert len(_shown(intent, outcome, "all")["expired"]) == 100
+    assert set(_shown(intent, outcome, "guest-100")["expired"]) == {"guest-100"}

@@ -143,9 +143,6 @@ def _shown(intent: Intent, outcome: Outcome, name: str) -> Dict[str, Any]:
         if device is not None and name in ("all", device.name):
             peers.append(dict(view, expires=devices.show_time(device.expires)))
     answer = status.bounded({LINK: {"peers": peers}}, OUTPUT_LIMIT * 8 // 10)[LINK]
-    ended = {
-        each: devices.show_time(enrolled[each].expires)
-        for each in sorted(expired)[:100]
-        if name in ("all", each)
-    }
+    chosen = sorted(each for each in expired if name in ("all", each))
+    ended = {each: devices.show_time(enrolled[each].expires) for each in chosen[:100]}
     return dict(answer, expired=ended)
