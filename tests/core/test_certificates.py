@@ -466,8 +466,8 @@ def test_only_certificates_that_have_not_ended_count_towards_the_limit(ends, sta
     juju.settle()
     hss.reconcile()
     assert hss.states() == {"s6a": state}
-    refused = "the authority has issued 5000 that have not ended" in str(hss.plans["s6a"].problems)
-    assert refused == (state == "blocked")
+    sentence = "the authority has 5000 certificates that have not ended; allowed: at most 5000"
+    assert (sentence in str(hss.plans["s6a"].problems)) == (state == "blocked")
 
 
 def without_checks(charm):
@@ -764,6 +764,17 @@ def test_a_manual_peer_waits_for_our_own_certificate():
     hss.reconcile()
     reasons = " ".join(hss.plans["s6a"].waiting)
     assert "cell: waiting for our certificate, see show-csr and set-certificate" in reasons
+
+
+def test_a_manual_peer_with_a_certificate_needs_an_authority_of_the_operator():
+    juju, hss, mme, _ = operated()
+    hss.intent = hss.intent.with_peer(manual_peer(CELL))
+    hss.configure("s6a", "172.16.6.129/24", technology="ipsec", credentials="cert")
+    juju.settle()
+    hss.reconcile()
+    said = " ".join(hss.plans["s6a"].problems)
+    assert "no authority of its certificate is known" in said
+    assert "allowed: a link with credentials cert-external, cmp or est" in said
 
 
 @pytest.mark.parametrize(

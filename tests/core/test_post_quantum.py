@@ -98,6 +98,7 @@ def test_a_vdu_without_ml_kem_is_refused_or_taken_as_the_operator_says(unable):
             whose = "this VDU has no ML-KEM" if charm.name == unable else "its VDU has no ML-KEM"
             assert whose in reasons
             if not up:
+                assert "allowed: ML-KEM at both ends, or post-quantum: prefer" in reasons
                 assert state == "blocked" and not charm.interface("s6a").peers
         if up:
             one, two = keys(hss, mme)

@@ -15,7 +15,7 @@ from vpnaas.base.errors import InputError
 from vpnaas.base.links import IPSEC, KEYED, NONE, OWN_INTERFACES, REQUIRER
 from vpnaas.params import pools
 from vpnaas.params.intent import REQUIRE, LinkParams, ManualPeer, key_form
-from vpnaas.params.ipsec import PSK
+from vpnaas.params.ipsec import OPERATED, PSK
 from vpnaas.peers import same_address
 from vpnaas.peers.claims import Claims
 from vpnaas.peers.leases import Addresses, Asker, grant
@@ -342,7 +342,7 @@ def _manual(context: Context, manual: ManualPeer) -> _Request:
                 raise InputError(
                     manual.name,
                     "no authority of its certificate is known",
-                    "credentials cert-external or cmp",
+                    "a link with credentials {}, {} or {}".format(*OPERATED),
                 )
             return _Request(name, keep=proof.keep, waiting=(proof.waiting,))
         if manual.asks and not context.params.ipsec.pool:
@@ -425,7 +425,7 @@ def _without_quantum(
         error = InputError(
             remote.label,
             "no post-quantum key: {}".format(agreed.lacking),
-            "ML-KEM at both ends, or post-quantum=prefer",
+            "ML-KEM at both ends, or post-quantum: prefer",
         )
         return attr.evolve(request, keep=keep, problems=request.problems + (str(error),))
     reason = "{} requires a post-quantum key: {}".format(remote.label, agreed.lacking)

@@ -128,8 +128,8 @@ def _validate_as_authority(
                 refusal = str(
                     InputError(
                         where,
-                        "the authority has issued {} that have not ended".format(ca.MOST),
-                        "as many",
+                        "the authority has {} certificates that have not ended".format(ca.MOST),
+                        "at most {}".format(ca.MOST),
                     )
                 )
             if offered.identity == identity:
