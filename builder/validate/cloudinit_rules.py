@@ -23,6 +23,10 @@ HEADERS = (
 )
 OTHER_CONFIGS = ("#cloud-config-archive", "#cloud-config-jsonp")
 """Formats that are no mapping, and begin like one that is."""
+TEMPLATE = "## template: jinja"
+"""First line of a file that cloud-init renders as well, on the VDU and after RO."""
+IN_TEMPLATE = ("#cloud-config", "#!")
+CLOUD_INIT_KEYS = {"v1", "ds"}
 LARGEST = 1 << 20
 OSM_KEYS = {
     "ns_id",
@@ -136,14 +140,23 @@ def _file(ctx: Context, place: str, vdu: str, name: str) -> Iterator[Problem]:
         )
 
 
+def _is_template(text: str) -> bool:
+    return text.lower().startswith(TEMPLATE)
+
+
 def _text(ctx: Context, path: str, text: str) -> Iterator[Problem]:
-    if not text.startswith(HEADERS):
-        formats = ", ".join(HEADERS)
+    if _is_template(text):
+        if not text.partition("\n")[2].startswith(IN_TEMPLATE):
+            formats = ", ".join(IN_TEMPLATE)
+            sentence = f"what follows the line {TEMPLATE!r} has another format; allowed: {formats}"
+            yield ctx.in_file("cloud-init-header", path, sentence)
+    elif not text.startswith(HEADERS):
+        formats = ", ".join((*HEADERS, TEMPLATE))
         sentence = f"the first line names no format cloud-init knows; allowed: {formats}"
         yield ctx.in_file("cloud-init-header", path, sentence)
     try:
         tree = environment().parse(text)
-        found = [*_expressions(ctx, path, tree), *_config(ctx, path, text, tree)]
+        found = [*_expressions(ctx, path, text, tree), *_config(ctx, path, text, tree)]
     except RecursionError:
         sentence = "Jinja2 cannot read it: nested too deeply; allowed: less"
         yield ctx.in_file("cloud-init-jinja", path, sentence)
@@ -163,8 +176,15 @@ def _text(ctx: Context, path: str, text: str) -> Iterator[Problem]:
     yield from found
 
 
-def _expressions(ctx: Context, path: str, tree: nodes.Template) -> Iterator[Problem]:
+def _expressions(ctx: Context, path: str, text: str, tree: nodes.Template) -> Iterator[Problem]:
     yield from _unknown(ctx, path, tree)
+    early = CLOUD_INIT_KEYS & find_undeclared_variables(tree) if _is_template(text) else set()
+    for name in sorted(early):
+        sentence = (
+            f"RO renders {name!r}, which only cloud-init knows, and fails; allowed: inside a raw "
+            "block"
+        )
+        yield ctx.in_file("cloud-init-jinja", path, sentence)
     uses = [(node.attr, node.node, node.lineno) for node in tree.find_all(nodes.Getattr)]
     for item in tree.find_all(nodes.Getitem):
         if isinstance(item.arg, nodes.Const):
@@ -204,10 +224,22 @@ def _unknown(ctx: Context, path: str, tree: nodes.Template) -> Iterator[Problem]
 
 def _config(ctx: Context, path: str, text: str, tree: nodes.Template) -> Iterator[Problem]:
     """Check the possible results of a template: with all conditions true, and with all false."""
-    if not text.startswith("#cloud-config") or text.startswith(OTHER_CONFIGS):
+    twice = _is_template(text)
+    config = text.partition("\n")[2] if twice else text
+    if not config.startswith("#cloud-config") or config.startswith(OTHER_CONFIGS):
         return
     for met in (True, False):
-        documents = list(_document(ctx, path, _outcome(tree.body, met)))
+        rendered = _outcome(tree.body, met)
+        if twice:
+            try:
+                rendered = _outcome(environment().parse(rendered).body, met)
+            except TemplateSyntaxError as error:
+                sentence = (
+                    f"cloud-init cannot render what RO leaves: {error.message}; allowed: Jinja2"
+                )
+                yield ctx.in_file("cloud-init-jinja", path, sentence)
+                return
+        documents = list(_document(ctx, path, rendered))
         yield from documents
         if documents:
             return

@@ -6,7 +6,7 @@ import pytest
 from validate_support import PARAMS, Draft, catalog, ns, vnf
 
 from builder.validate import Catalog, validate_package, validate_params
-from builder.validate.cloudinit_rules import HEADERS
+from builder.validate.cloudinit_rules import HEADERS, TEMPLATE
 
 
 def with_text(text: str) -> Draft:
@@ -80,12 +80,43 @@ def test_what_jinja2_reads_and_cannot_render(text, code, words, tmp_path):
     [
         "#cloud-config\na: {% raw %}echo '{# fine #}' ${#a} ${#b#x}{% endraw %}\n",
         "#cloud-config-archive\n- {type: text/cloud-config, content: x}\n",
+        "## template: jinja\n#cloud-config\na: {% raw %}{{ v1.region }}{% endraw %}\n",
+        "## template: jinja\n#cloud-config\na: {{ name | safe }}\n",
+        "## Template: Jinja\n#!/bin/sh\n",
     ],
 )
 def test_texts_that_cloud_init_takes(text, tmp_path):
     made = vnf()
     made.files["cloud_init/init.yaml"].text = text
     assert validate_package(made.tar(tmp_path / "x.tar.gz"), catalog()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "codes", "words"),
+    [
+        ("#cloud-config\na: {{ v1.region | safe }}", ["cloud-init-jinja"], "only cloud-init knows"),
+        ("#include\nhttps://a.example/", ["cloud-init-header"], "allowed: #cloud-config, #!"),
+        ("#cloud-config\n- a", ["cloud-init-yaml"], "a mapping"),
+        (
+            "#cloud-config\na: {% raw %}{% if %}{% endraw %}",
+            ["cloud-init-jinja"],
+            "cloud-init cannot render what RO leaves",
+        ),
+        (
+            "#cloud-config\n{% raw %}{% if v1.region %}password: a{% endif %}{% endraw %}",
+            ["cloud-init-password"],
+            "a password in clear",
+        ),
+    ],
+)
+def test_a_template_of_cloud_init_is_read_as_ro_and_cloud_init_render_it(
+    text, codes, words, tmp_path
+):
+    made = vnf()
+    made.files["cloud_init/init.yaml"].text = f"## template: jinja\n{text}\n"
+    problems = validate_package(made.tar(tmp_path / "x.tar.gz"), catalog())
+    assert [p.code for p in problems] == codes, problems
+    assert words in problems[0].sentence
 
 
 def test_a_long_row_of_comment_marks_takes_no_time(tmp_path):
@@ -100,4 +131,4 @@ def test_an_unknown_first_line_names_the_formats(tmp_path):
     made = vnf()
     made.files["cloud_init/init.yaml"].text = "hello\n"
     (problem,) = validate_package(made.tar(tmp_path / "x.tar.gz"), catalog())
-    assert problem.sentence.endswith("allowed: " + ", ".join(HEADERS))
+    assert problem.sentence.endswith("allowed: " + ", ".join((*HEADERS, TEMPLATE)))
