@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,6 +28,7 @@ from builder.validate.schema import problems_of, shown
 from builder.validate.slice_rules import five_qi
 
 UNNAMED = "the default VIM"
+UUID = re.compile(r"[a-fA-F0-9]{8}(-[a-fA-F0-9]{4}){3}-[a-fA-F0-9]{12}")
 
 
 def validate_params(kind: str, document: Any, catalog: Catalog, name: str = "") -> list[Problem]:
@@ -243,10 +245,18 @@ def _several_vims(request: Request) -> Iterator[Problem]:
             continue
         place, params = given.get(link["id"], ("vld", {}))
         networks = params.get("vim-network-name") or params.get("vim-network-id")
-        missing = spans - set(networks if isinstance(networks, dict) else ())
+        named = set(networks) if isinstance(networks, dict) else set()
+        missing = spans - named
         # A name that no member has can be that of the default VIM.
-        if isinstance(networks, dict) and set(networks) - spans:
+        if named - spans:
             missing.discard(UNNAMED)
+        # It can also be that of a VIM that a member gives by its UUID, or the other way round:
+        # clients turn names into UUIDs, also in vim-network-name.
+        for by_uuid in (True, False):
+            same = {vim for vim in missing if bool(UUID.fullmatch(vim)) is by_uuid}
+            others = {vim for vim in named - spans if bool(UUID.fullmatch(vim)) is not by_uuid}
+            if len(same) <= len(others) and (not by_uuid or params.get("vim-network-name")):
+                missing -= same
         if missing:
             sentence = (
                 f"link {link['id']!r} spans VIMs ({choices(spans)}), and there is no network of "

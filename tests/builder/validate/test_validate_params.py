@@ -184,6 +184,10 @@ def test_one_change_gives_exactly_one_problem(code, place, change):
     assert bool(problems[0].osm_message) == (problems[0].severity == "refused")
 
 
+SOUTH = "6d1f8a2e-0000-4000-8000-000000000001"
+OTHER = "6d1f8a2e-0000-4000-8000-000000000002"
+
+
 @pytest.mark.parametrize(
     ("default", "networks", "missing"),
     [
@@ -195,6 +199,11 @@ def test_one_change_gives_exactly_one_problem(code, place, change):
         ("south", {"north": "a", "east": "b"}, "south"),
         ("south", {"typo": "a"}, "north, south"),
         ("north", {"north": "a"}, None),
+        (SOUTH, {"north": "a", "south": "b"}, None),
+        (SOUTH, {"north": "a"}, SOUTH),
+        (SOUTH, {"north": "a", OTHER: "b"}, SOUTH),
+        (SOUTH, {SOUTH: "a", OTHER: "b"}, None),
+        (SOUTH, {"south": "b", "east": "c"}, "north"),
     ],
 )
 def test_a_network_for_each_vim_of_a_link(default, networks, missing):
@@ -205,6 +214,14 @@ def test_a_network_for_each_vim_of_a_link(default, networks, missing):
     problems = validate_params("ns", document, catalog())
     assert [p.code for p in problems] == ["params-vim-network"] * bool(missing)
     assert all(f"no network of {missing}; allowed" in p.sentence for p in problems)
+
+
+def test_clients_do_not_turn_names_into_uuids_in_vim_network_id():
+    document = copy.deepcopy(PARAMS)
+    networks = {"north": "a", "south": "b"}
+    spread(document, wimAccountId=False, **{"vim-network-id": networks})
+    document["vimAccountId"] = SOUTH
+    assert [p.code for p in validate_params("ns", document, catalog())] == ["params-vim-network"]
 
 
 def message_of(change):
