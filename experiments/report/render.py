@@ -161,7 +161,9 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
         revocation=[
             {"victim": run.params["victim"], "thief": run.params["thief"],
              "sent": run.result["sent"], "before": run.result["arrived"],
-             "after": run.result["after-deletion"], "took": _number(run.result["primitive-s"])}
+             "sent_after": run.result.get("sent-after-deletion", "-"),
+             "after": run.result["after-deletion"],
+             "known": run.result["peer-still-known"], "took": _number(run.result["primitive-s"])}
             for run in made.get("revocation", [])
         ],
         repetitions=max((run.repetition + 1 for run in runs), default=0),

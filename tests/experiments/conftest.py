@@ -80,8 +80,8 @@ def judged() -> list[Run]:
          {"neighbour": stream, "victim": {"lost": None}, "victim-broke": True,
           "timeline": {"fault_s": 1.0, "back_s": 5.5, "ended_s": 4.0, "silent": [1.0, 5.5]}}, True),
         ("revocation", {"victim": "embb", "thief": "urllc", "seconds": 5},
-         {"sent": 500, "arrived": 300, "after-deletion": 0, "primitive-s": 3.0,
-          "peer-still-known": False}, True),
+         {"sent": 500, "sent-after-deletion": 180, "arrived": 300, "after-deletion": 0,
+          "primitive-s": 3.0, "peer-still-known": False}, True),
     ]  # fmt: skip
     return [
         Run(name, params, Cell(name, params).key, 0, order, 1e9 + order, 1.0, 0.5, result, passed)

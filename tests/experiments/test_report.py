@@ -288,6 +288,20 @@ def cells(page: str, row: str) -> list[list[str]]:
             for one in rows]  # fmt: skip
 
 
+def test_a_revocation_shows_what_its_verdict_is_made_from(judged: list[Run]) -> None:
+    made = next(run for run in judged if run.experiment == "revocation")
+    assert cells(render.html(DESCRIBED, [made]), "embb") == [
+        ["urllc", "500", "300", "180", "0", "no", "3.00"]
+    ]
+    known = dataclasses.replace(
+        made, result={**made.result, "peer-still-known": True}, passed=False
+    )
+    assert cells(render.html(DESCRIBED, [known]), "embb")[0][5] == "yes"
+    # Campaigns of earlier versions counted all datagrams together.
+    del known.result["sent-after-deletion"]
+    assert cells(render.html(DESCRIBED, [known]), "embb")[0][3] == "-"
+
+
 def test_figures_without_a_baseline_are_in_the_tables() -> None:
     made = [performance("embb", "tunnel", "", 0, 40.0, 3.0, link="ue")]
     made += [
