@@ -93,6 +93,13 @@ def service_links(
     return [*connected.values(), *rest]
 
 
+def _vims(nsi: Document) -> set[str]:
+    """Return the VIM accounts of a slice and its services."""
+    params = nsi["_admin"]["netslice-subnet"]
+    given = [*params, *(vnf for each in params for vnf in each.get("vnf") or ())]
+    return {nsi["datacenter"], *(p["vimAccountId"] for p in given if p.get("vimAccountId"))}
+
+
 class SliceOperations:
     """Runs the operations of slices from their documents."""
 
@@ -180,7 +187,7 @@ class SliceOperations:
                 self._start(self.store, step)
         failures = self._wait(nsi_id, steps, self.timeouts.ns_deploy)
         self._wait_workers(steps)
-        failures += self._delete_links(nsi)
+        failures += self._delete_links(nsi, leave=not failures or bool(params.get("force")))
         if failures and not params.get("force"):
             return self._end(operation, "; ".join(failures))
         if not nsi["_admin"]["deployed"]["RO"] and not params.get("force"):
@@ -215,9 +222,14 @@ class SliceOperations:
         self.journal.write("settled", "nsi", "never done", idle=True)
         return "PROCESSING"
 
-    def _delete_links(self, nsi: Document) -> list[str]:
-        """Delete the networks of the slice that no other slice uses; return what went wrong."""
-        used = self._used_links(nsi)
+    def _delete_links(self, nsi: Document, leave: bool) -> list[str]:
+        """Delete the networks of the slice that no other slice uses; return what went wrong.
+
+        VIMs that the slice does not use are asked too: a link of several slices may have a network
+        there. A failure there is none of this slice.
+        """
+        used = self._used_links(nsi, leave)
+        own = _vims(nsi)
         failures = []
         for deployed in nsi["_admin"]["deployed"]["RO"]:
             scenario = deployed["netslice_scenario_id"]
@@ -227,12 +239,14 @@ class SliceOperations:
                 try:
                     self.backends.cloud(vim["_id"]).delete_tag(scenario)
                 except LcmError as error:
-                    failures.append(f"netslice-vld {deployed['vld_id']}: {error}")
+                    if vim["_id"] in own:
+                        failures.append(f"netslice-vld {deployed['vld_id']}: {error}")
         return failures
 
-    def _used_links(self, nsi: Document) -> set[str]:
-        """Return the ids of the links that other slices use.
+    def _used_links(self, nsi: Document, leave: bool) -> set[str]:
+        """Return the ids of the links that other slices use; note if this one leaves its own.
 
+        Of two slices that end at once, the second to look finds that the first has left.
         A slice that has no ids yet inherits the links on which it shares services with this one:
         if it is only recorded, it ends these services and the links, though it never started.
         """
@@ -248,7 +262,12 @@ class SliceOperations:
                     links = deployed_links(other, slices)
                     deployed["RO"] = [ro for ro in links if ro["netslice_scenario_id"] in own]
                     self.store.put(NSIS, other)
-                used |= {ro["netslice_scenario_id"] for ro in deployed["RO"]}
+                used |= {ro["netslice_scenario_id"] for ro in deployed["RO"] if not ro.get("left")}
+            if leave:
+                record = self.store.get(NSIS, nsi["_id"])
+                for ro in record["_admin"]["deployed"]["RO"]:
+                    ro["left"] = True
+                self.store.put(NSIS, record)
         return used
 
     # -- both ---------------------------------------------------------------------------------

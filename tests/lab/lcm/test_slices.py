@@ -14,7 +14,7 @@ import yaml
 from support.lcm_fakes import FakeBackends, nsd, vnfd
 
 from lab.cli.commands import main
-from lab.errors import NbiError
+from lab.errors import LcmError, NbiError
 from lab.lcm.slices import SliceOperations, deployed_links, service_links
 from lab.lcm.timeouts import Timeouts
 from lab.nbi import validation
@@ -338,6 +338,74 @@ def test_a_link_stays_for_a_slice_that_is_only_recorded(slices: Slices) -> None:
     assert end("two", *entries(second).values()) == [
         ("delete-tag", link["netslice_scenario_id"]) for link in links
     ]
+
+
+def test_a_link_goes_with_the_last_of_two_slices_that_end_at_once(slices: Slices) -> None:
+    store, backends = slices.store, FakeBackends()
+    made = [make(slices, name).nsr for name in ("one", "two")]
+    for nsi in made:
+        nsi["_admin"]["deployed"]["RO"] = links = deployed_links(nsi, made)
+        store.put(NSIS, nsi)
+    run = SliceOperations(store, backends, Timeouts().scaled(0.01), Journal(), jobs.start)
+    operations = [slices.delete(name).operation for name in ("one", "two")]
+    for nsr in store.all(NSRS):
+        remove_service(store, nsr["_id"])
+    gone = backends.log.of
+
+    def meanwhile(nsi: dict[str, Any], leave: bool) -> list[str]:
+        real(nsi, leave)
+        assert gone("delete-tag") == []
+        # The other one ends before this one's record is removed.
+        run._delete_links = real  # type: ignore[method-assign]
+        assert run.run(operations[1]["_id"]) == "COMPLETED"
+        return []
+
+    real = run._delete_links
+    run._delete_links = meanwhile  # type: ignore[method-assign]
+    assert run.run(operations[0]["_id"]) == "COMPLETED"
+    assert gone("delete-tag") == [("delete-tag", links[0]["netslice_scenario_id"])]
+    assert store.all(NSIS) == []
+
+
+def test_a_slice_whose_services_do_not_end_does_not_leave_its_link(slices: Slices) -> None:
+    store, backends = slices.store, FakeBackends()
+    made = [make(slices, name).nsr for name in ("one", "two")]
+    for nsi in made:
+        nsi["_admin"]["deployed"]["RO"] = deployed_links(nsi, made)
+        store.put(NSIS, nsi)
+    run = SliceOperations(store, backends, Timeouts().scaled(0.0001), Journal(), jobs.start)
+    first, second = (slices.delete(name).operation for name in ("one", "two"))
+    assert run.run(first["_id"]) == "FAILED"  # its spoke stays, with a server on the network
+    for step in second["operationParams"]["nslcmops_ids"]:
+        remove_service(store, store.get(OPS, step)["nsInstanceId"])
+    assert run.run(second["_id"]) == "COMPLETED"
+    assert backends.log.of("delete-tag") == []
+
+
+@pytest.mark.parametrize("dead", ["vim-1", "vim-2"])
+def test_a_dead_vim_keeps_only_slices_that_use_it(
+    slices: Slices, dead: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, backends = slices.store, FakeBackends()
+    store.put(VIMS, {"_id": "vim-2", "name": "south", "_admin": admin()})
+    nsi = make(slices, "one").nsr
+    nsi["_admin"]["deployed"]["RO"] = deployed_links(nsi, [nsi])
+    store.put(NSIS, nsi)
+    asked = []
+
+    def cloud(key: str) -> Any:
+        asked.append(key)
+        if key == dead:
+            raise LcmError(f"no VIM {key}")
+        return backends.the_cloud
+
+    monkeypatch.setattr(backends, "cloud", cloud)
+    operation = slices.delete("one").operation
+    for nsr in store.all(NSRS):
+        remove_service(store, nsr["_id"])
+    run = SliceOperations(store, backends, Timeouts().scaled(0.01), Journal(), jobs.start)
+    assert run.run(operation["_id"]) == ("FAILED" if dead == "vim-1" else "COMPLETED")
+    assert asked == ["vim-1", "vim-2"]
 
 
 @pytest.mark.parametrize(
