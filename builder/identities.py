@@ -199,6 +199,7 @@ def _addresses(functions: dict[str, dict[str, Any]], ended: set[str]) -> Iterato
     subnets: dict[str, Any] = {}
     owners: dict[Any, str] = {}
     for name, given in functions.items():
+        own: dict[str, Any] = {}
         for key, value in given.items():
             if not key.endswith(INNER) or str(value).partition(":")[0] in (NO_LINK, POOL):
                 continue
@@ -215,6 +216,10 @@ def _addresses(functions: dict[str, dict[str, Any]], ended: set[str]) -> Iterato
             if link in subnets.keys() - ended and address.network != subnets[link]:
                 yield f"{key}: {owner} is in {address.network}, the other end in {subnets[link]}"
             subnets.setdefault(link, address.network)
+            for other, subnet in own.items():
+                if subnet.version == address.version and subnet.overlaps(address.network):
+                    yield f"{key}: {owner} has {address}, which overlaps {subnet} of its {other}"
+            own[link] = address.network
     for name, given in functions.items():
         try:
             pool = ip_network(str(given.get("nf_ue_pool", "0.0.0.0/32")))

@@ -93,6 +93,7 @@ def test_the_charms_take_every_value(tree, files, kind):
         ("hss", "nf_first_imsi", "208951234500000", "which is not of network 24288"),
         ("mme", "s6a_inner_address", "172.16.7.2/24", "mme on s6a is in 172.16.7.0/24"),
         ("mme", "s6a_inner_address", "172.16.6.129/24", "which is that of hss on s6a"),
+        ("mme", "s11_inner_address", "172.16.6.77/25", "which overlaps 172.16.6.0/24 of its s6a"),
         ("mme", "s6a_inner_address", "nowhere", "is no address with prefix length"),
         ("mme", "nf_mcc", "001", "mme has epc.mnc088.mcc242.3gppnetwork.org, but its"),
         ("enb", "vpn_technology", "none", "vpn_technology: enb has none on s1c"),
