@@ -196,7 +196,6 @@ def test_a_hostile_remote_displaces_nothing_and_fails_no_hook(
 HEAL = "wg-quick down wg-s6a && rm -r /etc/osm-vpnaas/s6a /etc/wireguard/wg-s6a.conf"
 
 
-@pytest.mark.long
 def test_who_ran_before_a_heal_comes_first_after_it(service: Service) -> None:
     """The hostile relation is older, and the healed VDU has no record of who ran."""
     model, unit = service.model, leader(service)
