@@ -17,6 +17,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 from lab.vim import VimError, probe, registry
+from lab.vim.qemu.accelerator import accelerator
 from lab.vim.qemu.bake import check_tools
 
 # How long an example takes is the machine's affair.
@@ -84,6 +85,14 @@ def missing_for_machines() -> str:
     return ""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--emulated",
+        action="store_true",
+        help="run tests marked kvm also where processors are emulated: hours",
+    )
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order modules for several workers; the tests of one stay as they are."""
     tests = Path(__file__).parent
@@ -121,6 +130,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if not reason and item.get_closest_marker("clock") is not None:
         reason = "" if clock.library() else "needs libfaketime"
     if not reason:
+        if (
+            item.get_closest_marker("kvm") is not None
+            and not item.config.getoption("emulated")
+            and not accelerator().real
+        ):
+            pytest.skip("takes minutes on emulated processors (no KVM here): --emulated runs it")
         return
     if os.environ.get("CI") or os.environ.get("VPNAAS_REQUIRE_LAB") == "1":
         pytest.fail(f"lab tests must run here, but this machine {reason}", pytrace=False)
