@@ -2,7 +2,8 @@
 
 The cases are read from the packages and parameter files that the build makes. A new file is a new
 case. A file that fits no service fails. A case that another module of the long tests brings up is
-left to that module. A file without a UE that is another one without its UE comes up with that one.
+left to that module. A file that is another one without its UE comes up with that one, and so does a
+case of ALIKE.
 """
 
 from __future__ import annotations
@@ -140,6 +141,8 @@ ELSEWHERE = {
         "urllc_shared_nst-urllc_shared_oai",
     ),
     "test_e2e_sitegw": ("sitegw_ns-sitegw_two_sites",),
+    # What tests/experiments/test_matrix_on_the_lab.py brings up, with network functions.
+    "../../../experiments/setups": ("epc_ns_double-epc",),
     # The links of epc_multisite besides S6a: tests/experiments/test_matrix_on_the_lab.py.
     "test_e2e_sites": ("vpn_basic_ns-vpn_two_sites", "epc_ns-epc_multisite"),
     "test_e2e_slices": (
@@ -154,8 +157,18 @@ ELSEWHERE = {
 }
 """Cases that another module brings up, by its name; it passes packets through their tunnels."""
 
+#: Cases that come up with another one, which has the same links: all but parameters of network
+#: functions, or the class of traffic of a link.
+ALIKE = {
+    "epc_ns-epc_novpn": ("epc_ue_ns-epc_ue_novpn", "nf_"),
+    "5gc_ns-5gc_ipsec": ("5gc_ue_ns-5gc_ue_ipsec", "nf_"),
+    "embb_shared_nst-embb_shared": ("embb_shared_nst-embb_shared_oai", "nf_"),
+    "urllc_shared_nst-urllc_shared": ("urllc_shared_nst-urllc_shared_oai", "nf_"),
+    "mmtc_nst-mmtc": ("embb_nst-embb", "s1u_five_qi"),
+}
+
 CASES = cases()
-LEFT = {name for names in ELSEWHERE.values() for name in names}
+LEFT = {*ALIKE, *(name for names in ELSEWHERE.values() for name in names)}
 HERE = [case for case in CASES if str(case) not in LEFT]
 
 
@@ -165,6 +178,30 @@ def test_a_case_that_is_left_to_a_module_is_brought_up_there(module: str) -> Non
     named = {str(case): case for case in CASES}
     for name in ELSEWHERE[module]:
         assert re.search(rf'["/]{named[name].file}(\.yaml)?"', text), name
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_a_case_that_is_left_to_another_one_has_the_same_links(name: str) -> None:
+    files = variants.parameter_files(TREE)
+    named = {str(case): case for case in CASES}
+    other, besides = ALIKE[name]
+    assert other in named and other not in ALIKE
+
+    def parameters(case: str) -> dict[tuple[str, ...], dict[str, Any]]:
+        document = files[named[case].file]
+        parts = {part["id"]: part for part in document.get("netslice-subnet", [])} or {"": document}
+        return {
+            (part, member): {k: v for k, v in values.items() if not k.startswith(besides)}
+            for part, held in parts.items()
+            for member, values in given(held).items()
+        }
+
+    if named[name].descriptor.endswith("_nst"):
+        for part in ("netslice-subnet", "netslice-vld"):
+            assert body(named[name].descriptor)[part] == body(named[other].descriptor)[part]
+    own = parameters(name)
+    assert own
+    assert own == {member: values for member, values in parameters(other).items() if member in own}
 
 
 def test_every_service_and_template_has_parameters() -> None:
