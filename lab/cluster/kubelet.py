@@ -52,7 +52,9 @@ done < mounts
 mount -t proc proc fs/root/proc
 mount --rbind /dev fs/root/dev
 mount -o remount,ro fs/root
-exec chroot fs/root "$@"
+# Not exec: setpriv, which changes the user, would end the signal that kills us with unshare.
+chroot fs/root "$@"
+exit $?
 """
 
 

@@ -179,6 +179,17 @@ def test_a_restarted_pod_goes_on(pair: tuple[Environment, Environment], tmp_path
     assert [oct(path.stat().st_mode & 0o777) for path in private] == ["0o600"]
 
 
+def test_a_container_removes_the_key_that_a_dead_one_left_in_the_pod(tmp_path: Path) -> None:
+    volume, other = tmp_path / "run", tmp_path / "run" / "other"
+    volume.mkdir()
+    other.write_text("stays", encoding="utf-8")
+    first = Path(server.make_folder(str(volume)))
+    (first / "id_ed25519").write_text("key", encoding="utf-8")
+    second = Path(server.make_folder(str(volume)))
+    assert sorted(volume.iterdir()) == sorted([second, other])
+    assert first != second and second.stat().st_mode & 0o777 == 0o700
+
+
 def test_what_lost_its_state_takes_the_tunnel_up_again(
     pair: tuple[Environment, Environment], namespace: Namespace
 ) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import functools
 import logging
 import os
+import shutil
 import signal
 import ssl
 import sys
@@ -31,6 +32,7 @@ PORT = 50050
 PERIOD = 300.0
 """Seconds between two looks for drift, as between two update-status of Juju."""
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+FOLDER = "osm-vpnaas-"
 
 
 class Worker:
@@ -193,13 +195,27 @@ def _declared(folder: str) -> Dict[str, Any]:
     return declared
 
 
+def make_folder(place: str) -> str:
+    """Make the folder of this process.
+
+    Args:
+        place: Volume of the pod, "" for none. It outlives a container that died, whose folder with
+            its SSH key goes.
+    """
+    if place:
+        for name in os.listdir(place):
+            if name.startswith(FOLDER):
+                shutil.rmtree(os.path.join(place, name), ignore_errors=True)
+    return tempfile.mkdtemp(prefix=FOLDER, dir=place or None)
+
+
 def run(kind: Type[ReconcilingCharm]) -> None:
     """Serve the charm whose src/charm.py this process runs, as the pod's environment says."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     environ = os.environ
     charm = os.path.dirname(os.path.dirname(os.path.abspath(sys.argv[0])))
     cluster = Cluster(environ["VPNAAS_RELEASE"])
-    folder = tempfile.mkdtemp(prefix="osm-vpnaas-", dir=environ.get("VPNAAS_RUN") or None)
+    folder = make_folder(environ.get("VPNAAS_RUN", ""))
     while True:
         try:
             cluster.load()

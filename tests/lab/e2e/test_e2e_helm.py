@@ -105,6 +105,12 @@ def pods(lab: Lab, service: Service, member: str) -> list[int]:
     return found
 
 
+def below(pid: int) -> list[int]:
+    """Return the children of a process, and theirs."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [found for child in map(int, children) for found in (child, *below(child))]
+
+
 def test_packets_go_through_the_tunnel(basic: Service) -> None:
     wait_up(basic)
     assert basic["client"].pings("10.77.0.1", "-I", "wg-vpn-client")
@@ -146,7 +152,10 @@ def test_keys_rotate(basic: Service) -> None:
 def test_a_pod_that_dies_comes_back_with_its_state(lab: Lab, basic: Service) -> None:
     wait_up(basic)
     (before,) = pods(lab, basic, "server")
+    inside = below(before)
+    assert inside
     os.kill(before, signal.SIGKILL)
+    wait(lambda: not any(Path(f"/proc/{pid}").exists() for pid in inside), "all ended", PATIENCE)
     assert basic["client"].pings("10.77.0.1")
     wait(lambda: pods(lab, basic, "server") not in ([], [before]), "another pod runs", PATIENCE)
     wait_up(basic)
