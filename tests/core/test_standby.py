@@ -34,6 +34,62 @@ def gateway(**changed: Any) -> Standby:
     return Standby(**{**values, **changed})
 
 
+CHILD = (
+    "{{name=s1c uniqueid={id} reqid={id} state={state} mode=TUNNEL protocol=ESP encap=yes "
+    "spi-in=23d4bc3b spi-out=c8dbc4fc bytes-in=9 packets-in={into} use-in=1 bytes-out=9 "
+    "packets-out={out} use-out=0 rekey-time=3382 life-time=3958 install-time=2 "
+    "local-ts=[10.200.0.0/16] remote-ts=[{ts}]}}"
+)
+
+
+def listed(ike: int, *children: str) -> str:
+    inside = " ".join(f"s1c-{number} {child}" for number, child in enumerate(children))
+    head = f"list-sa event {{s1c_cell {{uniqueid={ike} version=2 state=ESTABLISHED remote-id=a"
+    return f"{head} child-sas {{{inside}}}}}}}\nlist-sas reply {{}}\n"
+
+
+def child(ts: str, into: int, out: int, id: int = 1, state: str = "INSTALLED") -> str:
+    return CHILD.format(id=id, state=state, into=into, out=out, ts=ts)
+
+
+ONE, TWO, THREE = "10.41.0.1/32", "10.41.0.2/32 10.42.0.2/32", "10.41.0.3/32"
+
+
+def test_peers_with_most_packets_since_the_last_look_come_first() -> None:
+    before = listed(1, child(ONE, 100, 100)) + listed(2, child(TWO, 50, 0))
+    before += listed(3, child(THREE, 7, 7))
+    # Both CHILD_SAs of a rekeying count; one that was rekeyed before counts from zero.
+    after = listed(1, child(ONE, 100, 105)) + listed(3, child(THREE, 7, 7))
+    after += listed(4, child(TWO, 20, 0), child(TWO, 10, 0, 2, "REKEYED"))
+    looks = [gateway_watch.tunnels(text) for text in (before, after)]
+    assert [tunnel.packets for tunnel in looks[0]] == [200, 50, 14]
+    by_number = {tunnel.ike: tunnel for tunnel in looks[1]}
+    packets = {tunnel.peer: tunnel.packets for tunnel in looks[0]}
+    busy = gateway_watch.busiest(packets, looks[1])
+    assert busy == [by_number["4"].peer, by_number["1"].peer]
+    # The other gateway knows the same peers by other numbers.
+    other = gateway_watch.tunnels(listed(9, child(TWO, 0, 0)))
+    assert gateway_watch.unpacked(gateway_watch.packed(busy))[0] == other[0].peer
+
+
+@given(st.binary(max_size=2048))
+def test_any_datagram_names_peers_or_none(data: bytes) -> None:
+    peers = gateway_watch.unpacked(data)
+    assert len(peers) <= gateway_watch.MOST
+    assert all(len(peer) == gateway_watch.DIGEST for peer in peers)
+    assert data.startswith(gateway_watch.packed(peers))
+
+
+def test_the_program_and_the_charm_agree_on_files_and_port() -> None:
+    assert gateway_watch.FIFO == standby.FIRST_FIFO
+    assert gateway_watch.PORT == standby.BUSY_PORT
+    assert f"first={standby.FIRST_FIFO}\n" in source("gateway_turn.sh")
+    assert standby.FIRST_LOCK == standby.FIRST_FIFO + "-lock"
+    text = standby.firewall(gateway())
+    assert f'iifname "ens5" ip saddr 10.9.0.2 udp dport {standby.BUSY_PORT} accept' in text
+    assert f"udp dport {standby.BUSY_PORT} counter drop" in text
+
+
 def test_configuration_names_all_that_decides_who_is_active() -> None:
     text = keepalived_conf(gateway(advert=105))
     for line in (

@@ -2,8 +2,9 @@
 
 Every peer keeps a tunnel to each gateway, with the same traffic selectors, and uses the newest
 CHILD_SA of the two. VRRP (RFC 5798) on the trusted side decides which gateway is active. A gateway
-that becomes active rekeys its CHILD_SAs, so that they are the newest at all peers. The gateways
-share no key and no sequence number, so no packet can be accepted twice; see ADR 0030.
+that becomes active rekeys its CHILD_SAs, so that they are the newest at all peers; peers with
+traffic come first, see `gateway_watch.py`. The gateways share no key and no sequence number, so no
+packet can be accepted twice; see ADR 0030.
 
 The priority of a gateway grows with the share of its tunnels that are up. It drops if the paths to
 its peers lose too many packets. A gateway that lost its tunnels, or whose daemon died, gives up the
@@ -44,6 +45,11 @@ WATCH_PROGRAM = "/usr/local/lib/osm-vpnaas/gateway-watch"
 TURN_PROGRAM = "/usr/local/lib/osm-vpnaas/gateway-turn"
 LOSS_PROGRAM = "/usr/local/lib/osm-vpnaas/gateway-loss"
 TURN_FIFO = "/run/osm-vpnaas-turns"
+FIRST_FIFO = "/run/osm-vpnaas-first"
+"""Through it the watch program is told to claim the peers; it locks FIRST_LOCK meanwhile."""
+FIRST_LOCK = FIRST_FIFO + "-lock"
+BUSY_PORT = 5798
+"""UDP port on which the active gateway tells the other one which peers have traffic."""
 WATCH_UNIT = "/etc/systemd/system/osm-vpnaas-gateway-watch.service"
 DAEMON_DROPIN = "/etc/systemd/system/strongswan.service.d/osm-vpnaas-standby.conf"
 KEEPALIVED_DROPIN = "/etc/systemd/system/keepalived.service.d/osm-vpnaas.conf"
@@ -221,7 +227,7 @@ After=strongswan.service
 Before=keepalived.service
 
 [Service]
-ExecStart={} {} {} {} {} {} {}
+ExecStart={} {} {} {} {} {} {} {}
 Restart=always
 RestartSec=1
 
@@ -235,6 +241,7 @@ WantedBy=multi-user.target
         standby.virtual.ip,
         CLAIM_PERIOD,
         ",".join(standby.children),
+        standby.other,
     )
 
 
@@ -257,14 +264,16 @@ RestartSec=1
 def firewall(standby: Standby) -> str:
     """Return the nft(8) script that lets only the other gateway take part in the election.
 
-    VRRP version 3 has no authentication (RFC 5798 section 9). Version 2 has no intervals below one
-    second.
+    Nor does anyone else tell it which peers have traffic. VRRP version 3 has no authentication (RFC
+    5798 section 9). Version 2 has no intervals below one second.
     """
     family = "ip6" if standby.other.version == 6 else "ip"
     chains = """    chain input {{
         type filter hook input priority raw + 20; policy accept;
         iifname "{trusted}" meta l4proto 112 {family} saddr {other} accept
         meta l4proto 112 counter drop
+        iifname "{trusted}" {family} saddr {other} udp dport {busy} accept
+        udp dport {busy} counter drop
     }}
-""".format(trusted=standby.trusted, family=family, other=standby.other)
+""".format(trusted=standby.trusted, family=family, other=standby.other, busy=BUSY_PORT)
     return nftables.nft_table(FIREWALL_TABLE, chains)

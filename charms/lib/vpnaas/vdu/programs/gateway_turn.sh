@@ -1,10 +1,11 @@
 #!/bin/sh
 # Run by keepalived: when we become active, claim the peers; record every change of state.
-# Usage: gateway-turn claim CHILD...   make our CHILD_SAs the newest
+# Usage: gateway-turn claim CHILD...   make our CHILD_SAs the newest, those with traffic first
 #        gateway-turn record FIFO      record the changes that keepalived writes to FIFO
 #        gateway-turn left ADDRESS     wait until ADDRESS is no longer ours, 5 s at most
 record=/var/lib/osm-vpnaas/standby
 lock=/run/osm-vpnaas-claim
+first=/run/osm-vpnaas-first
 
 ipsec=/usr/local/lib/osm-vpnaas/ipsec
 
@@ -32,11 +33,16 @@ case $1 in
         flock -n 8 || exit 0
         flock 9
         exec 8>&-
+        # The watch program holds the lock, and knows which peers have traffic.
+        if flock -n "$first-lock" true; then
+            for child in "$@"; do
+                timeout 10 /usr/sbin/swanctl --rekey --child "$child" >/dev/null 2>&1 9>&- &
+            done
+        else
+            echo claim 1<>"$first"
+        fi
         # Peers that know only the shared address have no tunnel here yet.
         [ -x "$ipsec" ] && timeout 30 "$ipsec" initiate-shared >/dev/null 2>&1 9>&- &
-        for child in "$@"; do
-            timeout 10 /usr/sbin/swanctl --rekey --child "$child" >/dev/null 2>&1 9>&- &
-        done
         wait
         ;;
     record)
