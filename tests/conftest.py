@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 from lab.vim import VimError, probe, registry
+from lab.vim.qemu.accelerator import accelerator
 from lab.vim.qemu.bake import check_tools
 
 # How long an example takes is the machine's affair.
@@ -26,19 +28,24 @@ hypothesis.settings.load_profile("any machine")
 #: `update-status` comes when a test says so, not in the middle of it.
 os.environ.setdefault("OSMLAB_UPDATE_STATUS_INTERVAL", "0")
 
-#: Modules by prefix, in their order; the longest prefix counts, and "" stands for all others. Long
-#: modules begin first. What needs a machine that does little else comes last, one after another: a
-#: pair of gateways that act within milliseconds, and virtual machines on emulated processors.
+#: Modules by prefix, in their order; the longest prefix counts, and "" stands for all others. What
+#: takes longest begins first, so that workers end together. What needs a machine that does little
+#: else comes last: a pair of gateways that act within milliseconds, and emulated processors.
 ORDER = (
     "kernel/test_kernel_abilities",
-    "lab/e2e/test_e2e_basic",
     "lab/e2e/test_e2e_shipped",
+    "lab/e2e/test_e2e_basic",
     "lab/e2e/test_e2e_oai",
-    "core/test_running_peers",
+    "experiments/test_fiveg_on_the_lab",
+    "lab/e2e/test_e2e_small_cell",
+    "lab/e2e/test_e2e_access",
+    "lab/e2e/test_e2e_5g",
     "experiments/test_matrix_on_the_lab",
+    "lab/e2e/test_e2e_n3iwf",
+    "core/test_running_peers",
     "lab/e2e",
-    "charm",
     "gateway",
+    "charm",
     "lab",
     "simulators",
     "builder",
@@ -48,12 +55,18 @@ ORDER = (
     "lab/e2e/test_e2e_containers",
     "lab/e2e/test_e2e_machines",
 )
-ALONE = ORDER[ORDER.index("") + 1 :]
-#: Modules that test the service `basic`: one worker makes it once.
-TOGETHER = tuple(
-    f"lab/e2e/test_e2e_{name}"
-    for name in ("basic", "clear", "evidence", "peers", "refusals", "secrets", "troubles")
-)
+#: Tests that one worker runs, by a name: it makes once what they share, or runs one after another
+#: what is to be alone. The first pattern counts.
+GROUPS = {
+    "alone": r"kernel/|lab/e2e/test_e2e_(containers|machines|secgw_ha)\.py",
+    "epc": (
+        r"lab/e2e/(test_e2e_(guard|oai)\.py"
+        r"|test_e2e_evidence\.py::\w+_of_an_epc$|test_e2e_secrets\.py.*\[epc\]$)"
+    ),
+    "basic": (r"lab/e2e/test_e2e_(basic|clear|evidence|peers|refusals|secrets|troubles)\.py"),
+}
+#: Tests that share nothing with others of their module, and are long: each is given on its own.
+APART = "core/test_running_peers.py::test_no_running_peer_loses_anything_in_100000_cases"
 TOOLS = ("cloud-init", "ip", "iperf3", "nft", "nsenter", "ping", "sshd", "tcpdump", "wg")
 
 
@@ -84,6 +97,14 @@ def missing_for_machines() -> str:
     return ""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--emulated",
+        action="store_true",
+        help="run tests marked kvm also where processors are emulated: hours",
+    )
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order modules for several workers; the tests of one stay as they are."""
     tests = Path(__file__).parent
@@ -96,17 +117,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class _Workers(LoadFileScheduling):
-    """Gives a worker whole modules; one worker gets all of ALONE, and one all of TOGETHER."""
+    """Gives a worker whole modules, but for GROUPS and APART."""
 
     def _split_scope(self, nodeid: str) -> str:
+        name = nodeid.removeprefix("tests/")
+        if name.startswith(APART):
+            return nodeid
         path: str = super()._split_scope(nodeid)
-        groups = (ALONE, TOGETHER)
-        return next((g[0] for g in groups if path.removeprefix("tests/").startswith(g)), path)
+        return next((group for group, of in GROUPS.items() if re.match(of, name)), path)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
-    """Let one worker run the modules of a group, one after another."""
+    """Let one worker run the tests of a group, one after another."""
     return _Workers(config, log) if config.getoption("dist") == "loadfile" else None
 
 
@@ -121,6 +144,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if not reason and item.get_closest_marker("clock") is not None:
         reason = "" if clock.library() else "needs libfaketime"
     if not reason:
+        if (
+            item.get_closest_marker("kvm") is not None
+            and not item.config.getoption("emulated")
+            and not accelerator().real
+        ):
+            pytest.skip("takes minutes on emulated processors (no KVM here): --emulated runs it")
         return
     if os.environ.get("CI") or os.environ.get("VPNAAS_REQUIRE_LAB") == "1":
         pytest.fail(f"lab tests must run here, but this machine {reason}", pytrace=False)

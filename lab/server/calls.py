@@ -140,6 +140,36 @@ def known_vim(resources: Resources, key: str) -> None:
         raise NbiError(f"Invalid vimAccountId='{key}' not present for the project")
 
 
+def vims_by_id(resources: Resources, params: Mapping[str, Any]) -> None:
+    """Refuse names of VIM and WIM accounts in parameters: only osmclient knows ids by names.
+
+    Raises:
+        NbiError: in NBI's words, for a network's name too, of which LCM finds no account.
+    """
+    services = [("", params)]
+    services += [(f"{place}:", subnet) for place, subnet in _items(params, "netslice-subnet")]
+    for inside, service in services:
+        for key, word in (("vnf", "vim_account"), ("vld", "wim_account")):
+            for place, item in _items(service, key):
+                if word in item:
+                    raise NbiError(
+                        f"Format error at '{inside}{place}' 'Additional properties are not "
+                        f"allowed ('{word}' was unexpected)' ",
+                        HTTPStatus.UNPROCESSABLE_ENTITY,
+                    )
+        for _, link in (*_items(service, "vld"), *_items(service, "netslice-vld")):
+            networks = link.get("vim-network-name")
+            for account in networks if isinstance(networks, dict) else ():
+                known_vim(resources, account)
+
+
+def _items(params: Mapping[str, Any], key: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the mappings in a list with their places; the validator complains of all else."""
+    items = params.get(key)
+    listed = enumerate(items if isinstance(items, list) else ())
+    return [(f"{key}:{number}", item) for number, item in listed if isinstance(item, dict)]
+
+
 def below(prefix: str, *routes: Route) -> list[Route]:
     """Put a prefix before paths."""
     return [Route(r.method, prefix + r.path, r.handler, r.upload, r.open) for r in routes]

@@ -165,10 +165,11 @@ def operation(document: Document, store: Store, instance: Document | None) -> Do
         params["nsr_id"] = document[owner]
         params.setdefault("nsDescription", (instance or {}).get("description"))
     stage = _stage(store, document["_id"])
-    href = "/nslcm/v1" if owner == "nsInstanceId" else "/nsilcm/v1"
-    names = ("ns_lcm_op_occs", "ns_instances")
-    if owner != "nsInstanceId":
-        names = ("nsi_lcm_op_occs", "netslice_instances")
+    base, operations, instances, link = (
+        ("/osm/nslcm/v1", "ns_lcm_op_occs", "ns_instances", "nsInstance")
+        if owner == "nsInstanceId"
+        else ("/osm/nsilcm/v1", "nsi_lcm_op_occs", "netslice_instances", "netsliceInstanceId")
+    )
     running = document["operationState"] == "PROCESSING"
     return {
         **document,
@@ -179,8 +180,8 @@ def operation(document: Document, store: Store, instance: Document | None) -> Do
         "isAutomaticInvocation": False,
         "isCancelPending": False,
         "links": {
-            "self": f"/osm{href}/{names[0]}/{document['_id']}",
-            owner.removesuffix("Id"): f"/osm{href}/{names[1]}/{document[owner]}",
+            "self": f"{base}/{operations}/{document['_id']}",
+            link: f"{base}/{instances}/{document[owner]}",
         },
         "_admin": _admin(document),
     }

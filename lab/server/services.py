@@ -12,7 +12,7 @@ from lab.nbi.engine import Started
 from lab.nbi.params import InstanceRequest
 from lab.records.store import NSDS, NSRS, OPS, VNFRS, Document
 from lab.server import records, schemas
-from lab.server.calls import Answer, Call, Resources, accepted, known_vim, listed, made
+from lab.server.calls import Answer, Call, Resources, accepted, known_vim, listed, made, vims_by_id
 from lab.server.problems import check, not_found
 
 
@@ -68,6 +68,7 @@ def _checked_service(resources: Resources, call: Call) -> InstanceRequest:
     except NbiError as error:
         raise NbiError(f"{error} while '{step}'", error.status) from None
     known_vim(resources, body["vimAccountId"])
+    vims_by_id(resources, body)
     return InstanceRequest(
         body["nsName"],
         body["nsdId"],
@@ -91,6 +92,7 @@ def instantiate(resources: Resources, call: Call) -> Answer:
     """Instantiate a service that was recorded (SOL005, clause 6.4.4)."""
     body = _of_service(resources, call, schemas.NS_INSTANTIATE)
     known_vim(resources, body["vimAccountId"])
+    vims_by_id(resources, body)
     started = resources.engine.ns_instantiate(
         call.key, body["vimAccountId"], *_config_and_keys(body), body.get("timeout_ns_deploy")
     )

@@ -8,7 +8,7 @@ from lab.errors import ConflictError
 from lab.nbi.params import InstanceRequest
 from lab.records.store import NSIOPS, NSIS, NSTS
 from lab.server import records, schemas
-from lab.server.calls import Answer, Call, Resources, accepted, known_vim, listed, made
+from lab.server.calls import Answer, Call, Resources, accepted, known_vim, listed, made, vims_by_id
 from lab.server.problems import check
 
 
@@ -27,6 +27,7 @@ def _checked_slice(resources: Resources, call: Call) -> InstanceRequest:
     body = check(call.body, schemas.NSI_INSTANTIATE)
     resources.get(NSTS, body["nstId"])
     known_vim(resources, body["vimAccountId"])
+    vims_by_id(resources, body)
     separate = (
         "lcmOperationType", "netsliceInstanceId", "nsiName", "nstId", "nsiDescription",
         "vimAccountId", "ssh_keys", "timeout_nsi_deploy",

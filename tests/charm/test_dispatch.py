@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 from barejuju import is_sentence
-from flavours import WAIT, Flavour
+from flavours import WAIT, Flavour, once
 
 from lab.vca import InvalidValueError, Model
 
@@ -141,6 +141,7 @@ def test_the_ssh_key_is_made_once_and_its_private_half_stays_in_a_0600_file(
 LINK = {"link": "s6a", "inner-address": "172.16.6.2/24"}
 
 
+@once
 @pytest.mark.parametrize(
     ("params", "word"),
     [
@@ -175,6 +176,7 @@ def test_values_a_schema_cannot_judge_are_one_sentence(
     assert shown(related) == before
 
 
+@once
 @pytest.mark.parametrize(
     ("params", "word"),
     [
@@ -198,6 +200,7 @@ def test_manual_peers_that_make_no_sense_are_one_sentence(
     assert "; allowed: " in sentence
 
 
+@once
 @pytest.mark.parametrize(
     ("action", "params"),
     [

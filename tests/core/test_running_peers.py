@@ -290,12 +290,14 @@ def random_history(draw: random.Random) -> list[tuple[dict[int, Any], dict[str, 
 
 
 @pytest.mark.long
-@pytest.mark.timeout(3600)
-def test_no_running_peer_loses_anything_in_100000_cases() -> None:
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("part", range(4))
+def test_no_running_peer_loses_anything_in_100000_cases(part: int) -> None:
+    """A quarter of them: each worker of a run takes its part."""
     seed = random.randrange(1 << 32)  # noqa: S311
     print(f"seed {seed}")  # shown after a failure
     draw = random.Random(seed)  # noqa: S311
-    for case in range(100_000):
+    for case in range(25_000):
         technology = draw.choice(["wireguard", "ipsec", "none"])
         role = draw.choice([PROVIDER, REQUIRER])
         history, order = random_history(draw), draw.sample(range(5), 5)

@@ -39,8 +39,7 @@ def test_a_stream_that_ended_shows_no_loss_of_none(
     ("count", "percent"),
     [
         (4, 0),
-        pytest.param(30, 20, marks=pytest.mark.long),
-        pytest.param(200, 0, marks=[pytest.mark.long, pytest.mark.timeout(900)]),
+        # Many, whose daemons get a fifth of a processor.
         pytest.param(200, 20, marks=[pytest.mark.long, pytest.mark.timeout(900)]),
     ],
 )

@@ -16,7 +16,10 @@ from lab.vim.qemu import bake
 from lab.vim.qemu import server as machines
 from lab.vim.qemu.bake import Baked
 
-pytestmark = [pytest.mark.lab, pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [
+    *(pytest.mark.lab, pytest.mark.vm, pytest.mark.kvm),
+    *(pytest.mark.long, pytest.mark.timeout(1800)),
+]
 
 #: What the image of a distribution lacks.
 ABSENT = {"qemu-guest-agent", "libpam-systemd", "apparmor", *bake.day0_packages()}

@@ -14,7 +14,10 @@ from lab.vim.qemu import server as machines
 from lab.vim.qemu.bake import DAY0
 from lab.vim.qemu.images import bake, export
 
-pytestmark = [pytest.mark.lab, pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [
+    *(pytest.mark.lab, pytest.mark.vm, pytest.mark.kvm),
+    *(pytest.mark.long, pytest.mark.timeout(1800)),
+]
 
 
 @pytest.fixture(scope="module")

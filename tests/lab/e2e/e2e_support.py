@@ -50,7 +50,7 @@ SLICES_5G = (
 ACCESS_5G = (*SLICES_5G, *ACCESS, "embb_5g_access_nst", "urllc_5g_access_nst")
 EPC_SECGW = (
     *("hss_vnf", "mme_trusted_vnf", "spgwc_vnf", "spgwu_trusted_vnf", "secgw_vnf"),
-    *("enb_backhaul_vnf", "ue_vnf", "epc_secgw_ns", "epc_secgw_ha_ns"),
+    *("enb_backhaul_vnf", "ue_vnf", "epc_secgw_ns", "epc_secgw_ha_ns", "epc_secgw_nst"),
 )
 SHARED_HSS = (
     *("hss_vnf", "mme_vnf", "spgwc_vnf", "spgwu_vnf", "enb_vnf", "hss_ns", "epc_core_ns"),

@@ -23,7 +23,10 @@ from oai.plan import CONTAINERS, MAX_RESTARTS
 from simulators.images import IMAGES, reference
 from simulators.oci import make
 
-pytestmark = [pytest.mark.lab, pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(3600)]
+pytestmark = [
+    *(pytest.mark.lab, pytest.mark.vm, pytest.mark.kvm),
+    *(pytest.mark.long, pytest.mark.timeout(3600)),
+]
 
 LAYOUT = Path(__file__).resolve().parents[3] / ".cache" / "simulators"
 FUNCTIONS = ("hss", "mme", "spgwc", "spgwu", "enb")

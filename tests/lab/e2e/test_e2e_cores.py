@@ -117,7 +117,6 @@ def test_only_wireguard_is_on_the_wires(core: Core, tmp_path: Path) -> None:
         assert not capture.holds(MARKER)
 
 
-@pytest.mark.long
 def test_rotation_of_all_links_of_a_vnf(core: Core) -> None:
     member = LINKS[0].near
     mine = [link for link in LINKS if member in (link.near, link.far)]

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from e2e_support import EPC_SECGW, InBackground, Service, associations, own_service, wait
+from e2e_support import (
+    EPC_SECGW,
+    InBackground,
+    Lab,
+    Service,
+    associations,
+    own_service,
+    scan,
+    wait,
+)
 from e2e_ue import DEVICE, LONG, attached, load, reaches
 from e2e_wire import captured, ipsec_only
 from support.filters import NEIGHBOURS
@@ -19,11 +29,24 @@ MME, SPGWU = "10.43.1.10", "10.43.1.20"
 SCTP, GTPU = "ip proto 132", "udp port 2152"
 
 
-behind = own_service(EPC_SECGW, "behind", "epc_secgw_ns", "epc_secgw")
+@pytest.fixture(scope="module")
+def behind(lab: Lab) -> Iterator[Service]:
+    """The core as a slice, with a 5QI on S1-U."""
+    lab.onboard(*EPC_SECGW)
+    file = str(lab.dist / "params" / "epc_secgw_slice.yaml")
+    words = ("--nsi_name", "behind", "--nst_name", "epc_secgw_nst", "--vim_account", "lab")
+    lab.done("nsi-create", *words, "--config_file", file, "--wait")
+    service = Service(lab, "behind.core")
+    yield service
+    service.note_secrets()
+    assert scan(lab, lab.secrets.texts) == []
+    lab.done("nsi-delete", "behind", "--wait")
 
 
 def test_a_ue_attaches_through_the_gateway(behind: Service, tmp_path: Path) -> None:
     wait(behind["ue"].ready, "the UE is attached", LONG)
+    for end in ("enb", "gateway"):
+        assert behind[end].action("show-qos")["s1u"]["in-force"] is True
     answer = behind["enb"].action("show-config")["files"]["/etc/osm-vpnaas/nf/enb.conf"]
     assert f'ipv4 = "{MME}"' in answer, "the MME's address, not the gateway's"
     with ExitStack() as stack:

@@ -106,14 +106,14 @@ def test_tunnel_of_the_kernels_own_wireguard(pair: Service) -> None:
     assert all("wireguard" in vnf.out("lsmod") for vnf in pair.vnfs.values())
 
 
-@pytest.mark.long
+@pytest.mark.kvm
 def test_rotation_of_wireguard_loses_no_datagram(pair: Service) -> None:
     # WireGuard keeps 128 packets of a peer during a handshake. On an emulated processor a handshake
     # took about 170 ms: of 1,000 datagrams a second 41 of 121,840 were lost.
     rotated(pair, 200)
 
 
-@pytest.mark.long
+@pytest.mark.kvm
 def test_a_reboot_brings_the_tunnel_back_by_itself(pair: Service) -> None:
     client = pair["client"]
     before = client.out("cat", "/proc/sys/kernel/random/boot_id")
@@ -123,7 +123,7 @@ def test_a_reboot_brings_the_tunnel_back_by_itself(pair: Service) -> None:
     pair.wait(lambda: client.pings(SERVER), "the tunnel is back")
 
 
-@pytest.mark.long
+@pytest.mark.kvm
 def test_a_power_cut_brings_the_tunnel_back_by_itself(pair: Service) -> None:
     server, client = pair["server"], pair["client"]
     pair.vim.stop(server.server_id, timeout=0)
@@ -142,7 +142,7 @@ SETTINGS = {
 }
 
 
-@pytest.mark.long
+@pytest.mark.kvm
 def test_settings_of_the_kernel_hold_after_a_boot_of_its_own(pair: Service) -> None:
     for index, link in LINKS.items():
         vnf = pair[index]
@@ -159,7 +159,7 @@ def test_settings_of_the_kernel_hold_after_a_boot_of_its_own(pair: Service) -> N
             assert max(values) == 2, interface
 
 
-@pytest.mark.long
+@pytest.mark.kvm
 def test_the_guard_is_in_force_before_the_network_of_a_boot(pair: Service) -> None:
     server, client = pair["server"], pair["client"]
     words = ("systemctl", "show", "--value", "--property")
@@ -189,7 +189,6 @@ def ipsec(pair: Service) -> Service:
     return pair
 
 
-@pytest.mark.long
 def test_the_kernel_carries_esp_on_xfrm_interfaces(ipsec: Service) -> None:
     assert ipsec["client"].pings(SERVER)
     assert ipsec["server"].pings(CLIENT)
@@ -219,7 +218,7 @@ grep -c '^/usr/sbin/charon-systemd (enforce)' /sys/kernel/security/apparmor/prof
 """
 
 
-@pytest.mark.long
+@pytest.mark.kvm
 def test_apparmor_in_force_lets_the_daemon_do_its_work(ipsec: Service) -> None:
     """Debian's profile of charon only reports; here it is in force."""
     client, server = ipsec["client"], ipsec["server"]
@@ -234,7 +233,7 @@ def test_apparmor_in_force_lets_the_daemon_do_its_work(ipsec: Service) -> None:
     assert 'apparmor="DENIED"' not in client.out("journalctl", "--dmesg", "--no-pager")
 
 
-@pytest.mark.long
+@pytest.mark.kvm
 def test_keys_of_esp_are_made_anew_after_their_time_and_their_volume(ipsec: Service) -> None:
     client = ipsec["client"]
 
@@ -251,13 +250,13 @@ def test_keys_of_esp_are_made_anew_after_their_time_and_their_volume(ipsec: Serv
     assert len(associations(client)) == 1
 
 
-@pytest.mark.long
+@pytest.mark.kvm
 def test_rotation_of_ipsec_loses_no_datagram(ipsec: Service) -> None:
     # At 1,000 a second an emulated processor has no time left for the receiver, nor for the charm.
     rotated(ipsec, 1000 if accelerator().real else 200)
 
 
-@pytest.mark.long
+@pytest.mark.kvm
 def test_a_restart_keeps_the_xfrm_interface(ipsec: Service) -> None:
     """Debian's kernel would wait for ever in the deletion of one that has carried much traffic."""
 
@@ -288,7 +287,7 @@ def tagged(pair: Service) -> Service:
     return pair
 
 
-@pytest.mark.long
+@pytest.mark.kvm
 @pytest.mark.parametrize("technology", ["wireguard", "ipsec"])
 def test_a_tagged_underlay_carries_a_tunnel_over_ipv6(
     tagged: Service, technology: str, tmp_path: Path

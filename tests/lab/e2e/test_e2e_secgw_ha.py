@@ -95,7 +95,6 @@ def test_a_killed_daemon_hands_over_and_the_primary_takes_back_with_its_tunnels(
     assert [files(ha[cell]) for cell in ("cell1", "cell2")] == before
 
 
-@pytest.mark.long
 def test_a_gateway_without_power_is_replaced_and_comes_back_by_itself(ha: Service) -> None:
     first = ha["gateway1"]
     before = [files(ha[cell]) for cell in ("cell1", "cell2")]
@@ -119,7 +118,6 @@ def test_a_gateway_without_power_is_replaced_and_comes_back_by_itself(ha: Servic
     assert [files(ha[cell]) for cell in ("cell1", "cell2")] == before
 
 
-@pytest.mark.long
 def test_a_lost_interface_hands_over_at_once(ha: Service) -> None:
     first = ha["gateway1"]
 
@@ -168,7 +166,6 @@ def scraped_roles(service: Service) -> list[tuple[int, int]]:
     return result
 
 
-@pytest.mark.long
 def test_maintenance_is_a_switch_over_without_a_failure(ha: Service) -> None:
     first = ha["gateway1"]
     (active1, _), (active2, before2) = scraped_roles(ha)
@@ -208,7 +205,6 @@ def test_maintenance_is_a_switch_over_without_a_failure(ha: Service) -> None:
     assert first.action("show-status")["standby"]["given-up"] is False
 
 
-@pytest.mark.long
 def test_nobody_gives_up_what_nobody_takes(ha: Service) -> None:
     first, second = ha["gateway1"], ha["gateway2"]
 
@@ -232,7 +228,6 @@ def test_nobody_gives_up_what_nobody_takes(ha: Service) -> None:
     assert result.gap_ms < GAP_MS
 
 
-@pytest.mark.long
 def test_split_brain_loses_nothing_and_ends_with_the_primary(ha: Service) -> None:
     deaf = "table ip split { chain input { type filter hook input priority 0; "
     deaf += "ip protocol 112 drop; }; }"
@@ -266,7 +261,6 @@ def test_split_brain_loses_nothing_and_ends_with_the_primary(ha: Service) -> Non
     assert result.gap_ms < GAP_MS
 
 
-@pytest.mark.long
 def test_only_the_other_gateway_takes_part_in_the_election(ha: Service) -> None:
     """The core says by VRRP that it is the better gateway; nobody listens."""
     first = ha["gateway1"]
@@ -333,7 +327,6 @@ def configure_pair(service: Service, **more: object) -> None:
         service[f"gateway{number}"].action("configure-standby", **own, **STANDBY, **more)
 
 
-@pytest.mark.long
 def test_a_path_that_loses_packets_moves_the_service(ha: Service) -> None:
     first, second = ha["gateway1"], ha["gateway2"]
     configure_pair(ha, loss_percent=30)
@@ -382,7 +375,6 @@ def longest_gap(cell: Vdu, service: Service, action: Callable[[], object]) -> fl
     return max(after - before for before, after in itertools.pairwise(result))
 
 
-@pytest.mark.long
 def test_a_cell_that_knows_one_address_gets_the_standby_too(ha: Service) -> None:
     gateways = [ha["gateway1"], ha["gateway2"]]
     shared = {"shared_address": f"{SHARED}/24", "shared_identity": IDENTITY}
@@ -465,7 +457,6 @@ def test_a_cell_that_knows_one_address_gets_the_standby_too(ha: Service) -> None
         assert gateway.out("ip", "-o", "address", "show", "to", SHARED).strip() == ""
 
 
-@pytest.mark.long
 def test_a_cell_keeps_the_address_that_the_pair_gave_it(ha: Service) -> None:
     """Both gateways give the same, so that a take-over changes nothing."""
     cell, core, gateways = ha["cell2"], ha["core"], (ha["gateway1"], ha["gateway2"])

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from e2e_core import MME, SGW, http_server, tried, with_core
-from e2e_support import Lab, Service, scraped
+from e2e_support import Lab, Service, Vdu, scraped
 from e2e_wire import captured, wireguard_only
 from support.filters import NEIGHBOURS
 
+from operate.client import Client
+from operate.join import End, join, part
+
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
+NAME = "secgw-wg"
 UNTRUSTED = "192.168.120.1"
 #: The links' UDP ports.
 S1C, S1U = 51823, 51825
@@ -33,7 +38,7 @@ CELLS = {"cell1": 11, "cell2": 12}
 
 @pytest.fixture(scope="module")
 def secgw(lab: Lab) -> Iterator[Service]:
-    with with_core(lab, "secgw-wg", "secgw_ns", "secgw_wireguard") as service:
+    with with_core(lab, NAME, "secgw_ns", "secgw_wireguard") as service:
         yield service
 
 
@@ -133,3 +138,52 @@ def test_without_its_tunnel_nothing_leaves_the_gateway_or_a_cell_in_clear(
     with secgw.controller() as controlled:
         controlled.update_status()
     all_reach_the_core(secgw)
+
+
+#: Of each link: inner address of the added cell, what lies behind the gateway, an address there.
+ADDED = {"s1c": ("10.41.0.21", "10.43.1.0/24", MME), "s1u": ("10.42.0.21", "10.43.2.0/24", SGW)}
+
+
+def test_a_cell_that_is_scaled_out_joins_and_leaves(secgw: Service) -> None:
+    """The operator joins the added cell, and the gateway forgets it when it leaves."""
+    lab, gateway, cell, core = secgw.lab, secgw["gateway"], secgw["cell1"], secgw["core"]
+    keys = {link: gateway.peers(f"wg-{link}") for link in ADDED}
+    assert {len(known) for known in keys.values()} == {2}
+    assert cell.pings(MME)
+    scale = ("vnf-scale", NAME, "cell1", "--scaling-group", "cells", "--wait")
+    lab.done(*scale)
+    first, second = lab.engine.vnf(NAME, "cell1")["vdur"]
+    assert (second["count-index"], second["status"]) == (1, "ACTIVE")
+    # A fixed address counts up, and the first instance and its peer were left alone.
+    addresses = [vdur["interfaces"][1]["ip-address"] for vdur in (first, second)]
+    assert addresses == ["192.168.120.11", "192.168.120.12"]
+    assert cell.pings(MME)
+    assert {link: gateway.peers(f"wg-{link}") for link in ADDED} == keys
+    added = Vdu(secgw, "cell1", second["vim-id"])
+    osm = Client((sys.executable, "-m", "lab.cli", "--home", str(lab.home)), pause=0.1)
+    ends = {
+        link: (
+            End.parse(f"{NAME}/cell1/cell/1:{link}"),
+            End.parse(f"{NAME}/gateway:{link}@{UNTRUSTED}", behind),
+        )
+        for link, (_, behind, _) in ADDED.items()
+    }
+    for link, (inner, _, _) in ADDED.items():
+        given = {"link": link, "inner-address": f"{inner}/24", "underlay-interface": "ens4"}
+        osm.action(NAME, "cell1", "configure", given, instance=("cell", 1))
+        join(osm, *ends[link])
+    for link, (inner, _, behind) in ADDED.items():
+        secgw.wait(lambda to=behind: added.pings(to), f"the added cell reaches the core by {link}")
+        assert core.pings(inner, "-I", behind), link
+        assert len(gateway.peers(f"wg-{link}")) == 3
+        assert cell.pings(behind)
+    for link in ADDED:
+        part(osm, *ends[link])
+        # At once, before the instance goes.
+        assert gateway.peers(f"wg-{link}") == keys[link]
+    assert not added.pings(MME, tries=5)
+    lab.done(*scale, "--scale-in")
+    assert [v["count-index"] for v in lab.engine.vnf(NAME, "cell1")["vdur"]] == [0]
+    for other in ("cell1", "cell2"):
+        assert secgw[other].pings(MME) and secgw[other].pings(SGW)
+    assert {link: gateway.peers(f"wg-{link}") for link in ADDED} == keys

@@ -2,7 +2,8 @@
 
 The cases are read from the packages and parameter files that the build makes. A new file is a new
 case. A file that fits no service fails. A case that another module of the long tests brings up is
-left to that module. A file without a UE that is another one without its UE comes up with that one.
+left to that module. A file that is another one without its UE comes up with that one, and so does a
+case of ALIKE.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ ELSEWHERE = {
     "test_e2e_certificates": ("vpn_basic_ns-vpn_basic_cert",),
     "test_e2e_cores": ("5gc_ns-5gc",),
     "test_e2e_edge": ("epc_ns-epc_edge", "5gc_ns-5gc_edge"),
-    "test_e2e_epc_secgw": ("epc_secgw_ns-epc_secgw", "epc_secgw_ha_ns-epc_secgw_ha"),
+    "test_e2e_epc_secgw": ("epc_secgw_nst-epc_secgw_slice", "epc_secgw_ha_ns-epc_secgw_ha"),
     "test_e2e_ipsec": ("vpn_basic_ns-vpn_basic_ipsec",),
     "test_e2e_ipv6": ("sitegw_ns-sitegw_ipv6",),
     "test_e2e_n3iwf": ("5gc_n3iwf_ns-5gc_n3iwf",),
@@ -140,6 +141,8 @@ ELSEWHERE = {
         "urllc_shared_nst-urllc_shared_oai",
     ),
     "test_e2e_sitegw": ("sitegw_ns-sitegw_two_sites",),
+    # What tests/experiments/test_matrix_on_the_lab.py brings up, with network functions.
+    "../../../experiments/setups": ("epc_ns_double-epc",),
     # The links of epc_multisite besides S6a: tests/experiments/test_matrix_on_the_lab.py.
     "test_e2e_sites": ("vpn_basic_ns-vpn_two_sites", "epc_ns-epc_multisite"),
     "test_e2e_slices": (
@@ -154,8 +157,20 @@ ELSEWHERE = {
 }
 """Cases that another module brings up, by its name; it passes packets through their tunnels."""
 
+#: Cases that come up with another one, which has the same links: all but parameters of network
+#: functions, or the class of traffic of a link.
+ALIKE = {
+    "epc_ns-epc_novpn": ("epc_ue_ns-epc_ue_novpn", "nf_"),
+    "epc_secgw_ns-epc_secgw": ("epc_secgw_nst-epc_secgw_slice", "s1u_five_qi"),
+    "5gc_ns-5gc_ipsec": ("5gc_ue_ns-5gc_ue_ipsec", "nf_"),
+    "embb_shared_nst-embb_shared": ("embb_shared_nst-embb_shared_oai", "nf_"),
+    "urllc_shared_nst-urllc_shared": ("urllc_shared_nst-urllc_shared_oai", "nf_"),
+    "embb_nst-embb": ("urllc_nst-urllc", "s1u_five_qi", "s1u_guaranteed_mbps"),
+    "mmtc_nst-mmtc": ("urllc_nst-urllc", "s1u_five_qi", "s1u_guaranteed_mbps"),
+}
+
 CASES = cases()
-LEFT = {name for names in ELSEWHERE.values() for name in names}
+LEFT = {*ALIKE, *(name for names in ELSEWHERE.values() for name in names)}
 HERE = [case for case in CASES if str(case) not in LEFT]
 
 
@@ -165,6 +180,30 @@ def test_a_case_that_is_left_to_a_module_is_brought_up_there(module: str) -> Non
     named = {str(case): case for case in CASES}
     for name in ELSEWHERE[module]:
         assert re.search(rf'["/]{named[name].file}(\.yaml)?"', text), name
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_a_case_that_is_left_to_another_one_has_the_same_links(name: str) -> None:
+    files = variants.parameter_files(TREE)
+    named = {str(case): case for case in CASES}
+    other, *besides = ALIKE[name]
+    assert other in named and other not in ALIKE
+    descriptors = [named[case].descriptor for case in (name, other)]
+    if all(CATALOGUE[descriptor].kind == "nst" for descriptor in descriptors):
+        for part in ("netslice-subnet", "netslice-vld"):
+            assert len({str(body(descriptor)[part]) for descriptor in descriptors}) == 1, part
+
+    def parameters(case: str) -> dict[str, dict[str, Any]]:
+        document = files[named[case].file]
+        return {
+            member: {k: v for k, v in values.items() if not k.startswith(tuple(besides))}
+            for part in document.get("netslice-subnet", [document])
+            for member, values in given(part).items()
+        }
+
+    own = parameters(name)
+    assert own
+    assert own == {member: values for member, values in parameters(other).items() if member in own}
 
 
 def test_every_service_and_template_has_parameters() -> None:

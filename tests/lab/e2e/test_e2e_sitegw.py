@@ -87,7 +87,6 @@ def test_a_link_of_two_hosts_runs_inside_the_tunnel_of_the_gateways(
     assert sites.round_trip("gw", "hub-host", SPOKE_HOST) >= 18.0
 
 
-@pytest.mark.long
 def test_while_the_tunnel_is_down_nothing_goes_another_way(sites: Sites, tmp_path: Path) -> None:
     capture = Capture(tmp_path / "down.pcap")
     sites.out("gw", "hub", "wg-quick", "down", "wg-site-hub")

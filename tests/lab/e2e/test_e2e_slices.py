@@ -77,7 +77,6 @@ def test_two_slices_with_the_same_addresses_do_not_meet(twins: tuple[Service, Se
     assert red["client"].pings("10.77.0.1", tries=60)
 
 
-@pytest.mark.long
 def test_a_slice_shows_what_osm_stores_of_it(twins: tuple[Service, Service]) -> None:
     lab = twins[0].lab
     nsi = json.loads(lab.done("--json", "nsi-show", "red"))
@@ -87,7 +86,6 @@ def test_a_slice_shows_what_osm_stores_of_it(twins: tuple[Service, Service]) -> 
     assert "is a part of nsi 'red'" in lab.refused("ns-delete", "red.pair")
 
 
-@pytest.mark.long
 def test_nsi_create_alone_enforces_the_5qi_of_the_template(twins: tuple[Service, Service]) -> None:
     for end in ("server", "client"):
         (answer,) = twins[0][end].action("show-qos").values()

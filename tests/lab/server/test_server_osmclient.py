@@ -1,7 +1,7 @@
 """A service from its VIM account to its deletion, by clients of OSM over HTTPS.
 
 Once by requests as osmclient makes them; once by each osmclient that OSMCLIENT names (paths of the
-command `osm`, as in PATH), or by the one that is installed. Seen with those of 2020 and 2023.
+command `osm`, as in PATH), or by the one that is installed. Seen with those of 2020, 2023 and 2025.
 """
 
 from __future__ import annotations
