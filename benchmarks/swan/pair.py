@@ -288,7 +288,7 @@ class Pair(Block):
         daemon.vici.load_conn({f"{gateway}{number}": connection})
 
     def _watch(self, name: str) -> None:
-        program = self.folder / "watch"
+        program = self.folder / name / "watch"
         _install(program, "gateway_watch.py", *self.watch)
         words: tuple[object, ...] = (program, self.health(name), self.count - self.shared)
         words += (standby.SPAN, VIRTUAL, self.claim, "s1", TRUSTED["b" if name == "a" else "a"])
