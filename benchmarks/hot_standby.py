@@ -60,13 +60,14 @@ def _lose_both(pair: Pair) -> None:
     pair.lose("b")
 
 
-def scenarios(dpd: int) -> tuple[Scenario, ...]:
+def scenarios(dpd: int, before: int = 2) -> tuple[Scenario, ...]:
     """Return what happens, in such an order that the pair is up before each new failure.
 
     Args:
         dpd: DPD interval of the tunnels in seconds.
+        before: seconds of traffic before a failure; a repair comes after two.
     """
-    return (
+    course = (
         Scenario("active gateway dies", 5, ((2, lambda pair: pair.lose("a")),)),
         Scenario("it returns", 5, ((2, lambda pair: pair.regain("a")),), whole=True),
         Scenario("its daemon is killed (kill -9)", 5, ((2, lambda pair: pair.kill_daemon("a")),)),
@@ -93,6 +94,16 @@ def scenarios(dpd: int) -> tuple[Scenario, ...]:
             whole=True,
         ),
     )
+    more = before - 2
+    return tuple(
+        scenario
+        if scenario.whole
+        else scenario._replace(
+            seconds=scenario.seconds + more,
+            actions=tuple((at + more, happens) for at, happens in scenario.actions),
+        )
+        for scenario in course
+    )
 
 
 def settle(pair: Pair) -> None:
@@ -107,32 +118,36 @@ def settle(pair: Pair) -> None:
 
 
 def measure(
-    count: int, advert: int, dpd: int, rounds: int, console: Console | None, **flows: Any
+    count: int,
+    advert: int,
+    dpd: int,
+    course: tuple[Scenario, ...],
+    console: Console | None,
+    **flows: Any,
 ) -> list[dict[str, Any]]:
-    """Return the results of all scenarios; `flows` are arguments of `Pair.probe`."""
+    """Return the results of scenarios; `flows` are arguments of `Pair.probe`."""
     results = []
     with (
         tempfile.TemporaryDirectory(prefix="pair-") as folder,
         Pair(Path(folder), count, advert=advert, dpd=dpd) as pair,
     ):
         settle(pair)
-        for number in range(rounds):
-            for scenario in scenarios(dpd):
-                actions = [(at, partial(happens, pair)) for at, happens in scenario.actions]
-                outcome = pair.probe(scenario.seconds, *actions, **flows)
-                outcome |= {"scenario": scenario.name, "round": number, "goal": scenario.has_goal}
-                if scenario.waits:
-                    pair.wait_active("a")
-                outcome |= {"peers": count, "active": pair.active()}
-                results.append(outcome)
-                if console:
-                    console.print(f"{scenario.name}: {outcome['gap-ms']:.0f} ms", highlight=False)
-                if scenario.whole:
-                    settle(pair)
+        for scenario in course:
+            actions = [(at, partial(happens, pair)) for at, happens in scenario.actions]
+            outcome = pair.probe(scenario.seconds, *actions, **flows)
+            outcome |= {"scenario": scenario.name, "goal": scenario.has_goal}
+            if scenario.waits:
+                pair.wait_active("a")
+            outcome |= {"peers": count, "active": pair.active()}
+            results.append(outcome)
+            if console:
+                console.print(f"{scenario.name}: {outcome['gap-ms']:.0f} ms", highlight=False)
+            if scenario.whole:
+                settle(pair)
         attack = pair.attack("b", 1.6, 1.0)
         outcome = pair.probe(5, (2, lambda: pair.lose("a")), **flows)
         sent = json.loads(attack.communicate(timeout=60)[0])
-        outcome |= {"scenario": "replay to the standby", "round": 0, "goal": False, **sent}
+        outcome |= {"scenario": "replay to the standby", "goal": False, **sent}
         results.append(outcome | {"peers": count, "active": pair.active()})
     return results
 
@@ -156,10 +171,20 @@ def judge(results: list[dict[str, Any]]) -> list[Goal]:
 @click.option("--dpd", default=2, show_default=True, help="DPD interval, seconds.")
 @click.option("--flows", default=3, show_default=True, help="Peers with traffic.")
 @click.option("--interval", default=1, show_default=True, help="Between two datagrams of one, ms.")
+@click.option("--before", default=2, show_default=True, help="Seconds of traffic before it fails.")
+@click.option("--only", default=None, type=int, help="So many of what happens, the first ones.")
 @click.option("--rounds", default=1, show_default=True, help="Repetitions.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
 def main(
-    peers: list[int], advert: int, dpd: int, flows: int, interval: int, rounds: int, out: Path
+    peers: list[int],
+    advert: int,
+    dpd: int,
+    flows: int,
+    interval: int,
+    before: int,
+    only: int | None,
+    rounds: int,
+    out: Path,
 ) -> None:
     """Let gateways of a pair fail and come back under a UDP probe."""
     reason = missing()
@@ -167,11 +192,12 @@ def main(
         raise click.ClickException(f"this machine {reason}")
     console = Console()
     document = header() | {"esp": backend(), "proposals": [IKE, ESP], "advert-cs": advert}
-    document |= {"dpd-s": dpd, "flows": flows, "interval-ms": interval}
+    document |= {"dpd-s": dpd, "flows": flows, "interval-ms": interval, "before-s": before}
     results = []
     for count in peers:
+        course = scenarios(dpd, before)[:only] * rounds
         probe = {"samples": flows, "period": interval / 1000}
-        results += measure(count, advert, dpd, rounds, console, **probe)
+        results += measure(count, advert, dpd, course, console, **probe)
     goals = judge(results)
     view = Table(title=f"Hot standby ({backend()}), VRRP every {advert * 10} ms")
     for heading in ("peers", "what happens", "gap ms", "lost", "twice"):

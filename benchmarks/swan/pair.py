@@ -215,14 +215,15 @@ class Pair(Block):
         }
         return {f"s1_man-{number}_0_0": connection}
 
-    def _claim(self, name: str) -> tuple[str, ...]:
-        """Return the command that keepalived runs: `gateway-turn claim` with paths of this pair."""
+    def _turn(self, name: str) -> str:
+        """Return the path of `gateway-turn` with the paths of this pair."""
         uri = f"unix://{self.daemons[name].socket}"
         home = self.folder / name
         _install(
             home / "turn",
             "gateway_turn.sh",
-            ("lock=/run/osm-vpnaas-claim", f"lock={home}/claim"),
+            ("lock=/run/osm-vpnaas-again", f"lock={home}/again"),
+            ("/etc/osm-vpnaas/*/ipsec.shared", f"{home}/ipsec.shared"),
             ("first=/run/osm-vpnaas-first", f"first={home}/first"),
             ("ipsec=/usr/local/lib/osm-vpnaas/ipsec", f"ipsec={home}/ipsec"),
             ("swanctl --rekey", f"swanctl --rekey --uri {uri}"),
@@ -237,7 +238,7 @@ class Pair(Block):
                 ("/var/run/charon.vici", str(self.daemons[name].socket)),
                 ('["swanctl"] + list(words)', f'["swanctl"] + list(words) + ["--uri", "{uri}"]'),
             )
-        return (str(home / "turn"), "claim", "s1")
+        return str(home / "turn")
 
     def _start_peers(self) -> None:
         tuned = GatewayTuning(2 * self.count).settings()
@@ -315,7 +316,7 @@ class Pair(Block):
             loss=self.loss,
             shared=ipaddress.ip_interface(f"{SHARED}/16") if self.shared else None,
         )
-        claim = self._claim(name)
+        turn = self._turn(name)
         home = self.folder / name
         health = self.health(name)
         if not health.exists():
@@ -324,7 +325,7 @@ class Pair(Block):
             program = home / "loss"
             _install(program, "gateway_loss.py")
             looks = f"{standby.LOSS_PROGRAM} {self.loss} {standby.LOSS_FILE}"
-            text = standby.keepalived_conf(gateway, str(health), claim).replace(
+            text = standby.keepalived_conf(gateway, str(health), turn, record=False).replace(
                 looks, f"{program} {self.loss} {home / 'found'} unix://{self.daemons[name].socket}"
             )
             (home / "keepalived.conf").write_text(text, encoding="ascii")

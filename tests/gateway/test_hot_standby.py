@@ -161,7 +161,7 @@ def test_without_claiming_peers_would_be_lost(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [0, 3])
 def test_the_standby_claims_first_the_peer_that_had_traffic(tmp_path: Path, number: int) -> None:
     """One peer is claimed at once here, each other ten seconds later."""
-    slow = (("LEAST = 32", "LEAST = 1"), ("RATE = 250", "RATE = 0.1"))
+    slow = (("LEAST = 32", "LEAST = 1"), ("RATE = 100", "RATE = 0.1"))
     with Pair(tmp_path, 4, dpd=30, claim=3600, watch=slow) as pair:
         scenarios.settle(pair)
         words = ("tcpdump", "-lni", "in0", "-c", "2", "udp", "port", str(standby.BUSY_PORT))

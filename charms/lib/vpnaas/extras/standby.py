@@ -124,23 +124,23 @@ vrrp_script loss {{
 
 
 def keepalived_conf(
-    standby: Standby, health: str = HEALTH_FILE, claim: Optional[Tuple[str, ...]] = None
+    standby: Standby, health: str = HEALTH_FILE, turn: str = TURN_PROGRAM, record: bool = True
 ) -> str:
     """Return the configuration of keepalived(8).
 
     Args:
         standby: The gateway.
         health: File with the value to add to its priority.
-        claim: Command that makes our CHILD_SAs the newest; if given, no changes are recorded.
+        turn: Program that makes our CHILD_SAs the newest.
+        record: Whether it also records changes of state.
     """
-    on_master = " ".join(claim or (TURN_PROGRAM, "claim") + standby.children)
     fifo = (
         ""
-        if claim
+        if not record
         else """    # Notify programs run side by side; the FIFO tells the changes in their order.
     vrrp_notify_fifo {}
     vrrp_notify_fifo_script "{} record"
-""".format(TURN_FIFO, TURN_PROGRAM)
+""".format(TURN_FIFO, turn)
     )
     return """{head}global_defs {{
     vrrp_version 3
@@ -179,9 +179,9 @@ track_file tunnels {{
     track_file {{
         tunnels
     }}
-{lost}    notify_master "{on_master}"
+{lost}    notify_master "{turn} claim {children}"
     # The other one was active as well until now, and peers may still use its CHILD_SAs.
-    notify_master_rx_lower_pri "{on_master}"
+    notify_master_rx_lower_pri "{turn} again {children}"
 }}
 """.format(
         head=generated.HEAD,
@@ -195,7 +195,8 @@ track_file tunnels {{
         other=standby.other,
         virtual=standby.virtual,
         shared=_shared(standby),
-        on_master=on_master,
+        turn=turn,
+        children=" ".join(standby.children),
         fifo=fifo,
         losing=_LOSING.format(LOSS_PROGRAM, standby.loss, LOSS_FILE, DEGRADED)
         if standby.loss
