@@ -1,8 +1,8 @@
 """`./run bench hot-standby`: how long peers of a gateway pair have no service after failures.
 
-A 1 kHz UDP probe runs through the tunnels of some peers while a gateway, its daemon, its network
-or the pair's own link fails and comes back. The gap is the longest time between two answered
-probes; duplicates are probes that the core received twice.
+A UDP probe, 1 kHz by default, runs through the tunnels of some peers while a gateway, its daemon,
+its network or the pair's own link fails and comes back. The gap is the longest time between two
+answered probes; duplicates are probes that the core received twice.
 """
 
 from __future__ import annotations
@@ -60,36 +60,50 @@ def _lose_both(pair: Pair) -> None:
     pair.lose("b")
 
 
-#: DPD interval of the tunnels in seconds.
-DPD = 2
-#: The order is such that the pair is completely up before each new failure.
-SCENARIOS = (
-    Scenario("active gateway dies", 5, ((2, lambda pair: pair.lose("a")),)),
-    Scenario("it returns", 5, ((2, lambda pair: pair.regain("a")),), whole=True),
-    Scenario("its daemon is killed (kill -9)", 5, ((2, lambda pair: pair.kill_daemon("a")),)),
-    Scenario(
-        "the daemon returns, service reverts",
-        4 * DPD + 20,
-        ((1, lambda pair: pair.start_gateway("a")),),
-        whole=True,
-        waits=True,
-    ),
-    Scenario("its untrusted interface loses carrier", 4, ((2, lambda pair: pair.unplug("a")),)),
-    Scenario("carrier returns", 5, ((2, lambda pair: pair.plug("a")),), whole=True),
-    Scenario("split brain", 5, ((2, lambda pair: pair.deafen("a", "b")),)),
-    Scenario("split brain ends", 5, ((2, lambda pair: pair.heal("a", "b")),), whole=True),
-    Scenario("standby dies", 5, ((2, lambda pair: pair.lose("b")),)),
-    Scenario("standby returns", 5, ((2, lambda pair: pair.regain("b")),), whole=True),
-    Scenario("untrusted carrier flaps four times", 7, ((2, _flap),), whole=True),
-    # The standby returns after one second; it alone can provide the service.
-    Scenario(
-        "both die, standby returns after 1 s",
-        6,
-        ((2, _lose_both), (3, lambda pair: pair.regain("b"))),
-        has_goal=False,
-        whole=True,
-    ),
-)
+def scenarios(dpd: int, before: int = 2) -> tuple[Scenario, ...]:
+    """Return what happens, in such an order that the pair is up before each new failure.
+
+    Args:
+        dpd: DPD interval of the tunnels in seconds.
+        before: seconds of traffic before a failure; a repair comes after two.
+    """
+    course = (
+        Scenario("active gateway dies", 5, ((2, lambda pair: pair.lose("a")),)),
+        Scenario("it returns", 5, ((2, lambda pair: pair.regain("a")),), whole=True),
+        Scenario("its daemon is killed (kill -9)", 5, ((2, lambda pair: pair.kill_daemon("a")),)),
+        Scenario(
+            "the daemon returns, service reverts",
+            4 * dpd + 20,
+            ((1, lambda pair: pair.start_gateway("a")),),
+            whole=True,
+            waits=True,
+        ),
+        Scenario("its untrusted interface loses carrier", 4, ((2, lambda pair: pair.unplug("a")),)),
+        Scenario("carrier returns", 5, ((2, lambda pair: pair.plug("a")),), whole=True),
+        Scenario("split brain", 5, ((2, lambda pair: pair.deafen("a", "b")),)),
+        Scenario("split brain ends", 5, ((2, lambda pair: pair.heal("a", "b")),), whole=True),
+        Scenario("standby dies", 5, ((2, lambda pair: pair.lose("b")),)),
+        Scenario("standby returns", 5, ((2, lambda pair: pair.regain("b")),), whole=True),
+        Scenario("untrusted carrier flaps four times", 7, ((2, _flap),), whole=True),
+        # The standby returns after one second; it alone can provide the service.
+        Scenario(
+            "both die, standby returns after 1 s",
+            6,
+            ((2, _lose_both), (3, lambda pair: pair.regain("b"))),
+            has_goal=False,
+            whole=True,
+        ),
+    )
+    more = before - 2
+    return tuple(
+        scenario
+        if scenario.whole
+        else scenario._replace(
+            seconds=scenario.seconds + more,
+            actions=tuple((at + more, happens) for at, happens in scenario.actions),
+        )
+        for scenario in course
+    )
 
 
 def settle(pair: Pair) -> None:
@@ -103,30 +117,37 @@ def settle(pair: Pair) -> None:
     time.sleep(0.5)
 
 
-def measure(count: int, advert: int, rounds: int, console: Console | None) -> list[dict[str, Any]]:
+def measure(
+    count: int,
+    advert: int,
+    dpd: int,
+    course: tuple[Scenario, ...],
+    console: Console | None,
+    **flows: Any,
+) -> list[dict[str, Any]]:
+    """Return the results of scenarios; `flows` are arguments of `Pair.probe`."""
     results = []
     with (
         tempfile.TemporaryDirectory(prefix="pair-") as folder,
-        Pair(Path(folder), count, advert=advert, dpd=DPD) as pair,
+        Pair(Path(folder), count, advert=advert, dpd=dpd) as pair,
     ):
         settle(pair)
-        for number in range(rounds):
-            for scenario in SCENARIOS:
-                actions = [(at, partial(happens, pair)) for at, happens in scenario.actions]
-                outcome = pair.probe(scenario.seconds, *actions)
-                outcome |= {"scenario": scenario.name, "round": number, "goal": scenario.has_goal}
-                if scenario.waits:
-                    pair.wait_active("a")
-                outcome |= {"peers": count, "active": pair.active()}
-                results.append(outcome)
-                if console:
-                    console.print(f"{scenario.name}: {outcome['gap-ms']:.0f} ms", highlight=False)
-                if scenario.whole:
-                    settle(pair)
+        for scenario in course:
+            actions = [(at, partial(happens, pair)) for at, happens in scenario.actions]
+            outcome = pair.probe(scenario.seconds, *actions, **flows)
+            outcome |= {"scenario": scenario.name, "goal": scenario.has_goal}
+            if scenario.waits:
+                pair.wait_active("a")
+            outcome |= {"peers": count, "active": pair.active()}
+            results.append(outcome)
+            if console:
+                console.print(f"{scenario.name}: {outcome['gap-ms']:.0f} ms", highlight=False)
+            if scenario.whole:
+                settle(pair)
         attack = pair.attack("b", 1.6, 1.0)
-        outcome = pair.probe(5, (2, lambda: pair.lose("a")))
+        outcome = pair.probe(5, (2, lambda: pair.lose("a")), **flows)
         sent = json.loads(attack.communicate(timeout=60)[0])
-        outcome |= {"scenario": "replay to the standby", "round": 0, "goal": False, **sent}
+        outcome |= {"scenario": "replay to the standby", "goal": False, **sent}
         results.append(outcome | {"peers": count, "active": pair.active()})
     return results
 
@@ -147,18 +168,36 @@ def judge(results: list[dict[str, Any]]) -> list[Goal]:
     "--peers", callback=counts(), default="4,32", show_default=True, help="Counts of peers."
 )
 @click.option("--advert", default=3, show_default=True, help="VRRP interval, centiseconds.")
+@click.option("--dpd", default=2, show_default=True, help="DPD interval, seconds.")
+@click.option("--flows", default=3, show_default=True, help="Peers with traffic.")
+@click.option("--interval", default=1, show_default=True, help="Between two datagrams of one, ms.")
+@click.option("--before", default=2, show_default=True, help="Seconds of traffic before it fails.")
+@click.option("--only", default=None, type=int, help="So many of what happens, the first ones.")
 @click.option("--rounds", default=1, show_default=True, help="Repetitions.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
-def main(peers: list[int], advert: int, rounds: int, out: Path) -> None:
-    """Let gateways of a pair fail and come back under a 1 kHz probe."""
+def main(
+    peers: list[int],
+    advert: int,
+    dpd: int,
+    flows: int,
+    interval: int,
+    before: int,
+    only: int | None,
+    rounds: int,
+    out: Path,
+) -> None:
+    """Let gateways of a pair fail and come back under a UDP probe."""
     reason = missing()
     if reason:
         raise click.ClickException(f"this machine {reason}")
     console = Console()
     document = header() | {"esp": backend(), "proposals": [IKE, ESP], "advert-cs": advert}
+    document |= {"dpd-s": dpd, "flows": flows, "interval-ms": interval, "before-s": before}
     results = []
     for count in peers:
-        results += measure(count, advert, rounds, console)
+        course = scenarios(dpd, before)[:only] * rounds
+        probe = {"samples": flows, "period": interval / 1000}
+        results += measure(count, advert, dpd, course, console, **probe)
     goals = judge(results)
     view = Table(title=f"Hot standby ({backend()}), VRRP every {advert * 10} ms")
     for heading in ("peers", "what happens", "gap ms", "lost", "twice"):

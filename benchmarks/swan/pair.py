@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,16 @@ _PARTED = """table ip split {{
 }}"""
 
 
+def _install(path: Path, program: str, *changes: tuple[str, str]) -> None:
+    """Write a program of the VDU, with other texts in place of these."""
+    text = source(program)
+    for before, after in changes:
+        assert before in text
+        text = text.replace(before, after)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
+
+
 class Pair(Block):
     """Gateways `a` (primary) and `b`; every peer has a tunnel to each.
 
@@ -50,6 +60,7 @@ class Pair(Block):
         claim: Interval in seconds at which the active gateway claims its peers again.
         loss: Percentage of lost pings to peers at which a gateway hands over, 0 for never.
         shared: Number of peers, the last ones, that have one tunnel each, to the shared address.
+        watch: Texts of the watch program, and what stands there instead.
     """
 
     def __init__(
@@ -62,8 +73,9 @@ class Pair(Block):
         claim: int = 30,
         loss: int = 0,
         shared: int = 0,
+        watch: tuple[tuple[str, str], ...] = (),
     ) -> None:
-        self.loss, self.shared = loss, shared
+        self.loss, self.shared, self.watch = loss, shared, watch
         self.folder, self.count, self.advert, self.dpd, self.claim = (
             folder,
             count,
@@ -203,30 +215,30 @@ class Pair(Block):
         }
         return {f"s1_man-{number}_0_0": connection}
 
-    def _claim(self, name: str) -> tuple[str, ...]:
-        """Return the command that keepalived runs here instead of `gateway-turn claim`."""
+    def _turn(self, name: str) -> str:
+        """Return the path of `gateway-turn` with the paths of this pair."""
         uri = f"unix://{self.daemons[name].socket}"
-        claim = ("/usr/sbin/swanctl", "--rekey", "--child", "s1", "--uri", uri)
-        if not self.shared:
-            return claim
         home = self.folder / name
-        names = [f"s1_man-{n}_0_0" for n in range(self.count - self.shared, self.count)]
-        (home / "ipsec.shared").write_text(json.dumps(dict.fromkeys(names, True)))
-        text = source("ipsec.py")
-        for path, here in (
-            ("/etc/osm-vpnaas/*/ipsec.shared", str(home / "ipsec.shared")),
-            ("/var/run/charon.vici", str(self.daemons[name].socket)),
-            ('["swanctl"] + list(words)', f'["swanctl"] + list(words) + ["--uri", "{uri}"]'),
-        ):
-            assert path in text
-            text = text.replace(path, here)
-        (home / "ipsec").write_text(text, encoding="utf-8")
-        script = home / "claim"
-        script.write_text(
-            f"#!/bin/sh\n{sys.executable} {home}/ipsec initiate-shared &\n{' '.join(claim)}\n"
+        _install(
+            home / "turn",
+            "gateway_turn.sh",
+            ("lock=/run/osm-vpnaas-again", f"lock={home}/again"),
+            ("/etc/osm-vpnaas/*/ipsec.shared", f"{home}/ipsec.shared"),
+            ("first=/run/osm-vpnaas-first", f"first={home}/first"),
+            ("ipsec=/usr/local/lib/osm-vpnaas/ipsec", f"ipsec={home}/ipsec"),
+            ("swanctl --rekey", f"swanctl --rekey --uri {uri}"),
         )
-        script.chmod(0o755)
-        return (str(script),)
+        if self.shared:
+            names = [f"s1_man-{n}_0_0" for n in range(self.count - self.shared, self.count)]
+            (home / "ipsec.shared").write_text(json.dumps(dict.fromkeys(names, True)))
+            _install(
+                home / "ipsec",
+                "ipsec.py",
+                ("/etc/osm-vpnaas/*/ipsec.shared", str(home / "ipsec.shared")),
+                ("/var/run/charon.vici", str(self.daemons[name].socket)),
+                ('["swanctl"] + list(words)', f'["swanctl"] + list(words) + ["--uri", "{uri}"]'),
+            )
+        return str(home / "turn")
 
     def _start_peers(self) -> None:
         tuned = GatewayTuning(2 * self.count).settings()
@@ -277,18 +289,12 @@ class Pair(Block):
         daemon.vici.load_conn({f"{gateway}{number}": connection})
 
     def _watch(self, name: str) -> None:
-        program = self.folder / "watch"
-        program.write_text(source("gateway_watch.py"), encoding="utf-8")
-        counted = str(self.count - self.shared)
-        words = (str(self.health(name)), counted, str(standby.SPAN), VIRTUAL)
-        uri = f"unix://{self.daemons[name].socket}"
-        self.children.append(
-            subprocess.Popen(
-                self.spaces.argv(
-                    name, sys.executable, str(program), *words, str(self.claim), "s1", uri
-                )
-            )
-        )
+        program = self.folder / name / "watch"
+        _install(program, "gateway_watch.py", *self.watch)
+        words: tuple[object, ...] = (program, self.health(name), self.count - self.shared)
+        words += (standby.SPAN, VIRTUAL, self.claim, "s1", TRUSTED["b" if name == "a" else "a"])
+        words += (self.folder / name / "first", self.daemons[name].socket)
+        self.children.append(subprocess.Popen(self.spaces.argv(name, *map(str, words))))
 
     def health(self, name: str) -> Path:
         """Return the file from which a gateway's keepalived reads the state of its tunnels."""
@@ -310,17 +316,16 @@ class Pair(Block):
             loss=self.loss,
             shared=ipaddress.ip_interface(f"{SHARED}/16") if self.shared else None,
         )
-        claim = self._claim(name)
+        turn = self._turn(name)
         home = self.folder / name
         health = self.health(name)
         if not health.exists():
             health.write_text("0\n", encoding="ascii")
         if not keep:
             program = home / "loss"
-            program.write_text(source("gateway_loss.py"), encoding="utf-8")
-            program.chmod(0o755)
+            _install(program, "gateway_loss.py")
             looks = f"{standby.LOSS_PROGRAM} {self.loss} {standby.LOSS_FILE}"
-            text = standby.keepalived_conf(gateway, str(health), claim).replace(
+            text = standby.keepalived_conf(gateway, str(health), turn, record=False).replace(
                 looks, f"{program} {self.loss} {home / 'found'} unix://{self.daemons[name].socket}"
             )
             (home / "keepalived.conf").write_text(text, encoding="ascii")
@@ -433,22 +438,25 @@ class Pair(Block):
         self,
         seconds: float,
         *actions: tuple[float, Callable[[], object]],
-        samples: int = 3,
+        samples: int | Sequence[int] = 3,
+        period: float = 0.001,
         until: Callable[[], bool] | None = None,
     ) -> dict[str, Any]:
-        """Probe the core from some peers every millisecond while actions run.
+        """Probe the core from some peers while actions run.
 
         Args:
             seconds: Duration of the probe.
             actions: (seconds after the start, function to call) in order.
-            samples: Number of peers, spread from the first to the last.
+            samples: Number of peers, spread from the first to the last; or which ones.
+            period: Seconds between two datagrams of a peer.
             until: Condition for an early end; the probe ends after it is true and all flows get
                 answers.
         """
-        step = max(1, (self.count - 1) // max(1, samples - 1))
-        numbers = sorted({*range(0, self.count, step), self.count - 1})[:samples]
-        sources = [self.inner(number) for number in numbers]
-        argv = (sys.executable, PROBE)
+        if isinstance(samples, int):
+            step = max(1, (self.count - 1) // max(1, samples - 1))
+            samples = sorted({*range(0, self.count, step), self.count - 1})[:samples]
+        sources = [self.inner(number) for number in samples]
+        argv, timing = (sys.executable, PROBE), (str(seconds), str(period))
         echo = subprocess.Popen(
             self.spaces.argv("core", *argv, "echo", CORE, PORT), stdout=subprocess.PIPE
         )
@@ -456,7 +464,7 @@ class Pair(Block):
             time.sleep(0.5)
             before = self._received()
             sender = subprocess.Popen(
-                self.spaces.argv("peers", *argv, "send", CORE, PORT, str(seconds), *sources),
+                self.spaces.argv("peers", *argv, "send", CORE, PORT, *timing, *sources),
                 stdout=subprocess.PIPE,
             )
             # A slow machine may need seconds to start a program.

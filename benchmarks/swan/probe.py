@@ -1,4 +1,4 @@
-"""A 1 kHz UDP probe: it measures the longest gap, lost packets and duplicates of each flow.
+"""A UDP probe: it measures the longest gap, lost packets and duplicates of each flow.
 
 `echo ADDRESS PORT` answers until SIGTERM and then reports duplicates; `send` gets the sources of
 its flows from its command line. Both print one JSON object.
@@ -18,7 +18,6 @@ from collections import Counter
 from typing import Any
 
 FORM = struct.Struct("!IId")
-PERIOD = 0.001
 STRAGGLERS = 0.5
 STEADY = 0.5
 """After SIGTERM, `send` ends when each flow has had an answer within these seconds."""
@@ -44,7 +43,7 @@ def echo(address: str, port: int) -> dict[str, Any]:
             data, sender = server.recvfrom(2048)
         except TimeoutError:
             continue
-        seen[data[:8]] += 1
+        seen[data[: FORM.size]] += 1  # With the time: one of an earlier probe is no duplicate.
         try:
             server.sendto(data, sender)
         except OSError:
@@ -52,8 +51,10 @@ def echo(address: str, port: int) -> dict[str, Any]:
     return {"received": seen.total(), "duplicates": seen.total() - len(seen)}
 
 
-def send(target: tuple[str, int], sources: list[str], seconds: float) -> dict[str, Any]:
-    """Probe from each source every millisecond; return the longest gap of each flow.
+def send(
+    target: tuple[str, int], sources: list[str], seconds: float, period: float
+) -> dict[str, Any]:
+    """Probe from each source every `period` seconds; return the longest gap of each flow.
 
     SIGTERM ends it early, as soon as every flow gets answers.
     """
@@ -84,7 +85,7 @@ def send(target: tuple[str, int], sources: list[str], seconds: float) -> dict[st
                 except OSError:
                     lost_at_once += 1
             sequence += 1
-            due = max(due + PERIOD, now - 0.05)  # After a pause catch up at most 50 ms.
+            due = max(due + period, now - 0.05)  # After a pause catch up at most 50 ms.
         for key, _ in selector.select(max(0.0, min(due, end + STRAGGLERS) - time.monotonic())):
             try:
                 while True:
@@ -106,7 +107,8 @@ def main(mode: str, address: str, port: str, *more: str) -> None:
     if mode == "echo":
         print(json.dumps(echo(address, int(port))))
     else:
-        print(json.dumps(send((address, int(port)), list(more[1:]), float(more[0]))))
+        seconds, period, *sources = more
+        print(json.dumps(send((address, int(port)), sources, float(seconds), float(period))))
 
 
 if __name__ == "__main__":

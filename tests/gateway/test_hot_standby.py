@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.waiting import wait_until
+from vpnaas.extras import standby
 
 from benchmarks import hot_standby as scenarios
 from benchmarks.swan.pair import Pair
@@ -149,15 +152,29 @@ def test_a_busy_machine_widens_the_goal_and_an_idle_one_does_not() -> None:
 def test_without_claiming_peers_would_be_lost(tmp_path: Path) -> None:
     """The other tests can fail: VRRP alone does not bring the peers over."""
     with Pair(tmp_path, 1, dpd=30, claim=3600) as pair:
-        configuration = pair.folder / "b" / "keepalived.conf"
-        text = configuration.read_text().replace("--rekey --child s1", "--rekey --child none")
-        configuration.write_text(text)
-        pair.keepaliveds["b"].terminate()
-        pair.keepaliveds["b"].wait(120)
-        pair.start_keepalived("b", keep=True)
+        (pair.folder / "b" / "turn").write_text("#!/bin/sh\n", encoding="ascii")
         scenarios.settle(pair)
         result = pair.probe(4, (1, lambda: pair.lose("a")))
         assert result["gap-ms"] > 2500
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_the_standby_claims_first_the_peer_that_had_traffic(tmp_path: Path, number: int) -> None:
+    """One peer is claimed at once here, each other ten seconds later."""
+    slow = (("LEAST = 32", "LEAST = 1"), ("RATE = 100", "RATE = 0.1"))
+    with Pair(tmp_path, 4, dpd=30, claim=3600, watch=slow) as pair:
+        scenarios.settle(pair)
+        words = ("tcpdump", "-lni", "in0", "-c", "2", "udp", "port", str(standby.BUSY_PORT))
+        told = subprocess.Popen(pair.spaces.argv("b", *words), stdout=subprocess.DEVNULL)
+        pair.probe(120, samples=[number], until=lambda: told.poll() is not None)
+        # From here on it tells nothing of those that begin to send now.
+        pair.children[0].send_signal(signal.SIGSTOP)
+        result = pair.probe(6, (1, lambda: pair.lose("a")), samples=range(4))
+        pair.children[0].send_signal(signal.SIGCONT)
+        gaps = [flow["gap-ms"] for flow in result["flows"]]
+        assert gaps.pop(number) < GAP_MS
+        assert min(gaps) > 4000
+        assert result["duplicates"] == 0
 
 
 @pytest.mark.long

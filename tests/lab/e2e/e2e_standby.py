@@ -50,7 +50,7 @@ def probe(service: Service, seconds: float, action: Callable[[], object], what: 
         senders = [
             InBackground(
                 lambda flow=flow: service[flow[0]].out(
-                    "python3", "-", "send", flow[2], PORT, str(seconds), flow[1],
+                    "python3", "-", "send", flow[2], PORT, str(seconds), "0.001", flow[1],
                     input=text, timeout=seconds + 60,
                 )
             )

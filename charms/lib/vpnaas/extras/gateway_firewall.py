@@ -18,6 +18,7 @@ import attr
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.extras.responder import RESPONDER_PORT
+from vpnaas.extras.standby import BUSY_PORT
 from vpnaas.vdu.nftables import nft_table
 
 TABLE = "osm_vpnaas_gateway"
@@ -142,8 +143,10 @@ def render(firewall: GatewayFirewall) -> str:
         ct state established,related accept
         tcp dport {responder} accept
         meta l4proto {{ 6, 17 }} th dport {measured} accept
-        # The standby's adverts (RFC 5798), and addresses by DHCP.
+        # Of the other gateway of a pair: adverts (RFC 5798), and which peers have traffic. The
+        # pair's own table has dropped those of others. Then addresses by DHCP.
         meta l4proto 112 accept
+        udp dport {busy} accept
         udp sport 67 udp dport 68 accept
         udp sport 547 udp dport 546 accept
         counter drop
@@ -176,6 +179,7 @@ def render(firewall: GatewayFirewall) -> str:
         management=firewall.management,
         tunnels=_set(sorted({500, 4500} | set(firewall.wireguard))),
         open=_set(sorted(set(firewall.management_ports))),
+        busy=BUSY_PORT,
         responder=RESPONDER_PORT,
         measured="{}-{}".format(*MEASURED),
         inner="".join(

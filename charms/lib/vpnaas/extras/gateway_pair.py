@@ -480,7 +480,8 @@ def absent() -> List[Step]:
     table = ("nft", "delete", "table", "inet", standby.FIREWALL_TABLE)
     # The exporter shows the record as long as it is there.
     state = (standby.HEALTH_FILE, standby.LOSS_FILE, standby.RECORD_FILE)
-    paths = FILES + (standby.AWAY_FILE,) + state
+    claims = (standby.FIRST_FIFO, standby.FIRST_LOCK)
+    paths = FILES + (standby.AWAY_FILE,) + state + claims
     return (
         [disable("pair/off", KEEPALIVED, WATCH)]
         + [remove("pair/no" + path, path) for path in paths]

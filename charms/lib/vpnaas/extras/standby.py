@@ -2,8 +2,9 @@
 
 Every peer keeps a tunnel to each gateway, with the same traffic selectors, and uses the newest
 CHILD_SA of the two. VRRP (RFC 5798) on the trusted side decides which gateway is active. A gateway
-that becomes active rekeys its CHILD_SAs, so that they are the newest at all peers. The gateways
-share no key and no sequence number, so no packet can be accepted twice; see ADR 0030.
+that becomes active rekeys its CHILD_SAs, so that they are the newest at all peers; peers with
+traffic come first, see `gateway_watch.py`. The gateways share no key and no sequence number, so no
+packet can be accepted twice; see ADR 0030.
 
 The priority of a gateway grows with the share of its tunnels that are up. It drops if the paths to
 its peers lose too many packets. A gateway that lost its tunnels, or whose daemon died, gives up the
@@ -44,6 +45,11 @@ WATCH_PROGRAM = "/usr/local/lib/osm-vpnaas/gateway-watch"
 TURN_PROGRAM = "/usr/local/lib/osm-vpnaas/gateway-turn"
 LOSS_PROGRAM = "/usr/local/lib/osm-vpnaas/gateway-loss"
 TURN_FIFO = "/run/osm-vpnaas-turns"
+FIRST_FIFO = "/run/osm-vpnaas-first"
+"""Through it the watch program is told to claim the peers; it locks FIRST_LOCK meanwhile."""
+FIRST_LOCK = FIRST_FIFO + "-lock"
+BUSY_PORT = 5798
+"""UDP port on which the active gateway tells the other one which peers have traffic."""
 WATCH_UNIT = "/etc/systemd/system/osm-vpnaas-gateway-watch.service"
 DAEMON_DROPIN = "/etc/systemd/system/strongswan.service.d/osm-vpnaas-standby.conf"
 KEEPALIVED_DROPIN = "/etc/systemd/system/keepalived.service.d/osm-vpnaas.conf"
@@ -118,23 +124,23 @@ vrrp_script loss {{
 
 
 def keepalived_conf(
-    standby: Standby, health: str = HEALTH_FILE, claim: Optional[Tuple[str, ...]] = None
+    standby: Standby, health: str = HEALTH_FILE, turn: str = TURN_PROGRAM, record: bool = True
 ) -> str:
     """Return the configuration of keepalived(8).
 
     Args:
         standby: The gateway.
         health: File with the value to add to its priority.
-        claim: Command that makes our CHILD_SAs the newest; if given, no changes are recorded.
+        turn: Program that makes our CHILD_SAs the newest.
+        record: Whether it also records changes of state.
     """
-    on_master = " ".join(claim or (TURN_PROGRAM, "claim") + standby.children)
     fifo = (
         ""
-        if claim
+        if not record
         else """    # Notify programs run side by side; the FIFO tells the changes in their order.
     vrrp_notify_fifo {}
     vrrp_notify_fifo_script "{} record"
-""".format(TURN_FIFO, TURN_PROGRAM)
+""".format(TURN_FIFO, turn)
     )
     return """{head}global_defs {{
     vrrp_version 3
@@ -173,9 +179,9 @@ track_file tunnels {{
     track_file {{
         tunnels
     }}
-{lost}    notify_master "{on_master}"
+{lost}    notify_master "{turn} claim {children}"
     # The other one was active as well until now, and peers may still use its CHILD_SAs.
-    notify_master_rx_lower_pri "{on_master}"
+    notify_master_rx_lower_pri "{turn} again {children}"
 }}
 """.format(
         head=generated.HEAD,
@@ -189,7 +195,8 @@ track_file tunnels {{
         other=standby.other,
         virtual=standby.virtual,
         shared=_shared(standby),
-        on_master=on_master,
+        turn=turn,
+        children=" ".join(standby.children),
         fifo=fifo,
         losing=_LOSING.format(LOSS_PROGRAM, standby.loss, LOSS_FILE, DEGRADED)
         if standby.loss
@@ -221,7 +228,7 @@ After=strongswan.service
 Before=keepalived.service
 
 [Service]
-ExecStart={} {} {} {} {} {} {}
+ExecStart={} {} {} {} {} {} {} {}
 Restart=always
 RestartSec=1
 
@@ -235,6 +242,7 @@ WantedBy=multi-user.target
         standby.virtual.ip,
         CLAIM_PERIOD,
         ",".join(standby.children),
+        standby.other,
     )
 
 
@@ -257,14 +265,16 @@ RestartSec=1
 def firewall(standby: Standby) -> str:
     """Return the nft(8) script that lets only the other gateway take part in the election.
 
-    VRRP version 3 has no authentication (RFC 5798 section 9). Version 2 has no intervals below one
-    second.
+    Nor does anyone else tell it which peers have traffic. VRRP version 3 has no authentication (RFC
+    5798 section 9). Version 2 has no intervals below one second.
     """
     family = "ip6" if standby.other.version == 6 else "ip"
     chains = """    chain input {{
         type filter hook input priority raw + 20; policy accept;
         iifname "{trusted}" meta l4proto 112 {family} saddr {other} accept
         meta l4proto 112 counter drop
+        iifname "{trusted}" {family} saddr {other} udp dport {busy} accept
+        udp dport {busy} counter drop
     }}
-""".format(trusted=standby.trusted, family=family, other=standby.other)
+""".format(trusted=standby.trusted, family=family, other=standby.other, busy=BUSY_PORT)
     return nftables.nft_table(FIREWALL_TABLE, chains)

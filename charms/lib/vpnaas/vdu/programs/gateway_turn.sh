@@ -1,10 +1,12 @@
 #!/bin/sh
 # Run by keepalived: when we become active, claim the peers; record every change of state.
-# Usage: gateway-turn claim CHILD...   make our CHILD_SAs the newest
+# Usage: gateway-turn claim CHILD...   make our CHILD_SAs the newest, those with traffic first
+#        gateway-turn again CHILD...   the same once more, as the other gateway was active too
 #        gateway-turn record FIFO      record the changes that keepalived writes to FIFO
 #        gateway-turn left ADDRESS     wait until ADDRESS is no longer ours, 5 s at most
 record=/var/lib/osm-vpnaas/standby
-lock=/run/osm-vpnaas-claim
+lock=/run/osm-vpnaas-again
+first=/run/osm-vpnaas-first
 
 ipsec=/usr/local/lib/osm-vpnaas/ipsec
 
@@ -24,18 +26,29 @@ end_shared() {
 }
 
 case $1 in
-    claim)
+    claim | again)
+        verb=$1
         shift
-        # keepalived calls this for each advertisement of a lower priority, maybe many a second.
-        # One claim runs and one waits for it; a third one would add nothing.
-        exec 8>"$lock.next" 9>"$lock"
-        flock -n 8 || exit 0
-        flock 9
-        exec 8>&-
+        if [ "$verb" = again ]; then
+            # keepalived calls this for each advertisement of a lower priority, maybe many a second.
+            # One call waits; what happens until then is covered by its claim.
+            exec 9>"$lock"
+            flock -n 9 || exit 0
+            sleep 0.5
+            exec 9>&-
+        fi
+        # The watch program holds the lock, and knows which peers have traffic.
+        if flock -n "$first-lock" true; then
+            for child in "$@"; do
+                timeout 10 /usr/sbin/swanctl --rekey --child "$child" >/dev/null 2>&1 &
+            done
+        else
+            echo "$verb" 1<>"$first"
+        fi
         # Peers that know only the shared address have no tunnel here yet.
-        [ -x "$ipsec" ] && timeout 30 "$ipsec" initiate-shared >/dev/null 2>&1 9>&- &
-        for child in "$@"; do
-            timeout 10 /usr/sbin/swanctl --rekey --child "$child" >/dev/null 2>&1 9>&- &
+        for shared in /etc/osm-vpnaas/*/ipsec.shared; do
+            [ ! -e "$shared" ] || timeout 30 "$ipsec" initiate-shared >/dev/null 2>&1 &
+            break
         done
         wait
         ;;

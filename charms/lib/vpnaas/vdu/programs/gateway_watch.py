@@ -1,21 +1,56 @@
 #!/usr/bin/python3
-"""Tell keepalived which share of a gateway's peers has a tunnel.
+"""Tell keepalived which share of a gateway's peers has a tunnel, and claim the peers.
 
-While this gateway is active, the program also rekeys its CHILD_SAs regularly: peers use the newest.
+To claim a peer is to rekey its CHILD_SA here: peers use the newest. A gateway that becomes active
+claims all its peers, and so it does regularly while it is active. Peers with traffic come first and
+at once. The others follow at a limited rate, so that their rekeying does not delay packets. Only
+the active gateway knows which peers have traffic, so it tells the other one every few seconds, on
+the trusted side. `gateway-turn` says through a FIFO when to claim.
 
-Usage: gateway-watch FILE PEERS SPAN ADDRESS SECONDS CHILD[,CHILD...] [VICI-URI]
+Usage: gateway-watch FILE PEERS SPAN ADDRESS SECONDS CHILD[,CHILD...] OTHER [FIFO [SOCKET]]
+
+FILE is keepalived's. SOCKET is vici's of charon. Who holds a lock on FIFO-lock serves the FIFO.
 """
 
-import json
+import fcntl
+import hashlib
 import os
 import re
+import select
+import socket
+import struct
 import subprocess
 import sys
+import threading
 import time
-from typing import Optional
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 AWAY = "/etc/osm-vpnaas/standby-away"
+FIFO = "/run/osm-vpnaas-first"
+SOCKET = "/var/run/charon.vici"
 PERIOD = 0.5  # seconds; the daemon's own unit reports at once when it dies
+OFTEN, SELDOM = 2.0, 10.0
+"""Least and most seconds between two looks at all tunnels."""
+SHARE = 20
+"""Between these, a look takes a twentieth of the time."""
+MOST = 128
+"""Most peers with traffic that are claimed at once; what they need must fit into 300 ms."""
+LEAST = 32
+"""Peers that are claimed at once in any case."""
+RATE = 100
+"""Peers that are claimed in a second after these. With 250 of 1,000, packets waited for seconds."""
+PORT = 5798
+"""UDP port on which the active gateway tells the other one which peers have traffic."""
+DIGEST = 8
+
+
+class Tunnel(NamedTuple):
+    """The tunnel of a peer: digest of its traffic selectors, IKE_SA, CHILD_SA, packets so far."""
+
+    peer: bytes
+    ike: str
+    child: str
+    packets: int
 
 
 def output(*command: str) -> str:
@@ -23,12 +58,12 @@ def output(*command: str) -> str:
     try:
         return subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=5, check=False
-        ).stdout.decode()
+        ).stdout.decode("utf-8", "replace")
     except subprocess.TimeoutExpired:
         return ""
 
 
-def tunnels(*uri: str) -> int:
+def established(*uri: str) -> int:
     """Return how many IKE_SAs are established, -1 if the daemon does not answer."""
     shown = output("swanctl", "--stats", *uri)
     match = re.search(r"IKE_SAs: (\d+) total, (\d+) half-open", shown)
@@ -43,30 +78,195 @@ def health(up: int, peers: int, span: int) -> int:
 
 
 def active(address: str) -> bool:
-    """Tell whether an address is ours now."""
-    return any(json.loads(output("ip", "-j", "address", "show", "to", address) or "[]"))
+    """Tell whether an address is ours now: only then a socket can have it."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True
+
+
+_IKE = re.compile(r"list-sa event \{\S+ \{uniqueid=(\d+) ")
+_CHILD = re.compile(
+    r"\{name=(\S+) uniqueid=\d+ .*?state=(?:INSTALLED|REKEYING|REKEYED) .*?"
+    r"packets-in=(\d+) .*?packets-out=(\d+) .*?remote-ts=\[([^]]*)\]"
+)
+
+
+def tunnels(listed: str) -> List[Tunnel]:
+    """Read the output of `swanctl --list-sas --raw`; the newest IKE_SA of a peer comes last."""
+    result: Dict[Tuple[bytes, str], Tunnel] = {}
+    for line in listed.splitlines():
+        ike = _IKE.match(line)
+        for child in _CHILD.finditer(line) if ike else ():
+            name, heard, said, selectors = child.groups()
+            peer = hashlib.sha256((name + " " + selectors).encode()).digest()[:DIGEST]
+            former = result.pop((peer, name), None)
+            packets = int(heard) + int(said) + (former.packets if former else 0)
+            result[peer, name] = Tunnel(peer, ike.group(1) if ike else "", name, packets)
+    return list(result.values())
+
+
+def busiest(before: Dict[bytes, int], now: Iterable[Tunnel]) -> List[bytes]:
+    """Return the peers with traffic since an earlier look, those with most packets first."""
+    passed: Dict[bytes, int] = {}
+    for tunnel in now:
+        # A rekeyed CHILD_SA counts from zero.
+        earlier = before.get(tunnel.peer, 0)
+        passed[tunnel.peer] = tunnel.packets - (earlier if earlier <= tunnel.packets else 0)
+    return sorted((peer for peer in passed if passed[peer]), key=lambda peer: -passed[peer])[:MOST]
+
+
+def packed(peers: Sequence[bytes]) -> bytes:
+    """Return the message with the peers that have traffic."""
+    return b"".join(peers)
+
+
+def unpacked(data: bytes) -> List[bytes]:
+    """Return the peers of a message; what it says decides about an order only."""
+    return [data[at : at + DIGEST] for at in range(0, len(data) - DIGEST + 1, DIGEST)][:MOST]
+
+
+def rekey(child: str, ike: str = "") -> bytes:
+    """Return vici's request to rekey CHILD_SAs (strongSwan's src/libcharon/plugins/vici)."""
+    request = bytes([0, 5]) + b"rekey"
+    for key, value in ((b"child", child), (b"ike-id", ike)):
+        if value:
+            data = value.encode()
+            request += bytes([3, len(key)]) + key + struct.pack("!H", len(data)) + data
+    return struct.pack("!I", len(request)) + request
+
+
+class Watch:
+    """The tunnels of this gateway, and the order in which they are claimed."""
+
+    def __init__(self, address: str, children: str, other: str, fifo: str, vici: str) -> None:
+        """Open the FIFO and the socket between the gateways."""
+        self.address, self.children = address, children.split(",")
+        self.other, self.vici = other, vici
+        self.uri = ("--uri", "unix://" + vici)
+        self.packets: Dict[bytes, int] = {}
+        self.busy: List[bytes] = []
+        self.order: List[Tunnel] = []
+        self.due = 0.0
+        if not os.path.exists(fifo):
+            os.mkfifo(fifo, 0o600)
+        # Open for both ways, so it never ends.
+        self.fifo = os.open(fifo, os.O_RDWR)
+        self.lock = os.open(fifo + "-lock", os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(self.lock, fcntl.LOCK_EX)
+        family = socket.AF_INET6 if ":" in other else socket.AF_INET
+        self.socket = socket.socket(family, socket.SOCK_DGRAM)
+        self.socket.setblocking(False)
+        try:
+            self.socket.bind(("", PORT))
+        except OSError as error:
+            # Then all peers are claimed in any order; keepalived must have its file all the same.
+            print("UDP port {}: {}".format(PORT, error), file=sys.stderr, flush=True)
+
+    def serve(self) -> None:
+        """Claim the peers as the FIFO says, for ever: `claim` at once, `again` when it fits.
+
+        keepalived says `again` for each advertisement of a lower priority, maybe many a second. If
+        each led to a claim, the processor would have no time left for packets and advertisements.
+        """
+        fits = 0.0
+        while True:
+            asked = os.read(self.fifo, 512)
+            while b"claim" not in asked and time.monotonic() < fits:
+                if select.select([self.fifo], [], [], max(0.0, fits - time.monotonic()))[0]:
+                    asked += os.read(self.fifo, 512)
+            began = time.monotonic()
+            try:
+                self.claim()
+            except (OSError, struct.error) as error:
+                print("vici: {}".format(error), file=sys.stderr, flush=True)
+            ended = time.monotonic()
+            fits = ended + max(1.0, ended - began)
+
+    def claim(self) -> None:
+        """Rekey all CHILD_SAs, those of peers with traffic first, as long as we are active.
+
+        Raises:
+            OSError: The daemon does not take it.
+        """
+        requests = [rekey(tunnel.child, tunnel.ike) for tunnel in self.order]
+        at_once = max(len(self.busy), LEAST)
+        with socket.socket(socket.AF_UNIX) as vici:
+            vici.settimeout(5)
+            vici.connect(self.vici)
+            # Before the first look, all in the daemon's order.
+            for number, request in enumerate(requests or map(rekey, self.children)):
+                if number >= at_once:
+                    time.sleep(1 / RATE)
+                    if not active(self.address):
+                        return
+                vici.sendall(request)
+                size = struct.unpack("!I", vici.recv(4, socket.MSG_WAITALL))[0]
+                vici.recv(size, socket.MSG_WAITALL)
+
+    def look(self) -> None:
+        """Look which peers have traffic; the active gateway tells the other one."""
+        began = time.monotonic()
+        listed = output("swanctl", "--list-sas", "--raw", *self.uri)
+        now = [tunnel for tunnel in tunnels(listed) if tunnel.child in self.children]
+        if active(self.address):
+            self.busy = busiest(self.packets, now)
+            try:
+                self.socket.sendto(packed(self.busy), (self.other, PORT))
+            except OSError:
+                pass  # The other gateway is away.
+        self.packets = {tunnel.peer: tunnel.packets for tunnel in now}
+        rank = {peer: place for place, peer in enumerate(self.busy)}
+        self.order = sorted(now, key=lambda tunnel: rank.get(tunnel.peer, MOST))
+        ended = time.monotonic()
+        self.due = ended + min(max(OFTEN, SHARE * (ended - began)), SELDOM)
+
+    def listen(self) -> None:
+        """Read what the other gateway told last."""
+        try:
+            while True:
+                data, sender = self.socket.recvfrom(2048)
+                if sender[0] == self.other:
+                    self.busy = unpacked(data)
+                    self.due = 0.0
+        except OSError:
+            return
 
 
 def main(
-    path: str, peers: str, span: str, address: str, seconds: str, children: str, *vici: str
+    path: str,
+    peers: str,
+    span: str,
+    address: str,
+    seconds: str,
+    children: str,
+    other: str,
+    fifo: str = FIFO,
+    vici: str = SOCKET,
 ) -> None:
     """Keep the file up to date, for ever."""
-    uri = ("--uri",) + vici if vici else ()
+    watch = Watch(address, children, other, fifo, vici)
+    threading.Thread(target=watch.serve, daemon=True).start()
     last: Optional[int] = None
     due = time.monotonic() + float(seconds)
     while True:
-        value = health(tunnels(*uri), int(peers), int(span))
+        value = health(established(*watch.uri), int(peers), int(span))
         if os.path.exists(AWAY):
             value = 0
         if value != last:
             # In place: keepalived watches the file itself.
             with open(path, "w", encoding="ascii") as file:
                 file.write("{}\n".format(value))
+        watch.listen()
+        if time.monotonic() >= watch.due:
+            watch.look()
         if time.monotonic() >= due:
             due = time.monotonic() + float(seconds)
             if active(address):
-                for child in children.split(","):
-                    output("swanctl", "--rekey", "--child", child, *uri)
+                os.write(watch.fifo, b"again\n")
         time.sleep(PERIOD)
         try:
             with open(path, encoding="ascii") as file:
