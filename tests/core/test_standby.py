@@ -70,6 +70,9 @@ def test_peers_with_most_packets_since_the_last_look_come_first() -> None:
     packets = {tunnel.peer: tunnel.packets for tunnel in looks[0]}
     busy = gateway_watch.busiest(packets, looks[1])
     assert busy == [by_number["4"].peer, by_number["1"].peer]
+    # A peer that called again has two IKE_SAs for a while.
+    twice = gateway_watch.tunnels(listed(12, child(ONE, 1, 1)) + listed(9, child(ONE, 3, 4)))
+    assert [(tunnel.ike, tunnel.packets) for tunnel in twice] == [("12", 9)]
     # The other gateway knows the same peers by other numbers.
     other = gateway_watch.tunnels(listed(9, child(TWO, 0, 0)))
     assert gateway_watch.unpacked(gateway_watch.packed(busy))[0] == other[0].peer

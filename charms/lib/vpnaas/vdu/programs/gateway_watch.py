@@ -23,7 +23,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 AWAY = "/etc/osm-vpnaas/standby-away"
 FIFO = "/run/osm-vpnaas-first"
@@ -96,16 +96,18 @@ _CHILD = re.compile(
 
 
 def tunnels(listed: str) -> List[Tunnel]:
-    """Read the output of `swanctl --list-sas --raw`; the newest IKE_SA of a peer comes last."""
-    result: Dict[Tuple[bytes, str], Tunnel] = {}
+    """Read the output of `swanctl --list-sas --raw`. Of two IKE_SAs of a peer the newest counts."""
+    result: Dict[bytes, Tunnel] = {}
     for line in listed.splitlines():
-        ike = _IKE.match(line)
-        for child in _CHILD.finditer(line) if ike else ():
-            name, heard, said, selectors = child.groups()
+        match = _IKE.match(line)
+        if not match:
+            continue
+        ike = match.group(1)
+        for name, heard, said, selectors in _CHILD.findall(line):
             peer = hashlib.sha256((name + " " + selectors).encode()).digest()[:DIGEST]
-            former = result.pop((peer, name), None)
-            packets = int(heard) + int(said) + (former.packets if former else 0)
-            result[peer, name] = Tunnel(peer, ike.group(1) if ike else "", name, packets)
+            other = result.get(peer, Tunnel(peer, ike, name, 0))
+            newest = max(ike, other.ike, key=int)
+            result[peer] = Tunnel(peer, newest, name, other.packets + int(heard) + int(said))
     return list(result.values())
 
 
