@@ -27,15 +27,21 @@ end_shared() {
 
 case $1 in
     claim | again)
-        verb=$1
+        verb=$1 shared=''
         shift
+        for file in /etc/osm-vpnaas/*/ipsec.shared; do
+            [ ! -e "$file" ] || shared=yes
+        done
         if [ "$verb" = again ]; then
             # keepalived calls this for each advertisement of a lower priority, maybe many a second.
             # One call waits; what happens until then is covered by its claim.
             exec 9>"$lock"
             flock -n 9 || exit 0
-            sleep 0.5
-            exec 9>&-
+            # Peers of a shared address have no tunnel until we call them: that does not wait.
+            [ "$shared" ] || {
+                sleep 0.5
+                exec 9>&-
+            }
         fi
         # The watch program holds the lock, and knows which peers have traffic.
         if flock -n "$first-lock" true; then
@@ -45,11 +51,7 @@ case $1 in
         else
             echo "$verb" 1<>"$first"
         fi
-        # Peers that know only the shared address have no tunnel here yet.
-        for shared in /etc/osm-vpnaas/*/ipsec.shared; do
-            [ ! -e "$shared" ] || timeout 30 "$ipsec" initiate-shared >/dev/null 2>&1 &
-            break
-        done
+        [ ! "$shared" ] || timeout 30 "$ipsec" initiate-shared >/dev/null 2>&1
         wait
         ;;
     record)

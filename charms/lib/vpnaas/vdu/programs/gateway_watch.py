@@ -182,14 +182,17 @@ class Watch:
                     asked += os.read(self.fifo, 512)
             began = time.monotonic()
             try:
-                self.claim()
+                self.claim(b"claim" in asked)
             except (OSError, struct.error) as error:
                 print("vici: {}".format(error), file=sys.stderr, flush=True)
             ended = time.monotonic()
             fits = ended + max(1.0, ended - began)
 
-    def claim(self) -> None:
+    def claim(self, sure: bool) -> None:
         """Rekey all CHILD_SAs, those of peers with traffic first, as long as we are active.
+
+        Args:
+            sure: Whether keepalived has just said that we are active.
 
         Raises:
             OSError: The daemon does not take it.
@@ -203,8 +206,9 @@ class Watch:
             for number, request in enumerate(requests or map(rekey, self.children)):
                 if number >= at_once:
                     time.sleep(1 / RATE)
-                    if not active(self.address):
-                        return
+                    sure = False
+                if not sure and not active(self.address):
+                    return
                 vici.sendall(request)
                 size = struct.unpack("!I", vici.recv(4, socket.MSG_WAITALL))[0]
                 vici.recv(size, socket.MSG_WAITALL)
