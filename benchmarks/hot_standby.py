@@ -65,7 +65,7 @@ def scenarios(dpd: int, before: int = 2) -> tuple[Scenario, ...]:
 
     Args:
         dpd: DPD interval of the tunnels in seconds.
-        before: seconds of traffic before a failure; a repair comes after two.
+        before: seconds of traffic before a failure that lasts; all else comes after one or two.
     """
     course = (
         Scenario("active gateway dies", 5, ((2, lambda pair: pair.lose("a")),)),
@@ -172,7 +172,7 @@ def judge(results: list[dict[str, Any]]) -> list[Goal]:
 @click.option("--flows", default=3, show_default=True, help="Peers with traffic.")
 @click.option("--interval", default=1, show_default=True, help="Between two datagrams of one, ms.")
 @click.option("--before", default=2, show_default=True, help="Seconds of traffic before it fails.")
-@click.option("--only", default=None, type=int, help="So many of what happens, the first ones.")
+@click.option("--only", default=None, type=int, help="Only the first so many events.")
 @click.option("--rounds", default=1, show_default=True, help="Repetitions.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
 def main(

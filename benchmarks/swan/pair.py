@@ -60,7 +60,7 @@ class Pair(Block):
         claim: Interval in seconds at which the active gateway claims its peers again.
         loss: Percentage of lost pings to peers at which a gateway hands over, 0 for never.
         shared: Number of peers, the last ones, that have one tunnel each, to the shared address.
-        watch: Texts of the watch program, and what stands there instead.
+        watch: Replacements in the watch program, each as (text, new text).
     """
 
     def __init__(

@@ -43,7 +43,8 @@ def echo(address: str, port: int) -> dict[str, Any]:
             data, sender = server.recvfrom(2048)
         except TimeoutError:
             continue
-        seen[data[: FORM.size]] += 1  # With the time: one of an earlier probe is no duplicate.
+        # With the time in the key, a late datagram of an earlier probe is no duplicate.
+        seen[data[: FORM.size]] += 1
         try:
             server.sendto(data, sender)
         except OSError:

@@ -52,7 +52,7 @@ done < mounts
 mount -t proc proc fs/root/proc
 mount --rbind /dev fs/root/dev
 mount -o remount,ro fs/root
-# Not exec: setpriv, which changes the user, would end the signal that kills us with unshare.
+# Not exec: setpriv changes the user, and that cancels the signal that ends us with unshare.
 chroot fs/root "$@"
 exit $?
 """

@@ -141,10 +141,11 @@ def known_vim(resources: Resources, key: str) -> None:
 
 
 def vims_by_id(resources: Resources, params: Mapping[str, Any]) -> None:
-    """Refuse names of VIM and WIM accounts in parameters: only osmclient knows ids by names.
+    """Refuse names of VIM and WIM accounts in parameters; only osmclient turns names into ids.
 
     Raises:
-        NbiError: in NBI's words, for a network's name too, of which LCM finds no account.
+        NbiError: A name stands in place of an id; the text is NBI's. As a key of `vim-network-name`
+            NBI takes a name, and LCM fails later. The lab refuses it at once.
     """
     services = [("", params)]
     services += [(f"{place}:", subnet) for place, subnet in _items(params, "netslice-subnet")]

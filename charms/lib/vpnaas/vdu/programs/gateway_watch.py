@@ -2,14 +2,15 @@
 """Tell keepalived which share of a gateway's peers has a tunnel, and claim the peers.
 
 To claim a peer is to rekey its CHILD_SA here: peers use the newest. A gateway that becomes active
-claims all its peers, and so it does regularly while it is active. Peers with traffic come first and
+claims all its peers, and again at intervals while it is active. Peers with traffic come first and
 at once. The others follow at a limited rate, so that their rekeying does not delay packets. Only
 the active gateway knows which peers have traffic, so it tells the other one every few seconds, on
 the trusted side. `gateway-turn` says through a FIFO when to claim.
 
 Usage: gateway-watch FILE PEERS SPAN ADDRESS SECONDS CHILD[,CHILD...] OTHER [FIFO [SOCKET]]
 
-FILE is keepalived's. SOCKET is vici's of charon. Who holds a lock on FIFO-lock serves the FIFO.
+FILE is keepalived's. SOCKET is charon's, for vici. While the program serves the FIFO, it holds a
+lock on FIFO-lock.
 """
 
 import fcntl
@@ -78,7 +79,7 @@ def health(up: int, peers: int, span: int) -> int:
 
 
 def active(address: str) -> bool:
-    """Tell whether an address is ours now: only then a socket can have it."""
+    """Tell whether an address is ours now. Only then can a socket be bound to it."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
