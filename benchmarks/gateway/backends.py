@@ -7,7 +7,7 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
-from vpnaas.extras.gateway_tuning import GatewayTuning
+from vpnaas.extras import gateway_tuning
 
 from benchmarks.gateway.route import (
     CORE_PREFIX,
@@ -195,7 +195,7 @@ class Ipsec:
     def start(self, route: Route) -> None:
         """Start both daemons, bring all tunnels up and route through them."""
         authority = Authority(route.folder / f"{route.tag}-ca")
-        tuned = GatewayTuning(self.tunnels, peers_per_address=64).settings()
+        tuned = gateway_tuning.settings(self.tunnels, peers_per_address=64)
         gateway, peer = (
             charon.Charon(route.spaces, name, route.folder, tuned, name=f"{route.tag}-{name}")
             for name in ("gw", "peer")

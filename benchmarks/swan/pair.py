@@ -17,8 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from vpnaas.extras import standby
-from vpnaas.extras.gateway_tuning import GatewayTuning
+from vpnaas.extras import gateway_tuning, standby
 from vpnaas.vdu.programs import gateway_loss, source
 
 from benchmarks.swan.charon import Charon
@@ -158,7 +157,7 @@ class Pair(Block):
     def start_gateway(self, name: str) -> None:
         """Start the daemon of a gateway, with its own key for the common identity."""
         # Tuned for all peers, so that no peer has to wait.
-        tuned = GatewayTuning(self.count).settings()
+        tuned = gateway_tuning.settings(self.count)
         daemon = Charon(self.spaces, name, self.folder, tuned)
         self.daemons[name] = daemon.start()
         certificate, key = self.authority.issue(GATEWAY_ID, [GATEWAY_ID])
@@ -241,7 +240,7 @@ class Pair(Block):
         return str(home / "turn")
 
     def _start_peers(self) -> None:
-        tuned = GatewayTuning(2 * self.count).settings()
+        tuned = gateway_tuning.settings(2 * self.count)
         daemon = Charon(
             self.spaces, "peers", self.folder, {**tuned, "threads": 32, "retransmit_tries": 3}
         )

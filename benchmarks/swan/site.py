@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vpnaas.extras.gateway_tuning import GatewayTuning, Value
+from vpnaas.extras import gateway_tuning
+from vpnaas.extras.gateway_tuning import Value
 
 from benchmarks.swan.charon import Charon
 from benchmarks.swan.netns import Block, Namespaces
@@ -54,7 +55,7 @@ class Site(Block):
         self.folder = folder
         names = [f"peers{number}" for number in range(min(processes, count))]
         self.spaces = Namespaces("gw", *names)
-        tuned = {**GatewayTuning(count).settings(), **(settings or {})}
+        tuned = {**gateway_tuning.settings(count), **(settings or {})}
         self.gateway = Charon(self.spaces, "gw", folder, tuned)
         self.fields = [
             Charon(

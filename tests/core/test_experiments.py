@@ -371,7 +371,7 @@ def test_experiments_are_off_unless_day_1_allows_them() -> None:
 
 def test_a_result_that_is_missing_names_what_to_start() -> None:
     with pytest.raises(VpnaasError, match="no capture runs here; run start-capture first"):
-        experiments.captured(Results({"result": {"text": None}}))
+        experiments.CAPTURE.result(Results({"result": {"text": None}}))
 
 
 def test_ports_that_listen_are_read_from_the_kernel() -> None:

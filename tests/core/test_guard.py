@@ -11,6 +11,7 @@ from vpnaas.base.links import NONE, WIREGUARD
 from vpnaas.extras import guard, qos
 from vpnaas.params.intent import LinkParams, link_params
 from vpnaas.tunnels.technology import LinkPlan
+from vpnaas.vdu import nftables
 from vpnaas.vdu.steps import Results
 
 ADDRESSES = {"s6a": "172.16.6.2/24", "s1c": "192.168.247.102/24", "vpn-server": "10.77.0.1/24"}
@@ -30,7 +31,7 @@ def observed(text: str | None, loaded: bool = True) -> Results:
         {
             "guard/file": {"text": text},
             "guard/unit": {"text": guard.UNIT_TEXT},
-            "guard/after-flush": {"text": guard.BOOT.after_flush_text},
+            "guard/after-flush": {"text": nftables.after_flush_text(guard.FILE)},
             "guard/table": {"code": 0 if loaded else 1, "out": ""},
             "guard/enabled": {"code": 0, "out": "enabled\n"},
         }
@@ -142,7 +143,7 @@ def test_an_unusable_link_keeps_its_rules_and_the_others_get_theirs() -> None:
     assert put.body["text"] == guard.render([guard.guarded(before["s1c"])])
 
 
-@pytest.mark.parametrize("present", ["of an earlier version", None])
+@pytest.mark.parametrize("present", ["without the names of links", None])
 def test_a_flush_is_mended_while_a_link_is_unusable(present: str | None) -> None:
     present = present or guard.render([guard.guarded(plan("s6a"))])
     stuck = {"s6a": attr.evolve(plan("s6a"), unusable=True, interface="")}

@@ -70,7 +70,7 @@ READERS: dict[str, Any] = {
     "pair": lambda results: gateway_pair._own("ens4", results),
     "throughput": lambda results: measure.throughput(TCP, PEER, "run", results),
     "link": lambda results: measure.link_figures(LINK, PEER, results),
-    "load": experiments.loaded,
+    "load": lambda results: experiments.loaded(experiments.LOAD.result(results)),
     "queues": lambda results: qos.shown([SHARE], results),
     "signalling": lambda results: meters.answer("s6a", results),
     "firewall of NWu": lambda results: n3iwf._packets(results.output("nf/counters")),

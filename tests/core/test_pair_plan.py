@@ -288,11 +288,11 @@ def test_a_gateway_of_its_own_keeps_nothing_of_the_pair() -> None:
     vdu = Vdu()
     reconcile(vdu, away=True)
     vdu.files[standby.RECORD_FILE] = "stopped 1700000000 1\n"
-    assert gateway_pair.was_there(vdu.execute(gateway_pair.observe_absent()))
+    assert vdu.execute(gateway_pair.observe_absent()).text("pair/was")
     vdu.execute(gateway_pair.absent())
     assert vdu.files == {}
     assert vdu.enabled == set()
-    assert not gateway_pair.was_there(vdu.execute(gateway_pair.observe_absent()))
+    assert not vdu.execute(gateway_pair.observe_absent()).text("pair/was")
 
 
 def test_a_pair_that_the_vdu_does_not_give_up_is_not_called_gone() -> None:
@@ -302,7 +302,7 @@ def test_a_pair_that_the_vdu_does_not_give_up_is_not_called_gone() -> None:
     stored = PairParams.parse(GIVEN).to_json()
     environment.store(PAIR_KEY, stored)
     charm: Any = GatewayCharm(environment)
-    charm._reconcile_now = lambda: Outcome({}, 0, (), charm._extend(vdu, LINKS))
+    charm._reconcile_now = lambda: Outcome({}, 0, (), charm._extend(vdu, LINKS) or Extra())
     charm.reconcile_and_report = lambda: None
     answer = actions.run(charm, "configure-standby", {"role": "none"})
     assert "failed on purpose" in answer.failed
@@ -314,11 +314,11 @@ def test_a_pair_that_the_vdu_does_not_give_up_is_not_called_gone() -> None:
 def test_a_pair_that_could_not_be_made_leaves_nothing(step: str) -> None:
     vdu, environment = Vdu(), Store()
     charm: Any = GatewayCharm(environment)
-    charm._reconcile_now = lambda: Outcome({}, 0, (), charm._extend(vdu, LINKS))
+    charm._reconcile_now = lambda: Outcome({}, 0, (), charm._extend(vdu, LINKS) or Extra())
     vdu.fail_on = step
 
     def go_back() -> None:
-        assert gateway_pair.was_there(vdu.execute(gateway_pair.observe_absent()))
+        assert vdu.execute(gateway_pair.observe_absent()).text("pair/was")
         vdu.fail_on = ""
         charm._extend(vdu, LINKS)
 

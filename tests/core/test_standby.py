@@ -127,14 +127,9 @@ def test_a_shared_address_may_be_of_another_ip_version(shared: str, before: str)
 @pytest.mark.parametrize(
     ("changed", "named"),
     [
-        ({"role": "third"}, "role"),
         ({"other": ipaddress.ip_address("10.9.0.1")}, "other"),
         ({"own": ipaddress.ip_address("10.8.0.1")}, "own"),
         ({"own": ipaddress.ip_address("10.9.0.254")}, "own"),
-        ({"router_id": 256}, "router-id"),
-        ({"advert": 0}, "advert"),
-        ({"peers": 0}, "peers"),
-        ({"loss": 91}, "loss-percent"),
     ],
 )
 def test_what_makes_no_pair_is_refused(changed: dict[str, Any], named: str) -> None:

@@ -6,12 +6,7 @@ from importlib import import_module
 
 
 def main(module: str, name: str) -> None:
-    """Run a charm in the execution environment that started this process.
-
-    Args:
-        module: Module with the class of the charm's code.
-        name: Name of this class.
-    """
+    """Run a class of charm code in the execution environment that started this process."""
     served = "VPNAAS_RELEASE" in os.environ
     if not served:
         # This process handles one event and ends, so its garbage does not matter. Collection takes

@@ -46,6 +46,9 @@ class ExperimentingCharm(ReconcilingCharm):
         with self._experimental() as vdu:
             return vdu.execute(steps, exclusive=False).check()
 
+    def _ended(self, unit: experiments.Unit) -> Dict[str, Any]:
+        return unit.result(self._experiment(unit.stop()))
+
     def _experimental(self) -> Vdu:
         experiments.require_allowed(self.environment.option("allow-experiments"))
         return self._vdu()
@@ -97,7 +100,7 @@ class ExperimentingCharm(ReconcilingCharm):
 
     @action("stop-capture")
     def _stop_capture(self, params: Params) -> Dict[str, Any]:
-        return experiments.captured(self._experiment(experiments.CAPTURE.stop()))
+        return self._ended(experiments.CAPTURE)
 
     @action("start-listener")
     def _start_listener(self, params: Params) -> Dict[str, Any]:
@@ -110,13 +113,13 @@ class ExperimentingCharm(ReconcilingCharm):
 
     @action("stop-listener")
     def _stop_listener(self, params: Params) -> Dict[str, Any]:
-        return experiments.arrived(self._experiment(experiments.LISTENER.stop()))
+        return self._ended(experiments.LISTENER)
 
     @action("probe")
     def _probe(self, params: Params) -> Dict[str, Any]:
         with self._experimental() as vdu:
             step = experiments.attempts(params, self._underlays((), vdu)[""])
-            return experiments.tried(vdu.execute([step], exclusive=False))
+            return measure.answer(vdu.execute([step], exclusive=False), "probe", "the probe")
 
     @action("start-stream")
     def _start_stream(self, params: Params) -> Dict[str, Any]:
@@ -131,7 +134,7 @@ class ExperimentingCharm(ReconcilingCharm):
 
     @action("stop-stream")
     def _stop_stream(self, params: Params) -> Dict[str, Any]:
-        return experiments.streamed(self._experiment(experiments.STREAM.stop()))
+        return self._ended(experiments.STREAM)
 
     @action("start-load")
     def _start_load(self, params: Params) -> Dict[str, Any]:
@@ -141,7 +144,7 @@ class ExperimentingCharm(ReconcilingCharm):
 
     @action("stop-load")
     def _stop_load(self, params: Params) -> Dict[str, Any]:
-        return experiments.loaded(self._experiment(experiments.LOAD.stop()))
+        return experiments.loaded(self._ended(experiments.LOAD))
 
     @action("inject-fault")
     def _inject_fault(self, params: Params) -> Dict[str, Any]:

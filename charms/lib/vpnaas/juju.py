@@ -74,7 +74,6 @@ class JujuEnvironment(Environment):
         self._written: Dict[int, Dict[str, str]] = {}
 
     def endpoints(self, interface: str) -> Dict[str, str]:
-        """See `Environment`."""
         meta = self._charm.meta
         return {
             name: role
@@ -84,20 +83,16 @@ class JujuEnvironment(Environment):
         }
 
     def option(self, name: str) -> str:
-        """See `Environment`."""
         return str(self._charm.config.get(name) or "")
 
     def is_leader(self) -> bool:
-        """See `Environment`."""
         return bool(self._unit.is_leader())
 
     def set_status(self, blocked: bool, text: str) -> None:
-        """See `Environment`."""
         shown = passable(text)
         self._unit.status = BlockedStatus(shown) if blocked else ActiveStatus(shown)
 
     def related(self, endpoint: str) -> List[Related]:
-        """See `Environment`."""
         return sorted(
             (
                 (relation.id, relation.app.name, dict(relation.data[relation.app]))
@@ -116,16 +111,13 @@ class JujuEnvironment(Environment):
         ]
 
     def published(self, endpoint: str) -> List[Mapping[str, str]]:
-        """See `Environment`."""
         relations = self._charm.model.relations[endpoint]
         return [self._own(relation) for relation in relations if relation.units]
 
     def relation_ids(self, endpoint: str) -> List[int]:
-        """See `Environment`."""
         return [relation.id for relation in self._charm.model.relations[endpoint]]
 
     def tell(self, endpoint: str, relation_id: int, values: Mapping[str, str]) -> None:
-        """See `Environment`."""
         for relation in self._charm.model.relations[endpoint]:
             if relation.id != relation_id:
                 continue
@@ -165,11 +157,9 @@ class JujuEnvironment(Environment):
         return self._charm.model.get_relation(PEER_RELATION)
 
     def has_store(self) -> bool:
-        """See `Environment`."""
         return self._peers() is not None
 
     def stored(self, key: str) -> str:
-        """See `Environment`."""
         relation = self._peers()
         try:
             if relation is not None:
@@ -179,7 +169,6 @@ class JujuEnvironment(Environment):
         raise NotReadyError("the peer relation cannot be read yet; try again")
 
     def store(self, key: str, value: str) -> None:
-        """See `Environment`."""
         relation = self._peers()
         if relation is None:
             raise NotReadyError("the peer relation does not exist yet; try again")
@@ -188,15 +177,12 @@ class JujuEnvironment(Environment):
                 relation.data[self._charm.app][key] = value
 
     def settled(self) -> str:
-        """See `Environment`."""
         return str(self._charm.settled.fingerprint)
 
     def settle(self, digest: str) -> None:
-        """See `Environment`."""
         self._charm.settled.fingerprint = digest
 
     def unit_keys(self) -> Dict[str, str]:
-        """See `Environment`."""
         relation = self._peers()
         units = sorted(relation.units, key=lambda u: u.name) if relation else []
         try:
@@ -207,7 +193,6 @@ class JujuEnvironment(Environment):
             raise NotReadyError("the peer relation cannot be read yet; try again")
 
     def announce(self, key: str) -> None:
-        """See `Environment`."""
         relation = self._peers()
         try:
             if relation and relation.data[self._unit].get(SSH_PUBLIC_KEY, "") != key:
@@ -216,11 +201,8 @@ class JujuEnvironment(Environment):
             raise NotReadyError("the peer relation cannot be written yet; try again")
 
     def others_go_on(self) -> bool:
-        """See `Environment`.
-
-        It asks Juju itself: before ops 2.3, planned_units also counts dying units, and so always
-        counts the unit that stops.
-        """
+        # Ask Juju itself: before ops 2.3, planned_units also counts dying units, and so always
+        # counts the unit that stops.
         command = ["goal-state", "--format=json"]
         try:
             done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60)

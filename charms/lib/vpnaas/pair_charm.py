@@ -54,7 +54,7 @@ class GatewayCharm(VnfCharm):
                 # Only a reconcile with new parameters looks for an earlier pair.
                 if self._new_params is not None:
                     seen = vdu.execute(gateway_pair.observe_absent()).check()
-                    if gateway_pair.was_there(seen):
+                    if seen.text("pair/was") is not None:
                         vdu.execute(gateway_pair.absent()).check()
                 return None
             return self._reconcile_pair(vdu, params, plans)

@@ -11,7 +11,7 @@ The caller does the round trips in between:
 This module uses no ops, paramiko or files. `technology` hides how a link is secured.
 """
 
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import attr
 
@@ -19,13 +19,14 @@ from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VduError, VpnaasError
 from vpnaas.base.links import IPSEC, KEYED, WIREGUARD
 from vpnaas.extras import gateway, guard, monitoring, qos, responder
+from vpnaas.extras.gateway_firewall import GatewayFirewall
 from vpnaas.params.intent import LinkParams
 from vpnaas.peers.leases import Asking
 from vpnaas.peers.peer import Peer, in_turn, read_record
 from vpnaas.peers.same_address import is_same
 from vpnaas.tunnels import nesting
 from vpnaas.tunnels.technologies import TABLE
-from vpnaas.tunnels.technology import CharmState, Draft, LinkInputs, LinkPlan
+from vpnaas.tunnels.technology import CharmState, Draft, LinkInputs, LinkPlan, Technology
 from vpnaas.vdu import facts
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.steps import Results, Step, authorize, run, which
@@ -62,18 +63,37 @@ def observe_steps(charm_state: CharmState) -> List[Step]:
         steps += gateway.observe(charm_state.gateway.tunnels)
     steps += nesting.observe(charm_state)
     steps += monitoring.observe(charm_state.monitoring)
+    for technology, links in _used(charm_state):
+        steps += technology.observe(charm_state, links)
+    for link, params in sorted(charm_state.intent.links.items()):
+        steps += _look_for_others(link, params.technology) + responder.observe(link)
+    for link in _absent_links(charm_state):
+        steps += _look_for_others(link)
+    return steps
+
+
+def _used(charm_state: CharmState) -> Iterator[Tuple[Technology[Any], List[str]]]:
+    """Yield each technology that links use, with these links."""
     for name, technology in sorted(TABLE.items()):
         links = charm_state.using(name)
         if links:
-            steps += technology.observe(charm_state, links)
-    for link, params in sorted(charm_state.intent.links.items()):
-        for name, technology in sorted(TABLE.items()):
-            if name != params.technology:
-                steps.append(run(_other(link, name), "true", only_if=technology.marker(link)))
-        steps += responder.observe(link)
-    for link in _absent_links(charm_state):
-        for name, technology in sorted(TABLE.items()):
-            steps.append(run(_other(link, name), "true", only_if=technology.marker(link)))
+            yield technology, links
+
+
+def _look_for_others(link: str, technology: str = "") -> List[Step]:
+    """Return the steps that look for a link by technologies other than its own."""
+    return [
+        run(_other(link, name), "true", only_if=other.marker(link))
+        for name, other in sorted(TABLE.items())
+        if name != technology
+    ]
+
+
+def _take_down_others(link: str, results: Results) -> List[Step]:
+    steps: List[Step] = []
+    for name, other in sorted(TABLE.items()):
+        if results.exit_code(_other(link, name)) is not None:
+            steps += other.absent(link)
     return steps
 
 
@@ -92,9 +112,8 @@ def _switched_off(charm_state: CharmState, results: Results) -> List[Step]:
     """Return the steps that take down links that must not be up."""
     steps: List[Step] = []
     for link in _absent_links(charm_state):
-        for name, technology in sorted(TABLE.items()):
-            if results.exit_code(_other(link, name)) is not None:
-                steps += responder.absent(link) + technology.absent(link)
+        down = _take_down_others(link, results)
+        steps += responder.absent(link) + down if down else []
     return steps
 
 
@@ -104,9 +123,8 @@ def _other(link: str, technology: str) -> str:
 
 def _tools(charm_state: CharmState) -> List[str]:
     names = list(TOOLS)
-    for name, technology in sorted(TABLE.items()):
-        if charm_state.using(name):
-            names += technology.tools
+    for technology, _ in _used(charm_state):
+        names += technology.tools
     if any(guard.needed(params) for params in charm_state.intent.links.values()):
         names.append("nft")
     if charm_state.gateway is not None:
@@ -122,10 +140,8 @@ def prepare_steps(charm_state: CharmState, results: Results) -> List[Step]:
     They continue agreements on keys and certificates, and probe the path MTU to peers.
     """
     steps = nesting.probes(charm_state, facts.parse(results), results)
-    for name, technology in sorted(TABLE.items()):
-        links = charm_state.using(name)
-        if links:
-            steps += technology.prepare(charm_state, links, results)
+    for technology, links in _used(charm_state):
+        steps += technology.prepare(charm_state, links, results)
     return steps
 
 
@@ -133,11 +149,6 @@ def make_plan(
     charm_state: CharmState, results: Results, prepared: Optional[Results] = None
 ) -> Plan:
     """Decide the wanted state of the VDU and the steps to it.
-
-    Args:
-        charm_state: Data from Juju.
-        results: Results of `observe_steps`.
-        prepared: Results of `prepare_steps`, None without such steps.
 
     Raises:
         VpnaasError: The VDU as a whole cannot be used (a tool is missing, an answer is not
@@ -208,14 +219,16 @@ def _gateway_steps(
     inner = {plan.params.inner_address.network for plan in secured}
     ours = gateway.Gateway(
         params=charm_state.gateway,
-        untrusted=tuple(sorted({plan.underlay for plan in secured})),
-        management=_management(charm_state, vdu),
-        wireguard=tuple(sorted(ports)),
         ipsec=bool(charm_state.using(IPSEC)),
-        # An inner address may be the outer one as well; IKE and ESP then go there in clear.
-        inner=tuple(net for net in inner if not any(address in net for address in outer)),
-        ports=(charm_state.monitoring.port,) if charm_state.monitoring.port else (),
-        translated=charm_state.translated,
+        firewall=GatewayFirewall(
+            untrusted=tuple(sorted({plan.underlay for plan in secured})),
+            management=_management(charm_state, vdu),
+            wireguard=tuple(sorted(ports)),
+            # An inner address may be the outer one as well; IKE and ESP then go there in clear.
+            inner=tuple(net for net in inner if not any(address in net for address in outer)),
+            management_ports=(charm_state.monitoring.port,) if charm_state.monitoring.port else (),
+            translated=charm_state.translated,
+        ),
     )
     try:
         return gateway.before_links(ours, results), gateway.after_links(ours, results), {}
@@ -338,9 +351,8 @@ def require_tools(charm_state: CharmState, results: Results) -> None:
     missing = sorted(name for name in _tools(charm_state) if not paths.get(name))
     if missing:
         packages = list(PACKAGES)
-        for name, technology in sorted(TABLE.items()):
-            if charm_state.using(name):
-                packages += technology.packages
+        for technology, _ in _used(charm_state):
+            packages += technology.packages
         raise VpnaasError(
             "the VDU has no {}; its image or Day-0 cloud-init must install {} and {}".format(
                 ", ".join(missing), ", ".join(packages[:-1]), packages[-1]
@@ -379,8 +391,8 @@ def _probes(
                 )
             )
     if changed or steps:
-        for name, technology in sorted(TABLE.items()):
-            planned = [link for link in charm_state.using(name) if links[link].state is not None]
+        for technology, using in _used(charm_state):
+            planned = [link for link in using if links[link].state is not None]
             if planned:
                 steps += technology.look(charm_state, planned, AFTER)
     return steps
@@ -469,11 +481,7 @@ def _plan_link(draft: Draft) -> LinkPlan:
     params, results = inputs.params, inputs.results
     technology = TABLE[params.technology]
     plan = technology.plan(inputs, draft.state, draft.admission, draft.mtu)
-    steps: List[Step] = []
-    for name, other in sorted(TABLE.items()):
-        if results.exit_code(_other(params.link, name)) is not None:
-            steps += other.absent(params.link)
-    steps += plan.steps
+    steps = _take_down_others(params.link, results) + list(plan.steps)
     outer = inputs.endpoint[0] if inputs.endpoint else None
     interface, owner = technology.interface(inputs), technology.owner(inputs)
     steps += responder.steps_to(params, interface, owner, outer, results)

@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import time
-from typing import FrozenSet, List, Mapping, Optional, Tuple
+from typing import FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
@@ -41,23 +41,15 @@ STANDBY = "standby, the leader manages the VDU"
 STOP_SECONDS = 4
 
 
+@attr.frozen
 class Outcome:
     """What a reconcile found and did."""
 
-    def __init__(
-        self,
-        plans: Mapping[str, LinkPlan],
-        now: int,
-        declared: Tuple[str, ...],
-        extra: Optional[Extra] = None,
-        off: FrozenSet[str] = frozenset(),
-        problems: Optional[Mapping[str, str]] = None,
-    ) -> None:
-        self.plans = plans
-        self.problems = problems or {}
-        self.now = now
-        self.links = status.statuses(declared, plans, now, off)
-        self.extra = extra or Extra()
+    plans: Mapping[str, LinkPlan]
+    now: int
+    links: Sequence[status.LinkStatus]
+    extra: Extra
+    problems: Mapping[str, str] = attr.Factory(dict)
 
 
 class ReconcilingCharm:
@@ -107,11 +99,7 @@ class ReconcilingCharm:
     # Events
 
     def reconcile_and_report(self, unless_settled: bool = False) -> None:
-        """Reconcile, and set the unit status.
-
-        Args:
-            unless_settled: Do nothing if the data of the last reconcile has not changed.
-        """
+        """Reconcile, unless it is settled by unchanged data if so asked; set the unit status."""
         environment = self.environment
         try:
             if environment.unit_keys():
@@ -215,8 +203,8 @@ class ReconcilingCharm:
                 ", ".join(id for _, id in changes(plan.steps)) or "no difference",
             )
         self._publish(charm_state, plans)
-        off = charm_state.intent.off
-        outcome = Outcome(plans, plan.now, tuple(self.roles), extra, off, plan.problems)
+        links = status.statuses(tuple(self.roles), plans, plan.now, charm_state.intent.off)
+        outcome = Outcome(plans, plan.now, links, extra or Extra(), plan.problems)
         calm = all(link.state not in (status.BLOCKED, status.DOWN) for link in outcome.links)
         calm = calm and outcome.extra.calm and not (plan.problems or self.environment.problems())
         self.environment.settle(self._fingerprint(charm_state) if calm else "")

@@ -126,13 +126,9 @@ def _peer(peer: Peer, plan: LinkPlan, now: int) -> Dict[str, Any]:
 
 
 def bounded(links: Mapping[str, Mapping[str, Any]], room: int) -> Dict[str, Any]:
-    """Return the details of links with as many peers as fit.
+    """Return `LinkStatus.details` by link, with as many peers as `room` characters of JSON allow.
 
     Peers that are not up come first. If some are left out, the view has the counts by state.
-
-    Args:
-        links: `LinkStatus.details` by link.
-        room: Limit of the JSON text in characters.
     """
     view: Dict[str, Any] = dict(links)
     for most in _MOST:

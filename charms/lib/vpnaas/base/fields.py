@@ -10,7 +10,7 @@ import binascii
 import ipaddress
 import json
 import re
-from typing import Any, Dict, Iterable, List, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, List, Pattern, Sequence, Tuple, Union
 
 from vpnaas.base.errors import InputError
 
@@ -50,6 +50,12 @@ def few(words: Sequence[str], between: str = ", ", most: int = 8) -> str:
     return "{} and {} others".format(between.join(words[:most]), len(words) - most)
 
 
+def _matching(pattern: Pattern[str], where: str, text: str, what: str, allowed: str) -> str:
+    if not pattern.match(text):
+        raise InputError(where, "{} is not {}".format(shown(text), what), allowed)
+    return text
+
+
 def is_count(text: str) -> bool:
     """Tell whether a text of a VDU is a whole number; isdigit takes more than `int` does."""
     return re.fullmatch("[0-9]{1,15}", text) is not None
@@ -73,36 +79,22 @@ def integer(where: str, text: object, low: int, high: int) -> int:
 
 def name(where: str, text: str) -> str:
     """Parse the name of a manual peer: 1 to 32 of a-z, 0-9 and '-', not at the ends."""
-    if not _NAME.match(text):
-        raise InputError(
-            where,
-            "{} is not a name".format(shown(text)),
-            "1 to 32 of a-z, 0-9 and '-', with a letter or digit at both ends",
-        )
-    return text
+    allowed = "1 to 32 of a-z, 0-9 and '-', with a letter or digit at both ends"
+    return _matching(_NAME, where, text, "a name", allowed)
 
 
 def network_interface(where: str, text: str) -> str:
     """Parse the name of a Linux network interface (at most 15 characters, IFNAMSIZ - 1)."""
-    if not _INTERFACE.match(text):
-        raise InputError(
-            where,
-            "{} is not an interface name".format(shown(text)),
-            "1 to 15 letters, digits, '_', '.' or '-', starting with a letter",
-        )
-    return text
+    allowed = "1 to 15 letters, digits, '_', '.' or '-', starting with a letter"
+    return _matching(_INTERFACE, where, text, "an interface name", allowed)
 
 
 def address(where: str, text: str) -> IPAddress:
     """Parse a unicast IPv4 or IPv6 address that a host can have on a network."""
     allowed = "an IPv4 or IPv6 unicast address such as 192.0.2.1 or 2001:db8::1"
-    value = None
-    if _ADDRESS.match(text):
-        try:
-            value = ipaddress.ip_address(text)
-        except ValueError:
-            value = None
-    if value is None:
+    try:
+        value = ipaddress.ip_address(_matching(_ADDRESS, where, text, "an IP address", allowed))
+    except ValueError:
         raise InputError(where, "{} is not an IP address".format(shown(text)), allowed)
     return _unicast(where, value, allowed)
 
@@ -243,13 +235,8 @@ def ipsec_key(where: str, text: str) -> str:
 
 def ike_identity(where: str, text: str) -> str:
     """Parse an IKE identity of type FQDN: 1 to 64 of a-z, 0-9, '.' and '-', not at the ends."""
-    if not _IDENTITY.match(text):
-        raise InputError(
-            where,
-            "{} is not an IKE identity".format(shown(text)),
-            "1 to 64 of a-z, 0-9, '.' and '-', with a letter or digit at both ends",
-        )
-    return text
+    allowed = "1 to 64 of a-z, 0-9, '.' and '-', with a letter or digit at both ends"
+    return _matching(_IDENTITY, where, text, "an IKE identity", allowed)
 
 
 def blob(where: str, text: str, low: int, high: int) -> str:
@@ -268,13 +255,8 @@ def host_key_fingerprint(where: str, text: str) -> str:
     """Parse an OpenSSH SHA256 host key fingerprint; "" and "any" give ""."""
     if text in ("", "any"):
         return ""
-    if not _FINGERPRINT.match(text):
-        raise InputError(
-            where,
-            "{} is not a fingerprint".format(shown(text)),
-            "SHA256: and 43 base64 characters, as `ssh-keygen -l` prints",
-        )
-    return text
+    allowed = "SHA256: and 43 base64 characters, as `ssh-keygen -l` prints"
+    return _matching(_FINGERPRINT, where, text, "a fingerprint", allowed)
 
 
 def ssh_public_key(where: str, text: str) -> str:
@@ -359,8 +341,7 @@ def _unicast(where: str, value: IPAddress, allowed: str, subnet: bool = False) -
     if not subnet:
         bad = bad or value.is_unspecified
     if isinstance(value, ipaddress.IPv4Address):
-        bad = bad or value in ipaddress.ip_network("0.0.0.0/8")
-        bad = bad or value in ipaddress.ip_network("240.0.0.0/4")
+        bad = bad or int(value) >> 24 == 0 or int(value) >> 28 == 15  # 0.0.0.0/8, 240.0.0.0/4
     else:
         # An IPv4 address in another form (RFC 4291 section 2.5.5): no packet on a wire has it, and
         # no check against IPv4 prefixes would find it.

@@ -10,11 +10,7 @@ Value = TypeVar("Value")
 
 
 class Routes(Generic[Value]):
-    """Prefixes with values. The longest that covers an address counts; of equal ones, the first.
-
-    Args:
-        items: Prefixes and their values.
-    """
+    """Prefixes with values. The longest that covers an address counts; of equal ones, the first."""
 
     def __init__(self, items: Iterable[Tuple[fields.IPNetwork, Value]]) -> None:
         by_length: Dict[Tuple[int, int], Dict[int, Value]] = {}

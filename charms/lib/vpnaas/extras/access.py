@@ -136,11 +136,7 @@ def steps_to(
 ) -> List[Step]:
     """Return the steps to the wanted firewall and timer; they run before those of the link.
 
-    Args:
-        link: Parameters of the link.
-        params: Parameters of `configure-access`.
-        devices: Devices whose time is not over.
-        results: Results of `observe`.
+    `devices` are those whose time is not over.
     """
     steps = BOOT.steps_to(firewall(link, params), results)
     if steps:

@@ -16,11 +16,7 @@ def keys_of(
 ) -> List[str]:
     """Return the public keys of a related peer: those that it offers, and those in force here.
 
-    Args:
-        charm_state: Data from Juju.
-        link: The link.
-        label: Name of the peer in show-status.
-        applied: Peers that the link has on the VDU.
+    The peer is named as in show-status; `applied` are the peers that the link has on the VDU.
     """
     if link not in charm_state.intent.links and link not in charm_state.asking:
         raise InputError("link", "{} is not configured".format(link), "run configure first")

@@ -39,11 +39,7 @@ _FAULT_TABLE = "osm_vpnaas_fault"
 
 
 def require_allowed(option: str) -> None:
-    """Raise VpnaasError unless Day-1 allows experiments.
-
-    Args:
-        option: The charm's option `allow-experiments`.
-    """
+    """Raise VpnaasError unless the charm's option `allow-experiments` says yes."""
     if fields.choice("allow-experiments", option or "no", ("no", "yes")) != "yes":
         raise VpnaasError(
             "experiments are not allowed on this VNF; its instantiation parameter "
@@ -142,11 +138,6 @@ def identities(text: str) -> List[str]:
     return words
 
 
-def captured(results: Results) -> Json:
-    """Return the frames that a capture counted."""
-    return CAPTURE.result(results)
-
-
 # Listeners
 
 
@@ -180,21 +171,11 @@ def listening(results: Results) -> List[int]:
     return sorted(ports)
 
 
-def arrived(results: Results) -> Json:
-    """Return what a listener received."""
-    return LISTENER.result(results)
-
-
 # Attempts
 
 
 def attempts(params: Mapping[str, Any], interface: str) -> Step:
-    """Return the step of `probe`.
-
-    Args:
-        params: Of the action.
-        interface: Interface towards the next hops: that of management.
-    """
+    """Return the step of `probe`; `interface` leads to the next hops: that of management."""
     where = "probe: attempts"
     text = str(params.get("attempts", ""))
     if len(text) > MOST_TEXT:
@@ -218,11 +199,6 @@ def attempts(params: Mapping[str, Any], interface: str) -> Step:
     limit = 60 + int(patience * (1 + total // 400))
     words = ("python3", "-I", "-c", source("send.py"))
     return run("probe", *words, stdin=json.dumps(request), any_exit=True, timeout=limit)
-
-
-def tried(results: Results) -> Json:
-    """Return the outcomes of the attempts."""
-    return measure.answer(results, "probe", "the probe")
 
 
 _KEYS = ("to", "ports", "datagram", "token", "source", "via", "say", "label")
@@ -286,11 +262,6 @@ def stream(params: Mapping[str, Any], address: str) -> List[Step]:
     return STREAM.start(request)
 
 
-def streamed(results: Results) -> Json:
-    """Return what a stream sent."""
-    return STREAM.result(results)
-
-
 def load(params: Mapping[str, Any], peer: Peer) -> List[Step]:
     """Return the steps of `start-load`."""
     link = str(params["link"])
@@ -311,13 +282,12 @@ def load(params: Mapping[str, Any], peer: Peer) -> List[Step]:
     return LOAD.start(request, files)
 
 
-def loaded(results: Results) -> Json:
+def loaded(report: Json) -> Json:
     """Return whether a load ran until it was stopped, and its rate.
 
     Raises:
-        VpnaasError: No load was started, or it failed; the text has the reason.
+        VpnaasError: It failed; the text has the reason.
     """
-    report = LOAD.result(results)
     try:
         rate = round(float(report["end"]["sum_sent"]["bits_per_second"]) / 1e6, 3)
     except MALFORMED:
@@ -331,9 +301,7 @@ def loaded(results: Results) -> Json:
 def fault(params: Mapping[str, Any], interface: str) -> List[Step]:
     """Return the steps of `inject-fault`.
 
-    Args:
-        params: Of the action.
-        interface: The link's tunnel, or its underlay for the fault `link`; "" for none.
+    `interface` is the link's tunnel, or its underlay for the fault `link`; "" for none.
     """
     where = "inject-fault: "
     kind = fields.choice(

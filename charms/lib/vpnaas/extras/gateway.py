@@ -9,10 +9,10 @@ from typing import Dict, List, Optional, Sequence, Tuple
 import attr
 
 from vpnaas.base import fields
-from vpnaas.extras.gateway_firewall import SSH_PORT, TABLE, GatewayFirewall
+from vpnaas.extras.gateway_firewall import TABLE, GatewayFirewall
 from vpnaas.extras.gateway_firewall import render as firewall_text
-from vpnaas.extras.gateway_tuning import GatewayTuning, sysctls
 from vpnaas.extras.gateway_tuning import render as daemon_text
+from vpnaas.extras.gateway_tuning import settings, sysctls
 from vpnaas.params.gateway import GatewayParams
 from vpnaas.tunnels.ipsec.names import DAEMON, RESTARTED
 from vpnaas.vdu import generated
@@ -34,23 +34,14 @@ class Gateway:
     """Desired state of a gateway.
 
     Attributes:
-        untrusted: Underlays of links with a VPN, empty if no such link is configured yet.
-        management: Management interface, "" if it is unknown.
-        wireguard: UDP ports of WireGuard links.
+        params: Parameters of `configure-gateway`.
         ipsec: Whether a link uses the IKE daemon.
-        inner: Subnets inside the tunnels.
-        ports: TCP ports that answer on the management interface besides SSH.
-        translated: Interfaces whose packets get the gateway's own address when it forwards them.
+        firewall: What its firewall protects; no untrusted side until such a link is configured.
     """
 
     params: GatewayParams
-    untrusted: Tuple[str, ...]
-    management: str
-    wireguard: Tuple[int, ...]
     ipsec: bool
-    inner: Tuple[fields.IPNetwork, ...] = ()
-    ports: Tuple[int, ...] = ()
-    translated: Tuple[str, ...] = ()
+    firewall: GatewayFirewall
 
 
 def observe(tunnels: int) -> List[Step]:
@@ -106,20 +97,9 @@ def _new_daemon(gateway: Gateway, results: Results) -> bool:
 def _firewall(gateway: Gateway, results: Results) -> List[Step]:
     if not gateway.params.firewall:
         return BOOT.absent() if BOOT.present(results) else []
-    if not gateway.untrusted:
-        return []  # The untrusted interfaces are not known yet.
-    ports = tuple(sorted({SSH_PORT} | set(gateway.ports)))
-    text = firewall_text(
-        GatewayFirewall(
-            gateway.untrusted,
-            gateway.management,
-            gateway.wireguard,
-            ports,
-            gateway.inner,
-            gateway.translated,
-        )
-    )
-    steps = BOOT.steps_to(text, results)
+    if not gateway.firewall.untrusted:
+        return []
+    steps = BOOT.steps_to(firewall_text(gateway.firewall), results)
     folder = make_directory("gateway/folder", "/etc/osm-vpnaas", 0o755)
     return [folder] + steps if steps else []
 
@@ -131,8 +111,8 @@ def _cpus(results: Results) -> int:
 
 def _daemon(gateway: Gateway, results: Results) -> str:
     params = gateway.params
-    tuning = GatewayTuning(params.tunnels, _cpus(results), params.peers_per_address)
-    return generated.HEAD + daemon_text(tuning.settings())
+    tuned = settings(params.tunnels, _cpus(results), params.peers_per_address)
+    return generated.HEAD + daemon_text(tuned)
 
 
 def _sysctls(gateway: Gateway) -> Sequence[Tuple[str, int]]:

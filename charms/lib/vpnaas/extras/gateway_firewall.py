@@ -28,7 +28,6 @@ answer more with cookies. But where the daemon also handles ESP, they would dela
 thousand peers that call at once are served within four seconds."""
 ECHO_RATE = 20
 """Most echo requests per second, each for the untrusted side and management, and per IP version."""
-SSH_PORT = 22
 MEASURED = (32768, 60999)
 """Ports of iperf3 servers that a measurement starts: Linux's own range, ip_local_port_range."""
 
@@ -38,10 +37,10 @@ class GatewayFirewall:
     """Interfaces, ports and subnets of the firewall.
 
     Attributes:
-        untrusted: Interfaces towards the peers.
-        management: Interface of management, which must stay reachable.
+        untrusted: Interfaces towards the peers: the underlays of links with a VPN.
+        management: Interface of management, which must stay reachable; "" if it is unknown.
         wireguard: UDP ports of WireGuard links.
-        management_ports: TCP ports that answer on the management interface.
+        management_ports: TCP ports that answer on the management interface besides SSH.
         inner: Subnets inside the tunnels, to which the gateway itself sends nothing in clear.
         translated: Interfaces with NAT of forwarded packets, which needs connection tracking.
     """
@@ -49,32 +48,9 @@ class GatewayFirewall:
     untrusted: Sequence[str]
     management: str
     wireguard: Tuple[int, ...] = ()
-    management_ports: Tuple[int, ...] = (SSH_PORT,)
+    management_ports: Tuple[int, ...] = ()
     inner: Tuple[fields.IPNetwork, ...] = ()
     translated: Tuple[str, ...] = ()
-
-    def __attrs_post_init__(self) -> None:
-        """Raise InputError for settings that close management or protect nothing."""
-        if not self.management:
-            raise InputError(
-                "gateway: management",
-                "no interface of the VDU has the address of ssh-hostname or a default route",
-                "a default route, or configure-gateway with firewall false",
-            )
-        for name in tuple(self.untrusted) + (self.management,) + self.translated:
-            fields.network_interface("gateway: firewall", name)
-        if not self.untrusted:
-            raise InputError("gateway: untrusted", "no interface", "one or more")
-        if self.management in self.untrusted:
-            raise InputError(
-                "gateway: untrusted",
-                "{} is the management interface".format(self.management),
-                "an interface of its own for the untrusted side (underlay-interface)",
-            )
-        for port in tuple(self.wireguard) + tuple(self.management_ports):
-            fields.integer("gateway: port", port, 1, 65535)
-        if SSH_PORT not in self.management_ports:
-            raise InputError("gateway: management", "SSH would be closed", "SSH open")
 
 
 def _set(items: Sequence[object]) -> str:
@@ -86,7 +62,25 @@ def _names(interfaces: Sequence[str]) -> str:
 
 
 def render(firewall: GatewayFirewall) -> str:
-    """Return the nft(8) script."""
+    """Return the nft(8) script.
+
+    Raises:
+        InputError: It would close management, or an interface has no valid name.
+    """
+    if not firewall.management:
+        raise InputError(
+            "gateway: management",
+            "no interface of the VDU has the address of ssh-hostname or a default route",
+            "a default route, or configure-gateway with firewall false",
+        )
+    for name in (*firewall.untrusted, firewall.management, *firewall.translated):
+        fields.network_interface("gateway: firewall", name)
+    if firewall.management in firewall.untrusted:
+        raise InputError(
+            "gateway: untrusted",
+            "{} is the management interface".format(firewall.management),
+            "an interface of its own for the untrusted side (underlay-interface)",
+        )
     chains = """    # A flood from forged addresses must not fill the table of connections, and what is forwarded
     # needs none: only what the gateway itself says and hears inside and on management is tracked.
     chain heard {{
@@ -178,7 +172,7 @@ def render(firewall: GatewayFirewall) -> str:
         ),
         management=firewall.management,
         tunnels=_set(sorted({500, 4500} | set(firewall.wireguard))),
-        open=_set(sorted(set(firewall.management_ports))),
+        open=_set(sorted({22} | set(firewall.management_ports))),
         busy=BUSY_PORT,
         responder=RESPONDER_PORT,
         measured="{}-{}".format(*MEASURED),

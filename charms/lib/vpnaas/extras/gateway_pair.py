@@ -5,7 +5,7 @@ and reports whether the gateway is active. It needs the links' plans, since it s
 """
 
 import json
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
@@ -33,18 +33,19 @@ PENDING = Pending("pair")
 ACTIVE = "active"
 STANDBY = "standby"
 
-FILES = (
-    standby.NONE_FILE,
-    standby.WATCH_PROGRAM,
-    standby.TURN_PROGRAM,
-    standby.LOSS_PROGRAM,
-    standby.WATCH_UNIT,
-    standby.DAEMON_DROPIN,
-    standby.KEEPALIVED_DROPIN,
-    standby.AFTER_FLUSH_FILE,
-    standby.FIREWALL_FILE,
-    standby.KEEPALIVED_FILE,
-)
+FILES: Dict[str, Tuple[int, Callable[[Standby], str]]] = {
+    standby.NONE_FILE: (0o644, lambda _: "0\n"),
+    standby.WATCH_PROGRAM: (0o755, lambda _: source("gateway_watch.py")),
+    standby.TURN_PROGRAM: (0o755, lambda _: source("gateway_turn.sh")),
+    standby.LOSS_PROGRAM: (0o755, lambda _: source("gateway_loss.py")),
+    standby.WATCH_UNIT: (0o644, standby.watch_unit),
+    standby.DAEMON_DROPIN: (0o644, lambda _: standby.daemon_dropin()),
+    standby.KEEPALIVED_DROPIN: (0o644, lambda _: standby.keepalived_dropin()),
+    standby.AFTER_FLUSH_FILE: (0o644, lambda _: nftables.after_flush_text(standby.FIREWALL_FILE)),
+    standby.FIREWALL_FILE: (0o600, standby.firewall),
+    standby.KEEPALIVED_FILE: (0o644, standby.keepalived_conf),
+}
+"""Mode and content of every file."""
 
 
 @attr.frozen
@@ -110,10 +111,7 @@ class PairParams:
             advert=advert,
             away=bool(params.get("away", False)),
             loss=fields.integer(at("loss-percent"), params.get("loss-percent", 0), 0, 90),
-            shared=_shared(
-                (at("shared-address"), text("shared-address")),
-                (at("shared-identity"), text("shared-identity")),
-            ),
+            shared=_shared(where, text("shared-address"), text("shared-identity")),
         )
         if parsed.trusted == parsed.untrusted:
             raise InputError(
@@ -154,15 +152,15 @@ class PairParams:
         return cls.parse(fields.json_object(where, text), where)
 
 
-def _shared(address: Tuple[str, str], identity: Tuple[str, str]) -> Optional[SharedAddress]:
-    """Read the shared address and identity, each as (where, text)."""
-    if address[1] in NOTHING and identity[1] in NOTHING:
+def _shared(where: str, address: str, identity: str) -> Optional[SharedAddress]:
+    if address in NOTHING and identity in NOTHING:
         return None
-    for (where, text), other in ((address, "shared-identity"), (identity, "shared-address")):
+    at = where + ": shared-address", where + ": shared-identity"
+    for name, text, other in ((at[0], address, "identity"), (at[1], identity, "address")):
         if text in NOTHING:
-            raise InputError(where, "none beside a {}".format(other), "both, or none of them")
+            raise InputError(name, "none beside a shared-" + other, "both, or none of them")
     return SharedAddress(
-        fields.interface_address(*address), fields.ike_identity(identity[0], identity[1])
+        fields.interface_address(at[0], address), fields.ike_identity(at[1], identity)
     )
 
 
@@ -322,22 +320,6 @@ def _check_shared(
                 )
 
 
-def texts(pair: Standby) -> Dict[str, Tuple[str, int]]:
-    """Return text and mode of every file."""
-    return {
-        standby.NONE_FILE: ("0\n", 0o644),
-        standby.WATCH_PROGRAM: (source("gateway_watch.py"), 0o755),
-        standby.TURN_PROGRAM: (source("gateway_turn.sh"), 0o755),
-        standby.LOSS_PROGRAM: (source("gateway_loss.py"), 0o755),
-        standby.WATCH_UNIT: (standby.watch_unit(pair), 0o644),
-        standby.DAEMON_DROPIN: (standby.daemon_dropin(), 0o644),
-        standby.KEEPALIVED_DROPIN: (standby.keepalived_dropin(), 0o644),
-        standby.AFTER_FLUSH_FILE: (nftables.after_flush_text(standby.FIREWALL_FILE), 0o644),
-        standby.FIREWALL_FILE: (standby.firewall(pair), 0o600),
-        standby.KEEPALIVED_FILE: (standby.keepalived_conf(pair), 0o644),
-    }
-
-
 def require_tools(results: Results) -> None:
     """Raise InputError naming every program the VDU lacks for a pair."""
     present = results.paths("pair/tools")
@@ -352,7 +334,7 @@ def require_tools(results: Results) -> None:
 
 def steps_to(pair: Standby, away: bool, results: Results) -> List[Step]:
     """Return the steps from the observed to the wanted state; none if they agree."""
-    rendered = texts(pair)
+    rendered = {path: (render(pair), mode) for path, (mode, render) in FILES.items()}
     changed = {path for path in FILES if results.text("pair" + path) != rendered[path][0]}
     again = PENDING.left(results)
     steps: List[Step] = []
@@ -438,15 +420,10 @@ def conclude(params: PairParams, pair: Standby, results: Results, prefix: str = 
         "measured-loss-percent": loss,
         "degraded": degraded,
         "given-up": params.away,
-        **(
-            {
-                "shared-address": str(params.shared.address),
-                "shared-identity": params.shared.identity,
-            }
-            if params.shared
-            else {}
-        ),
     }
+    if params.shared:
+        details["shared-address"] = str(params.shared.address)
+        details["shared-identity"] = params.shared.identity
     return PairOutcome(seen, problem, details)
 
 
@@ -466,13 +443,8 @@ def _record(text: Optional[str]) -> Tuple[str, int, int]:
 
 
 def observe_absent() -> List[Step]:
-    """Return the step that tells whether the VDU belongs to a pair, or to a part of one."""
+    """Return the step whose text tells of a pair: the watch's unit is one of its first files."""
     return [read("pair/was", standby.WATCH_UNIT)]
-
-
-def was_there(results: Results) -> bool:
-    """Tell whether files of a pair are there; the unit of the watch is one of the first."""
-    return results.text("pair/was") is not None
 
 
 def absent() -> List[Step]:
@@ -481,7 +453,7 @@ def absent() -> List[Step]:
     # The exporter shows the record as long as it is there.
     state = (standby.HEALTH_FILE, standby.LOSS_FILE, standby.RECORD_FILE)
     claims = (standby.FIRST_FIFO, standby.FIRST_LOCK)
-    paths = FILES + (standby.AWAY_FILE,) + state + claims
+    paths = (*FILES, standby.AWAY_FILE, *state, *claims)
     return (
         [disable("pair/off", KEEPALIVED, WATCH)]
         + [remove("pair/no" + path, path) for path in paths]

@@ -5,73 +5,47 @@ more than five half-open ones from one address. The settings here depend on the 
 tunnels and on the number of CPUs. strongswan.conf(5) explains each setting.
 """
 
+from itertools import groupby
 from typing import Dict, List, Mapping, Union
-
-import attr
-
-from vpnaas.base.errors import InputError
-from vpnaas.params.gateway import MAX_TUNNELS, MIN_TUNNELS
-
-MAX_CPUS = 256
 
 Value = Union[int, float, str]
 
 
-@attr.frozen
-class GatewayTuning:
-    """Load that charon must handle.
+def settings(tunnels: int, cpus: int = 2, peers_per_address: int = 32) -> Dict[str, Value]:
+    """Return the settings of the section `charon`.
 
-    Attributes:
+    Args:
         tunnels: Peers that may be up at the same time.
         cpus: CPUs of the VDU.
         peers_per_address: Peers that may come from one outer address, as behind one NAT.
     """
-
-    tunnels: int
-    cpus: int = 2
-    peers_per_address: int = 32
-
-    def __attrs_post_init__(self) -> None:
-        """Raise InputError for a number out of range."""
-        for name, value, low, high in (
-            ("tunnels", self.tunnels, MIN_TUNNELS, MAX_TUNNELS),
-            ("cpus", self.cpus, 1, MAX_CPUS),
-            ("peers-per-address", self.peers_per_address, 1, MAX_TUNNELS),
-        ):
-            if not low <= value <= high:
-                raise InputError(
-                    "gateway: " + name, str(value), "a number from {} to {}".format(low, high)
-                )
-
-    def settings(self) -> Dict[str, Value]:
-        """Return the settings of the section `charon`."""
-        table = power_of_two(self.tunnels)
-        return {
-            # Jobs mostly wait for the lock of their IKE_SA, so there are more threads than CPUs.
-            # The receiver, the sender and the sockets occupy four threads for good.
-            "threads": 12 + 4 * min(self.cpus, 16),
-            # A lookup walks one bucket: with a bucket per tunnel it takes constant time. A segment
-            # is a lock over some of the buckets.
-            "ikesa_table_size": table,
-            "ikesa_table_segments": min(table, power_of_two(4 * self.cpus)),
-            # RFC 7296, 2.6: above this many half-open IKE_SAs, an initiator must return a cookie.
-            # It costs a real peer one round trip, and stops a flood from forged addresses.
-            "cookie_threshold": max(32, self.tunnels // 8),
-            "cookie_threshold_ip": max(3, self.peers_per_address // 2),
-            # Above this, requests from one address are dropped; it has returned cookies by then.
-            "block_threshold": self.peers_per_address,
-            "half_open_timeout": 10,
-            # All peers may call at once, as after a power cut, but not many more.
-            "init_limit_half_open": 2 * self.tunnels + 64,
-            # Give up soon: a peer that calls again must not find its last exchange still open.
-            "retransmit_tries": 4,
-            "retransmit_timeout": 1.0,
-            "retransmit_base": 1.8,
-            "retransmit_jitter": 20,
-            # One thread stays free for DPD and deletes while the others compute keys.
-            "processor.priority_threads.high": 1,
-            "processor.priority_threads.medium": 1,
-        }
+    table = power_of_two(tunnels)
+    return {
+        # Jobs mostly wait for the lock of their IKE_SA, so there are more threads than CPUs.
+        # The receiver, the sender and the sockets occupy four threads for good.
+        "threads": 12 + 4 * min(cpus, 16),
+        # A lookup walks one bucket: with a bucket per tunnel it takes constant time. A segment
+        # is a lock over some of the buckets.
+        "ikesa_table_size": table,
+        "ikesa_table_segments": min(table, power_of_two(4 * cpus)),
+        # RFC 7296, 2.6: above this many half-open IKE_SAs, an initiator must return a cookie.
+        # It costs a real peer one round trip, and stops a flood from forged addresses.
+        "cookie_threshold": max(32, tunnels // 8),
+        "cookie_threshold_ip": max(3, peers_per_address // 2),
+        # Above this, requests from one address are dropped; it has returned cookies by then.
+        "block_threshold": peers_per_address,
+        "half_open_timeout": 10,
+        # All peers may call at once, as after a power cut, but not many more.
+        "init_limit_half_open": 2 * tunnels + 64,
+        # Give up soon: a peer that calls again must not find its last exchange still open.
+        "retransmit_tries": 4,
+        "retransmit_timeout": 1.0,
+        "retransmit_base": 1.8,
+        "retransmit_jitter": 20,
+        # One thread stays free for DPD and deletes while the others compute keys.
+        "processor.priority_threads.high": 1,
+        "processor.priority_threads.medium": 1,
+    }
 
 
 def sysctls(tunnels: int) -> Dict[str, int]:
@@ -81,7 +55,7 @@ def sysctls(tunnels: int) -> Dict[str, int]:
     default a socket buffers some 250 requests; the daemon's two sockets serve all peers.
     """
     neighbours = max(1024, 2 * power_of_two(tunnels))
-    settings = {
+    values = {
         "net.core.netdev_max_backlog": 10000,
         "net.core.rmem_default": max(212992, min(16777216, 4096 * tunnels)),
         "net.ipv4.ip_forward": 1,
@@ -89,8 +63,8 @@ def sysctls(tunnels: int) -> Dict[str, int]:
     }
     for family in ("ipv4", "ipv6"):
         for level, share in (("1", 4), ("2", 2), ("3", 1)):
-            settings["net.{}.neigh.default.gc_thresh{}".format(family, level)] = neighbours // share
-    return settings
+            values["net.{}.neigh.default.gc_thresh{}".format(family, level)] = neighbours // share
+    return values
 
 
 def power_of_two(number: int) -> int:
@@ -100,24 +74,11 @@ def power_of_two(number: int) -> int:
 
 def render(tree: Mapping[str, Value], section: str = "charon") -> str:
     """Return strongswan.conf text of one section; a dot in a name opens a subsection."""
-    nested: Dict[str, object] = {}
-    for name in sorted(tree):
-        at = nested
-        *path, last = name.split(".")
-        for part in path:
-            below = at.setdefault(part, {})
-            assert isinstance(below, dict)  # noqa: S101 - a name is a value or a section
-            at = below
-        at[last] = tree[name]
-    return "\n".join([section + " {"] + _lines(nested, 1) + ["}"]) + "\n"
-
-
-def _lines(tree: Mapping[str, object], depth: int) -> List[str]:
-    pad = "    " * depth
-    lines = []
-    for name, value in tree.items():
-        if isinstance(value, dict):
-            lines += [pad + name + " {"] + _lines(value, depth + 1) + [pad + "}"]
+    lines: List[str] = []
+    for name, items in groupby(sorted(tree.items()), lambda item: item[0].partition(".")[0]):
+        below = {key.partition(".")[2]: value for key, value in items}
+        if "" in below:
+            lines.append("{} = {}".format(name, below[""]))
         else:
-            lines.append("{}{} = {}".format(pad, name, value))
-    return lines
+            lines += render(below, name).splitlines()
+    return "{} {{\n{}}}\n".format(section, "".join("    {}\n".format(line) for line in lines))

@@ -83,12 +83,7 @@ def needed(params: LinkParams) -> bool:
 
 
 def guarded(plan: LinkPlan, management: str = "") -> Guarded:
-    """Return what to guard of a link that needs it.
-
-    Args:
-        plan: Of the link.
-        management: Management interface; "" if unknown.
-    """
+    """Return what to guard of a link that needs it; `management` is "" if it is unknown."""
     link = plan.params.link
     point = reference_point(link)
     ports = tuple(sorted({point.port} | set(MORE_PORTS.get(link, ())))) if point.port else ()
@@ -233,18 +228,12 @@ def observe(params: Sequence[LinkParams]) -> List[Step]:
 
 
 def steps_to(plans: Mapping[str, LinkPlan], results: Results, management: str = "") -> List[Step]:
-    """Return the steps that put the wanted guard into force; none if it already is.
-
-    Args:
-        plans: Of all links.
-        results: Results of `observe`.
-        management: Interface of management; "" if unknown.
-    """
+    """Return the steps that put the wanted guard into force; none if it already is."""
     text = results.text(BOOT.name + "/file") or ""
     present = sections(text)
     unusable = [link for link, plan in plans.items() if plan.unusable]
     if unusable and text and not present:
-        # A script of an earlier version does not say which rules are whose.
+        # A script that somebody changed may not say which rules are whose.
         return BOOT.stay(results)
     # The wanted state of an unusable link is unknown, so its present rules stay.
     kept = {link: present[link] for link in unusable if link in present}

@@ -56,11 +56,7 @@ class Transfer:
         }
 
     def options(self, udp_mbps: int = UDP_DEFAULT_MBPS) -> List[str]:
-        """Return the iperf3 client's options, without address and port.
-
-        Args:
-            udp_mbps: UDP rate in Mbit/s if `bitrate_mbps` is 0.
-        """
+        """Return the iperf3 client's options; with `udp_mbps` as UDP rate if none is set."""
         words = ["--time", str(self.duration), "--parallel", str(self.parallel), "--json"]
         if self.protocol == "udp":
             words += ["--udp", "--bitrate", "{}M".format(self.bitrate_mbps or udp_mbps)]
@@ -241,6 +237,13 @@ def _client(id: str, request: Mapping[str, Any]) -> Step:
     )
 
 
+def _report(results: Results, id: str, peer: Peer) -> Dict[str, Any]:
+    report = answer(results, id, "the measurement")
+    if report.get("error"):
+        raise VpnaasError("measurement to {} failed: {}".format(peer.label, report["error"]))
+    return report
+
+
 def throughput(test: ThroughputTest, peer: Peer, name: str, results: Results) -> Dict[str, Any]:
     """Return the summary of one run.
 
@@ -250,9 +253,7 @@ def throughput(test: ThroughputTest, peer: Peer, name: str, results: Results) ->
     Raises:
         VpnaasError: The run failed; the text has the reason.
     """
-    report = answer(results, "iperf3", "the measurement")
-    if report.get("error"):
-        raise VpnaasError("measurement to {} failed: {}".format(peer.label, report["error"]))
+    report = _report(results, "iperf3", peer)
     try:
         summary = {
             "link": test.link,
@@ -279,13 +280,11 @@ def rates(report: Mapping[str, Any], protocol: str) -> Dict[str, Any]:
     """
     start, end = report["start"], report["end"]
     received = _received(end)
-    summary = {}  # type: Dict[str, Any]
+    summary: Dict[str, Any] = {"mbps": _mbps(received)}
     if protocol == "tcp":
         summary["mss"] = start.get("tcp_mss") or start.get("tcp_mss_default")
-        summary["mbps"] = _mbps(received)
         summary["retransmits"] = end["sum_sent"].get("retransmits")
     else:
-        summary["mbps"] = _mbps(received)
         summary["jitter-ms"] = round(float(received.get("jitter_ms", 0)), 4)
         summary["loss-percent"] = round(float(received.get("lost_percent", 0)), 4)
         summary["packets"] = int(received.get("packets", 0))
@@ -363,13 +362,8 @@ def round_trips(results: Results, label: str) -> Dict[str, Any]:
 def answer(results: Results, id: str, what: str) -> Dict[str, Any]:
     """Return the JSON object that a program printed.
 
-    Args:
-        results: Of the round trip.
-        id: Of the step.
-        what: What the program does, for the error text.
-
     Raises:
-        VpnaasError: The program failed; the text has the reason.
+        VpnaasError: It failed; the text says `what` it does, and the reason.
     """
     if results.failed is not None:
         raise VpnaasError("{} failed: {}".format(what, results.failed))
@@ -397,17 +391,13 @@ class LinkTest:
     @classmethod
     def parse(cls, params: Mapping[str, Any]) -> "LinkTest":
         """Parse the parameters."""
-
-        def at(key: str) -> str:
-            return "measure-link: " + key
-
         return cls(
             link=str(params["link"]),
-            peer=_peer_name(at("peer"), params),
-            path=fields.choice(at("path"), str(params.get("path", "tunnel")), PATHS),
-            duration=fields.integer(at("duration"), params.get("duration", 5), 1, 500),
-            udp_mbps=fields.integer(at("udp-mbps"), params.get("udp-mbps", 20), 1, 400000),
-            count=fields.integer(at("count"), params.get("count", 50), 1, 10000),
+            peer=_peer_name("measure-link: peer", params),
+            path=_choice("measure-link", params, "path", PATHS),
+            duration=number("measure-link", params, "duration", 5, 1, 500),
+            udp_mbps=number("measure-link", params, "udp-mbps", 20, 1, 400000),
+            count=number("measure-link", params, "count", 50, 1, 10000),
         )
 
 
@@ -447,9 +437,7 @@ def link_figures(test: LinkTest, peer: Peer, results: Results) -> Dict[str, Any]
     """
     figures = {"link": test.link, "peer": peer.label, "path": test.path}  # type: Dict[str, Any]
     for protocol in ("tcp", "udp"):
-        report = answer(results, protocol, "the measurement")
-        if report.get("error"):
-            raise VpnaasError("measurement to {} failed: {}".format(peer.label, report["error"]))
+        report = _report(results, protocol, peer)
         try:
             figures[protocol] = rates(report, protocol)
         except MALFORMED:

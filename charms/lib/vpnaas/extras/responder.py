@@ -91,17 +91,9 @@ WantedBy={owner}
 
 def render_targets(params: LinkParams, outer: Optional[fields.IPAddress]) -> str:
     """Return which addresses a server may be bound to, by path."""
-    return (
-        json.dumps(
-            {
-                "inner": str(params.inner_address.ip),
-                "tunnel": str(params.inner_address.ip),
-                "underlay": str(outer) if outer else "",
-            },
-            sort_keys=True,
-        )
-        + "\n"
-    )
+    inner = str(params.inner_address.ip)
+    targets = {"inner": inner, "tunnel": inner, "underlay": str(outer) if outer else ""}
+    return json.dumps(targets, sort_keys=True) + "\n"
 
 
 def observe(link: str) -> List[Step]:

@@ -54,9 +54,6 @@ WATCH_UNIT = "/etc/systemd/system/osm-vpnaas-gateway-watch.service"
 DAEMON_DROPIN = "/etc/systemd/system/strongswan.service.d/osm-vpnaas-standby.conf"
 KEEPALIVED_DROPIN = "/etc/systemd/system/keepalived.service.d/osm-vpnaas.conf"
 
-ADVERT_RANGE = (1, 4095)
-"""Centiseconds, RFC 5798 5.2.7."""
-
 
 @attr.frozen
 class Standby:
@@ -93,13 +90,7 @@ class Standby:
     shared: Optional[fields.IPInterface] = None
 
     def __attrs_post_init__(self) -> None:
-        """Raise InputError for values that cannot form a pair."""
-        if self.role not in ROLES:
-            raise InputError("standby: role", fields.shown(self.role), " or ".join(ROLES))
-        fields.integer("standby: router-id", str(self.router_id), 1, 255)
-        fields.integer("standby: advert-interval", str(self.advert), *ADVERT_RANGE)
-        fields.integer("standby: loss-percent", str(self.loss), 0, 90)
-        fields.integer("standby: peers", str(self.peers), 0 if self.shared else 1, 100000)
+        """Raise InputError for addresses that cannot form a pair."""
         if self.own == self.other:
             raise InputError("standby: other", "it is our own address", "the other gateway's")
         for name, address in (("own", self.own), ("other", self.other)):
@@ -121,6 +112,10 @@ vrrp_script loss {{
     weight -{}
 }}
 """
+_RECORDED = """    # Notify programs run side by side; the FIFO tells the changes in their order.
+    vrrp_notify_fifo {}
+    vrrp_notify_fifo_script "{} record"
+"""
 
 
 def keepalived_conf(
@@ -134,14 +129,6 @@ def keepalived_conf(
         turn: Program that makes our CHILD_SAs the newest.
         record: Whether it also records changes of state.
     """
-    fifo = (
-        ""
-        if not record
-        else """    # Notify programs run side by side; the FIFO tells the changes in their order.
-    vrrp_notify_fifo {}
-    vrrp_notify_fifo_script "{} record"
-""".format(TURN_FIFO, turn)
-    )
     return """{head}global_defs {{
     vrrp_version 3
     # One more gratuitous ARP a second later, for a switch that was busy with the change.
@@ -197,7 +184,7 @@ track_file tunnels {{
         shared=_shared(standby),
         turn=turn,
         children=" ".join(standby.children),
-        fifo=fifo,
+        fifo=_RECORDED.format(TURN_FIFO, turn) if record else "",
         losing=_LOSING.format(LOSS_PROGRAM, standby.loss, LOSS_FILE, DEGRADED)
         if standby.loss
         else "",

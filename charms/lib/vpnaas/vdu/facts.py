@@ -37,12 +37,10 @@ class VduFacts:
     login: Optional[fields.IPAddress] = None
 
     def underlay(self, name: str, management: Optional[fields.IPAddress]) -> Interface:
-        """Return the interface a tunnel runs over.
+        """Return the interface a tunnel runs over: `name`, or with "" that of management.
 
-        Args:
-            name: Name from the operator, "" for the management interface.
-            management: Address that OSM logs in to. A floating IP is on no interface; the interface
-                of the default route is used then.
+        Where `management`, the address that OSM logs in to, is a floating IP, no interface has it;
+        then the interface of the default route counts.
         """
         if name:
             if name not in self.interfaces:

@@ -89,16 +89,6 @@ class BootTable:
         """Return the unit."""
         return _UNIT.format(what=self.what, nft=NFT, file=self.file)
 
-    @property
-    def after_flush_file(self) -> str:
-        """Return the path of the addition to nftables.service that loads the table again."""
-        return after_flush_file(self.name)
-
-    @property
-    def after_flush_text(self) -> str:
-        """Return the addition to nftables.service."""
-        return after_flush_text(self.file)
-
     def look(self) -> Step:
         """Return the step that reads the script, and so tells whether the table should exist."""
         return read(self.name + "/file", self.file, cacheable=True)
@@ -109,7 +99,7 @@ class BootTable:
         return [
             self.look(),
             read(self.name + "/unit", self.unit_file),
-            read(self.name + "/after-flush", self.after_flush_file),
+            read(self.name + "/after-flush", after_flush_file(self.name)),
             run(self.name + "/table", *table, any_exit=True),
             run(self.name + "/enabled", "systemctl", "is-enabled", self.unit, any_exit=True),
         ]
@@ -123,18 +113,18 @@ class BootTable:
         in_force = (
             results.text(self.name + "/file") == text
             and results.text(self.name + "/unit") == self.unit_text
-            and results.text(self.name + "/after-flush") == self.after_flush_text
+            and results.text(self.name + "/after-flush") == after_flush_text(self.file)
             and results.exit_code(self.name + "/table") == 0
             and (results.out(self.name + "/enabled") or "").strip() == "enabled"
         )
         if in_force:
             return []
-        new = self.file + ".new"
+        new, additions = self.file + ".new", after_flush_file(self.name)
         return [
             write(self.name + "/put", new, text, 0o600),
             write(self.name + "/put-unit", self.unit_file, self.unit_text),
             directory(self.name + "/additions", ADDITIONS, 0o755),
-            write(self.name + "/put-after-flush", self.after_flush_file, self.after_flush_text),
+            write(self.name + "/put-after-flush", additions, after_flush_text(self.file)),
             read_additions(self.name + "/read-additions"),
             run(self.name + "/load", "nft", "-f", new),
             # Only a script that the kernel took is compared by the next reconcile and used at boot.
@@ -154,18 +144,16 @@ class BootTable:
             run(self.name + "/off", "systemctl", "disable", self.unit, any_exit=True, timeout=90),
             run(self.name + "/delete", *delete, any_exit=True),
             remove(self.name + "/no-unit", self.unit_file),
-            remove(self.name + "/no-after-flush", self.after_flush_file),
+            remove(self.name + "/no-after-flush", after_flush_file(self.name)),
             remove(self.name + "/no-new", self.file + ".new"),
             remove(self.name + "/no-file", self.file),
         ]
 
 
 def nft_table(name: str, body: str) -> str:
-    """Return the nft(8) script that replaces a table as a whole, in one transaction.
+    """Return the nft(8) script that replaces a table of family inet, in one transaction.
 
-    Args:
-        name: Of the table, of family inet.
-        body: Its chains; each line ends with a newline.
+    `body` has its chains; each line ends with a newline.
     """
     return "{0}table inet {1}\ndelete table inet {1}\ntable inet {1} {{\n{2}}}\n".format(
         HEAD, name, body

@@ -18,14 +18,10 @@ def verify(
     root: Certificate,
     others: Sequence[Certificate] = (),
 ) -> List[Step]:
-    """Return the steps that check signature and dates under one authority and no other.
+    """Return the steps that check signature and dates of a PEM under one authority and no other.
 
-    Args:
-        id: Name of the result; its exit code is 0 if openssl accepts the certificate.
-        path: Start of the names of the files for openssl.
-        certificate: What to check, PEM.
-        root: The authority.
-        others: Intermediate authorities that may stand between.
+    Exit code 0 of `id` accepts it. `path` begins the names of files for openssl. Intermediate
+    authorities of `others` may stand between.
     """
     file, trust, chain = path + ".pem", path + "-ca.pem", path + "-chain.pem"
     words = ["verify", "-CAfile", trust]

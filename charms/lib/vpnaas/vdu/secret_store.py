@@ -22,14 +22,9 @@ def state_file(file: str) -> str:
 def fetch(
     id: str, reference: SecretReference, fields: Mapping[str, Form], file: str, text: bool = False
 ) -> Step:
-    """Return the step that fetches a secret into a file.
+    """Return the step that fetches a secret's fields into a file.
 
-    Args:
-        id: Name of the result.
-        reference: What to fetch.
-        fields: The values that are needed, by name.
-        file: Gets JSON of the values by name.
-        text: The file gets the only value itself.
+    The file gets JSON of the values by name, or with `text` the only value itself.
     """
     request = {
         "server": reference.server,

@@ -47,12 +47,7 @@ class Step:
 def write(id: str, path: str, text: str, mode: int = 0o644, before: Optional[str] = None) -> Step:
     """Replace a file atomically if content or mode differ.
 
-    Args:
-        id: Name of the result.
-        path: The file.
-        text: Its new content.
-        mode: Its permissions.
-        before: Its content as it was observed. If that has changed since, the step fails.
+    Where its content is not `before` any more, as it was observed, the step fails.
     """
     return Step(id, {"do": "write", "path": path, "text": text, "mode": mode}, before=before)
 
@@ -60,10 +55,7 @@ def write(id: str, path: str, text: str, mode: int = 0o644, before: Optional[str
 def read(id: str, path: str, cacheable: bool = False) -> Step:
     """Read a text file; a missing one gives None.
 
-    Args:
-        id: Name of the result.
-        path: The file.
-        cacheable: Whether the charm may store the text on its disk. Never for a secret.
+    If it is cacheable, the charm may store the text on its disk. Never for a secret.
     """
     return Step(id, {"do": "read", "path": path}, cacheable=cacheable)
 
@@ -121,17 +113,15 @@ def run(
         timeout: Seconds after which the program is killed and the step fails.
     """
     body = {"do": "run", "argv": list(argv), "timeout": timeout, "any_exit": any_exit}
-    for key, value in (
-        ("stdin", stdin),
-        ("stdin_file", stdin_file),
-        ("stdout_file", stdout_file),
-        ("unless", unless),
-        ("only_if", only_if),
-        ("pick", pick),
-    ):
-        if value:
-            body[key] = value
-    return Step(id, body)
+    texts = {
+        "stdin": stdin,
+        "stdin_file": stdin_file,
+        "stdout_file": stdout_file,
+        "unless": unless,
+        "only_if": only_if,
+        "pick": pick,
+    }
+    return Step(id, dict(body, **{key: text for key, text in texts.items() if text}))
 
 
 def enable(id: str, *units: str, any_exit: bool = False) -> Step:
@@ -160,12 +150,7 @@ class Results:
     def from_json(
         cls, text: str, steps: Sequence[Step] = (), known: Optional[FileCache] = None
     ) -> "Results":
-        """Read the agent's answer.
-
-        Args:
-            text: The answer.
-            steps: The steps of the request.
-            known: The file cache that `program` got; it stores the texts of the answer.
+        """Read the agent's answer to steps; the cache that `program` got learns from it.
 
         Raises:
             VduError: The VDU printed something else.
@@ -174,7 +159,7 @@ class Results:
             document = json.loads(_unpack(text) if text.startswith(_PACKED) else text)
             results, failed = document["results"], document["failed"]
             _check(results, failed)
-            for step in steps if known is not None else ():
+            for step in steps:
                 if known is not None and step.id in results:
                     file_cache.learn(known, step, results[step.id])
             return cls(results, failed)
@@ -257,11 +242,8 @@ def program(
     """Return the Python text to feed to `python3 -` on the VDU.
 
     The request is embedded as a string literal of ASCII, JSON or compressed JSON, so it stays data.
-
-    Args:
-        steps: What to do, in order.
-        exclusive: Take the VDU's reconcile lock. Measurements run beside reconciles without it.
-        known: Known texts of the VDU's files. Text that the VDU still has is not sent again.
+    An exclusive one takes the VDU's reconcile lock; measurements run beside reconciles. Text that
+    is `known` of the VDU's files is not sent again.
     """
     ids = [step.id for step in steps]
     if len(set(ids)) != len(ids):

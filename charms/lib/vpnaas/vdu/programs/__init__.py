@@ -8,12 +8,7 @@ import pkgutil
 
 
 def source(name: str, package: str = __name__) -> str:
-    """Return the text of a program.
-
-    Args:
-        name: Name of its file.
-        package: Package that contains the file.
-    """
+    """Return the text of a file of a package."""
     data = pkgutil.get_data(package, name)
     assert data is not None  # noqa: S101 - the loader of a charm folder reads files
     return data.decode("utf-8")

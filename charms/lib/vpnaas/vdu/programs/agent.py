@@ -6,6 +6,7 @@ value from a peer reaches a shell. Files are replaced atomically.
 """
 
 import base64
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -59,10 +60,9 @@ def _get(path: str) -> Optional[bytes]:
 
 
 def _replace(path: str, data: bytes, mode: int) -> Json:
-    if _get(path) == data and os.stat(path).st_mode & 0o777 == mode:
-        return {"changed": False}
-    _put(path, data, mode)
-    return {"changed": True}
+    if _get(path) != data or os.stat(path).st_mode & 0o777 != mode:
+        _put(path, data, mode)
+    return {}
 
 
 def write(step: Json) -> Json:
@@ -90,17 +90,15 @@ def read(step: Json) -> Json:
 
 def remove(step: Json) -> Json:
     """Remove a file that may be missing."""
-    try:
+    with contextlib.suppress(FileNotFoundError):
         os.unlink(step["path"])
-    except FileNotFoundError:
-        return {"changed": False}
-    return {"changed": True}
+    return {}
 
 
 def move(step: Json) -> Json:
     """Rename a file over another."""
     os.replace(step["source"], step["path"])
-    return {"changed": True}
+    return {}
 
 
 def directory(step: Json) -> Json:
@@ -127,15 +125,15 @@ def authorize(step: Json) -> Json:
     if missing:
         _put(path, ("\n".join(present + missing) + "\n").encode(), 0o600)
         os.chown(path, account.pw_uid, account.pw_gid)
-    return {"changed": bool(missing)}
+    return {}
 
 
 def run(step: Json) -> Json:
-    """Run a program and report its exit code and output."""
+    """Run a program and report its exit code and output; nothing where it is skipped."""
     if step.get("unless") and os.path.exists(step["unless"]):
-        return {"skipped": True}
+        return {}
     if step.get("only_if") and not os.path.exists(step["only_if"]):
-        return {"skipped": True}
+        return {}
     if step.get("stdin_file"):
         stdin = _get(step["stdin_file"])
         if stdin is None:
@@ -175,17 +173,8 @@ def run(step: Json) -> Json:
     return {"code": done.returncode, "out": text, "err": error}
 
 
-KINDS: Dict[str, Callable[[Json], Json]] = {
-    "write": write,
-    "patch": patch,
-    "read": read,
-    "remove": remove,
-    "move": move,
-    "directory": directory,
-    "which": which,
-    "authorize": authorize,
-    "run": run,
-}
+_ALL = (write, patch, read, remove, move, directory, which, authorize, run)
+KINDS: Dict[str, Callable[[Json], Json]] = {kind.__name__: kind for kind in _ALL}
 
 
 def _lock(seconds: float) -> None:

@@ -11,6 +11,7 @@ them every few seconds, and adds up the differences per peer.
 
 import argparse
 import glob
+import itertools
 import json
 import os
 import re
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from typing import (
     Any,
     Container,
@@ -31,6 +33,7 @@ from typing import (
     Mapping,
     NamedTuple,
     Optional,
+    Sequence,
     Tuple,
 )
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
@@ -94,6 +97,11 @@ class Peer(NamedTuple):
     technology: str
     keys: Tuple[str, ...]
 
+    @property
+    def key(self) -> PeerKey:
+        """Return link and name."""
+        return self.link, self.name
+
 
 class Gain:
     """Sums of counters that restart from zero at times."""
@@ -107,9 +115,7 @@ class Gain:
     ) -> None:
         """Add the values of a look by peer and source; a vanished source must not come back.
 
-        Args:
-            seen: The values.
-            unseen: Peers whose values could not be read; their sources may still be there.
+        Sources of `unseen` peers, whose values could not be read, may still be there.
         """
         for (peer, source), value in seen.items():
             before = self._last.get((peer, source), 0)
@@ -224,22 +230,20 @@ class Meter:
         """Add a look."""
         self.last = seen
         self.peers = peers(seen.records)
-        tunnels = {(peer.link, peer.name): Tunnel() for peer in self.peers}
+        tunnels = {peer.key: Tunnel() for peer in self.peers}
         received: Dict[Tuple[PeerKey, str], int] = {}
         sent: Dict[Tuple[PeerKey, str], int] = {}
-        for key, source, into, out in self._ipsec(seen, tunnels):
-            received[key, source], sent[key, source] = into, out
-        for key, source, into, out in self._wireguard(seen, tunnels):
+        looks = (self._ipsec(seen, tunnels), self._wireguard(seen, tunnels))
+        for key, source, into, out in itertools.chain(*looks):
             received[key, source], sent[key, source] = into, out
         hanging = {"ipsec": seen.sas == HANGS, "wireguard": seen.transfer == HANGS}
-        unseen = {(p.link, p.name) for p in self.peers if hanging.get(p.technology)}
+        unseen = {p.key for p in self.peers if hanging.get(p.technology)}
         self.received.update(received, unseen)
         self.sent.update(sent, unseen)
         unknown = {"ipsec": seen.sas == HANGS, "wireguard": seen.handshakes == HANGS}
         for peer in self.peers:
-            key = peer.link, peer.name
-            if unknown.get(peer.technology) and key in self.tunnels:
-                tunnels[key] = self.tunnels[key]
+            if unknown.get(peer.technology) and peer.key in self.tunnels:
+                tunnels[peer.key] = self.tunnels[peer.key]
         for key, tunnel in tunnels.items():
             before = self.tunnels.get(key)
             if before is not None and before.up and not tunnel.up:
@@ -271,7 +275,7 @@ class Meter:
     def _wireguard(
         self, seen: Look, tunnels: Dict[PeerKey, Tunnel]
     ) -> Iterator[Tuple[PeerKey, str, int, int]]:
-        known = {("wg-" + p.link, key): (p.link, p.name) for p in self.peers for key in p.keys}
+        known = {("wg-" + p.link, key): p.key for p in self.peers for key in p.keys}
         for interface, key, when in rows(seen.handshakes, 3):
             peer = known.get((interface, key))
             if peer and int(when):
@@ -283,120 +287,93 @@ class Meter:
             if peer:
                 yield peer, key, int(into), int(out)
 
-    def collect(self) -> Iterable[Any]:
+    def collect(self) -> Iterator[Any]:
         """Yield the metrics, in prometheus_client's families."""
-        names = labels(self.peers)
-        for family, values in (
-            (gauge("vpnaas_peer_up", "Whether packets pass", PEER), self._up()),
-            (
-                counter("vpnaas_received_bytes", "Bytes from a peer, in its tunnel", PEER),
-                self._of(self.received.totals),
-            ),
-            (
-                counter("vpnaas_sent_bytes", "Bytes to a peer, in its tunnel", PEER),
-                self._of(self.sent.totals),
-            ),
-            (
-                counter("vpnaas_peer_losses", "How often a tunnel went down", PEER),
-                self._of(self.losses),
-            ),
-        ):
-            for peer, value in values:
-                family.add_metric([peer.link, names[peer], peer.technology], value)
+        samples = self._samples()
+        for name, (kind, keys, text) in METRICS.items():
+            family = kind(name, text, labels=keys)
+            for values, number in sorted(samples[name].items()):
+                family.add_metric(values, number)
             yield family
-        ike = gauge("vpnaas_ike_sas", "Established IKE_SAs", PAIR)
-        child = gauge("vpnaas_child_sas", "CHILD_SAs that carry packets", PAIR)
-        rekeys = counter("vpnaas_rekeys", "Rekeyings, of kind ike or child", PAIR + ["kind"])
-        age = gauge("vpnaas_handshake_age_seconds", "Since WireGuard's last handshake", PAIR)
-        counted = connection_counters(self.last.counters)
+
+    def _samples(self) -> Dict[str, Dict[Tuple[str, ...], float]]:
+        """Return the values of each metric by its labels."""
+        names, counted = labels(self.peers), connection_counters(self.last.counters)
+        samples: Dict[str, Dict[Tuple[str, ...], float]] = {name: {} for name in METRICS}
         for peer in self.peers:
-            key, ends = (peer.link, peer.name), [peer.link, names[peer]]
-            tunnel = self.tunnels[key]
+            ends, tunnel = (peer.link, names[peer]), self.tunnels[peer.key]
+            each = ends + (peer.technology,)
+            if peer.technology != "none":
+                samples["vpnaas_peer_up"][each] = int(tunnel.up)
+                samples["vpnaas_received_bytes"][each] = self.received.totals.get(peer.key, 0)
+                samples["vpnaas_sent_bytes"][each] = self.sent.totals.get(peer.key, 0)
+                samples["vpnaas_peer_losses"][each] = self.losses.get(peer.key, 0)
             if peer.technology == "ipsec":
-                ike.add_metric(ends, tunnel.ike)
-                child.add_metric(ends, tunnel.children)
+                samples["vpnaas_ike_sas"][ends] = tunnel.ike
+                samples["vpnaas_child_sas"][ends] = tunnel.children
                 for kind in ("ike", "child"):
-                    rekeys.add_metric(ends + [kind], counted.get((key, kind), 0))
+                    samples["vpnaas_rekeys"][ends + (kind,)] = counted.get((peer.key, kind), 0)
             elif tunnel.handshake is not None:
-                age.add_metric(ends, max(0.0, self.last.now - tunnel.handshake))
-        yield from (ike, child, rekeys, age)
-        yield from self._daemon()
-        yield from self._rest()
-
-    def _up(self) -> Iterator[Tuple[Peer, int]]:
-        for peer in self.peers:
-            if peer.technology != "none":
-                yield peer, int(self.tunnels[peer.link, peer.name].up)
-
-    def _of(self, totals: Mapping[PeerKey, int]) -> Iterator[Tuple[Peer, int]]:
-        for peer in self.peers:
-            if peer.technology != "none":
-                yield peer, totals.get((peer.link, peer.name), 0)
-
-    def _daemon(self) -> Iterator[Any]:
+                age = max(0.0, self.last.now - tunnel.handshake)
+                samples["vpnaas_handshake_age_seconds"][ends] = age
         match = re.search(r"ikesas \{total=(\d+) half-open=(\d+)\}", self.last.stats)
-        answers = gauge("vpnaas_ike_daemon_up", "Whether the IKE daemon answers", [])
-        total = gauge("vpnaas_ike_sas_all", "IKE_SAs in any state, of known and unknown peers", [])
-        half = gauge("vpnaas_ike_half_open", "IKE_SAs whose peer is not authenticated yet", [])
-        alerts = counter("vpnaas_ike_failures", "Failures that the IKE daemon reported", ["reason"])
-        if any(p.technology == "ipsec" for p in self.peers) or match:
-            answers.add_metric([], int(bool(match)))
+        if match or any(p.technology == "ipsec" for p in self.peers):
+            samples["vpnaas_ike_daemon_up"][()] = int(bool(match))
         if match:
-            total.add_metric([], int(match.group(1)))
-            half.add_metric([], int(match.group(2)))
-        for reason, count in sorted(self.alerts.items()):
-            alerts.add_metric([reason], count)
-        yield from (answers, total, half, alerts)
-
-    def _rest(self) -> Iterator[Any]:
-        dropped = counter("vpnaas_dropped_packets", "Packets dropped by rules", ["table", "chain"])
-        for (table, chain), packets in sorted(drops(self.last.firewall).items()):
-            dropped.add_metric([table, chain], packets)
-        passed = counter("vpnaas_nwu_packets", "Packets on NWu by kind", ["kind"])
-        ues = gauge("vpnaas_wifi_ues", "UEs registered by untrusted Wi-Fi", [])
-        counted = nwu(self.last.firewall)
-        for kind, packets in sorted(counted.items()):
-            passed.add_metric([kind], packets)
-        if counted and self.last.nas != HANGS:
-            ues.add_metric([], len(self.last.nas.splitlines()))
-        active = gauge("vpnaas_standby_active", "Whether this gateway of a pair is active", [])
-        takeovers = counter("vpnaas_standby_takeovers", "How often this gateway became active", [])
+            samples["vpnaas_ike_sas_all"][()] = int(match.group(1))
+            samples["vpnaas_ike_half_open"][()] = int(match.group(2))
+        for reason, count in self.alerts.items():
+            samples["vpnaas_ike_failures"][(reason,)] = count
+        samples["vpnaas_dropped_packets"].update(drops(self.last.firewall))
+        passed = nwu(self.last.firewall)
+        for kind, packets in passed.items():
+            samples["vpnaas_nwu_packets"][(kind,)] = packets
+        if passed and self.last.nas != HANGS:
+            samples["vpnaas_wifi_ues"][()] = len(self.last.nas.splitlines())
         words = self.last.standby.split()
         if len(words) == 3 and words[2].isdigit():
-            active.add_metric([], int(words[0] == "active"))
-            takeovers.add_metric([], int(words[2]))
-        loss = gauge("vpnaas_standby_loss_ratio", "Packets lost on the paths to peers", [])
-        degraded = gauge("vpnaas_standby_degraded", "Whether that makes this gateway give way", [])
+            samples["vpnaas_standby_active"][()] = int(words[0] == "active")
+            samples["vpnaas_standby_takeovers"][()] = int(words[2])
         words = self.last.loss.split()
         if len(words) == 5 and words[0].isdigit():
-            loss.add_metric([], int(words[0]) / 100)
+            samples["vpnaas_standby_loss_ratio"][()] = int(words[0]) / 100
         if len(words) == 5:
-            degraded.add_metric([], int(words[1] == "1"))
-        cost = gauge("vpnaas_exporter_look_seconds", "Duration of the last reading", [])
-        cost.add_metric([], self.seconds)
-        yield from (dropped, passed, ues, active, takeovers, loss, degraded, cost)
+            samples["vpnaas_standby_degraded"][()] = int(words[1] == "1")
+        samples["vpnaas_exporter_look_seconds"][()] = self.seconds
+        return samples
 
 
+GAUGE, COUNTER = GaugeMetricFamily, CounterMetricFamily
 PAIR = ["link", "peer"]
-PEER = ["link", "peer", "technology"]
+PEER = PAIR + ["technology"]
+METRICS: Dict[str, Tuple[Any, List[str], str]] = {
+    "vpnaas_peer_up": (GAUGE, PEER, "Whether packets pass"),
+    "vpnaas_received_bytes": (COUNTER, PEER, "Bytes from a peer, in its tunnel"),
+    "vpnaas_sent_bytes": (COUNTER, PEER, "Bytes to a peer, in its tunnel"),
+    "vpnaas_peer_losses": (COUNTER, PEER, "How often a tunnel went down"),
+    "vpnaas_ike_sas": (GAUGE, PAIR, "Established IKE_SAs"),
+    "vpnaas_child_sas": (GAUGE, PAIR, "CHILD_SAs that carry packets"),
+    "vpnaas_rekeys": (COUNTER, PAIR + ["kind"], "Rekeyings, of kind ike or child"),
+    "vpnaas_handshake_age_seconds": (GAUGE, PAIR, "Since WireGuard's last handshake"),
+    "vpnaas_ike_daemon_up": (GAUGE, [], "Whether the IKE daemon answers"),
+    "vpnaas_ike_sas_all": (GAUGE, [], "IKE_SAs in any state, of known and unknown peers"),
+    "vpnaas_ike_half_open": (GAUGE, [], "IKE_SAs whose peer is not authenticated yet"),
+    "vpnaas_ike_failures": (COUNTER, ["reason"], "Failures that the IKE daemon reported"),
+    "vpnaas_dropped_packets": (COUNTER, ["table", "chain"], "Packets dropped by rules"),
+    "vpnaas_nwu_packets": (COUNTER, ["kind"], "Packets on NWu by kind"),
+    "vpnaas_wifi_ues": (GAUGE, [], "UEs registered by untrusted Wi-Fi"),
+    "vpnaas_standby_active": (GAUGE, [], "Whether this gateway of a pair is active"),
+    "vpnaas_standby_takeovers": (COUNTER, [], "How often this gateway became active"),
+    "vpnaas_standby_loss_ratio": (GAUGE, [], "Packets lost on the paths to peers"),
+    "vpnaas_standby_degraded": (GAUGE, [], "Whether that makes this gateway give way"),
+    "vpnaas_exporter_look_seconds": (GAUGE, [], "Duration of the last reading"),
+}
+"""Kind, labels and text of each metric; the name of a counter gets the ending _total."""
 
 
-def gauge(name: str, text: str, names: List[str]) -> Any:
-    """Return an empty family of gauges."""
-    return GaugeMetricFamily(name, text, labels=names)
-
-
-def counter(name: str, text: str, names: List[str]) -> Any:
-    """Return an empty family of counters; its name gets the ending _total."""
-    return CounterMetricFamily(name, text, labels=names)
-
-
-def labels(match: Iterable[Peer]) -> Dict[Peer, str]:
+def labels(listed: Sequence[Peer]) -> Dict[Peer, str]:
     """Return how peers are called: by label, and also by name if two share the label."""
-    listed = list(match)
-    shared: Dict[Tuple[str, str], int] = {}
-    for peer in listed:
-        shared[peer.link, peer.label] = shared.get((peer.link, peer.label), 0) + 1
+    shared = Counter((peer.link, peer.label) for peer in listed)
     return {
         peer: peer.label if shared[peer.link, peer.label] == 1 else peer.label + "/" + peer.name
         for peer in listed
@@ -419,15 +396,14 @@ def rows(text: str, width: int) -> Iterator[List[str]]:
 
 def connection_counters(text: str) -> Dict[Tuple[PeerKey, str], int]:
     """Return rekeyings per peer and kind from `swanctl --counters --all --raw`."""
-    result: Dict[Tuple[PeerKey, str], int] = {}
+    result: Dict[Tuple[PeerKey, str], int] = Counter()
     for name, body in re.findall(r"([^\s{}]+) \{(ike-rekey-init=[^{}]*)\}", text):
         values = dict(word.partition("=")[::2] for word in body.split())
         for kind, keys in (
             ("ike", ("ike-rekey-init", "ike-rekey-resp")),
             ("child", ("child-rekey",)),
         ):
-            at = (peer_of(name), kind)
-            result[at] = result.get(at, 0) + sum(int(values.get(key, "0")) for key in keys)
+            result[peer_of(name), kind] += sum(int(values.get(key, "0")) for key in keys)
     return result
 
 
@@ -445,24 +421,22 @@ def counting(tables: Mapping[str, str]) -> Iterator[Tuple[str, Dict[str, Any], i
                 yield table, rule, int(packets[0])
 
 
-def drops(tables: Mapping[str, str]) -> Dict[Tuple[str, str], int]:
+def drops(tables: Mapping[str, str]) -> Dict[Tuple[str, ...], int]:
     """Return the packets that drop rules with a counter have dropped, per table and chain."""
-    result: Dict[Tuple[str, str], int] = {}
+    result: Dict[Tuple[str, ...], int] = Counter()
     for table, rule, packets in counting(tables):
         if any("drop" in part for part in rule["expr"]):
-            at = (table, str(rule["chain"]))
-            result[at] = result.get(at, 0) + packets
+            result[table, str(rule["chain"])] += packets
     return result
 
 
 def nwu(tables: Mapping[str, str]) -> Dict[str, int]:
     """Return what the rules of an N3IWF counted, by the second half of their comments."""
-    result: Dict[str, int] = {}
+    result: Dict[str, int] = Counter()
     for _, rule, packets in counting(tables):
         name = str(rule.get("comment", ""))
         if name.startswith("nwu-"):
-            kind = name[len("nwu-") :]
-            result[kind] = result.get(kind, 0) + packets
+            result[name[len("nwu-") :]] += packets
     return result
 
 

@@ -192,8 +192,7 @@ class Watch:
     def claim(self, sure: bool) -> None:
         """Rekey all CHILD_SAs, those of peers with traffic first, as long as we are active.
 
-        Args:
-            sure: Whether keepalived has just said that we are active.
+        It is `sure` if keepalived has just said that we are active.
 
         Raises:
             OSError: The daemon does not take it.
