@@ -1,11 +1,14 @@
-"""Processes known by pid and start time, so that a reused pid is never signalled."""
+"""Processes: started to last, and known by pid and start time."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 
 def _stat_fields(pid: int) -> list[bytes] | None:
@@ -87,3 +90,22 @@ class ProcessRef:
                 gone = not self.alive()
             if gone:
                 return
+
+
+def launch(
+    argv: Sequence[str], log: Path, env: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a program in a session of its own, so that no terminal's signal ends it.
+
+    Its output is added to a log.
+    """
+    with log.open("ab") as stream:
+        return subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            cwd="/",
+            env=env,
+            start_new_session=True,
+        )

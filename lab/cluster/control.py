@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import subprocess
@@ -15,7 +14,7 @@ from typing import Any
 
 from lab import files
 from lab.cluster.errors import ClusterError
-from lab.procs import ProcessRef, start_time
+from lab.procs import ProcessRef, launch, start_time
 
 BUILT = Path(__file__).resolve().parents[2] / ".cache" / "bin"
 """Where the set-up script puts the programs."""
@@ -106,7 +105,7 @@ class Cluster:
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         with (self.folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            files.lock(lock.fileno())
             yield
 
     def _prepare(self) -> None:
@@ -176,15 +175,8 @@ class Cluster:
     def _run(self, name: str, *command: str) -> None:
         if self._runs(name):
             return
-        with (self.folder / f"{name}.log").open("ab") as log:
-            process = subprocess.Popen(
-                [*self._prefix, *command],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                env={**os.environ, "PYTHONPATH": str(SCRIPTS)},
-            )
+        environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
+        process = launch([*self._prefix, *command], self.folder / f"{name}.log", environment)
         identity = [process.pid, start_time(process.pid)]
         (self.folder / f"{name}.json").write_text(json.dumps(identity))
 

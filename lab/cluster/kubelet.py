@@ -18,7 +18,6 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from lightkube.resources.apps_v1 import StatefulSet
 from lightkube.resources.core_v1 import Pod, Secret, ServiceAccountToken
 
 from lab.cluster.connector import client
+from lab.procs import launch
 
 PERIOD = 0.4
 IMAGES = "OSMLAB_EE_IMAGE"
@@ -61,8 +61,7 @@ exit $?
 class Running:
     """The process of a pod."""
 
-    def __init__(self, folder: Path, address: str, process: subprocess.Popen[bytes]) -> None:
-        self.folder = folder
+    def __init__(self, address: str, process: subprocess.Popen[bytes]) -> None:
         self.address = address
         self.process = process
         self.ready = False
@@ -105,16 +104,10 @@ class Kubelet:
             self.running.pop(key).end()
             self._forget(*key)
         for key, stateful_set in sets.items():
-            with self._logged(stateful_set):
+            try:
                 self._bring(key, stateful_set)
-
-    @contextlib.contextmanager
-    def _logged(self, stateful_set: Any) -> Iterator[None]:
-        """Write errors of a pod into the log; the next step tries again."""
-        try:
-            yield
-        except (httpx2.HTTPError, OSError) as error:
-            print(f"{stateful_set.metadata and stateful_set.metadata.name}: {error}", flush=True)
+            except (httpx2.HTTPError, OSError) as error:  # the next step tries again
+                print(f"{key[1]}: {error}", flush=True)
 
     def _bring(self, key: tuple[str, str], stateful_set: Any) -> None:
         namespace, name = key
@@ -172,7 +165,10 @@ class Kubelet:
         volumes = {
             volume.name: self._volume(pod, volume, folder) for volume in pod.spec.volumes or ()
         }
-        mounts = [(str(os.environ.get(IMAGES) or IMAGE), ROOT), (_site(), SITE)]
+        mounts = [
+            (str(os.environ.get(IMAGES) or IMAGE), ROOT),
+            (sysconfig.get_paths()["purelib"], SITE),
+        ]
         # /var/run is a link to /run, which would lead out of the new root.
         mounts += [
             (volumes[m.name], m.mountPath.replace("/var/run/", "/run/"))
@@ -199,16 +195,8 @@ class Kubelet:
             *("env", "-i", *(f"{key}={value}" for key, value in environment.items())),
             *(f"/usr/bin/python3.{sys.version_info[1]}", *(container.args or ())),
         ]
-        with (folder / "log").open("ab") as log:
-            process = subprocess.Popen(
-                command,
-                env={"POD": str(folder), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        return Running(folder, address, process)
+        own = {"POD": str(folder), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+        return Running(address, launch(command, folder / "log", own))
 
     def _volume(self, pod: Any, volume: Any, folder: Path) -> str:
         """Write a volume's files; return the folder."""
@@ -254,10 +242,6 @@ def _environment(container: Any, address: str) -> dict[str, str]:
         field = item.valueFrom and item.valueFrom.fieldRef
         environment[item.name] = address if field else str(item.value or "")
     return environment
-
-
-def _site() -> str:
-    return sysconfig.get_paths()["purelib"]
 
 
 def _listens(address: str) -> bool:

@@ -49,21 +49,8 @@ def positions(graph: Graph) -> dict[str, tuple[float, float]]:
     drawn: networkx.Graph[str] = networkx.Graph()
     drawn.add_nodes_from(node.id for node in graph.nodes)
     drawn.add_edges_from((edge.source, edge.target) for edge in graph.edges)
-    if len(drawn) < 2:
-        return {node.id: (0.5, 0.5) for node in graph.nodes}
-    places = networkx.kamada_kawai_layout(drawn)
-    lows = [min(float(place[axis]) for place in places.values()) for axis in (0, 1)]
-    spans = [
-        max(float(place[axis]) for place in places.values()) - low or 1.0
-        for axis, low in enumerate(lows)
-    ]
-    return {
-        name: (
-            (float(place[0]) - lows[0]) / spans[0],
-            (float(place[1]) - lows[1]) / spans[1],
-        )
-        for name, place in places.items()
-    }
+    places = networkx.kamada_kawai_layout(drawn, scale=0.5, center=(0.5, 0.5))
+    return {name: (float(x), float(y)) for name, (x, y) in places.items()}
 
 
 def svg(graph: Graph) -> str:

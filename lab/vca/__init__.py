@@ -3,7 +3,6 @@
 docs/reference/lab-vca.md lists the parts of Juju that it has and lacks.
 """
 
-from lab.vca.actions import ActionResult
 from lab.vca.controller import Controller
 from lab.vca.errors import (
     AlreadyExistsError,
@@ -16,15 +15,11 @@ from lab.vca.errors import (
 )
 from lab.vca.events import Event
 from lab.vca.model import Model
-from lab.vca.python import CharmPython
 from lab.vca.runtime import Settings
-from lab.vca.status import ApplicationStatus, ModelStatus, UnitStatus
+from lab.vca.status import ModelStatus, UnitStatus
 
 __all__ = [
-    "ActionResult",
     "AlreadyExistsError",
-    "ApplicationStatus",
-    "CharmPython",
     "Controller",
     "Event",
     "InvalidCharmError",

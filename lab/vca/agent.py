@@ -12,8 +12,7 @@ from lab.vca import actions, applications, process, relations
 from lab.vca import charm as charms
 from lab.vca.context import FlushError, HookContext
 from lab.vca.dispatch import MissingHookError, environment, find_script
-from lab.vca.events import Event
-from lab.vca.operation import queued, record_done, status_before
+from lab.vca.events import Event, EventKind
 from lab.vca.resolver import (
     START,
     STOP,
@@ -23,6 +22,9 @@ from lab.vca.resolver import (
     UnpackedCharm,
     config_hash,
     next_step,
+    queued,
+    record_done,
+    status_before,
 )
 from lab.vca.runtime import Runtime
 from lab.vca.state import ActionDocument, HookInfo, ModelDocument, Operation, StatusInfo, Unit
@@ -160,7 +162,12 @@ class UnitAgent(threading.Thread):
         return None
 
     def _charm_view(self, document: ModelDocument, unit: Unit) -> UnpackedCharm:
-        return charm_view(self._runtime, document, unit)
+        """Return the data of the unit's charm revision that its next step depends on."""
+        charm = self._runtime.charm_of_unit(document, unit)
+        return UnpackedCharm(
+            config_digest=config_hash(charm.config(document.apps[unit.app].config)),
+            endpoints=frozenset(name for _, name, _ in charm.metadata.endpoints()),
+        )
 
     def _note_idle(self) -> None:
         unit = self._store.document.units[self._unit_name]
@@ -195,7 +202,7 @@ class UnitAgent(threading.Thread):
             unit = document.units[self._unit_name]
             revision = document.apps[self._app].charm_revision
             if step.kind == "upgrade":
-                unit.operation = Operation(kind="upgrade", hook=unit.operation.hook)
+                unit.operation = Operation(kind="upgrade")
                 self._set_agent(unit, "executing", "upgrading charm")
             else:
                 unit.workload = StatusInfo(
@@ -212,26 +219,14 @@ class UnitAgent(threading.Thread):
                 return
             present.charm_revision = revision
             if step.kind == "upgrade":
-                # An upgrade forced on a failed hook goes back to that hook; upgrade-charm is not
-                # run then (Juju's deploy operation).
-                interrupted = present.operation.hook
-                present.operation = (
-                    queued(UPGRADE_CHARM)
-                    if interrupted is None
-                    else Operation(kind="run-hook", hook=interrupted)
-                )
+                present.operation = queued(UPGRADE_CHARM)
 
     def _die(self) -> None:
         # Change the document last: after a crash the unit is still in it, and this runs again.
-        self._fail_pending()
+        actions.fail_unfinished(self._store, self._unit_name)
         shutil.rmtree(self._runtime.paths.unit(self._unit_name), ignore_errors=True)
         with self._store.transaction() as document:
-            events = applications.remove_unit(document, self._unit_name)
-        self._publish(*events)
-
-    def _fail_pending(self) -> None:
-        for action in actions.unfinished(self._store, self._unit_name):
-            actions.finish(self._store, action, "failed", "the unit was removed")
+            applications.remove_unit(document, self._unit_name)
 
     # -- hooks ------------------------------------------------------------------------------
 
@@ -255,47 +250,27 @@ class UnitAgent(threading.Thread):
             if before is not None and (info.kind == STOP or not unit.status_set):
                 unit.workload = before
             context = self._context(document, unit, info, None)
-        self._publish(
-            Event("hook-retried" if attempts else "hook-started", self._app, self._unit_name, name)
-        )
-        begun = time.monotonic()
-        skipped, problem, interrupted, processor = False, "", False, 0.0
+        self._tell("hook-retried" if attempts else "hook-started", name)
+        skipped, outcome = False, process.Outcome()
         try:
             outcome = self._run_process(f"hooks/{name}", name, context, context_id)
-            interrupted, processor = outcome.interrupted, outcome.processor
-            if outcome.timed_out:
-                problem = f"killed after {self._runtime.settings.hook_timeout:g} s"
-            elif outcome.code != 0:
-                problem = outcome.describe()
         except MissingHookError:
             skipped = True
-        except OSError as error:
-            problem = f"cannot start: {error.strerror or error}"
-        if interrupted:
+        if outcome.interrupted:
             self._note_interrupted(name)
             return
+        problem = outcome.problem
         if not problem:
             try:
                 self._commit_hook(info, context)
             except FlushError as error:
                 problem = str(error)
-        seconds = time.monotonic() - begun
         if problem:
-            self._note_failure(name, problem, seconds)
-            return
-        if skipped:
+            self._note_failure(name, problem)
+        elif skipped:
             self._log.info("skipped %s hook (missing)", name)
         else:
-            self._log.info("ran %s hook in %.2f s of processor time", name, processor)
-        self._publish(
-            Event(
-                "hook-skipped" if skipped else "hook-finished",
-                self._app,
-                self._unit_name,
-                name,
-                seconds=seconds,
-            )
-        )
+            self._log.info("ran %s hook in %.2f s of processor time", name, outcome.processor)
 
     def _note_interrupted(self, name: str) -> None:
         self._log.warning("%s hook was interrupted and will be run again", name)
@@ -304,7 +279,7 @@ class UnitAgent(threading.Thread):
             if unit is not None:
                 unit.operation.context_id = ""
 
-    def _note_failure(self, name: str, problem: str, seconds: float) -> None:
+    def _note_failure(self, name: str, problem: str) -> None:
         self._log.error('hook "%s" failed: %s', name, problem)
         with self._store.transaction() as document:
             unit = document.units.get(self._unit_name)
@@ -318,9 +293,7 @@ class UnitAgent(threading.Thread):
             self._retry_at = time.monotonic() + self._runtime.settings.retry_delay(
                 unit.operation.attempts
             )
-        self._publish(
-            Event("hook-failed", self._app, self._unit_name, name, problem, seconds=seconds)
-        )
+        self._tell("hook-failed", name, problem)
 
     def _commit_hook(self, info: HookInfo, context: HookContext) -> None:
         with self._store.transaction() as document:
@@ -350,43 +323,22 @@ class UnitAgent(threading.Thread):
             failed = unit.operation.failed
             self._set_agent(unit, "executing", f"running action {action.name}")
             context = self._context(document, unit, None, action)
-        self._publish(
-            Event("action-started", self._app, self._unit_name, action.name, "", action_id)
-        )
-        problem, processor = "", 0.0
+        self._tell("action-started", action.name)
         try:
             outcome = self._run_process(f"actions/{action.name}", "", context, context_id)
-            processor = outcome.processor
-            action.stdout, action.stderr = outcome.stdout, outcome.stderr
-            action.return_code = outcome.code
-            if outcome.interrupted:
-                problem = "action terminated"
-            elif outcome.timed_out:
-                problem = f"killed after {self._runtime.settings.action_timeout:g} s"
-            elif outcome.code != 0:
-                problem = outcome.describe()
         except MissingHookError:
-            problem = f'action not implemented on unit "{self._unit_name}"'
-        except OSError as error:
-            problem = f"cannot start: {error.strerror or error}"
+            missing = f'action not implemented on unit "{self._unit_name}"'
+            outcome = process.Outcome(problem=missing)
+        action.stdout, action.stderr = outcome.stdout, outcome.stderr
+        action.return_code = outcome.code
+        problem = "action terminated" if outcome.interrupted else outcome.problem
         self._conclude(action, context, problem, agent_before if failed else None)
         self._log.info(
             "ran action %s (%s): %s, in %.2f s of processor time",
             action.name,
             action_id,
             action.status,
-            processor,
-        )
-        self._publish(
-            Event(
-                "action-finished",
-                self._app,
-                self._unit_name,
-                action.name,
-                action.status,
-                action_id,
-                (action.completed or 0) - (action.started or 0),
-            )
+            outcome.processor,
         )
 
     def _conclude(
@@ -444,12 +396,12 @@ class UnitAgent(threading.Thread):
     ) -> process.Outcome:
         runtime = self._runtime
         charm_dir = runtime.paths.charm(self._unit_name)
-        script = find_script(charm_dir, dispatch_path)
         is_action = context.action is not None
         source = {"source": f"unit.{self._unit_name}.{Path(dispatch_path).name}"}
         interrupt = process.Interrupt()
         folder = runtime.paths.contexts / secrets.token_hex(8)
         try:
+            script = find_script(charm_dir, dispatch_path)
             server = ToolServer(folder, context_id, context)
             try:
                 with self._store.lock:
@@ -475,6 +427,8 @@ class UnitAgent(threading.Thread):
                 with self._store.lock:
                     self._interrupt = None
                 server.close()
+        except OSError as error:
+            return process.Outcome(problem=f"cannot start: {error.strerror or error}")
         finally:
             interrupt.close()
 
@@ -492,7 +446,7 @@ class UnitAgent(threading.Thread):
             info,
             action,
             self._log,
-            self._publish,
+            self._runtime.publisher.publish,
         )
 
     def _context_id(self, name: str) -> str:
@@ -509,15 +463,5 @@ class UnitAgent(threading.Thread):
     def _set_agent(unit: Unit, status: str, message: str) -> None:
         unit.agent = StatusInfo(status=status, message=message, since=time.time())
 
-    def _publish(self, *events: Event) -> None:
-        for event in events:
-            self._runtime.publisher.publish(event)
-
-
-def charm_view(runtime: Runtime, document: ModelDocument, unit: Unit) -> UnpackedCharm:
-    """Return the data of a unit's charm revision that its next step depends on."""
-    charm = runtime.charm_of_unit(document, unit)
-    return UnpackedCharm(
-        config_digest=config_hash(charm.config(document.apps[unit.app].config)),
-        endpoints=frozenset(name for _, name, _ in charm.metadata.endpoints()),
-    )
+    def _tell(self, kind: EventKind, name: str, message: str = "") -> None:
+        self._runtime.publisher.publish(Event(kind, self._app, self._unit_name, name, message))

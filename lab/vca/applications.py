@@ -8,8 +8,6 @@ from __future__ import annotations
 from lab.vca import relations
 from lab.vca.charm import Charm
 from lab.vca.errors import AlreadyExistsError, InvalidCharmError, InvalidValueError, NotFoundError
-from lab.vca.events import Event
-from lab.vca.leadership import elect
 from lab.vca.state import Application, Endpoint, ModelDocument, Unit
 
 MAX_UNITS = 250
@@ -127,6 +125,21 @@ def check_upgrade(document: ModelDocument, app: Application, charm: Charm) -> No
             )
 
 
+def elect(document: ModelDocument) -> None:
+    """Give each application a leader if it has units that can lead.
+
+    In Juju the first unit that claims the lease leads until it is removed or its agent does not
+    renew. The lab does not wait until a lease ends (30 to 60 s in Juju).
+    """
+    for app in document.apps.values():
+        units = [u for u in document.units_of(app.name) if not u.agent_lost]
+        able = [u.name for u in units if u.life == "alive"]
+        # A dying unit stays leader while there is no other unit.
+        if app.leader in able or (not able and app.leader in (u.name for u in units)):
+            continue
+        app.leader = able[0] if able else ""
+
+
 def set_dying(document: ModelDocument, unit: Unit) -> None:
     """Mark a unit as dying: other units see it as gone while it runs its last hooks."""
     unit.life = "dying"
@@ -135,7 +148,7 @@ def set_dying(document: ModelDocument, unit: Unit) -> None:
             relation.departing.append(unit.name)
 
 
-def remove_unit(document: ModelDocument, name: str) -> list[Event]:
+def remove_unit(document: ModelDocument, name: str) -> None:
     """Remove a unit from the model; with its last unit a dying application is removed, too."""
     unit = document.units.pop(name)
     for relation in list(document.relations.values()):
@@ -144,7 +157,7 @@ def remove_unit(document: ModelDocument, name: str) -> list[Event]:
     app = document.apps[unit.app]
     if app.life == "dying" and not document.units_of(app.name):
         remove_application(document, app.name)
-    return [Event("unit-removed", unit.app, name), *elect(document)]
+    elect(document)
 
 
 def remove_application(document: ModelDocument, name: str) -> None:

@@ -6,9 +6,10 @@ model together (`flush`); after a failure none does. Status and log take effect 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from lab.vca import relations
 from lab.vca.charm import Charm
@@ -86,15 +87,13 @@ class ContextRelation:
     def own_unit(self) -> Settings:
         """Return this unit's databag."""
         if self.unit_settings is None:
-            self.unit_settings = Settings(
-                self._relation(in_scope=True).units[self._context.name].data
-            )
+            self.unit_settings = Settings(self._relation().units[self._context.name].data)
         return self.unit_settings
 
     def own_app(self) -> Settings:
         """Return the databag of this unit's application, for its leader."""
         if self.app_settings is None:
-            relation = self._relation(in_scope=True)
+            relation = self._relation()
             hook = self._context.hook
             if hook is not None and hook.kind == relations.BROKEN and hook.relation_id == self.id:
                 # Seen with Juju 2.9, canonical/operator issue 793.
@@ -107,7 +106,7 @@ class ContextRelation:
         if name == self._context.name:
             return dict(self.own_unit().data)
         if name not in self._remote:
-            relation = self._relation(in_scope=True)
+            relation = self._relation()
             if name.rpartition("/")[0] != self.remote_app:
                 raise ToolError("permission denied")
             if name not in relation.units:
@@ -127,16 +126,16 @@ class ContextRelation:
         if own and self._context.is_leader():
             return dict(self.own_app().data)
         if name not in self._remote:
-            relation = self._relation(in_scope=True)
+            relation = self._relation()
             if name not in relation.apps or (own and not self.is_peer):
                 raise ToolError("permission denied")
             self._remote[name] = dict(relation.apps[name].data)
         return dict(self._remote[name])
 
-    def _relation(self, in_scope: bool) -> Relation:
+    def _relation(self) -> Relation:
         with self._context.document() as document:
             relation = document.relations.get(self.id)
-            if relation is None or (in_scope and self._context.name not in relation.in_scope):
+            if relation is None or self._context.name not in relation.in_scope:
                 # During install the relation is listed, but its databags cannot be read
                 # (canonical/operator issue 1452).
                 raise ToolError("permission denied")
@@ -178,9 +177,11 @@ class HookContext:
             ]
         self._relations = {number: ContextRelation(self, number) for number in present}
 
-    def document(self) -> _Locked:
-        """Return a context manager that gives the model document under its lock."""
-        return _Locked(self._store)
+    @contextlib.contextmanager
+    def document(self) -> Iterator[ModelDocument]:
+        """Give the model document under its lock."""
+        with self._store.lock:
+            yield self._store.document
 
     # -- leadership, status, versions -------------------------------------------------------
 
@@ -257,17 +258,3 @@ class HookContext:
                         f'cannot apply changes: "{self.name}" is not leader of "{self.app_name}"'
                     )
                 stored.apps[self.app_name].replace(relation.app_settings.data)
-
-
-class _Locked:
-    """Context manager: the document, under the store's lock."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def __enter__(self) -> ModelDocument:
-        self._store.lock.acquire()
-        return self._store.document
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._store.lock.release()

@@ -48,7 +48,7 @@ class Controller:
         """The interpreter that charms run as python3."""
         return choose_python()
 
-    def add_model(self, uuid: str, name: str | None = None) -> Model:
+    def add_model(self, uuid: str) -> Model:
         """Make a model. Raises AlreadyExistsError."""
         if not MODEL_UUID.match(uuid):
             raise InvalidValueError(f'"{uuid}" cannot be the UUID of a model')
@@ -61,7 +61,7 @@ class Controller:
                     raise AlreadyExistsError(f'model "{uuid}" already exists') from None
                 shutil.rmtree(directory)  # left by a killed add_model
                 directory.mkdir()
-            Store.create(directory, ModelDocument(uuid=uuid, name=name or uuid))
+            Store.create(directory, ModelDocument(uuid=uuid))
             return self._open(directory)
 
     def model(self, uuid: str) -> Model:

@@ -48,7 +48,7 @@ def environment(
     unit = context.unit
     charm_dir = str(runtime.paths.charm(unit.name))
     with context.document() as document:
-        uuid, model_name = document.uuid, document.name
+        uuid = document.uuid
     variables = {
         "APT_LISTCHANGES_FRONTEND": "none",
         "CHARM_DIR": charm_dir,
@@ -70,7 +70,7 @@ def environment(
         "JUJU_MACHINE_ID": str(unit.machine),
         "JUJU_METER_INFO": "not set",
         "JUJU_METER_STATUS": "AMBER",
-        "JUJU_MODEL_NAME": model_name,
+        "JUJU_MODEL_NAME": uuid,
         "JUJU_MODEL_UUID": uuid,
         "JUJU_PRINCIPAL_UNIT": "",
         "JUJU_SLA": "unsupported",

@@ -11,12 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from lab.vca import actions, applications, process, relations
 from lab.vca import charm as charms
-from lab.vca.actions import ActionResult
 from lab.vca.agent import UnitAgent
 from lab.vca.charm import Action, Charm
 from lab.vca.errors import (
@@ -27,10 +25,16 @@ from lab.vca.errors import (
     VcaError,
     WaitTimeoutError,
 )
-from lab.vca.events import Callback, Event, Publisher
-from lab.vca.leadership import elect
+from lab.vca.events import Callback, Publisher
 from lab.vca.runtime import Paths, Runtime, Settings
-from lab.vca.state import Application, Endpoint, ModelDocument, OptionValue, Relation
+from lab.vca.state import (
+    ActionDocument,
+    Application,
+    Endpoint,
+    ModelDocument,
+    OptionValue,
+    Relation,
+)
 from lab.vca.status import ModelStatus, model_status, show_unit
 from lab.vca.store import ProcessLock, Store
 from lab.vca.unitlog import close_log, open_log
@@ -89,12 +93,7 @@ class Model:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop."""
         self.stop()
 
@@ -110,18 +109,15 @@ class Model:
             self._acquire(timeout)
             try:
                 self._clear_leftovers()
-                self._publisher.start()
                 self._running = True
                 with self._store.transaction() as document:
                     for unit in document.units.values():
                         unit.operation.context_id = ""
                         unit.operation.attempts = 0
-                    events = elect(document)
-                self._publish(*events)
+                    applications.elect(document)
                 self._spawn()
             except BaseException:
                 self._running = False
-                self._publisher.stop()
                 self._release()
                 raise
 
@@ -148,7 +144,6 @@ class Model:
                     agent.join(0.05)
             self._agents.clear()
             self._running = False
-            self._publisher.stop()
             self._release()
 
     def _acquire(self, timeout: float | None) -> None:
@@ -245,9 +240,8 @@ class Model:
                 )
                 applications.add_peers(document, app, charm)
                 names = applications.add_units(document, app, num_units)
-                events = [Event("unit-added", app, name) for name in names] + elect(document)
+                applications.elect(document)
         self._spawn()
-        self._publish(*events)
         return names
 
     @contextlib.contextmanager
@@ -266,9 +260,8 @@ class Model:
         with self._edit() as document:
             applications.find_alive(document, app)
             names = applications.add_units(document, app, count)
-            events = [Event("unit-added", app, name) for name in names] + elect(document)
+            applications.elect(document)
         self._spawn()
-        self._publish(*events)
         return names
 
     def remove_application(self, app: str) -> None:
@@ -285,20 +278,19 @@ class Model:
                     relations.drop_if_over(document, relation)
             if not units:
                 applications.remove_application(document, app)
-            events = elect(document)
-        self._publish(*events)
+            applications.elect(document)
 
     def remove_unit(self, unit: str, force: bool = False) -> None:
         """Remove a unit after its last hooks; with `force` at once, without these hooks."""
         with self._edit() as document:
             record = applications.find_unit(document, unit)
-            events = applications.remove_unit(document, unit) if force else []
-            if not force:
+            if force:
+                applications.remove_unit(document, unit)
+            else:
                 applications.set_dying(document, record)
-                events = elect(document)
+                applications.elect(document)
         if force:
             self._discard(unit)
-        self._publish(*events)
 
     def _discard(self, unit: str) -> None:
         with self._mutex:
@@ -307,15 +299,13 @@ class Model:
                 agent.kill_hook()
                 agent.join(0.05)
             shutil.rmtree(self.paths.unit(unit), ignore_errors=True)
-            for action in actions.unfinished(self._store, unit):
-                actions.finish(self._store, action, "failed", "the unit was removed")
+            actions.fail_unfinished(self._store, unit)
 
-    def upgrade_charm(self, app: str, charm_dir: Path | str, force: bool = False) -> int:
+    def upgrade_charm(self, app: str, charm_dir: Path | str) -> int:
         """Add a new revision of an application's charm; return its number.
 
-        Units run upgrade-charm and config-changed when they are next idle. A unit in error takes
-        the revision only with `force`, and runs its failed hook again. Raises
-        InvalidCharmError for another charm or one that lacks an endpoint in use.
+        Units run upgrade-charm and config-changed when they are next idle, which a unit in error
+        is not. Raises InvalidCharmError for another charm or one that lacks an endpoint in use.
         """
         applications.find_alive(self._view(), app)
         with self._incoming(Path(charm_dir)) as (folder, charm), self._edit() as document:
@@ -328,7 +318,6 @@ class Model:
             folder.rename(package)
             application.charm_revision = revision
             application.next_charm_revision = revision + 1
-            application.force_charm = force
             application.config = {
                 name: value for name, value in application.config.items() if name in charm.options
             }
@@ -409,7 +398,6 @@ class Model:
             )
             charm = self._runtime.charm_of_unit(document, unit)
             action = actions.enqueue(self._store, document, unit, charm, name, params or {})
-        self._publish(Event("action-queued", unit.app, unit.name, name, "", action.id))
         return action.id
 
     def run_action(
@@ -418,7 +406,7 @@ class Model:
         name: str,
         params: Mapping[str, object] | None = None,
         timeout: float = 600.0,
-    ) -> ActionResult:
+    ) -> ActionDocument:
         """Queue an action and wait for its end.
 
         Raises WaitTimeoutError; the action stays queued or running then, as in Juju.
@@ -427,11 +415,12 @@ class Model:
             raise VcaError(f'model "{self.uuid}" is not running in this process')
         return self.wait_action(self.enqueue_action(target, name, params), timeout)
 
-    def action(self, action_id: str) -> ActionResult | None:
-        """Return the result of an action, or None if it has not ended."""
-        return actions.result_of(self._store.load_action(action_id))
+    def action(self, action_id: str) -> ActionDocument | None:
+        """Return an action, or None if it has not ended."""
+        action = self._store.load_action(action_id)
+        return action if action.completed is not None else None
 
-    def wait_action(self, action_id: str, timeout: float) -> ActionResult:
+    def wait_action(self, action_id: str, timeout: float) -> ActionDocument:
         """Wait for the end of an action. Raises WaitTimeoutError."""
         deadline = time.monotonic() + timeout
         with self._store.changed:
@@ -528,21 +517,18 @@ class Model:
         """Stop a unit's agent as if its machine failed: kill its hook, elect another leader."""
         with self._edit() as document:
             applications.find_unit(document, unit).agent_lost = True
-            events = elect(document)
+            applications.elect(document)
         agent = self._agents.get(unit)
         while agent is not None and agent.executing:
             agent.kill_hook()
             time.sleep(0.02)
-        self._publish(*events)
 
     def restore_unit_agent(self, unit: str) -> None:
         """Restore a lost agent; it runs an interrupted hook again."""
         with self._edit() as document:
-            record = applications.find_unit(document, unit)
-            record.agent_lost = False
-            events = elect(document)
+            applications.find_unit(document, unit).agent_lost = False
+            applications.elect(document)
         self._spawn()
-        self._publish(*events)
 
     # -- for the controller -----------------------------------------------------------------
 
@@ -577,10 +563,6 @@ class Model:
         except WaitTimeoutError:
             left = ", ".join(sorted(self.status().units))
             self._log.warning("destroyed while units were left: %s", left)
-
-    def _publish(self, *events: Event) -> None:
-        for event in events:
-            self._publisher.publish(event)
 
 
 def _relation(document: ModelDocument, ends: set[str]) -> Relation:

@@ -46,26 +46,21 @@ class Interrupt:
 class Outcome:
     """How a process ended."""
 
-    code: int
-    timed_out: bool = False
+    code: int | None = None
+    """None if it was not started."""
+    problem: str = ""
+    """Why it failed, in the words of Go's os/exec, which Juju shows; empty for success."""
     interrupted: bool = False
     stdout: str = ""
     stderr: str = ""
     processor: float = 0.0
     """Seconds of processor time of the process and of the children it waited for."""
 
-    def describe(self) -> str:
-        """Return the text of Go's os/exec, which Juju shows."""
-        return (
-            f"exit status {self.code}" if self.code >= 0 else f"signal: {_signal_name(-self.code)}"
-        )
 
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.strsignal(number) or str(number)
-    except ValueError:
-        return str(number)
+def _problem(code: int) -> str:
+    if code < 0:
+        return f"signal: {signal.strsignal(-code)}"
+    return f"exit status {code}" if code else ""
 
 
 @dataclass
@@ -96,17 +91,12 @@ class _Stream:
 
     def finish(self) -> str:
         """Read the rest and close the pipe; do not wait for processes that hold it open."""
-        while self._ready() and self.read():
+        while _readable(self.descriptor) and self.read():
             pass
         if self.partial:
             self.on_line(self.partial.decode(errors="replace"))
         os.close(self.descriptor)
         return self.kept.decode(errors="replace")
-
-    def _ready(self) -> bool:
-        with selectors.PollSelector() as selector:
-            selector.register(self.descriptor, selectors.EVENT_READ)
-            return bool(selector.select(0))
 
 
 def run(
@@ -167,26 +157,24 @@ def run(
                     timed_out, running = True, False
     finally:
         # After a timeout, an interrupt or an exception the process still runs.
-        if not _has_ended(ended):
-            _kill_group(process.pid)
+        if not _readable(ended):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
         # Not with Popen: it does not return the processor time.
         _, state, used = os.wait4(process.pid, 0)
         process.returncode = code = os.waitstatus_to_exitcode(state)
         os.close(ended)
         output = [stream.finish() for stream in streams]
+    problem = f"killed after {timeout:g} s" if timed_out else _problem(code)
     processor = used.ru_utime + used.ru_stime
-    return Outcome(code, timed_out, interrupt.set, output[0], output[1], processor)
+    return Outcome(code, problem, interrupt.set, output[0], output[1], processor)
 
 
-def _has_ended(pidfd: int) -> bool:
+def _readable(descriptor: int) -> bool:
+    """Whether a pipe has data or has ended; of a pidfd, whether the process has ended."""
     with selectors.PollSelector() as selector:
-        selector.register(pidfd, selectors.EVENT_READ)
+        selector.register(descriptor, selectors.EVENT_READ)
         return bool(selector.select(0))
-
-
-def _kill_group(leader: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(leader, signal.SIGKILL)
 
 
 def _environment_of(pid: int) -> list[str]:

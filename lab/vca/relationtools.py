@@ -71,16 +71,13 @@ def _relation_set(context: HookContext, request: Request) -> Answer:
     if arguments.on("app"):
         if not context.is_leader():
             raise ToolError("cannot write relation settings")
-        try:
-            settings = relation.own_app()
-        except ToolError as error:
-            raise ToolError(f"cannot read relation application settings: {error}") from None
+        what, settings_of = "relation application settings", relation.own_app
     else:
-        try:
-            settings = relation.own_unit()
-        except ToolError as error:
-            raise ToolError(f"cannot read relation settings: {error}") from None
-    settings.update(changes)
+        what, settings_of = "relation settings", relation.own_unit
+    try:
+        settings_of().update(changes)
+    except ToolError as error:
+        raise ToolError(f"cannot read {what}: {error}") from None
     return Answer()
 
 

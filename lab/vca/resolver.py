@@ -1,4 +1,4 @@
-"""The next step of a unit's agent: a pure function of the model document.
+"""The next step of a unit's agent, and the record of its hooks: pure functions of the document.
 
 The order of the checks is that of Juju 2.9's uniter (worker/uniter/resolver.go and the
 resolvers it calls), for a machine model without storage, subordinates or series upgrades.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from lab.vca import relations
-from lab.vca.state import HookInfo, ModelDocument, OptionValue, Unit
+from lab.vca.state import HookInfo, ModelDocument, Operation, OptionValue, StatusInfo, Unit
 
 INSTALL = "install"
 START = "start"
@@ -89,15 +90,10 @@ def next_step(document: ModelDocument, unit: Unit, charm: UnpackedCharm) -> Step
             return step
     if unit.leader and _deposed(document, unit):
         return Step("resign")
-    in_error = operation.kind == "run-hook" and operation.step == "pending"
-    if unit.pending_actions and unit.installed and (idle or (in_error and operation.failed)):
+    if unit.pending_actions and unit.installed and (idle or operation.failed):
         return Step("action", action_id=unit.pending_actions[0])
-    app = document.apps[unit.app]
-    outdated = unit.charm_revision != app.charm_revision
-    if in_error and operation.failed and app.force_charm and outdated:
-        return Step("upgrade")
     if not idle:
-        return None if in_error and operation.failed else Step("hook", hook=operation.hook)
+        return None if operation.failed else Step("hook", hook=operation.hook)
     return _idle_step(document, unit, charm)
 
 
@@ -163,3 +159,50 @@ def _idle_step(document: ModelDocument, unit: Unit, charm: UnpackedCharm) -> Ste
             hook=HookInfo(kind=UPDATE_STATUS, change_version=document.update_status_version),
         )
     return None
+
+
+def record_done(document: ModelDocument, unit: Unit, info: HookInfo, config_digest: str) -> None:
+    """Record that a hook has run or was skipped, and queue the hook that must follow.
+
+    `config_digest` is that of the options the hook saw.
+    """
+    unit.operation = Operation()
+    kind = info.kind
+    if kind == INSTALL:
+        unit.installed = True
+    elif kind == CONFIG_CHANGED:
+        unit.config_seen = config_digest
+        if not unit.started:
+            unit.operation = queued(START)
+    elif kind == START:
+        unit.started = True
+    elif kind == UPGRADE_CHARM:
+        unit.operation = queued(CONFIG_CHANGED)
+    elif kind == STOP:
+        unit.stopped = True
+    elif kind == REMOVE:
+        unit.removed = True
+    elif kind == LEADER_ELECTED:
+        unit.leader = unit.leader_settings_seen = True
+    elif kind == LEADER_SETTINGS_CHANGED:
+        unit.leader_settings_seen = True
+    elif kind == UPDATE_STATUS:
+        unit.update_status_seen = info.change_version
+    else:
+        relations.record(document, unit, info)
+
+
+def queued(kind: str) -> Operation:
+    """Return the state of a unit whose next step is a hook."""
+    return Operation(kind="run-hook", hook=HookInfo(kind=kind))
+
+
+def status_before(kind: str) -> StatusInfo | None:
+    """Return the workload status Juju sets before a hook, None if Juju does not change it."""
+    if kind == INSTALL:
+        message = "installing charm software"
+    elif kind == STOP:
+        message = "cleaning up prior to charm deletion"
+    else:
+        return None
+    return StatusInfo(status="maintenance", message=message, since=time.time())

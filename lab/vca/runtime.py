@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.vca.charm import Charm, read_charm
-from lab.vca.errors import InvalidValueError
 from lab.vca.events import Publisher
 from lab.vca.state import Application, ModelDocument, Unit
 from lab.vca.store import Store
@@ -40,14 +39,6 @@ class Settings:
     """How long to wait for another process that runs the model."""
     stop_timeout: float = 60.0
     """How long `stop` waits before it kills running hooks (the next start repeats them)."""
-
-    def __post_init__(self) -> None:
-        """Refuse limits that cannot work."""
-        for name in ("hook_timeout", "action_timeout", "retry_start", "retry_max"):
-            if getattr(self, name) <= 0:
-                raise InvalidValueError(f"{name} must be greater than 0")
-        if self.parallel < 1:
-            raise InvalidValueError("parallel must be at least 1")
 
     def retry_delay(self, attempts: int) -> float:
         """Return the wait after the last of so many failures in a row."""

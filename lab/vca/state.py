@@ -4,14 +4,13 @@ There is one document per model, and it is replaced as a whole. So a hook's effe
 charm state and the unit's own progress become visible together or not at all.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 Life = Literal["alive", "dying"]
 Role = Literal["provider", "requirer", "peer"]
 OpKind = Literal["continue", "run-hook", "upgrade"]
-OpStep = Literal["queued", "pending"]
 OptionValue = str | int | float | bool
 
 FORMAT_VERSION = 2
@@ -109,10 +108,9 @@ class HookInfo(Document):
 
 
 class Operation(Document):
-    """Progress of a unit's agent. After a crash a `pending` hook is run again."""
+    """Progress of a unit's agent. After a crash an unfinished hook is run again."""
 
     kind: OpKind = "continue"
-    step: OpStep = "pending"
     hook: HookInfo | None = None
     context_id: str = ""
     """Set while a process runs in that context: after a crash the next start kills what is left."""
@@ -176,8 +174,6 @@ class Application(Document):
     leader: str = ""
     next_unit: int = 0
     next_charm_revision: int = 0
-    force_charm: bool = False
-    """Whether units in error also upgrade to the present revision."""
 
 
 class ModelDocument(Document):
@@ -185,7 +181,6 @@ class ModelDocument(Document):
 
     format: int = FORMAT_VERSION
     uuid: str
-    name: str
     apps: dict[str, Application] = Field(default_factory=dict)
     units: dict[str, Unit] = Field(default_factory=dict)
     relations: dict[int, Relation] = Field(default_factory=dict)
@@ -204,7 +199,12 @@ class ModelDocument(Document):
 
 
 class ActionDocument(Document):
-    """A queued action, and its result when it has ended."""
+    """A queued action, and its result when it has ended.
+
+    `results` contains only the values that the charm set with action-set. `message` is the text of
+    action-fail, or the reason of a failure outside the charm. The output of the process is
+    separate.
+    """
 
     id: str
     unit: str
@@ -212,10 +212,9 @@ class ActionDocument(Document):
     params: dict[str, object] = Field(default_factory=dict)
     status: Literal["pending", "running", "completed", "failed"] = "pending"
     message: str = ""
-    results: dict[str, object] = Field(default_factory=dict)
+    results: dict[str, Any] = Field(default_factory=dict)
     stdout: str = ""
     stderr: str = ""
     return_code: int | None = None
-    enqueued: float = 0.0
     started: float | None = None
     completed: float | None = None

@@ -31,32 +31,23 @@ class UnitStatus(_Frozen):
     agent: str
     agent_message: str
     leader: bool
-    address: str
     machine: int
-    life: str
     pending_actions: int
 
 
 class ApplicationStatus(_Frozen):
     """An application as `juju status` shows it."""
 
-    name: str
-    charm: str
-    charm_revision: int
     status: str
     message: str
     leader: str
     life: str
     units: dict[str, UnitStatus]
-    relations: dict[str, list[str]]
-    """Endpoint names to the applications related through them."""
 
 
 class ModelStatus(_Frozen):
     """A model as `juju status` shows it."""
 
-    uuid: str
-    name: str
     applications: dict[str, ApplicationStatus]
 
     @property
@@ -98,21 +89,14 @@ def model_status(document: ModelDocument) -> ModelStatus:
     for name, app in sorted(document.apps.items()):
         units = document.units_of(name)
         info = status_of(units)
-        related: dict[str, list[str]] = {}
-        for relation in document.relations_of(name):
-            related.setdefault(relation.endpoint_of(name).name, []).append(relation.other_app(name))
         applications[name] = ApplicationStatus(
-            name=name,
-            charm=app.charm_name,
-            charm_revision=app.charm_revision,
             status=info.status,
             message=info.message,
             leader=app.leader,
             life=app.life,
             units={u.name: _unit_status(app, u) for u in units},
-            relations=related,
         )
-    return ModelStatus(uuid=document.uuid, name=document.name, applications=applications)
+    return ModelStatus(applications=applications)
 
 
 def _unit_status(app: Application, unit: Unit) -> UnitStatus:
@@ -124,9 +108,7 @@ def _unit_status(app: Application, unit: Unit) -> UnitStatus:
         agent="lost" if unit.agent_lost else unit.agent.status,
         agent_message=unit.agent.message,
         leader=app.leader == unit.name,
-        address=unit.address,
         machine=unit.machine,
-        life=unit.life,
         pending_actions=len(unit.pending_actions) + bool(unit.running_action),
     )
 

@@ -132,11 +132,6 @@ class ProcessLock:
         self._path = path
         self._descriptor: int | None = None
 
-    @property
-    def held(self) -> bool:
-        """Whether this object holds the lock."""
-        return self._descriptor is not None
-
     def acquire(self, timeout: float) -> None:
         """Wait up to `timeout` seconds for the lock.
 

@@ -9,18 +9,8 @@ from pathlib import Path
 
 MAX_BYTES = 2 * 1024 * 1024
 BACKUPS = 2
-_LEVELS = {
-    "TRACE": logging.DEBUG,
-    "DEBUG": logging.DEBUG,
-    "INFO": logging.INFO,
-    "WARNING": logging.WARNING,
-    "ERROR": logging.ERROR,
-    "CRITICAL": logging.CRITICAL,
-}
-
-
-class _Formatter(logging.Formatter):
-    converter = staticmethod(time.gmtime)
+_WORDS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+_LEVELS = {**{word: getattr(logging, word) for word in _WORDS}, "TRACE": logging.DEBUG}
 
 
 def open_log(path: Path, name: str) -> logging.Logger:
@@ -31,13 +21,10 @@ def open_log(path: Path, name: str) -> logging.Logger:
     handler = logging.handlers.RotatingFileHandler(
         path, maxBytes=MAX_BYTES, backupCount=BACKUPS, encoding="utf-8", delay=True
     )
-    handler.setFormatter(
-        _Formatter(
-            "%(asctime)s %(levelname)s %(source)s %(message)s",
-            "%Y-%m-%d %H:%M:%S",
-            defaults={"source": name},
-        )
-    )
+    line = "%(asctime)s %(levelname)s %(source)s %(message)s"
+    formatter = logging.Formatter(line, "%Y-%m-%d %H:%M:%S", defaults={"source": name})
+    formatter.converter = time.gmtime
+    handler.setFormatter(formatter)
     logger.addHandler(handler)
     return logger
 

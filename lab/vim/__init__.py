@@ -6,27 +6,11 @@ network is a bridge in a network namespace of the VIM. See ``docs/reference/lab-
 """
 
 from lab.vim.account import Vim, clean, same_config, vca_prefix
-from lab.vim.dataplane import Dataplane, probe
+from lab.vim.dataplane import probe
 from lab.vim.errors import VimError
-from lab.vim.model import (
-    ACTIVE,
-    BUILD,
-    ERROR,
-    SHUTOFF,
-    Network,
-    NetworkSpec,
-    Port,
-    PortSpec,
-    Server,
-    ServerSpec,
-)
+from lab.vim.model import Network, NetworkSpec, Port, PortSpec, Server, ServerSpec
 
 __all__ = [
-    "ACTIVE",
-    "BUILD",
-    "ERROR",
-    "SHUTOFF",
-    "Dataplane",
     "Network",
     "NetworkSpec",
     "Port",

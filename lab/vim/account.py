@@ -21,16 +21,16 @@ from pydantic import ValidationError
 
 from lab.vim import addresses, cgroups, fabric, machine, planning
 from lab.vim.errors import VimError
-from lab.vim.kind import Kind, Place, Tell, Vdu
+from lab.vim.kind import Tell, Vdu
 from lab.vim.model import ACTIVE, BUILD, Network, NetworkSpec, Server, ServerSpec
-from lab.vim.qemu.server import Machines
+from lab.vim.qemu.server import Machine
 from lab.vim.registry import Registry
-from lab.vim.server import Namespaces, mounts_below, unmount
+from lab.vim.server import Namespaced, mounts_below, unmount
 from lab.vim.site import UPLINK, Site
 from lab.vim.store import NAME, Account, Config, Home, Image, ServerRecord, State, Stored, locked
 
 #: The kinds of VDU by the name that an account is made with.
-KINDS: dict[str, Kind] = {"namespaces": Namespaces(), "qemu": Machines()}
+KINDS: dict[str, type[Vdu]] = {"namespaces": Namespaced, "qemu": Machine}
 
 #: Seconds that sshd may take after cloud-init before a server counts as active without it.
 _SSHD_GRACE = 10.0
@@ -436,7 +436,7 @@ class Vim:
 
     def _check(self, spec: ServerSpec, old: Path | None = None) -> Image:
         image = planning.check_server(spec, self.account.config)
-        self._kind.check_server(spec, image, old)
+        KINDS[self.account.kind].check_server(spec, image, old)
         return image
 
     def _plan(self, spec: ServerSpec, tag: str, state: State) -> ServerRecord:
@@ -449,10 +449,9 @@ class Vim:
     ) -> Server:
         """Make a recorded server; if that fails, record the old one in its place."""
         server = record.server
-        place = self._place(server.id)
-        vdu = self._kind.vdu(place)
+        vdu = self._vdu(server.id)
         try:
-            with locked(place.directory / "lock"):
+            with locked(vdu.directory / "lock"):
                 vdu.make(spec, image, server, self._state.read().networks)
                 server = replace(server, notes=tuple(vdu.power_on(record)))
             with self._state.change() as state:
@@ -555,7 +554,7 @@ class Vim:
                 its addresses, so that it can be replaced again.
         """
         old = self._record(server_id)
-        image = self._check(spec, self._place(server_id).directory)
+        image = self._check(spec, self._vdu(server_id).directory)
         # In one change: nobody else gets the addresses meanwhile.
         with self._removed(server_id) as state:
             record = self._plan(spec, tag, state)
@@ -606,18 +605,12 @@ class Vim:
 
     # --- inner -------------------------------------------------------------------------------
 
-    @property
-    def _kind(self) -> Kind:
-        return KINDS[self.account.kind]
-
-    def _place(self, server_id: str) -> Place:
+    def _vdu(self, server_id: str) -> Vdu:
         group = self._hierarchy() / self.home.prefix / server_id
         directory = self.directory / "servers" / server_id
         registry = self._registry.address if self.account.config.registry else ""
-        return Place(directory, group, self.fabric, self.home.path, registry)
-
-    def _vdu(self, server_id: str) -> Vdu:
-        return self._kind.vdu(self._place(server_id))
+        kind = KINDS[self.account.kind]
+        return kind(directory, group, self.fabric, self.home.path, registry)
 
     def _hierarchy(self) -> Path:
         return cgroups.hierarchy(machine.REGISTRY / "cgroup")
@@ -631,10 +624,10 @@ class Vim:
     @contextlib.contextmanager
     def _held(self, server_id: str) -> Iterator[tuple[Vdu, ServerRecord]]:
         self._record(server_id)  # before the lock, which would make the directory
-        place = self._place(server_id)
-        with locked(place.directory / "lock"):
+        vdu = self._vdu(server_id)
+        with locked(vdu.directory / "lock"):
             # Again: it may have been deleted meanwhile.
-            yield self._kind.vdu(place), self._record(server_id)
+            yield vdu, self._record(server_id)
 
     def _observe(self, record: ServerRecord) -> Server:
         server = record.server
@@ -650,9 +643,9 @@ class Vim:
     @contextlib.contextmanager
     def _removed(self, server_id: str) -> Iterator[State]:
         """Remove a server; the block may change the state without it before that is written."""
-        place = self._place(server_id)
-        with locked(place.directory / "lock"):
-            self._kind.vdu(place).remove()
+        vdu = self._vdu(server_id)
+        with locked(vdu.directory / "lock"):
+            vdu.remove()
         with self._state.change() as state:
             record = state.servers.pop(server_id, None)
             yield state
@@ -661,7 +654,7 @@ class Vim:
         if record is not None:
             for port in record.server.ports:
                 fabric.delete_device(self.fabric, port.device)
-        shutil.rmtree(place.directory, ignore_errors=True)
+        shutil.rmtree(vdu.directory, ignore_errors=True)
 
     def _apply_rules(self, state: State) -> None:
         shared = {network.id for network in state.networks.values() if network.management}

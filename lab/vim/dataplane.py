@@ -56,23 +56,10 @@ def kernel_has_wireguard() -> bool:
 
 def kernel_has_esp() -> bool:
     """True when an ESP state with AES-256-GCM can be installed."""
-    state = [
-        "src",
-        "127.0.0.1",
-        "dst",
-        "127.0.0.2",
-        "proto",
-        "esp",
-        "spi",
-        "0x100",
-        "mode",
-        "tunnel",
-        "aead",
-    ]
     key = "0x" + "00" * 36  # 32 bytes of key, 4 of salt
-    return _works_in_new_netns(
-        "ip", "xfrm", "state", "add", *state, "rfc4106(gcm(aes))", key, "128"
-    )
+    ends = "src 127.0.0.1 dst 127.0.0.2 proto esp spi 0x100 mode tunnel"
+    state = f"{ends} aead rfc4106(gcm(aes)) {key} 128"
+    return _works_in_new_netns("ip", "xfrm", "state", "add", *state.split())
 
 
 def kernel_has_sctp() -> bool:

@@ -61,7 +61,7 @@ def _make_netns(name: str, setup: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         (NETNS / name).unlink()  # a name without a namespace, left by a crash
     tool(["ip", "netns", "add", name])
-    ip_batch(name, ["link set lo up"])
+    ip_batch(name, "link set lo up")
     tool([*enter(name), "sh", "-c", setup])
 
 
@@ -83,12 +83,8 @@ def delete_netns(name: str) -> None:
 
 def device_exists(netns: str, device: str) -> bool:
     """True when the namespace has the device."""
-    return (
-        subprocess.run(
-            ["ip", "-n", netns, "link", "show", "dev", device], capture_output=True, check=False
-        ).returncode
-        == 0
-    )
+    words = ["ip", "-n", netns, "link", "show", "dev", device]
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
 def make_network(netns: str, network: Network) -> None:
@@ -97,12 +93,10 @@ def make_network(netns: str, network: Network) -> None:
         return
     ip_batch(
         netns,
-        [
-            # No spanning tree and no delay: a port carries frames as soon as it is up.
-            f"link add {network.bridge} mtu {network.mtu} type bridge "
-            "stp_state 0 forward_delay 0 mcast_snooping 0",
-            f"link set {network.bridge} up",
-        ],
+        # No spanning tree and no delay: a port carries frames as soon as it is up.
+        f"link add {network.bridge} mtu {network.mtu} type bridge "
+        "stp_state 0 forward_delay 0 mcast_snooping 0",
+        f"link set {network.bridge} up",
     )
 
 
@@ -127,14 +121,12 @@ def join_vca(netns: str, vca: str, number: int, network: Network) -> None:
     length = ipaddress.ip_network(network.subnet).prefixlen
     ip_batch(
         netns,
-        [
-            f"link add vca mtu {network.mtu} type veth peer name {device} netns {vca}",
-            f"link set vca master {network.bridge} up",
-        ],
+        f"link add vca mtu {network.mtu} type veth peer name {device} netns {vca}",
+        f"link set vca master {network.bridge} up",
     )
     flags = " nodad" if ":" in str(network.gateway) else ""
     address = f"address add {network.gateway}/{length} dev {device}{flags}"
-    ip_batch(vca, [f"link set {device} up", address])
+    ip_batch(vca, f"link set {device} up", address)
 
 
 def port_rules(ports: Iterable[Port], shared: Container[str] = ()) -> str:

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from lab.vim.errors import VimError
 from lab.vim.model import Network, Server, ServerSpec
@@ -23,8 +23,10 @@ MOST_READ = 1 << 16
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a server is on the machine.
+class Vdu(Protocol):
+    """One server on the machine: its disk, its processes, its state as observed.
+
+    Each kind has a class derived from this one, which has what is common to all kinds.
 
     Attributes:
         directory: its own, with all its files.
@@ -32,6 +34,8 @@ class Place:
         fabric: network namespace with the bridges of its VIM.
         home: the lab's directory.
         registry: host and port from which it pulls images of containers, or empty.
+        poll: seconds between two checks while it boots.
+        log: name of the log file in its directory, written by the program that runs it.
     """
 
     directory: Path
@@ -39,21 +43,33 @@ class Place:
     fabric: str
     home: Path
     registry: str = ""
+    poll: ClassVar[float]
+    log: ClassVar[str]
 
+    @classmethod
+    def prepare(cls, config: Config, tell: Tell) -> None:
+        """Check that the machine can run them, and make the images they start from.
 
-class Vdu(Protocol):
-    """One server on the machine: its disk, its processes, its state as observed.
+        Args:
+            config: of the account.
+            tell: called with a line for each long step.
 
-    Each kind has a class derived from this one, which has the methods common to all kinds.
-    """
+        Raises:
+            VimError: the machine cannot run them.
+        """
 
-    #: Seconds between two checks of a booting VDU.
-    poll: float
+    @classmethod
+    def check_server(cls, spec: ServerSpec, settings: Image, old: Path | None = None) -> None:
+        """Refuse a server that cannot run as this kind on this machine.
 
-    #: Its own directory, with all its files.
-    directory: Path
-    #: Name of the log file in it, written by the program that runs the VDU.
-    log: str
+        Args:
+            spec: the server.
+            settings: of its image.
+            old: directory of the server whose place it takes.
+
+        Raises:
+            VimError: it is refused.
+        """
 
     @property
     def console_log(self) -> Path:
@@ -133,33 +149,3 @@ class Vdu(Protocol):
         Raises:
             VimError: it does not run, or its kind has no terminal.
         """
-
-
-class Kind(Protocol):
-    """A kind of VDU, for all servers of an account."""
-
-    def prepare(self, config: Config, tell: Tell) -> None:
-        """Check that the machine can run them, and make the images they start from.
-
-        Args:
-            config: of the account.
-            tell: called with a line for each long step.
-
-        Raises:
-            VimError: the machine cannot run them.
-        """
-
-    def check_server(self, spec: ServerSpec, settings: Image, old: Path | None = None) -> None:
-        """Refuse a server that cannot run as this kind on this machine.
-
-        Args:
-            spec: the server.
-            settings: of its image.
-            old: directory of the server whose place it takes.
-
-        Raises:
-            VimError: it is refused.
-        """
-
-    def vdu(self, place: Place) -> Vdu:
-        """The server at a place."""

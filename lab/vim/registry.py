@@ -15,7 +15,6 @@ import socket
 import subprocess
 import tarfile
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Any
 from lab.vim import cgroups
 from lab.vim.errors import VimError
 from lab.vim.fabric import enter
+from lab.vim.run import start
 from lab.vim.store import locked
 
 STORE = Path(__file__).resolve().parents[2] / ".cache" / "containers"
@@ -34,8 +34,6 @@ _NAME = re.compile(
     r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*"
     r":[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
 )
-#: Seconds that a registry may take to listen.
-_START = 20.0
 
 
 @dataclass(frozen=True)
@@ -99,8 +97,8 @@ class Registry:
         config.write_text(_configuration(STORE, self.address, read_only=True), encoding="utf-8")
         words = ["sh", "-c", 'echo 0 >"$0/cgroup.procs" && exec "$@"', str(self.group)]
         words += enter(self.netns)
-        process = _serve(words, config, self.directory / "registry.log", lasting=True)
-        process.returncode = 0  # it outlives this process on purpose
+        log = self.directory / "registry.log"
+        _serve(words, config, log).returncode = 0  # it outlives this process on purpose
 
     def stop(self) -> None:
         """End it, if it runs."""
@@ -121,31 +119,10 @@ def _configuration(store: Path, address: str, *, read_only: bool) -> str:
     })  # fmt: skip
 
 
-def _serve(
-    before: Sequence[str], config: Path, log: Path, *, lasting: bool = False
-) -> subprocess.Popen[bytes]:
-    """Start the program and wait until it listens.
-
-    With ``lasting``, no signal of a terminal reaches it.
-    """
-    with log.open("ab") as stream:
-        process = subprocess.Popen(
-            [*before, "docker-registry", "serve", str(config)],
-            stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, cwd="/",
-            start_new_session=lasting,
-        )  # fmt: skip
-    end = time.monotonic() + _START
-    try:
-        while not _listens(process.pid):
-            if process.poll() is not None or time.monotonic() > end:
-                lines = log.read_text(errors="replace").strip().splitlines() or ["no reason known"]
-                raise VimError(f"The registry did not start: {lines[-1]}")
-            time.sleep(0.05)
-    except BaseException:
-        process.kill()
-        process.wait()
-        raise
-    return process
+def _serve(before: Sequence[str], config: Path, log: Path) -> subprocess.Popen[bytes]:
+    """Start the program and wait until it listens."""
+    words = [*before, "docker-registry", "serve", str(config)]
+    return start(words, log, _listens, "The registry did not start")
 
 
 def _listens(pid: int) -> bool:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
+from lab import procs
 from lab.vim.errors import VimError
 
 
@@ -29,9 +32,40 @@ def tool(argv: Sequence[str], stdin: str | None = None) -> str:
     return done.stdout
 
 
-def ip_batch(netns: str | None, commands: Sequence[str]) -> None:
+def ip_batch(netns: str, *commands: str) -> None:
     """Run several ip(8) commands in a named network namespace with one process."""
-    if not commands:
-        return
-    where = ["-n", netns] if netns else []
-    tool(["ip", *where, "-batch", "-"], "\n".join(commands) + "\n")
+    tool(["ip", "-n", netns, "-batch", "-"], "\n".join(commands) + "\n")
+
+
+def start(
+    argv: Sequence[str],
+    log: Path,
+    ready: Callable[[int], bool],
+    failure: str,
+    env: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a program that may outlive this process, and wait until it is ready.
+
+    Args:
+        argv: its command.
+        log: file that gets its output.
+        ready: says of its process id whether it is ready.
+        failure: beginning of the error's text.
+        env: its environment, None for that of this process.
+
+    Raises:
+        VimError: it ended or was not ready in 20 s, with the last line of the log; it is ended.
+    """
+    process = procs.launch(argv, log, env)
+    end = time.monotonic() + 20
+    try:
+        while not ready(process.pid):
+            if process.poll() is not None or time.monotonic() > end:
+                lines = log.read_text(errors="replace").strip().splitlines() or ["no reason known"]
+                raise VimError(f"{failure}: {lines[-1]}")
+            time.sleep(0.01)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    return process

@@ -30,12 +30,12 @@ from pathlib import Path
 
 from lab import files
 from lab.procs import ProcessRef, process_group
-from lab.vim import cgroups, cloudinit, dataplane, engine, image, kind
+from lab.vim import cgroups, cloudinit, dataplane, engine, image
 from lab.vim import vdu as vdu_program
 from lab.vim.errors import VimError
-from lab.vim.kind import Place, Tell
+from lab.vim.kind import MOST_READ, Tell, Vdu
 from lab.vim.model import ACTIVE, BUILD, ERROR, SHUTOFF, Network, Server, ServerSpec
-from lab.vim.run import tool
+from lab.vim.run import start, tool
 from lab.vim.store import Config, Image, ServerRecord, read_json
 
 #: Seconds a system has to shut down before it is killed, as a cloud's soft stop.
@@ -49,7 +49,8 @@ _ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "TERM": "dumb",
 }
-
+#: The keeper; -I -S -E: it ignores the Python environment of this process.
+_KEEPER = [sys.executable, "-I", "-S", "-E", vdu_program.__file__]
 
 #: First user id for containers; the ids from here on are free (systemd's UIDS-GIDS.md).
 FIRST_USER = 0x80000
@@ -62,11 +63,9 @@ def why_shared_users() -> str:
     Tested once per process, because file systems and kernels differ (idmapped mounts
     below an overlay: Linux 5.19).
     """
-    words = [sys.executable, "-I", "-S", "-E", vdu_program.__file__, "--try-users"]
     with tempfile.TemporaryDirectory() as place:
-        done = subprocess.run(
-            [*words, str(FIRST_USER), place], capture_output=True, text=True, check=False
-        )
+        words = [*_KEEPER, "--try-users", str(FIRST_USER), place]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else (done.stderr.strip() or "no reason known")
 
 
@@ -81,11 +80,16 @@ class Running:
     init: ProcessRef | None
 
 
-class Namespaces:
-    """The kind of VDU that is the machine's own systemd in namespaces, see :mod:`lab.vim.kind`."""
+@dataclass(frozen=True)
+class Namespaced(Vdu):
+    """A server in namespaces, whose system is the machine's own systemd."""
 
-    def prepare(self, config: Config, tell: Tell) -> None:
-        """See :class:`lab.vim.kind.Kind`."""
+    poll = 0.05
+    log = "keeper.log"
+
+    @classmethod
+    def prepare(cls, config: Config, tell: Tell) -> None:
+        """See :class:`lab.vim.kind.Vdu`."""
         if config.registry:
             raise VimError(
                 "The VIM configuration is wrong at 'registry': VDUs in namespaces pull no images "
@@ -94,26 +98,11 @@ class Namespaces:
         image.check_host()
         dataplane.probe()
 
-    def check_server(self, spec: ServerSpec, settings: Image, old: Path | None = None) -> None:
-        """See :class:`lab.vim.kind.Kind`."""
+    @classmethod
+    def check_server(cls, spec: ServerSpec, settings: Image, old: Path | None = None) -> None:
+        """See :class:`lab.vim.kind.Vdu`."""
         if spec.user_data is not None:
             cloudinit.check_packages(spec.user_data)
-
-    def vdu(self, place: Place) -> Vdu:
-        """See :class:`lab.vim.kind.Kind`."""
-        return Vdu(place.directory, place.group, place.fabric, place.home)
-
-
-@dataclass(frozen=True)
-class Vdu(kind.Vdu):
-    """A server in namespaces."""
-
-    directory: Path
-    group: Path
-    fabric: str
-    home: Path
-    poll = 0.05
-    log = "keeper.log"
 
     @property
     def disk(self) -> Path:
@@ -219,33 +208,14 @@ class Vdu(kind.Vdu):
                 "The server's disk is gone, since the machine was restarted: delete the server."
             )
         (self.directory / "run.json").unlink(missing_ok=True)
-        with open(self.directory / "keeper.log", "ab") as log:
-            # Do not wait for it: it must live longer than this process. -I -S -E: it ignores the
-            # Python environment of this process.
-            keeper = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-I",
-                    "-S",
-                    "-E",
-                    vdu_program.__file__,
-                    str(self.directory / "vdu.json"),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd="/",
-                env=_ENVIRONMENT,
-                start_new_session=True,
-            )
-        end = time.monotonic() + 20
-        while read_json(self.directory / "run.json") is None:
-            if keeper.poll() is not None or time.monotonic() > end:
-                raise VimError(f"The server's keeper did not start: {self.complaint()}")
-            time.sleep(0.005)
-        # The keeper outlives this process on purpose; without a return code Popen's destructor
-        # would warn about that.
-        keeper.returncode = 0
+        report = self.directory / "run.json"
+        start(
+            [*_KEEPER, str(self.directory / "vdu.json")],
+            self.directory / self.log,
+            lambda _: read_json(report) is not None,
+            "The server's keeper did not start",
+            _ENVIRONMENT,
+        ).returncode = 0  # it outlives this process on purpose
         return notes
 
     def power_off(self, timeout: float | None = None) -> None:
@@ -330,7 +300,7 @@ class Vdu(kind.Vdu):
             with opened_inside(root, "var/lib/cloud/data/result.json", os.O_RDONLY) as file:
                 if not stat.S_ISREG(os.fstat(file).st_mode):
                     return None
-                text = os.read(file, kind.MOST_READ)
+                text = os.read(file, MOST_READ)
         except OSError:  # not there yet, just gone, or a link
             return None
         return cloudinit.result_errors(text)

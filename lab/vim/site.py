@@ -11,9 +11,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import json
-import subprocess
 import sys
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +20,7 @@ from lab.vim import cgroups, wire
 from lab.vim.errors import VimError
 from lab.vim.fabric import NETNS, delete_device, delete_netns, device_exists, enter, make_vca
 from lab.vim.model import Network
-from lab.vim.run import ip_batch, tool
+from lab.vim.run import ip_batch, start, tool
 from lab.vim.store import Uplink
 
 #: Range between sites: shared address space (RFC 6598), which no site uses itself.
@@ -51,7 +49,7 @@ class Site:
         make_vca(self.router)
         own = router_address(external)
         if not _has_address(self.router, own):
-            ip_batch(self.router, [f"address add {own}/32 dev lo"])
+            ip_batch(self.router, f"address add {own}/32 dev lo")
         if device_exists(self.router, UPLINK):
             return
         cgroups.kill(self.group)
@@ -83,23 +81,12 @@ class Site:
         }
         path = self.directory / "wire.json"
         path.write_text(json.dumps(config, indent=1), encoding="utf-8")
-        with open(self.directory / "wire.log", "ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-E", wire.__file__, str(path)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd="/",
-                start_new_session=True,
-            )
-        end = time.monotonic() + 20
-        while not ready.exists():
-            if process.poll() is not None or time.monotonic() > end:
-                lines = (self.directory / "wire.log").read_text(errors="replace").splitlines()
-                why = lines[-1] if lines else "no reason known"
-                raise VimError(f"The uplink of the site did not come up: {why}.")
-            time.sleep(0.01)
-        process.returncode = 0  # it outlives this process on purpose
+        start(
+            [sys.executable, "-I", "-S", "-E", wire.__file__, str(path)],
+            self.directory / "wire.log",
+            lambda _: ready.exists(),
+            "The uplink of the site did not come up",
+        ).returncode = 0  # it outlives this process on purpose
 
     def attach(self, fabric: str, network: Network) -> None:
         """Connect the router to a network, with the gateway address, unless it is connected."""
@@ -110,16 +97,11 @@ class Site:
         length = ipaddress.ip_network(network.subnet).prefixlen
         ip_batch(
             fabric,
-            [
-                f"link add {outer} mtu {network.mtu} type veth peer name {inner} "
-                f"netns {self.router}",
-                f"link set {outer} master {network.bridge} up",
-            ],
+            f"link add {outer} mtu {network.mtu} type veth peer name {inner} netns {self.router}",
+            f"link set {outer} master {network.bridge} up",
         )
-        ip_batch(
-            self.router,
-            [f"link set {inner} up", f"address add {network.gateway}/{length} dev {inner}"],
-        )
+        address = f"address add {network.gateway}/{length} dev {inner}"
+        ip_batch(self.router, f"link set {inner} up", address)
 
     def translate(
         self, external: str, floating: Mapping[str, str], networks: Iterable[Network]
@@ -136,19 +118,15 @@ class Site:
         delete_device(self.wan, "vca")
         ip_batch(
             self.wan,
-            [
-                f"link add vca type veth peer name wan netns {vca}",
-                f"address add {_TRANSIT}.255.0/31 dev vca",
-                "link set vca up",
-            ],
+            f"link add vca type veth peer name wan netns {vca}",
+            f"address add {_TRANSIT}.255.0/31 dev vca",
+            "link set vca up",
         )
         ip_batch(
             vca,
-            [
-                f"address add {_TRANSIT}.255.1/31 dev wan",
-                "link set wan up",
-                f"route add default via {_TRANSIT}.255.0",
-            ],
+            f"address add {_TRANSIT}.255.1/31 dev wan",
+            "link set wan up",
+            f"route add default via {_TRANSIT}.255.0",
         )
 
     def remove(self) -> None:

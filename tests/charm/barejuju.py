@@ -96,9 +96,7 @@ class BareJuju:
         app = Application(name=self.app, charm_name=self.app, charm_revision=0)
         unit = Unit(name=self.name, app=self.app, number=0, machine=0, address="252.0.0.1")
         unit.installed = True
-        document = ModelDocument(
-            uuid="bare", name="bare", apps={self.app: app}, units={self.name: unit}
-        )
+        document = ModelDocument(uuid="bare", apps={self.app: app}, units={self.name: unit})
         store = Store.create(paths.model, document)
         store.load()
         log = logging.getLogger(f"bare.{home.name}")
@@ -175,10 +173,11 @@ class BareJuju:
         finally:
             interrupt.close()
             server.close()
-        assert not done.timed_out, run.log
+        assert not done.problem.startswith("killed"), run.log
         if done.code == 0:
             with store.transaction() as document:
                 context.flush(document)
+        assert done.code is not None
         run.code, run.seconds, run.stderr = done.code, time.monotonic() - begun, done.stderr
         run.results = action.results if action else {}
         return run

@@ -28,7 +28,7 @@ from lab import files
 from lab.procs import ProcessRef
 from lab.vim import cgroups, cloudinit, fabric, machine, registry
 from lab.vim.errors import VimError
-from lab.vim.kind import Place, Tell, Vdu
+from lab.vim.kind import Tell, Vdu
 from lab.vim.model import ACTIVE, BUILD, ERROR, FIRST_NIC_SLOT, SHUTOFF, Network, Server, ServerSpec
 from lab.vim.qemu import configdrive
 from lab.vim.qemu.accelerator import EMULATED, accelerator
@@ -157,11 +157,16 @@ def _kib(file: Path, key: str) -> int:
     return int(rows[key].split()[0])
 
 
-class Machines:
-    """The kind of VDU that is a virtual machine, see :mod:`lab.vim.kind`."""
+@dataclass(frozen=True)
+class Machine(Vdu):
+    """A server as a virtual machine."""
 
-    def prepare(self, config: Config, tell: Tell) -> None:
-        """See :class:`lab.vim.kind.Kind`."""
+    poll = 0.5
+    log = "qemu.log"
+
+    @classmethod
+    def prepare(cls, config: Config, tell: Tell) -> None:
+        """See :class:`lab.vim.kind.Vdu`."""
         if os.uname().machine != "x86_64":
             raise VimError("Virtual machines are made for x86_64 only, which this machine is not.")
         check_tools(("qemu-img", "qemu-system-x86_64", "mke2fs"))
@@ -180,8 +185,9 @@ class Machines:
                 made = bake(tell)
                 tell(f"image {name}: {made.disk}")
 
-    def check_server(self, spec: ServerSpec, settings: Image, old: Path | None = None) -> None:
-        """See :class:`lab.vim.kind.Kind`."""
+    @classmethod
+    def check_server(cls, spec: ServerSpec, settings: Image, old: Path | None = None) -> None:
+        """See :class:`lab.vim.kind.Vdu`."""
         if _user_image(spec.image).exists():
             size = -(-_check_disk(spec.image) >> 30)
             if size > spec.disk_gb:
@@ -204,22 +210,6 @@ class Machines:
                 f"Server '{spec.name}' needs {spec.ram_mib + _OVERHEAD} MiB of memory, and the "
                 f"machine has {free} MiB left."
             )
-
-    def vdu(self, place: Place) -> Machine:
-        """See :class:`lab.vim.kind.Kind`."""
-        return Machine(place.directory, place.group, place.fabric, place.registry)
-
-
-@dataclass(frozen=True)
-class Machine(Vdu):
-    """A server as a virtual machine."""
-
-    directory: Path
-    group: Path
-    fabric: str
-    registry: str
-    poll = 0.5
-    log = "qemu.log"
 
     @property
     def _pidfile(self) -> Path:
@@ -339,7 +329,7 @@ class Machine(Vdu):
             if not fabric.device_exists(self.fabric, device):
                 commands.append(f"tuntap add dev {device} mode tap vnet_hdr")
             commands.append(f"link set {device} mtu {nic['mtu']} master {nic['bridge']} up")
-        ip_batch(self.fabric, commands)
+        ip_batch(self.fabric, *commands)
 
     def _words(self, plan: Mapping[str, object]) -> list[str]:
         """Return the command line of QEMU."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +23,6 @@ from lab.page.data import Data, default
 from lab.records.store import NSRS, VNFDS, VNFRS, Document
 from lab.vim import NetworkSpec, Vim, VimError, clean, planning
 from lab.vim.account import KINDS
-from lab.vim.kind import Place
 from lab.vim.model import ACTIVE
 from lab.vim.store import Account, Config, Home, ServerRecord, State, Stored
 
@@ -133,14 +133,18 @@ def test_a_vdu_is_healed_also_if_its_id_was_not_recorded(recorded: Any) -> None:
 class Paper:
     """A kind of VDU, and each VDU of it: nothing is made, or `fault` says why not."""
 
+    directory: Path
+
     def __init__(self) -> None:
         self.fault: Exception | None = None
 
     def check_server(self, *_: Any) -> None:
         pass
 
-    def vdu(self, place: Place) -> Paper:
-        return self
+    def __call__(self, directory: Path, *_: Any) -> Paper:
+        one = copy.copy(self)
+        one.directory = directory
+        return one
 
     def make(self, *_: Any) -> None:
         if self.fault is not None:

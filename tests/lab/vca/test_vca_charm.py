@@ -19,7 +19,6 @@ from lab.vca import (
     InvalidValueError,
     Model,
     NotFoundError,
-    Settings,
     VcaError,
 )
 from lab.vca.charm import pack, unpack
@@ -249,7 +248,6 @@ def test_relations_juju_refuses(app: Model, tmp_path: Path) -> None:
         app.remove_relation("a:web", "b:web")
     with pytest.raises(InvalidValueError, match="is a peer relation"):
         app.remove_relation("b:ring", "b:ring")
-    assert app.status().applications["a"].relations == {"db": ["b"]}
     assert app.add_relation("a:db", "b:web") == number + 1, "one endpoint, two relations"
 
 
@@ -304,7 +302,6 @@ def test_upgrades_juju_refuses(app: Model, tmp_path: Path) -> None:
         app.upgrade_charm("a", write_charm(tmp_path / "o", "other"))
     with pytest.raises(InvalidCharmError, match='would break relation "b:db a:db"'):
         app.upgrade_charm("a", write_charm(tmp_path / "p", "a", provides="web"))
-    assert app.status().applications["a"].charm_revision == 0
     assert {p.name for p in (app.paths.model / "charms").iterdir()} == {"a-0", "b-0"}
 
 
@@ -314,11 +311,10 @@ def test_an_upgrade_drops_options_that_are_gone(app: Model, tmp_path: Path) -> N
     assert app.config("a") == {"i": 5}
 
 
-def test_controller_names_and_settings(tmp_path: Path) -> None:
+def test_names_of_models(tmp_path: Path) -> None:
     controller = Controller(tmp_path / "h")
-    controller.add_model("8b5f5a06-3c5e-4b63-8a8e-1f6d8f4c2b11", name="ns-1")
+    controller.add_model("8b5f5a06-3c5e-4b63-8a8e-1f6d8f4c2b11")
     assert controller.models() == ["8b5f5a06-3c5e-4b63-8a8e-1f6d8f4c2b11"]
-    assert controller.model(controller.models()[0]).status().name == "ns-1"
     with pytest.raises(AlreadyExistsError):
         controller.add_model(controller.models()[0])
     for name in ("../x", "", "a b", "x" * 65):
@@ -326,10 +322,6 @@ def test_controller_names_and_settings(tmp_path: Path) -> None:
             controller.add_model(name)
         with pytest.raises(NotFoundError):
             controller.model(name)
-    with pytest.raises(InvalidValueError, match="parallel must be at least 1"):
-        Settings(parallel=0)
-    with pytest.raises(InvalidValueError, match="retry_start must be greater than 0"):
-        Settings(retry_start=0)
 
 
 def test_charm_python_can_be_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.vca import relations
-from lab.vca.applications import remove_unit
-from lab.vca.leadership import elect
-from lab.vca.operation import record_done
-from lab.vca.resolver import UnpackedCharm, config_hash, next_step
+from lab.vca.applications import elect, remove_unit
+from lab.vca.resolver import UnpackedCharm, config_hash, next_step, record_done
 from lab.vca.state import Application, Endpoint, HookInfo, ModelDocument, Operation, Unit
 
 ENDS = {
@@ -25,7 +23,7 @@ class World:
     """A model of two applications, stepped by hand, and what each unit was told."""
 
     def __init__(self) -> None:
-        self.document = ModelDocument(uuid="u", name="u")
+        self.document = ModelDocument(uuid="u")
         self.told: dict[str, list[HookInfo]] = defaultdict(list)
         for app in ENDS:
             self.document.apps[app] = Application(name=app, charm_name=app, charm_revision=0)

@@ -82,7 +82,7 @@ def test_too_little_memory_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(server, "_check_disk", lambda _: 1 << 30)
     monkeypatch.setattr(server, "_free_memory", lambda _: 300)
     with pytest.raises(VimError, match="needs 672 MiB of memory, and the machine has 300 MiB"):
-        server.Machines().check_server(SPEC, Image())
+        server.Machine.check_server(SPEC, Image())
 
 
 def test_an_image_of_the_users_is_taken_by_its_name(
@@ -94,7 +94,7 @@ def test_an_image_of_the_users_is_taken_by_its_name(
     monkeypatch.setattr(server, "_check_disk", lambda _: 1 << 30)
     monkeypatch.setattr(server, "bake", lambda _: pytest.fail("an image was made"))
     result: list[str] = []
-    server.Machines().prepare(Config(images={"jammy": Image()}), result.append)
+    server.Machine.prepare(Config(images={"jammy": Image()}), result.append)
     assert result[-1] == f"image jammy: {tmp_path}/jammy.qcow2"
 
 
@@ -128,7 +128,7 @@ def test_a_server_is_recorded_beside_its_image_before_its_disk_is_made(
 
     monkeypatch.setattr(server, "tool", killed)
     with pytest.raises(KeyboardInterrupt):
-        server.Machine(one, tmp_path / "g", "f", "").make(SPEC, Image(), SERVER, NETWORKS)
+        server.Machine(one, tmp_path / "g", "f", tmp_path).make(SPEC, Image(), SERVER, NETWORKS)
     assert images.prune(tmp_path, bake.Baked(tmp_path / "made-2")) == []
 
 
@@ -149,7 +149,7 @@ def test_an_image_of_another_format_is_refused(
     (tmp_path / "jammy.qcow2").write_bytes(bytes(1 << 20))
     monkeypatch.setattr(server, "STORE", tmp_path)
     with pytest.raises(VimError, match=r"jammy\.qcow2 is not qcow2: 'qemu-img convert"):
-        server.Machines().prepare(Config(images={"jammy": Image()}), lambda _: None)
+        server.Machine.prepare(Config(images={"jammy": Image()}), lambda _: None)
 
 
 def test_a_flavour_smaller_than_the_image_is_refused(
@@ -159,7 +159,7 @@ def test_a_flavour_smaller_than_the_image_is_refused(
     monkeypatch.setattr(server, "STORE", tmp_path)
     monkeypatch.setattr(server, "_check_disk", lambda _: (2 << 30) + 1)
     with pytest.raises(VimError, match=r"has a disk of 3 GB, and the flavour of .* has 2 GB"):
-        server.Machines().check_server(SPEC, Image())
+        server.Machine.check_server(SPEC, Image())
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, **answers: Any) -> None:
@@ -178,7 +178,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, **answers: Any) -> None:
 def machine(folder: Path, console: str = "") -> server.Machine:
     (folder / "console.log").write_text(console)
     (folder / "console.begin").write_text("0")
-    return server.Machine(folder, folder / "group", "fabric", "")
+    return server.Machine(folder, folder / "group", "fabric", folder)
 
 
 @pytest.mark.parametrize("answer", [[], {"eof": True}, {"buf-b64": 5, "eof": True}, None, 5])
@@ -303,7 +303,7 @@ def user_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[],
         raise StartsError("it starts")
 
     def make() -> server.Machine:
-        one = server.Machine(folder, tmp_path / "group", "fabric", "")
+        one = server.Machine(folder, tmp_path / "group", "fabric", tmp_path)
         one.make(SPEC, Image(), SERVER, NETWORKS)
         monkeypatch.setattr(server.Machine, "_taps", starts)
         return one
