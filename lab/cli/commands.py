@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 
@@ -298,22 +298,9 @@ def ns_show(lab: Lab, name: str, literal: bool) -> None:
     if lab.out.as_json:
         lab.out.json(nsr)
         return
-    lab.out.fields(
-        nsr,
-        (
-            "_id",
-            "name",
-            "nsd-ref",
-            "nsState",
-            "currentOperation",
-            "operational-status",
-            "config-status",
-            "detailed-status",
-            "errorDescription",
-            "errorDetail",
-            "configurationStatus",
-        ),
-    )
+    states = ("nsState", "currentOperation", "operational-status", "config-status")
+    details = ("detailed-status", "errorDescription", "errorDetail", "configurationStatus")
+    lab.out.fields(nsr, ("_id", "name", "nsd-ref", *states, *details))
     _summary(lab, nsr)
 
 
@@ -379,7 +366,7 @@ def ns_action(
     """Run a day-2 primitive."""
     params = yaml_options(params_text, params_file, "--params")
     started = lab.engine.ns_action(name, action_name, params, vnf_name, vdu_id, vdu_count, timeout)
-    lab.follow(started, wait, None)
+    lab.follow(started, wait)
     if wait:
         lab.out.result(lab.engine.operation(started.operation["_id"]))
     else:
@@ -408,9 +395,7 @@ def vnf_scale(
     """Scale a VNF by its member-vnf-index: instances of VDUs come or go."""
     if scale_in and scale_out:
         raise NbiError("--scale-in and --scale-out are both given; allowed: one of them")
-    started = lab.engine.vnf_scale(ns_name, vnf_name, scaling_group, scale_in, timeout)
-    lab.follow(started, wait, None)
-    lab.out.identity(started.operation)
+    lab.finish(lab.engine.vnf_scale(ns_name, vnf_name, scaling_group, scale_in, timeout), wait)
 
 
 @verb("ns-update")
@@ -432,8 +417,7 @@ def ns_update(
     if isinstance(packages, list):
         # osmclient takes a list and sends its first entry.
         data = {**data, "changeVnfPackageData": packages[0] if packages else None}
-    lab.follow(started := lab.engine.ns_update(name, updatetype, data, timeout), wait, None)
-    lab.out.identity(started.operation)
+    lab.finish(lab.engine.ns_update(name, updatetype, data, timeout), wait)
 
 
 _ANY = {"ignore_unknown_options": True, "help_option_names": ["-h", "--help"]}
@@ -455,8 +439,7 @@ def ns_heal(lab: Lab, name: str, args: tuple[str, ...], timeout: int | None, wai
     for words in split(args):
         record = lab.engine.vnf(name, words[0])
         targets.append({"vnfInstanceId": record["_id"], **heal_words(words[1:])})
-    lab.follow(started := lab.engine.ns_heal(name, targets, timeout), wait, None)
-    lab.out.identity(started.operation)
+    lab.finish(lab.engine.ns_heal(name, targets, timeout), wait)
 
 
 @cli.command("vnf-heal", context_settings=_ANY)
@@ -472,9 +455,7 @@ def vnf_heal(lab: Lab, id: str, args: tuple[str, ...], timeout: int | None, wait
     """
     record = _vnf_record(lab, id)
     target = {"vnfInstanceId": record["_id"], **heal_words(args)}
-    started = lab.engine.ns_heal(record["nsr-id-ref"], [target], timeout)
-    lab.follow(started, wait, None)
-    lab.out.identity(started.operation)
+    lab.finish(lab.engine.ns_heal(record["nsr-id-ref"], [target], timeout), wait)
 
 
 @verb("ns-op-list")
@@ -494,20 +475,12 @@ def ns_op_list(lab: Lab, name: str) -> None:
 @pass_lab
 def ns_op_show(lab: Lab, id: str, filter_: str | None, literal: bool) -> None:
     """Show an operation with its result."""
+    document = lab.engine.operation(id)
     if literal:
-        lab.out.literal(lab.engine.operation(id))
+        lab.out.literal(document)
         return
-    lab.out.fields(
-        lab.engine.operation(id),
-        (
-            "_id",
-            "lcmOperationType",
-            "operationState",
-            "operationParams",
-            "detailed-status",
-            "errorMessage",
-        ),
-    )
+    states = ("operationState", "operationParams", "detailed-status", "errorMessage")
+    lab.out.fields(document, ("_id", "lcmOperationType", *states))
 
 
 @verb("vnf-list")
@@ -602,18 +575,15 @@ def main(argv: list[str] | None = None) -> None:
     except click.Abort:
         sys.exit(130)
     except click.ClickException as error:
-        _complain(error.format_message())
-        sys.exit(2 if isinstance(error, click.UsageError) else 1)
+        _complain(error.format_message(), 2 if isinstance(error, click.UsageError) else 1)
     except PermissionError as error:
         _complain(f"{error.filename}: permission denied; the lab needs root")
-        sys.exit(1)
     except OSError as error:
         _complain(of_file(error))
-        sys.exit(1)
     except (NbiError, LcmError) as error:
         _complain(str(error))
-        sys.exit(1)
 
 
-def _complain(text: str) -> None:
+def _complain(text: str, status: int = 1) -> NoReturn:
     print(f"ERROR: {' '.join(text.split())}", file=sys.stderr)
+    sys.exit(status)

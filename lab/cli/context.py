@@ -28,8 +28,8 @@ class Lab:
         """The northbound engine for slices."""
         return Slices(self.engine)
 
-    def follow(self, started: Started, wait: bool, timeout: float | None) -> str | None:
-        """Print warnings; with ``wait`` show progress and return the operation's final state.
+    def follow(self, started: Started, wait: bool, timeout: float | None = None) -> None:
+        """Print warnings; with ``wait`` show progress until the operation's end.
 
         Raises:
             NbiError: the operation failed, or was not done in time.
@@ -37,19 +37,17 @@ class Lab:
         for warning in started.warnings:
             self.out.remark(f"WARNING: {warning}")
         if not wait:
-            return None
+            return
         op_id = started.operation["_id"]
-        store = self.engine.store
         what = "nsi" if started.collection == NSIOPS else "ns"
         subject = f"{what} '{started.nsr['name']}'"
-
         seen = started.operation
 
         def alive() -> bool:
             nonlocal seen
             # Deleting a service also deletes its operations. The last document read still names
             # the worker, and the journal has the result.
-            seen = store.find(started.collection, op_id) or seen
+            seen = self.engine.store.find(started.collection, op_id) or seen
             return jobs.alive(seen)
 
         outcome = watch(started.tail, alive, self.out.progress, timeout)
@@ -64,7 +62,11 @@ class Lab:
             )
         if outcome.state == "FAILED":
             raise NbiError(f"{kind} of {subject} failed: {outcome.detail}")
-        return outcome.state
+
+    def finish(self, started: Started, wait: bool) -> None:
+        """Follow an operation, then print its id."""
+        self.follow(started, wait)
+        self.out.identity(started.operation)
 
 
 pass_lab = click.make_pass_decorator(Lab)

@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 import threading
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -129,12 +130,7 @@ def capture(
     """Write what passes on virtual link LINK of a service into a pcap FILE."""
     nsr = lab.engine.ns(ns)
     vim, network = _network(lab, nsr, link, vim_account)
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    with vim.capture(network, file):
-        lab.out.remark(f"capturing {link} to {file}")
-        stop.wait(seconds)
+    _capture(lab, vim.capture(network, file), f"{link} to {file}", seconds)
 
 
 @lab_group.command("capture-uplink")
@@ -145,11 +141,18 @@ def capture(
 def capture_uplink(lab: Lab, vim: str, file: Path, seconds: float | None) -> None:
     """Write what passes between the site of VIM and the others into a pcap FILE."""
     account = Backends(lab.home).vim(lab.engine.store.resolve(VIMS, vim)["_id"])
+    _capture(lab, account.capture_uplink(file), f"the uplink of {vim} to {file}", seconds)
+
+
+def _capture(
+    lab: Lab, capturing: AbstractContextManager[object], what: str, seconds: float | None
+) -> None:
+    """Capture until ^C, or for some seconds."""
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    with account.capture_uplink(file):
-        lab.out.remark(f"capturing the uplink of {vim} to {file}")
+    with capturing:
+        lab.out.remark(f"capturing {what}")
         stop.wait(seconds)
 
 
@@ -267,13 +270,13 @@ def clean_verb(lab: Lab) -> None:
             jobs.kill(operation)
     keeper.end(lab.home)
     failures = []
-    controller = Backends(lab.home).controller() if (lab.home / "vca").exists() else None
-    for name in controller.models() if controller is not None else ():
-        try:
-            if controller is not None:
+    if (lab.home / "vca").exists():
+        controller = Backends(lab.home).controller()
+        for name in controller.models():
+            try:
                 controller.destroy_model(name, force=True)
-        except Exception as error:
-            failures.append(f"model {name}: {error}")
+            except Exception as error:
+                failures.append(f"model {name}: {error}")
     if (lab.home / "cluster").exists():
         Backends(lab.home).cluster().stop()
     clean(lab.home)

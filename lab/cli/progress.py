@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from rich.console import Console
@@ -108,11 +109,7 @@ class Outcome:
 
 
 def watch(
-    tail: Tail,
-    alive: Callable[[], bool],
-    console: Console,
-    timeout: float | None = None,
-    until: str = "settled",
+    tail: Tail, alive: Callable[[], bool], console: Console, timeout: float | None = None
 ) -> Outcome:
     """Show an operation until it has ended and its charms are idle.
 
@@ -121,65 +118,38 @@ def watch(
         alive: returns whether its worker still runs.
         console: where to draw; a terminal gets a live table.
         timeout: seconds to watch, ``None`` for no limit.
-        until: kind of the event that ends it (``settled`` or ``end``).
     """
     board = Board()
-    if not console.is_terminal:
+    live = Live(board.table(), console=console, refresh_per_second=8)
+    terminal = console.is_terminal
+    display: AbstractContextManager[object] = live if terminal else nullcontext()
 
-        def show(line: str | None) -> bool:
-            if line is not None:
-                console.print(line, markup=False, highlight=False, soft_wrap=True)
-            return line is not None
-
-        return _follow(
-            tail,
-            alive,
-            timeout,
-            until,
-            lambda event: show(board.feed(event)),
-            lambda seconds: show(board.after(seconds)),
-        )
-    with Live(board.table(), console=console, refresh_per_second=8) as live:
-
-        def draw(event: Event) -> bool:
-            board.feed(event)
+    def show(line: str | None) -> bool:
+        """Show the board or its last line; return whether there was a line in a log."""
+        if terminal:
             live.update(board.table())
-            return False
+        elif line is not None:
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+        return line is not None and not terminal
 
-        def tick(seconds: float) -> None:
-            board.after(seconds)
-            live.update(board.table())
-
-        return _follow(tail, alive, timeout, until, draw, tick)
-
-
-def _follow(
-    tail: Tail,
-    alive: Callable[[], bool],
-    timeout: float | None,
-    until: str,
-    show: Callable[[Event], bool],
-    tick: Callable[[float], object],
-) -> Outcome:
-    """Follow events; ``show`` returns whether one is news, ``tick`` is called without news."""
     started = last_news = time.monotonic()
-    deadline = None if timeout is None else started + timeout
     outcome = Outcome(None)
-    while True:
-        running = alive()  # checked before reading, so that its last lines are still read
-        for event in tail.new_events():
-            if show(event):
-                last_news = time.monotonic()
-            if event["kind"] == "end":
-                outcome = Outcome(event["state"], event.get("detail"))
-            if event["kind"] == until:
+    with display:
+        while True:
+            running = alive()  # checked before reading, so that its last lines are still read
+            for event in tail.new_events():
+                if show(board.feed(event)):
+                    last_news = time.monotonic()
+                if event["kind"] == "end":
+                    outcome = Outcome(event["state"], event.get("detail"))
+                if event["kind"] == "settled":
+                    return outcome
+            if not running:
+                return outcome if outcome.state else Outcome("FAILED", lost=True)
+            now = time.monotonic()
+            if timeout is not None and now > started + timeout:
                 return outcome
-        if not running:
-            return outcome if outcome.state else Outcome("FAILED", lost=True)
-        now = time.monotonic()
-        if deadline is not None and now > deadline:
-            return outcome
-        if now - last_news >= _SILENCE:
-            last_news = now
-            tick(now - started)
-        time.sleep(_POLL)
+            if now - last_news >= _SILENCE:
+                last_news = now
+                show(board.after(now - started))
+            time.sleep(_POLL)

@@ -36,7 +36,7 @@ def nsi_create(
     started = lab.slices.create(
         InstanceRequest(nsi_name, nst_name, vim_account, config, keys, description)
     )
-    lab.follow(started, wait, None)
+    lab.follow(started, wait)
     lab.out.identity(started.nsr)
 
 
@@ -75,20 +75,9 @@ def nsi_show(lab: Lab, name: str, literal: bool) -> None:
         "quality-of-service": template.get("quality-of-service"),
         "services": [_service(lab, entry) for entry in nsi["_admin"]["nsrs-detailed-list"]],
     }
-    lab.out.fields(
-        shown,
-        (
-            "_id",
-            "name",
-            "nst-ref",
-            "operational-status",
-            "config-status",
-            "detailed-status",
-            "SNSSAI-identifier",
-            "quality-of-service",
-            "services",
-        ),
-    )
+    states = ("operational-status", "config-status", "detailed-status")
+    template_fields = ("SNSSAI-identifier", "quality-of-service")
+    lab.out.fields(shown, ("_id", "name", "nst-ref", *states, *template_fields, "services"))
 
 
 @click.command("nsi-delete")
@@ -98,7 +87,7 @@ def nsi_show(lab: Lab, name: str, literal: bool) -> None:
 @pass_lab
 def nsi_delete(lab: Lab, name: str, force: bool, wait: bool) -> None:
     """Terminate and delete a network slice; shared services are deleted with their last slice."""
-    lab.follow(lab.slices.delete(name, force), wait, None)
+    lab.follow(lab.slices.delete(name, force), wait)
     lab.out.remark("Deleted" if wait else "Deletion in progress")
 
 

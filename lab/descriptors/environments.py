@@ -52,11 +52,7 @@ def day12(vnfd: Mapping[str, Any], entry_id: str) -> Mapping[str, Any] | None:
     """Return the ``day1-2`` entry with that id, or ``None``."""
     df = (vnfd.get("df") or [{}])[0]
     operate = (df.get("lcm-operations-configuration") or {}).get("operate-vnf-op-config") or {}
-    for entry in operate.get("day1-2") or ():
-        if entry.get("id") == entry_id:
-            result: Mapping[str, Any] = entry
-            return result
-    return None
+    return entry_of(operate.get("day1-2"), "id", str(entry_id)) or None
 
 
 def vdu_count(vnfd: Mapping[str, Any], vdu_id: str) -> int:
@@ -70,11 +66,8 @@ def vdu_count(vnfd: Mapping[str, Any], vdu_id: str) -> int:
     if not levels:
         # LCM takes the first level without a check.
         raise LcmError(f"list index out of range (vnfd '{vnfd['id']}' has no instantiation-level)")
-    for level in levels[:1]:
-        for entry in level.get("vdu-level") or ():
-            if entry.get("vdu-id") == vdu_id:
-                return int(entry.get("number-of-instances", 1))
-    return 1
+    entry = entry_of(levels[0].get("vdu-level"), "vdu-id", str(vdu_id))
+    return int(entry.get("number-of-instances", 1))
 
 
 Instances = Mapping[tuple[str, str], Sequence[int]]

@@ -7,7 +7,7 @@ deprecated ``entities`` pair, whose first member is the provider.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,12 +43,12 @@ def relations(
     """
     result = []
     for entry in (nsd.get("ns-configuration") or {}).get("relation") or ():
-        ends = [_ns_end(nsd, side, entry) for side in _sides(entry)]
+        ends = [_end(side, entry, nsd["id"], None) for side in _sides(entry)]
         result.append(_join(entry, ends, envs))
     for index, vnfd in vnfds.items():
         day = day12(vnfd, vnfd["id"]) or {}
         for entry in day.get("relation") or ():
-            ends = [_vnf_end(vnfd, index, side, entry) for side in _sides(entry)]
+            ends = [_end(side, entry, vnfd["id"], index) for side in _sides(entry)]
             result.append(_join(entry, ends, envs))
     return result
 
@@ -76,50 +76,36 @@ def _sides(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [entry["provider"], entry["requirer"]]
 
 
-def _endpoint(side: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
+def _end(side: Mapping[str, Any], entry: Mapping[str, Any], top: str, index: str | None) -> _End:
+    """Return an end of a relation.
+
+    Args:
+        side: the end in the descriptor.
+        entry: the relation, for errors.
+        top: id of the descriptor that has the relation.
+        index: its member, None for an NSD.
+    """
+    if "entity" not in side and side.get("kdu-resource-profile-id"):
+        raise LcmError(f"relation '{entry.get('name')}' names a KDU, the lab runs none")
     if "endpoint" not in side:
         raise LcmError(f"relation '{entry.get('name')}' has an end without endpoint (KeyError)")
-    return str(side["endpoint"])
-
-
-def _ns_end(nsd: Mapping[str, Any], side: Mapping[str, Any], entry: Mapping[str, Any]) -> _End:
+    endpoint = str(side["endpoint"])
     if "entity" in side:
-        index = None if side["entity"] == nsd["id"] else str(side["entity"])
-        return _End(index, None, None, _endpoint(side, entry))
-    if side.get("kdu-resource-profile-id"):
-        raise LcmError(f"relation '{entry.get('name')}' names a KDU, the lab runs none")
-    index = side.get("vnf-profile-id")
-    return _End(
-        None if index is None else str(index),
-        side.get("vdu-profile-id"),
-        side.get("execution-environment-ref"),
-        _endpoint(side, entry),
-    )
+        below = None if side["entity"] == top else str(side["entity"])
+        vnf, vdu = (below, None) if index is None else (index, below)
+        return _End(vnf, vdu, None, endpoint)
+    profile = side.get("vnf-profile-id")
+    if index is None and profile is not None:
+        index = str(profile)
+    return _End(index, side.get("vdu-profile-id"), side.get("execution-environment-ref"), endpoint)
 
 
-def _vnf_end(
-    vnfd: Mapping[str, Any], index: str, side: Mapping[str, Any], entry: Mapping[str, Any]
-) -> _End:
-    if "entity" in side:
-        vdu = None if side["entity"] == vnfd["id"] else str(side["entity"])
-        return _End(index, vdu, None, _endpoint(side, entry))
-    if side.get("kdu-resource-profile-id"):
-        raise LcmError(f"relation '{entry.get('name')}' names a KDU, the lab runs none")
-    return _End(
-        index,
-        side.get("vdu-profile-id"),
-        side.get("execution-environment-ref"),
-        _endpoint(side, entry),
-    )
-
-
-def _join(entry: Mapping[str, Any], ends: Sequence[_End], envs: Iterable[Environment]) -> Relation:
-    pool = list(envs)
-    names = [f"{_find(end, pool, entry).application}:{end.endpoint}" for end in ends]
+def _join(entry: Mapping[str, Any], ends: Sequence[_End], envs: Sequence[Environment]) -> Relation:
+    names = [f"{_find(end, envs, entry).application}:{end.endpoint}" for end in ends]
     return Relation(str(entry.get("name", "")), names[0], names[1])
 
 
-def _find(end: _End, envs: Iterable[Environment], entry: Mapping[str, Any]) -> Environment:
+def _find(end: _End, envs: Sequence[Environment], entry: Mapping[str, Any]) -> Environment:
     for env in envs:
         if env.member_vnf_index != end.member_vnf_index or env.vdu_id != end.vdu_id:
             continue

@@ -87,6 +87,19 @@ def vnfrs_of(store: Store, ns_id: str) -> dict[str, Document]:
     return {r["member-vnf-index-ref"]: r for r in store.all(VNFRS) if r["nsr-id-ref"] == ns_id}
 
 
+def vdur_of(vnfr: Document, vdu_id: str, count: int) -> Document:
+    """Return the record of a VDU's instance.
+
+    Raises:
+        LcmError: the VNF has none.
+    """
+    for vdur in vnfr["vdur"]:
+        if (vdur["vdu-id-ref"], vdur["count-index"]) == (vdu_id, count):
+            match: Document = vdur
+            return match
+    raise LcmError("Target vdu is not found")
+
+
 def shared_parameters(svc: Service, records: Mapping[str, Document]) -> dict[str, dict[str, Any]]:
     """Return application -> values for ``<name>``, shared between environments as LCM does.
 

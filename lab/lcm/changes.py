@@ -8,7 +8,6 @@ relations, no ``config`` and no initial primitives. A rebuilt VDU does not get t
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -16,12 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.descriptors.environments import Environment
-from lab.descriptors.service import Service, service, vnfrs_of
+from lab.descriptors.service import Service, service, vdur_of, vnfrs_of
 from lab.descriptors.topology import Plan, Server
 from lab.errors import LcmError
-from lab.lcm.instantiate import Connector
+from lab.lcm.instantiate import Connector, inject
 from lab.lcm.request import charm_folder, request
-from lab.lcm.timeouts import INJECT_TRIES
 from lab.lcm.vimdeploy import VimDeployment
 from lab.records.operations import ro_key_path
 from lab.records.store import NSRS, VNFDS, VNFRS, Document
@@ -88,15 +86,7 @@ def _to_heal(ops: Operations, vnf_data: Mapping[str, Any]) -> Iterator[_Target]:
     ]
     for entry in listed:
         run_day1 = bool(entry.get("run-day1") or given.get("run-day1"))
-        yield _Target(vnfr, _vdur(vnfr, entry["vdu-id"], entry.get("count-index", 0)), run_day1)
-
-
-def _vdur(vnfr: Document, vdu_id: str, count: int) -> Document:
-    for vdur in vnfr["vdur"]:
-        if (vdur["vdu-id-ref"], vdur["count-index"]) == (vdu_id, count):
-            match: Document = vdur
-            return match
-    raise LcmError("Target vdu is not found")
+        yield _Target(vnfr, vdur_of(vnfr, entry["vdu-id"], entry.get("count-index", 0)), run_day1)
 
 
 def _recreate(ops: Operations, svc: Service, target: _Target, same: bool) -> None:
@@ -113,7 +103,7 @@ def _recreate(ops: Operations, svc: Service, target: _Target, same: bool) -> Non
         new = cloud.recreate_server(old, server, work.user_data(server), keys, ns_id, same)
 
     def forget(vnfr: Document) -> None:
-        vdur = _vdur(vnfr, server.vdu_id, server.count_index)
+        vdur = vdur_of(vnfr, server.vdu_id, server.count_index)
         vdur["vim-id"] = new
         if target.is_vnf:
             vnfr["ip-address"] = None
@@ -133,7 +123,7 @@ def _recreate(ops: Operations, svc: Service, target: _Target, same: bool) -> Non
     ops.journal.write("vm", target.index, "active", state="ACTIVE", **label)
     fresh = ops.store.get(VNFRS, target.vnfr["_id"])
     target.vnfr.update(fresh)
-    target.vdur.update(_vdur(fresh, server.vdu_id, server.count_index))
+    target.vdur.update(vdur_of(fresh, server.vdu_id, server.count_index))
 
 
 def _server(svc: Service, target: _Target) -> Server:
@@ -160,15 +150,10 @@ def _inject_key(ops: Operations, n2vc: Connector, env: Environment, address: str
         return
     key = n2vc.public_key(env.application)
     ro_key = ro_key_path(ops.store.home, n2vc.ns_id)
-    deadline = time.monotonic() + ops.timeouts.inject_key
-    for attempt in range(1, INJECT_TRIES + 1):
-        try:
-            ops.backends.keys.inject(address, env.ssh_user, ro_key, key)
-            return
-        except LcmError as error:
-            if attempt == INJECT_TRIES or time.monotonic() > deadline:
-                raise LcmError(f"Reaching max tries injecting key. Error: {error}") from None
-        time.sleep(min(ops.timeouts.inject_interval, 0.5 * 2 ** (attempt - 1)))
+    try:
+        inject(ops.backends.keys, address, env.ssh_user, ro_key, key, ops.timeouts)
+    except LcmError as error:
+        raise LcmError(f"Reaching max tries injecting key. Error: {error}") from None
 
 
 def _break_day1(ops: Operations, ns_id: str, env: Environment) -> None:
@@ -295,7 +280,7 @@ def _operate(ops: Operations, ns_id: str, data: Mapping[str, Any]) -> None:
     """Start, stop or rebuild a VDU. As in OSM, no charm gets an event."""
     vnfr = ops.store.get(VNFRS, data["vnfInstanceId"])
     given = data["additionalParam"]
-    target = _Target(vnfr, _vdur(vnfr, given["vdu_id"], given["count-index"]))
+    target = _Target(vnfr, vdur_of(vnfr, given["vdu_id"], given["count-index"]))
     svc = service(ops.store.get(NSRS, ns_id), ops.store)
     cloud = ops.backends.cloud(vnfr["vim-account-id"])
     kind = data["changeStateTo"]

@@ -31,6 +31,7 @@ from lab.lcm.backends import Backends, BootedServer
 from lab.lcm.board import Board
 from lab.lcm.charmops import CharmOps
 from lab.lcm.helmops import HelmOps
+from lab.lcm.keys import OpenSshInjector
 from lab.lcm.timeouts import INJECT_TRIES, Timeouts
 from lab.lcm.vimdeploy import UserData, VimDeployment
 from lab.records.journal import Journal
@@ -91,6 +92,25 @@ def connector(
     return CharmOps(backends.charms(ns_id), ns_id, timeouts)
 
 
+def inject(
+    keys: OpenSshInjector, address: str, user: str, ro_key: Path, key: str, timeouts: Timeouts
+) -> None:
+    """Put the key of a charm into a VM; try again while the VM lets nobody in.
+
+    Raises:
+        LcmError: the last try failed, or the time is over.
+    """
+    deadline = time.monotonic() + timeouts.inject_key
+    for attempt in range(1, INJECT_TRIES + 1):
+        try:
+            keys.inject(address, user, ro_key, key)
+            return
+        except LcmError:
+            if attempt == INJECT_TRIES or time.monotonic() > deadline:
+                raise
+        time.sleep(min(timeouts.inject_interval, 0.5 * 2 ** (attempt - 1)))
+
+
 class Instantiation:
     """One run; not reusable."""
 
@@ -100,9 +120,9 @@ class Instantiation:
         backends: Backends,
         journal: Journal,
         timeouts: Timeouts,
-        on_booted: Callable[[Server, BootedServer], None] = lambda server, result: None,
-        on_day1: Callable[[str], None] = lambda application: None,
-        on_installed: Callable[[str, str], None] = lambda application, environment: None,
+        on_booted: Callable[[Server, BootedServer], None],
+        on_day1: Callable[[str], None],
+        on_installed: Callable[[str, str], None],
     ) -> None:
         """Prepare a run.
 
@@ -135,11 +155,10 @@ class Instantiation:
             tasks: list[tuple[str, Future[None]]] = [
                 ("Deploying at VIM", pool.submit(self._deploy_at_vim))
             ]
-            if self.request.environments:
-                tasks += [
-                    (f"Deploying VCA {env.label}", pool.submit(self._environment, env))
-                    for env in self.request.environments
-                ]
+            tasks += [
+                (f"Deploying VCA {env.label}", pool.submit(self._environment, env))
+                for env in self.request.environments
+            ]
         for title, task in tasks:
             error = task.exception()
             if isinstance(error, LcmError):
@@ -259,17 +278,13 @@ class Instantiation:
 
     def _inject(self, env: Environment, address: str, user: str, key: str) -> None:
         self._say(env, f"injecting ssh key at {user}@{address}")
-        deadline = time.monotonic() + self.timeouts.inject_key
-        for attempt in range(1, INJECT_TRIES + 1):
-            try:
-                self.backends.keys.inject(address, user, self.request.ro_key, key)
-                # A VM is ready when a login works; it is ACTIVE long before.
-                self.report.vms_ready = time.time()
-                return
-            except LcmError as error:
-                if attempt == INJECT_TRIES or time.monotonic() > deadline:
-                    raise LcmError(f"Cannot inject ssh-key at {user}@{address}: {error}") from None
-            time.sleep(min(self.timeouts.inject_interval, 0.5 * 2 ** (attempt - 1)))
+        keys, ro_key = self.backends.keys, self.request.ro_key
+        try:
+            inject(keys, address, user, ro_key, key, self.timeouts)
+        except LcmError as error:
+            raise LcmError(f"Cannot inject ssh-key at {user}@{address}: {error}") from None
+        # A VM is ready when a login works; it is ACTIVE long before.
+        self.report.vms_ready = time.time()
 
     def _wait_below(self, env: Environment) -> None:
         if env.level == "vdu":

@@ -15,6 +15,14 @@ from pathlib import Path
 from lab.errors import LcmError
 
 _LOGIN_SECONDS = 10
+_OPTIONS = (
+    "BatchMode=yes",
+    "IdentitiesOnly=yes",
+    "StrictHostKeyChecking=no",
+    "UserKnownHostsFile=/dev/null",
+    "LogLevel=ERROR",
+    f"ConnectTimeout={_LOGIN_SECONDS}",
+)
 
 
 class OpenSshInjector:
@@ -64,18 +72,7 @@ class OpenSshInjector:
             str(private_key),
             "-F",
             "none",
-            "-o",
-            "BatchMode=yes",
-            "-o",
-            "IdentitiesOnly=yes",
-            "-o",
-            "StrictHostKeyChecking=no",
-            "-o",
-            "UserKnownHostsFile=/dev/null",
-            "-o",
-            "LogLevel=ERROR",
-            "-o",
-            f"ConnectTimeout={_LOGIN_SECONDS}",
+            *(word for option in _OPTIONS for word in ("-o", option)),
             f"{user}@{address}",
             f"sh -c {shlex.quote(script)}",
         ]

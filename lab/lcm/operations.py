@@ -10,18 +10,18 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from lab.descriptors.day0 import osm_params
 from lab.descriptors.environments import Environment
 from lab.descriptors.primitives import map_primitive_params
-from lab.descriptors.service import Service, service, vnfrs_of
+from lab.descriptors.service import Service, service, vdur_of, vnfrs_of
 from lab.descriptors.topology import Server
 from lab.errors import LcmError
 from lab.lcm import changes, scaling
 from lab.lcm.backends import Backends, BootedServer, CharmEvent, Charms
-from lab.lcm.instantiate import STAGES, Connector, Instantiation, Report, connector
+from lab.lcm.instantiate import STAGES, Connector, Instantiation, Report, Request, connector
 from lab.lcm.request import request
 from lab.lcm.terminate import delete_resources, run_terminate_primitives
 from lab.lcm.timeouts import Timeouts
@@ -83,30 +83,31 @@ class Operations:
             self.journal.write("note", "ns", note)
         self.begin(operation, "BUILDING", "INSTANTIATING")
         self.store.update(NSRS, ns_id, lambda nsr: _start_records(nsr, svc))
-        charms = self.backends.charms(ns_id) if any(not e.helm for e in svc.environments) else None
-        if charms is not None:
-            charms.start()
-            charms.subscribe(self.charm_listener(svc.environments))
-        try:
-            run = Instantiation(
-                request(svc, self.store, ro_key_path(self.store.home, ns_id)),
-                self.backends,
-                self.journal,
-                self.timeouts,
-                on_booted=lambda server, result: self.record_server(ns_id, server, result),
-                on_day1=lambda app: self.record_vca(ns_id, app, needed_terminate=True),
-                on_installed=lambda app, ee: self.record_vca(ns_id, app, ee_id=ee),
-            )
+        run = self.instantiation(request(svc, self.store, ro_key_path(self.store.home, ns_id)))
+        running: AbstractContextManager[Charms | None] = nullcontext()
+        if svc.environments:
+            running = self.charms_running(ns_id, svc.environments)
+        with running as charms:
             with self._deadline(
                 operation, "timeout_ns_deploy", self.timeouts.ns_deploy, f"{STAGES[1]} Detail: "
             ):
                 report = run.run()
             state = self._finish_instantiate(operation, svc, report)
             self.let_settle(ns_id, charms, report.vms_ready)
-        finally:
-            if charms is not None:
-                charms.stop()
         return state
+
+    def instantiation(self, work: Request) -> Instantiation:
+        """Return a run that writes into the service's records what comes up."""
+        ns_id = work.ns_id
+        return Instantiation(
+            work,
+            self.backends,
+            self.journal,
+            self.timeouts,
+            on_booted=lambda server, result: self.record_server(ns_id, server, result),
+            on_day1=lambda app: self.record_vca(ns_id, app, needed_terminate=True),
+            on_installed=lambda app, ee: self.record_vca(ns_id, app, ee_id=ee),
+        )
 
     @contextmanager
     def _deadline(
@@ -221,23 +222,16 @@ class Operations:
         record = vnfrs_of(self.store, ns_id)[server.member_vnf_index]
 
         def change(vnfr: Document) -> None:
-            for vdur in vnfr["vdur"]:
-                if (vdur["vdu-id-ref"], vdur["count-index"]) != (
-                    server.vdu_id,
-                    server.count_index,
-                ):
-                    continue
-                vdur["vim-id"], vdur["status"] = result.id, "ACTIVE"
-                macs = result.macs or (None,) * len(result.addresses)
-                for port, address, mac in zip(
-                    vdur["interfaces"], result.addresses, macs, strict=True
-                ):
-                    port["ip-address"], port["mac-address"] = address, mac
-                    reached = address and address.partition(";")[0]
-                    if port["mgmt-interface"] and vdur["ip-address"] is None:
-                        vdur["ip-address"] = reached
-                    if port["mgmt-vnf"] and vnfr["ip-address"] is None:
-                        vnfr["ip-address"] = reached
+            vdur = vdur_of(vnfr, server.vdu_id, server.count_index)
+            vdur["vim-id"], vdur["status"] = result.id, "ACTIVE"
+            macs = result.macs or (None,) * len(result.addresses)
+            for port, address, mac in zip(vdur["interfaces"], result.addresses, macs, strict=True):
+                port["ip-address"], port["mac-address"] = address, mac
+                reached = address and address.partition(";")[0]
+                if port["mgmt-interface"] and vdur["ip-address"] is None:
+                    vdur["ip-address"] = reached
+                if port["mgmt-vnf"] and vnfr["ip-address"] is None:
+                    vnfr["ip-address"] = reached
 
         self.store.update(VNFRS, record["_id"], change)
 
@@ -335,34 +329,23 @@ class Operations:
         timeout = float(params.get("timeout_ns_action") or self.timeouts.action)
         self.journal.write("primitive", index, name, application=env.application, number=1, total=1)
         with self.charms_running(ns_id, svc.environments) as charms:
-            ops = self.connected(ns_id)(env)
-            state = self._run_action(operation, ops, env, real_name, values, timeout)
+            n2vc = self.connected(ns_id)(env)
+            try:
+                if real_name == "config":
+                    # LCM hides the values in one option named "params", so nothing is set.
+                    n2vc.verify(env.application)
+                    result: Mapping[str, Any] | str = {"output": "CONFIG OK"}
+                else:
+                    result = n2vc.primitive(env.application, real_name, values, timeout)
+            except LcmError as error:
+                self.clear(operation)
+                state = self.end(operation, "FAILED", str(error), str(error))
+            else:
+                self.clear(operation)
+                output = result if isinstance(result, str) else dict(result)
+                state = self.end(operation, "COMPLETED", output)
             self.let_settle(ns_id, charms, None)
         return state
-
-    def _run_action(
-        self,
-        operation: Document,
-        ops: Connector,
-        env: Environment,
-        real_name: str,
-        values: Mapping[str, Any],
-        timeout: float,
-    ) -> str:
-        try:
-            if real_name == "config":
-                # LCM hides the values in one option named "params", so nothing is set.
-                ops.verify(env.application)
-                result: Mapping[str, Any] | str = {"output": "CONFIG OK"}
-            else:
-                result = ops.primitive(env.application, real_name, values, timeout)
-        except LcmError as error:
-            text = str(error)
-            self.clear(operation)
-            return self.end(operation, "FAILED", text, text)
-        self.clear(operation)
-        output = result if isinstance(result, str) else dict(result)
-        return self.end(operation, "COMPLETED", output)
 
     def _day2_values(self, svc: Service, env: Environment) -> dict[str, Any]:
         records = vnfrs_of(self.store, svc.nsr["_id"])
@@ -430,20 +413,7 @@ class Operations:
         if not any(e.terminate and e.application in day1_run for e in svc.environments):
             return
         with self.charms_running(nsr["_id"], svc.environments):
-            self.run_terminate_primitives(nsr["_id"], svc.environments, day1_run)
-
-    def run_terminate_primitives(
-        self, ns_id: str, environments: Sequence[Environment], day1_run: Collection[str]
-    ) -> None:
-        """Run terminate primitives, and note for each application that they need not run again."""
-        run_terminate_primitives(
-            self.connected(ns_id),
-            environments,
-            day1_run,
-            self.journal,
-            self.timeouts,
-            lambda app: self.record_vca(ns_id, app, needed_terminate=False),
-        )
+            run_terminate_primitives(self, nsr["_id"], svc.environments, day1_run)
 
     def _reset_records(self, operation: Document) -> None:
         """Reset the records of a service to NOT_INSTANTIATED, without ids and addresses."""

@@ -10,18 +10,18 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lab.descriptors.day0 import osm_params
 from lab.descriptors.environments import Environment, vdu_count
-from lab.descriptors.service import Service, service, vnfrs_of
+from lab.descriptors.service import Service, service, vdur_of, vnfrs_of
 from lab.descriptors.topology import Plan, Server
 from lab.errors import LcmError
 from lab.lcm.backends import Charms
-from lab.lcm.instantiate import Instantiation
 from lab.lcm.request import request
+from lab.lcm.terminate import run_terminate_primitives
 from lab.lcm.vimdeploy import VimDeployment
 from lab.records.operations import ro_key_path
 from lab.records.store import NSRS, VNFRS, Document
@@ -33,12 +33,8 @@ MOST = 10
 """Maximum number of instances of a VDU if its profile has no maximum."""
 
 
-@dataclass(frozen=True)
-class _Change:
-    """Instances of one VDU that come or go."""
-
-    vdu_id: str
-    counts: Sequence[int]
+Places = set[tuple[str, int]]
+"""Instances of VDUs that come or go: (VDU, count index)."""
 
 
 def scale(ops: Operations, operation: Document) -> str:
@@ -52,7 +48,7 @@ def scale(ops: Operations, operation: Document) -> str:
     nsr = ops.store.get(NSRS, ns_id)
     svc = service(nsr, ops.store)
     record = vnfrs_of(ops.store, ns_id)[index]
-    done, changes = _changes(nsr, record, svc.vnfds[index]["descriptor"], group, out)
+    done, places = _places(nsr, record, svc.vnfds[index]["descriptor"], group, out)
 
     def note(document: Document) -> None:
         groups = document["_admin"].setdefault("scaling-group", [])
@@ -63,7 +59,7 @@ def scale(ops: Operations, operation: Document) -> str:
         if charms is None:
             raise LcmError("the lab scales services with charms only")
         counted = partial(ops.store.update, NSRS, ns_id, note)
-        errors = (_scale_out if out else _scale_in)(ops, svc, record, changes, charms, counted)
+        errors = (_scale_out if out else _scale_in)(ops, svc, record, places, charms, counted)
         ops.clear(operation)
         if errors:
             text = f"FAILED Scaling: {'; '.join(errors)}"
@@ -74,14 +70,10 @@ def scale(ops: Operations, operation: Document) -> str:
     return state
 
 
-def _changes(
+def _places(
     nsr: Document, vnfr: Document, vnfd: Mapping[str, Any], group: str, out: bool
-) -> tuple[int, list[_Change]]:
-    """Return the total number of instances this aspect has added, and the changes of this step.
-
-    Raises:
-        LcmError: no such aspect, or the limit of a VDU's profile is reached.
-    """
+) -> tuple[int, Places]:
+    """Return the total number of instances this aspect has added, and those of this step."""
     flavour = vnfd["df"][0]
     aspects = {a.get("name"): a for a in flavour.get("scaling-aspect") or ()}
     if group not in aspects:
@@ -94,7 +86,7 @@ def _changes(
         if (entry["name"], entry["vnf_index"]) == (group, vnfr["member-vnf-index-ref"]):
             done = entry["nb-scale-op"]
     profiles = {p["id"]: p for p in flavour.get("vdu-profile") or ()}
-    changes = []
+    places: Places = set()
     for delta in (aspects[group].get("aspect-delta-details") or {}).get("deltas") or ():
         for entry in delta.get("vdu-delta") or ():
             vdu_id, number = entry["id"], int(entry.get("number-of-instances", 1))
@@ -112,8 +104,8 @@ def _changes(
                 )
             first_new = len(present)
             counts = range(first_new, first_new + number) if out else present[::-1][:number]
-            changes.append(_Change(vdu_id, list(counts)))
-    return done, changes
+            places.update((vdu_id, count) for count in counts)
+    return done, places
 
 
 # -- out -------------------------------------------------------------------------------------------
@@ -123,13 +115,12 @@ def _scale_out(
     ops: Operations,
     svc: Service,
     vnfr: Document,
-    changes: Sequence[_Change],
+    added: Places,
     _: Charms,
     counted: Callable[[], object],
 ) -> list[str]:
     ns_id, index = svc.nsr["_id"], str(vnfr["member-vnf-index-ref"])
     known = _networks(ops, svc, vnfr)
-    added = {(change.vdu_id, count) for change in changes for count in change.counts}
 
     def add(record: Document) -> None:
         for vdu_id, count in sorted(added):
@@ -149,13 +140,15 @@ def _scale_out(
 
     def name(record: Document) -> None:
         for server in servers:
-            _vdur(record, server)["name"] = server.name
+            vdur_of(record, server.vdu_id, server.count_index)["name"] = server.name
 
     ops.store.update(VNFRS, vnfr["_id"], name)
 
     def made(server: Server, server_id: str) -> None:
         ops.store.update(
-            VNFRS, vnfr["_id"], lambda r: _vdur(r, server).update({"vim-id": server_id})
+            VNFRS,
+            vnfr["_id"],
+            lambda r: vdur_of(r, server.vdu_id, server.count_index).update({"vim-id": server_id}),
         )
 
     work = request(svc, ops.store, ro_key_path(ops.store.home, ns_id))
@@ -202,14 +195,7 @@ def _deploy_charms(
             vnfrs_of(ops.store, ns_id)[index], env.vdu_id, env.count_index if env.vdu_id else 0
         ),
     )
-    report = Instantiation(
-        work,
-        ops.backends,
-        ops.journal,
-        ops.timeouts,
-        on_day1=lambda app: ops.record_vca(ns_id, app, needed_terminate=True),
-        on_installed=lambda app, ee: ops.record_vca(ns_id, app, ee_id=ee),
-    ).run()
+    report = ops.instantiation(work).run()
     for env in fresh:
         broken = env.application in report.broken
         ops.record_vca(ns_id, env.application, status="BROKEN" if broken else "READY")
@@ -226,17 +212,14 @@ def _instance(first: Document, count: int) -> Document:
     return instance
 
 
-def _vdur(vnfr: Document, server: Server) -> Document:
-    place = (server.vdu_id, server.count_index)
-    return next(v for v in vnfr["vdur"] if (v["vdu-id-ref"], v["count-index"]) == place)
-
-
 def _networks(ops: Operations, svc: Service, vnfr: Document) -> dict[str, str]:
     """Return the ids of the networks that a VNF's servers are on, by the plan's key."""
     result: dict[str, str] = {}
     index = str(vnfr["member-vnf-index-ref"])
     for server in svc.plan.servers:
-        if server.member_vnf_index == index and (vim_id := _vdur(vnfr, server)["vim-id"]):
+        if server.member_vnf_index == index and (
+            vim_id := vdur_of(vnfr, server.vdu_id, server.count_index)["vim-id"]
+        ):
             ids = ops.backends.cloud(server.vim).networks_of(vim_id)
             result.update(zip((port.network for port in server.ports), ids, strict=True))
     return result
@@ -249,12 +232,12 @@ def _scale_in(
     ops: Operations,
     svc: Service,
     vnfr: Document,
-    changes: Sequence[_Change],
+    gone: Places,
     charms: Charms,
     counted: Callable[[], object],
 ) -> list[str]:
     index = str(vnfr["member-vnf-index-ref"])
-    counts = {count for change in changes for count in change.counts}
+    counts = {count for _, count in gone}
     # LCM compares only the count index, not the VDU.
     leaving = [
         env
@@ -263,7 +246,6 @@ def _scale_in(
     ]
     if leaving:
         _remove_charms(ops, svc, leaving, charms)
-    gone = {(change.vdu_id, count) for change in changes for count in change.counts}
     cloud = ops.backends.cloud(vnfr["vim-account-id"])
     server_ids = [
         v["vim-id"]
@@ -294,7 +276,7 @@ def _remove_charms(
         for v in svc.nsr["_admin"]["deployed"]["VCA"]
         if v.get("needed_terminate") and v["application"] in names
     }
-    ops.run_terminate_primitives(ns_id, leaving, day1_run)
+    run_terminate_primitives(ops, ns_id, leaving, day1_run)
     for application in sorted(names):
         charms.remove(application, ops.timeouts.terminate_primitives)
     ops.remove_environments(ns_id, names)

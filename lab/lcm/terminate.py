@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from lab.descriptors.environments import Environment
 from lab.descriptors.primitives import by_seq, terminate_params
 from lab.errors import LcmError
 from lab.lcm.backends import Backends
-from lab.lcm.instantiate import Connector
-from lab.lcm.timeouts import Timeouts
 from lab.records.journal import Journal
+
+if TYPE_CHECKING:
+    from lab.lcm.operations import Operations
 
 STAGES = (
     "Stage 1/3: execute pending primitives",
@@ -22,22 +24,18 @@ STAGES = (
 
 
 def run_terminate_primitives(
-    connected: Callable[[Environment], Connector],
-    environments: Sequence[Environment],
-    day1_run: Collection[str],
-    journal: Journal,
-    timeouts: Timeouts,
-    on_done: Callable[[str], None],
+    ops: Operations, ns_id: str, environments: Sequence[Environment], day1_run: Collection[str]
 ) -> None:
     """Run the terminate primitives of the environments whose application is in ``day1_run``.
 
-    An application that an earlier, incomplete operation removed is left out. ``on_done`` is called
-    with each application whose primitives have all run.
+    An application that an earlier, incomplete operation removed is left out. Of each application
+    whose primitives have all run, the record says that they need not run again.
 
     Raises:
         LcmError: the first failure; the caller stops before anything is deleted.
     """
-    deadline = time.monotonic() + timeouts.terminate_primitives
+    connected = ops.connected(ns_id)
+    deadline = time.monotonic() + ops.timeouts.terminate_primitives
     for env in environments:
         if env.application not in day1_run or not connected(env).deployed(env.application):
             continue
@@ -45,14 +43,8 @@ def run_terminate_primitives(
         for number, primitive in enumerate(primitives, start=1):
             name = str(primitive["name"])
             index = env.member_vnf_index
-            journal.write(
-                "primitive",
-                index or "ns",
-                name,
-                application=env.application,
-                number=number,
-                total=len(primitives),
-            )
+            more = {"application": env.application, "number": number, "total": len(primitives)}
+            ops.journal.write("primitive", index or "ns", name, **more)
             left = deadline - time.monotonic()
             if left <= 0:
                 raise LcmError("Timeout: terminate primitives took too long")
@@ -65,7 +57,7 @@ def run_terminate_primitives(
                     f"terminate_primitive {name}  for vnf_member_index={index} "
                     f"fails with error {error}"
                 ) from None
-        on_done(env.application)
+        ops.record_vca(ns_id, env.application, needed_terminate=False)
 
 
 def delete_resources(

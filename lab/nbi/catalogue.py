@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,18 +43,8 @@ class Catalogue:
         Raises:
             NbiError: refused; nothing is kept.
         """
-        if not source.exists():
-            raise NbiError(f"package '{source}' does not exist")
-        known_vnfds = {d["id"]: d["descriptor"] for d in self.store.all(VNFDS)}
-        known_nsds = {d["id"]: d["descriptor"] for d in self.store.all(NSDS)}
-        folders = {d["id"]: self.folder(d) for d in self.store.all(VNFDS)}
-        findings = validation.package(source, known_vnfds, known_nsds, folders)
-        warnings = validation.sort_findings(findings, strict, source.name)
         key = key or new_id()
-        target = self._folder(key)
-        folder = unpack(source, target)
-        try:
-            descriptor = read_descriptor(folder, KINDS[kind])
+        with self._unpacked(kind, source, strict, key) as (folder, descriptor, warnings):
             document = {
                 "_id": key,
                 "id": descriptor["id"],
@@ -62,7 +54,6 @@ class Catalogue:
                 "_admin": {**admin(), "revision": 1, "revisions": {}},
             }
             document["_admin"]["revisions"]["1"] = _revision(document)
-            self._keep(source, target)
             with self.store.lock(kind):
                 if any(d["id"] == descriptor["id"] for d in self.store.all(kind)):
                     raise ConflictError(
@@ -72,9 +63,6 @@ class Catalogue:
                 if kind != VNFDS:
                     self._check_references(kind, descriptor)
                 self.store.put(kind, document)
-        except BaseException:
-            self._drop(target)
-            raise
         return document, warnings
 
     def update(
@@ -91,22 +79,10 @@ class Catalogue:
         Raises:
             NbiError: refused; the package does not change.
         """
-        if not source.exists():
-            raise NbiError(f"package '{source}' does not exist")
         document = self.store.resolve(kind, name_or_id)
         key = document["_id"]
-        vnfds = [d for d in self.store.all(VNFDS) if d["_id"] != key]
-        findings = validation.package(
-            source,
-            {d["id"]: d["descriptor"] for d in vnfds},
-            {d["id"]: d["descriptor"] for d in self.store.all(NSDS) if d["_id"] != key},
-            {d["id"]: self.folder(d) for d in vnfds},
-        )
-        warnings = validation.sort_findings(findings, strict, source.name)
-        target = self.store.root / "packages" / f"{key}-{new_id()}"
-        folder = unpack(source, target)
-        try:
-            descriptor = read_descriptor(folder, KINDS[kind])
+        place = f"{key}-{new_id()}"
+        with self._unpacked(kind, source, strict, place, key) as (folder, descriptor, warnings):
             if descriptor["id"] != document["id"]:
                 raise NbiError(
                     f"{KINDS[kind]} '{document['id']}' cannot become '{descriptor['id']}'; "
@@ -123,12 +99,44 @@ class Catalogue:
                 number = record["_admin"]["revision"] = record["_admin"]["revision"] + 1
                 record["_admin"]["revisions"][str(number)] = _revision(record)
 
-            self._keep(source, target)
             document = self.store.update(kind, key, change)
+        return document, warnings
+
+    @contextmanager
+    def _unpacked(
+        self, kind: str, source: Path, strict: bool, place: str, replaced: str = ""
+    ) -> Iterator[tuple[Path, Document, list[str]]]:
+        """Check and unpack a package; yield its folder, its descriptor and the warnings.
+
+        If the block fails, nothing of the package stays.
+
+        Args:
+            kind: as in :meth:`onboard`.
+            source: the same.
+            strict: the same.
+            place: name for the folder below ``packages``.
+            replaced: ``_id`` of the package of which this is a new revision.
+        """
+        if not source.exists():
+            raise NbiError(f"package '{source}' does not exist")
+        vnfds = [d for d in self.store.all(VNFDS) if d["_id"] != replaced]
+        findings = validation.package(
+            source,
+            {d["id"]: d["descriptor"] for d in vnfds},
+            {d["id"]: d["descriptor"] for d in self.store.all(NSDS) if d["_id"] != replaced},
+            {d["id"]: self.folder(d) for d in vnfds},
+        )
+        warnings = validation.sort_findings(findings, strict, source.name)
+        target = self.store.root / "packages" / place
+        folder = unpack(source, target)
+        try:
+            descriptor = read_descriptor(folder, KINDS[kind])
+            if source.is_file():  # for downloads
+                shutil.copyfile(source, target.with_name(target.name + _ARCHIVE))
+            yield folder, descriptor, warnings
         except BaseException:
             self._drop(target)
             raise
-        return document, warnings
 
     def delete(self, kind: str, name_or_id: str, force: bool = False) -> Document:
         """Remove a package that nothing uses.
@@ -155,20 +163,12 @@ class Catalogue:
         path = self.store.root / "packages" / f"{top}{_ARCHIVE}"
         return path if path.exists() else None
 
-    def _keep(self, source: Path, target: Path) -> None:
-        """Keep the archive beside the unpacked package, for downloads."""
-        if source.is_file():
-            shutil.copyfile(source, target.with_name(target.name + _ARCHIVE))
-
     def _drop(self, target: Path) -> None:
         if target.is_file():
             target.unlink()
         else:
             shutil.rmtree(target, ignore_errors=True)
             target.with_name(target.name + _ARCHIVE).unlink(missing_ok=True)
-
-    def _folder(self, key: str) -> Path:
-        return self.store.root / "packages" / key
 
     def _check_references(self, kind: str, descriptor: Document) -> None:
         if kind == NSTS:
@@ -220,11 +220,7 @@ def _revision(document: Document) -> Document:
 
 
 def _check_modified(old: Document, new: Document) -> None:
-    """Refuse a change of a VNFD in use that NBI refuses.
-
-    Raises:
-        NbiError: a field changed that NBI does not let change.
-    """
+    """Refuse a change of a VNFD in use that NBI refuses."""
     if old.get("software-version") != new.get("software-version"):
         return
     before, after = _fixed(old), _fixed(new)

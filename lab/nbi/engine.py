@@ -286,8 +286,7 @@ class Engine:
         Raises:
             NbiError: refused.
         """
-        nsr = self.ns(name)
-        self._require_instantiated(nsr, "action")
+        nsr = self._instantiated(name, "action")
         vnfds = self._members(nsr["nsd"])
         if member_vnf_index is None:
             configuration = nsr["nsd"].get("ns-configuration") or {}
@@ -326,8 +325,7 @@ class Engine:
         Raises:
             NbiError: refused.
         """
-        nsr = self.ns(name)
-        self._require_instantiated(nsr, "heal")
+        nsr = self._instantiated(name, "heal")
         if not targets:
             raise NbiError("healVnfData is empty; allowed: one entry or more")
         for target in targets:
@@ -349,8 +347,7 @@ class Engine:
         Raises:
             NbiError: refused.
         """
-        nsr = self.ns(name)
-        self._require_instantiated(nsr, "scale")
+        nsr = self._instantiated(name, "scale")
         vnfr = self.vnf(name, member_vnf_index)
         descriptor = self._members(nsr["nsd"])[vnfr["member-vnf-index-ref"]]["descriptor"]
         known = [a["id"] for a in descriptor["df"][0].get("scaling-aspect") or ()]
@@ -387,8 +384,7 @@ class Engine:
         Raises:
             NbiError: refused.
         """
-        nsr = self.ns(name)
-        self._require_instantiated(nsr, "update")
+        nsr = self._instantiated(name, "update")
         key = UPDATES.get(update_type)
         if key is None:
             raise NbiError(
@@ -432,8 +428,7 @@ class Engine:
         Raises:
             NbiError: refused.
         """
-        nsr = self.ns(name)
-        self._require_instantiated(nsr, "migrate")
+        nsr = self._instantiated(name, "migrate")
         vnfr = self._vnfr_of(nsr, str(request.get("vnfInstanceId")))
         vdu = request.get("vdu")
         if vdu is not None:
@@ -582,11 +577,13 @@ class Engine:
         except LcmError as error:
             raise NbiError(str(error)) from None
 
-    def _require_instantiated(self, nsr: Document, operation: str) -> None:
+    def _instantiated(self, name: str, operation: str) -> Document:
+        nsr = self.ns(name)
         if nsr["_admin"]["nsState"] == "NOT_INSTANTIATED":
             raise ConflictError(
                 f"ns_instance '{nsr['_id']}' cannot be '{operation}' because it is not instantiated"
             )
+        return nsr
 
 
 def _limit(kind: str, timeout: int | None) -> dict[str, int]:
@@ -616,11 +613,7 @@ def _require_vdu(vnfr: Document, vdu_id: Any, count: Any) -> None:
 
 
 def _check_initial(svc: Service, values: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse an instantiation that lacks a value of an initial primitive.
-
-    Raises:
-        NbiError: in NBI's words.
-    """
+    """Refuse an instantiation that lacks a value of an initial primitive."""
     always = {"rw_mgmt_ip", "OSM", "ns_config_info"}
     for env in svc.environments:
         known = always | set(values[env.application])

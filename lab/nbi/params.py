@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -135,7 +136,9 @@ def public_keys(files: str) -> list[str]:
     return keys
 
 
-def _check_keys(request: Mapping[str, Any]) -> None:
+def _add_keys(request: dict[str, Any], keys: list[str]) -> None:
+    if keys:
+        request["ssh_keys"] = keys
     # The keys are stored and shown: the text says nothing of them.
     if _PRIVATE in str(request.get("ssh_keys")):
         raise NbiError(
@@ -144,13 +147,20 @@ def _check_keys(request: Mapping[str, Any]) -> None:
         )
 
 
+def _resolve_networks(link: dict[str, Any], resolve_vim: Resolve) -> None:
+    """Turn names of VIM accounts into ids, as keys of a link's ``vim-network-name``."""
+    names = link.get("vim-network-name")
+    if isinstance(names, dict):
+        link["vim-network-name"] = {resolve_vim(str(k)): v for k, v in names.items()}
+
+
 def client_params(
     config: Mapping[str, Any],
     *,
     ns_name: str,
     nsd_key: str,
     vim_account: str,
-    ssh_keys: Iterable[str],
+    ssh_keys: list[str],
     resolve_vim: Resolve,
 ) -> dict[str, Any]:
     """Return the request osmclient sends for a configuration file.
@@ -162,23 +172,18 @@ def client_params(
         NbiError: an unknown VIM account, a private key, or a part of the wrong shape.
     """
     _check_name("nsName", ns_name)
-    request: dict[str, Any] = {k: _copy(v) for k, v in config.items()}
+    request: dict[str, Any] = copy.deepcopy(dict(config))
     request["nsName"] = ns_name
     request["nsdId"] = nsd_key
     request["vimAccountId"] = resolve_vim(vim_account)
-    keys = list(ssh_keys)
-    if keys:
-        request["ssh_keys"] = keys
-    _check_keys(request)
+    _add_keys(request, ssh_keys)
     if "wim_account" in request:
         request["wimAccountId"] = request.pop("wim_account")
     for vnf in _mappings(request, "vnf"):
         if "vim_account" in vnf:
             vnf["vimAccountId"] = resolve_vim(str(vnf.pop("vim_account")))
     for vld in _mappings(request, "vld"):
-        names = vld.get("vim-network-name")
-        if isinstance(names, dict):
-            vld["vim-network-name"] = {resolve_vim(str(k)): v for k, v in names.items()}
+        _resolve_networks(vld, resolve_vim)
         if "wim_account" in vld:
             vld["wimAccountId"] = vld.pop("wim_account")
     for entry in _mappings(request, "additionalParamsForVnf"):
@@ -195,7 +200,7 @@ def slice_params(
     nsi_name: str,
     nst_key: str,
     vim_account: str,
-    ssh_keys: Iterable[str],
+    ssh_keys: list[str],
     resolve_vim: Resolve,
 ) -> dict[str, Any]:
     """Return the request osmclient sends for the configuration file of a slice.
@@ -207,23 +212,19 @@ def slice_params(
         NbiError: an unknown VIM account, a private key, or a part of the wrong shape.
     """
     _check_name("nsiName", nsi_name)
-    keys = list(ssh_keys)
     request: dict[str, Any] = {
         "nstId": nst_key,
         "nsiName": nsi_name,
         "vimAccountId": resolve_vim(vim_account),
-        **({"ssh_keys": keys} if keys else {}),
     }
-    _check_keys(request)
+    _add_keys(request, ssh_keys)
     for key in ("netslice-subnet", "netslice-vld", "additionalParamsForNsi"):
         if key in config:
-            request[key] = _copy(config[key])
+            request[key] = copy.deepcopy(config[key])
     subnets = _mappings(request, "netslice-subnet")
     links = [link for subnet in subnets for link in _mappings(subnet, "vld")]
     for link in [*_mappings(request, "netslice-vld"), *links]:
-        names = link.get("vim-network-name")
-        if isinstance(names, dict):
-            link["vim-network-name"] = {resolve_vim(str(k)): v for k, v in names.items()}
+        _resolve_networks(link, resolve_vim)
     for subnet in subnets:
         for vnf in _mappings(subnet, "vnf"):
             if "vim_account" in vnf:
@@ -273,11 +274,3 @@ def _mappings(request: Mapping[str, Any], section: str) -> list[dict[str, Any]]:
     if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
         raise NbiError(f"Error at --config '{section}' must be a list of mappings")
     return entries
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _copy(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_copy(v) for v in value]
-    return value

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from lab.descriptors.environments import entry_of
 from lab.descriptors.topology import Plan
 from lab.records.ids import admin, new_id
 from lab.records.store import Document
@@ -58,7 +59,7 @@ def new_vnfrs(
     """Return the records of the members, ``vnfds`` being member-vnf-index -> package document."""
     records = []
     for index, vnfd in vnfds.items():
-        given = vnf_params(request, index)
+        given = entry_of(request.get("additionalParamsForVnf"), "member-vnf-index", index)
         servers = [s for s in plan.servers if s.member_vnf_index == index]
         networks = {n.key: n for n in plan.networks}
         records.append(
@@ -127,18 +128,7 @@ def new_operation(
     }
 
 
-def vnf_params(request: Mapping[str, Any], index: str) -> Mapping[str, Any]:
-    """Return the entry of ``additionalParamsForVnf`` for a member, empty without one."""
-    for entry in request.get("additionalParamsForVnf") or ():
-        if str(entry.get("member-vnf-index")) == index:
-            result: Mapping[str, Any] = entry
-            return result
-    return {}
-
-
 def vdu_params(given: Mapping[str, Any], vdu_id: str) -> dict[str, Any] | None:
     """Return a VDU's own additionalParams, ``None`` when it uses its VNF's."""
-    for entry in given.get("additionalParamsForVdu") or ():
-        if entry.get("vdu_id") == vdu_id:
-            return dict(entry.get("additionalParams") or {})
-    return None
+    entry = entry_of(given.get("additionalParamsForVdu"), "vdu_id", vdu_id)
+    return dict(entry.get("additionalParams") or {}) if entry else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import time
 from collections import deque
@@ -11,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI
+from nicegui import app, run, ui
 
 from lab.errors import NbiError
 from lab.graph import draw
@@ -36,23 +36,19 @@ STATES = {
 
 def create_page(engine: Engine, tokens: Tokens) -> FastAPI:
     """Return the application of the page; NiceGUI allows one in a process."""
-    data = Data(engine)
-    folder = data.home / "server" / "page"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # NiceGUI keeps the sessions of browsers in files; it reads this variable at import.
-    os.environ["NICEGUI_STORAGE_PATH"] = str(folder)
-    from nicegui import ui
-
-    page = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    Page(data, tokens).register()
+    page = Page(Data(engine), tokens)
+    ui.page("/")(page.home)
+    ui.page("/login")(page.login)
+    ui.page("/{kind}/{key}")(page.details)
+    application = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     ui.run_with(
-        page,
+        application,
         title="osm-vpnaas lab",
         storage_secret=secrets.token_urlsafe(32),
         session_middleware_kwargs={"https_only": True, "same_site": "strict"},
         show_welcome_message=False,
     )
-    return page
+    return application
 
 
 class Page:
@@ -62,18 +58,8 @@ class Page:
         self.data = data
         self.tokens = tokens
 
-    def register(self) -> None:
-        """Register the routes with NiceGUI."""
-        from nicegui import ui
-
-        ui.page("/")(self.home)
-        ui.page("/login")(self.login)
-        ui.page("/{kind}/{key}")(self.details)
-
     def known(self) -> bool:
         """Return whether the browser has a valid token; if not, send it to the login."""
-        from nicegui import app, ui
-
         try:
             self.tokens.authorize(f"Bearer {app.storage.user.get('token', '')}")
         except NbiError:
@@ -83,7 +69,6 @@ class Page:
 
     def login(self) -> None:
         """Ask for the password."""
-        from nicegui import app, ui
 
         def check() -> None:
             try:
@@ -102,8 +87,6 @@ class Page:
 
     def home(self) -> None:
         """Show all slices and services."""
-        from nicegui import ui
-
         if not self.known():
             return
         self._header("Lab")
@@ -135,8 +118,6 @@ class Page:
 
     async def details(self, kind: str, key: str) -> None:
         """Show a service or a slice, by its id or name."""
-        from nicegui import ui
-
         if not self.known():
             return
         try:
@@ -151,8 +132,6 @@ class Page:
         ui.timer(REFRESH, view.refresh)
 
     def _header(self, title: str) -> None:
-        from nicegui import app, ui
-
         def leave() -> None:
             key = app.storage.user.pop("token", "")
             if any(token["id"] == key for token in self.tokens.all()):
@@ -181,8 +160,6 @@ class ServicePage:
 
     def show(self) -> None:
         """Draw everything once."""
-        from nicegui import ui
-
         with ui.row().classes("w-full no-wrap max-md:flex-wrap"):
             with ui.card().classes("w-full md:w-1/2"):
                 self.chart = ui.echart(picture(self.graph), on_point_click=self._clicked)
@@ -251,8 +228,6 @@ class ServicePage:
         self.refresh()
 
     def _choose(self, node_id: str) -> None:
-        from nicegui import ui
-
         self.chosen = node_id
         self.samples.clear()
         node = self._node()
@@ -275,8 +250,6 @@ class ServicePage:
             chosen.on_value_change(show)
 
     def _form(self, node: Node, primitive: Mapping[str, Any]) -> None:
-        from nicegui import ui
-
         inputs: dict[str, Any] = {}
         for parameter in primitive.get("parameter") or ():
             name, value = parameter["name"], default(parameter)
@@ -291,7 +264,9 @@ class ServicePage:
         answer = ui.code("", language="json").classes("w-full max-h-96 overflow-auto")
         answer.visible = False
 
-        async def run() -> None:
+        async def press() -> None:
+            if not self.page.known():
+                return
             button.disable()
             try:
                 values = {
@@ -299,7 +274,9 @@ class ServicePage:
                     for name, field in inputs.items()
                     if field.value != "" or "default-value" not in given[name]
                 }
-                result = await self._press(node, primitive["name"], values)
+                result = await run.io_bound(
+                    self.data.press, node.service, node.member, primitive["name"], values
+                )
                 shown = result if isinstance(result, str) else json.dumps(result, indent=1)
                 answer.content = shown or "done"
             except REFUSALS as error:
@@ -307,22 +284,13 @@ class ServicePage:
             answer.visible = True
             button.enable()
 
-        button = ui.button(f"Run {primitive['name']}", on_click=run)
+        button = ui.button(f"Run {primitive['name']}", on_click=press)
         button.move(target_index=len(inputs))
-
-    async def _press(self, node: Node, name: str, values: Mapping[str, Any]) -> Any:
-        from nicegui import run
-
-        if not self.page.known():
-            raise NbiError("log in again")
-        return await run.io_bound(self.data.press, node.service, node.member, name, values)
 
     def _live(self, event: Any) -> None:
         self.timer.active = self.rates.visible = bool(event.value)
 
     async def _measure(self) -> None:
-        from nicegui import run
-
         node = self._node()
         if node is None or self.busy or not self.page.known():
             return
@@ -346,8 +314,6 @@ class ServicePage:
         )
 
     def _log(self, event: Any) -> None:
-        from nicegui import ui
-
         try:
             text = self.data.log(event.args[1]["id"])
         except REFUSALS as error:
@@ -429,8 +395,6 @@ def rates(samples: Mapping[str, deque[Sample]]) -> dict[str, Any]:
 
 
 def _card(kind: str, record: Summary) -> None:
-    from nicegui import ui
-
     # By its id: a name may have a slash or a question mark, and a slice and a service the same.
     link = ui.link(target=f"/{kind}/{record.key}").classes("no-underline text-black")
     with link, ui.card():

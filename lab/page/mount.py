@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
 from contextlib import AsyncExitStack
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -40,6 +41,10 @@ class WithPage:
     async def _made(self) -> ASGIApp:
         async with self._making:
             if self._page is None:
+                folder = self._engine.store.home / "server" / "page"
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                # NiceGUI keeps the sessions of browsers in files; it reads this at import.
+                os.environ["NICEGUI_STORAGE_PATH"] = str(folder)
                 # In a thread: the API goes on answering meanwhile.
                 module = await asyncio.to_thread(importlib.import_module, "lab.page.app")
                 page = module.create_page(self._engine, self._tokens)

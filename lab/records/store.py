@@ -15,7 +15,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic_core import ValidationError
 
 from lab import files
 from lab.errors import ConflictError, NbiError, fault
@@ -35,18 +35,18 @@ NSIOPS = "nsilcmops"
 VCAS = "vca"
 CREATED = "created_packages"
 """Packages without content yet."""
-_KINDS: dict[str, type[BaseModel]] = {
-    VIMS: kinds.Vim,
-    VCAS: kinds.Vca,
-    VNFDS: kinds.Vnfd,
-    NSDS: kinds.Nsd,
-    NSRS: kinds.Nsr,
-    VNFRS: kinds.Vnfr,
-    OPS: kinds.NsOperation,
-    NSTS: kinds.Package,
-    NSIS: kinds.Nsi,
-    NSIOPS: kinds.NsiOperation,
-    CREATED: kinds.Created,
+_KINDS = {
+    VIMS: kinds.VIM,
+    VCAS: kinds.VCA,
+    VNFDS: kinds.VNFD,
+    NSDS: kinds.NSD,
+    NSRS: kinds.NSR,
+    VNFRS: kinds.VNFR,
+    OPS: kinds.NS_OPERATION,
+    NSTS: kinds.NST,
+    NSIS: kinds.NSI,
+    NSIOPS: kinds.NSI_OPERATION,
+    CREATED: kinds.CREATED,
 }
 
 
@@ -121,7 +121,7 @@ class Store:
         wrong = "is damaged"
         try:
             document: Document = json.loads(text)
-            _KINDS[collection].model_validate(document)
+            _KINDS[collection].validate_python(document)
             if document["_id"] == key:
                 return document
         except ValidationError as error:

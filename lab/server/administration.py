@@ -11,7 +11,7 @@ from lab import accounts
 from lab.errors import ConflictError, NbiError
 from lab.records.ids import admin, new_id
 from lab.records.store import VCAS, VIMS, Document
-from lab.server import records, schemas
+from lab.server import schemas
 from lab.server.calls import Answer, Call, Resources, listed
 from lab.server.problems import check, not_found
 from lab.server.tokens import NAME, PROJECT_ID, ROLE_ID, USER_ID
@@ -56,44 +56,28 @@ def domains(resources: Resources, call: Call) -> Answer:
     return Answer({"user_domain_name": None, "project_domain_name": None})
 
 
-def _administration(resources: Resources) -> dict[str, Document]:
+def _administration(table: str, resources: Resources) -> list[Document]:
+    """Return the records of users, projects, roles or Juju controllers; none of other tables."""
     when = {"created": resources.started, "modified": resources.started}
-    mapping = {"project": PROJECT_ID, "project_name": NAME, "role": ROLE_ID}
-    tables: dict[str, Document] = {
-        "users": {
-            "_id": USER_ID,
-            "username": NAME,
-            "projects": [NAME],
-            "project_role_mappings": [{**mapping, "role_name": "system_admin"}],
-            "_admin": {**when, "user_status": "always-active"},
-        },
-        "projects": {"_id": PROJECT_ID, "name": NAME, "admin": True, "_admin": when},
-        "roles": {
-            "_id": ROLE_ID,
-            "name": "system_admin",
-            "permissions": {"default": True, "admin": True},
-            "_admin": when,
-        },
-    }
-    return tables
-
-
-def administration(table: str, resources: Resources, call: Call) -> Answer:
-    """List users, projects or roles: one each; empty for kinds that a lab lacks."""
-    record = _administration(resources).get(table)
-    return listed([] if record is None else [record], call)
-
-
-def administered(table: str, resources: Resources, call: Call) -> Answer:
-    """Show a user, project or role, by its id or name."""
-    record = _administration(resources).get(table)
-    if record is None or call.key not in (record["_id"], record.get("name", NAME)):
-        raise not_found(table, call.key)
-    return Answer(record)
-
-
-def _controllers(resources: Resources) -> list[Document]:
-    when = {"created": resources.started, "modified": resources.started}
+    if table == "users":
+        role = {"role": ROLE_ID, "role_name": "system_admin"}
+        return [
+            {
+                "_id": USER_ID,
+                "username": NAME,
+                "projects": [NAME],
+                "project_role_mappings": [{"project": PROJECT_ID, "project_name": NAME, **role}],
+                "_admin": {**when, "user_status": "always-active"},
+            }
+        ]
+    if table == "projects":
+        return [{"_id": PROJECT_ID, "name": NAME, "admin": True, "_admin": when}]
+    if table == "roles":
+        permissions = {"default": True, "admin": True}
+        role = {"_id": ROLE_ID, "name": "system_admin"}
+        return [{**role, "permissions": permissions, "_admin": when}]
+    if table != VCAS:
+        return []
     own = {
         "_id": PROJECT_ID,
         "name": "lab",
@@ -103,17 +87,28 @@ def _controllers(resources: Resources) -> list[Document]:
     return [*([own] if resources.vca else []), *resources.engine.store.all(VCAS)]
 
 
-def vcas(resources: Resources, call: Call) -> Answer:
-    """List the Juju controllers."""
-    return listed(_controllers(resources), call)
+def administration(table: str, resources: Resources, call: Call) -> Answer:
+    """List users, projects, roles or Juju controllers; empty for kinds that a lab lacks."""
+    return listed(_administration(table, resources), call)
 
 
-def vca(resources: Resources, call: Call) -> Answer:
-    """Show a Juju controller."""
-    for record in _controllers(resources):
-        if call.key in (record["_id"], record["name"]):
+def administered(table: str, resources: Resources, call: Call) -> Answer:
+    """Show a user, project, role or Juju controller, by its id or name."""
+    for record in _administration(table, resources):
+        if call.key in (record["_id"], record.get("name", NAME)):
             return Answer(record)
-    raise not_found(VCAS, call.key)
+    raise not_found(table, call.key)
+
+
+def _made(place: str, key: str) -> Answer:
+    value = {"_id": key, "id": key, "op_id": f"{key}:0"}
+    return Answer(value, HTTPStatus.ACCEPTED, f"/osm/admin/v1/{place}/{key}")
+
+
+def _deleted(call: Call) -> Answer:
+    if call.force:
+        return Answer(None, HTTPStatus.NO_CONTENT)
+    return Answer({"_id": f"{call.key}:1"}, HTTPStatus.ACCEPTED)
 
 
 def new_vca(resources: Resources, call: Call) -> Answer:
@@ -125,13 +120,11 @@ def new_vca(resources: Resources, call: Call) -> Answer:
     with store.lock(VCAS):
         _check_name(resources, record)
         store.put(VCAS, record)
-    key = record["_id"]
-    value = {"_id": key, "id": key, "op_id": f"{key}:0"}
-    return Answer(value, HTTPStatus.ACCEPTED, f"/osm/admin/v1/vca/{key}")
+    return _made("vca", record["_id"])
 
 
 def _check_name(resources: Resources, record: Document) -> None:
-    for known in _controllers(resources):
+    for known in _administration(VCAS, resources):
         if known["name"] == record["name"] and known["_id"] != record["_id"]:
             raise ConflictError(f"name '{record['name']}' already exists for vca")
 
@@ -162,24 +155,12 @@ def delete_vca(resources: Resources, call: Call) -> Answer:
         text = "There is at least one VIM account using this vca"
         raise ConflictError(text)
     store.delete(VCAS, call.key)
-    if call.force:
-        return Answer(None, HTTPStatus.NO_CONTENT)
-    return Answer({"_id": f"{call.key}:1"}, HTTPStatus.ACCEPTED)
+    return _deleted(call)
 
 
 def _require_content(body: Document) -> None:
     if not body:
         raise NbiError("Nothing to update. Provide payload and/or query string")
-
-
-def vims(resources: Resources, call: Call) -> Answer:
-    """List VIM accounts."""
-    return listed([records.vim(v) for v in resources.engine.store.all(VIMS)], call)
-
-
-def vim(resources: Resources, call: Call) -> Answer:
-    """Show a VIM account."""
-    return Answer(records.vim(resources.get(VIMS, call.key)))
 
 
 def new_vim(resources: Resources, call: Call) -> Answer:
@@ -190,9 +171,7 @@ def new_vim(resources: Resources, call: Call) -> Answer:
     document = accounts.create(
         resources.engine, body["name"], body["vim_type"], body.get("config") or {}, more
     )
-    key = document["_id"]
-    value = {"_id": key, "id": key, "op_id": f"{key}:0"}
-    return Answer(value, HTTPStatus.ACCEPTED, f"/osm/admin/v1/vim_accounts/{key}")
+    return _made("vim_accounts", document["_id"])
 
 
 def edit_vim(resources: Resources, call: Call) -> Answer:
@@ -206,7 +185,9 @@ def edit_vim(resources: Resources, call: Call) -> Answer:
                 f"the {name} of VIM account '{before['name']}' cannot be changed in a lab; make "
                 "another account"
             )
-    if "vca" in body and body["vca"] not in [known["_id"] for known in _controllers(resources)]:
+    if "vca" in body and body["vca"] not in [
+        known["_id"] for known in _administration(VCAS, resources)
+    ]:
         raise not_found(VCAS, body["vca"])
     config = {**(before.get("config") or {}), **(body.get("config") or {})}
     config = {name: value for name, value in config.items() if value is not None}
@@ -222,6 +203,4 @@ def delete_vim(resources: Resources, call: Call) -> Answer:
     """Delete a VIM account."""
     resources.get(VIMS, call.key)
     accounts.delete(resources.engine, call.key, call.force)
-    if call.force:
-        return Answer(None, HTTPStatus.NO_CONTENT)
-    return Answer({"_id": f"{call.key}:1"}, HTTPStatus.ACCEPTED)
+    return _deleted(call)

@@ -30,9 +30,20 @@ MAX_DOCUMENT = 4 << 20
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
 
 
-def _too_large(limit: int) -> NbiError:
-    text = f"The body is larger than {limit} bytes"
-    return NbiError(text, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+async def _chunks(request: Request, limit: int) -> AsyncIterator[bytes]:
+    """Yield a request's body; refuse one that is larger than ``limit`` bytes."""
+    size = int(request.headers.get("content-length") or 0)
+    refusal = NbiError(
+        f"The body is larger than {limit} bytes", HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    )
+    if size > limit:
+        raise refusal
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limit:
+            raise refusal
+        yield chunk
 
 
 async def document(request: Request) -> dict[str, Any]:
@@ -41,13 +52,7 @@ async def document(request: Request) -> dict[str, Any]:
     Raises:
         NbiError: the body is not JSON or YAML, not a mapping, or too large.
     """
-    if int(request.headers.get("content-length") or 0) > MAX_DOCUMENT:
-        raise _too_large(MAX_DOCUMENT)
-    data = b""
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > MAX_DOCUMENT:
-            raise _too_large(MAX_DOCUMENT)
+    data = b"".join([chunk async for chunk in _chunks(request, MAX_DOCUMENT)])
     if not data.strip():
         return {}
     kind = "json" if "application/json" in request.headers.get("content-type", "") else "yaml"
@@ -104,14 +109,9 @@ def _file_name(content_type: str, given: str) -> str:
 
 async def _save(request: Request, path: Path) -> None:
     size = 0
-    if int(request.headers.get("content-length") or 0) > MAX_BYTES:
-        raise _too_large(MAX_BYTES)
     with path.open("wb") as stream:
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size > MAX_BYTES:
-                raise _too_large(MAX_BYTES)
-            stream.write(chunk)
+        async for chunk in _chunks(request, MAX_BYTES):
+            size += stream.write(chunk)
     if not size:
         raise NbiError("empty file or content")
     given = request.headers.get("content-range")

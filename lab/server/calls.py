@@ -15,8 +15,8 @@ from lab.errors import NbiError
 from lab.nbi.engine import Engine
 from lab.nbi.slices import Slices
 from lab.records.ids import admin
-from lab.records.store import VIMS, Document
-from lab.server import contents
+from lab.records.store import NSIOPS, NSIS, NSRS, OPS, VIMS, VNFRS, Document, Store
+from lab.server import contents, records
 from lab.server.filters import matching
 from lab.server.problems import not_found, not_there_yet
 from lab.server.tokens import Tokens
@@ -104,6 +104,36 @@ def listed(documents: list[Document], call: Call) -> Answer:
     return Answer(matching(documents, call.query))
 
 
+_SHOWN: dict[str, Callable[[Document, Store], Document]] = {
+    VIMS: lambda document, store: records.vim(document),
+    VNFRS: lambda document, store: records.vnf(document),
+    NSIS: lambda document, store: records.nsi(document),
+    NSRS: records.ns,
+    OPS: records.operation,
+    NSIOPS: records.operation,
+}
+
+
+def _reap(table: str, resources: Resources) -> None:
+    if table in (NSIS, NSIOPS):
+        resources.slices.reap()
+    elif table in (NSRS, OPS):
+        resources.engine.reap()
+
+
+def show_all(table: str, resources: Resources, call: Call) -> Answer:
+    """List the records of a table."""
+    _reap(table, resources)
+    store = resources.engine.store
+    return listed([_SHOWN[table](document, store) for document in store.all(table)], call)
+
+
+def show(table: str, resources: Resources, call: Call) -> Answer:
+    """Show a record of a table."""
+    _reap(table, resources)
+    return Answer(_SHOWN[table](resources.get(table, call.key), resources.engine.store))
+
+
 def made(call: Call, place: str, key: str, **more: Any) -> Answer:
     """Answer that a resource was created, with its location."""
     return Answer({"id": key, **more}, HTTPStatus.CREATED, f"/osm/{place}/{key}")
@@ -169,6 +199,14 @@ def _items(params: Mapping[str, Any], key: str) -> list[tuple[str, Mapping[str, 
     items = params.get(key)
     listed = enumerate(items if isinstance(items, list) else ())
     return [(f"{key}:{number}", item) for number, item in listed if isinstance(item, dict)]
+
+
+def shown(path: str, table: str) -> list[Route]:
+    """Return the routes that list the records of a table and show one."""
+    return [
+        Route("GET", path, bound(show_all, table)),
+        Route("GET", f"{path}/{{id}}", bound(show, table)),
+    ]
 
 
 def below(prefix: str, *routes: Route) -> list[Route]:

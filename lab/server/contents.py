@@ -24,11 +24,7 @@ class File:
 
 
 def _accepted(accept: str) -> tuple[bool, str]:
-    """Return whether a client accepts text, and the archive type it accepts ("": none).
-
-    Raises:
-        NbiError: it accepts neither.
-    """
+    """Return whether a client accepts text, and the archive type it accepts ("": none)."""
     anything = "*/*" in accept
     text = anything or TEXT in accept
     archive = ""

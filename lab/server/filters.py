@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -11,38 +12,28 @@ Document = dict[str, Any]
 ADMINISTRATIVE = ("ADMIN", "FORCE", "PUBLIC", "SET_PROJECT")
 
 
-def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, list[str]], bool]:
-    def test(value: Any, operands: list[str]) -> bool:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            try:
-                return compare(value, float(operands[0]))
-            except ValueError:
-                return False
-        return isinstance(value, str) and compare(value, operands[0])
-
-    return test
-
-
-def _texts(value: Any) -> list[str]:
-    values = value if isinstance(value, list) else [value]
-    return ["" if v is None else str(v) for v in values]
-
-
-def _equal(value: Any, operands: list[str]) -> bool:
-    return any(text in operands for text in _texts(value))
-
-
-_OPERATORS: Mapping[str, Callable[[Any, list[str]], bool]] = {
-    "eq": _equal,
-    "cont": _equal,
-    "neq": lambda value, operands: not _equal(value, operands),
-    "ne": lambda value, operands: not _equal(value, operands),
-    "ncont": lambda value, operands: not _equal(value, operands),
-    "gt": _ordered(lambda a, b: a > b),
-    "gte": _ordered(lambda a, b: a >= b),
-    "lt": _ordered(lambda a, b: a < b),
-    "lte": _ordered(lambda a, b: a <= b),
+#: Comparisons of values in an order; all other operators compare texts.
+_ORDERS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "gt": operator.gt,
+    "gte": operator.ge,
+    "lt": operator.lt,
+    "lte": operator.le,
 }
+_OPERATORS = ("eq", "cont", "neq", "ne", "ncont", *_ORDERS)
+
+
+def _meets(value: Any, name: str, operands: list[str]) -> bool:
+    """Return whether a value meets a test with the operator of this name."""
+    if name not in _ORDERS:
+        values = value if isinstance(value, list) else [value]
+        equal = any(("" if v is None else str(v)) in operands for v in values)
+        return equal == (name in ("eq", "cont"))
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        try:
+            return _ORDERS[name](value, float(operands[0]))
+        except ValueError:
+            return False
+    return isinstance(value, str) and _ORDERS[name](value, operands[0])
 
 
 def matching(documents: Iterable[Document], query: Iterable[tuple[str, str]]) -> list[Document]:
@@ -52,12 +43,12 @@ def matching(documents: Iterable[Document], query: Iterable[tuple[str, str]]) ->
         if name in ADMINISTRATIVE:
             continue
         path = name.split(".")
-        operator = path.pop() if path[-1] in _OPERATORS and len(path) > 1 else "eq"
-        tests.append((path, _OPERATORS[operator], text.split(",")))
+        test = path.pop() if path[-1] in _OPERATORS and len(path) > 1 else "eq"
+        tests.append((path, test, text.split(",")))
     return [
         document
         for document in documents
-        if all(test(_at(document, path), operands) for path, test, operands in tests)
+        if all(_meets(_at(document, path), test, operands) for path, test, operands in tests)
     ]
 
 

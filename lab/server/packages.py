@@ -79,11 +79,7 @@ def _upload(kind: str, resources: Resources, call: Call) -> Answer:
 
 
 def _onboarded_package(kind: str, resources: Resources, call: Call) -> Document:
-    """Return a package that has content.
-
-    Raises:
-        NbiError: it has none yet, or there is no such package.
-    """
+    """Return a package that has content."""
     waiting = _waiting(kind, resources, call.key)
     if waiting is not None:
         raise ConflictError(

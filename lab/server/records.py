@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lab.records.operations import operation_folder
-from lab.records.store import NSDS, NSTS, VNFDS, Store
+from lab.records.store import NSDS, NSRS, NSTS, VNFDS, VNFRS, Store
 from lab.server.tokens import PROJECT_ID
 
 Document = dict[str, Any]
@@ -71,9 +71,10 @@ def vim(document: Document) -> Document:
     }
 
 
-def ns(document: Document, vnfrs: Iterable[Document]) -> Document:
+def ns(document: Document, store: Store) -> Document:
     """Return the record of a network service."""
-    members = list(vnfrs)
+    found = [store.find(VNFRS, key) for key in document["constituent-vnfr-ref"]]
+    members = [vnfr for vnfr in found if vnfr is not None]
     return {
         "admin-status": "ENABLED",
         "nsd-name-ref": document["nsd"].get("name"),
@@ -156,14 +157,15 @@ def nsi(document: Document) -> Document:
     return {**document, "_admin": _admin(document)}
 
 
-def operation(document: Document, store: Store, instance: Document | None) -> Document:
+def operation(document: Document, store: Store) -> Document:
     """Return an operation; `stage` and, while it runs, `detailed-status` are its progress."""
     owner = next(key for key in ("nsInstanceId", "netsliceInstanceId") if key in document)
     kind = document["lcmOperationType"]
     params = {**document["operationParams"], "lcmOperationType": kind, owner: document[owner]}
     if kind == "instantiate" and owner == "nsInstanceId":
         params["nsr_id"] = document[owner]
-        params.setdefault("nsDescription", (instance or {}).get("description"))
+        instance = store.find(NSRS, document[owner]) or {}
+        params.setdefault("nsDescription", instance.get("description"))
     stage = _stage(store, document["_id"])
     base, operations, instances, link = (
         ("/osm/nslcm/v1", "ns_lcm_op_occs", "ns_instances", "nsInstance")

@@ -10,9 +10,9 @@ from builder.documents import DocumentError, load
 from lab.errors import ConflictError, NbiError
 from lab.nbi.engine import Started
 from lab.nbi.params import InstanceRequest
-from lab.records.store import NSDS, NSRS, OPS, VNFRS, Document
-from lab.server import records, schemas
-from lab.server.calls import Answer, Call, Resources, accepted, known_vim, listed, made, vims_by_id
+from lab.records.store import NSDS, NSRS, OPS
+from lab.server import schemas
+from lab.server.calls import Answer, Call, Resources, accepted, known_vim, made, vims_by_id
 from lab.server.problems import check, not_found
 
 
@@ -26,24 +26,6 @@ def _of_service(resources: Resources, call: Call, schema: Mapping[str, Any]) -> 
     """Return the checked body of a request for an operation on an existing service."""
     resources.get(NSRS, call.key)
     return _checked(call, schema)
-
-
-def services(resources: Resources, call: Call) -> Answer:
-    """List network services."""
-    resources.engine.reap()
-    members: dict[str, list[Document]] = {}
-    for vnfr in resources.engine.store.all(VNFRS):
-        members.setdefault(vnfr["nsr-id-ref"], []).append(vnfr)
-    nsrs = resources.engine.store.all(NSRS)
-    return listed([records.ns(n, members.get(n["_id"], ())) for n in nsrs], call)
-
-
-def service(resources: Resources, call: Call) -> Answer:
-    """Show a network service."""
-    resources.engine.reap()
-    document = resources.get(NSRS, call.key)
-    members = [v for v in resources.engine.store.all(VNFRS) if v["nsr-id-ref"] == call.key]
-    return Answer(records.ns(document, members))
 
 
 def new_service(resources: Resources, call: Call) -> Answer:
@@ -207,34 +189,6 @@ def delete_services(resources: Resources, call: Call) -> Answer:
     for key in keys:
         resources.engine.ns_delete(key)
     return Answer({"ns_ids": keys}, HTTPStatus.ACCEPTED)
-
-
-def operations(resources: Resources, call: Call) -> Answer:
-    """List operations on services."""
-    resources.engine.reap()
-    store = resources.engine.store
-    owners = {n["_id"]: n for n in store.all(NSRS)}
-    result = [records.operation(o, store, owners.get(o["nsInstanceId"])) for o in store.all(OPS)]
-    return listed(result, call)
-
-
-def operation(resources: Resources, call: Call) -> Answer:
-    """Show an operation on a service."""
-    resources.engine.reap()
-    document = resources.get(OPS, call.key)
-    store = resources.engine.store
-    owner = store.find(NSRS, document["nsInstanceId"])
-    return Answer(records.operation(document, store, owner))
-
-
-def vnfs(resources: Resources, call: Call) -> Answer:
-    """List VNFs."""
-    return listed([records.vnf(v) for v in resources.engine.store.all(VNFRS)], call)
-
-
-def vnf(resources: Resources, call: Call) -> Answer:
-    """Show a VNF."""
-    return Answer(records.vnf(resources.get(VNFRS, call.key)))
 
 
 def cancel(resources: Resources, call: Call) -> Answer:

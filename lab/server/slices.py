@@ -6,21 +6,10 @@ from http import HTTPStatus
 
 from lab.errors import ConflictError
 from lab.nbi.params import InstanceRequest
-from lab.records.store import NSIOPS, NSIS, NSTS
-from lab.server import records, schemas
-from lab.server.calls import Answer, Call, Resources, accepted, known_vim, listed, made, vims_by_id
+from lab.records.store import NSIS, NSTS
+from lab.server import schemas
+from lab.server.calls import Answer, Call, Resources, accepted, known_vim, made, vims_by_id
 from lab.server.problems import check
-
-
-def slices(resources: Resources, call: Call) -> Answer:
-    """List slices."""
-    return listed([records.nsi(n) for n in resources.slices.all()], call)
-
-
-def one_slice(resources: Resources, call: Call) -> Answer:
-    """Show a slice."""
-    resources.slices.reap()
-    return Answer(records.nsi(resources.get(NSIS, call.key)))
 
 
 def _checked_slice(resources: Resources, call: Call) -> InstanceRequest:
@@ -93,17 +82,3 @@ def terminate_slice(resources: Resources, call: Call) -> Answer:
     resources.get(NSIS, call.key)
     started = resources.slices.delete(call.key)
     return accepted(started, "nsilcm/v1/nsi_lcm_op_occs", "id")
-
-
-def slice_operations(resources: Resources, call: Call) -> Answer:
-    """List operations on slices."""
-    resources.slices.reap()
-    store = resources.engine.store
-    return listed([records.operation(o, store, None) for o in store.all(NSIOPS)], call)
-
-
-def slice_operation(resources: Resources, call: Call) -> Answer:
-    """Show an operation on a slice."""
-    resources.slices.reap()
-    document = resources.get(NSIOPS, call.key)
-    return Answer(records.operation(document, resources.engine.store, None))
