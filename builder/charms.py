@@ -35,6 +35,7 @@ class _Declaration(BaseModel):
     summary: str
     description: str
     network_function: bool = Field(alias="network-function", default=False)
+    code: str = Field(alias="class", default="vpnaas.charm.VnfCharm")
     gateway: bool = False
     pdu_sessions: bool = Field(alias="pdu-sessions", default=False)
     links: dict[Link, Literal["provider", "requirer"]]
@@ -51,6 +52,7 @@ class Charm:
         metadata: metadata.yaml.
         actions: actions.yaml.
         config: config.yaml.
+        code: Module and class of its code.
         network_function: Whether the charm also runs a network function.
     """
 
@@ -59,6 +61,7 @@ class Charm:
     metadata: dict[str, Any]
     actions: dict[str, Any]
     config: dict[str, Any]
+    code: str
     network_function: bool = False
 
 
@@ -94,14 +97,15 @@ def load(tree: Tree, name: str) -> Charm:
         }
         if ends:
             metadata[key] = ends
-    actions = _yaml(tree.common / "actions.yaml") | _yaml(tree.common / "experiment-actions.yaml")
+    actions = declared_actions(tree, "common/actions.yaml")
+    actions |= declared_actions(tree, "common/experiment-actions.yaml")
     if declared.network_function:
-        actions |= _yaml(tree.common / "nf-actions.yaml")
+        actions |= declared_actions(tree, "common/nf-actions.yaml")
     if declared.gateway:
-        actions |= _yaml(tree.common / "gateway-actions.yaml")
+        actions |= declared_actions(tree, "common/gateway-actions.yaml")
     if declared.pdu_sessions:
-        actions = _merged(actions, _yaml(tree.common / "session-actions.yaml"))
-    actions = _merged(actions, _yaml(source / "actions.yaml", missing={}))
+        actions = _merged(actions, declared_actions(tree, "common/session-actions.yaml"))
+    actions = _merged(actions, declared_actions(tree, f"{name}/actions.yaml"))
     config = _yaml(tree.common / "config.yaml")
     more = _yaml(source / "config.yaml", missing={"options": {}})
     options = {**config["options"], **more.get("options", {})}
@@ -112,8 +116,39 @@ def load(tree: Tree, name: str) -> Charm:
         metadata=metadata,
         actions=_expand(actions, sorted(links)),
         config={"options": options},
+        code=declared.code,
         network_function=declared.network_function,
     )
+
+
+def declared_actions(tree: Tree, file: str) -> dict[str, Any]:
+    """Read actions from a file in `charms`, complete but for marks; none if there is no such file.
+
+    Raises:
+        BuildError: A parameter has a name only, which `common/parameters.yaml` does not have.
+    """
+    shared = _yaml(tree.common / "parameters.yaml")
+    actions = _yaml(tree.root / "charms" / file, missing={})
+    for action in actions.values():
+        params = action.get("params", {})
+        for name, parameter in params.items():
+            if parameter is None and name not in shared:
+                raise BuildError(f"charms/{file}: {name} must be in common/parameters.yaml")
+            params[name] = _complete(shared[name] if parameter is None else parameter)
+        required = [name for name, parameter in params.items() if "default" not in parameter]
+        if required:
+            action["required"] = required
+    return actions
+
+
+def _complete(parameter: dict[str, Any]) -> dict[str, Any]:
+    """Return a parameter with its type, and its range in the words of JSON Schema."""
+    full = dict(parameter)
+    kind = "boolean" if isinstance(full.get("default"), bool) else "string"
+    if "range" in full:
+        kind = "integer"
+        full["minimum"], full["maximum"] = full.pop("range")
+    return {"type": kind, **full}
 
 
 def _merged(common: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
@@ -164,9 +199,11 @@ def declare(tree: Tree, name: str, target: Path) -> Charm:
     ):
         text = yaml.safe_dump(document, sort_keys=False, width=100)
         (target / file).write_text(text, encoding="utf-8")
-    own = tree.root / "charms" / name / "charm.py"
-    shutil.copyfile(own if own.is_file() else tree.common / "charm.py", target / "src/charm.py")
-    (target / "src/charm.py").chmod(0o755)
+    module, _, code = charm.code.rpartition(".")
+    text = (tree.common / "charm.py").read_text(encoding="utf-8")
+    entry = target / "src/charm.py"
+    entry.write_text(text.replace("MODULE", module).replace("CLASS", code), encoding="utf-8")
+    entry.chmod(0o755)
     return charm
 
 

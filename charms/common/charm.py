@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Charm of a VNF that needs no more than its links; `charm.yaml` names them."""
+"""Starts the class of the charm's code; the build writes its name here."""
 
 from vpnaas.edge import main
 
 if __name__ == "__main__":
-    main("vpnaas.charm", "VnfCharm")
+    main("MODULE", "CLASS")

@@ -546,6 +546,13 @@ def test_an_optional_parameter_without_a_default_is_refused(sources):
         packages.catalogue(sources)
 
 
+def test_a_parameter_with_a_name_only_must_be_a_shared_one(sources):
+    path = sources.common / "actions.yaml"
+    path.write_text(path.read_text().replace("    fingerprint:", "    finger:\n    fingerprint:"))
+    with pytest.raises(BuildError, match=r"charms/common/actions.yaml: finger must be in common"):
+        packages.catalogue(sources)
+
+
 def test_a_missing_cloud_init_file_is_named(sources, tmp_path):
     (sources.root / "cloud-init/vnf.yaml").unlink()
     package = packages.catalogue(sources)["hss_vnf"]

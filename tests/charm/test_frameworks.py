@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from builder import charms
 from builder.tree import Tree
@@ -165,15 +164,9 @@ print(json.dumps(told))
     [n if n == "mme" else pytest.param(n, marks=pytest.mark.long) for n in TREE.charms()],
 )
 def test_scenario_finds_every_event_consistent(name: str, tmp_path: Path) -> None:
-    charm = charms.load(TREE, name)
-    for file, document in (
-        ("metadata", charm.metadata), ("actions", charm.actions), ("config", charm.config)
-    ):  # fmt: skip
-        (tmp_path / f"{file}.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
-    own = TREE.root / "charms" / name / "charm.py"
-    entry = own if own.is_file() else TREE.common / "charm.py"
+    charms.declare(TREE, name, tmp_path)
     done = run(
-        installed(SCENARIO), _SCENARIO, str(tmp_path), str(entry),
+        installed(SCENARIO), _SCENARIO, str(tmp_path), str(tmp_path / "src/charm.py"),
         path=str(TREE.library.parent),
     )  # fmt: skip
     assert "install True" in done

@@ -289,4 +289,4 @@ def test_a_wrong_technology_is_refused_in_one_sentence(text, words):
 
 def test_the_declared_limit_of_the_mtu_is_the_one_in_force() -> None:
     text = (Path(__file__).resolve().parents[2] / "charms/common/actions.yaml").read_text()
-    assert yaml.safe_load(text)["configure"]["params"]["mtu"]["maximum"] == fields.MAX_MTU
+    assert yaml.safe_load(text)["configure"]["params"]["mtu"]["range"][1] == fields.MAX_MTU

@@ -45,7 +45,7 @@ def test_packets_leave_by_the_ues_own_address() -> None:
     assert words[words.index("--bind") + 1] == OWN
     assert words[words.index("--bitrate") + 1] == "20M"
     assert "--reverse" in words
-    ping = list(pdn.latency_step(pdn.Latency.parse({"server": SERVER}), OWN).body["argv"])
+    ping = list(pdn.Latency.parse({"server": SERVER}).step(SERVER, OWN).body["argv"])
     assert ping[ping.index("-I") + 1] == OWN
     assert ping[-1] == SERVER
 

@@ -39,11 +39,11 @@ PAGES = [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md"))]
 COMMON = ROOT / "charms/common"
 LIBRARY = ROOT / "charms/lib/vpnaas"
 ACTIONS: dict[str, Any] = {
-    **yaml.safe_load((COMMON / "actions.yaml").read_text()),
-    **yaml.safe_load((COMMON / "experiment-actions.yaml").read_text()),
-    **yaml.safe_load((COMMON / "gateway-actions.yaml").read_text()),
-    **yaml.safe_load((ROOT / "charms/secgw/actions.yaml").read_text()),
-    **yaml.safe_load((ROOT / "charms/access/actions.yaml").read_text()),
+    **charms.declared_actions(Tree(ROOT), "common/actions.yaml"),
+    **charms.declared_actions(Tree(ROOT), "common/experiment-actions.yaml"),
+    **charms.declared_actions(Tree(ROOT), "common/gateway-actions.yaml"),
+    **charms.declared_actions(Tree(ROOT), "secgw/actions.yaml"),
+    **charms.declared_actions(Tree(ROOT), "access/actions.yaml"),
 }
 OPTIONS: dict[str, Any] = yaml.safe_load((COMMON / "config.yaml").read_text())["options"]
 
@@ -245,12 +245,12 @@ def test_the_charms_and_their_links_are_documented() -> None:
 
 def nf_actions() -> dict[str, dict[str, Any]]:
     """Return the actions of network functions by the heading of their section."""
-    found = yaml.safe_load((COMMON / "nf-actions.yaml").read_text())
+    tree = Tree(ROOT)
+    found = charms.declared_actions(tree, "common/nf-actions.yaml")
     for kind in nf_plan.CONTAINERS:
-        file = ROOT / f"charms/{kind}/actions.yaml"
-        own = yaml.safe_load(file.read_text()) if file.is_file() else {}
+        own = charms.declared_actions(tree, f"{kind}/actions.yaml")
         found |= {f"{kind} {name}": action for name, action in own.items()}
-    shared = yaml.safe_load((COMMON / "session-actions.yaml").read_text())
+    shared = charms.declared_actions(tree, "common/session-actions.yaml")
     return found | {f"nr-ue and n3ue {name}": action for name, action in shared.items()}
 
 

@@ -3,18 +3,7 @@
 import re
 from typing import Any, Dict, Tuple
 
-from .model import (
-    Check,
-    Container,
-    Ends,
-    File,
-    Raw,
-    Software,
-    block,
-    closed_ports,
-    conf,
-    first_peer,
-)
+from .model import Check, Container, Ends, File, Raw, Software, block, closed_ports, conf
 from .params import Enb
 
 FILE = "/opt/oai-enb/etc/enb.conf"
@@ -216,8 +205,7 @@ def libconfig_list(name: str, group: Dict[str, Any]) -> str:
 
 def software(params: Enb, ends: Ends) -> Software:
     """Return the software; it connects to the related MME."""
-    mme = first_peer(ends, "s1c")
-    assert mme is not None  # noqa: S101 - the plan looks before
+    mme = ends["s1c"].peer
     options = ("--rfsim",) + rfsim_options(params.registry.version("enb"), "server")
     options += ("--log_config.global_log_options", "level,nocolor,time")
     return Software(

@@ -240,7 +240,7 @@ class EquipmentCharm(NfCharm):
         self._configured()
         with self._vdu() as vdu:
             device, own = self._connection(vdu, given)
-            results = vdu.execute([pdn.latency_step(test, own)], exclusive=False)
+            results = vdu.execute([test.step(test.server, own)], exclusive=False)
         return dict(pdn.latency(test, own, results), interface=device)
 
 

@@ -13,7 +13,7 @@ from . import amf, n3iwf, n3ue, nr_ue, nssai, params, pdn, provision_5g, shown_5
 from .charm import ACTION_WAIT, NfCharm, Request
 from .functions import EquipmentCharm, KeyedCharm, UserPlaneCharm, own_key
 from .milenage import opc
-from .params import Amf, Common, Equipment, N3iwf, N3ue, NrUe, Secrets, Upf
+from .params import Amf, Common, Equipment, N3iwf, Secrets, Upf
 
 
 class AmfCharm(KeyedCharm):
@@ -175,7 +175,7 @@ class SessionsCharm(EquipmentCharm):
     """5G user equipment with PDU sessions in slices."""
 
     def _ue(self) -> Equipment:
-        raise NotImplementedError
+        return params.expect(Equipment, self._configured())
 
     def _devices(self, vdu: Vdu) -> Dict[int, Tuple[str, str]]:
         """Return name and address of the device of each PDU session, by session number from 1."""
@@ -240,9 +240,6 @@ class NrUeCharm(SessionsCharm):
 
     kind = "nr-ue"
 
-    def _ue(self) -> NrUe:
-        return params.expect(NrUe, self._configured())
-
     def _devices(self, vdu: Vdu) -> Dict[int, Tuple[str, str]]:
         numbers = range(1, len(self._ue().requested) + 1)
         steps = [pdn.address_step(nr_ue.device(n), nr_ue.device(n)) for n in numbers]
@@ -299,9 +296,6 @@ class N3ueCharm(SessionsCharm):
     """5G user equipment in an untrusted Wi-Fi."""
 
     kind = "n3ue"
-
-    def _ue(self) -> N3ue:
-        return params.expect(N3ue, self._configured())
 
     def _devices(self, vdu: Vdu) -> Dict[int, Tuple[str, str]]:
         return n3ue.devices(vdu.execute([n3ue.devices_step()], exclusive=False))

@@ -3,18 +3,7 @@
 from typing import Any, Dict
 
 from .enb import LEVELS, RADIO_PORT, libconfig_list, rfsim_options
-from .model import (
-    Check,
-    Container,
-    Ends,
-    File,
-    Raw,
-    Software,
-    block,
-    closed_ports,
-    conf,
-    first_peer,
-)
+from .model import Check, Container, Ends, File, Raw, Software, block, closed_ports, conf
 from .params import Gnb
 
 FILE = "/opt/oai-gnb/etc/gnb.conf"
@@ -158,8 +147,7 @@ def configuration(params: Gnb, ends: Ends, amf: str) -> str:
 
 def software(params: Gnb, ends: Ends) -> Software:
     """Return the software; it connects to the related AMF."""
-    amf = first_peer(ends, "n2")
-    assert amf is not None  # noqa: S101 - the plan looks before
+    amf = ends["n2"].peer
     options = RADIO_OPTIONS + rfsim_options(params.registry.version("gnb"), "server")
     options += ("--log_config.global_log_options", "level,nocolor,time")
     return Software(

@@ -3,7 +3,7 @@
 from vpnaas.vdu.programs import source
 
 from . import diameter, hss
-from .model import TLS, Check, Container, Ends, File, Raw, Software, block, conf, first_peer
+from .model import TLS, Check, Container, Ends, File, Raw, Software, block, conf
 from .params import Mme
 
 ETC = "/magma-mme/etc"
@@ -105,9 +105,7 @@ def configuration(params: Mme, ends: Ends, sgw: str) -> str:
 
 def software(params: Mme, ends: Ends) -> Software:
     """Return the software; it connects to the related HSS and SPGW-C."""
-    server, sgw = first_peer(ends, "s6a"), first_peer(ends, "s11")
-    assert server is not None  # noqa: S101 - the plan looks before
-    assert sgw is not None  # noqa: S101 - the plan looks before
+    server, sgw = ends["s6a"].peer, ends["s11"].peer
     fd = diameter.configuration(
         identity(params),
         params.realm,

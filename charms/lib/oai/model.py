@@ -1,6 +1,6 @@
 """Model of a network function on its VDU: files, containers and readiness checks."""
 
-from typing import Any, Dict, Iterable, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, Mapping, Tuple
 
 import attr
 from vpnaas.base import fields
@@ -42,6 +42,11 @@ class End:
     def ip(self) -> str:
         """Return our address without prefix length."""
         return str(self.address.ip)
+
+    @property
+    def peer(self) -> str:
+        """Return the first network function at the other end; the plan looks before."""
+        return self.peers[0]
 
 
 Ends = Mapping[str, End]
@@ -162,12 +167,6 @@ def closed_ports(ports: Iterable[int], interface: str = "") -> str:
 def conf(name: str) -> str:
     """Return the path of a configuration file on the VDU."""
     return "{}/{}".format(BASE, name)
-
-
-def first_peer(ends: Ends, link: str) -> Optional[str]:
-    """Return the address of the first related network function of a link, None if unknown."""
-    peers = ends[link].peers if link in ends else ()
-    return peers[0] if peers else None
 
 
 def block(name: str, values: Mapping[str, Any], indent: int = 0, separator: str = " = ") -> str:

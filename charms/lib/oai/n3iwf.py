@@ -15,7 +15,7 @@ from vpnaas.tunnels.technology import Given
 from vpnaas.vdu import openssl
 from vpnaas.vdu.steps import Results, Step, directory, read, run, write
 
-from .model import TABLE, TLS, Check, Container, Ends, File, Software, conf, first_peer
+from .model import TABLE, TLS, Check, Container, Ends, File, Software, conf
 from .params import N3iwf
 from .sbi import LOGGED
 from .values import Plmn
@@ -230,8 +230,7 @@ def configuration(params: N3iwf, ends: Ends, amf: str, nwu: str) -> str:
 
 def software(params: N3iwf, ends: Ends, nwu: str) -> Software:
     """Return the software; it connects to the related AMF."""
-    amf = first_peer(ends, "n2")
-    assert amf is not None  # noqa: S101 - the plan looks before
+    amf = ends["n2"].peer
     certificate, key, trust = files(params)
     return Software(
         containers=(

@@ -77,9 +77,45 @@ def masked(text: str, hidden: Iterable[str]) -> str:
     return text
 
 
+At = Callable[[str], str]
+"""Place of a parameter for error texts, by the parameter's name."""
+
+
+def _value(parse: Callable[[str, Any], Any], default: Any = None) -> Any:
+    """Return a field that `parse` reads from a parameter; the place is its first argument."""
+    return attr.field(default=default, metadata={"parse": parse})
+
+
+def _text(parse: Callable[[str, str], Any], default: str = "") -> Any:
+    """Return a field that is parsed from a text without the spaces around it."""
+    return _value(lambda where, text: parse(where, fields.string(where, text).strip(" ")), default)
+
+
+def _optional(parse: Callable[[str, str], str]) -> Any:
+    """Return a field of a parsed text, "" for "none" or "auto"."""
+    return _text(lambda where, text: "" if text in AUTO + NOTHING else parse(where, text))
+
+
+def _number(low: int, high: int, default: Optional[int] = None) -> Any:
+    """Return a field of a whole number."""
+    return _value(lambda where, value: fields.integer(where, value, low, high), default)
+
+
+def _choice(options: Iterable[str], default: str) -> Any:
+    return _text(lambda where, text: fields.choice(where, text, options), default)
+
+
+def _pool() -> Any:
+    return _text(lambda where, text: str(values.pool(where, text)))
+
+
+def _sessions(parts: int) -> Any:
+    return _text(lambda where, text: nssai.canonical(where, text, parts))
+
+
 @attr.frozen
 class Common:
-    """Parameters of every network function.
+    """Parameters of every network function; each class says how they are parsed.
 
     Attributes:
         plmn: Network it belongs to.
@@ -92,10 +128,13 @@ class Common:
 
     plmn: Plmn
     realm: str = ""
-    software: str = OAI
-    image_prefix: str = DEFAULT_PREFIX
-    image_pins: str = ""
-    log_level: str = "info"
+    software: str = _choice(SOFTWARE, OAI)
+    image_prefix: str = _text(values.image_prefix, DEFAULT_PREFIX)
+    image_pins: str = _optional(values.image_pins)
+    log_level: str = _choice(LOG_LEVELS, "info")
+
+    def check(self, at: At) -> None:
+        """Raise InputError if parameters do not fit together."""
 
     @property
     def registry(self) -> Registry:
@@ -104,73 +143,132 @@ class Common:
 
 
 @attr.frozen
-class Hss(Common):
-    """Home Subscriber Server (TS 29.272), with the range of subscribers it starts with."""
+class Eps(Common):
+    """Parameters of every network function of EPS."""
 
-    first_imsi: str = ""
-    first_msisdn: str = ""
-    subscribers: int = 0
-    apn: str = ""
-    second_apn: str = ""
-    mme_names: str = "mme"
+    realm: str = _text(values.realm)
+
+
+def _check_range(network: Plmn, first: str, count: int, at: At) -> None:
+    """Check first IMSI and number of the first subscribers."""
+    values.imsi_of(at("first-imsi"), first, network)
+    last = int(first) + max(count - 1, 0)
+    if str(last).zfill(15)[: len(str(network))] != str(network):
+        raise InputError(
+            at("subscribers"), "{} from {} leave the network".format(count, first), "fewer"
+        )
+
+
+def _check_servers(servers: Iterable[str], ue_pool: str, at: At) -> None:
+    """Check the DNS servers of UEs; packets to an address of the pool go to a UE."""
+    pool = values.pool(at("ue-pool"), ue_pool)
+    for name, server in zip(("dns", "second-dns"), servers):
+        if fields.address(at(name), server) in pool:
+            what = "{} is an address of UEs".format(server)
+            raise InputError(at(name), what, "one outside ue-pool {}".format(pool))
 
 
 @attr.frozen
-class Mme(Common):
+class WithApns(Eps):
+    """Access point names; the second one is another one."""
+
+    apn: str = _text(values.apn)
+    second_apn: str = _optional(values.apn)
+
+    def check(self, at: At) -> None:
+        """See `Common`."""
+        if self.second_apn == self.apn:
+            raise InputError(at("second-apn"), "{} is apn".format(self.apn), "another, or none")
+
+
+@attr.frozen
+class Hss(WithApns):
+    """Home Subscriber Server (TS 29.272), with the range of subscribers it starts with."""
+
+    first_imsi: str = _text(values.imsi)
+    first_msisdn: str = _text(values.msisdn)
+    subscribers: int = _number(0, MAX_SUBSCRIBERS)
+    mme_names: str = _text(values.host_names, "mme")
+
+    def check(self, at: At) -> None:
+        """See `Common`."""
+        super().check(at)
+        _check_range(self.plmn, self.first_imsi, self.subscribers, at)
+        if len(str(int(self.first_msisdn) + max(self.subscribers - 1, 0))) > 15:
+            form = "{} from {} have more than 15 digits"
+            what = form.format(self.subscribers, self.first_msisdn)
+            raise InputError(at("first-msisdn"), what, "a smaller number, or fewer subscribers")
+
+
+@attr.frozen
+class Mme(Eps):
     """Mobility Management Entity; group and code make its GUMMEI (TS 23.003 clause 2.8.1).
 
     Its name and the realm make its Diameter identity, by which an HSS distinguishes several MMEs.
     """
 
-    tac: int = 0
-    mme_group: int = 0
-    mme_code: int = 0
-    mme_name: str = "mme"
+    tac: int = _value(values.tac)
+    mme_group: int = _number(0, 65535)
+    mme_code: int = _number(0, 255)
+    mme_name: str = _text(values.host_name, "mme")
 
 
 @attr.frozen
-class SpgwC(Common):
+class SpgwC(WithApns):
     """Control plane of SGW and PGW."""
 
-    tac: int = 0
-    apn: str = ""
-    second_apn: str = ""
-    dns: str = ""
-    second_dns: str = ""
-    ue_pool: str = ""
-    ue_mtu: int = 0
-    gateway_id: int = 1
+    tac: int = _value(values.tac)
+    dns: str = _text(values.ipv4)
+    second_dns: str = _text(values.ipv4)
+    ue_pool: str = _pool()
+    ue_mtu: int = _number(576, 9000)
+    gateway_id: int = _number(1, 255, 1)
+
+    def check(self, at: At) -> None:
+        """See `Common`."""
+        super().check(at)
+        _check_servers((self.dns, self.second_dns), self.ue_pool, at)
 
 
 @attr.frozen
-class SpgwU(Common):
+class SpgwU(Eps):
     """User plane of SGW and PGW."""
 
-    ue_pool: str = ""
-    sgi_interface: str = ""
-    sgi_nat: bool = True
-    gateway_id: int = 1
+    ue_pool: str = _pool()
+    sgi_interface: str = _text(fields.network_interface)
+    sgi_nat: bool = _value(fields.boolean, True)
+    gateway_id: int = _number(1, 255, 1)
 
 
 @attr.frozen
-class Enb(Common):
+class Cell(Eps):
+    """One end of a simulated radio."""
+
+    # Band 7, the band OAI's radio simulator is used with (TS 36.101 table 5.5-1).
+    downlink_mhz: int = _number(2620, 2690, 2680)
+    resource_blocks: int = _value(values.resource_blocks, 25)
+
+
+@attr.frozen
+class Enb(Cell):
     """Base station with a simulated radio; UEs reach it by the network of `uu_interface` only."""
 
-    tac: int = 0
-    enb_id: int = 0
-    uu_interface: str = ""
-    downlink_mhz: int = 2680
-    resource_blocks: int = 25
+    tac: int = _value(values.tac)
+    # A macro eNB has 20 bits (TS 36.413 clause 9.2.1.37).
+    enb_id: int = _number(0, 0xFFFFF)
+    uu_interface: str = _text(fields.network_interface)
 
 
 @attr.frozen
-class Ue(Common):
+class Ue(Cell):
     """User equipment with a simulated radio."""
 
-    imsi: str = ""
-    msisdn: str = ""
-    downlink_mhz: int = 2680
-    resource_blocks: int = 25
+    imsi: str = _text(values.imsi)
+    msisdn: str = _text(values.msisdn)
+
+    def check(self, at: At) -> None:
+        """See `Common`."""
+        values.imsi_of(at("imsi"), self.imsi, self.plmn)
 
 
 @attr.frozen
@@ -181,14 +279,18 @@ class Amf(Common):
     range may use every slice.
     """
 
-    tac: int = 0
-    amf_region: int = 1
-    amf_set: int = 1
-    amf_pointer: int = 1
-    slices: str = ""
-    first_imsi: str = ""
-    subscribers: int = 0
-    ambr_mbps: int = 1000
+    tac: int = _value(values.tac_5g)
+    amf_region: int = _number(0, 255, 1)
+    amf_set: int = _number(0, 1023, 1)
+    amf_pointer: int = _number(0, 63, 1)
+    slices: str = _sessions(3)
+    first_imsi: str = _text(values.imsi)
+    subscribers: int = _number(0, MAX_SUBSCRIBERS)
+    ambr_mbps: int = _number(1, 4000000, 1000)
+
+    def check(self, at: At) -> None:
+        """See `Common`."""
+        _check_range(self.plmn, self.first_imsi, self.subscribers, at)
 
     @property
     def sessions(self) -> Tuple[nssai.Session, ...]:
@@ -200,9 +302,9 @@ class Amf(Common):
 class SliceOfDnn(Common):
     """A network function of one slice."""
 
-    slice: str = ""
-    dnn: str = ""
-    ue_pool: str = ""
+    slice: str = _text(lambda where, text: str(nssai.snssai(where, text)))
+    dnn: str = _text(values.apn)
+    ue_pool: str = _pool()
 
     @property
     def snssai(self) -> nssai.Snssai:
@@ -214,25 +316,29 @@ class SliceOfDnn(Common):
 class Smf(SliceOfDnn):
     """Session Management Function of a slice."""
 
-    dns: str = ""
-    second_dns: str = ""
-    ue_mtu: int = 0
+    dns: str = _text(values.ipv4)
+    second_dns: str = _text(values.ipv4)
+    ue_mtu: int = _number(576, 9000)
+
+    def check(self, at: At) -> None:
+        """See `Common`."""
+        _check_servers((self.dns, self.second_dns), self.ue_pool, at)
 
 
 @attr.frozen
 class Upf(SliceOfDnn):
     """User Plane Function of a slice."""
 
-    n6_interface: str = ""
-    n6_nat: bool = True
+    n6_interface: str = _text(fields.network_interface)
+    n6_nat: bool = _value(fields.boolean, True)
 
 
 @attr.frozen
 class AccessNode(Common):
     """A node that gives UEs access to a 5G core by N2 and N3 (TS 23.501 clause 4.2.8.2)."""
 
-    tac: int = 0
-    slices: str = ""
+    tac: int = _value(values.tac_5g)
+    slices: str = _sessions(1)
 
     @property
     def snssais(self) -> Tuple[nssai.Snssai, ...]:
@@ -244,16 +350,21 @@ class AccessNode(Common):
 class Gnb(AccessNode):
     """5G base station with a simulated radio; UEs reach it by the network of `uu_interface`."""
 
-    gnb_id: int = 0
-    uu_interface: str = ""
+    # OAI gives the gNB identity of the NG Setup 28 bits (TS 38.413 clause 9.3.1.6: 22 to 32).
+    gnb_id: int = _number(0, 0xFFFFFFF)
+    uu_interface: str = _text(fields.network_interface)
 
 
 @attr.frozen
 class Equipment(Common):
     """5G user equipment."""
 
-    imsi: str = ""
-    sessions: str = ""
+    imsi: str = _text(values.imsi)
+    sessions: str = _sessions(2)
+
+    def check(self, at: At) -> None:
+        """See `Common`."""
+        values.imsi_of(at("imsi"), self.imsi, self.plmn)
 
     @property
     def requested(self) -> Tuple[nssai.Session, ...]:
@@ -275,10 +386,11 @@ class N3iwf(AccessNode):
         liveness_seconds: Seconds between two liveness checks of a UE; 0 for none.
     """
 
-    n3iwf_id: int = 0
-    nwu_interface: str = ""
-    inner_pool: str = ""
-    liveness_seconds: int = 60
+    # TS 38.413 clause 9.3.1.57: 16 bits. free5GC's N3IWF takes zero for a missing number.
+    n3iwf_id: int = _number(1, 0xFFFF)
+    nwu_interface: str = _text(fields.network_interface)
+    inner_pool: str = _pool()
+    liveness_seconds: int = _number(0, 3600, 60)
 
     @property
     def inner_pool_network(self) -> fields.IPNetwork:
@@ -290,285 +402,35 @@ class N3iwf(AccessNode):
 class N3ue(Equipment):
     """5G user equipment in an untrusted Wi-Fi, which is the network of `wifi_interface`."""
 
-    wifi_interface: str = ""
+    wifi_interface: str = _text(fields.network_interface)
+
+    def check(self, at: At) -> None:
+        """See `Common`."""
+        super().check(at)
+        for one in self.requested:
+            if one.slice.sst > 15:
+                what = "slice {}: the UE's configuration has one digit for SST".format(one.slice)
+                raise InputError(at("sessions"), what, "SST 1 to 15")
 
 
 P = TypeVar("P", bound=Common)
 
-
-class _Reader:
-    """Strict parser for the values of one action call."""
-
-    def __init__(self, given: Given, where: str) -> None:
-        self.given = given
-        self.where = where
-
-    def at(self, name: str) -> str:
-        """Return the place of a value for error texts."""
-        return "{}: {}".format(self.where, name)
-
-    def text(self, name: str, default: str = "") -> str:
-        """Return a text."""
-        return fields.string(self.at(name), self.given.get(name, default)).strip(" ")
-
-    def optional(self, name: str, parse: Callable[[str, str], str]) -> str:
-        """Return a parsed text, "" for "none" or "auto"."""
-        text = self.text(name, "none")
-        return "" if text in AUTO or text in NOTHING else parse(self.at(name), text)
-
-    def number(self, name: str, low: int, high: int, default: Optional[int] = None) -> int:
-        """Return a whole number."""
-        return fields.integer(self.at(name), self.given.get(name, default), low, high)
-
-
-def _common(reader: _Reader) -> Dict[str, Any]:
-    """Return the parameters common to network functions of EPS."""
-    realm = values.realm(reader.at("realm"), reader.text("realm"))
-    return dict(_common_5g(reader), realm=realm)
-
-
-def _common_5g(reader: _Reader) -> Dict[str, Any]:
-    """Return the parameters common to all network functions."""
-    at = reader.at
-    return {
-        "plmn": values.plmn(at(""), reader.text("mcc"), reader.text("mnc")),
-        "software": fields.choice(at("software"), reader.text("software", OAI), SOFTWARE),
-        "image_prefix": values.image_prefix(
-            at("image-prefix"), reader.text("image-prefix", DEFAULT_PREFIX)
-        ),
-        "image_pins": reader.optional("image-pins", values.image_pins),
-        "log_level": fields.choice(at("log-level"), reader.text("log-level", "info"), LOG_LEVELS),
-    }
-
-
-def _range(reader: _Reader, network: Plmn) -> Tuple[str, int]:
-    """Return first IMSI and number of the first subscribers."""
-    first = values.imsi_of(reader.at("first-imsi"), reader.text("first-imsi"), network)
-    count = reader.number("subscribers", 0, MAX_SUBSCRIBERS)
-    last = int(first) + max(count - 1, 0)
-    if str(last).zfill(15)[: len(str(network))] != str(network):
-        raise InputError(
-            reader.at("subscribers"), "{} from {} leave the network".format(count, first), "fewer"
-        )
-    return first, count
-
-
-def _apns(reader: _Reader) -> Dict[str, Any]:
-    """Return the access point names; the second one is another one."""
-    first = values.apn(reader.at("apn"), reader.text("apn"))
-    second = reader.optional("second-apn", values.apn)
-    if second == first:
-        raise InputError(reader.at("second-apn"), "{} is apn".format(second), "another, or none")
-    return {"apn": first, "second_apn": second}
-
-
-def _hss(reader: _Reader) -> Hss:
-    at, common = reader.at, _common(reader)
-    first, count = _range(reader, common["plmn"])
-    msisdn = values.msisdn(at("first-msisdn"), reader.text("first-msisdn"))
-    last = str(int(msisdn) + max(count - 1, 0))
-    if len(last) > 15:
-        what = "{} from {} have more than 15 digits".format(count, msisdn)
-        raise InputError(at("first-msisdn"), what, "a smaller number, or fewer subscribers")
-    return Hss(
-        first_imsi=first,
-        first_msisdn=msisdn,
-        subscribers=count,
-        **_apns(reader),
-        mme_names=values.host_names(at("mme-names"), reader.text("mme-names", "mme")),
-        **common,
-    )
-
-
-def _mme(reader: _Reader) -> Mme:
-    return Mme(
-        tac=values.tac(reader.at("tac"), reader.given.get("tac")),
-        mme_group=reader.number("mme-group", 0, 65535),
-        mme_code=reader.number("mme-code", 0, 255),
-        mme_name=values.host_name(reader.at("mme-name"), reader.text("mme-name", "mme")),
-        **_common(reader),
-    )
-
-
-def _name_servers(reader: _Reader, pool: fields.IPNetwork) -> Dict[str, Any]:
-    """Return the DNS servers of UEs; packets to an address of the pool go to a UE."""
-    result = {}
-    for name in ("dns", "second-dns"):
-        server = values.ipv4(reader.at(name), reader.text(name))
-        if fields.address(reader.at(name), server) in pool:
-            what = "{} is an address of UEs".format(server)
-            raise InputError(reader.at(name), what, "one outside ue-pool {}".format(pool))
-        result[name.replace("-", "_")] = server
-    return result
-
-
-def _spgwc(reader: _Reader) -> SpgwC:
-    at = reader.at
-    pool = values.pool(at("ue-pool"), reader.text("ue-pool"))
-    return SpgwC(
-        tac=values.tac(at("tac"), reader.given.get("tac")),
-        **_apns(reader),
-        **_name_servers(reader, pool),
-        ue_pool=str(pool),
-        ue_mtu=reader.number("ue-mtu", 576, 9000),
-        gateway_id=reader.number("gateway-id", 1, 255, 1),
-        **_common(reader),
-    )
-
-
-def _spgwu(reader: _Reader) -> SpgwU:
-    at = reader.at
-    return SpgwU(
-        ue_pool=str(values.pool(at("ue-pool"), reader.text("ue-pool"))),
-        sgi_interface=fields.network_interface(at("sgi-interface"), reader.text("sgi-interface")),
-        sgi_nat=fields.boolean(at("sgi-nat"), reader.given.get("sgi-nat", True)),
-        gateway_id=reader.number("gateway-id", 1, 255, 1),
-        **_common(reader),
-    )
-
-
-def _cell(reader: _Reader) -> Dict[str, int]:
-    return {
-        # Band 7, the band OAI's radio simulator is used with (TS 36.101 table 5.5-1).
-        "downlink_mhz": reader.number("downlink-mhz", 2620, 2690, 2680),
-        "resource_blocks": values.resource_blocks(
-            reader.at("resource-blocks"), reader.given.get("resource-blocks", 25)
-        ),
-    }
-
-
-def _enb(reader: _Reader) -> Enb:
-    at = reader.at
-    return Enb(
-        tac=values.tac(at("tac"), reader.given.get("tac")),
-        # A macro eNB has 20 bits (TS 36.413 clause 9.2.1.37).
-        enb_id=reader.number("enb-id", 0, 0xFFFFF),
-        uu_interface=fields.network_interface(at("uu-interface"), reader.text("uu-interface")),
-        **dict(_common(reader), **_cell(reader)),
-    )
-
-
-def _ue(reader: _Reader) -> Ue:
-    at, common = reader.at, _common(reader)
-    return Ue(
-        imsi=values.imsi_of(at("imsi"), reader.text("imsi"), common["plmn"]),
-        msisdn=values.msisdn(at("msisdn"), reader.text("msisdn")),
-        **dict(common, **_cell(reader)),
-    )
-
-
-def _amf(reader: _Reader) -> Amf:
-    common = _common_5g(reader)
-    first, count = _range(reader, common["plmn"])
-    return Amf(
-        tac=values.tac_5g(reader.at("tac"), reader.given.get("tac")),
-        amf_region=reader.number("amf-region", 0, 255, 1),
-        amf_set=reader.number("amf-set", 0, 1023, 1),
-        amf_pointer=reader.number("amf-pointer", 0, 63, 1),
-        slices=nssai.canonical(reader.at("slices"), reader.text("slices"), 3),
-        first_imsi=first,
-        subscribers=count,
-        ambr_mbps=reader.number("ambr-mbps", 1, 4000000, 1000),
-        **common,
-    )
-
-
-def _of_slice(reader: _Reader) -> Dict[str, Any]:
-    at = reader.at
-    return dict(
-        _common_5g(reader),
-        slice=str(nssai.snssai(at("slice"), reader.text("slice"))),
-        dnn=values.apn(at("dnn"), reader.text("dnn")),
-        ue_pool=str(values.pool(at("ue-pool"), reader.text("ue-pool"))),
-    )
-
-
-def _smf(reader: _Reader) -> Smf:
-    served = _of_slice(reader)
-    pool = values.pool(reader.at("ue-pool"), served["ue_pool"])
-    return Smf(
-        ue_mtu=reader.number("ue-mtu", 576, 9000),
-        **_name_servers(reader, pool),
-        **served,
-    )
-
-
-def _upf(reader: _Reader) -> Upf:
-    at = reader.at
-    return Upf(
-        n6_interface=fields.network_interface(at("n6-interface"), reader.text("n6-interface")),
-        n6_nat=fields.boolean(at("n6-nat"), reader.given.get("n6-nat", True)),
-        **_of_slice(reader),
-    )
-
-
-def _gnb(reader: _Reader) -> Gnb:
-    at = reader.at
-    return Gnb(
-        tac=values.tac_5g(at("tac"), reader.given.get("tac")),
-        # OAI gives the gNB identity of the NG Setup 28 bits (TS 38.413 clause 9.3.1.6: 22 to 32).
-        gnb_id=reader.number("gnb-id", 0, 0xFFFFFFF),
-        uu_interface=fields.network_interface(at("uu-interface"), reader.text("uu-interface")),
-        slices=nssai.canonical(at("slices"), reader.text("slices"), 1),
-        **_common_5g(reader),
-    )
-
-
-def _nr_ue(reader: _Reader) -> NrUe:
-    at, common = reader.at, _common_5g(reader)
-    return NrUe(
-        imsi=values.imsi_of(at("imsi"), reader.text("imsi"), common["plmn"]),
-        sessions=nssai.canonical(at("sessions"), reader.text("sessions"), 2),
-        **common,
-    )
-
-
-def _n3iwf(reader: _Reader) -> N3iwf:
-    at = reader.at
-    return N3iwf(
-        tac=values.tac_5g(at("tac"), reader.given.get("tac")),
-        # TS 38.413 clause 9.3.1.57: 16 bits. free5GC's N3IWF takes zero for a missing number.
-        n3iwf_id=reader.number("n3iwf-id", 1, 0xFFFF),
-        nwu_interface=fields.network_interface(at("nwu-interface"), reader.text("nwu-interface")),
-        slices=nssai.canonical(at("slices"), reader.text("slices"), 1),
-        inner_pool=str(values.pool(at("inner-pool"), reader.text("inner-pool"))),
-        liveness_seconds=reader.number("liveness-seconds", 0, 3600, 60),
-        **_common_5g(reader),
-    )
-
-
-def _n3ue(reader: _Reader) -> N3ue:
-    at, common = reader.at, _common_5g(reader)
-    wifi = fields.network_interface(at("wifi-interface"), reader.text("wifi-interface"))
-    sessions = nssai.parse(at("sessions"), reader.text("sessions"), 2)
-    for one in sessions:
-        if one.slice.sst > 15:
-            what = "slice {}: the UE's configuration has one digit for SST".format(one.slice)
-            raise InputError(at("sessions"), what, "SST 1 to 15")
-    return N3ue(
-        imsi=values.imsi_of(at("imsi"), reader.text("imsi"), common["plmn"]),
-        sessions=nssai.text(sessions),
-        wifi_interface=wifi,
-        **common,
-    )
-
-
-_PARSERS: Dict[str, Callable[[_Reader], Common]] = {
-    "amf": _amf,
-    "smf": _smf,
-    "upf": _upf,
-    "gnb": _gnb,
-    "nr-ue": _nr_ue,
-    "n3iwf": _n3iwf,
-    "n3ue": _n3ue,
-    "hss": _hss,
-    "mme": _mme,
-    "spgwc": _spgwc,
-    "spgwu": _spgwu,
-    "enb": _enb,
-    "ue": _ue,
+_CLASSES: Dict[str, Type[Common]] = {
+    "amf": Amf,
+    "smf": Smf,
+    "upf": Upf,
+    "gnb": Gnb,
+    "nr-ue": NrUe,
+    "n3iwf": N3iwf,
+    "n3ue": N3ue,
+    "hss": Hss,
+    "mme": Mme,
+    "spgwc": SpgwC,
+    "spgwu": SpgwU,
+    "enb": Enb,
+    "ue": Ue,
 }
-KINDS: Tuple[str, ...] = tuple(_PARSERS)
+KINDS: Tuple[str, ...] = tuple(_CLASSES)
 LEVELLED = ("mme", "spgwu", "enb", "ue", "amf", "smf", "upf", "gnb", "nr-ue", "n3iwf", "n3ue")
 """Network functions whose configuration has a log level; the others of OAI have one level only."""
 WITH_SECRETS = ("hss", "ue", "amf", "nr-ue", "n3ue")
@@ -581,20 +443,37 @@ def parse(kind: str, given: Given, where: str = "configure-nf") -> Common:
     Raises:
         InputError: A value is not allowed.
     """
-    return _PARSERS[kind](_Reader(given, where))
+
+    def at(name: str) -> str:
+        return "{}: {}".format(where, name)
+
+    def text(name: str) -> str:
+        return fields.string(at(name), given.get(name, "")).strip(" ")
+
+    parsed = {"plmn": values.plmn(at(""), text("mcc"), text("mnc"))}  # type: Dict[str, Any]
+    for field in attr.fields(_CLASSES[kind]):
+        if "parse" in field.metadata:
+            name = field.name.replace("_", "-")
+            parsed[field.name] = field.metadata["parse"](at(name), given.get(name, field.default))
+    params = _CLASSES[kind](**parsed)
+    params.check(at)
+    return params
 
 
 def parse_secrets(kind: str, given: Given) -> Optional[Secrets]:
     """Parse the keys of `configure-nf`; None if a store has them or the kind needs none."""
     if kind not in WITH_SECRETS:
         return None
-    reader = _Reader(given, "configure-nf")
-    if any(reader.text(name) == STORE for name in SECRET_NAMES):
-        for name in SECRET_NAMES:
-            if reader.text(name) != STORE:
-                raise InputError(reader.at(name), "the other key comes from a store", STORE)
+    keys = {}
+    for name in SECRET_NAMES:
+        where = "configure-nf: " + name
+        keys[where] = fields.string(where, given.get(name, "")).strip(" ")
+    if STORE in keys.values():
+        for where, key in keys.items():
+            if key != STORE:
+                raise InputError(where, "the other key comes from a store", STORE)
         return None
-    return Secrets(*(values.key(reader.at(n), reader.text(n)) for n in SECRET_NAMES))
+    return Secrets(*(values.key(where, key) for where, key in keys.items()))
 
 
 def fetched_key(text: Optional[str]) -> str:

@@ -32,34 +32,23 @@ PREFIX = "nf-"
 VERSION = "1"
 READY = ("yes", "no")
 
-EXPECTED = {
-    ("hss", "s6a"): "mme",
-    ("mme", "s6a"): "hss",
-    ("mme", "s11"): "spgwc",
-    ("mme", "s1c"): "enb",
-    ("spgwc", "s11"): "mme",
-    ("spgwc", "sxab"): "spgwu",
-    ("spgwu", "sxab"): "spgwc",
-    ("spgwu", "s1u"): "enb",
-    ("enb", "s1c"): "mme",
-    ("enb", "s1u"): "spgwu",
-    ("enb", "uu"): "ue",
-    ("ue", "uu"): "enb",
-    ("amf", "n2"): "gnb",
-    ("amf", "sbi"): "smf",
-    ("smf", "sbi"): "amf",
-    ("smf", "n4"): "upf",
-    ("upf", "n4"): "smf",
-    ("upf", "n3"): "gnb",
-    ("gnb", "n2"): "amf",
-    ("gnb", "n3"): "upf",
-    ("gnb", "uu"): "nr-ue",
-    ("nr-ue", "uu"): "gnb",
-    ("n3iwf", "n2"): "amf",
-    ("n3iwf", "n3"): "upf",
-    ("n3iwf", "nwu"): "n3ue",
-    ("n3ue", "nwu"): "n3iwf",
-}
+_ENDS = (
+    ("s6a", "hss", "mme"),
+    ("s11", "mme", "spgwc"),
+    ("s1c", "mme", "enb"),
+    ("sxab", "spgwc", "spgwu"),
+    ("s1u", "spgwu", "enb"),
+    ("uu", "enb", "ue"),
+    ("n2", "amf", "gnb"),
+    ("sbi", "amf", "smf"),
+    ("n4", "smf", "upf"),
+    ("n3", "upf", "gnb"),
+    ("uu", "gnb", "nr-ue"),
+    ("nwu", "n3iwf", "n3ue"),
+)
+EXPECTED = {(one, link): other for link, one, other in _ENDS}
+EXPECTED.update({(other, link): one for link, one, other in _ENDS})
+EXPECTED.update({("n3iwf", "n2"): "amf", ("n3iwf", "n3"): "upf"})
 """Kind of network function at the other end, by own kind and link."""
 
 
@@ -181,6 +170,7 @@ def decode(bag: Mapping[str, str], where: str) -> Optional[Part]:
             at("version"), "{} is unknown".format(fields.shown(text("version"))), VERSION
         )
     kind = fields.choice(at("kind"), text("kind"), sorted(set(EXPECTED.values())))
+    authority = text("authority")
     area = values.tac_5g if kind in WITH_SLICES else values.tac
     return Part(
         kind=kind,
@@ -194,12 +184,8 @@ def decode(bag: Mapping[str, str], where: str) -> Optional[Part]:
         address=values.ipv4(at("address"), text("address")) if text("address") else "",
         slices=nssai.text(nssai.of_peer(at("slices"), text("slices"))) if text("slices") else "",
         inner=values.ipv4(at("inner"), text("inner")) if text("inner") else "",
-        authority=_authority(at("authority"), text("authority")) if text("authority") else "",
+        authority=x509.authority(at("authority"), authority).text if authority else "",
     )
-
-
-def _authority(where: str, text: str) -> str:
-    return x509.authority(where, text).text
 
 
 def from_json(text: str, where: str) -> Part:

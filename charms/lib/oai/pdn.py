@@ -161,11 +161,6 @@ def throughput(test: Throughput, own: str, results: Results) -> Dict[str, Any]:
     return dict(summary, **rates)
 
 
-def latency_step(test: Latency, own: str) -> Step:
-    """Return the step of one ping run from the UE's own address."""
-    return test.step(test.server, own)
-
-
 def latency(test: Latency, own: str, results: Results) -> Dict[str, Any]:
     """Return the summary of one ping run; times are ms round trip.
 

@@ -1,7 +1,7 @@
 """Session Management Function of a slice (TS 23.501 clause 6.2.2)."""
 
 from . import sbi
-from .model import Check, Ends, File, Software, conf, first_peer
+from .model import Check, Ends, File, Software, conf
 from .params import Smf
 
 
@@ -34,8 +34,7 @@ def configuration(params: Smf, ends: Ends, shared: str) -> str:
 
 def software(params: Smf, ends: Ends) -> Software:
     """Return the software; it connects to the related AMF on SBI."""
-    shared = first_peer(ends, "sbi")
-    assert shared is not None  # noqa: S101 - the plan looks before
+    shared = ends["sbi"].peer
     return Software(
         containers=(
             sbi.container("smf", privileged=False, before_start=sbi.wait_for(shared, sbi.NRF_PORT)),

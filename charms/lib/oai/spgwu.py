@@ -1,7 +1,7 @@
 """User plane of SGW and PGW: a switch in user space between GTP-U and the device `tun0`."""
 
 from . import pdn
-from .model import Check, Container, Ends, File, Software, block, conf, first_peer
+from .model import Check, Container, Ends, File, Software, block, conf
 from .params import SpgwU
 from .spgwc import gateway_name
 
@@ -60,8 +60,7 @@ def configuration(params: SpgwU, ends: Ends, control: str) -> str:
 
 def software(params: SpgwU, ends: Ends) -> Software:
     """Return the software; it connects to the related SPGW-C."""
-    control = first_peer(ends, "sxab")
-    assert control is not None  # noqa: S101 - the plan looks before
+    control = ends["sxab"].peer
     return Software(
         containers=(
             Container(

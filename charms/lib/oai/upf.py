@@ -1,7 +1,7 @@
 """User Plane Function of a slice: a switch in user space between GTP-U and the device `tun0`."""
 
 from . import pdn, sbi
-from .model import Check, Ends, File, Software, conf, first_peer
+from .model import Check, Ends, File, Software, conf
 from .params import Upf
 
 
@@ -37,8 +37,7 @@ def configuration(params: Upf, ends: Ends, control: str) -> str:
 
 def software(params: Upf, ends: Ends) -> Software:
     """Return the software; it connects to the related SMF."""
-    control = first_peer(ends, "n4")
-    assert control is not None  # noqa: S101 - the plan looks before
+    control = ends["n4"].peer
     return Software(
         containers=(sbi.container("upf"),),
         files=(File(conf("upf.yaml"), configuration(params, ends, control)),),

@@ -1,7 +1,0 @@
-#!/usr/bin/env python3
-"""Charm of the SMF."""
-
-from vpnaas.edge import main
-
-if __name__ == "__main__":
-    main("oai.functions_5g", "SmfCharm")
