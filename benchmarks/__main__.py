@@ -20,17 +20,21 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.report import Goal, header, show_goals, write
+from benchmarks.report import Goal, Report, command, counts
 from experiments.testbed import VNFS
 from lab.vim import Vim, probe
 from lab.vim.cgroups import cgroup2_mounts
 from operate.client import Client
 from operate.ending import clean_up_when_ended
 
-SERVICE, PARAMETERS = "epc_ns", "epc"
+DIST = Path(__file__).resolve().parents[1] / "dist"
+#: Services of `bringup` by their number of VNFs; each as (name, NSD, parameters).
+BRINGUPS = {
+    2: [("two", "vpn_basic_ns", "vpn_basic")],
+    5: [("five", "epc_ns", "epc")],
+    10: [("ten-a", "epc_ns", "epc"), ("ten-b", "epc_ns", "epc")],
+}
 TRIPS = re.compile(r"reconciled in (\d+) round trips and ([\d.]+) s")
 RAN = re.compile(r" ran (action )?(\S+)(?: hook|.*,) in ([\d.]+) s of processor time")
 HAND = {"server": "10.99.0.1", "client": "10.99.0.2"}
@@ -38,50 +42,52 @@ HAND_PORT = 52000
 
 
 class Bench:
-    """A separate lab for benchmarks, controlled with osm-lab's verbs."""
+    """A separate lab for benchmarks, controlled with osm-lab's verbs; it ends with a `with` block.
 
-    def __init__(self, home: Path, dist: Path, console: Console, machines: bool = False) -> None:
-        """Use a lab directory; with `machines`, VDUs are virtual machines, which are slower."""
-        self.home = home
-        self.dist = dist
-        self.console = console
+    With `machines`, VDUs are virtual machines, which are slower.
+    """
+
+    def __init__(self, machines: bool = False) -> None:
+        self.home = Path(tempfile.mkdtemp(prefix="osm-bench-"))
         self.machines = machines
         # No update-status hooks, because they take processor time from a measurement.
         environment = {"OSMLAB_UPDATE_STATUS_INTERVAL": "0"}
         if machines:
             environment["OSMLAB_TIMEOUT_FACTOR"] = os.environ.get("OSMLAB_TIMEOUT_FACTOR", "0.5")
         self.client = Client(
-            (sys.executable, "-m", "lab.cli", "--home", str(home)),
+            (sys.executable, "-m", "lab.cli", "--home", str(self.home)),
             timeout=600.0 if machines else 180.0,
             pause=0.3,
             environment=environment,
         )
+
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the lab, and its directory if nothing else is in it."""
+        self.verb("lab", "clean")
+        if not any(self.home.iterdir()):
+            self.home.rmdir()
 
     def verb(self, *words: str) -> str:
         """Run a verb of osm-lab; return the JSON it printed."""
         return replace(self.client, command=(*self.client.command, "--json")).verb(*words)
 
     def onboard(self, *names: str) -> None:
-        """Create a VIM account and onboard packages."""
-        kind = ("--account_type", "qemu") if self.machines else ()
-        self.verb("vim-create", "--name", "lab", *kind)
-        self.packages(*names)
-
-    def packages(self, *names: str) -> None:
+        """Onboard packages; the first time create a VIM account."""
+        if not (self.home / "vims").exists():
+            kind = ("--account_type", "qemu") if self.machines else ()
+            self.verb("vim-create", "--name", "lab", *kind)
         for name in names:
             verb = "nspkg-create" if name.endswith("_ns") else "vnfpkg-create"
-            self.verb(verb, str(self.dist / f"{name}.tar.gz"))
-
-    def clean(self) -> None:
-        """Remove the lab, and its directory if nothing else is in it."""
-        self.verb("lab", "clean")
-        if not any(self.home.iterdir()):
-            self.home.rmdir()
+            self.verb(verb, str(DIST / f"{name}.tar.gz"))
 
     def start(self, name: str, nsd: str, parameters: str, *more: str) -> None:
-        file = str(self.dist / "params" / f"{parameters}.yaml")
+        """Order a service with a parameter file of `dist/`, or a file at any absolute path."""
+        file = DIST / "params" / f"{parameters}.yaml"
         names = ("--ns_name", name, "--nsd_name", nsd, "--vim_account", "lab")
-        self.verb("ns-create", *names, "--config_file", file, *more)
+        self.verb("ns-create", *names, "--config_file", str(file), *more)
 
     def settled(self, name: str, limit: float = 600.0) -> float:
         """Wait for a service; return the seconds from all VMs ready to all charms idle."""
@@ -141,6 +147,12 @@ class Bench:
         }
 
 
+def dataplane() -> dict[str, Any]:
+    """Return what carries WireGuard's tunnels on this machine, for a report."""
+    plane = probe()
+    return {"dataplane": {"backend": plane.backend, "version": plane.version}}
+
+
 def by_hand(near: Callable[..., str], far: Callable[..., str], mtu: int) -> None:
     """Set up a second tunnel by hand, with `wg`: same daemon, MTU and underlay as the first."""
     keys = {}
@@ -180,7 +192,7 @@ def delay(near: Callable[..., str], address: str) -> float:
     return float(match.group(1))
 
 
-def tunnel(bench: Bench, rounds: int, seconds: int) -> dict[str, Any]:
+def tunnel(bench: Bench, report: Report, rounds: int, seconds: int) -> dict[str, Any]:
     """Compare the charms' tunnel with one made by hand and with the bare underlay."""
     bench.onboard("vpn_endpoint_vnf", "vpn_basic_ns")
     bench.start("vpn", "vpn_basic_ns", "vpn_basic", "--wait")
@@ -195,7 +207,7 @@ def tunnel(bench: Bench, rounds: int, seconds: int) -> dict[str, Any]:
         # The order rotates, so that every target is first in turn.
         order = list(targets.items())
         for name, address in order[number % 3 :] + order[: number % 3]:
-            bench.console.print(f"round {number + 1}/{rounds}: {name}", highlight=False)
+            report.say(f"round {number + 1}/{rounds}: {name}")
             for streams in (1, 4):
                 measured = rate(near, far, address, streams, seconds)
                 samples[name][str(streams)].append(measured)
@@ -215,89 +227,54 @@ def tunnel(bench: Bench, rounds: int, seconds: int) -> dict[str, Any]:
     }
 
 
-def bringup(bench: Bench, counts: Sequence[int] = (2, 5, 10)) -> dict[str, Any]:
-    """Measure the time from VMs ready to the last charm idle, for 2, 5 and 10 VNFs, in parts."""
+def bringup(bench: Bench, report: Report, sizes: Sequence[int]) -> dict[str, Any]:
+    """Measure the time from VMs ready to the last charm idle, by number of VNFs, in parts."""
     result: dict[str, Any] = {}
-    if not (bench.home / "vims").exists():
-        bench.onboard("vpn_endpoint_vnf", "vpn_basic_ns")
-    bench.packages(*(f"{vnf}_vnf" for vnf in VNFS), SERVICE)
-    for count, services in (
-        (2, [("two", "vpn_basic_ns", "vpn_basic")]),
-        (5, [("five", SERVICE, PARAMETERS)]),
-        (10, [("ten-a", SERVICE, PARAMETERS), ("ten-b", SERVICE, PARAMETERS)]),
-    ):
-        if count not in counts:
-            continue
+    bench.onboard("vpn_endpoint_vnf", "vpn_basic_ns", *(f"{vnf}_vnf" for vnf in VNFS), "epc_ns")
+    for size in sizes:
         load, began = os.getloadavg()[0], time.monotonic()
-        for name, nsd, parameters in services:
-            bench.start(name, nsd, parameters)
-        seconds = max(bench.settled(name) for name, _, _ in services)
+        for service in BRINGUPS[size]:
+            bench.start(*service)
+        names = [name for name, _, _ in BRINGUPS[size]]
+        seconds = max(map(bench.settled, names))
         took = time.monotonic() - began
-        spent = [bench.spent(name) for name, _, _ in services]
+        spent = [bench.spent(name) for name in names]
         keys = ("charms-s", "processes", "vdus-s", "lab-s")
-        result[str(count)] = {
+        figures = {key: sum(part[key] for part in spent) for key in keys}
+        result[str(size)] = {
             "seconds": seconds,
             "load-before": load,
             "since-order-s": took,
-            **{key: sum(part[key] for part in spent) for key in keys},
+            **figures,
             "hooks": [part["hooks"] for part in spent],
             "round-trips": [trips for part in spent for trips in part["round-trips"]],
         }
-        shown = (
+        text = (
             "{charms-s:.1f} s of {processes} charm processes, {vdus-s:.1f} s of VDUs, {lab-s:.1f} s"
         )
-        text = shown.format_map(result[str(count)])
-        bench.console.print(
-            f"{count} VNFs: {seconds:.1f} s (load before: {load:.1f}); {text} of the lab"
+        report.say(
+            f"{size} VNFs: {seconds:.1f} s (load before: {load:.1f}); "
+            f"{text.format_map(figures)} of the lab"
         )
-        for name, _, _ in services:
+        for name in names:
             bench.verb("ns-delete", name, "--wait")
     return result
 
 
-def show(document: dict[str, Any], console: Console) -> None:
-    """Print the goals, and whether they were met."""
-    if "tunnel" in document:
-        view = Table(title="TCP rate and delay, medians of one run")
-        for heading in ("", "1 stream Mbit/s", "4 streams Mbit/s", "RTT ms"):
-            view.add_column(heading, justify="right" if heading else "left")
-        for name, values in document["tunnel"]["medians"].items():
-            row = (f"{values['1']:.0f}", f"{values['4']:.0f}", f"{values['rtt']:.3f}")
-            view.add_row(name, *row)
-        console.print(view)
-    show_goals(document["goals"], console)
-
-
 def judge(document: dict[str, Any]) -> list[Goal]:
     goals = []
-    if "tunnel" in document:
-        for key, value in document["tunnel"]["charms-to-hand"].items():
-            name = f"charms' rate to by-hand rate, {key} stream(s)"
-            goals.append(Goal(name, ">= 0.98", f"{value:.3f}", value >= 0.98))
-    if "bringup" in document:
-        for count, what, limit in (("5", "EPC", 10), ("10", "two EPCs", 20)):
-            if count in document["bringup"]:
-                seconds = document["bringup"][count]["seconds"]
-                goal = f"{what}: VMs ready to all idle"
-                goals.append(Goal(goal, f"< {limit} s", f"{seconds:.1f} s", seconds < limit))
-    trips = [n for part in document.get("bringup", {}).values() for n in part["round-trips"]]
-    if trips:
+    for key, value in document.get("tunnel", {}).get("charms-to-hand", {}).items():
+        name = f"charms' rate to by-hand rate, {key} stream(s)"
+        goals.append(Goal(name, ">= 0.98", f"{value:.3f}", value >= 0.98))
+    brought = document.get("bringup", {})
+    for count, what, limit in (("5", "EPC", 10), ("10", "two EPCs", 20)):
+        if count in brought:
+            goal = f"{what}: VMs ready to all idle"
+            goals.append(Goal.below(goal, brought[count]["seconds"], limit, "s"))
+    if trips := [n for part in brought.values() for n in part["round-trips"]]:
         most = f"{max(trips)} (median {statistics.median(trips):.0f}, of {len(trips)} reconciles)"
         goals.append(Goal("SSH round trips per reconcile", "<= 3", most, max(trips) <= 3))
     return goals
-
-
-def counts_of(context: click.Context, parameter: click.Parameter, text: str) -> list[int]:
-    """Read the value of --vnfs.
-
-    Raises:
-        click.BadParameter: a service of that size is not measured.
-    """
-    words = [word.strip() for word in text.split(",")]
-    for word in words:
-        if word not in ("2", "5", "10"):
-            raise click.BadParameter(f"'{word}' is none of 2, 5, 10, separated by commas")
-    return [int(word) for word in words]
 
 
 #: Benchmarks that have their own command line.
@@ -314,82 +291,47 @@ SUITES = {
 }
 
 
-@click.command(
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=f"Benchmarks with options of their own: {', '.join(SUITES)}.",
-)
+@command("bench", epilog=f"Benchmarks with options of their own: {', '.join(SUITES)}.")
 @click.version_option(package_name="osm-vpnaas")
 @click.argument("what", type=click.Choice(["all", "tunnel", "bringup"]), default="all")
 @click.option(
-    "--rounds",
-    type=click.IntRange(1),
-    default=5,
-    show_default=True,
+    *("--rounds",), type=click.IntRange(1), default=5, show_default=True,
     help="Repetitions of `tunnel`.",
-)
+)  # fmt: skip
 @click.option(
-    "--seconds",
-    type=click.IntRange(1),
-    default=5,
-    show_default=True,
+    *("--seconds",), type=click.IntRange(1), default=5, show_default=True,
     help="Duration of each iperf3 run.",
-)
-@click.option(
-    "--vnfs",
-    default="2,5,10",
-    show_default=True,
-    callback=counts_of,
-    help="Services of `bringup`.",
-)
-@click.option(
-    "--dist",
-    type=click.Path(path_type=Path),
-    default=Path("dist"),
-    show_default=True,
-    help="Folder of the built packages.",
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("results"),
-    show_default=True,
-    help="Folder of the results.",
-)
-def main(what: str, rounds: int, seconds: int, vnfs: list[int], dist: Path, out: Path) -> None:
+)  # fmt: skip
+@counts("--vnfs", "2,5,10", "Services of `bringup`.", allowed=list(BRINGUPS))
+def main(report: Report, what: str, rounds: int, seconds: int, vnfs: list[int]) -> None:
     """Measure and print figures beside their baselines and goals."""
-    console = Console()
-    bench = Bench(Path(tempfile.mkdtemp(prefix="osm-bench-")), dist, console)
-    dataplane = probe()
-    document = header() | {
-        "dataplane": {"backend": dataplane.backend, "version": dataplane.version},
-        "cipher": "ChaCha20-Poly1305",
-    }
-    parts = {
-        "tunnel": lambda: tunnel(bench, rounds, seconds),
-        "bringup": lambda: bringup(bench, vnfs),
-    }
-    try:
-        for name in [part for part in parts if what in ("all", part)]:
-            document[name] = parts[name]()
-            # Written at once: the next one may fail.
-            document["goals"] = judge(document)
-            file = write("bench", document, out)
-    finally:
-        bench.clean()
-    show(document, console)
-    console.print(f"{dataplane.backend} {dataplane.version}; everything measured: {file}")
+    document = report.document
+    document |= dataplane() | {"cipher": "ChaCha20-Poly1305"}
+    with Bench() as bench:
+        if what != "bringup":
+            document["tunnel"] = tunnel(bench, report, rounds, seconds)
+        if what != "tunnel":
+            document["bringup"] = bringup(bench, report, vnfs)
+    if "tunnel" in document:
+        report.table(
+            "TCP rate and delay, medians of one run",
+            ("", "1 stream Mbit/s", "4 streams Mbit/s", "RTT ms"),
+            (
+                (name, f"{values['1']:.0f}", f"{values['4']:.0f}", f"{values['rtt']:.3f}")
+                for name, values in document["tunnel"]["medians"].items()
+            ),
+        )
+    report.goals(judge(document))
+    report.say("{backend} {version}".format_map(document["dataplane"]))
 
 
 def suite() -> None:
-    """Run the benchmark that the first argument names."""
     clean_up_when_ended()
     module = SUITES.get(sys.argv[1]) if len(sys.argv) > 1 else None
     if module is None:
         main()
         return
-    command = importlib.import_module(module).main
-    helps = ["-h", "--help"]
-    command(sys.argv[2:], prog_name=f"bench {sys.argv[1]}", help_option_names=helps)
+    importlib.import_module(module).main(sys.argv[2:], prog_name=f"bench {sys.argv[1]}")
 
 
 if __name__ == "__main__":

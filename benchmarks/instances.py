@@ -10,32 +10,30 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from ipaddress import ip_address, ip_interface
 from pathlib import Path
 from typing import Any
 
-import click
 import yaml
-from rich.console import Console
 
-from benchmarks.__main__ import Bench
-from benchmarks.report import Goal, counts, finish, header, show_results
+from benchmarks.__main__ import DIST, Bench
+from benchmarks.report import Goal, Report, command, counts
 from benchmarks.swan.charon import backend
 from builder import archive
 
 SERVICE, PARAMETERS = "secgw_ns", "secgw"
 LINKS = ("s1c", "s1u")
 #: Heading, key and format of each column in the table; the file has all figures.
-COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
-    ("cells", "cells", str),
-    ("tunnels up", "up", str),
-    ("up after s", "bringup-s", "{:.1f}".format),
-    ("CPU s", "processor-s", "{:.0f}".format),
-    ("hooks", "processes", str),
-    ("S1-C rotated s", "rotation-s1c-s", "{:.1f}".format),
-    ("S1-U rotated s", "rotation-s1u-s", "{:.1f}".format),
-    ("CPU s", "rotations-processor-s", "{:.1f}".format),
+COLUMNS = (
+    ("cells", "cells", "{}"),
+    ("tunnels up", "up", "{}"),
+    ("up after s", "bringup-s", "{:.1f}"),
+    ("CPU s", "processor-s", "{:.0f}"),
+    ("hooks", "processes", "{}"),
+    ("S1-C rotated s", "rotation-s1c-s", "{:.1f}"),
+    ("S1-U rotated s", "rotation-s1u-s", "{:.1f}"),
+    ("CPU s", "rotations-processor-s", "{:.1f}"),
 )
 Document = dict[str, Any]
 
@@ -91,9 +89,9 @@ def _repeated(entries: list[Document], named: Any, count: int) -> list[Document]
     return result
 
 
-def package(dist: Path, folder: Path, count: int) -> Path:
+def package(folder: Path, count: int) -> Path:
     name = f"cells{count}_ns"
-    shutil.copytree(dist / SERVICE, folder / name)
+    shutil.copytree(DIST / SERVICE, folder / name)
     (file,) = (folder / name).glob("*.yaml")
     document = descriptor(yaml.safe_load(file.read_text(encoding="utf-8")), count)
     file.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
@@ -105,14 +103,13 @@ def package(dist: Path, folder: Path, count: int) -> Path:
 
 def measure(bench: Bench, folder: Path, count: int) -> dict[str, Any]:
     """Instantiate a service with `count` cells, rotate the keys of its gateway, delete it."""
-    bench.verb("nspkg-create", str(package(bench.dist, folder, count)))
-    shipped = yaml.safe_load((bench.dist / "params" / f"{PARAMETERS}.yaml").read_text("utf-8"))
-    file = folder / f"cells{count}.yaml"
+    bench.verb("nspkg-create", str(package(folder, count)))
+    shipped = yaml.safe_load((DIST / "params" / f"{PARAMETERS}.yaml").read_text("utf-8"))
+    name = f"cells{count}"
+    file = folder / f"{name}.yaml"
     file.write_text(yaml.safe_dump(parameters(shipped, count)), encoding="utf-8")
     load = os.getloadavg()[0]
-    name = f"cells{count}"
-    words = ("--ns_name", name, "--nsd_name", f"cells{count}_ns", "--vim_account", "lab")
-    bench.verb("ns-create", *words, "--config_file", str(file), "--wait")
+    bench.start(name, f"{name}_ns", str(file.with_suffix("")), "--wait")
     result: dict[str, Any] = {
         "cells": count,
         "load-before": load,
@@ -152,25 +149,16 @@ def judge(results: list[dict[str, Any]]) -> list[Goal]:
     return goals
 
 
-@click.command(name="instances")
-@click.option(
-    "--cells", callback=counts(), default="1,2,4", show_default=True, help="Counts, up to 16."
-)
-@click.option("--dist", type=click.Path(path_type=Path), default=Path("dist"), show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
-def main(cells: list[int], dist: Path, out: Path) -> None:
+@command("instances")
+@counts("--cells", "1,2,4", "Counts, up to 16.")
+def main(report: Report, cells: list[int]) -> None:
     """Instantiate services with increasing numbers of cells at one gateway."""
-    console = Console()
-    bench = Bench(Path(tempfile.mkdtemp(prefix="osm-bench-")), dist, console)
-    document = header() | {"technology": "ipsec", "esp": backend()}
-    results = []
-    try:
+    report.document |= {"technology": "ipsec", "esp": backend()}
+    results = report.document["results"] = []
+    with Bench() as bench, tempfile.TemporaryDirectory(prefix="cells-") as folder:
         bench.onboard("secgw_vnf", "cell_vnf", "vpn_endpoint_vnf")
-        with tempfile.TemporaryDirectory(prefix="cells-") as folder:
-            for count in cells:
-                results.append(measure(bench, Path(folder), count))
-                console.print(f"{count} cells: up after {results[-1]['bringup-s']:.1f} s")
-    finally:
-        bench.clean()
-    show_results("Cells at one gateway", results, console, COLUMNS)
-    finish("instances", document, results, judge(results), console, out)
+        for count in cells:
+            results.append(measure(bench, Path(folder), count))
+            report.say(f"{count} cells: up after {results[-1]['bringup-s']:.1f} s")
+    report.results("Cells at one gateway", results, COLUMNS)
+    report.goals(judge(results))

@@ -13,21 +13,19 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import click
-from rich.console import Console
-
-from benchmarks.report import Goal, counts, finish, header, show_results
-from benchmarks.swan.charon import backend, missing
-from benchmarks.swan.site import ESP, IKE, Site
+from benchmarks.report import Goal, Report, command, counts
+from benchmarks.swan.charon import ESP, IKE, backend, missing
+from benchmarks.swan.netns import wait
+from benchmarks.swan.site import Site
 
 LIMIT = 300.0
 
 
-def measure(count: int, processes: int, sample: int = 16) -> dict[str, Any]:
+def measure(count: int, sample: int = 16) -> dict[str, Any]:
     """Establish `count` tunnels, rekey them, kill all peers and restart them."""
     with (
         tempfile.TemporaryDirectory(prefix="swan-") as folder,
-        Site(Path(folder), count, processes) as site,
+        Site(Path(folder), count) as site,
     ):
         gateway = site.gateway
         memory, spent = gateway.rss_kb(), gateway.cpu_seconds()
@@ -60,10 +58,12 @@ def measure(count: int, processes: int, sample: int = 16) -> dict[str, Any]:
         cost()
         started = time.monotonic()
         site.call()
-        while gateway.counters()["ike-auth-out-resp"] < answered + count:
-            if time.monotonic() - started > LIMIT:
-                raise click.ClickException(f"not all of {count} peers came back in {LIMIT:.0f} s")
-            time.sleep(0.02)
+        wait(
+            lambda: gateway.counters()["ike-auth-out-resp"] >= answered + count,
+            LIMIT,
+            f"not all of {count} peers came back",
+            0.02,
+        )
         result.update({"back-s": time.monotonic() - started, "back-cpu-ms": cost()})
         result["sas-after"] = gateway.established()
         result["memory-after-kb"] = (gateway.rss_kb() - memory) / count
@@ -75,69 +75,42 @@ def measure(count: int, processes: int, sample: int = 16) -> dict[str, Any]:
 def judge(results: list[dict[str, Any]]) -> list[Goal]:
     """Compare the run with most tunnels with the goals, and with the run with fewest."""
     small, large = results[0], results[-1]
-    count = large["tunnels"]
+    count, back = large["tunnels"], large["sas-after"]
     growth = large["up-cpu-ms"] / small["up-cpu-ms"]
     carried = [r[k] for r in results for k in r if k.startswith("carried")]
     return [
-        Goal(f"{count} tunnels up", "< 60 s", f"{large['up-s']:.1f} s", large["up-s"] < 60),
-        Goal(
-            "memory per tunnel",
-            "< 100 kB",
-            f"{large['memory-kb']:.0f} kB",
-            large["memory-kb"] < 100,
-        ),
-        Goal(
-            f"processor time per tunnel, {count} to {small['tunnels']}",
-            "< 2",
-            f"{growth:.2f}",
-            growth < 2,
-        ),
-        Goal(
-            "IKE_SAs after all peers came back",
-            str(count),
-            str(large["sas-after"]),
-            large["sas-after"] == count,
-        ),
+        Goal.below(f"{count} tunnels up", large["up-s"], 60, "s"),
+        Goal.below("memory per tunnel", large["memory-kb"], 100, "kB"),
+        Goal.below(f"processor time per tunnel, {count} to {small['tunnels']}", growth, 2),
+        Goal("IKE_SAs after all peers came back", str(count), str(back), back == count),
         Goal("tunnels tried that carry packets", "all", f"{min(carried):.0%}", min(carried) == 1),
     ]
 
 
 COLUMNS = (
-    ("tunnels", "tunnels", "{:.0f}".format),
-    ("up s", "up-s", "{:.2f}".format),
-    ("per s", "rate-per-s", "{:.0f}".format),
-    ("CPU ms", "up-cpu-ms", "{:.2f}".format),
-    ("kB", "memory-kb", "{:.0f}".format),
-    ("IKE rekey s", "rekey-ike-s", "{:.2f}".format),
-    ("CPU ms", "rekey-ike-cpu-ms", "{:.2f}".format),
-    ("child rekey s", "rekey-child-s", "{:.2f}".format),
-    ("CPU ms", "rekey-child-cpu-ms", "{:.2f}".format),
-    ("all back s", "back-s", "{:.2f}".format),
-    ("CPU ms", "back-cpu-ms", "{:.2f}".format),
+    ("tunnels", "tunnels", "{:.0f}"),
+    ("up s", "up-s", "{:.2f}"),
+    ("per s", "rate-per-s", "{:.0f}"),
+    ("CPU ms", "up-cpu-ms", "{:.2f}"),
+    ("kB", "memory-kb", "{:.0f}"),
+    ("IKE rekey s", "rekey-ike-s", "{:.2f}"),
+    ("CPU ms", "rekey-ike-cpu-ms", "{:.2f}"),
+    ("child rekey s", "rekey-child-s", "{:.2f}"),
+    ("CPU ms", "rekey-child-cpu-ms", "{:.2f}"),
+    ("all back s", "back-s", "{:.2f}"),
+    ("CPU ms", "back-cpu-ms", "{:.2f}"),
 )
 
 
-@click.command(name="ipsec-scale")
-@click.option(
-    "--tunnels",
-    callback=counts(),
-    default="32,250,1000",
-    show_default=True,
-    help="Counts of tunnels.",
-)
-@click.option("--processes", default=2, show_default=True, help="Number of charons for the peers.")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
-def main(tunnels: list[int], processes: int, out: Path) -> None:
+@command("ipsec-scale", missing=missing)
+@counts("--tunnels", "32,250,1000", "Counts of tunnels.")
+def main(report: Report, tunnels: list[int]) -> None:
     """Open many tunnels to one IPsec gateway, rekey them, lose and regain all peers."""
-    reason = missing()
-    if reason:
-        raise click.ClickException(f"this machine {reason}")
-    console = Console()
-    document = header() | {"esp": backend(), "proposals": [IKE, ESP], "processes": processes}
-    results = []
+    report.document |= {"esp": backend(), "proposals": [IKE, ESP]}
+    results = report.document["results"] = []
     for count in tunnels:
-        console.print(f"{count} tunnels", highlight=False)
-        results.append(measure(count, processes))
+        report.say(f"{count} tunnels")
+        results.append(measure(count))
     title = f"IPsec gateway ({backend()}); CPU and kB are the gateway's, per tunnel"
-    show_results(title, results, console, COLUMNS)
-    finish("ipsec-scale", document, results, judge(results), console, out)
+    report.results(title, results, COLUMNS)
+    report.goals(judge(results))

@@ -12,23 +12,20 @@ import json
 import os
 import re
 import statistics
-import tempfile
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import click
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks.__main__ import HAND, Bench, by_hand, delay, rate
-from benchmarks.report import Goal, header, show_goals, write
+from benchmarks.report import Goal, Report, command
+from benchmarks.swan.netns import wait
 from lab.vim import Vim, probe
 from lab.vim.qemu.accelerator import accelerator
 from lab.vim.qemu.images import bake
 
 GOAL = 0.98
+ROUNDS, SECONDS = 3, 5
+FIGURES = ("mbps", "rtt_ms", "cpu_s_per_gbit")
 CHARMS = "10.77.0.1"
 ESP_HAND = {"server": "10.98.0.1", "client": "10.98.0.2"}
 UNDERLAY = {"server": "192.168.100.11", "client": "192.168.100.12"}
@@ -80,42 +77,34 @@ secrets {{
 Run = Callable[..., str]
 
 
-class Machines(Bench):
-    """Two virtual machines with the smallest service."""
+def bring_up(bench: Bench) -> dict[str, Run]:
+    """Instantiate the service; return for each VDU a function that runs a command there."""
+    bench.onboard("vpn_endpoint_vnf", "vpn_basic_ns")
+    bench.start("vpn", "vpn_basic_ns", "vpn_basic", "--wait")
+    return {name: bench.console_of("vpn", name) for name in LINKS}
 
-    def __init__(self, dist: Path, console: Console) -> None:
-        super().__init__(Path(tempfile.mkdtemp(prefix="osm-bench-")), dist, console, machines=True)
 
-    def bring_up(self) -> dict[str, Run]:
-        """Instantiate the service; return for each VDU a function that runs a command there."""
-        self.onboard("vpn_endpoint_vnf", "vpn_basic_ns")
-        self.start("vpn", "vpn_basic_ns", "vpn_basic", "--wait")
-        return {name: self.console_of("vpn", name) for name in LINKS}
+def processor_seconds(bench: Bench) -> float:
+    """Return the processor time of both QEMU processes so far, in seconds."""
+    ticks = 0
+    for server in Vim.open(bench.home, "lab").servers():
+        pid = (bench.home / "vims/lab/servers" / server.id / "pid").read_text().strip()
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
-    def processor_seconds(self) -> float:
-        """Return the processor time of both QEMU processes so far, in seconds."""
-        ticks = 0
-        for server in Vim.open(self.home, "lab").servers():
-            pid = (self.home / "vims/lab/servers" / server.id / "pid").read_text().strip()
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12])
-        return ticks / os.sysconf("SC_CLK_TCK")
 
-    def by_charms(self, ends: Mapping[str, Run], technology: str) -> None:
-        """Let the charms set up the link again, with a technology."""
-        for name, link in LINKS.items():
-            params = {"link": link, "technology": technology, "inner-address": INNER[name]}
-            params |= {"underlay-interface": "ens4"}
-            self.client.action("vpn", name, "configure", params)
-        _answers(ends["client"], CHARMS)
+def by_charms(bench: Bench, ends: Mapping[str, Run], technology: str) -> None:
+    for name, link in LINKS.items():
+        params = {"link": link, "technology": technology, "inner-address": INNER[name]}
+        params |= {"underlay-interface": "ens4"}
+        bench.client.action("vpn", name, "configure", params)
+    _answers(ends["client"], CHARMS)
 
 
 def _answers(near: Run, address: str) -> None:
-    end = time.monotonic() + 180
-    while "1 received" not in near("sh", "-c", f"ping -n -c 1 -W 2 {address} || true"):
-        if time.monotonic() > end:
-            raise click.ClickException(f"{address} does not answer in 180 s")
-        time.sleep(1)
+    words = ("sh", "-c", f"ping -n -c 1 -W 2 {address} || true")
+    wait(lambda: "1 received" in near(*words), 180, f"{address} does not answer", 1)
 
 
 def esp_by_hand(ends: Mapping[str, Run]) -> None:
@@ -161,22 +150,22 @@ def block_modules(ends: Mapping[str, Run], wireguard_go: Path) -> None:
         run("sh", "-c", _BLOCK)
 
 
-def measure(bench: Machines, rounds: int, seconds: int) -> dict[str, Any]:
-    ends = bench.bring_up()
+def measure(bench: Bench, planes: dict[str, Any], say: Callable[[str], None]) -> None:
+    """Measure the underlay and each data plane into `planes`."""
+    ends = bring_up(bench)
     near, far = ends["client"], ends["server"]
-    samples: dict[str, Any] = {"plain": _samples(bench, ends, {"plain": UNDERLAY["server"]},
-                                               rounds, seconds)["plain"]}  # fmt: skip
+    planes["plain"] = _samples(bench, ends, {"plain": UNDERLAY["server"]})["plain"]
     for plane, technology, kernel in PLANES:
         if not kernel and plane == "wireguard-go":
             program = probe().binary
             if program is None:
-                bench.console.print("this machine has no wireguard-go: nothing without the kernel")
+                say("this machine has no wireguard-go: nothing without the kernel")
                 break
-            bench.by_charms(ends, "none")
+            by_charms(bench, ends, "none")
             block_modules(ends, program)
-        bench.console.print(f"{plane}: the charms set it up", highlight=False)
+        say(f"{plane}: the charms set it up")
         if plane != "kernel WireGuard":
-            bench.by_charms(ends, technology)
+            by_charms(bench, ends, technology)
         if technology == "wireguard":
             device = json.loads(near("ip", "-j", "link", "show", "wg-vpn-client"))[0]
             by_hand(near, far, int(device["mtu"]))
@@ -184,73 +173,53 @@ def measure(bench: Machines, rounds: int, seconds: int) -> dict[str, Any]:
         else:
             esp_by_hand(ends)
             targets = {"charms": CHARMS, "by hand": ESP_HAND["server"]}
-        answer = about(ends, technology, kernel)
-        samples[plane] = _samples(bench, ends, targets, rounds, seconds) | answer
-        shown = {k: round(v["mbps"], 1) for k, v in samples[plane].items() if k in targets}
-        bench.console.print(f"{plane}: {shown} Mbit/s", highlight=False)
-    return samples
+        planes[plane] = _samples(bench, ends, targets) | about(ends, technology, kernel)
+        shown = {name: round(planes[plane][name]["mbps"], 1) for name in targets}
+        say(f"{plane}: {shown} Mbit/s")
 
 
-def _samples(
-    bench: Machines, ends: Mapping[str, Run], targets: Mapping[str, str], rounds: int, seconds: int
-) -> dict[str, Any]:
+def _samples(bench: Bench, ends: Mapping[str, Run], targets: Mapping[str, str]) -> Any:
     """Return medians by target: Mbit/s, round trip in ms, processor seconds for a Gbit."""
     samples: dict[str, list[tuple[float, float, float]]] = {name: [] for name in targets}
     order = list(targets.items())
-    for number in range(rounds):
+    for number in range(ROUNDS):
         for name, address in order if number % 2 else reversed(order):
-            before = bench.processor_seconds()
-            mbps = rate(ends["client"], ends["server"], address, 1, seconds)
-            spent = bench.processor_seconds() - before
+            before = processor_seconds(bench)
+            mbps = rate(ends["client"], ends["server"], address, 1, SECONDS)
+            spent = processor_seconds(bench) - before
             trip = delay(ends["client"], address)
-            samples[name].append((mbps, trip, spent / (mbps * seconds / 1000)))
+            samples[name].append((mbps, trip, spent / (mbps * SECONDS / 1000)))
     medians = {
-        name: dict(
-            zip(
-                ("mbps", "rtt_ms", "cpu_s_per_gbit"),
-                (statistics.median(column) for column in zip(*rows, strict=True)),
-                strict=True,
-            )
-        )
+        name: dict(zip(FIGURES, map(statistics.median, zip(*rows, strict=True)), strict=True))
         for name, rows in samples.items()
     }
     return {**medians, "samples": samples}
 
 
-@click.command(name="machines")
-@click.option("--rounds", default=3, show_default=True, help="Repetitions.")
-@click.option("--seconds", default=5, show_default=True, help="Duration of each iperf3 run.")
-@click.option("--dist", type=click.Path(path_type=Path), default=Path("dist"), show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
-def main(rounds: int, seconds: int, dist: Path, out: Path) -> None:
+@command("machines")
+def main(report: Report) -> None:
     """Compare kernel and userspace data planes, by hand and by charm, in the same two VMs."""
-    console = Console()
-    bake(console.print)
+    bake(report.say)
     how = "KVM" if accelerator().real else "emulated processors (TCG)"
-    document = header() | {"machines": how}
-    bench = Machines(dist, console)
-    try:
-        document["planes"] = measure(bench, rounds, seconds)
-    finally:
-        bench.clean()
-    planes = {name: plane for name, plane in document["planes"].items() if name != "plain"}
-    view = Table(title=f"Data planes between two virtual machines, {how}: medians of one run")
-    for heading in ("", "Mbit/s: charm, hand", "RTT ms: charm, hand", "CPU s/Gbit: charm, hand"):
-        view.add_column(heading, justify="right" if heading else "left")
-    plain = document["planes"]["plain"]
-    view.add_row("none", *(f"{plain[key]:.2f}" for key in ("mbps", "rtt_ms", "cpu_s_per_gbit")))
-    for name, plane in planes.items():
-        cells = [
-            f"{plane['charms'][key]:.2f}, {plane['by hand'][key]:.2f}"
-            for key in ("mbps", "rtt_ms", "cpu_s_per_gbit")
-        ]
-        view.add_row(f"{name} ({plane['version']}, {plane['cipher']})", *cells)
-    console.print(view)
+    planes: dict[str, Any] = {}
+    report.document |= {"machines": how, "planes": planes}
+    with Bench(machines=True) as bench:
+        measure(bench, planes, report.say)
+    plain = planes["plain"]
+    rows = [("none", *(f"{plain[key]:.2f}" for key in FIGURES))]
     goals = []
     for name, plane in planes.items():
-        ratio = plane["charms"]["mbps"] / plane["by hand"]["mbps"]
-        goals.append(Goal(f"{name}: charm over by hand", f">= {GOAL}", f"{ratio:.2f}",
-                          ratio >= GOAL))  # fmt: skip
-    show_goals(goals, console)
-    document["goals"] = goals
-    console.print(f"everything measured: {write('machines', document, out)}")
+        if name == "plain":
+            continue
+        charms, hand = plane["charms"], plane["by hand"]
+        cells = (f"{charms[key]:.2f}, {hand[key]:.2f}" for key in FIGURES)
+        rows.append((f"{name} ({plane['version']}, {plane['cipher']})", *cells))
+        ratio = charms["mbps"] / hand["mbps"]
+        goal = f"{name}: charm over by hand"
+        goals.append(Goal(goal, f">= {GOAL}", f"{ratio:.2f}", ratio >= GOAL))
+    report.table(
+        f"Data planes between two virtual machines, {how}: medians of one run",
+        ("", "Mbit/s: charm, hand", "RTT ms: charm, hand", "CPU s/Gbit: charm, hand"),
+        rows,
+    )
+    report.goals(goals)

@@ -14,23 +14,17 @@ from __future__ import annotations
 
 import json
 import statistics
-import tempfile
-import time
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import click
-import yaml
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.__main__ import Bench
+from benchmarks.__main__ import Bench, dataplane
 from benchmarks.epc import Document, Run, act
-from benchmarks.report import header, write
-from builder import packages
-from builder.tree import Tree
+from benchmarks.gateway.summary import reference
+from benchmarks.report import Report, command
+from benchmarks.swan.netns import wait
 from experiments.background import InBackground
-from lab.vim import probe
 from simulators.fiveg import esp
 
 FUNCTIONS = ("amf", "smf", "upf", "n3iwf", "n3ue")
@@ -56,13 +50,14 @@ esp.Outbound.seal, esp.Inbound.open = seal, opened
 #: Those of a PDU session are in the signalling SA (TS 23.502 clauses 4.12.2 and 4.12.5).
 PROCEDURES = {"registration": "registration", "session": "PDU session establishment"}
 _IPV4_UDP = 28
+#: Repetitions in each mode, packets per second, and seconds for each size and direction.
+ROUNDS, RATE, SECONDS = 3, 1000, 4
 
 
 class Access:
     """The UE, the N3IWF and the UPF, and the path between them."""
 
     def __init__(self, bench: Bench) -> None:
-        """Open the consoles, and start the iperf3 server at the UPF."""
         self.bench = bench
         self.ue: Run = bench.console_of(NS, "ue")
         self.n3iwf: Run = bench.console_of(NS, "n3iwf")
@@ -79,23 +74,18 @@ class Access:
         """Return the consoles of both ends of NWu, by the names of their programs."""
         return {"n3iwf": self.n3iwf, "n3iwue": self.ue}
 
-    def take(self, mode: str, limit: float = 300.0) -> None:
+    def take(self, mode: str) -> None:
         """Restart both ends of NWu, with IPsec or without, and wait for the PDU session."""
         for name, run in self.ends().items():
             first, second, rest = self._launch[name].partition("from simulators.")
             text = first + (_CLEAR if mode == "clear" else "") + second + rest
             run("sh", "-c", f"cat >{LAUNCH}", text=text)
         self.n3iwf("systemctl", "restart", "n3iwf")
-        self._register(mode, limit)
+        self._register(mode)
 
-    def _register(self, mode: str, limit: float = 300.0) -> None:
-        """Let the UE register again, and wait for its PDU session."""
+    def _register(self, mode: str) -> None:
         self.ue("systemctl", "restart", "n3iwue")
-        until = time.monotonic() + limit
-        while not self._reaches():
-            if time.monotonic() > until:
-                raise click.ClickException(f"{mode}: the UE has no PDU session")
-            time.sleep(1)
+        wait(self._reaches, 300, f"{mode}: the UE has no PDU session", 1)
 
     def procedures(self, mode: str, count: int) -> dict[str, float]:
         """Return the mean time of each procedure in ms, over at least `count` registrations."""
@@ -121,14 +111,14 @@ class Access:
         ]
         return int(used) / 1e6
 
-    def measure(self, size: int, direction: str, rate: int, seconds: int) -> Document:
-        """Send packets of a size at a rate; return the arrived rate and the N3IWF's time."""
+    def measure(self, size: int, direction: str) -> Document:
+        """Send packets of a size; return the arrived rate and the N3IWF's time."""
         payload = size - _IPV4_UDP
         words = ("--client", self.server, "--port", "5300", "--bind-dev", self.device, "--udp")
-        load = ("--length", str(payload), "--bitrate", str(8 * payload * rate))
+        load = ("--length", str(payload), "--bitrate", str(8 * payload * RATE))
         way = ("--reverse",) if direction == "down" else ()
         before = self._spent()
-        shown = self.ue("iperf3", *words, *load, *way, "--time", str(seconds), "--json")
+        shown = self.ue("iperf3", *words, *load, *way, "--time", str(SECONDS), "--json")
         spent = self._spent() - before
         report = json.loads(shown)
         if "sum" not in report["end"]:
@@ -156,87 +146,68 @@ def curve(samples: Document, mode: str, direction: str) -> dict[int, float]:
 
 def published() -> tuple[str, dict[int, float]]:
     """Return the source of the published curve, and its rates with one tunnel by packet size."""
-    text = (Path(__file__).parent / "gateway/reference.yaml").read_text(encoding="utf-8")
-    (source,) = [one for one in yaml.safe_load(text) if "sizes" in one]
+    (source,) = [one for one in reference() if "sizes" in one]
     return source["id"], {size: rates[0] for size, rates in source["sizes"].items()}
 
 
-def show(document: Document, console: Console) -> None:
-    """Print rates, their ratios, and the published curve."""
+def show(report: Report) -> None:
     name, rates = published()
     last = SIZES[-1]
     # The largest published size stands for the largest one here.
     known = dict(zip(SIZES, (rates[128], rates[512], rates[1024], rates[1400]), strict=True))
     for direction in DIRECTIONS:
-        both = {mode: curve(document["samples"], mode, direction) for mode in MODES}
-        table = Table(title=f"N3IWF, {direction}link, Mbit/s for a core")
-        for heading in ("bytes", "IPsec", "clear", "ratio", "to 1024", name):
-            table.add_column(heading, justify="right")
-        for size in SIZES:
-            ipsec, clear = both["ipsec"][size], both["clear"][size]
-            table.add_row(
+        ipsec, clear = (curve(report.document["samples"], mode, direction) for mode in MODES)
+        rows = [
+            (
                 f"{size} (1400)" if size == last else str(size),
-                f"{ipsec:.1f}",
-                f"{clear:.1f}",
-                f"{ipsec / clear:.2f}",
-                f"{ipsec / both['ipsec'][1024]:.2f}",
+                f"{ipsec[size]:.1f}",
+                f"{clear[size]:.1f}",
+                f"{ipsec[size] / clear[size]:.2f}",
+                f"{ipsec[size] / ipsec[1024]:.2f}",
                 f"{known[size] / known[1024]:.2f}",
             )
-        console.print(table)
-    table = Table(title="At the AMF, ms, medians of the rounds")
-    for heading in ("procedure", "IPsec", "clear", "ratio"):
-        table.add_column(heading, justify="right")
+            for size in SIZES
+        ]
+        headings = ("bytes", "IPsec", "clear", "ratio", "to 1024", name)
+        report.table(f"N3IWF, {direction}link, Mbit/s for a core", headings, rows)
+    times = []
     for name, title in PROCEDURES.items():
-        ipsec, clear = (
-            statistics.median(one[name] for one in document["procedures"][mode]) for mode in MODES
+        one, other = (
+            statistics.median(row[name] for row in report.document["procedures"][mode])
+            for mode in MODES
         )
-        table.add_row(title, f"{ipsec:.1f}", f"{clear:.1f}", f"{ipsec / clear:.2f}")
-    console.print(table)
+        times.append((title, f"{one:.1f}", f"{other:.1f}", f"{one / other:.2f}"))
+    report.table("At the AMF, ms, medians of the rounds", ("", "IPsec", "clear", "ratio"), times)
 
 
-@click.command(name="n3iwf")
-@click.option("--rounds", default=3, show_default=True, help="Repetitions with and without IPsec.")
-@click.option("--rate", default=1000, show_default=True, help="Packets per second.")
-@click.option("--seconds", default=4, show_default=True, help="Time for each size and direction.")
+@command("n3iwf", file="bench-n3iwf")
 @click.option("--registrations", default=5, show_default=True, help="Number in each round.")
-@click.option("--dist", type=click.Path(path_type=Path), default=Path("dist"), show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
-def main(rounds: int, rate: int, seconds: int, registrations: int, dist: Path, out: Path) -> None:
+def main(report: Report, registrations: int) -> None:
     """Measure the N3IWF by packet size, in turn with IPsec on NWu and without."""
-    console = Console()
-    packages.build(Tree.find(Path(__file__).resolve().parent), dist, list(PACKAGES))
-    bench = Bench(Path(tempfile.mkdtemp(prefix="osm-bench-")), dist, console)
-    plane = probe()
     samples: dict[str, Any] = {
         mode: {way: {str(size): [] for size in SIZES} for way in DIRECTIONS} for mode in MODES
     }
-    document: Document = header() | {
+    procedures: dict[str, Any] = {mode: [] for mode in MODES}
+    report.document |= {
         "network-functions": "simulators of the lab",
         "nwu": {"backend": "ESP of the simulators, in user space", "cipher": CIPHER},
-        "n3": {"backend": plane.backend, "version": plane.version},
-        "rate": rate,
+        "n3": dataplane()["dataplane"],
+        "rate": RATE,
         "samples": samples,
-        "procedures": {mode: [] for mode in MODES},
+        "procedures": procedures,
     }
-    try:
+    with Bench() as bench:
         bench.onboard(*PACKAGES)
         bench.start(NS, "5gc_n3iwf_ns", "5gc_n3iwf", "--wait")
-        until = time.monotonic() + 900
-        while act(bench, NS, "ue", "health")["state"] != "ready":
-            if time.monotonic() > until:
-                raise click.ClickException("the UE has no PDU session")
+        health = partial(act, bench, NS, "ue", "health")
+        wait(lambda: health()["state"] == "ready", 900, "the UE has no PDU session")
         path = Access(bench)
-        for number in range(rounds):
+        for number in range(ROUNDS):
             for mode in MODES if number % 2 == 0 else reversed(MODES):
                 path.take(mode)
-                document["procedures"][mode].append(path.procedures(mode, registrations))
+                procedures[mode].append(path.procedures(mode, registrations))
                 for size in SIZES:
                     for way in DIRECTIONS:
-                        samples[mode][way][str(size)].append(path.measure(size, way, rate, seconds))
-                console.print(f"round {number + 1}/{rounds}: {mode}", highlight=False)
-    finally:
-        # Also an interrupted run writes its results.
-        file = write("bench-n3iwf", document, out)
-        bench.clean()
-    show(document, console)
-    console.print(f"everything measured: {file}")
+                        samples[mode][way][str(size)].append(path.measure(size, way))
+                report.say(f"round {number + 1}/{ROUNDS}: {mode}")
+    show(report)

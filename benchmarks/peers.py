@@ -21,17 +21,16 @@ import click
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from rich.console import Console
 from vpnaas.params.intent import Intent, ManualPeer, manual_peer
 from vpnaas.plan import conclude, make_plan, observe_steps, prepare_steps
-from vpnaas.tunnels.technology import CharmState, LinkPlan
+from vpnaas.tunnels.technology import CharmState
 from vpnaas.vdu.ssh import CommandResult, HostKeyRule, Login, Vdu
 
-from benchmarks.report import counts, header, show_results, write
+from benchmarks.report import Report, command, counts
 from lab.vim import NetworkSpec, PortSpec, Server, ServerSpec, Vim, clean
 
 LINK = "s1c"
-MANAGEMENT, UNDERLAY = "ens3", "ens4"
+UNDERLAY = "ens4"
 INNER = ipaddress.ip_network("10.64.0.0/10")
 
 
@@ -58,9 +57,9 @@ class ConsoleVdu(Vdu):
         self.received += len(done.stdout.encode())
         return CommandResult(done.returncode, done.stdout, done.stderr)
 
-    def run(self, *argv: str, check: bool = True) -> str:
+    def run(self, *argv: str) -> str:
         done = self._vim.console(self._server.id, list(argv), None, 120)
-        if check and done.returncode:
+        if done.returncode:
             raise click.ClickException(f"{argv[0]}: {done.stderr.strip()}")
         return done.stdout
 
@@ -71,31 +70,26 @@ def _children() -> float:
 
 
 def manual(count: int, technology: str) -> list[ManualPeer]:
-    return [manual_peer(params) for params in parameters(count, technology)]
-
-
-def parameters(count: int, technology: str) -> Iterator[dict[str, Any]]:
-    """Yield the parameters of `add-peer` for each of `count` peers."""
+    """Return peers with new keys, as `add-peer` makes them."""
+    result = []
     for index in range(count):
         if technology == "ipsec":
             public = Ed25519PrivateKey.generate().public_key()
             raw = public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
         else:
             raw = X25519PrivateKey.generate().public_key().public_bytes_raw()
-        yield {
+        params = {
             "link": LINK,
             "name": f"cell-{index:04}",
             "public-key": base64.b64encode(raw).decode(),
             "allowed-prefixes": f"{INNER[index + 256]}/32",
         }
+        result.append(manual_peer(params))
+    return result
 
 
 class Driver:
-    """Reconciles as a charm does, around the library's pure core.
-
-    Attributes:
-        plan: The last plan of the link.
-    """
+    """Reconciles as a charm does, around the library's pure core."""
 
     def __init__(self, vdu: ConsoleVdu, technology: str, management: str) -> None:
         self.vdu = vdu
@@ -108,7 +102,6 @@ class Driver:
                 "underlay-interface": UNDERLAY,
             }
         )
-        self.plan: LinkPlan | None = None
 
     def reconcile(self, peers: Sequence[ManualPeer]) -> None:
         intent = self.intent
@@ -127,10 +120,10 @@ class Driver:
         prepared = vdu.execute(prepare).check() if prepare else None
         plan = make_plan(charm_state, results, prepared)
         after = vdu.execute(plan.steps).check() if plan.steps else None
-        self.plan = conclude(plan, after)[LINK]
-        if self.plan.problems or len(self.plan.peers) != len(peers):
+        link = conclude(plan, after)[LINK]
+        if link.problems or len(link.peers) != len(peers):
             raise click.ClickException(
-                f"{len(self.plan.peers)} of {len(peers)} peers: {self.plan.problems[:2]}"
+                f"{len(link.peers)} of {len(peers)} peers: {link.problems[:2]}"
             )
 
 
@@ -152,7 +145,6 @@ def gateway() -> Iterator[Callable[[str], Driver]]:
 
 
 def _daemon(vdu: ConsoleVdu) -> float:
-    """Return the processor time of charon, in seconds."""
     pid = vdu.run("systemctl", "show", "-p", "MainPID", "--value", "strongswan").strip()
     if pid in ("", "0"):
         return 0.0
@@ -196,41 +188,29 @@ def measure(driver: Driver, count: int, technology: str) -> list[dict[str, Any]]
     return result
 
 
-def _kilobytes(count: int) -> str:
-    return f"{count / 1000:.1f}"
-
-
 COLUMNS = (
-    ("", "technology", str),
-    ("peers", "peers", str),
-    ("", "what", str),
-    ("round trips", "round-trips", str),
-    ("request kB", "request-bytes", _kilobytes),
-    ("answer kB", "answer-bytes", _kilobytes),
-    ("wall s", "wall-s", "{:.2f}".format),
-    ("library CPU s", "library-cpu-s", "{:.2f}".format),
-    ("VDU CPU s", "agent-cpu-s", "{:.2f}".format),
-    ("charon CPU s", "daemon-cpu-s", "{:.2f}".format),
+    ("", "technology", "{}"),
+    ("peers", "peers", "{}"),
+    ("", "what", "{}"),
+    ("round trips", "round-trips", "{}"),
+    ("request bytes", "request-bytes", "{}"),
+    ("answer bytes", "answer-bytes", "{}"),
+    ("wall s", "wall-s", "{:.2f}"),
+    ("library CPU s", "library-cpu-s", "{:.2f}"),
+    ("VDU CPU s", "agent-cpu-s", "{:.2f}"),
+    ("charon CPU s", "daemon-cpu-s", "{:.2f}"),
 )
 
 
-@click.command(name="peers")
-@click.option(
-    "--peers", callback=counts(), default="32,250,1000", show_default=True, help="Counts of peers."
-)
-@click.option("--technologies", default="ipsec,wireguard", show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
-def main(peers: list[int], technologies: str, out: Path) -> None:
+@command("peers")
+@counts("--peers", "32,250,1000", "Counts of peers.")
+def main(report: Report, peers: list[int]) -> None:
     """Let the charm library control a VDU with many peers of a link, and measure the cost."""
-    console = Console()
-    document = header()
-    results: list[dict[str, Any]] = []
+    results = report.document["results"] = []
     with gateway() as drive:
-        for technology in technologies.split(","):
+        for technology in ("ipsec", "wireguard"):
             driver = drive(technology)
             driver.reconcile([])
             for count in peers:
                 results += measure(driver, count, technology)
-    document["results"] = results
-    show_results("One reconcile of a link, by the peers that are there", results, console, COLUMNS)
-    console.print(f"everything measured: {write('peers', document, out)}")
+    report.results("One reconcile of a link, by the peers that are there", results, COLUMNS)

@@ -1,4 +1,4 @@
-"""Output of all benchmarks: tables, goals and result files."""
+"""The command line and the output of all benchmarks: options, tables, goals and result files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,19 +15,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-
-def counts(least: int = 1) -> Callable[[click.Context, click.Parameter, str], list[int]]:
-    """Return a callback for an option: whole numbers separated by commas, in ascending order."""
-
-    def read(_context: click.Context, _parameter: click.Parameter, text: str) -> list[int]:
-        words = [word.strip() for word in text.split(",")]
-        for word in words:
-            if not (word.isascii() and word.isdigit() and int(word) >= least):
-                allowed = f"whole numbers from {least} on, separated by commas"
-                raise click.BadParameter(f"'{word}' is none; allowed: {allowed}")
-        return sorted(map(int, words))
-
-    return read
+Main = Callable[..., None]
 
 
 class Goal(NamedTuple):
@@ -37,69 +26,135 @@ class Goal(NamedTuple):
     measured: str
     met: bool
 
-
-def header() -> dict[str, Any]:
-    """Return the data that identify a run."""
-    return {
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "kernel": platform.release(),
-        "cpus": os.cpu_count(),
-        "load-at-start": os.getloadavg()[0],
-    }
+    @classmethod
+    def below(cls, figure: str, value: float, limit: float, unit: str = "") -> Goal:
+        """Return the goal that a figure is below a limit."""
+        digits = 2 if limit < 10 else 1 if limit < 100 else 0
+        shown = f"{value:.{digits}f} {unit}".rstrip()
+        return cls(figure, f"< {limit:g} {unit}".rstrip(), shown, value < limit)
 
 
-def write(name: str, document: dict[str, Any], out: Path) -> Path:
-    out.mkdir(parents=True, exist_ok=True)
-    file = out / f"{name}-{document['started'].replace(':', '')}.json"
-    file.write_text(json.dumps(document, indent=1, default=str) + "\n", encoding="utf-8")
-    return file
+class Report:
+    """One run: its console and all that it measured.
+
+    Attributes:
+        name: Beginning of the names of its files.
+        out: Folder of its files.
+        document: Content of its JSON file, with the data that identify the run.
+    """
+
+    def __init__(self, name: str, out: Path) -> None:
+        self.name, self.out = name, out
+        self.console = Console(highlight=False)
+        if not self.console.is_terminal:
+            self.console = Console(highlight=False, width=140)
+        self.document: dict[str, Any] = {
+            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "kernel": platform.release(),
+            "cpus": os.cpu_count(),
+            "load-at-start": os.getloadavg()[0],
+        }
+
+    def say(self, text: object) -> None:
+        self.console.print(text)
+
+    def table(self, title: str, headings: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Print a table; columns with texts are without heading, all others have numbers."""
+        view = Table(title=title)
+        for heading in headings:
+            view.add_column(heading, justify="right" if heading else "left")
+        for row in rows:
+            view.add_row(*map(str, row))
+        self.say(view)
+
+    def results(
+        self,
+        title: str,
+        results: Sequence[dict[str, Any]],
+        columns: Sequence[tuple[str, str, str]] = (),
+    ) -> None:
+        """Print a row for each result, with columns (heading, key, format), or with all keys."""
+        columns = columns or [
+            (key, key, "{:.1f}" if isinstance(value, float) else "{}")
+            for key, value in results[0].items()
+        ]
+        rows = ([form.format(result[key]) for _, key, form in columns] for result in results)
+        self.table(title, [heading for heading, _, _ in columns], rows)
+
+    def goals(self, goals: Iterable[Goal]) -> None:
+        """Print goals, and whether they were met; keep them for the file."""
+        view = Table(*Goal._fields, title="Goals")
+        for goal in goals:
+            view.add_row(*goal[:3], "yes" if goal.met else "[red]no[/red]")
+        self.say(view)
+        self.document["goals"] = list(goals)
+
+    def write(self) -> Path:
+        """Write the file with what is measured until now; return its path."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        file = self.out / f"{self.name}-{self.document['started'].replace(':', '')}.json"
+        file.write_text(json.dumps(self.document, indent=1, default=str) + "\n", encoding="utf-8")
+        return file
 
 
-def show_results(
-    title: str,
-    results: Sequence[dict[str, Any]],
-    console: Console,
-    columns: Sequence[tuple[str, str, Callable[[Any], str]]] = (),
-) -> None:
-    """Print a row for each result.
+def command(
+    name: str, file: str = "", missing: Callable[[], str] = str, epilog: str = ""
+) -> Callable[[Main], Any]:
+    """Make a command of a function with a report as first argument, and write the report.
+
+    An interrupted run writes what it has measured.
 
     Args:
-        title: Title of the table.
-        results: Results, one mapping per row.
-        console: Console to print on.
-        columns: Heading, key in a result and format of each; if empty, all keys.
+        name: Name of the benchmark.
+        file: Beginning of the names of its files, if another one.
+        missing: Function that returns what this machine lacks, "" if nothing.
+        epilog: End of the help text.
     """
-    view = Table(title=title)
-    for heading, _, _ in (columns := columns or [(key, key, _brief) for key in results[0]]):
-        view.add_column(heading, justify="right")
-    for result in results:
-        view.add_row(*(form(result[key]) for _, key, form in columns))
-    console.print(view)
+
+    def decorate(main: Main) -> Any:
+        @wraps(main)
+        def run(out: Path, **options: Any) -> None:
+            if reason := missing():
+                raise click.ClickException(f"this machine {reason}")
+            report = Report(file or name, out)
+            try:
+                main(report, **options)
+            finally:
+                path = report.write()
+            report.say(f"everything measured: {path}")
+
+        option = click.option(
+            "--out",
+            type=click.Path(path_type=Path),
+            default=Path("results"),
+            show_default=True,
+            help="Folder of the results.",
+        )
+        helps = {"help_option_names": ["-h", "--help"]}
+        return click.command(name, context_settings=helps, epilog=epilog)(option(run))
+
+    return decorate
 
 
-def _brief(value: Any) -> str:
-    return f"{value:.1f}" if isinstance(value, float) else str(value)
+def counts(
+    option: str, default: str, text: str, allowed: Sequence[int] = ()
+) -> Callable[[Main], Main]:
+    """Return an option: whole numbers separated by commas, in ascending order.
 
+    Args:
+        option: Name of the option.
+        default: Default value.
+        text: Help text.
+        allowed: Allowed numbers; if empty, all from 1 on.
+    """
+    what = "whole numbers from 1 on" if not allowed else ", ".join(map(str, allowed))
 
-def finish(
-    name: str,
-    document: dict[str, Any],
-    results: Sequence[dict[str, Any]],
-    goals: list[Goal],
-    console: Console,
-    out: Path,
-) -> None:
-    """Print the goals, and write results and goals into a file of this name."""
-    show_goals(goals, console)
-    document |= {"results": results, "goals": goals}
-    console.print(f"everything measured: {write(name, document, out)}")
+    def read(_context: click.Context, _parameter: click.Parameter, text: str) -> list[int]:
+        words = [word.strip() for word in text.split(",")]
+        for word in words:
+            number = int(word) if word.isascii() and word.isdigit() else 0
+            if number < 1 or (allowed and number not in allowed):
+                raise click.BadParameter(f"'{word}' is none; allowed: {what}, separated by commas")
+        return sorted(map(int, words))
 
-
-def show_goals(goals: list[Goal], console: Console) -> None:
-    """Print goals, and whether they were met."""
-    view = Table(title="Goals")
-    for heading in ("figure", "goal", "measured", "met"):
-        view.add_column(heading)
-    for goal in goals:
-        view.add_row(goal.figure, goal.goal, goal.measured, "yes" if goal.met else "[red]no[/red]")
-    console.print(view)
+    return click.option(option, default=default, show_default=True, callback=read, help=text)

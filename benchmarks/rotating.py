@@ -7,7 +7,7 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.swan.netns import Block, Namespaces, enter
+from benchmarks.swan.netns import Block, Namespaces, inside
 
 OUTER = {"gw": "10.100.0.1", "field": "10.100.0.2"}
 INNER = ipaddress.ip_network("10.64.0.0/10")
@@ -69,9 +69,11 @@ class Rotating(Block):
 
     def nudge(self) -> None:
         """Let each peer send one packet, as the probe of its charm does."""
-        enter(self.spaces.prefix + "field")
-        for inner in self.inner:
-            sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            sender.bind((inner, 0))
-            sender.sendto(b"", (GATEWAY, 9))
-            sender.close()
+
+        def send() -> None:
+            for inner in self.inner:
+                with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+                    sender.bind((inner, 0))
+                    sender.sendto(b"", (GATEWAY, 9))
+
+        inside(self.spaces.prefix + "field", send)

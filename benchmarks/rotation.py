@@ -8,10 +8,8 @@ numbered datagrams pass both ways through some of them. This benchmark needs no 
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import ipaddress
-import os
 import select
 import shutil
 import socket
@@ -28,8 +26,6 @@ from typing import Any
 
 import click
 from attr import evolve
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from rich.console import Console
 from vpnaas.base.links import directory
 from vpnaas.params.intent import Intent
 from vpnaas.peers.peer import Peer
@@ -37,11 +33,12 @@ from vpnaas.tunnels.wireguard import interface as wireguard
 from vpnaas.vdu import programs
 from vpnaas.vdu.steps import Step
 
-from benchmarks.report import Goal, counts, finish, header, show_results
+from benchmarks.report import Goal, Report, command, counts
 from benchmarks.rotating import GATEWAY, INNER, LIMIT, OUTER, Rotating
 from benchmarks.swan.charon import missing
-from benchmarks.swan.netns import Block, enter
+from benchmarks.swan.netns import Block, enter, wait
 from benchmarks.swan.rotation import IpsecField
+from benchmarks.swan.wireguard import Devices, key_pair
 from experiments.background import InBackground
 from lab.vim import cgroups, probe
 
@@ -49,13 +46,6 @@ PORT, BASE_PORT, STREAM = 51820, 20000, 7000
 NUMBERED = struct.Struct("!IId")
 SIZE = 100
 PERIOD_US = 20_000
-AT_ONCE = 50
-
-
-def _pair() -> tuple[str, str]:
-    key = X25519PrivateKey.generate()
-    raw = (key.private_bytes_raw(), key.public_key().public_bytes_raw())
-    return base64.b64encode(raw[0]).decode(), base64.b64encode(raw[1]).decode()
 
 
 class WireguardField(Rotating):
@@ -70,18 +60,15 @@ class WireguardField(Rotating):
         self.backend = f"{probe().backend} {probe().version}"
         self.link = f"r{uuid.uuid4().hex[:5]}"
         self.gateway = f"wg-{self.link}"
-        self.own = _pair()
-        self.keys = [_pair() for _ in range(count)]
-        self.next = [_pair() for _ in range(count)]
+        self.own = key_pair()
+        self.keys = [key_pair() for _ in range(count)]
+        self.next = [key_pair() for _ in range(count)]
         self.watch: subprocess.Popen[bytes] | None = None
-        self._running: list[subprocess.Popen[bytes]] = []
+        self._devices = Devices(GOMAXPROCS="2")
 
     def connect(self) -> None:
-        """Create the devices and set all links up."""
-        self._devices("gw", [self.gateway])
-        for first in range(0, self.count, AT_ONCE):
-            last = min(first + AT_ONCE, self.count)
-            self._devices("field", [self.device(number) for number in range(first, last)])
+        self._devices.make(self.spaces, "gw", [self.gateway])
+        self._devices.make(self.spaces, "field", [self.device(n) for n in range(self.count)])
         self._key("own", self.own[0])
         self._wg("gw", "set", self.gateway, "private-key", str(self.folder / "own"),
                  "listen-port", str(PORT))  # fmt: skip
@@ -104,45 +91,17 @@ class WireguardField(Rotating):
             self.spaces.batch("field", lines)
 
     def take_down(self) -> None:
-        for process in self._running:
-            process.terminate()
-        for process in self._running:
-            process.wait()
+        if self.watch:
+            self.watch.terminate()
+            self.watch.wait()
+        self._devices.stop()
         self.spaces.take_down()
 
     def device(self, number: int) -> str:
         return f"{self.link}{number}"
 
-    def _devices(self, name: str, devices: Sequence[str]) -> None:
-        binary = probe().binary
-        for device in devices:
-            if binary is None:
-                self.spaces.ip(name, "link", "add", device, "type", "wireguard")
-                continue
-            self._start(name, str(binary), "-f", device)
-        deadline = time.monotonic() + LIMIT
-        waiting = list(devices) if binary is not None else []
-        while waiting:
-            sockets = {path.stem for path in Path("/run/wireguard").glob("*.sock")}
-            waiting = [device for device in waiting if device not in sockets]
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"wireguard-go made no {waiting[0]}")
-            time.sleep(0.05)
-
-    def _start(self, name: str, *argv: str) -> subprocess.Popen[bytes]:
-        environment = {**os.environ, "GOMAXPROCS": "2"}
-        process = subprocess.Popen(
-            self.spaces.argv(name, *argv),
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        self._running.append(process)
-        return process
-
     def daemons(self) -> Sequence[int]:
-        """Return the gateway's wireguard-go."""
-        return [self._running[0].pid] if probe().binary is not None else []
+        return [process.pid for process in self._devices.processes[:1]]
 
     def _wg(self, name: str, *words: str) -> str:
         return self.spaces.run(name, "wg", *words)
@@ -198,17 +157,17 @@ class WireguardField(Rotating):
             program.write_text(programs.source("handover.py"), encoding="utf-8")
             nice = next(word for word in words if word.startswith("--nice"))
             run = ("nice", "-n", nice.partition("=")[2], "python3", str(program))
-            self.watch = self._start("gw", *run, *words[at + 1 :])
+            self.watch = subprocess.Popen(
+                self.spaces.argv("gw", *run, *words[at + 1 :]),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
 
     def wait_up(self) -> None:
-        deadline = time.monotonic() + LIMIT
-        while "\t0\n" in self._wg("gw", "show", self.gateway, "latest-handshakes"):
-            if time.monotonic() > deadline:
-                raise RuntimeError("not all peers have a session")
-            time.sleep(0.2)
+        words = ("show", self.gateway, "latest-handshakes")
+        wait(lambda: "\t0\n" not in self._wg("gw", *words), LIMIT, "not all peers have a session")
 
     def stage(self) -> Sequence[int]:
-        """Stage the next keys of all peers at the gateway; return the watch's process."""
         self.gateway_to(self._peers(staged=True), self._peers(staged=False))
         return [self.watch.pid] if self.watch else []
 
@@ -217,7 +176,6 @@ class WireguardField(Rotating):
         self._wg("field", "set", self.device(number), *words)
 
     def let_in(self) -> int:
-        """Return how many of the next keys have allowed prefixes at the gateway."""
         keys = {public for _, public in self.next}
         shown = self._wg("gw", "show", self.gateway, "allowed-ips").splitlines()
         rows = [line.split("\t") for line in shown]
@@ -284,8 +242,6 @@ class Streams:
                 data = receiver.recv(2048)
                 number, peer, sent = NUMBERED.unpack(data[: NUMBERED.size])
                 self.seen[way].append((number, peer, time.monotonic() - sent))
-        for receiver in sockets:
-            receiver.close()
 
     def _send(self, name: str, way: str) -> None:
         enter(self.field.spaces.prefix + name)
@@ -307,8 +263,6 @@ class Streams:
                     sender.send(head + b"\0" * (SIZE - len(head)))
             number += 1
             self.sent[way] = number
-        for sender in sockets.values():
-            sender.close()
 
     def summary(self) -> dict[str, Any]:
         """Return the numbers of sent, lost, duplicate and reordered datagrams, and the delay."""
@@ -331,14 +285,8 @@ class Streams:
         }
 
 
-def _in_thread(work: Any, *args: Any) -> None:
-    thread = threading.Thread(target=work, args=args)
-    thread.start()
-    thread.join()
-
-
 class Starved(Block):
-    """A control group that limits its processes to `percent` of one processor."""
+    """A control group that limits processes to `percent` of one processor; 0 is no limit."""
 
     def __init__(self, pids: Sequence[int], percent: int) -> None:
         self.pids, self.percent = pids, percent
@@ -347,38 +295,29 @@ class Starved(Block):
         self._first, self._group = bool(first), self._parent / name
 
     def set_up(self) -> None:
-        """Create the group and move the processes there; with 0 percent there is no group."""
         if not self.percent:
             return
-        quota = self.percent * PERIOD_US // 100
+        quota = str(self.percent * PERIOD_US // 100)
         if not self._first:
             (self._parent / "cgroup.subtree_control").write_text("+cpu")
         self._group.mkdir()
         if self._first:
             (self._group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
-            (self._group / "cpu.cfs_quota_us").write_text(str(quota))
+            (self._group / "cpu.cfs_quota_us").write_text(quota)
         else:
             (self._group / "cpu.max").write_text(f"{quota} {PERIOD_US}")
-        self._move(self._group)
+        self.add(self.pids)
 
     def add(self, pids: Sequence[int]) -> None:
-        """Move processes that started later into the group."""
         for pid in pids if self.percent else ():
             (self._group / "cgroup.procs").write_text(str(pid))
 
-    def _move(self, group: Path) -> None:
-        for pid in self.pids:
-            (group / "cgroup.procs").write_text(str(pid))
-
     def take_down(self) -> None:
-        if self._group.exists():
-            self._move(self._parent)
-            # Their child processes are in the group too.
-            for pid in (self._group / "cgroup.procs").read_text().split():
-                with contextlib.suppress(OSError):
-                    (self._parent / "cgroup.procs").write_text(pid)
+        """Move all processes, with their children, out of the group, and remove it."""
+        for pid in cgroups.pids(self._group):
             with contextlib.suppress(OSError):
-                self._group.rmdir()
+                (self._parent / "cgroup.procs").write_text(str(pid))
+        cgroups.remove(self._group)
 
 
 FIELDS: Mapping[str, type[Rotating]] = {"wireguard": WireguardField, "ipsec": IpsecField}
@@ -392,7 +331,7 @@ def measure(technology: str, count: int, sample: int, rate: float, percent: int)
         contextlib.ExitStack() as stack,
     ):
         streams = Streams(field, range(0, count, max(1, count // sample))[:sample], rate)
-        _in_thread(field.nudge)
+        field.nudge()
         field.wait_up()
         stack.callback(streams.stop, 2)
         streams.start()
@@ -405,12 +344,12 @@ def measure(technology: str, count: int, sample: int, rate: float, percent: int)
                 field.switch(number)
             switched = time.monotonic()
             nudged = switched
-            _in_thread(field.nudge)
+            field.nudge()
             while field.let_in() < count and time.monotonic() - began < LIMIT:
                 time.sleep(0.5)
                 if time.monotonic() - nudged > 10:
                     nudged = time.monotonic()
-                    _in_thread(field.nudge)
+                    field.nudge()
             ended = time.monotonic()
         time.sleep(1)
         stack.close()
@@ -443,35 +382,20 @@ def judge(results: Sequence[dict[str, Any]]) -> list[Goal]:
     ]
 
 
-@click.command(name="rotation")
-@click.option("--technology", type=click.Choice([*FIELDS]), default="wireguard", show_default=True)
+@command("rotation", missing=lambda: "" if shutil.which("wg") else "needs wg")
 @click.option(
-    "--peers", callback=counts(), default="10,100,1000", show_default=True, help="Counts of peers."
-)
-@click.option("--sample", default=10, show_default=True, help="Peers with a stream, both ways.")
-@click.option("--rate", default=50.0, show_default=True, help="Packets per second of each stream.")
-@click.option(
-    "--percent",
-    callback=counts(0),
-    default="0,20",
-    show_default=True,
-    help="The gateway's share of one processor, 0 for no limit.",
-)
-@click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
-def main(
-    technology: str, peers: list[int], sample: int, rate: float, percent: list[int], out: Path
-) -> None:
+    "--technology", type=click.Choice([*FIELDS]), default="wireguard", show_default=True,
+    help="Technology of the link.",
+)  # fmt: skip
+@counts("--peers", "10,100,1000", "Counts of peers.")
+def main(report: Report, technology: str, peers: list[int]) -> None:
     """Let all peers of a link rotate their keys under load, and count what is lost."""
-    reason = "" if shutil.which("wg") else "needs wg"
-    if technology == "ipsec":
-        reason = missing()
-    if reason:
+    if technology == "ipsec" and (reason := missing()):
         raise click.ClickException(f"this machine {reason}")
-    console = Console()
-    results = []
+    results = report.document["results"] = []
     for count in peers:
-        for share in percent:
-            results.append(measure(technology, count, sample, rate, share))
-            console.print(results[-1], highlight=False)
-    show_results("All peers of a link rotate", results, console)
-    finish("rotation", header(), results, judge(results), console, out)
+        for percent in (0, 20):
+            results.append(measure(technology, count, 10, 50.0, percent))
+            report.say(results[-1])
+    report.results("All peers of a link rotate", results)
+    report.goals(judge(results))

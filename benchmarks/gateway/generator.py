@@ -13,14 +13,13 @@ import itertools
 import math
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from benchmarks.gateway.loads import HEADERS, Load, fragments, header
-from benchmarks.swan.netns import enter
+from benchmarks.swan.netns import inside
 
 BATCH = 32
 #: Seconds without any arrival after which the packets in flight count as lost.
@@ -28,7 +27,6 @@ STALL = 0.5
 _PAUSE = 50e-6
 _SO_SNDBUFFORCE = 32
 _libc = ctypes.CDLL(None, use_errno=True)
-T = TypeVar("T")
 
 
 class _Iovec(ctypes.Structure):
@@ -51,26 +49,6 @@ class _Mmsghdr(ctypes.Structure):
     _fields_ = [("hdr", _Msghdr), ("len", ctypes.c_uint)]
 
 
-def inside(namespace: str, make: Callable[[], T]) -> T:
-    """Run `make` in a network namespace, in a thread of its own; return its result."""
-    made: list[T] = []
-    failed: list[BaseException] = []
-
-    def body() -> None:
-        try:
-            enter(namespace)
-            made.append(make())
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=body)
-    thread.start()
-    thread.join()
-    if failed:
-        raise failed[0]
-    return made[0]
-
-
 class Arrivals:
     """The counter of packets that a device has received."""
 
@@ -80,7 +58,6 @@ class Arrivals:
         self._mark = f"{device}:".encode()
 
     def read(self) -> int:
-        """Return packets received since the device was made."""
         text = os.pread(self._file, 65536, 0)
         return int(text[text.index(self._mark) + len(self._mark) :].split(None, 2)[1])
 
@@ -204,7 +181,6 @@ class Loop:
         self._sinks = [Arrivals(end.namespace, end.device) for end in (field, core)]
 
     def arrived(self) -> int:
-        """Return how many packets have arrived at both ends together."""
         return sum(sink.read() for sink in self._sinks)
 
     def close(self) -> None:

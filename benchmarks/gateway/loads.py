@@ -35,12 +35,10 @@ class Load:
 
     @property
     def mean(self) -> float:
-        """Mean frame size in bytes."""
         return statistics.fmean(self.sizes())
 
     @property
     def largest(self) -> int:
-        """Largest frame in bytes."""
         return max(size for size, _ in self.shares)
 
     def sizes(self) -> list[int]:

@@ -15,6 +15,7 @@ from benchmarks.gateway.generator import Loop, find
 from benchmarks.gateway.loads import ASYMMETRIC2, IMIX, IMIX2, SIZES, Load, fixed
 from benchmarks.gateway.route import Backend, Route, Spent
 from benchmarks.gateway.users import Server
+from benchmarks.swan.netns import Block
 from experiments.model import Cell, Run, busy_processors
 from experiments.schedule import Planned, interleaved
 
@@ -96,7 +97,7 @@ def cells(profile: Profile, backends: Iterable[Backend]) -> list[Cell]:
     return listed
 
 
-class Bench:
+class Bench(Block):
     """All backends at once, each on its own wires; they end with the `with` block."""
 
     def __init__(self, profile: Profile, backends: Sequence[Backend], folder: Path) -> None:
@@ -108,24 +109,20 @@ class Bench:
         self._windows: dict[str, int] = {}
         self._stack = ExitStack()
 
-    def __enter__(self) -> Bench:
-        with ExitStack() as stack:
-            for backend in self._found:
-                route = stack.enter_context(Route(backend, self._folder))
-                self._routes[backend.name, backend.tunnels] = route
-                if self.profile.users and backend.tunnels == 1:
-                    self._servers[backend.name] = stack.enter_context(Server(route))
-            self._stack = stack.pop_all()
-        return self
+    def set_up(self) -> None:
+        for backend in self._found:
+            route = self._stack.enter_context(Route(backend, self._folder))
+            self._routes[backend.name, backend.tunnels] = route
+            if self.profile.users and backend.tunnels == 1:
+                self._servers[backend.name] = self._stack.enter_context(Server(route))
 
-    def __exit__(self, *exc_info: Any) -> None:
-        self._stack.__exit__(*exc_info)
+    def take_down(self) -> None:
+        self._stack.close()
 
     def route(self, backend: str, tunnels: int) -> Route:
         return self._routes[backend, tunnels]
 
     def runs(self, seed: int, tell: Callable[[Planned, int], None]) -> list[Run]:
-        """Make all runs, round by round, each round in a different order."""
         steps = list(interleaved(cells(self.profile, self._found), self.profile.rounds, seed))
         made = []
         for step in steps:
@@ -175,19 +172,20 @@ class Bench:
 
     def _http(self, backend: str, users: int) -> dict[str, Any]:
         route = self._routes[backend, 1]
-        served = self._servers[backend].ask(users, self.profile.users_seconds, route.spent)
-        spent = difference(served.marks)
-        bits = served.bytes * 8
+        told, marks = self._servers[backend].ask(users, self.profile.users_seconds, route.spent)
+        spent = difference(marks)
+        bits, seconds = told["bytes"] * 8, told["us"] / 1e6
+        errors = ("connect", "read", "write", "status", "timeout")
         return {
-            "requests-per-s": served.requests / served.seconds,
-            "gbps": bits / served.seconds / 1e9,
+            "requests-per-s": told["requests"] / seconds,
+            "gbps": bits / seconds / 1e9,
             "gbps-per-core": bits / max(spent.gateway, 1e-9) / 1e9,
-            "gateway-cores": spent.gateway / served.seconds,
-            "latency-ms": served.latency_ms,
-            "errors": served.errors,
+            "gateway-cores": spent.gateway / seconds,
+            "latency-ms": {k: v / 1000 for k, v in told.items() if k.startswith("p")},
+            "errors": {reason: told[reason] for reason in errors},
         }
 
 
 def difference(marks: tuple[Spent, Spent]) -> Spent:
     one, two = marks
-    return Spent(two.gateway - one.gateway, two.others - one.others, two.busy - one.busy)
+    return Spent(two.gateway - one.gateway, two.busy - one.busy)

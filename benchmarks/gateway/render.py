@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import csv
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks.gateway.loads import IMIX, IMIX2
 from benchmarks.gateway.measure import FLOW_SIZES, FORWARDING, HTTP, LOSS, PINNED, WINDOW
 from benchmarks.gateway.summary import CSV_HEAD, Row, csv_rows, curve, mixes, reference, rows
 from benchmarks.gateway.users import BODY
+from benchmarks.report import Report
 from experiments.model import Run
 from experiments.report import figures
 from experiments.report.figures import Book
-from experiments.report.render import disturbed
-from experiments.stats import Estimate, single
+from experiments.report.render import disturbed, templates, write_table
+from experiments.stats import single
 
 HERE = Path(__file__).parent
-STYLES = Path(figures.__file__).parent
 
 
 def write(document: Mapping[str, Any], runs: Sequence[Run], file: Path) -> tuple[Path, Path]:
@@ -32,10 +27,7 @@ def write(document: Mapping[str, Any], runs: Sequence[Run], file: Path) -> tuple
     book = Book(f"{file.stem}-figures")
     page.write_text(html(document, runs, book), encoding="utf-8")
     book.write(file.parent)
-    with open(table, "w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(CSV_HEAD)
-        writer.writerows(csv_rows(runs))
+    write_table(table, CSV_HEAD, csv_rows(runs))
     return page, table
 
 
@@ -48,16 +40,11 @@ def html(document: Mapping[str, Any], runs: Sequence[Run], book: Book | None = N
         book: collects the figures, to whose files the page has links.
     """
     book = book or Book("figures")
-    environment = Environment(
-        loader=FileSystemLoader([HERE, STYLES]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-    )
     forwarding, pinned = rows(runs, FORWARDING), rows(runs, PINNED)
     stamps = [time.strftime("%Y-%m-%d %H:%M", time.gmtime(run.started)) for run in runs]
     loads = [run.load for run in runs]
-    return environment.get_template("page.html.j2").render(
+    page = templates(HERE).get_template("page.html.j2")
+    return page.render(
         env=document["environment"],
         disturbed=disturbed(runs, document["environment"]["host"]["cpus"]),
         kinds=document["backends"],
@@ -69,9 +56,8 @@ def html(document: Mapping[str, Any], runs: Sequence[Run], book: Book | None = N
         load=f"{min(loads):.1f} to {max(loads):.1f}",
         rounds=max(run.repetition for run in runs) + 1,
         figures=_figures(forwarding, pinned, book),
-        forwarding=[_forwarding(row) for row in forwarding],
+        forwarding=_forwarded(runs),
         flows=_flows(forwarding),
-        pinned=[_forwarding(row) for row in pinned],
         http=[_http(row) for row in rows(runs, HTTP)],
         body=BODY >> 10,
         mixes=mixes(forwarding),
@@ -125,7 +111,6 @@ _COUNTS = (1, 2, 4)
 
 
 def _vendors() -> list[figures.Curve]:
-    """Return published rates by size with one tunnel."""
     return [
         (item["id"], [(float(size), single(rates[0])) for size, rates in item["sizes"].items()])
         for item in reference()
@@ -189,35 +174,30 @@ def _shapes(table: Sequence[Row], names: Sequence[str]) -> list[figures.Curve]:
     return result
 
 
-def _number(value: Estimate, form: str) -> str:
-    return format(value.mean, form)
-
-
-def _brief(text: Any) -> str:
-    """Return a figure without its interval, to save space on a terminal."""
-    return str(text).split(" (")[0]
-
-
-def _ratio(value: Estimate | None) -> str:
-    return "-" if value is None else str(value)
-
-
 def _forwarding(row: Row) -> dict[str, Any]:
     f = row.figures
     return {
         "load": row.load,
         "backend": row.backend,
         "tunnels": row.tunnels,
-        "kpps": _number(f["kpps"], ".1f"),
-        "gbps": _number(f["gbps"], ".3f"),
-        "loss": _number(single(f["loss"].mean * 100), ".3f"),
-        "window": _number(f["window"], ".0f"),
-        "us": str(f["us-per-frame"]),
-        "core": str(f["gbps-per-core"]),
-        "plain": _ratio(row.to_plain),
-        "one": _ratio(row.to_one),
+        "kpps": f"{f['kpps'].mean:.1f}",
+        "gbps": f"{f['gbps'].mean:.3f}",
+        "loss": f"{f['loss'].mean * 100:.3f}",
+        "window": f"{f['window'].mean:.0f}",
+        "us": f["us-per-frame"],
+        "core": f["gbps-per-core"],
+        "plain": row.to_plain or "-",
+        "one": row.to_one or "-",
         "valid": f["valid"].mean == 1,
     }
+
+
+def _forwarded(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Return all loads, at last IMIX with the gateway pinned to some processors."""
+    lines = [_forwarding(row) for row in rows(runs, FORWARDING)]
+    for row in rows(runs, PINNED):
+        lines.append(_forwarding(row) | {"load": f"imix, processors: {row.load}"})
+    return lines
 
 
 def _http(row: Row) -> dict[str, Any]:
@@ -225,14 +205,12 @@ def _http(row: Row) -> dict[str, Any]:
     return {
         "load": row.load,
         "backend": row.backend,
-        "requests": _number(f["requests-per-s"], ".0f"),
-        "gbps": _number(f["gbps"], ".3f"),
-        **{name: _number(f[f"latency-ms.{name}"], ".1f") for name in ("p50", "p90", "p99")},
-        "errors": _number(
-            single(sum(v.mean for n, v in f.items() if n.startswith("errors."))), "g"
-        ),
-        "core": str(f["gbps-per-core"]),
-        "plain": _ratio(row.to_plain),
+        "requests": f"{f['requests-per-s'].mean:.0f}",
+        "gbps": f"{f['gbps'].mean:.3f}",
+        **{name: f"{f[f'latency-ms.{name}'].mean:.1f}" for name in ("p50", "p90", "p99")},
+        "errors": f"{sum(v.mean for n, v in f.items() if n.startswith('errors.')):g}",
+        "core": f["gbps-per-core"],
+        "plain": row.to_plain or "-",
     }
 
 
@@ -247,24 +225,19 @@ HTTP_COLUMNS = {
 }  # fmt: skip
 
 
-def show(runs: Sequence[Run], console: Console) -> None:
-    """Print both tables; intervals are on the page."""
+def show(runs: Sequence[Run], report: Report) -> None:
+    """Print both tables, the backends of a load in adjacent lines; intervals are on the page."""
     for title, columns, lines in (
         ("Forwarding; 'a core' and 'a frame' are the gateway's own processor time",
-         FORWARDING_COLUMNS, [_forwarding(row) for row in rows(runs, FORWARDING)]),
+         FORWARDING_COLUMNS, _forwarded(runs)),
         (f"HTTP users, {BODY >> 10} kB a response",
          HTTP_COLUMNS, [_http(row) for row in rows(runs, HTTP)]),
     ):  # fmt: skip
-        if not lines:
-            continue
-        view = Table(title=title)
-        for heading in columns.values():
-            view.add_column(heading, justify="right" if heading else "left")
-        for line in sorted(lines, key=lambda entry: _order(lines, entry)):
-            view.add_row(*(_brief(line[name]) for name in columns))
-        console.print(view)
-
-
-def _order(lines: Sequence[Mapping[str, Any]], line: Mapping[str, Any]) -> int:
-    """Return a sort key by load, so that the backends of a load are in adjacent lines."""
-    return list(dict.fromkeys(entry["load"] for entry in lines)).index(line["load"])
+        loads = dict.fromkeys(line["load"] for line in lines)
+        cells = [
+            [str(line[name]).split(" (")[0] for name in columns]
+            for load in loads
+            for line in lines
+            if line["load"] == load
+        ]
+        report.table(title, columns.values(), cells)

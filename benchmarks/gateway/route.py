@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from benchmarks.gateway.generator import End
 from benchmarks.swan.netns import Block, Namespaces
@@ -45,11 +44,10 @@ def address(tunnel: int, host: int = 0) -> str:
 
 
 def outer(tunnel: int) -> str:
-    """Return the peer's outer address of a tunnel."""
     return f"{OUTER}.{tunnel >> 8}.{tunnel & 255}"
 
 
-class Backend(Protocol):
+class Backend:
     """A technology that carries packets between peer and gateway.
 
     Attributes:
@@ -60,18 +58,21 @@ class Backend(Protocol):
     """
 
     name: str
-    tunnels: int
-    mtu: int
-    kernel_workers: bool
+    tunnels = 1
+    mtu = INNER_MTU
+    kernel_workers = False
 
     def start(self, route: Route) -> None:
         """Set it up on a route; return when it can carry packets."""
+        raise NotImplementedError
 
     def kind(self) -> str:
         """Return the implementation and its version, while it runs."""
+        raise NotImplementedError
 
     def gateway_pids(self) -> list[int]:
-        """Return the processes of the gateway's data path."""
+        """Return the processes of the gateway's data path, none if the kernel forwards."""
+        return []
 
     def stop(self) -> None:
         """End its processes."""
@@ -83,12 +84,10 @@ class Spent:
 
     Attributes:
         gateway: Time of the gateway: poll threads of its wires and processes of its data path.
-        others: Time of the poll threads of the other wires.
         busy: Time of the whole machine, for any work.
     """
 
     gateway: float
-    others: float
     busy: float
 
 
@@ -100,7 +99,7 @@ class Route(Block):
         self.folder = folder
         self.tag = uuid.uuid4().hex[:4]
         self.spaces = Namespaces("field", "peer", "gw", "core")
-        self._threads: dict[bool, list[Path]] = {}
+        self._polls: list[Path] = []
 
     def device(self, letter: str) -> str:
         """Return the name of a device: f and p, q and g, h and c are ends of one wire."""
@@ -199,36 +198,23 @@ class Route(Block):
             self._pin(everywhere)
 
     def _pin(self, processors: set[int]) -> None:
-        threads = [*self._wires()[True], *self._processes()]
-        for thread in threads:
+        for thread in self._threads():
             with suppress(ProcessLookupError):
                 os.sched_setaffinity(int(thread.name), processors)
 
-    def _wires(self) -> dict[bool, list[Path]]:
-        """Return the poll threads of this route's wires: the gateway's (True) and the others."""
-        if not self._threads:
-            mine = {f"napi/{self.device(letter)}-" for letter in "gh"}
-            wires = [(t, n) for t, n in _kernel_threads() if n.startswith(f"napi/{self.tag}")]
-            self._threads = {
-                own: [t for t, n in wires if any(n.startswith(m) for m in mine) is own]
-                for own in (True, False)
-            }
-        return self._threads
-
-    def _processes(self) -> list[Path]:
-        """Return the threads of the processes of the gateway's data path."""
+    def _threads(self) -> list[Path]:
+        if not self._polls:
+            mine = tuple(f"napi/{self.device(letter)}-" for letter in "gh")
+            self._polls = [t for t, n in _kernel_threads() if n.startswith(mine)]
         pids = self.backend.gateway_pids()
-        return [task for pid in pids for task in Path(f"/proc/{pid}/task").glob("*")]
+        return self._polls + [t for pid in pids for t in Path(f"/proc/{pid}/task").glob("*")]
 
     def spent(self) -> Spent:
-        mine = [*self._wires()[True], *self._processes()]
-        gateway = _run_time(thread / "schedstat" for thread in mine)
+        gateway = _run_time(self._threads())
         if self.backend.kernel_workers:
             # One end encrypts what the other decrypts, so half of this time is the gateway's.
-            shared = (t for t, n in _kernel_threads() if n.startswith("kworker/"))
-            gateway += _run_time(t / "schedstat" for t in shared) / 2
-        others = _run_time(t / "schedstat" for t in self._threads[False])
-        return Spent(gateway, others, processor_seconds())
+            gateway += _run_time(t for t, n in _kernel_threads() if n.startswith("kworker/")) / 2
+        return Spent(gateway, processor_seconds())
 
 
 _ALL = ("all", "default")
@@ -237,18 +223,16 @@ _ALL = ("all", "default")
 def _kernel_threads() -> list[tuple[Path, str]]:
     result = []
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
+        # A process may have ended.
+        with suppress(FileNotFoundError, ProcessLookupError):
             result.append((folder, (folder / "comm").read_text().strip()))
-        except (FileNotFoundError, ProcessLookupError):
-            pass  # The process has ended.
     return result
 
 
-def _run_time(files: Iterable[Path]) -> float:
+def _run_time(threads: Iterable[Path]) -> float:
     total = 0
-    for file in files:
-        try:
-            total += int(file.read_text().split()[0])
-        except (FileNotFoundError, ProcessLookupError):
-            pass  # The thread has ended.
+    for thread in threads:
+        # A thread may have ended.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            total += int((thread / "schedstat").read_text().split()[0])
     return total / 1e9

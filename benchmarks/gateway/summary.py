@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from experiments.model import Run
 from experiments.report.summary import flat, paired
+from experiments.report.summary import reference as published
 from experiments.stats import Estimate, mean
 
 PLAIN = "plain"
@@ -96,11 +94,8 @@ def curve(
     return sorted(points, key=lambda point: point[0])
 
 
-@cache
 def reference() -> list[dict[str, Any]]:
-    """Return the published figures; they are cached, so callers must not change them."""
-    loaded: list[dict[str, Any]] = yaml.safe_load(REFERENCE.read_text(encoding="utf-8"))
-    return loaded
+    return published(REFERENCE)
 
 
 def mixes(table: Sequence[Row]) -> list[tuple[str, float]]:

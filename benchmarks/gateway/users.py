@@ -10,14 +10,14 @@ import os
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 from benchmarks.gateway.route import SERVER, Route
-from benchmarks.swan.netns import Block, run
+from benchmarks.swan.netns import Block, run, wait
 
+T = TypeVar("T")
 PORT = 8080
 #: Bytes of a response's body.
 BODY = 64 << 10
@@ -48,26 +48,6 @@ async def app(scope: Any, protocol: Any) -> None:
 _body = bytes(BODY)
 
 
-class Served(NamedTuple):
-    """Results of HTTP users.
-
-    Attributes:
-        requests: Number of complete responses.
-        bytes: Their size, with headers.
-        seconds: Duration of wrk's run.
-        errors: Number of failed requests, by wrk's name of the reason.
-        latency_ms: Quantiles of the time to the end of a response, p50 and so on.
-        marks: Results of `mark` before and after.
-    """
-
-    requests: int
-    bytes: int
-    seconds: float
-    errors: dict[str, int]
-    latency_ms: dict[str, float]
-    marks: tuple[Any, Any]
-
-
 class Server(Block):
     """Granian in the core of a route; it ends with the `with` block."""
 
@@ -91,12 +71,12 @@ class Server(Block):
                 stdout=stream,
                 stderr=stream,
             )
-        deadline = time.monotonic() + 60
         port = ("ss", "-Hlnt", "sport", "=", f":{PORT}")
-        while not self.route.spaces.run("core", *port).strip():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"the HTTP server does not listen: {log.read_text()[-500:]}")
-            time.sleep(0.05)
+        wait(
+            lambda: self.route.spaces.run("core", *port).strip(),
+            60,
+            lambda: f"the HTTP server does not listen: {log.read_text()[-500:]}",
+        )
 
     def take_down(self) -> None:
         if self._process is None:
@@ -109,8 +89,13 @@ class Server(Block):
             self._process.wait()
         self._process = None
 
-    def ask(self, users: int, seconds: float, mark: Callable[[], Any]) -> Served:
+    def ask(
+        self, users: int, seconds: float, mark: Callable[[], T]
+    ) -> tuple[dict[str, Any], tuple[T, T]]:
         """Let `users` send requests for `seconds`, rounded to whole seconds for wrk.
+
+        Return what wrk reports (`bytes` are with headers, `us` is the duration), and the results of
+        `mark` before and after.
 
         Raises:
             RuntimeError: wrk failed, or no user got a response.
@@ -126,11 +111,4 @@ class Server(Block):
         report = json.loads(shown.strip().splitlines()[-1])
         if not report["requests"]:
             raise RuntimeError(f"no user of {users} got an answer: {shown}")
-        return Served(
-            report["requests"],
-            report["bytes"],
-            report["us"] / 1e6,
-            {k: report[k] for k in ("connect", "read", "write", "status", "timeout")},
-            {k: v / 1000 for k, v in report.items() if k.startswith("p")},
-            marks,
-        )
+        return report, marks

@@ -1,1 +1,1 @@
-"""strongSwan in network namespaces, for the IPsec benchmarks and the gateway tests."""
+"""strongSwan and WireGuard in network namespaces, for benchmarks and the gateway tests."""

@@ -7,15 +7,14 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import vici
 from vpnaas.extras import gateway_tuning
 
-from benchmarks.swan.netns import Namespaces
+from benchmarks.swan.netns import Namespaces, wait
 from lab.vim.dataplane import TUN, kernel_has_esp
 
 PLUGINS = (
@@ -23,6 +22,34 @@ PLUGINS = (
     "pkcs1 pkcs8 pubkey x509 revocation constraints socket-default vici updown counters"
 )
 START_SECONDS = 30
+IKE = "aes256gcm16-prfsha384-curve25519"
+ESP = "aes256gcm16"
+GATEWAY_ID = "gw.secgw.example"
+
+
+def connection(
+    near: str, own: tuple[str, str], remote: dict[str, Any], child: dict[str, Any], **more: Any
+) -> dict[str, Any]:
+    """Return a connection for vici, with certificates and the CHILD_SA s1.
+
+    Args:
+        near: Own outer address.
+        own: Own identity and certificate.
+        remote: What is known of the other end.
+        child: Settings of the CHILD_SA.
+        more: Settings of the connection.
+    """
+    return {
+        "version": "2",
+        "local_addrs": [near],
+        "proposals": [IKE],
+        # With MOBIKE, a charon with many addresses would send all of them in each IKE_AUTH.
+        "mobike": "no",
+        "local": {"auth": "pubkey", "id": own[0], "certs": [own[1]]},
+        "remote": {"auth": "pubkey", **remote},
+        "children": {"s1": {"esp_proposals": [ESP], **child}},
+        **more,
+    }
 
 
 def missing() -> str:
@@ -58,25 +85,21 @@ class Charon:
         settings: Mapping[str, gateway_tuning.Value] | None = None,
         *,
         name: str = "",
-        plugins: str = "",
-        log: int = 1,
     ) -> None:
         self.spaces, self.namespace = spaces, namespace
         self.folder = folder / (name or namespace)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.socket = self.folder / "vici"
         self.log = self.folder / "log"
-        chosen = plugins or PLUGINS
-        if backend() == "kernel-netlink":
-            chosen = chosen.replace("kernel-libipsec ", "")
+        unused = "kernel-libipsec " if backend() == "kernel-netlink" else ""
         self.settings: dict[str, gateway_tuning.Value] = {
-            "load": chosen,
+            "load": PLUGINS.replace(unused, ""),
             "port": 500,
             "port_nat_t": 4500,
             "plugins.vici.socket": f"unix://{self.socket}",
             "journal.default": -1,
             f"filelog.{self.namespace}.path": str(self.log),
-            f"filelog.{self.namespace}.default": log,
+            f"filelog.{self.namespace}.default": 1,
             f"filelog.{self.namespace}.time_format": "%H:%M:%S",
             f"filelog.{self.namespace}.flush_line": "yes",
             **(settings or {}),
@@ -102,17 +125,17 @@ class Charon:
             stdout=subprocess.DEVNULL,
             stderr=(self.folder / "stderr").open("ab"),
         )
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline:
-            try:
-                self.vici.version()
-                return self
-            except OSError:
-                self._session = None
-                if self.process.poll() is not None:
-                    break
-                time.sleep(0.05)
-        raise RuntimeError(f"charon in {self.namespace} did not start, see {self.folder}")
+        failure = f"charon in {self.namespace} did not start, see {self.folder}"
+        wait(self._answers, START_SECONDS, failure)
+        return self
+
+    def _answers(self) -> bool:
+        try:
+            self.vici.version()
+        except OSError:
+            self._session = None
+            return False
+        return True
 
     @property
     def vici(self) -> Any:
@@ -131,7 +154,6 @@ class Charon:
         os.kill(self.pid, number)
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """End the daemon with a signal, and wait."""
         if self.process is None:
             return
         if self.process.poll() is None:
@@ -157,36 +179,36 @@ class Charon:
         return int(counts["total"]) - int(counts["half-open"])
 
     def wait_for(self, count: int, seconds: float) -> float:
-        """Wait until `count` IKE_SAs are up; return the duration in seconds.
+        """Wait until `count` IKE_SAs are up; return the duration in seconds."""
+        return wait(
+            lambda: self.established() >= count,
+            seconds,
+            lambda: f"{self.established()} of {count} IKE_SAs are up",
+            0.02,
+        )
 
-        Raises:
-            RuntimeError: They are not up in time.
-        """
-        started = time.monotonic()
-        while (up := self.established()) < count:
-            if time.monotonic() - started > seconds:
-                raise RuntimeError(f"{up} of {count} IKE_SAs are up after {seconds:.0f} s")
-            time.sleep(0.02)
-        return time.monotonic() - started
+    def initiate(self, names: Iterable[str], child: str = "s1", timeout: str = "-1") -> None:
+        """Initiate connections; with a timeout in ms wait for the outcome of each."""
+        session = self.connect()
+        for name in names:
+            for _ in session.initiate({"child": child, "ike": name, "timeout": timeout}):
+                pass
 
     def sas(self) -> list[tuple[str, dict[str, Any]]]:
         """Return (connection, IKE_SA) of all IKE_SAs, in the form of `list-sas`."""
         return [(name, sa) for item in self.connect().list_sas() for name, sa in item.items()]
 
     def counters(self) -> dict[str, int]:
-        """Return the IKE message counters of the daemon."""
         answer = self.vici.get_counters()
         return {name: int(value) for name, value in answer["counters"][""].items()}
 
     def rss_kb(self) -> int:
-        """Return the daemon's resident memory in kB."""
         for line in Path(f"/proc/{self.pid}/status").read_text(encoding="ascii").splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1])
         raise RuntimeError("no VmRSS")
 
     def cpu_seconds(self) -> float:
-        """Return the daemon's processor time so far, in seconds."""
         # Nanoseconds by thread, because ticks of /proc/PID/stat are too coarse for 32 tunnels.
         threads = Path(f"/proc/{self.pid}/task").glob("*/schedstat")
         return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9

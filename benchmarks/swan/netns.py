@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
+
+from experiments.background import InBackground
 
 TIMEOUT = 60
 CLONE_NEWNET = 0x40000000
 Made = TypeVar("Made", bound="Block")
+T = TypeVar("T")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -26,6 +30,23 @@ def run(*argv: str, check: bool = True, text: str | None = None) -> str:
     if check and done.returncode:
         raise RuntimeError(f"{' '.join(argv)[:200]}: {(done.stderr or done.stdout).strip()}")
     return done.stdout
+
+
+def wait(
+    ready: Callable[[], object], seconds: float, failure: object, pause: float = 0.05
+) -> float:
+    """Wait until `ready` returns something true; return the seconds that it took.
+
+    Raises:
+        RuntimeError: It is not in time; `failure`, or what it returns as a function, is the text.
+    """
+    started = time.monotonic()
+    while not ready():
+        if time.monotonic() - started > seconds:
+            text = failure() if callable(failure) else failure
+            raise RuntimeError(f"{text}, after {seconds:.0f} s")
+        time.sleep(pause)
+    return time.monotonic() - started
 
 
 class Block:
@@ -82,26 +103,32 @@ class Namespaces(Block):
         words = [f"{key.replace('__', '.')}={value}" for key, value in settings.items()]
         self.run(name, "sysctl", "-q", "-w", *words)
 
-    def wire(
-        self, left: str, right: str, *, names: tuple[str, str], mtu: int = 1500
-    ) -> tuple[str, str]:
+    def wire(self, left: str, right: str, *, names: tuple[str, str], mtu: int = 1500) -> None:
         """Connect two namespaces with a veth pair; both ends are up."""
         ends = (self.prefix + left, self.prefix + right)
         peer = ("peer", "name", names[1], "netns", ends[1])
         run("ip", "link", "add", names[0], "netns", ends[0], "type", "veth", *peer)
         for name, device in zip((left, right), names, strict=True):
             self.ip(name, "link", "set", device, "mtu", str(mtu), "up")
-        return names
 
     def bridge(self, name: str, device: str) -> None:
-        """Create a bridge without a forwarding delay."""
         self.ip(name, "link", "add", device, "type", "bridge", "forward_delay", "0")
         self.ip(name, "link", "set", device, "up")
 
 
 def enter(namespace: str) -> None:
-    """Move the calling thread into a named namespace."""
     with open(f"/run/netns/{namespace}") as handle:
         # os.setns came with Python 3.12.
         if _libc.setns(handle.fileno(), CLONE_NEWNET):
             raise OSError(ctypes.get_errno(), f"setns to {namespace} failed")
+
+
+def inside(namespace: str, make: Callable[[], T]) -> T:
+    """Run `make` in a network namespace, in a thread of its own; return its result."""
+
+    def body() -> T:
+        enter(namespace)
+        return make()
+
+    result: T = InBackground(body).result()
+    return result

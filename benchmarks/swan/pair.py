@@ -20,10 +20,10 @@ from typing import Any
 from vpnaas.extras import gateway_tuning, standby
 from vpnaas.vdu.programs import gateway_loss, source
 
-from benchmarks.swan.charon import Charon
-from benchmarks.swan.netns import Block, Namespaces
+from benchmarks.swan.charon import GATEWAY_ID, Charon, connection
+from benchmarks.swan.netns import Block, Namespaces, wait
 from benchmarks.swan.probe import received
-from benchmarks.swan.site import CORE, CORE_PREFIX, ESP, GATEWAY_ID, IKE
+from benchmarks.swan.site import CORE, CORE_PREFIX
 from lab.certificates import Authority
 
 OUTER = {"a": "10.100.0.1", "b": "10.100.0.2"}
@@ -74,14 +74,9 @@ class Pair(Block):
         shared: int = 0,
         watch: tuple[tuple[str, str], ...] = (),
     ) -> None:
-        self.loss, self.shared, self.watch = loss, shared, watch
-        self.folder, self.count, self.advert, self.dpd, self.claim = (
-            folder,
-            count,
-            advert,
-            dpd,
-            claim,
-        )
+        self.folder, self.count = folder, count
+        self.advert, self.dpd, self.claim, self.loss = advert, dpd, claim, loss
+        self.shared, self.watch = shared, watch
         self.spaces = Namespaces("out", "a", "b", "in", "core", "peers")
         self.authority = Authority(folder / "ca")
         self.daemons: dict[str, Charon] = {}
@@ -164,58 +159,26 @@ class Pair(Block):
         daemon.credentials(self.authority.certificate, key, certificate)
         for number in range(self.count - self.shared, self.count):
             daemon.vici.load_conn(self._of_shared(number, certificate))
-        daemon.vici.load_conn(
-            {
-                "peers": {
-                    "version": "2",
-                    "local_addrs": [OUTER[name]],
-                    "proposals": [IKE],
-                    "unique": "replace",
-                    "mobike": "no",
-                    "dpd_delay": f"{self.dpd}s",
-                    "local": {"auth": "pubkey", "id": GATEWAY_ID, "certs": [certificate]},
-                    "remote": {"auth": "pubkey", "cacerts": [self.authority.certificate]},
-                    "children": {
-                        "s1": {
-                            "local_ts": [CORE_PREFIX],
-                            "remote_ts": [PEERS_PREFIX],
-                            "esp_proposals": [ESP],
-                            "dpd_action": "clear",
-                        }
-                    },
-                }
-            }
-        )
+        made = self._at_gateway(OUTER[name], certificate, PEERS_PREFIX)
+        daemon.vici.load_conn({"peers": made})
+
+    def _at_gateway(
+        self, near: str, certificate: str, prefix: str, identity: str = "%any", **more: Any
+    ) -> dict[str, Any]:
+        """Return a gateway's connection for peers with addresses in a prefix."""
+        known = {"cacerts": [self.authority.certificate], "id": identity}
+        child = {"local_ts": [CORE_PREFIX], "remote_ts": [prefix], "dpd_action": "clear"}
+        timing = {"unique": "replace", "dpd_delay": f"{self.dpd}s"}
+        return connection(near, (GATEWAY_ID, certificate), known, child, **timing, **more)
 
     def _of_shared(self, number: int, certificate: str) -> dict[str, Any]:
         """Return a gateway's connection for a peer that knows only the shared address."""
-        connection = {
-            "version": "2",
-            "local_addrs": [SHARED],
-            "remote_addrs": [self.outer(number), "%any"],
-            "proposals": [IKE],
-            "unique": "replace",
-            "mobike": "no",
-            "dpd_delay": f"{self.dpd}s",
-            "local": {"auth": "pubkey", "id": GATEWAY_ID, "certs": [certificate]},
-            "remote": {
-                "auth": "pubkey",
-                "id": f"enb{number}.secgw.example",
-                "cacerts": [self.authority.certificate],
-            },
-            "children": {
-                "s1": {
-                    "local_ts": [CORE_PREFIX],
-                    "remote_ts": [f"{self.inner(number)}/32"],
-                    "esp_proposals": [ESP],
-                    "dpd_action": "clear",
-                }
-            },
-        }
-        return {f"s1_man-{number}_0_0": connection}
+        identity, ends = f"enb{number}.secgw.example", [self.outer(number), "%any"]
+        prefix = f"{self.inner(number)}/32"
+        made = self._at_gateway(SHARED, certificate, prefix, identity, remote_addrs=ends)
+        return {f"s1_man-{number}_0_0": made}
 
     def _turn(self, name: str) -> str:
-        """Return the path of `gateway-turn` with the paths of this pair."""
         uri = f"unix://{self.daemons[name].socket}"
         home = self.folder / name
         _install(
@@ -262,30 +225,27 @@ class Pair(Block):
         if number not in self._certificates:
             self._certificates[number], key = self.authority.issue(identity, [identity])
             daemon.vici.load_key({"type": "any", "data": key})
+        shared = address == SHARED
         child = {
             "local_ts": [f"{self.inner(number)}/32"],
             "remote_ts": [CORE_PREFIX],
-            "esp_proposals": [ESP],
             "start_action": "start",
             "dpd_action": "restart",
             # A gateway that initiates closes earlier tunnels; the peer need not initiate then.
-            "close_action": "none" if address == SHARED else "start",
+            "close_action": "none" if shared else "start",
         }
-        connection = {
-            "version": "2",
-            "local_addrs": [self.outer(number)],
-            "remote_addrs": [address],
-            "proposals": [IKE],
-            "mobike": "no",
+        made = connection(
+            self.outer(number),
+            (identity, self._certificates[number]),
+            {"id": GATEWAY_ID},
+            child,
+            remote_addrs=[address],
             # One of two tunnels must not replace the other.
-            "unique": "replace" if address == SHARED else "never",
-            "keyingtries": "0",
-            "dpd_delay": f"{self.dpd}s",
-            "local": {"auth": "pubkey", "id": identity, "certs": [self._certificates[number]]},
-            "remote": {"auth": "pubkey", "id": GATEWAY_ID},
-            "children": {"s1": child},
-        }
-        daemon.vici.load_conn({f"{gateway}{number}": connection})
+            unique="replace" if shared else "never",
+            keyingtries="0",
+            dpd_delay=f"{self.dpd}s",
+        )
+        daemon.vici.load_conn({f"{gateway}{number}": made})
 
     def _watch(self, name: str) -> None:
         program = self.folder / name / "watch"
@@ -343,12 +303,8 @@ class Pair(Block):
 
     def wait_active(self, names: str, seconds: float = LIMIT) -> float:
         """Wait until exactly these gateways hold the virtual address; return the seconds."""
-        started = time.monotonic()
-        while self.active() != names:
-            if time.monotonic() - started > seconds:
-                raise RuntimeError(f"active is {self.active()!r}, not {names!r}")
-            time.sleep(0.05)
-        return time.monotonic() - started
+        failure = lambda: f"active is {self.active()!r}, not {names!r}"  # noqa: E731
+        return wait(lambda: self.active() == names, seconds, failure)
 
     # Failures
 
@@ -371,7 +327,6 @@ class Pair(Block):
             self.spaces.run(name, "nft", f"table ip lossy {{ {chain}; }}")
 
     def found(self, name: str) -> gateway_loss.State:
-        """Return the last loss measurement of a gateway."""
         return gateway_loss.read(str(self.folder / name / "found"))
 
     def unplug(self, name: str) -> None:
@@ -390,8 +345,7 @@ class Pair(Block):
     def deafen(self, *names: str) -> None:
         """Drop the VRRP packets that these gateways receive; all other packets pass."""
         for name in names:
-            rule = "table ip split { chain input { type filter hook input priority 0;"
-            self.spaces.run(name, "nft", rule + " ip protocol 112 drop; }; }")
+            self.spaces.run(name, "nft", _PARTED.format(input="drop", output="accept"))
 
     def heal(self, *names: str) -> None:
         """Undo `deafen`."""
@@ -423,12 +377,11 @@ class Pair(Block):
 
     def ready(self, names: str, seconds: float = LIMIT) -> float:
         """Wait until the health files of gateways show all tunnels; return the seconds."""
-        started = time.monotonic()
-        while any(self.health(n).read_text().strip() != str(standby.SPAN) for n in names):
-            if time.monotonic() - started > seconds:
-                raise RuntimeError(f"not all tunnels of {names} are up")
-            time.sleep(0.1)
-        return time.monotonic() - started
+
+        def up() -> bool:
+            return all(self.health(n).read_text().strip() == str(standby.SPAN) for n in names)
+
+        return wait(up, seconds, f"not all tunnels of {names} are up", 0.1)
 
     def _received(self) -> int:
         return received(self.spaces.run("core", "cat", "/proc/net/snmp"))
@@ -484,5 +437,6 @@ class Pair(Block):
             received = echo.communicate(timeout=30)[0]
         report["echo"] = json.loads(received)
         report["gap-ms"] = max(flow["gap-ms"] for flow in report["flows"])
+        report["lost"] = max(flow["lost"] for flow in report["flows"])
         report["duplicates"] = report["echo"]["duplicates"]
         return report

@@ -30,7 +30,6 @@ def received(shown: str) -> int:
 
 
 def echo(address: str, port: int) -> dict[str, Any]:
-    """Answer probes until SIGTERM; count the duplicates."""
     server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
     server.bind((address, port))
@@ -104,7 +103,6 @@ def send(
 
 
 def main(mode: str, address: str, port: str, *more: str) -> None:
-    """Run one end; print its result as JSON."""
     if mode == "echo":
         print(json.dumps(echo(address, int(port))))
     else:

@@ -42,7 +42,6 @@ def redirected(frame: bytes, station: bytes, address: bytes) -> bytes:
 
 
 def replay(seconds: float, pause: float, mac: str, address: str) -> dict[str, int]:
-    """Record on the peers' port of the bridge, and replay through the bridge."""
     tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ALL))
     tap.bind(("gpeers", ALL))
     tap.settimeout(0.1)

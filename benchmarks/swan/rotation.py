@@ -46,8 +46,6 @@ def _request(section: dict[str, Any]) -> dict[str, Any]:
 
 
 class IpsecField(Rotating):
-    """One charon as the gateway and another one for all peers."""
-
     def __init__(self, folder: Path, count: int) -> None:
         super().__init__(folder, count)
         self.backend = backend()
@@ -62,7 +60,6 @@ class IpsecField(Rotating):
         self.former: set[str] = set()
 
     def connect(self) -> None:
-        """Start the daemons and let all peers connect."""
         self.spaces.ip("gw", "address", "add", f"{GATEWAY}/32", "dev", "lo")
         for name, daemon in (("gw", self.gateway), ("field", self.peers)):
             other = OUTER["field" if name == "gw" else "gw"]
@@ -88,7 +85,6 @@ class IpsecField(Rotating):
         self.gateway.wait_for(self.count, LIMIT)
 
     def stage(self) -> Sequence[int]:
-        """Load the connections of the next keys in addition to the others."""
         made = self._at_gateway(staged=True)
         self._load(self.gateway, {name: made[name] for name in made if name not in self.former})
         return []
@@ -133,9 +129,7 @@ class IpsecField(Rotating):
         made = self._rendered("field", f"peer-{number}", self.inner[number], key[1], [gateway])
         self._load(self.peers, made)
         (self.names[number],) = made
-        request = {"child": LINK, "ike": self.names[number], "timeout": str(int(LIMIT) * 1000)}
-        for _ in self.peers.vici.initiate(request):
-            pass
+        self.peers.initiate([self.names[number]], LINK, str(int(LIMIT) * 1000))
 
     def _at_gateway(self, *, staged: bool) -> dict[str, Any]:
         peers = [

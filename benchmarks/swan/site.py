@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import signal
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,18 +11,15 @@ from typing import Any
 from vpnaas.extras import gateway_tuning
 from vpnaas.extras.gateway_tuning import Value
 
-from benchmarks.swan.charon import Charon
-from benchmarks.swan.netns import Block, Namespaces
+from benchmarks.swan.charon import ESP, GATEWAY_ID, IKE, Charon, connection
+from benchmarks.swan.netns import Block, Namespaces, wait
 from lab.certificates import Authority
 
 GATEWAY = "10.100.0.1"
-GATEWAY_ID = "gw.secgw.example"
 CORE = "10.200.0.1"
 CORE_PREFIX = "10.200.0.0/16"
 POOL = "10.128.0.0/15"
 OUTER = ipaddress.ip_address("10.100.4.0")
-IKE = "aes256gcm16-prfsha384-curve25519"
-ESP = "aes256gcm16"
 
 
 class Site(Block):
@@ -63,7 +59,6 @@ class Site(Block):
                 name,
                 folder,
                 {**tuned, "threads": 32, "retransmit_timeout": 1.0, "retransmit_tries": 6},
-                log=1,
             )
             for name in names
         ]
@@ -107,27 +102,21 @@ class Site(Block):
         certificate, key = self.authority.issue(GATEWAY_ID, [GATEWAY_ID])
         self.gateway.credentials(self.authority.certificate, key, certificate)
         self.gateway.vici.load_pool({"inner": {"addrs": POOL}})
-        self.gateway.vici.load_conn(
+        made = connection(
+            GATEWAY,
+            (GATEWAY_ID, certificate),
+            {"cacerts": [self.authority.certificate]},
             {
-                "peers": {
-                    "version": "2",
-                    "local_addrs": [GATEWAY],
-                    "proposals": self.accepted[0].split(", "),
-                    "pools": ["inner"],
-                    "unique": "replace",
-                    "dpd_delay": "60s",
-                    "local": {"auth": "pubkey", "id": GATEWAY_ID, "certs": [certificate]},
-                    "remote": {"auth": "pubkey", "cacerts": [self.authority.certificate]},
-                    "children": {
-                        "s1": {
-                            "local_ts": [CORE_PREFIX],
-                            "esp_proposals": self.accepted[1].split(", "),
-                            "dpd_action": "clear",
-                        }
-                    },
-                }
-            }
+                "local_ts": [CORE_PREFIX],
+                "esp_proposals": self.accepted[1].split(", "),
+                "dpd_action": "clear",
+            },
+            proposals=self.accepted[0].split(", "),
+            pools=["inner"],
+            unique="replace",
+            dpd_delay="60s",
         )
+        self.gateway.vici.load_conn({"peers": made})
 
     def start_fields(self) -> None:
         """Start the peers' charons and load their connections, without initiating them."""
@@ -140,32 +129,23 @@ class Site(Block):
 
     def _connection(self, peer: dict[str, Any]) -> dict[str, Any]:
         ike, esp = self.offered[self.peers.index(peer) % len(self.offered)]
-        return {
-            "version": "2",
-            "local_addrs": [peer["outer"]],
-            "remote_addrs": [GATEWAY],
-            "proposals": [ike],
-            "vips": ["0.0.0.0"],  # noqa: S104 - asks for any address of the pool
-            "keyingtries": "0",
-            # With MOBIKE, a charon with many addresses would send all of them in each IKE_AUTH.
-            "mobike": "no",
-            "local": {"auth": "pubkey", "id": peer["id"], "certs": [peer["certificate"]]},
-            "remote": {"auth": "pubkey", "id": GATEWAY_ID},
-            "children": {"s1": {"remote_ts": [CORE_PREFIX], "esp_proposals": [esp]}},
-        }
+        return connection(
+            peer["outer"],
+            (peer["id"], peer["certificate"]),
+            {"id": GATEWAY_ID},
+            {"remote_ts": [CORE_PREFIX], "esp_proposals": [esp]},
+            remote_addrs=[GATEWAY],
+            proposals=[ike],
+            vips=["0.0.0.0"],  # noqa: S104 - asks for any address of the pool
+            keyingtries="0",
+        )
 
     def call(self) -> None:
         """Let all peers initiate at once; return before their tunnels are up."""
         for number, daemon in enumerate(self.fields):
-            session = daemon.connect()
-            for peer in self.peers[number :: len(self.fields)]:
-                # -1: do not wait for the outcome.
-                request = {"child": "s1", "ike": peer["id"], "timeout": "-1"}
-                for _ in session.initiate(request):
-                    pass
+            daemon.initiate(peer["id"] for peer in self.peers[number :: len(self.fields)])
 
     def lose_peers(self) -> None:
-        """Kill the peers' charons without notice to the gateway."""
         for daemon in self.fields:
             daemon.stop(signal.SIGKILL)
 
@@ -191,20 +171,22 @@ class Site(Block):
 
     def rekey_all(self, seconds: float) -> float:
         """Rekey all IKE_SAs from the gateway at once; return the seconds until all are new."""
-        before = {sa["initiator-spi"] + sa["responder-spi"] for _, sa in self.gateway.sas()}
-        started = time.monotonic()
-        self.gateway.vici.rekey({"ike": "peers"})
-        while True:
-            now = [
+
+        def spis(state: bytes = b"") -> set[bytes]:
+            return {
                 sa["initiator-spi"] + sa["responder-spi"]
                 for _, sa in self.gateway.sas()
-                if sa["state"] == b"ESTABLISHED"
-            ]
-            if len(set(now) - before) >= self.count and not set(now) & before:
-                return time.monotonic() - started
-            if time.monotonic() - started > seconds:
-                raise RuntimeError(f"{len(set(now) - before)} of {self.count} are rekeyed")
-            time.sleep(0.02)
+                if state in (b"", sa["state"])
+            }
+
+        before = spis()
+        self.gateway.vici.rekey({"ike": "peers"})
+
+        def new() -> bool:
+            now = spis(b"ESTABLISHED")
+            return len(now - before) >= self.count and not now & before
+
+        return wait(new, seconds, f"not all of {self.count} IKE_SAs are rekeyed", 0.02)
 
     def rekey_children(self, seconds: float) -> float:
         """Rekey all CHILD_SAs from the gateway at once; return the seconds until all are new."""
@@ -218,12 +200,6 @@ class Site(Block):
             }
 
         before = spis()
-        started = time.monotonic()
         self.gateway.vici.rekey({"child": "s1"})
-        while True:
-            now = spis()
-            if len(now - before) >= self.count:
-                return time.monotonic() - started
-            if time.monotonic() - started > seconds:
-                raise RuntimeError(f"{len(now - before)} of {self.count} CHILD_SAs are rekeyed")
-            time.sleep(0.02)
+        failure = f"not all of {self.count} CHILD_SAs are rekeyed"
+        return wait(lambda: len(spis() - before) >= self.count, seconds, failure, 0.02)

@@ -49,23 +49,34 @@ def write(campaign: Campaign) -> tuple[Path, Path]:
     Raises:
         click.ClickException: the campaign cannot be read, or its directory cannot be written to.
     """
-    try:
-        return _write(campaign)
-    except OSError as error:
-        raise click.ClickException(f"{error.filename}: {error.strerror}") from None
-
-
-def _write(campaign: Campaign) -> tuple[Path, Path]:
-    runs = campaign.runs()
     page, table = campaign.directory / "report.html", campaign.directory / "runs.csv"
     book = Book("figures")
-    page.write_text(html(campaign.describe(), runs, book), encoding="utf-8")
-    book.write(campaign.directory)
-    with open(table, "w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(summary.CSV_HEAD)
-        writer.writerows(summary.csv_rows(runs))
+    try:
+        runs = campaign.runs()
+        page.write_text(html(campaign.describe(), runs, book), encoding="utf-8")
+        book.write(campaign.directory)
+        write_table(table, summary.CSV_HEAD, summary.csv_rows(runs))
+    except OSError as error:
+        raise click.ClickException(f"{error.filename}: {error.strerror}") from None
     return page, table
+
+
+def write_table(file: Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a CSV file."""
+    with open(file, "w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(head)
+        writer.writerows(rows)
+
+
+def templates(*folders: Path) -> Environment:
+    """Return the environment of templates of pages: those of folders, and the common ones."""
+    return Environment(
+        loader=FileSystemLoader([*folders, Path(__file__).parent]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+    )
 
 
 def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = None) -> str:
@@ -77,12 +88,7 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
         book: collects the figures, to whose files the page has links.
     """
     book = book or Book("figures")
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-    )
+    environment = templates()
     environment.tests["matching"] = lambda version, name: version.startswith(name[:5].lower())
     made = summary.by_experiment(runs)
     measured = made.get("performance", [])
@@ -407,12 +413,14 @@ def in_order(ratios: Iterable[Ratio]) -> list[Ratio]:
 
     def place(one: Ratio) -> tuple[int, int]:
         link, _, rest = one.label.partition(" ")
-        return (
-            links.index(link) if link in links else len(links),
-            set_ups.index(rest) if rest in set_ups else len(set_ups),
-        )
+        return _place(link, links), _place(rest, set_ups)
 
     return sorted(ratios, key=place)
+
+
+def _place(one: str, among: Sequence[str]) -> int:
+    """Return a sort key: the index, or that after the last one."""
+    return among.index(one) if one in among else len(among)
 
 
 def _attached(runs: Sequence[Run]) -> bool:
@@ -494,15 +502,11 @@ def _trips(runs: Sequence[Run]) -> list[figures.Distribution]:
     alone = [run for run in runs if not run.params["neighbour"] and run.result.get("rtt_within")]
     if not alone:
         return []
-    slices, links = _ORDER, list(_LINKS)
+    links = list(_LINKS)
 
     def place(at: tuple[str, str]) -> tuple[int, int, str, str]:
         name, link = at
-        return (
-            slices.index(name) if name in slices else len(slices),
-            links.index(link) if link in links else len(links),
-            *at,
-        )
+        return _place(name, _ORDER), _place(link, links), name, link
 
     name, link = min(((run.params["slice"], run.params["link"]) for run in alone), key=place)
     where = _where(link, name)
@@ -628,8 +632,7 @@ def _performance(runs: Sequence[Run]) -> list[dict[str, Any]]:
         for metric in ("mbps", "rtt_ms")
     }
     rows = []
-    known = {name: place for place, name in enumerate(_ORDER)}
-    points = sorted(table.get("mbps", {}), key=lambda p: (known.get(p[0], len(known)), *p))
+    points = sorted(table["mbps"], key=lambda p: (_place(p[0], _ORDER), *p))
     for name, link, path, load in points:
         if path != "tunnel":
             continue

@@ -152,9 +152,9 @@ def published_signalling() -> list[Ratio]:
 
 
 @cache
-def reference() -> list[dict[str, Any]]:
-    """Return the published figures; they are cached, so callers must not change them."""
-    loaded: list[dict[str, Any]] = yaml.safe_load(REFERENCE.read_text(encoding="utf-8"))
+def reference(file: Path = REFERENCE) -> list[dict[str, Any]]:
+    """Return published figures; they are cached, so callers must not change them."""
+    loaded: list[dict[str, Any]] = yaml.safe_load(file.read_text(encoding="utf-8"))
     return loaded
 
 
@@ -283,19 +283,15 @@ def requirements(
         words = f"{link} {URLLC}, round trip: {value} ms"
         results.append(Verdict("URLLC delay", goal, words, value <= limit, item["id"]))
     limit, goal = kpi["control-plane-ms"], f"at most {kpi['control-plane-ms']} ms"
-    for name in dict.fromkeys(str(run.params["slice"]) for run in signalling):
-        made = [r for r in signalling if (r.params["slice"], r.params["path"]) == (name, "tunnel")]
-        for metric in ("air", "ulr"):
-            if made:
-                time = mean([float(run.result[f"{metric}_mean_ms"]) for run in made]).mean
-                words = f"{metric.upper()} {name}, with its answer: {time:.2f} ms"
-                results.append(Verdict("control plane delay", goal, words, time <= limit))
-    for name in dict.fromkeys(str(run.params["slice"]) for run in procedures):
-        made = [r for r in procedures if (r.params["slice"], r.params["path"]) == (name, "tunnel")]
-        for metric, title in PROCEDURES.items():
-            if made:
-                time = mean([float(run.result[f"{metric}_mean_ms"]) for run in made]).mean
-                words = f"n2 {name}, {title}: {time:.2f} ms"
+    answers = {metric: f"{metric.upper()} {{}}, with its answer" for metric in ("air", "ulr")}
+    times = {metric: f"n2 {{}}, {title}" for metric, title in PROCEDURES.items()}
+    for runs, labels in ((signalling, answers), (procedures, times)):
+        tunnelled = [run for run in runs if run.params["path"] == "tunnel"]
+        for name in dict.fromkeys(str(run.params["slice"]) for run in tunnelled):
+            made = [run.result for run in tunnelled if run.params["slice"] == name]
+            for metric, label in labels.items():
+                time = mean([float(result[f"{metric}_mean_ms"]) for result in made]).mean
+                words = f"{label.format(name)}: {time:.2f} ms"
                 results.append(Verdict("control plane delay", goal, words, time <= limit))
     for metric, value in item["service-response-ms"]["vpn"].items():
         words = f"{metric.upper()}, with its answer: {value} ms"
@@ -403,12 +399,9 @@ def matrix(runs: Sequence[Run], signalling: Sequence[Run], link: str = "s6a") ->
     rows = []
     for title, name, load, known in _SET_UPS:
         own = f"{link} {name}" + (_BESIDE if load else "")
-        one = {m: ours[m, own] for m in ("mbps", "rtt_ms") if (m, own) in ours}
-        other = {
-            m: theirs[m, f"{link} {known}"]
-            for m in ("mbps", "rtt_ms")
-            if (m, f"{link} {known}") in theirs
-        }
+        both = ("mbps", "rtt_ms")
+        one = {m: ours[m, own] for m in both if (m, own) in ours}
+        other = {m: theirs[m, f"{link} {known}"] for m in both if (m, f"{link} {known}") in theirs}
         for request in ("air", "ulr"):
             if not load and (value := times.get(f"{request.upper()} {name}")):
                 one[request] = value

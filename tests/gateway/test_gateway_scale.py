@@ -13,7 +13,7 @@ COUNT = 32
 
 @pytest.fixture(scope="module")
 def result() -> dict[str, Any]:
-    return measure(COUNT, processes=2, sample=8)
+    return measure(COUNT, sample=8)
 
 
 @pytest.mark.lab

@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 from support import overtake
 
-from benchmarks.swan.charon import Charon, backend
+from benchmarks.swan.charon import ESP, IKE, Charon, backend
 from benchmarks.swan.netns import Namespaces, enter
-from benchmarks.swan.site import ESP, IKE
 from lab.certificates import Authority
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(300)]
