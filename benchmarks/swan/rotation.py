@@ -15,7 +15,8 @@ from typing import Any
 from vici.exception import CommandException
 from vpnaas.params.intent import link_params
 from vpnaas.peers.peer import Peer
-from vpnaas.tunnels import ipsec
+from vpnaas.tunnels.ipsec.configuration import Configuration, render
+from vpnaas.tunnels.ipsec.names import POLICY, USERSPACE
 from vpnaas.tunnels.ipsec.transition import CLOSE_SECONDS
 from vpnaas.vdu.programs.ipsec import LISTS, sections, value_of
 
@@ -49,7 +50,7 @@ class IpsecField(Rotating):
     def __init__(self, folder: Path, count: int) -> None:
         super().__init__(folder, count)
         self.backend = backend()
-        self.plane = ipsec.POLICY if self.backend == "kernel-netlink" else ipsec.USERSPACE
+        self.plane = POLICY if self.backend == "kernel-netlink" else USERSPACE
         settings = {"threads": 32, "ikesa_table_size": 1024, "ikesa_table_segments": 16}
         self.gateway = Charon(self.spaces, "gw", folder, settings)
         self.peers = Charon(self.spaces, "field", folder, settings)
@@ -158,7 +159,7 @@ class IpsecField(Rotating):
             # By default each end of 1,000 tunnels would send a DPD request every ten seconds.
             "ipsec-options": "dpd-delay=600",
         }
-        configuration = ipsec.Configuration(
+        configuration = Configuration(
             params=link_params(given),
             mtu=1400,
             tun_mtu=1400,
@@ -166,7 +167,7 @@ class IpsecField(Rotating):
             underlay=(ipaddress.ip_address(OUTER[end]),),
             initiates=frozenset([peer.name for peer in peers if peer.endpoint]),
         )
-        return sections(ipsec.render(configuration, vdu.state(LINK, key, identity, self.plane)))
+        return sections(render(configuration, vdu.state(LINK, key, identity, self.plane)))
 
     @staticmethod
     def _load(daemon: Charon, made: dict[str, Any]) -> None:

@@ -5,23 +5,20 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from vpnaas.tunnels import ipsec
 from vpnaas.tunnels.ipsec.names import down_file
-from vpnaas.tunnels.ipsec.observed import public
+from vpnaas.tunnels.ipsec.observed import GENERATE, State, public_key
 
 
 def key_pair(path: Path) -> str:
     """Create an Ed25519 private key in a file; return the public key in the form of an offer."""
-    subprocess.run([*ipsec.GENERATE["ed25519"], "-out", str(path)], check=True)
-    words = public(str(path))
-    return ipsec.public_key(
-        subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    )
+    subprocess.run([*GENERATE["ed25519"], "-out", str(path)], check=True)
+    words = ("openssl", "pkey", "-in", str(path), "-pubout")
+    return public_key(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
 
 
-def state(link: str, public_key: str, identity: str, plane: str) -> ipsec.State:
+def state(link: str, public_key: str, identity: str, plane: str) -> State:
     """Return the state of a VDU whose daemon runs and has no connection."""
-    return ipsec.State(
+    return State(
         public_key=public_key,
         next_public_key="",
         generation=1,

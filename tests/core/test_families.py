@@ -9,7 +9,7 @@ from support.juju import pair
 from vpnaas.extras.gateway_tuning import sysctls
 from vpnaas.params.intent import link_params
 from vpnaas.peers.peer import Peer
-from vpnaas.tunnels.clear import routes
+from vpnaas.tunnels import clear
 
 OUTER = ipaddress.ip_address("fd00:131::1")
 
@@ -19,7 +19,7 @@ def lines(inner: str, down: bool = False) -> list[str]:
     given = {"link": "lan", "inner-address": inner, "technology": "none"}
     prefixes = tuple(ipaddress.ip_network(text) for text in ("10.82.0.0/16", "fd00:82::/48"))
     peer = Peer("rel-1", "hub/0", prefixes, technology="none", endpoint=(OUTER, 51820))
-    return routes.render(link_params(given), "ens4", [peer], down).splitlines()
+    return clear.render(link_params(given), "ens4", [peer], down).splitlines()
 
 
 def test_in_clear_a_route_has_a_next_hop_and_a_source_of_a_family_that_works() -> None:

@@ -11,7 +11,7 @@ from vpnaas.base.errors import InputError
 from vpnaas.extras import gateway
 from vpnaas.params.gateway import GatewayParams
 from vpnaas.params.intent import Intent, link_params
-from vpnaas.tunnels.ipsec import daemon_conf
+from vpnaas.tunnels.ipsec.daemon import daemon_conf
 
 ON = GatewayParams()
 

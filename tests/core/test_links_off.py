@@ -5,8 +5,8 @@ from support.juju import pair
 from vpnaas.base.errors import InputError
 from vpnaas.params.intent import Intent
 from vpnaas.peers import offer
-from vpnaas.tunnels import ipsec
-from vpnaas.tunnels.ipsec.names import unit
+from vpnaas.tunnels.ipsec import transition
+from vpnaas.tunnels.ipsec.names import conf_path, keep_file, unit, up_file
 
 TECHNOLOGIES = ["wireguard", "ipsec", "none"]
 INTERFACE = {"wireguard": "wg-s6a", "ipsec": "xf-s6a"}
@@ -54,7 +54,7 @@ def test_it_comes_back(technology):
     assert mme.states()["s6a"] in ("up", "clear")
 
 
-ABSENT = [step.id.replace("s6a/", "", 1) for step in ipsec.absent("s6a")]
+ABSENT = [step.id.replace("s6a/", "", 1) for step in transition.absent("s6a")]
 
 
 @pytest.mark.parametrize("to", ["none", "wireguard"])
@@ -70,7 +70,7 @@ def test_what_fails_half_way_is_finished_by_the_next_reconcile(step, to):
     assert mme.vdu.charon.sas == []
     assert "xf-s6a" not in mme.vdu.plain
     assert unit("s6a") not in mme.vdu.enabled
-    left = {ipsec.conf_path("s6a"), ipsec.up_file("s6a"), ipsec.keep_file("s6a")}
+    left = {conf_path("s6a"), up_file("s6a"), keep_file("s6a")}
     assert not left & set(mme.vdu.files)
     assert ("/etc/osm-vpnaas/s6a/applied.json" in mme.vdu.files) == bool(options)
     mme.vdu.commands.clear()
@@ -96,7 +96,7 @@ def test_the_intent_remembers_it_and_forgets_what_stood_on_the_link():
     assert Intent.from_json(intent.to_json()) == intent
     assert Intent().empty and not intent.empty
     assert intent.configured(on).off == frozenset()
-    with pytest.raises(InputError, match="not a list of names"):
+    with pytest.raises(InputError, match="peer relation: intent: not in the form"):
         Intent.from_json('{"version": 1, "links": [], "peers": [], "off": [1]}')
 
 

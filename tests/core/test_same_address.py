@@ -7,8 +7,8 @@ from support.juju import Juju
 from vpnaas.extras import guard
 from vpnaas.params.intent import link_params
 from vpnaas.peers import same_address
-from vpnaas.tunnels import ipsec
-from vpnaas.tunnels.ipsec.names import KEEPER_FILE
+from vpnaas.tunnels.ipsec.daemon import MARKED, daemon_conf
+from vpnaas.tunnels.ipsec.names import KEEPER_FILE, POLICY, USERSPACE, interface_id
 
 OUTER = "192.168.8.2"
 CORE = "10.43.0.0/24"
@@ -53,7 +53,7 @@ def test_the_tunnel_comes_up_and_only_what_it_protects_is_routed_into_it():
     assert gateway.error == cell.error == ""
     assert gateway.states() == cell.states() == {"s1u": "up"}
     up = gateway.vdu.files[UP].splitlines()
-    number = ipsec.interface_id("s1u")
+    number = interface_id("s1u")
     rule = f"priority {same_address.priority(number)} table {number}"
     assert [line for line in up if line.startswith("rule")] == [
         f"rule add from 10.43.0.0/24 {rule}",
@@ -174,11 +174,11 @@ def test_the_guard_lets_ike_and_esp_reach_the_address_and_nothing_else():
 
 
 def test_the_daemon_marks_its_own_packets_where_it_routes_by_itself():
-    assert "allow_peer_ts" not in ipsec.daemon_conf(ipsec.USERSPACE)
-    conf = ipsec.daemon_conf(ipsec.USERSPACE, True)
+    assert "allow_peer_ts" not in daemon_conf(USERSPACE)
+    conf = daemon_conf(USERSPACE, True)
     assert "allow_peer_ts = yes" in conf
-    assert f"fwmark = !{same_address.FWMARK}" in conf
-    assert ipsec.daemon_conf(ipsec.POLICY, True) == ipsec.daemon_conf(ipsec.POLICY)
+    assert MARKED in conf
+    assert daemon_conf(POLICY, True) == daemon_conf(POLICY)
 
 
 def test_a_route_of_the_own_table_that_failed_is_made_by_the_next_reconcile():

@@ -223,20 +223,6 @@ def test_a_peer_that_changes_to_a_store_does_not_go_on_with_the_agreed_key() -> 
     assert SECRET not in hss.vdu.files
 
 
-def test_a_key_that_an_earlier_release_fetched_stays_in_use() -> None:
-    _, hss, _, _ = pair("ipsec", credentials="psk")
-    hss.intent = hss.intent.with_peer(manual_peer(CELL))
-    hss.vdu.files.update({FILE: "A" * 43 + "=\n", FILE + ".for": "store-0\n"})
-    hss.reconcile()
-    # Earlier releases set no mark.
-    record = "/etc/osm-vpnaas/s6a/applied.json"
-    for path in (FILE + ".for", record):
-        hss.vdu.files[path] = hss.vdu.files[path].replace("store-0", "0123456789abcdef")
-    hss.reconcile()
-    assert hss.plans[LINK].waiting == ()
-    assert [name for name in hss.vdu.charon.connections if "man-cell" in name]
-
-
 def test_a_file_that_is_no_key_opens_nothing() -> None:
     _, hss, _, _ = pair("ipsec", credentials="psk")
     hss.intent = hss.intent.with_peer(manual_peer(CELL))

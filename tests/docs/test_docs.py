@@ -22,8 +22,7 @@ from oai import plan as nf_plan
 from vpnaas.base import fields, links
 from vpnaas.extras import gateway, guard, measure, monitoring, qos, responder
 from vpnaas.peers.offer import PREFIX, KeyOffer, Offer, encode
-from vpnaas.tunnels import nesting, preshared
-from vpnaas.tunnels.clear import routes as clear
+from vpnaas.tunnels import clear, nesting, preshared
 from vpnaas.tunnels.wireguard import interface as wireguard
 from vpnaas.vdu.programs import agent
 

@@ -11,7 +11,7 @@ import pytest
 from support.ends import Guest, Link
 from support.filters import NEIGHBOURS
 from support.guest import GuestMachine
-from vpnaas.tunnels import ipsec
+from vpnaas.tunnels.ipsec.observed import parse_sas
 from vpnaas.vdu.steps import Results
 
 pytestmark = pytest.mark.lab
@@ -93,15 +93,15 @@ def test_states_have_extended_sequence_numbers_and_the_window(shown: dict[str, s
     assert [len(key) for key in keys] == [72, 72]  # 256 bits and a salt of 32, RFC 4106
     assert states.count("esn") >= 2
     assert set(re.findall(r"replay_window (\d+),", states)) >= {"256"}, states
-    (sa,) = ipsec.parse_sas("s6a", _results(shown["sas"]))
+    (sa,) = parse_sas("s6a", _results(shown["sas"]))
     (child,) = sa.children
     assert (child.cipher, child.esn, child.encap) == ("AES_GCM_16-256", True, False)
     assert child.sent > 0
 
 
 def test_a_child_is_rekeyed_without_loss(shown: dict[str, str]) -> None:
-    (before,) = ipsec.parse_sas("s6a", _results(shown["sas"]))
-    (after,) = ipsec.parse_sas("s6a", _results(shown["rekeyed"]))
+    (before,) = parse_sas("s6a", _results(shown["sas"]))
+    (after,) = parse_sas("s6a", _results(shown["rekeyed"]))
     assert "5 received" in shown["after"]
     assert after.id == before.id
     assert after.up
@@ -123,7 +123,7 @@ def test_the_first_packet_opens_a_trapped_tunnel_and_esp_can_be_forced_into_udp(
 ) -> None:
     # The packet that opens it is lost.
     assert re.search(r" [45] received", shown["trapped"]), shown["trapped"]
-    (sa,) = ipsec.parse_sas("s11", _results(shown["in-udp"]))
+    (sa,) = parse_sas("s11", _results(shown["in-udp"]))
     (child,) = sa.children
     assert (child.esn, child.encap) == (True, True)
 

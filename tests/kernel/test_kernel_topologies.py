@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from support.ends import Guest, Link
 from support.guest import GuestMachine
-from vpnaas.tunnels import ipsec
-from vpnaas.tunnels.ipsec import parse_sas
+from vpnaas.tunnels.ipsec.names import USERSPACE
+from vpnaas.tunnels.ipsec.observed import parse_sas
 from vpnaas.vdu.steps import Results
 
 pytestmark = pytest.mark.lab
@@ -198,7 +198,7 @@ def test_a_foreign_cell_is_given_its_inner_addresses(shown: dict[str, str]) -> N
 
 def test_both_in_userspace(tmp_path: Path) -> None:
     """strongSwan's own ESP, with what it needs for an address that is the outer one."""
-    made = Guest(tmp_path, {"left": GATEWAY, "right": CELL}, LINKS[:3:2], None, ipsec.USERSPACE)
+    made = Guest(tmp_path, {"left": GATEWAY, "right": CELL}, LINKS[:3:2], None, USERSPACE)
     made.prepare()
     name = made.connection("nr")
     result = made.run(
@@ -314,7 +314,7 @@ def test_a_related_cell_is_handed_two_addresses_that_stay(tmp_path: Path) -> Non
             given=[f"{GIVEN[2]}/24", f"{GIVEN[3]}/128"],
         ),
     )
-    made = Guest(tmp_path, {"left": GATEWAY, "right": CELL}, links, None, ipsec.USERSPACE)
+    made = Guest(tmp_path, {"left": GATEWAY, "right": CELL}, links, None, USERSPACE)
     made.prepare()
     targets = dict(zip(GIVEN, (AMF, AMF, MME, MME6), strict=True))
 

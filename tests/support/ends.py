@@ -20,7 +20,9 @@ from vpnaas.params.intent import LinkParams, link_params
 from vpnaas.params.ipsec import CERT
 from vpnaas.peers.leases import with_addresses
 from vpnaas.peers.peer import Peer
-from vpnaas.tunnels import ipsec
+from vpnaas.tunnels.ipsec.configuration import Configuration, connections, render, render_up
+from vpnaas.tunnels.ipsec.daemon import daemon_conf
+from vpnaas.tunnels.ipsec.names import POLICY
 
 from benchmarks.swan import vdu
 from support.ends_certs import Certified, moved
@@ -189,14 +191,14 @@ class Guest:
     Certificates of links with credentials `cert` are there by link once it is prepared.
 
     Without a machine the same happens in namespaces of this one, whose kernel need not have ESP:
-    the plane is `ipsec.USERSPACE` then, strongSwan carries the packets itself.
+    the plane is `USERSPACE` then, strongSwan carries the packets itself.
     """
 
     folder: Path
     outer: Mapping[str, str]
     links: Sequence[Link]
     machine: GuestMachine | None
-    plane: str = ipsec.POLICY
+    plane: str = POLICY
     certified: dict[str, Certified] = field(default_factory=dict)
 
     def connection(self, link: str) -> str:
@@ -219,7 +221,7 @@ class Guest:
         same = any(link.params("left").ipsec.same_address for link in self.links)
         for end in ENDS:
             asks = any(link.params(end).request for link in self.links if not link.foreign)
-            conf = ipsec.daemon_conf(self.plane, same, asks)
+            conf = daemon_conf(self.plane, same, asks)
             for link in self.links:
                 if link.foreign and end == "right":
                     self._foreign(link, keys)
@@ -334,7 +336,7 @@ class Guest:
                 certificate=certified.handle(other) if certified else "",
                 given=tuple(given.ip for given in theirs.given),
             )
-        configuration = ipsec.Configuration(
+        configuration = Configuration(
             params=params,
             mtu=1400,
             tun_mtu=1400,
@@ -347,8 +349,8 @@ class Guest:
         state = vdu.state(link.name, keys[end, link.name], own, self.plane)
         folder = self.folder / end
         name = f"osm-vpnaas-{link.name}"
-        text = moved(ipsec.render(configuration, state), self.folder, end)
+        text = moved(render(configuration, state), self.folder, end)
         (folder / f"swanctl/conf.d/{name}.conf").write_text(text)
-        (folder / f"{link.name}.up").write_text(ipsec.render_up(configuration, state.plane))
-        ((connection,),) = ipsec.connections(configuration, state).values()
+        (folder / f"{link.name}.up").write_text(render_up(configuration, state.plane))
+        ((connection,),) = connections(configuration, state).values()
         return connection.name

@@ -9,7 +9,8 @@ from typing import Any
 
 from vpnaas.base import x509
 from vpnaas.base.digests import digest
-from vpnaas.tunnels.ipsec import Chain, authority, certificates
+from vpnaas.tunnels.ipsec import authority, certificates
+from vpnaas.tunnels.ipsec.configuration import Chain
 from vpnaas.vdu.programs import agent
 from vpnaas.vdu.steps import Step
 

@@ -17,9 +17,11 @@ from pathlib import Path
 from vpnaas.params.intent import link_params
 from vpnaas.params.ipsec import EXTERNAL, PSK
 from vpnaas.peers.peer import Peer
-from vpnaas.tunnels import ipsec
 from vpnaas.tunnels.ipsec import certificates
+from vpnaas.tunnels.ipsec.configuration import Chain, Configuration, render, render_up
+from vpnaas.tunnels.ipsec.daemon import daemon_conf
 from vpnaas.tunnels.ipsec.names import key_file, secret_file
+from vpnaas.tunnels.ipsec.observed import GENERATE, public_key
 
 from benchmarks.swan import vdu
 from support.ends import Daemon, Guest
@@ -89,10 +91,10 @@ class Site(Guest):
 
     def _keys(self) -> None:
         """Make the keys of both ends and, from the operator's authority, their certificates."""
-        generate = ipsec.GENERATE[self.profile.key_type]
+        generate = GENERATE[self.profile.key_type]
         made = (("root", "ecdsa-p256"), ("left", ""), ("right", ""), ("stranger", ""))
         for name, key_type in made:
-            words = ipsec.GENERATE[key_type] if key_type else generate
+            words = GENERATE[key_type] if key_type else generate
             subprocess.run([*words, "-out", str(self.folder / f"{name}.key")], check=True)
         root = "basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign,cRLSign"
         more = [word for each in root for word in ("-addext", each)]
@@ -122,7 +124,7 @@ class Site(Guest):
             )  # fmt: skip
 
     def public(self, name: str) -> str:
-        return ipsec.public_key(self._openssl("pkey", "-in", f"{name}.key", "-pubout"))
+        return public_key(self._openssl("pkey", "-in", f"{name}.key", "-pubout"))
 
     def _gateway(self) -> None:
         """Write the gateway's files, as the charm does for a manual peer."""
@@ -144,10 +146,8 @@ class Site(Guest):
             certificate="any-operator" if certified else "",
             preshared="psk" if psk else "",
         )
-        chain = ipsec.Chain(
-            "own", certificates.own_file(LINK), certificates.trust_file(LINK), "relaxed"
-        )
-        configuration = ipsec.Configuration(
+        chain = Chain("own", certificates.own_file(LINK), certificates.trust_file(LINK), "relaxed")
+        configuration = Configuration(
             params=params,
             mtu=1400,
             tun_mtu=1400,
@@ -163,14 +163,14 @@ class Site(Guest):
             certificates.own_file(LINK): (self.folder / "left.pem").read_text(),
             certificates.trust_file(LINK): (self.folder / "root.pem").read_text(),
             secret_file(LINK, peer.name): f"secret = 0s{SECRET}\n",
-            f"/etc/swanctl/conf.d/{LINK}.conf": ipsec.render(configuration, state),
+            f"/etc/swanctl/conf.d/{LINK}.conf": render(configuration, state),
         }
         if not certified:
             del files[certificates.own_file(LINK)], files[certificates.trust_file(LINK)]
         for path, text in files.items():
             Path(moved(path, self.folder, "left")).write_text(moved(text, self.folder, "left"))
-        (left / f"{LINK}.up").write_text(ipsec.render_up(configuration, self.plane))
-        self.daemon_files("left", ipsec.daemon_conf(self.plane))
+        (left / f"{LINK}.up").write_text(render_up(configuration, self.plane))
+        self.daemon_files("left", daemon_conf(self.plane))
 
 
 def libreswan(site: Site, root: Path, *, identity: str = THEIRS, subnet: str = BEHIND) -> Daemon:

@@ -274,12 +274,14 @@ class ModelVdu:
             return 0, f"P-256 {self.world.secret()}"
         if argv[1] == "genpkey":
             return 0, f"PRIVATE {self.world.secret()}"
-        if argv[1] == "pkey" and self.files[argv[3]].startswith(("ED25519 ", "P-256 ")):
-            raw = spki(self.files[argv[3]])
+        if argv[1] == "pkey" and "-in" in argv:
+            text = self.files[argv[argv.index("-in") + 1]]
+        if argv[1] == "pkey" and text.startswith(("ED25519 ", "P-256 ")):
+            raw = spki(text)
             return 0, f"-----BEGIN\n{base64.b64encode(raw).decode()}\n-----END\n"
         if argv[1] == "pkey":
             head = b"0\x82\x01\xa20\r\x06\t*\x86H\x86\xf7\r\x01\x01\x01\x05\x00"
-            body = head + self.files[argv[3]].encode().ljust(300, b"=")
+            body = head + text.encode().ljust(300, b"=")
             return 0, f"-----BEGIN\n{base64.b64encode(body).decode()}\n-----END\n"
         if argv[1] == "base64" and "-d" in argv:
             self.files[argv[argv.index("-out") + 1]] = text

@@ -7,7 +7,7 @@ from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.params.intent import Intent
 from vpnaas.params.ipsec import EXTERNAL
 from vpnaas.peers.peer import Peer
-from vpnaas.tunnels import ipsec
+from vpnaas.tunnels.ipsec.observed import State
 from vpnaas.tunnels.technology import CharmState, Given, LinkPlan
 
 
@@ -54,7 +54,7 @@ def require_operated(intent: Intent, link: str) -> None:
 def requests(link: str, plan: Optional[LinkPlan]) -> Dict[str, Any]:
     """Return the answer of show-csr: requests in PEM, and the identity a certificate must name."""
     state = plan.state if plan is not None else None
-    if not isinstance(state, ipsec.State) or state.held.request is None:
+    if not isinstance(state, State) or state.held.request is None:
         # The plan of a link that needs none has a state, and what it waits for is no reason.
         late = plan.waiting if plan is not None and state is None else ()
         reason = "; ".join(plan.problems or late) if plan is not None else ""

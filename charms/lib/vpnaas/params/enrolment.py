@@ -61,8 +61,12 @@ class Enrolment:
                 "{} is not a name".format(fields.shown(recipient)),
                 "auto, or a name such as /O=Operator/CN=RA",
             )
-        given = params.get("ca-certificate", "")
-        if not isinstance(given, str):
-            raise InputError(where + ": ca-certificate", "not text", "PEM, or base64 of DER")
-        root = x509.authority(where + ": ca-certificate", given)
-        return cls(server, root, "" if recipient in ("", AUTO) else recipient)
+        return cls(server, root_of(params, where), "" if recipient in ("", AUTO) else recipient)
+
+
+def root_of(params: Mapping[str, Any], where: str) -> Certificate:
+    """Parse `ca-certificate`, the root authority that must have issued a server's certificate."""
+    given = params.get("ca-certificate", "")
+    if not isinstance(given, str):
+        raise InputError(where + ": ca-certificate", "not text", "PEM, or base64 of DER")
+    return x509.authority(where + ": ca-certificate", given)

@@ -53,8 +53,4 @@ class GatewayParams:
 
     def to_params(self) -> Dict[str, Any]:
         """Return the action parameters that `parse` turns into this object."""
-        return {
-            "tunnels": self.tunnels,
-            "peers-per-address": self.peers_per_address,
-            "firewall": self.firewall,
-        }
+        return {key.replace("_", "-"): value for key, value in attr.asdict(self).items()}

@@ -11,13 +11,23 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.base.digests import digest
-from vpnaas.base.errors import InputError
+from vpnaas.base.errors import MALFORMED, InputError
 from vpnaas.base.links import IPSEC, KEYED, NONE, TECHNOLOGIES, WIREGUARD, reference_point
-from vpnaas.params import ipsec as ipsec_params
 from vpnaas.params import pools
 from vpnaas.params.enrolment import Enrolment
 from vpnaas.params.gateway import GatewayParams
-from vpnaas.params.ipsec import CERT, ENROLLED, EST, PORT, PSK, PUBKEY, IpsecParams
+from vpnaas.params.ipsec import (
+    CERT,
+    CREDENTIALS,
+    ENROLLED,
+    EST,
+    PORT,
+    PSK,
+    PUBKEY,
+    IpsecParams,
+    Proposal,
+    options,
+)
 from vpnaas.params.monitoring import Monitoring
 from vpnaas.params.qos import LinkQos, link_qos
 
@@ -332,12 +342,8 @@ class Intent:
                 "qos": [self.qos[name].to_params() for name in sorted(self.qos)],
                 "off": sorted(self.off),
                 "gateway": self.gateway.to_params(),
-                **({"revoked": dict(self.revoked)} if self.revoked else {}),
-                **(
-                    {"enrolments": {k: v.to_params() for k, v in self.enrolments.items()}}
-                    if self.enrolments
-                    else {}
-                ),
+                "revoked": dict(self.revoked),
+                "enrolments": {k: v.to_params() for k, v in self.enrolments.items()},
                 "monitoring": self.monitoring.to_params() if self.monitoring else None,
             },
             sort_keys=True,
@@ -353,50 +359,30 @@ class Intent:
         """
         if not text:
             return cls()
-        document = fields.json_object("peer relation: intent", text)
-        version = document.get("version")
-        links, peers = document.get("links", []), document.get("peers", [])
-        # Documents of earlier versions lack these keys.
-        shares, gateway = document.get("qos", []), document.get("gateway", {})
-        monitoring = document.get("monitoring")
-        off = document.get("off", [])
+        where = "peer relation: intent"
+        document = fields.json_object(where, text)
+        version, monitoring = document.get("version"), document.get("monitoring")
         if version != DOCUMENT_VERSION:
             raise InputError("peer relation: version", fields.shown(version), str(DOCUMENT_VERSION))
-        for key, items in (
-            ("links", links),
-            ("peers", peers),
-            ("qos", shares),
-            ("gateway", [gateway]),
-            ("monitoring", [monitoring or {}]),
-        ):
-            if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-                raise InputError("peer relation: " + key, "not a list of objects", "objects")
-        if not isinstance(off, list) or not all(isinstance(link, str) for link in off):
-            raise InputError("peer relation: off", "not a list of names", "names of links")
-        revoked = document.get("revoked", {})
-        if not isinstance(revoked, dict) or not all(
-            isinstance(keys, list) and all(isinstance(key, str) for key in keys)
-            for keys in revoked.values()
-        ):
-            raise InputError("peer relation: revoked", "not lists by link", "objects")
-        enrolments = document.get("enrolments", {})
-        if not isinstance(enrolments, dict) or not all(
-            isinstance(item, dict) for item in enrolments.values()
-        ):
-            raise InputError("peer relation: enrolments", "not objects by link", "objects")
-        links = [link_params(item) for item in links]
-        peers = [manual_peer(item) for item in peers]
-        qos = [share for share in (link_qos(item) for item in shares) if share is not None]
-        return cls(
-            {p.link: p for p in links},
-            {(p.link, p.name): p for p in peers},
-            {share.link: share for share in qos},
-            frozenset(off),
-            GatewayParams.parse(gateway),
-            {link: tuple(keys) for link, keys in revoked.items()},
-            Monitoring.parse(monitoring) if monitoring else None,
-            {link: Enrolment.parse(item) for link, item in enrolments.items()},
-        )
+        try:
+            links = [link_params(item) for item in document.get("links", [])]
+            peers = [manual_peer(item) for item in document.get("peers", [])]
+            qos = [link_qos(item) for item in document.get("qos", [])]
+            revoked, enrolments = document.get("revoked", {}), document.get("enrolments", {})
+            return cls(
+                {p.link: p for p in links},
+                {(p.link, p.name): p for p in peers},
+                {share.link: share for share in qos if share is not None},
+                frozenset(
+                    fields.name("peer relation: off", link) for link in document.get("off", [])
+                ),
+                GatewayParams.parse(document.get("gateway", {})),
+                {link: tuple(map(str, keys)) for link, keys in revoked.items()},
+                Monitoring.parse(monitoring) if monitoring else None,
+                {link: Enrolment.parse(item) for link, item in enrolments.items()},
+            )
+        except MALFORMED:
+            raise InputError(where, "not in the form of this version", "what this charm writes")
 
 
 def link_params(params: Mapping[str, Any]) -> LinkParams:
@@ -437,10 +423,10 @@ def link_params(params: Mapping[str, Any]) -> LinkParams:
                 at("listen-port"), "{} is not IKE's".format(port), "0 or {}".format(PORT)
             )
         port = PORT
-    ipsec = ipsec_params.parse(
-        (at("credentials"), text("credentials", PUBKEY)),
-        (at("proposal"), text("proposal", "auto")),
-        (at("ipsec-options"), text("ipsec-options", "none")),
+    ipsec = IpsecParams(
+        credentials=fields.choice(at("credentials"), text("credentials", PUBKEY), CREDENTIALS),
+        proposal=Proposal.parse(at("proposal"), text("proposal", "auto")),
+        **options(at("ipsec-options"), text("ipsec-options", "none")),  # type: ignore[arg-type]
     )
     result = LinkParams(
         link=link,

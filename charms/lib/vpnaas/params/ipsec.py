@@ -247,7 +247,7 @@ class IpsecParams:
         return EXTERNAL if self.credentials in ENROLLED else self.credentials
 
     def to_params(self) -> Dict[str, Any]:
-        """Return the action parameters that `parse` turns into this object."""
+        """Return the action parameters of this object."""
         return {
             "credentials": self.credentials,
             "proposal": self.proposal.text,
@@ -330,14 +330,3 @@ def options(where: str, text: str) -> Dict[str, object]:
             raise InputError(where, "{} is given twice".format(key), "each option once")
         result[key.replace("-", "_")] = OPTIONS[key]("{}: {}".format(where, key), value)
     return result
-
-
-def parse(
-    credentials: Tuple[str, str], proposal: Tuple[str, str], text: Tuple[str, str]
-) -> IpsecParams:
-    """Parse the three parameters; each is (where, text)."""
-    return IpsecParams(
-        credentials=fields.choice(credentials[0], credentials[1], CREDENTIALS),
-        proposal=Proposal.parse(*proposal),
-        **options(*text),  # type: ignore[arg-type]
-    )

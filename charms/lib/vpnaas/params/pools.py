@@ -69,13 +69,7 @@ def check(
     own: Sequence[fields.IPNetwork],
     networks: Sequence[Tuple[str, fields.IPNetwork]],
 ) -> None:
-    """Raise InputError if a pool contains addresses that are in use elsewhere.
-
-    Args:
-        pool: Pool of the link.
-        own: Our inner address, and the prefixes behind us.
-        networks: The VDU's own networks, by interface.
-    """
+    """Raise InputError if a pool has addresses of our own, of prefixes behind us or of the VDU."""
     used = [("our own network on the link", network) for network in own]
     for owner, network in used + [("a network of " + name, network) for name, network in networks]:
         for prefix in pool:

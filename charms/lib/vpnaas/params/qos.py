@@ -37,13 +37,7 @@ class LinkQos:
 
     def to_params(self) -> Dict[str, Any]:
         """Return the action parameters that `link_qos` turns into this object."""
-        return {
-            "link": self.link,
-            "five-qi": self.five_qi,
-            "guaranteed-mbps": self.guaranteed_mbps,
-            "maximum-mbps": self.maximum_mbps,
-            "underlay-mbps": self.underlay_mbps,
-        }
+        return {key.replace("_", "-"): value for key, value in attr.asdict(self).items()}
 
 
 def link_qos(params: Mapping[str, Any], where: str = "set-qos") -> Optional[LinkQos]:

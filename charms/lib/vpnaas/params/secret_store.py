@@ -8,9 +8,10 @@ from typing import Any, Mapping
 
 import attr
 
-from vpnaas.base import fields, x509
+from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.base.x509 import Certificate
+from vpnaas.params.enrolment import root_of
 
 _SERVER = re.compile(
     r"\Ahttps://((?:[a-z0-9][a-z0-9.-]{0,252}|\[[0-9a-f:.]{2,45}\]):[0-9]{1,5})/?\Z"
@@ -59,8 +60,4 @@ class SecretReference:
         if not isinstance(token, str) or not _TOKEN.match(token.strip(" ")):
             # Do not show its text: most of it may be a valid token.
             raise InputError(where + ": token", "not a wrapping token", "as the store printed it")
-        given = params.get("ca-certificate", "")
-        if not isinstance(given, str):
-            raise InputError(where + ": ca-certificate", "not text", "PEM, or base64 of DER")
-        root = x509.authority(where + ": ca-certificate", given)
-        return cls(server.group(1), root, text("path"), token.strip(" "))
+        return cls(server.group(1), root_of(params, where), text("path"), token.strip(" "))

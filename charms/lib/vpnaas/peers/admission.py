@@ -101,7 +101,7 @@ class Admission:
         problems: Sentences, each a reason why a peer is not as requested.
         waiting: Sentences about problems that end without an operator.
         offers: Offers that could be read, by peer name.
-        leases: Pool addresses of the related peers that ask for one, by peer name.
+        leases: As in `Context`.
     """
 
     peers: Tuple[Peer, ...]
@@ -131,9 +131,6 @@ class _Request:
 
 def admit(context: Context) -> Admission:
     """Decide which peers a link has.
-
-    It first reserves the resources of running peers, then checks new requests. So no peer can take
-    an address, a prefix, a key or an identity from a running one.
 
     Raises:
         InputError: The parameters of the link cannot work on this VDU. For example, its inner
@@ -579,13 +576,7 @@ def _keepalive(params: LinkParams, vdu: VduFacts) -> int:
 
 
 def _check_own(context: Context, peer: Peer, underlays: Sequence[_Underlay]) -> None:
-    """Raise InputError if a peer would take an address, a prefix or a key of ours.
-
-    Args:
-        context: Input to the admission on this link.
-        peer: The peer to check.
-        underlays: The VDU's own networks.
-    """
+    """Raise InputError if a peer would take an address, a prefix or a key of ours."""
     own = fields.host_network(context.params.inner_address)
     login = context.vdu.login
     held = {prefix for p in context.applied if p.name == peer.name for prefix in p.prefixes}

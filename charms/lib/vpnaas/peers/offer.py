@@ -215,6 +215,11 @@ def decode(bag: Mapping[str, str], where: str) -> Optional[Offer]:
             at("version"), "{} is unknown".format(fields.shown(text("version"))), VERSION
         )
     technology = fields.choice(at("technology"), text("technology"), TECHNOLOGIES)
+    keys = None
+    if technology == WIREGUARD:
+        keys = _keys(text, at, fields.wireguard_key)
+    elif technology == IPSEC:
+        keys = _ipsec(text, at)
     host, port = text("endpoint-address"), text("endpoint-port")
     endpoint = None
     if host or port:
@@ -230,7 +235,7 @@ def decode(bag: Mapping[str, str], where: str) -> Optional[Offer]:
         allowed_prefixes=fields.networks(at("allowed-prefixes"), text("allowed-prefixes")),
         request=asked(bag, where),
         assigned=assigned(at("assigned-addresses"), text("assigned-addresses")),
-        keys=_PARTS[technology](text, at),
+        keys=keys,
     )
 
 
@@ -245,14 +250,6 @@ def assigned(where: str, text: str) -> Tuple[fields.IPInterface, ...]:
 def show_assigned(addresses: Sequence[fields.IPInterface]) -> str:
     """Return the text `assigned` reads."""
     return ",".join(map(str, addresses))
-
-
-def _no_keys(text: Callable[[str], str], at: Callable[[str], str]) -> Optional[KeyOffer]:
-    return None
-
-
-def _wireguard(text: Callable[[str], str], at: Callable[[str], str]) -> KeyOffer:
-    return _keys(text, at, fields.wireguard_key)
 
 
 _CHAIN = "intermediate-certificates"
@@ -390,11 +387,3 @@ class Remote:
     def peer_name(self) -> str:
         """Return the stable name of the peer of this relation."""
         return "rel-{}".format(self.relation_id)
-
-
-_PARTS: Dict[str, Callable[[Callable[[str], str], Callable[[str], str]], Optional[KeyOffer]]] = {
-    WIREGUARD: _wireguard,
-    IPSEC: _ipsec,
-    NONE: _no_keys,
-}
-"""How the credentials of each technology are read."""

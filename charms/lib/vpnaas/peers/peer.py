@@ -8,7 +8,7 @@ import attr
 from vpnaas.base import fields
 from vpnaas.base.digests import digest
 from vpnaas.base.errors import MALFORMED, InputError
-from vpnaas.base.links import NONE, WIREGUARD, directory
+from vpnaas.base.links import directory
 from vpnaas.params.intent import MANUAL
 from vpnaas.params.ipsec import Proposal
 from vpnaas.vdu.steps import Step, write
@@ -170,53 +170,30 @@ def read_record(text: Optional[str]) -> Tuple[Peer, ...]:
 
 
 def _to_json(peer: Peer) -> Dict[str, Any]:
-    optional = {
-        "certificate": peer.certificate,
-        "next-certificate": peer.next_certificate,
-        "proposal": peer.proposal,
-        "given": ",".join(map(str, peer.given)),
-    }
-    return {
-        "name": peer.name,
-        "label": peer.label,
-        "prefixes": fields.show_networks(peer.prefixes),
-        "technology": peer.technology,
-        "inner-address": str(peer.inner_address or ""),
-        "public-key": peer.public_key,
-        "next-public-key": peer.next_public_key,
-        "identity": peer.identity,
-        "endpoint": fields.show_endpoint(*peer.endpoint) if peer.endpoint else "",
-        "keepalive": peer.keepalive,
-        "mtu": peer.mtu,
-        "preshared": peer.preshared,
-        **({"generation": peer.generation} if peer.generation else {}),
-        **{key: text for key, text in optional.items() if text},
-    }
+    values = dict(
+        attr.asdict(peer, recurse=False),
+        prefixes=fields.show_networks(peer.prefixes),
+        inner_address=str(peer.inner_address or ""),
+        endpoint=fields.show_endpoint(*peer.endpoint) if peer.endpoint else "",
+        given=",".join(map(str, peer.given)),
+        reached=False,  # The next offer says it again.
+    )
+    return {key.replace("_", "-"): value for key, value in values.items() if value}
 
 
 def _from_json(item: Dict[str, Any]) -> Peer:
-    inner, endpoint = item["inner-address"], item["endpoint"]
-    proposal, given = item.get("proposal", ""), item.get("given", "")
-    return Peer(
-        name=item["name"],
-        label=item["label"],
-        prefixes=fields.networks("record", item["prefixes"]),
-        # Records of early releases lack the technology.
-        technology=item.get("technology", WIREGUARD if item["public-key"] else NONE),
-        inner_address=fields.address("record", inner) if inner else None,
-        public_key=item["public-key"],
-        next_public_key=item["next-public-key"],
-        identity=item.get("identity", ""),
-        endpoint=fields.endpoint("record", endpoint) if endpoint else None,
-        keepalive=int(item["keepalive"]),
-        mtu=int(item["mtu"]),
-        preshared=item["preshared"],
-        certificate=item.get("certificate", ""),
-        next_certificate=item.get("next-certificate", ""),
-        proposal=Proposal.parse("record", proposal).text if proposal else "",
-        given=tuple(fields.address("record", part) for part in given.split(",") if part),
-        generation=int(item.get("generation", 0)),
-    )
+    values = {key.replace("-", "_"): value for key, value in item.items()}
+    if item.get("proposal"):
+        Proposal.parse("record", item["proposal"])
+    for key in ("keepalive", "mtu", "generation"):
+        values[key] = int(item.get(key, 0))
+    inner, endpoint = item.get("inner-address"), item.get("endpoint")
+    values["prefixes"] = fields.networks("record", item.get("prefixes", ""))
+    values["inner_address"] = fields.address("record", inner) if inner else None
+    values["endpoint"] = fields.endpoint("record", endpoint) if endpoint else None
+    given = item.get("given", "").split(",")
+    values["given"] = tuple(fields.address("record", part) for part in given if part)
+    return Peer(**values)
 
 
 def in_turn(names: Sequence[str], most: int, now: int) -> Sequence[str]:

@@ -22,8 +22,6 @@ from vpnaas.vdu import facts
 
 RULES_FROM = 10000
 """Priority of the first rule; after charon's own table (220), before the main one (32766)."""
-FWMARK = "0x6f73"
-"""Mark of charon's own packets, which must not take its routes (userspace only)."""
 MAX_RULES = fields.MAX_PREFIXES + 1
 
 
@@ -49,12 +47,7 @@ def is_same(peer: Peer) -> bool:
 
 
 def fits(params: LinkParams, address: fields.IPAddress, outer: fields.IPAddress) -> bool:
-    """Tell whether the inner address of an offer is acceptable though outside our inner subnet.
-
-    Args:
-        address: Inner address of the offer.
-        outer: Address of its endpoint.
-    """
+    """Tell whether the inner address of an offer is acceptable though outside our inner subnet."""
     # Only one end may have this: else neither source nor destination separates the packets.
     if not params.ipsec.same_address or params.is_outer == (address == outer):
         return False
@@ -95,15 +88,3 @@ def rules(params: LinkParams, number: int) -> List[str]:
 def no_rules(number: int) -> str:
     """Return the `ip -force -batch` file that removes all rules of a link."""
     return "rule del priority {}\n".format(priority(number)) * MAX_RULES
-
-
-def daemon_settings() -> Tuple[str, str]:
-    """Return the settings of charon's plugins in userspace, kernel-libipsec and others.
-
-    The plugin routes the peer's address into its TUN, except for IKE and ESP packets.
-    """
-    return (
-        "      allow_peer_ts = yes\n",
-        "    kernel-netlink {{\n      fwmark = !{0}\n    }}\n"
-        "    socket-default {{\n      fwmark = {0}\n    }}\n".format(FWMARK),
-    )

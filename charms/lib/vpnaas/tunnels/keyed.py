@@ -17,11 +17,11 @@ from vpnaas.peers.admission import Admission, Proof, admit
 from vpnaas.peers.offer import QUANTUM_OFFERS, UNABLE, KeyOffer, Offer, Remote
 from vpnaas.peers.peer import Agreed, KeyState, Peer
 from vpnaas.tunnels import preshared
-from vpnaas.tunnels.technology import CharmState, LinkInputs, LinkPlan, Technology
+from vpnaas.tunnels.key_pair import KeyPair
+from vpnaas.tunnels.technology import AGAIN, CharmState, LinkInputs, LinkPlan, Technology
 from vpnaas.vdu import secret_store
 from vpnaas.vdu.steps import Results, Step
 
-AGAIN = "again/"
 _WANTS = {offered: wanted for wanted, offered in QUANTUM_OFFERS.items()}
 
 
@@ -43,13 +43,15 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         """Read the results of `observe` and `prepare` for a link."""
         able, kem_key = _kem(inputs.charm_state, inputs.link, inputs.results)
         state = self.observed(inputs)
-        former = {peer.name: peer.preshared for peer in state.applied}
-        agreed = _agreed(inputs, former)
-        return attr.evolve(state, agreed=agreed, kem_key=kem_key, able=able)
+        return attr.evolve(state, agreed=_agreed(inputs, able), kem_key=kem_key, able=able)
+
+    def key_pair(self, params: LinkParams) -> KeyPair:
+        """Return the keys of a link."""
+        raise NotImplementedError
 
     def stage_key(self, inputs: LinkInputs, state: Keys) -> List[Step]:
         """Return the steps that make the next key; its public half is the result LINK/next."""
-        raise NotImplementedError
+        return self.key_pair(inputs.params).stage()
 
     def proofs(self, inputs: LinkInputs, state: Keys) -> Optional[Mapping[str, Proof]]:
         """Return the state of certificates by peer name, None for a link without certificates."""
@@ -75,7 +77,13 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
 
     def promote_key(self, inputs: LinkInputs, state: Keys) -> Tuple[Keys, List[Step]]:
         """Return the state after the staged key has replaced the current one, and the steps."""
-        raise NotImplementedError
+        switched = attr.evolve(
+            state,
+            public_key=state.next_public_key,
+            next_public_key="",
+            generation=state.generation + 1,
+        )
+        return switched, self.key_pair(inputs.params).promote(switched.generation)
 
     def apply(self, inputs: LinkInputs, state: Keys, mtu: int, peers: Sequence[Peer]) -> List[Step]:
         """Return the steps from the observed to the wanted state; none where they agree."""
@@ -116,15 +124,8 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         steps: List[Step] = []
         for link in links:
             able, _ = _kem(charm_state, link, results)
-            for each in _agreements(charm_state, link, results, able=able):
-                peer, keys = each.peer, each.theirs
-                _, act = each.outcome()
-                if act and each.provider and preshared.is_wrap_key(keys.wrap_key):
-                    kem_key = keys.kem_key if each.hybrid else ""
-                    steps += preshared.wrap(link, peer, keys.wrap_key, kem_key)
-                elif act and not each.provider:
-                    sealed = keys.sealed if each.hybrid else ""
-                    steps += preshared.unwrap(link, peer, keys.wrapped, sealed)
+            for _, each in _agreements(charm_state, link, results, able=able).values():
+                steps += each
         return steps
 
     def admit(self, inputs: LinkInputs, state: Keys) -> Admission:
@@ -222,16 +223,8 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         staged = self.staged(plan.params.link, results)
         if not staged or state.next_public_key:
             return plan
-        return attr.evolve(
-            plan,
-            state=attr.evolve(state, next_public_key=staged),
-            offers={
-                id: attr.evolve(
-                    offer, keys=offer.keys and attr.evolve(offer.keys, next_public_key=staged)
-                )
-                for id, offer in plan.offers.items()
-            },
-        )
+        plan = attr.evolve(plan, state=attr.evolve(state, next_public_key=staged))
+        return plan.with_keys(lambda _, keys: attr.evolve(keys, next_public_key=staged))
 
     def details(self, plan: LinkPlan, state: Keys) -> Dict[str, Any]:
         """Return the details of a link's keys for show-status."""
@@ -293,7 +286,7 @@ def _state_id(link: str, peer: str) -> str:
 
 def _wants_hybrid(charm_state: CharmState, link: str) -> bool:
     """Tell whether either end of a link asks for hybrid keys."""
-    theirs = [offer.keys.post_quantum for offer in charm_state.offers(link).values() if offer.keys]
+    theirs = [keys.post_quantum for keys in charm_state.keys(link).values()]
     return preshared.wants_hybrid(charm_state.intent.links[link].post_quantum, theirs)
 
 
@@ -304,74 +297,31 @@ def _kem(charm_state: CharmState, link: str, results: Results) -> Tuple[bool, st
     return preshared.parse_kem(link, results)
 
 
-@attr.frozen
-class _Agreement:
-    """Input to the agreement on a preshared key with one peer.
-
-    Attributes:
-        peer: Its name.
-        provider: Whether our VDU makes the key.
-        theirs: Key part of the peer's offer.
-        state: Files on our VDU.
-        hybrid: Whether the key is a hybrid one.
-        lacking: Why it cannot be hybrid although an end asks for that.
-        required: Whether an end requires a hybrid key.
-    """
-
-    peer: str
-    provider: bool
-    theirs: KeyOffer
-    state: preshared.PresharedState
-    hybrid: bool = False
-    lacking: str = ""
-    required: bool = False
-
-    def outcome(self) -> Tuple[Optional[str], bool]:
-        """Return `preshared.agreement`, or (None, False) if a required hybrid key is impossible."""
-        if self.lacking and self.required:
-            return None, False
-        return preshared.agreement(self.provider, self.theirs, self.hybrid, self.state)
-
-    def agreed(self) -> Agreed:
-        """Return the agreed key, with the ciphertexts to publish."""
-        identity, _ = self.outcome()
-        if not self.provider or not identity:
-            return Agreed(identity, lacking=self.lacking)
-        sealed = self.state.sealed if self.hybrid else ""
-        return Agreed(identity, self.state.wrapped, sealed, self.lacking)
-
-
 def _agreements(
     charm_state: CharmState, link: str, results: Results, prefix: str = "", able: bool = True
-) -> List[_Agreement]:
+) -> Dict[str, Tuple[Agreed, List[Step]]]:
+    """Return the agreement on a preshared key with each peer, and the steps that continue it."""
     if not charm_state.needs_preshared(link):
-        return []
-    offers = charm_state.offers(link)
+        return {}
     provider = charm_state.roles[link] == PROVIDER
     params = charm_state.intent.links[link]
-    agreements = []
-    for remote in charm_state.remotes.get(link, ()):
-        offer = offers.get(remote.peer_name)
-        if offer is None or offer.keys is None:
-            continue
-        if offer.keys.preshared or params.needs_preshared:
-            theirs = offer.keys.post_quantum
+    table: Dict[str, Tuple[Agreed, List[Step]]] = {}
+    for name, keys in charm_state.keys(link).items():
+        if keys.preshared or params.needs_preshared:
+            theirs = keys.post_quantum
             hybrid, lacking = preshared.lacking(params.post_quantum, able, theirs)
-            agreements.append(
-                _Agreement(
-                    peer=remote.peer_name,
-                    provider=provider,
-                    theirs=offer.keys,
-                    state=preshared.parse(link, remote.peer_name, results, prefix),
-                    hybrid=hybrid and not lacking,
-                    lacking=lacking,
-                    required=REQUIRE in (params.post_quantum, _WANTS.get(theirs)),
-                )
+            if lacking and REQUIRE in (params.post_quantum, _WANTS.get(theirs)):
+                table[name] = Agreed(None, lacking=lacking), []
+                continue
+            state = preshared.parse(link, name, results, prefix)
+            now, steps = preshared.agreement(
+                link, name, provider, keys, hybrid and not lacking, state
             )
+            table[name] = attr.evolve(now, lacking=lacking), steps
     for name, key in sorted(_wrapped_for(charm_state, link).items()):
-        state = preshared.parse(link, name, results, prefix)
-        agreements.append(_Agreement(name, True, KeyOffer(key, wrap_key=key), state))
-    return agreements
+        state, keys = preshared.parse(link, name, results, prefix), KeyOffer(key, wrap_key=key)
+        table[name] = preshared.agreement(link, name, True, keys, False, state)
+    return table
 
 
 def _wrap_key(inputs: LinkInputs) -> str:
@@ -382,21 +332,13 @@ def _wrap_key(inputs: LinkInputs) -> str:
     return preshared.parse_wrap_key(inputs.link, inputs.results)
 
 
-def _agreed(inputs: LinkInputs, former: Mapping[str, str]) -> Dict[str, Agreed]:
-    """Return the agreement with each peer; it and the keys in use (`former`) are by peer name."""
-    # The second round trip may be missing, or may have read nothing of this link.
-    again = inputs.prepared is not None and any(
-        id.startswith("{}{}/".format(AGAIN, inputs.link)) for id in inputs.prepared.ids()
-    )
-    results, prefix = (
-        (inputs.prepared, AGAIN) if again and inputs.prepared else (inputs.results, "")
-    )
-    able, _ = _kem(inputs.charm_state, inputs.link, inputs.results)
+def _agreed(inputs: LinkInputs, able: bool) -> Dict[str, Agreed]:
+    """Return the agreement with each peer, by peer name; `able` as in `KeyState`."""
+    results, prefix = inputs.latest()
     listed = _agreements(inputs.charm_state, inputs.link, results, prefix, able)
-    table = {each.peer: each.agreed() for each in listed}
+    table = {name: agreed for name, (agreed, _) in listed.items()}
     for name in _stored_for(inputs.charm_state, inputs.link):
-        state = preshared.parse(inputs.link, name, results, prefix)
-        table[name] = Agreed(preshared.fetched(state, former.get(name, "")))
+        table[name] = Agreed(preshared.fetched(preshared.parse(inputs.link, name, results, prefix)))
     return table
 
 

@@ -52,7 +52,6 @@ class Way:
 
 @attr.frozen
 class _Route:
-    network: fields.IPNetwork
     device: str
     routed: bool
 
@@ -113,13 +112,7 @@ def learned(results: Results, prepared: Optional[Results]) -> Dict[str, int]:
 def ways(
     links: Mapping[str, Draft], results: Results, known: Mapping[str, int]
 ) -> Dict[str, Dict[str, Way]]:
-    """Return the way to each peer with an endpoint, by link and peer name.
-
-    Args:
-        links: Wanted links.
-        results: Results of `observe`.
-        known: Result of `learned`.
-    """
+    """Return the way to each peer with an endpoint, by link and peer name; `known` is `learned`."""
     table = _table(results)
     reach: Dict[str, Routes[bool]] = {
         link: Routes(
@@ -241,8 +234,8 @@ def _table(results: Results) -> Routes[_Route]:
                 if text == "default":
                     text = "0.0.0.0/0" if family == "4" else "::/0"
                 if row.get("type", "unicast") == "unicast" and "dev" in row:
-                    network = ipaddress.ip_network(text)
-                    routes.append((network, _Route(network, str(row["dev"]), "gateway" in row)))
+                    route = _Route(str(row["dev"]), "gateway" in row)
+                    routes.append((ipaddress.ip_network(text), route))
     except MALFORMED:
         raise VduError("`ip -j route` printed something unexpected")
     return Routes(routes)

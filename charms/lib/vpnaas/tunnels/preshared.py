@@ -19,7 +19,7 @@ from vpnaas.base.digests import digest
 from vpnaas.base.links import directory
 from vpnaas.params.intent import PREFER, REQUIRE
 from vpnaas.peers.offer import QUANTUM_OFFERS, UNABLE, KeyOffer
-from vpnaas.peers.peer import HYBRID
+from vpnaas.peers.peer import HYBRID, Agreed
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.secret_store import MARK
 from vpnaas.vdu.steps import Results, Step, read, remove, run, write
@@ -139,13 +139,7 @@ def observe_files(link: str) -> List[Step]:
 
 
 def forget(link: str, peers: Collection[str], results: Results) -> List[Step]:
-    """Return the steps that remove the keys of peers that are gone.
-
-    Args:
-        link: The link.
-        peers: Names of the present peers.
-        results: Results of `observe_files`.
-    """
+    """Return the steps that remove the keys of all but these peers (`observe_files`)."""
     steps = []
     for name in sorted(results.output(link + "/psk/files").split()):
         own = "preshared-" if name.startswith("preshared-") else ""
@@ -170,13 +164,8 @@ def parse(link: str, peer: str, results: Results, prefix: str = "") -> Preshared
 def wrap(link: str, peer: str, wrap_key: str, kem_key: str = "") -> List[Step]:
     """Return the provider's steps: make a preshared key and encrypt it to `wrap_key`.
 
-    A wrap key that openssl refuses leaves no ciphertext, and so no agreement.
-
-    Args:
-        link: The link.
-        peer: Name of the peer.
-        wrap_key: Its RSA public key.
-        kem_key: Its ML-KEM public key, for a hybrid key.
+    A wrap key that openssl refuses leaves no ciphertext, and so no agreement. `kem_key` is the
+    peer's ML-KEM public key, for a hybrid key.
     """
     at = "{}/psk-make/{}".format(link, peer)
     key, pem = preshared_file(link, peer), _path(link, peer, ".pem")
@@ -205,14 +194,7 @@ def wrap(link: str, peer: str, wrap_key: str, kem_key: str = "") -> List[Step]:
 
 
 def unwrap(link: str, peer: str, wrapped: str, sealed: str = "") -> List[Step]:
-    """Return the requirer's steps: decrypt, check, and only then replace the key in use.
-
-    Args:
-        link: The link.
-        peer: Name of the peer.
-        wrapped: What it encrypted to our RSA key.
-        sealed: What it sealed to our ML-KEM key, for a hybrid key.
-    """
+    """Return the requirer's steps: decrypt, check, and only then replace the key in use."""
     at = "{}/psk-open/{}".format(link, peer)
     cipher, new = _path(link, peer, ".cipher"), _path(link, peer, ".new")
     good, made_for = _path(link, peer, ".good"), _path(link, peer, ".for")
@@ -267,24 +249,25 @@ def lacking(ours: str, able: bool, theirs: str) -> Tuple[bool, str]:
 
 
 def agreement(
-    provider: bool, theirs: KeyOffer, hybrid: bool, state: PresharedState
-) -> Tuple[Optional[str], bool]:
-    """Return the state of the agreement with one peer.
+    link: str, peer: str, provider: bool, theirs: KeyOffer, hybrid: bool, state: PresharedState
+) -> Tuple[Agreed, List[Step]]:
+    """Return the agreement with one peer, and the steps that continue it.
 
-    Returns:
-        The identity of the key to use (None before the agreement), and whether `wrap` or `unwrap`
-        should run now.
+    The `provider` makes the key; `theirs` is the key part of the peer's offer.
     """
     first = theirs.wrap_key if provider else theirs.wrapped
     second = (theirs.kem_key if provider else theirs.sealed) if hybrid else ""
     if not first or (hybrid and not second):
-        return None, False
+        return Agreed(None), []
     current = state.usable and state.made_for == digest(_source(first, second))
     if not provider:
-        return (_identity(first, second) if current else None), not current
-    current = current and bool(state.wrapped) and (bool(state.sealed) or not hybrid)
+        if current:
+            return Agreed(_identity(first, second)), []
+        return Agreed(None), unwrap(link, peer, first, second)
     sealed = state.sealed if hybrid else ""
-    return (_identity(state.wrapped, sealed) if current else None), not current
+    if current and state.wrapped and (sealed or not hybrid):
+        return Agreed(_identity(state.wrapped, sealed), state.wrapped, sealed), []
+    return Agreed(None), wrap(link, peer, first, second) if is_wrap_key(first) else []
 
 
 def _source(first: str, second: str) -> str:
@@ -295,16 +278,9 @@ def _identity(wrapped: str, sealed: str) -> str:
     return (HYBRID if sealed else "") + digest(_source(wrapped, sealed))
 
 
-def fetched(state: PresharedState, former: str) -> Optional[str]:
-    """Return the identity of a key that came from a secret store, None without one.
-
-    Args:
-        state: Files of the peer.
-        former: Identity of the key of its running tunnel, "" for none. With an earlier release, the
-            identity of a fetched key has no mark.
-    """
-    named = state.made_for.startswith(MARK) or (state.made_for and state.made_for == former)
-    return state.made_for if state.usable and named else None
+def fetched(state: PresharedState) -> Optional[str]:
+    """Return the identity of a key that came from a secret store, None without one."""
+    return state.made_for if state.usable and state.made_for.startswith(MARK) else None
 
 
 def preshared_file(link: str, peer: str) -> str:

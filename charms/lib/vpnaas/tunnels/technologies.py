@@ -2,7 +2,7 @@
 
 from typing import Any, Dict
 
-from vpnaas.tunnels.clear.technology import Clear
+from vpnaas.tunnels.clear import Clear
 from vpnaas.tunnels.ipsec.technology import Ipsec
 from vpnaas.tunnels.technology import Technology
 from vpnaas.tunnels.wireguard.technology import Wireguard

@@ -4,7 +4,19 @@ A technology is one object of class `Technology`. `plan` finds it by name in the
 `technologies` and uses only its interface. `keyed` is the common code of technologies with keys.
 """
 
-from typing import Any, Dict, FrozenSet, Generic, List, Mapping, Optional, Sequence, Tuple, TypeVar
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Generic,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    TypeVar,
+)
 
 import attr
 
@@ -15,11 +27,14 @@ from vpnaas.params.intent import Intent, LinkParams, ManualPeer
 from vpnaas.params.monitoring import OFF, Monitoring
 from vpnaas.peers.admission import Admission, Context, Proof
 from vpnaas.peers.leases import Asking
-from vpnaas.peers.offer import Offer, Remote
+from vpnaas.peers.offer import KeyOffer, Offer, Remote
 from vpnaas.peers.peer import Agreed, Peer, read_record
 from vpnaas.vdu import facts
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.steps import Results, Step
+
+AGAIN = "again/"
+"""Start of the ids of results that were read after the steps of `Technology.prepare`."""
 
 
 @attr.frozen
@@ -81,6 +96,11 @@ class CharmState:
         remotes = self.remotes.get(link, ())
         return {r.peer_name: r.offer for r in remotes if r.offer is not None}
 
+    def keys(self, link: str) -> Dict[str, KeyOffer]:
+        """Return the key parts of a link's offers, by peer name."""
+        offers = self.offers(link).items()
+        return {name: offer.keys for name, offer in offers if offer.keys is not None}
+
     def inner_addresses(self) -> FrozenSet[fields.IPAddress]:
         """Return our addresses that do not belong to an underlay, on any interface."""
         links = self.intent.links.values()
@@ -90,9 +110,8 @@ class CharmState:
 
     def needs_preshared(self, link: str) -> bool:
         """Tell whether either end of a link wants a preshared key."""
-        return self.intent.links[link].needs_preshared or any(
-            offer.keys is not None and offer.keys.preshared for offer in self.offers(link).values()
-        )
+        theirs = self.keys(link).values()
+        return self.intent.links[link].needs_preshared or any(keys.preshared for keys in theirs)
 
 
 @attr.frozen
@@ -130,6 +149,14 @@ class LinkPlan:
     endpoint: Optional[Tuple[fields.IPAddress, int]] = None
     through: Mapping[str, str] = attr.Factory(dict)
 
+    def with_keys(self, change: Callable[[int, KeyOffer], KeyOffer]) -> "LinkPlan":
+        """Return the plan with changed offers; `change` gets the relation id and our keys."""
+        offers = {
+            id: attr.evolve(offer, keys=offer.keys and change(id, offer.keys))
+            for id, offer in self.offers.items()
+        }
+        return attr.evolve(self, offers=offers)
+
 
 @attr.frozen
 class LinkInputs:
@@ -166,6 +193,13 @@ class LinkInputs:
     def remotes(self) -> Tuple[Remote, ...]:
         """Return the related applications of the link."""
         return self.charm_state.remotes.get(self.link, ())
+
+    def latest(self) -> Tuple[Results, str]:
+        """Return the last results about the link's keys, and what starts their ids."""
+        again, prepared = AGAIN + self.link + "/", self.prepared
+        if prepared is not None and any(id.startswith(again) for id in prepared.ids()):
+            return prepared, AGAIN
+        return self.results, ""
 
     def context(
         self,

@@ -11,7 +11,6 @@ from typing import List, Optional, Sequence, Set, Tuple
 
 import attr
 
-from vpnaas.base import x509
 from vpnaas.base.digests import digest
 from vpnaas.base.links import directory as link_directory
 from vpnaas.vdu.steps import Step, directory, read, remove, run, write
@@ -142,13 +141,14 @@ def parts(name: str) -> Tuple[str, str]:
     return number[:FIRST] + dash + authority, number[FIRST:]
 
 
-def observe(link: str, prefix: str = "") -> List[Step]:
-    """Return the steps that read what the authority has issued."""
-    at = prefix + link
-    return [
-        read(at + "/ca/index", folder(link) + "/index.txt"),
-        read(at + "/ca/listed", folder(link) + "/listed"),
-    ]
+def index_file(link: str) -> str:
+    """Return the file of openssl's index of what the authority has issued."""
+    return folder(link) + "/index.txt"
+
+
+def listed_file(link: str) -> str:
+    """Return the file with the digest of the data that the revocation list was made from."""
+    return folder(link) + "/listed"
 
 
 def entries(text: Optional[str]) -> Tuple[Entry, ...]:
@@ -159,15 +159,11 @@ def entries(text: Optional[str]) -> Tuple[Entry, ...]:
         if len(words) == 6 and words[0] in ("V", "R", "E"):
             try:
                 form = _UTC if len(words[1]) == 13 else _GENERAL
-                ends = _seconds(words[1], form)
+                ends = calendar.timegm(time.strptime(words[1], form))
             except ValueError:
                 continue
             issued.append(Entry(words[3].lower(), words[5], ends, words[2]))
     return tuple(issued)
-
-
-def _seconds(text: str, form: str) -> int:
-    return calendar.timegm(time.strptime(text, form))
 
 
 def _stamp(seconds: int) -> str:
@@ -196,9 +192,9 @@ def make(link: str, identity: str, now: int) -> List[Step]:
         directory(at + "/dir", where),
         write(at + "/conf", where + "/openssl.cnf", CONF.format(where), 0o600),
         run(at + "/key", "openssl", "genpkey", "-algorithm", "ED25519", stdout_file=key),
-        write(at + "/index", where + "/index.txt", "", 0o600),
+        write(at + "/index", index_file(link), "", 0o600),
         write(at + "/number", where + "/crlnumber", "01\n", 0o600),
-        remove(at + "/listed", where + "/listed"),
+        remove(at + "/listed", listed_file(link)),
         # Last: if this file exists, the others exist too.
         run(at + "/root", *command, stdout_file=certificate_file(link)),
     ]
@@ -234,12 +230,10 @@ def revoke(
     """Return the steps that revoke all certificates except those in force; often none.
 
     Args:
-        link: The link.
         before: The certificates issued so far.
-        listed: Digest of the data that the list on the VDU was made from, None without a list.
+        listed: As in `Held`.
         in_force: Serial numbers that stay valid.
         stolen: Digests of keys that an operator revoked.
-        now: Seconds since the epoch.
     """
     at, where = link + "/revoke", folder(link)
     after = []
@@ -254,29 +248,12 @@ def revoke(
     steps: List[Step] = []
     if [e for e in after if e.revoked] != [e for e in before if e.revoked and e.ends > now]:
         text = "".join(_line(entry) for entry in after)
-        steps.append(write(at + "/index", where + "/index.txt", text, 0o600))
+        steps.append(write(at + "/index", index_file(link), text, 0o600))
     if digest(gone) != (listed or "").strip():
         command = ("openssl", "ca", "-gencrl", "-crldays", str(DAYS), "-config")
         conf = where + "/openssl.cnf"
         steps += [
             run(at + "/list", *(command + (conf,)), stdout_file=crl_file(link)),
-            write(at + "/listed", where + "/listed", digest(gone) + "\n", 0o600),
+            write(at + "/listed", listed_file(link), digest(gone) + "\n", 0o600),
         ]
     return steps
-
-
-def is_good(
-    certificate: Optional[x509.Certificate],
-    authority: Optional[x509.Certificate],
-    issued: Sequence[Entry],
-    key: str,
-    identity: str,
-) -> bool:
-    """Tell whether a certificate is this authority's for a key and an identity, and not revoked."""
-    return (
-        certificate is not None
-        and authority is not None
-        and certificate.issued_by(authority)
-        and (certificate.key, certificate.names) == (key, (identity,))
-        and any(e.serial == certificate.serial and not e.revoked for e in issued)
-    )

@@ -20,7 +20,7 @@ from vpnaas.base.links import PROVIDER, directory
 from vpnaas.base.x509 import Certificate, Request
 from vpnaas.params.enrolment import Enrolment
 from vpnaas.params.ipsec import CERTIFIED, CMP, ENROLLED, EST, OPERATED
-from vpnaas.peers.offer import MAX_BETWEEN, CertOffer, Offer
+from vpnaas.peers.offer import MAX_BETWEEN, CertOffer, KeyOffer
 from vpnaas.peers.peer import Peer, read_record
 from vpnaas.tunnels.ipsec import authority as ca
 from vpnaas.tunnels.ipsec import cmp, est
@@ -32,7 +32,6 @@ from vpnaas.vdu.steps import Results, Step, read, run, write
 
 AUTHORITY, SUBJECT, OPERATOR = "authority", "subject", "operator"
 ENROL = {CMP: cmp.enrol, EST: est.enrol}
-AGAIN = "again/"
 
 
 def role(charm_state: CharmState, link: str) -> str:
@@ -88,12 +87,12 @@ class Held:
         own: Our certificates, by slot.
         following: Our certificate for the staged key, unless an offer brings it.
         trusted: Text of the authorities' files, by slot.
+        files: Text of all files, by path.
         pins: Certificates of peers, by digest of their key.
         issued: The authority's index.
         listed: Digest of the data that its revocation list was made from, None without a list.
         enrolled: Certificate from the last enrolment, if the server's root has not changed.
         chain: Intermediate authorities, both installed ones and those from an enrolment.
-        installed: Texts of the files of the installed ones.
     """
 
     now: int = 0
@@ -109,18 +108,21 @@ class Held:
     listed: Optional[str] = None
     enrolled: Optional[Certificate] = None
     chain: Tuple[Certificate, ...] = ()
-    installed: Tuple[Optional[str], ...] = ()
+    files: Mapping[str, Optional[str]] = attr.Factory(dict)
 
     def certificate(self, key: str) -> Optional[Certificate]:
         """Return our certificate for a key; a promotion that failed leaves it in either file."""
         both = (self.own.get(""), self.following)
         return next((one for one in both if one is not None and one.key == key), None)
 
-    def promoted(self) -> "Held":
+    def promoted(self, link: str) -> "Held":
         """Return the certificates after the staged key has replaced the current one."""
-        own = {"": self.following} if self.following else {}
+        own: Dict[str, Certificate] = {}
+        files = dict(self.files)
+        if self.following is not None:
+            own[""], files[own_file(link)] = self.following, files.get(next_file(link))
         return attr.evolve(
-            self, request=self.next_request, next_request=None, own=own, following=None
+            self, request=self.next_request, next_request=None, own=own, following=None, files=files
         )
 
 
@@ -132,37 +134,36 @@ def _slots(charm_state: CharmState, link: str) -> List[str]:
 
 def _keys(charm_state: CharmState, link: str) -> List[str]:
     """Return the keys that peers offer, each once."""
-    offered = []
-    for _, offer in sorted(charm_state.offers(link).items()):
-        keys = offer.keys
-        offered += [keys.public_key, keys.next_public_key] if keys else []
-    return sorted({key for key in offered if key})
+    offered = charm_state.keys(link).values()
+    keys = {key for each in offered for key in (each.public_key, each.next_public_key)}
+    return sorted(keys - {""})
+
+
+def _files(charm_state: CharmState, link: str) -> List[str]:
+    """Return the files of certificates; none for a link without certificates."""
+    kind = role(charm_state, link)
+    if not kind:
+        return []
+    paths = [request_file(link), next_request_file(link)]
+    for slot in _slots(charm_state, link):
+        paths += [own_file(link, slot), trust_file(link, slot)]
+    paths += [pin_file(link, key) for key in _keys(charm_state, link)]
+    if kind != SUBJECT:
+        paths += [root_file(link, kind), next_file(link)]
+    if kind == AUTHORITY:
+        paths += [ca.index_file(link), ca.listed_file(link)]
+    if kind == OPERATOR:
+        paths += [chain_file(link, index) for index in range(MAX_BETWEEN)]
+        paths.append(cmp.chain_file(link))
+    if server_of(charm_state, link) is not None:
+        paths += [cmp.enrolled_file(link), cmp.root_file(link)]
+    return paths
 
 
 def observe(charm_state: CharmState, link: str, prefix: str = "") -> List[Step]:
     """Return the steps that read certificates; none for a link without certificates."""
-    kind = role(charm_state, link)
-    if not kind:
-        return []
     at = prefix + link + "/cert"
-    steps = [read(at + "/request", request_file(link))]
-    steps.append(read(at + "/next-request", next_request_file(link)))
-    for slot in _slots(charm_state, link):
-        steps.append(read("{}/own/{}".format(at, slot), own_file(link, slot)))
-        steps.append(read("{}/trust/{}".format(at, slot), trust_file(link, slot)))
-    for key in _keys(charm_state, link):
-        steps.append(read("{}/pin/{}".format(at, digest(key)), pin_file(link, key)))
-    if kind != SUBJECT:
-        steps.append(read(at + "/root", root_file(link, kind)))
-        steps.append(read(at + "/next", next_file(link)))
-    if kind == OPERATOR:
-        for index in range(MAX_BETWEEN):
-            steps.append(read("{}/chain/{}".format(at, index), chain_file(link, index)))
-        steps.append(read(at + "/brought", cmp.chain_file(link)))
-    if server_of(charm_state, link) is not None:
-        steps.append(read(at + "/enrolled", cmp.enrolled_file(link)))
-        steps.append(read(at + "/enrolled-root", cmp.root_file(link)))
-    return steps + (ca.observe(link, prefix) if kind == AUTHORITY else [])
+    return [read(at + path, path) for path in _files(charm_state, link)]
 
 
 def server_of(charm_state: CharmState, link: str) -> Optional[Enrolment]:
@@ -172,17 +173,17 @@ def server_of(charm_state: CharmState, link: str) -> Optional[Enrolment]:
     return charm_state.intent.enrolments.get(link)
 
 
-def looked_again(link: str, results: Results) -> bool:
-    """Tell whether certificates were read again after `prepare`."""
-    return AGAIN + link + "/cert/request" in results
-
-
 def read_certificate(text: Optional[str]) -> Optional[Certificate]:
     """Return a certificate, None if the text is missing or invalid."""
     try:
         return x509.certificate("VDU", text) if text else None
     except InputError:
         return None  # The file is not valid; it will be written again.
+
+
+def _valid(texts: Mapping[str, Optional[str]]) -> Dict[str, Certificate]:
+    certificates = {key: read_certificate(text) for key, text in texts.items()}
+    return {key: one for key, one in certificates.items() if one is not None}
 
 
 def _certificates(texts: Sequence[Optional[str]]) -> Tuple[Certificate, ...]:
@@ -215,36 +216,29 @@ def parse(
     """Read the results of `observe`; `applied` are the peers in the record."""
     if not role(charm_state, link):
         return Held()
-    at = prefix + link + "/cert"
-    own, trusted, pins = {}, {}, {}
-    for slot in _slots(charm_state, link):
-        mine = read_certificate(results.text("{}/own/{}".format(at, slot)))
-        if mine is not None:
-            own[slot] = mine
-        trusted[slot] = results.text("{}/trust/{}".format(at, slot)) or ""
-    for key in _keys(charm_state, link):
-        pin = read_certificate(results.text("{}/pin/{}".format(at, digest(key))))
-        if pin is not None:
-            pins[digest(key)] = pin
+    paths, at = _files(charm_state, link), prefix + link + "/cert"
+    files = {path: results.text(at + path) for path in paths}
+    slots, keys = _slots(charm_state, link), _keys(charm_state, link)
     server, enrolled = server_of(charm_state, link), None
-    if server is not None and results.text(at + "/enrolled-root") == server.root.pem:
-        enrolled = read_certificate(results.text(at + "/enrolled"))
-    installed = tuple(results.text("{}/chain/{}".format(at, index)) for index in range(MAX_BETWEEN))
+    if server is not None and files[cmp.root_file(link)] == server.root.pem:
+        enrolled = read_certificate(files[cmp.enrolled_file(link)])
+    installed = [files.get(chain_file(link, index)) for index in range(MAX_BETWEEN)]
+    brought = x509.bundle(files.get(cmp.chain_file(link)) or "")
     return Held(
         now=now,
         applied=frozenset(n for peer in applied for n in (peer.certificate, peer.next_certificate)),
-        root=read_certificate(results.text(at + "/root")),
-        request=read_request(results.text(at + "/request")),
-        next_request=read_request(results.text(at + "/next-request")),
-        own=own,
-        following=read_certificate(results.text(at + "/next")),
-        trusted=trusted,
-        pins=pins,
-        issued=ca.entries(results.text(prefix + link + "/ca/index")),
-        listed=results.text(prefix + link + "/ca/listed"),
+        root=read_certificate(files.get(root_file(link, role(charm_state, link)))),
+        request=read_request(files[request_file(link)]),
+        next_request=read_request(files[next_request_file(link)]),
+        own=_valid({slot: files[own_file(link, slot)] for slot in slots}),
+        following=read_certificate(files.get(next_file(link))),
+        trusted={slot: files[trust_file(link, slot)] or "" for slot in slots},
+        pins=_valid({digest(key): files[pin_file(link, key)] for key in keys}),
+        issued=ca.entries(files.get(ca.index_file(link))),
+        listed=files.get(ca.listed_file(link)),
         enrolled=enrolled,
-        chain=_certificates([*installed, *x509.bundle(results.text(at + "/brought") or "")]),
-        installed=installed,
+        chain=_certificates([*installed, *brought]),
+        files=files,
     )
 
 
@@ -283,12 +277,12 @@ def prepare(
     if kind == AUTHORITY and held.root is None:
         steps += ca.make(link, identity, now)
     checks: Dict[str, List[Step]] = {}
-    for _, offer in sorted(charm_state.offers(link).items()):
-        certs = offer.keys.certs if offer.keys else CertOffer()
+    for _, offered in sorted(charm_state.keys(link).items()):
+        certs = offered.certs
         if kind == AUTHORITY:
-            for key, text in requests_of(offer):
+            for key, text in requests_of(offered):
                 pin = held.pins.get(digest(key))
-                if not is_good(held, pin, key, _identity(offer)):
+                if not is_good(held, pin, key, offered.identity):
                     checks[check_id(link, text)] = _check_request(link, text)
             continue
         for root in _roots(charm_state, link, held, certs):
@@ -342,15 +336,8 @@ def _fits(held: Held, certificate: Optional[Certificate], server: Enrolment, ide
     )
 
 
-def _identity(offer: Offer) -> str:
-    return offer.keys.identity if offer.keys else ""
-
-
-def requests_of(offer: Offer) -> List[Tuple[str, str]]:
+def requests_of(keys: KeyOffer) -> List[Tuple[str, str]]:
     """Return (key, request) for each certificate request in an offer."""
-    keys = offer.keys
-    if keys is None:
-        return []
     pairs = [
         (keys.public_key, keys.certs.request),
         (keys.next_public_key, keys.certs.next_request),
@@ -430,17 +417,28 @@ def verdict(inputs: LinkInputs, id: str, where: str) -> str:
     return str(InputError(where, "openssl says: " + reason, allowed))
 
 
+def is_issued(held: Held, certificate: Optional[Certificate], key: str, identity: str) -> bool:
+    """Tell whether a certificate for a key and identity is from our authority, and not revoked."""
+    return (
+        certificate is not None
+        and held.root is not None
+        and certificate.issued_by(held.root)
+        and (certificate.key, certificate.names) == (key, (identity,))
+        and any(e.serial == certificate.serial and not e.revoked for e in held.issued)
+    )
+
+
 def is_good(held: Held, certificate: Optional[Certificate], key: str, identity: str) -> bool:
     """Tell whether a certificate for a key and identity is from our authority and in force.
 
     One that has ended is issued again for the same key, so a rotation may wait for a peer. It is
     not issued earlier: an end accepts one certificate of a key, and a peer may still have this one.
     """
-    good = ca.is_good(certificate, held.root, held.issued, key, identity)
+    good = is_issued(held, certificate, key, identity)
     return good and certificate is not None and held.now < certificate.ends
 
 
 def former(held: Held, certificate: Optional[Certificate], key: str, identity: str) -> str:
     """Return the serial number of a certificate that only has ended, "" of any other."""
-    good = ca.is_good(certificate, held.root, held.issued, key, identity)
+    good = is_issued(held, certificate, key, identity)
     return certificate.serial if good and certificate is not None else ""

@@ -39,14 +39,10 @@ def root_file(link: str) -> str:
 
 
 def enrol(link: str, identity: str, enrolment: Enrolment, own: str) -> List[Step]:
-    """Return the steps that enrol a key.
+    """Return the steps that enrol a key for our IKE identity.
 
-    Args:
-        link: The link.
-        identity: Our IKE identity, which the certificate must name.
-        enrolment: The server.
-        own: File of our certificate for the key in use, which signs the request for the staged
-            one; "" enrols the key in use with the vendor's certificate.
+    `own` is the file of our certificate for the key in use, which signs the request for the staged
+    one; "" enrols the key in use with the vendor's certificate.
     """
     at, root, path = link + "/enrol", root_file(link), enrolled_file(link)
     words = ["cmp", "-config", "", "-batch", "-verbosity", "4", "-server", enrolment.server]

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import textwrap
 from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 import attr
@@ -107,10 +108,6 @@ A larger number is a lower precedence. charon gives policies smaller numbers by 
 """
 
 
-def _indented(lines: Sequence[str]) -> str:
-    return "\n".join("    " + line for line in lines)
-
-
 def _short(text: str) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:8]
 
@@ -193,7 +190,8 @@ def _connection(
             "  revocation = {}".format(chain.revocation),
         ]
     if peer.asks:
-        lines.append(pools_line(params.link, params.ipsec.pool))
+        names = [pool_name(params.link, str(network)) for network in params.ipsec.pool]
+        lines.append("pools = " + ", ".join(names))
     if peer.given:
         names = [pool_name(params.link, str(address), peer.name) for address in peer.given]
         lines.append("pools = " + ", ".join(names))
@@ -229,7 +227,7 @@ def _connection(
         number = interface_id(params.link)
         lines += ["    if_id_in = {}".format(number), "    if_id_out = {}".format(number)]
     end = ["  }", "}"]
-    body = _indented(lines + end)
+    body = textwrap.indent("\n".join(lines + end), "    ")
     # The file contains the identity of a preshared key, never the key.
     policy = "{}_{}_{}".format(params.link, peer.name, _short(body + key + peer.preshared))
     priority = []
@@ -240,7 +238,8 @@ def _connection(
     own_key = "" if psk else state.public_key
     ours_now = (own_key, chain.name if chain else "", later) + algorithms
     name = "{}_{}".format(policy, _short("".join([*ours_now, *priority])))
-    whole = _indented(lines + priority + end).replace("<own>", state.public_key)
+    whole = textwrap.indent("\n".join(lines + priority + end), "    ")
+    whole = whole.replace("<own>", state.public_key)
     whole = whole.replace("<ike>", algorithms[0]).replace("<esp>", algorithms[1])
     text = "  {} {{\n{}\n  }}\n".format(name, whole)
     return Connection(name, policy, text)
@@ -257,13 +256,7 @@ Made = Mapping[str, Tuple[Connection, ...]]
 
 
 def render(configuration: Configuration, state: State, made: Optional[Made] = None) -> str:
-    """Return the swanctl file of a link. It holds no secret; it names the files that do.
-
-    Args:
-        configuration: The wanted state of the link.
-        state: The observed state of the link.
-        made: Its connections, if they were made already.
-    """
+    """Return the swanctl file of a link. It holds no secret; it names the files that do."""
     text = (
         "# Written by osm-vpnaas; changes are overwritten by the next reconcile.\nconnections {\n"
     )
@@ -369,11 +362,6 @@ def pool_name(link: str, addresses: str, peer: str = "") -> str:
     Other addresses give another name: charon changes no pool while a peer has an address of it.
     """
     return "osm-vpnaas-{}-{}{}".format(link, peer and peer + "-", _short(addresses))
-
-
-def pools_line(link: str, pool: Sequence[fields.IPNetwork]) -> str:
-    """Return the line of a connection whose peer gets an address from the pools."""
-    return "pools = {}".format(", ".join(pool_name(link, str(network)) for network in pool))
 
 
 def render_pools(link: str, pool: Sequence[fields.IPNetwork], peers: Sequence[Peer]) -> str:

@@ -1,9 +1,15 @@
 """Settings of the IKE daemon and systemd units."""
 
-from vpnaas.peers.same_address import daemon_settings
 from vpnaas.tunnels.ipsec.configuration import Configuration
 from vpnaas.tunnels.ipsec.names import PROGRAM_FILE, TUN, USERSPACE
 
+MARKED = """    kernel-netlink {
+      fwmark = !0x6f73
+    }
+    socket-default {
+      fwmark = 0x6f73
+    }
+"""
 NOT_NEEDED = (
     "attr", "bypass-lan", "connmark", "dhcp", "farp", "forecast", "ha", "led", "resolve", "unity",
     "xauth-eap", "xauth-pam",
@@ -54,7 +60,10 @@ WantedBy=multi-user.target
 def daemon_conf(plane: str, same_address: bool = False, given: bool = False) -> str:
     """Return the daemon's settings that links need."""
     userspace = plane == USERSPACE
-    libipsec, more = daemon_settings() if userspace and same_address else ("", "")
+    # With `same_address`, kernel-libipsec routes the peer's address into its TUN, except for the
+    # packets of IKE and ESP. These have a mark.
+    marked = userspace and same_address
+    libipsec, more = ("      allow_peer_ts = yes\n", MARKED) if marked else ("", "")
     # The interface of the link already has the given addresses.
     given_line = "  install_virtual_ip = no\n" if given else ""
     off = ["    {} {{\n      load = no\n    }}\n".format(name) for name in NOT_NEEDED]

@@ -7,7 +7,7 @@ import attr
 from vpnaas.base import x509
 from vpnaas.base.digests import digest
 from vpnaas.base.x509 import Certificate
-from vpnaas.peers.offer import MAX_BETWEEN, CertOffer, Offer, Remote
+from vpnaas.peers.offer import MAX_BETWEEN, CertOffer, KeyOffer, Remote
 from vpnaas.peers.peer import Peer
 from vpnaas.tunnels.ipsec import authority as ca
 from vpnaas.tunnels.ipsec.authority import Issue
@@ -71,20 +71,20 @@ def steps_to(
         ):
             if isinstance(own, Certificate):
                 files[path] = own.pem
-    present = _texts(link, kind, held)
     # The root goes last: our certificate was checked under the one on the VDU.
     last = root_file(link, kind)
     steps = [
         write("{}/certs{}".format(link, path), path, text, 0o600)
         for path, text in sorted(files.items(), key=lambda each: (each[0] == last, each))
-        if present.get(path) != text
+        if held.files.get(path) != text
     ]
     names = {peer.name for peer in peers}
     keys = {key for peer in peers for key in peer.public_keys()}
     gone = {pin_file(link, k) for p in applied for k in p.public_keys() if k not in keys}
     if kind == OPERATOR and held.following is not None and validated.following is None:
         gone.add(next_file(link))
-    gone |= {chain_file(link, at) for at, text in enumerate(held.installed) if text}
+    chain = {chain_file(link, index) for index in range(MAX_BETWEEN)}
+    gone |= {path for path in chain if held.files.get(path)}
     for peer in applied:
         if kind == SUBJECT and peer.name not in names:
             gone |= {own_file(link, peer.name), trust_file(link, peer.name)}
@@ -105,22 +105,6 @@ def steps_to(
         for issue in issues:
             steps += ca.sign(link, issue, now)
     return steps
-
-
-def _texts(link: str, kind: str, held: Held) -> Dict[str, str]:
-    """Return the certificate files on the VDU: text by path, in the form of `steps_to`."""
-    files = {own_file(link, slot): own.pem for slot, own in held.own.items()}
-    files.update({trust_file(link, slot): text for slot, text in held.trusted.items()})
-    for pin in held.pins.values():
-        files[pin_file(link, pin.key)] = pin.pem
-    for index, text in enumerate(held.installed):
-        if text:
-            files[chain_file(link, index)] = text
-    if held.following is not None:
-        files[next_file(link)] = held.following.pem
-    if held.root is not None:
-        files[root_file(link, kind)] = held.root.pem
-    return files
 
 
 PENDING = "issued:"
@@ -153,10 +137,10 @@ def offered(
 
 
 def issued(
-    held: Held, validated: Validation, peer: Optional[Peer], offer: Optional[Offer]
+    held: Held, validated: Validation, peer: Optional[Peer], offered: Optional[KeyOffer]
 ) -> Tuple[str, str]:
     """Return the certificates that our authority issued for a peer's current and next key."""
-    if peer is None or offer is None or offer.keys is None:
+    if peer is None or offered is None:
         return "", ""
 
     def text(key: str) -> str:
@@ -167,7 +151,7 @@ def issued(
         pin = held.pins.get(digest(key))
         return pin.text if pin is not None else ""
 
-    return text(offer.keys.public_key), text(offer.keys.next_public_key)
+    return text(offered.public_key), text(offered.next_public_key)
 
 
 def concluded(link: str, certs: CertOffer, results: Results) -> CertOffer:
@@ -221,5 +205,5 @@ def absent(link: str) -> List[Step]:
         # Those of peers, also of former ones.
         run(at + "/trusts", "find", folder, "-name", name, "-delete", any_exit=True),
         remove(at + "/list", ca.crl_file(link)),
-        remove(at + "/listed", ca.folder(link) + "/listed"),
+        remove(at + "/listed", ca.listed_file(link)),
     ]

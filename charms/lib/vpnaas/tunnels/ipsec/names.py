@@ -1,6 +1,7 @@
 """Names of files, units and interfaces of IPsec on a VDU."""
 
 import zlib
+from typing import Tuple
 
 from vpnaas.base.links import directory
 
@@ -18,6 +19,8 @@ PROGRAM_FILE = "/usr/local/lib/osm-vpnaas/ipsec"
 UNIT_FILE = "/etc/systemd/system/osm-vpnaas-ipsec@.service"
 DAEMON_FILE = "/etc/strongswan.d/00-osm-vpnaas.conf"
 DROPIN_FILE = "/etc/systemd/system/strongswan.service.d/osm-vpnaas.conf"
+OF_DAEMON = (DAEMON_FILE, DROPIN_FILE, UNIT_FILE, KEEPER_FILE, PROGRAM_FILE)
+"""Files that all links of a VDU share."""
 RESTARTED = "/run/osm-vpnaas-restarted"
 """Exists if an earlier step of the same plan has restarted the daemon."""
 PROBED = "/run/osm-vpnaas-"
@@ -84,9 +87,10 @@ def shared_file(link: str) -> str:
     return directory(link) + "/ipsec.shared"
 
 
-def generation_file(link: str) -> str:
-    """Return the file with the generation of a link's key."""
-    return directory(link) + "/ipsec-generation"
+def of_link(link: str) -> Tuple[str, ...]:
+    """Return the files of a link that describe its tunnels."""
+    paths = (conf_path, up_file, down_file, keep_file, shared_file)
+    return tuple(path(link) for path in paths)
 
 
 def interface_id(link: str) -> int:

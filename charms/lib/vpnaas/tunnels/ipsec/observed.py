@@ -9,35 +9,13 @@ from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED, VduError
 from vpnaas.base.links import directory, ipsec_interface
 from vpnaas.peers.peer import KeyState, read_record
+from vpnaas.tunnels.ipsec import names
 from vpnaas.tunnels.ipsec.certificates import Held
-from vpnaas.tunnels.ipsec.names import (
-    DAEMON,
-    DAEMON_FILE,
-    DROPIN_FILE,
-    KEEPER,
-    KEEPER_FILE,
-    POLICY,
-    PROBED,
-    PROGRAM_FILE,
-    RESTARTED,
-    UNIT_FILE,
-    USERSPACE,
-    XFRM,
-    conf_path,
-    down_file,
-    generation_file,
-    keep_file,
-    key_file,
-    next_key_file,
-    shared_file,
-    unit,
-    up_file,
-)
 from vpnaas.tunnels.ipsec.validation import Validation
+from vpnaas.tunnels.key_pair import KeyPair, generation
 from vpnaas.vdu import facts
 from vpnaas.vdu.programs.swanctl_raw import events
 from vpnaas.vdu.steps import Results, Step, read, remove, run
-from vpnaas.vdu.steps import directory as make_directory
 
 
 @attr.frozen
@@ -149,37 +127,17 @@ def observe(links: Mapping[str, str]) -> List[Step]:
     """
     steps: List[Step] = []
     for link, key_type in links.items():
-        key, staged, identity = key_file(link), next_key_file(link), directory(link) + "/identity"
+        identity = directory(link) + "/identity"
+        name = ("openssl", "rand", "-hex", "8")
+        steps += key_pair(link, key_type).observe()
         steps += [
-            make_directory(link + "/dir", directory(link)),
-            run(link + "/genkey", *GENERATE[key_type], stdout_file=key, unless=key, timeout=60),
-            run(link + "/public", *public(key)),
-            run(link + "/next", *public(staged), only_if=staged),
-            run(
-                link + "/name",
-                "openssl",
-                "rand",
-                "-hex",
-                "8",
-                stdout_file=identity,
-                unless=identity,
-            ),
+            run(link + "/name", *name, stdout_file=identity, unless=identity),
             read(link + "/identity", identity),
-            read(link + "/generation", generation_file(link)),
-            read(link + "/applied", directory(link) + "/applied.json", cacheable=True),
-            read(link + "/file/conf", conf_path(link), cacheable=True),
-            read(link + "/file/up", up_file(link), cacheable=True),
-            read(link + "/file/down", down_file(link)),
-            read(link + "/file/keep", keep_file(link), cacheable=True),
-            read(link + "/file/shared", shared_file(link), cacheable=True),
         ]
+        steps += [read(link + path, path, cacheable=True) for path in names.of_link(link)]
+    steps += [read("ipsec" + path, path, cacheable=True) for path in names.OF_DAEMON]
     steps += [
-        remove("ipsec/restarted", RESTARTED),
-        read("ipsec/file/daemon", DAEMON_FILE),
-        read("ipsec/file/dropin", DROPIN_FILE),
-        read("ipsec/file/unit", UNIT_FILE),
-        read("ipsec/file/keeper", KEEPER_FILE),
-        read("ipsec/file/program", PROGRAM_FILE, cacheable=True),
+        remove("ipsec/restarted", names.RESTARTED),
         run("ipsec/enabled", "systemctl", "is-enabled", *_units(links), any_exit=True),
         run("ipsec/active", "systemctl", "is-active", *_units(links), any_exit=True),
     ]
@@ -187,7 +145,7 @@ def observe(links: Mapping[str, str]) -> List[Step]:
 
 
 def _units(links: Iterable[str]) -> List[str]:
-    return [DAEMON, KEEPER] + [unit(link) for link in links]
+    return [names.DAEMON, names.KEEPER] + [names.unit(link) for link in links]
 
 
 _GENPKEY = ("openssl", "genpkey", "-algorithm")
@@ -200,9 +158,16 @@ GENERATE = {
 """The command that prints a private key, by its type."""
 
 
-def public(path: str) -> Tuple[str, ...]:
-    """Return the command that prints the public key of a private key file."""
-    return ("openssl", "pkey", "-in", path, "-pubout")
+def key_pair(link: str, key_type: str) -> KeyPair:
+    """Return the keys of a link, and how one of a type is made."""
+    return KeyPair(
+        link=link,
+        file=names.key_file(link),
+        staged=names.next_key_file(link),
+        counter=directory(link) + "/ipsec-generation",
+        generate=GENERATE[key_type],
+        public=("openssl", "pkey", "-pubout"),
+    )
 
 
 def _probe() -> List[Step]:
@@ -213,10 +178,11 @@ def _probe() -> List[Step]:
     add = ("ip", "xfrm", "state", "add") + state + ("mode", "tunnel") + aead
     delete = ("ip", "xfrm", "state", "delete", "dst", "127.0.0.1") + state[4:]
     link = ("ip", "link", "add", "vpnaas-probe", "type", "xfrm", "if_id", "1")
+    esp, xfrm = names.PROBED + "esp", names.PROBED + "xfrm"
     return [
-        run("ipsec/esp", *add, stdout_file=PROBED + "esp", unless=PROBED + "esp", any_exit=True),
+        run("ipsec/esp", *add, stdout_file=esp, unless=esp, any_exit=True),
         run("ipsec/esp-gone", *delete, any_exit=True),
-        run("ipsec/if", *link, stdout_file=PROBED + "xfrm", unless=PROBED + "xfrm", any_exit=True),
+        run("ipsec/if", *link, stdout_file=xfrm, unless=xfrm, any_exit=True),
         run("ipsec/if-gone", "ip", "link", "delete", "vpnaas-probe", any_exit=True),
     ]
 
@@ -248,51 +214,46 @@ def parse_plane(results: Results) -> str:
         return id in results and results.exit_code(id) in (None, 0)
 
     if not can("ipsec/esp"):
-        return USERSPACE
-    return XFRM if can("ipsec/if") else POLICY
+        return names.USERSPACE
+    return names.XFRM if can("ipsec/if") else names.POLICY
 
 
 def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results) -> State:
     """Read the results of `observe(links)` for one link."""
-    generation = (results.text(link + "/generation") or "1").strip()
     enabled, active = (
         dict(zip(_units(links), results.output("ipsec/" + what).split()))
         for what in ("enabled", "active")
     )
     plane = parse_plane(results)
     plugins = (results.out("ipsec/stats") or "").partition("plugins=[")[2].partition("]")[0]
-    running = active.get(DAEMON) == "active" and bool(plugins)
+    running = active.get(names.DAEMON) == "active" and bool(plugins)
     keys, identity = keys_of(link, results)
     return State(
         public_key=keys[0],
         next_public_key=keys[1],
-        generation=fields.integer("VDU: {} generation".format(link), generation, 1, 999999999),
+        generation=generation(link, results),
         applied=read_record(results.text(link + "/applied")),
         recorded=results.text(link + "/applied"),
         identity=identity,
         plane=plane,
         running=running,
-        daemon_plane=running and ("kernel-libipsec" in plugins.split()) == (plane == USERSPACE),
-        enabled=all(enabled.get(name) == "enabled" for name in (DAEMON, KEEPER, unit(link)))
-        and all(active.get(name) == "active" for name in (DAEMON, KEEPER)),
+        daemon_plane=running
+        and ("kernel-libipsec" in plugins.split()) == (plane == names.USERSPACE),
+        enabled=all(
+            enabled.get(name) == "enabled"
+            for name in (names.DAEMON, names.KEEPER, names.unit(link))
+        )
+        and all(active.get(name) == "active" for name in (names.DAEMON, names.KEEPER)),
         files={
-            DAEMON_FILE: results.text("ipsec/file/daemon"),
-            DROPIN_FILE: results.text("ipsec/file/dropin"),
-            UNIT_FILE: results.text("ipsec/file/unit"),
-            KEEPER_FILE: results.text("ipsec/file/keeper"),
-            PROGRAM_FILE: results.text("ipsec/file/program"),
-            conf_path(link): results.text(link + "/file/conf"),
-            up_file(link): results.text(link + "/file/up"),
-            down_file(link): results.text(link + "/file/down"),
-            keep_file(link): results.text(link + "/file/keep"),
-            shared_file(link): results.text(link + "/file/shared"),
+            **{path: results.text("ipsec" + path) for path in names.OF_DAEMON},
+            **{path: results.text(link + path) for path in names.of_link(link)},
         },
         loaded=parse_loaded(results),
         sas=parse_sas(link, results),
         # If its unit failed, the interface lacks what comes after the failure.
         interface=(
             vdu.interfaces.get(ipsec_interface(link))
-            if active.get(unit(link)) == "active"
+            if active.get(names.unit(link)) == "active"
             else None
         ),
         routes=_routes(link, results),

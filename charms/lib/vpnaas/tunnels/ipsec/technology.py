@@ -13,10 +13,29 @@ from vpnaas.peers import same_address
 from vpnaas.peers.admission import Admission, Proof
 from vpnaas.peers.offer import KeyOffer
 from vpnaas.peers.peer import Peer, in_turn
-from vpnaas.tunnels import ipsec
-from vpnaas.tunnels.ipsec import algorithms, certificates, enrolment, validation
+from vpnaas.tunnels.ipsec import (
+    algorithms,
+    certificates,
+    enrolment,
+    observed,
+    transition,
+    validation,
+)
+from vpnaas.tunnels.ipsec.configuration import Chain, Configuration, Made, connections
+from vpnaas.tunnels.ipsec.names import DAEMON, POLICY, TUN, TUN_MTU, USERSPACE, XFRM, up_file
+from vpnaas.tunnels.ipsec.observed import (
+    State,
+    end_of,
+    keys_of,
+    parse_loaded,
+    parse_plane,
+    parse_sas,
+    public_key,
+)
+from vpnaas.tunnels.ipsec.transition import wake
+from vpnaas.tunnels.key_pair import KeyPair
 from vpnaas.tunnels.keyed import KeyedTechnology, observe_preshared
-from vpnaas.tunnels.technology import CharmState, LinkInputs, LinkPlan, PeerSession
+from vpnaas.tunnels.technology import AGAIN, CharmState, LinkInputs, LinkPlan, PeerSession
 from vpnaas.vdu.steps import Results, Step
 
 MOST_CALLS = 8
@@ -25,7 +44,7 @@ _REVOCATION = {certificates.AUTHORITY: "strict", certificates.SUBJECT: "relaxed"
 """The provider has the list of the link's own authority; the requirer has none."""
 
 
-class Ipsec(KeyedTechnology[ipsec.State]):
+class Ipsec(KeyedTechnology[State]):
     """IKEv2 and ESP by strongSwan."""
 
     name = IPSEC
@@ -40,47 +59,42 @@ class Ipsec(KeyedTechnology[ipsec.State]):
     )
 
     def overhead(self, params: LinkParams) -> int:
-        """Return the maximum growth of a packet in bytes."""
         return params.ipsec.proposal.overhead()
 
     def marker(self, link: str) -> str:
         """Return the file that is there before the swanctl file and goes last."""
-        return ipsec.up_file(link)
+        return up_file(link)
 
     def interface(self, inputs: LinkInputs) -> str:
         """Return the interface at which decrypted packets arrive."""
-        plane = ipsec.parse_plane(inputs.results)
+        plane = parse_plane(inputs.results)
         return {
-            ipsec.XFRM: ipsec_interface(inputs.link),
-            ipsec.POLICY: inputs.underlay.name,
-            ipsec.USERSPACE: ipsec.TUN,
+            XFRM: ipsec_interface(inputs.link),
+            POLICY: inputs.underlay.name,
+            USERSPACE: TUN,
         }[plane]
 
     def owner(self, inputs: LinkInputs) -> str:
-        """Return the daemon's unit."""
-        return ipsec.DAEMON
+        return DAEMON
 
     def observe(self, charm_state: CharmState, links: Sequence[str]) -> List[Step]:
-        """Return the steps that make missing keys and read the daemon and the interfaces."""
         types = {link: charm_state.intent.links[link].ipsec.key_type for link in links}
-        steps = [*ipsec.observe(types), algorithms.observe()]
+        steps = [*observed.observe(types), algorithms.observe()]
         for link in links:
             steps += observe_preshared(charm_state, link)
             steps += certificates.observe(charm_state, link)
         return steps
 
     def agree(self, charm_state: CharmState, links: Sequence[str], results: Results) -> List[Step]:
-        """Return the steps that continue agreements on keys and certificates."""
         steps = super().agree(charm_state, links, results)
         for link in links:
             if certificates.role(charm_state, link):
-                keys, identity = ipsec.keys_of(link, results)
+                keys, identity = keys_of(link, results)
                 steps += certificates.prepare(charm_state, link, keys, identity, results)
         return steps
 
     def look_again(self, charm_state: CharmState, link: str) -> List[Step]:
-        """Return the steps that read again what `agree` may have changed."""
-        again = certificates.observe(charm_state, link, certificates.AGAIN)
+        again = certificates.observe(charm_state, link, AGAIN)
         return super().look_again(charm_state, link) + again
 
     def fitted(self, inputs: LinkInputs) -> LinkInputs:
@@ -96,7 +110,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
                 "what `swanctl --list-algs` shows there; most plugins are in the package"
                 " libstrongswan-standard-plugins, and ML-KEM needs OpenSSL 3.5 besides",
             )
-        if ipsec.parse_plane(inputs.results) == ipsec.USERSPACE:
+        if parse_plane(inputs.results) == USERSPACE:
             if params.ipsec.esn == "yes":
                 raise InputError(
                     "configure: ipsec-options: esn",
@@ -104,34 +118,28 @@ class Ipsec(KeyedTechnology[ipsec.State]):
                     " numbers",
                     "esn=auto or esn=no",
                 )
-            inputs = attr.evolve(inputs, mtu=min(inputs.mtu, ipsec.TUN_MTU))
+            inputs = attr.evolve(inputs, mtu=min(inputs.mtu, TUN_MTU))
         if params.ipsec.same_address:
             same_address.check(params, inputs.underlay)
         return inputs
 
-    def plan(
-        self, inputs: LinkInputs, state: ipsec.State, admission: Admission, mtu: int
-    ) -> LinkPlan:
-        """Return the plan of a link with these peers."""
+    def plan(self, inputs: LinkInputs, state: State, admission: Admission, mtu: int) -> LinkPlan:
         plan = super().plan(inputs, state, admission, mtu)
         more = enrolment.untimely(plan.state.held, inputs.vdu.now)
         if state.validated is not None:
             more = state.validated.waiting + more
         return attr.evolve(plan, waiting=plan.waiting + more)
 
-    def observed(self, inputs: LinkInputs) -> ipsec.State:
-        """Read the results of `observe` for a link."""
+    def observed(self, inputs: LinkInputs) -> State:
         charm_state, link = inputs.charm_state, inputs.link
-        state = ipsec.parse(charm_state.using(self.name), link, inputs.vdu, inputs.results)
-        results, prefix = inputs.results, ""
-        if inputs.prepared is not None and certificates.looked_again(link, inputs.prepared):
-            results, prefix = inputs.prepared, certificates.AGAIN
+        state = observed.parse(charm_state.using(self.name), link, inputs.vdu, inputs.results)
+        results, prefix = inputs.latest()
         now = inputs.vdu.now
         held = certificates.parse(charm_state, link, results, now, state.applied, prefix)
         return self._validated(inputs, attr.evolve(state, held=held))
 
     @staticmethod
-    def _validated(inputs: LinkInputs, state: ipsec.State) -> ipsec.State:
+    def _validated(inputs: LinkInputs, state: State) -> State:
         """Return the state with the result of the certificate checks, if the link has any."""
         if not certificates.role(inputs.charm_state, inputs.link):
             return state
@@ -139,11 +147,11 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         validated = validation.validate(inputs, state.held, keys, state.identity)
         return attr.evolve(state, validated=validated)
 
-    def proofs(self, inputs: LinkInputs, state: ipsec.State) -> Optional[Mapping[str, Proof]]:
+    def proofs(self, inputs: LinkInputs, state: State) -> Optional[Mapping[str, Proof]]:
         """Return the state of certificates by peer name, None for a link without certificates."""
         return state.validated.proofs if state.validated is not None else None
 
-    def due(self, inputs: LinkInputs, state: ipsec.State) -> bool:
+    def due(self, inputs: LinkInputs, state: State) -> bool:
         """Tell whether our key must be rotated: its type is not the wanted one, or renewal is due.
 
         A certificate that can be renewed is due after two thirds of its validity.
@@ -156,62 +164,54 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         time = validation.renewal(state.validated)
         return time is not None and inputs.vdu.now >= time
 
-    def lacking(self, inputs: LinkInputs, state: ipsec.State) -> Sequence[str]:
-        """Return texts that name who must still certify the staged key."""
+    def lacking(self, inputs: LinkInputs, state: State) -> Sequence[str]:
         return state.validated.lacking if state.validated is not None else ()
 
     def key_offers(
-        self, inputs: LinkInputs, state: ipsec.State, peers: Mapping[str, Peer], keys: KeyOffer
+        self, inputs: LinkInputs, state: State, peers: Mapping[str, Peer], keys: KeyOffer
     ) -> Mapping[str, KeyOffer]:
-        """Return our keys and certificates for each relation, by peer name."""
         kind, validated = certificates.role(inputs.charm_state, inputs.link), state.validated
         if validated is None:
             return {}
         own = (state.public_key, state.next_public_key)
-        offers = inputs.charm_state.offers(inputs.link)
+        theirs = inputs.charm_state.keys(inputs.link)
         by_peer = {}
         for remote in inputs.remotes:
             name = remote.peer_name
             certs = enrolment.offered(inputs, state.held, validated, remote, own)
             if kind == certificates.AUTHORITY:
-                pair = enrolment.issued(state.held, validated, peers.get(name), offers.get(name))
+                pair = enrolment.issued(state.held, validated, peers.get(name), theirs.get(name))
                 certs = attr.evolve(certs, issued=pair[0], next_issued=pair[1])
             by_peer[name] = attr.evolve(keys, certs=certs)
         return by_peer
 
-    def stage_key(self, inputs: LinkInputs, state: ipsec.State) -> List[Step]:
-        """Return the steps that make the next key and, for a certificate, its request."""
-        steps = ipsec.stage_key(inputs.link, inputs.params.ipsec.key_type)
+    def key_pair(self, params: LinkParams) -> KeyPair:
+        return observed.key_pair(params.link, params.ipsec.key_type)
+
+    def stage_key(self, inputs: LinkInputs, state: State) -> List[Step]:
+        steps = super().stage_key(inputs, state)
         if certificates.role(inputs.charm_state, inputs.link):
             steps += certificates.ask(inputs.link, state.identity, staged=True)
         return steps
 
-    def promote_key(self, inputs: LinkInputs, state: ipsec.State) -> Tuple[ipsec.State, List[Step]]:
-        """Return the state after the switch to the staged key, and the steps."""
-        generation = state.generation + 1
-        switched = attr.evolve(
-            state,
-            public_key=state.next_public_key,
-            next_public_key="",
-            generation=generation,
-            held=state.held.promoted(),
-        )
+    def promote_key(self, inputs: LinkInputs, state: State) -> Tuple[State, List[Step]]:
+        switched, steps = super().promote_key(inputs, state)
         # The key moves first: its certificate is valid in either file, so a failure ends no tunnel.
-        steps = ipsec.promote_key(inputs.link, generation)
         steps += enrolment.promote(inputs.link, state.held)
+        switched = attr.evolve(switched, held=state.held.promoted(inputs.link))
         return self._validated(inputs, switched), steps
 
     def _configuration(
-        self, inputs: LinkInputs, state: ipsec.State, mtu: int, peers: Sequence[Peer]
-    ) -> ipsec.Configuration:
+        self, inputs: LinkInputs, state: State, mtu: int, peers: Sequence[Peer]
+    ) -> Configuration:
         kind, validated = certificates.role(inputs.charm_state, inputs.link), state.validated
-        chains: Dict[str, ipsec.Chain] = {}
+        chains: Dict[str, Chain] = {}
         brought: List[Step] = []
         if validated is not None:
             brought = enrolment.steps_to(inputs, state.held, validated, peers, state.applied)
             for peer in peers:
                 slot = peer.name if kind == certificates.SUBJECT else ""
-                chains[peer.name] = ipsec.Chain(
+                chains[peer.name] = Chain(
                     name=validated.own_handle(slot),
                     own=certificates.own_file(inputs.link, slot),
                     authority=certificates.trust_file(inputs.link, slot),
@@ -219,58 +219,50 @@ class Ipsec(KeyedTechnology[ipsec.State]):
                 )
         inner = inputs.charm_state.inner_addresses()
         addresses = [a.ip for a in inputs.underlay.addresses if a.ip not in inner]
-        return ipsec.Configuration(
+        intent = inputs.charm_state.intent
+        links = [intent.links[link] for link in inputs.charm_state.using(IPSEC)]
+        return Configuration(
             params=inputs.params,
             mtu=mtu,
-            tun_mtu=min(
-                [mtu] + [self._cap(inputs, link) for link in inputs.charm_state.using(IPSEC)]
-            ),
+            tun_mtu=min([mtu] + [self._cap(inputs, each) for each in links]),
             peers=tuple(peers),
             underlay=tuple(addresses),
             initiates=_initiates(inputs, peers),
             sources=inputs.sources(),
             chains=chains,
             certificates=tuple(brought),
-            same_address=any(
-                inputs.charm_state.intent.links[link].ipsec.same_address
-                for link in inputs.charm_state.using(IPSEC)
-            ),
+            same_address=any(each.ipsec.same_address for each in links),
             shared=inputs.charm_state.shared,
-            asks=any(
-                inputs.charm_state.intent.links[link].request
-                for link in inputs.charm_state.using(IPSEC)
-            ),
+            asks=any(each.request for each in links),
         )
 
-    def _cap(self, inputs: LinkInputs, link: str) -> int:
+    def _cap(self, inputs: LinkInputs, params: LinkParams) -> int:
         """Return the largest MTU that an IPsec link of the VDU can have."""
-        params = inputs.charm_state.intent.links[link]
         try:
             underlay = inputs.vdu.underlay(params.underlay_interface, inputs.charm_state.management)
         except VpnaasError:
-            return ipsec.TUN_MTU
+            return TUN_MTU
         room = underlay.mtu - self.overhead(params)
-        cap = max(min(room, params.mtu or room, ipsec.TUN_MTU), fields.MIN_MTU)
+        cap = max(min(room, params.mtu or room, TUN_MTU), fields.MIN_MTU)
         # The MTU of another link's interface is what the peers of that link allow.
-        live = inputs.vdu.interfaces.get(ipsec_interface(link))
-        return min(cap, live.mtu) if live is not None and link != inputs.link else cap
+        live = inputs.vdu.interfaces.get(ipsec_interface(params.link))
+        return min(cap, live.mtu) if live is not None and params.link != inputs.link else cap
 
     def apply(
-        self, inputs: LinkInputs, state: ipsec.State, mtu: int, peers: Sequence[Peer]
+        self, inputs: LinkInputs, state: State, mtu: int, peers: Sequence[Peer]
     ) -> List[Step]:
-        """Return the steps to the wanted connections."""
         configuration = self._configuration(inputs, state, mtu, peers)
-        made = ipsec.connections(configuration, state)
-        steps = ipsec.steps_to(configuration, state, made)
+        made = connections(configuration, state)
+        steps = transition.steps_to(configuration, state, made)
         return steps + self._wake(inputs, configuration, state, peers, made)
 
     @staticmethod
     def _wake(
         inputs: LinkInputs,
-        configuration: ipsec.Configuration,
-        state: ipsec.State,
+        configuration: Configuration,
+        state: State,
         peers: Sequence[Peer],
-        made: ipsec.Made,
+        made: Made,
     ) -> List[Step]:
         """Return the steps that initiate tunnels, and end the ones that these replace.
 
@@ -286,22 +278,20 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         steps: List[Step] = []
         for peer in reached:
             if peer.name in chosen:
-                steps += ipsec.wake(configuration, state, peer, made)
+                steps += wake(configuration, state, peer, made)
         return steps
 
-    def restart(self, inputs: LinkInputs, state: ipsec.State, peers: Sequence[Peer]) -> List[Step]:
-        """Return the steps that take the tunnels down and up."""
+    def restart(self, inputs: LinkInputs, state: State, peers: Sequence[Peer]) -> List[Step]:
         configuration = self._configuration(inputs, state, inputs.mtu, peers)
-        steps = ipsec.restart(configuration)
+        steps = transition.restart(configuration)
         gone = attr.evolve(state, sas=())
         for step in self._wake(
-            inputs, configuration, gone, peers, ipsec.connections(configuration, gone)
+            inputs, configuration, gone, peers, connections(configuration, gone)
         ):
             steps.append(attr.evolve(step, id=step.id + "/again"))
         return steps
 
-    def key_offer(self, inputs: LinkInputs, state: ipsec.State) -> KeyOffer:
-        """Return the data that all relations get."""
+    def key_offer(self, inputs: LinkInputs, state: State) -> KeyOffer:
         chosen = inputs.params.ipsec
         return attr.evolve(
             super().key_offer(inputs, state),
@@ -311,39 +301,24 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         )
 
     def look(self, charm_state: CharmState, links: Sequence[str], prefix: str) -> List[Step]:
-        """Return the steps that read the live state of all links."""
-        return ipsec.look(prefix)
+        return observed.look(prefix)
 
     def staged(self, link: str, results: Results) -> str:
-        """Return the public half of a key that the steps staged, without PEM header and footer."""
-        return ipsec.public_key(super().staged(link, results))
+        return public_key(super().staged(link, results))
 
-    def conclude(
-        self, plan: LinkPlan, state: ipsec.State, results: Results, prefix: str
-    ) -> LinkPlan:
-        """Return the plan with the live state after the steps."""
+    def conclude(self, plan: LinkPlan, state: State, results: Results, prefix: str) -> LinkPlan:
         plan = super().conclude(plan, state, results, prefix)
-        plan = attr.evolve(
-            plan,
-            offers={
-                id: attr.evolve(
-                    offer,
-                    keys=offer.keys
-                    and attr.evolve(
-                        offer.keys,
-                        certs=enrolment.concluded(plan.params.link, offer.keys.certs, results),
-                    ),
-                )
-                for id, offer in plan.offers.items()
-            },
+        link = plan.params.link
+        plan = plan.with_keys(
+            lambda _, keys: attr.evolve(keys, certs=enrolment.concluded(link, keys.certs, results))
         )
         if prefix + "ipsec/sas" in results:
-            sas = ipsec.parse_sas(plan.params.link, results, prefix)
-            loaded = ipsec.parse_loaded(results, prefix)
+            sas = parse_sas(link, results, prefix)
+            loaded = parse_loaded(results, prefix)
             problems = list(plan.problems)
-            ends = {ipsec.end_of(name) for name in loaded}
+            ends = {end_of(name) for name in loaded}
             for peer in plan.peers:
-                if "{}_{}".format(plan.params.link, peer.name) not in ends:
+                if "{}_{}".format(link, peer.name) not in ends:
                     # The exit code of swanctl does not show this.
                     problems.append(
                         "{}: strongSwan did not load its connection, see the VDU's"
@@ -358,15 +333,17 @@ class Ipsec(KeyedTechnology[ipsec.State]):
     def _acknowledging(self, plan: LinkPlan) -> LinkPlan:
         """Return a plan whose offers acknowledge the keys of peers with a tunnel that is up."""
         peers = {peer.name: peer for peer in plan.peers}
-        offers = dict(plan.offers)
-        for id, offer in plan.offers.items():
-            peer = peers.get("rel-{}".format(id))
-            if peer is not None and offer.keys is not None:
-                keys = self.acknowledged(plan.params, plan.state, peer)
-                offers[id] = attr.evolve(offer, keys=attr.evolve(offer.keys, acknowledged=keys))
-        return attr.evolve(plan, offers=offers)
 
-    def acknowledged(self, params: LinkParams, state: ipsec.State, peer: Peer) -> Tuple[str, ...]:
+        def change(id: int, keys: KeyOffer) -> KeyOffer:
+            peer = peers.get("rel-{}".format(id))
+            if peer is None:
+                return keys
+            now = self.acknowledged(plan.params, plan.state, peer)
+            return attr.evolve(keys, acknowledged=now)
+
+        return plan.with_keys(change)
+
+    def acknowledged(self, params: LinkParams, state: State, peer: Peer) -> Tuple[str, ...]:
         """Return the keys of an installed peer that our offer acknowledges.
 
         A gateway that gives us addresses cannot initiate a tunnel to test it. So we acknowledge its
@@ -377,14 +354,13 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         return peer.public_keys()
 
     def absent(self, link: str) -> List[Step]:
-        """Return the steps that take a link down for good."""
-        return ipsec.absent(link)
+        return transition.absent(link)
 
-    def alive(self, state: ipsec.State, link: str, peer: Peer, now: int, grace: int) -> bool:
+    def alive(self, state: State, link: str, peer: Peer, now: int, grace: int) -> bool:
         """Tell whether packets pass; the daemon detects dead peers (RFC 7296 section 2.4)."""
         return any(sa.up for sa in state.of(link, peer.name))
 
-    def session(self, state: ipsec.State, link: str, peer: Peer) -> PeerSession:
+    def session(self, state: State, link: str, peer: Peer) -> PeerSession:
         """Return what the daemon knows of a peer."""
         mine = state.of(link, peer.name)
         best = sorted(mine, key=lambda sa: (not sa.up, -sa.id))[:1]
@@ -396,14 +372,8 @@ class Ipsec(KeyedTechnology[ipsec.State]):
         if best[0].given:
             details["given-addresses"] = ",".join(best[0].given)
         for child in newest:
-            details.update(
-                {
-                    "esp": child.cipher,
-                    "esn": child.esn,
-                    "esp-in-udp": child.encap,
-                    "last-rekey-s": child.age,
-                }
-            )
+            details.update({"esp": child.cipher, "esn": child.esn, "esp-in-udp": child.encap})
+            details["last-rekey-s"] = child.age
         return PeerSession(
             age=best[0].age,
             received=sum(child.received for child in children),
@@ -412,8 +382,7 @@ class Ipsec(KeyedTechnology[ipsec.State]):
             details=details,
         )
 
-    def details(self, plan: LinkPlan, state: ipsec.State) -> Dict[str, Any]:
-        """Return the details of a link for show-status."""
+    def details(self, plan: LinkPlan, state: State) -> Dict[str, Any]:
         return dict(
             super().details(plan, state),
             **{

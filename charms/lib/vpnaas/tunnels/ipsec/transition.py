@@ -6,7 +6,7 @@ from vpnaas.base import fields
 from vpnaas.base.links import IPSEC, directory, ipsec_interface
 from vpnaas.peers.peer import Peer, recording
 from vpnaas.peers.same_address import no_rules
-from vpnaas.tunnels.ipsec import enrolment
+from vpnaas.tunnels.ipsec import enrolment, names
 from vpnaas.tunnels.ipsec.configuration import (
     Configuration,
     Made,
@@ -18,32 +18,10 @@ from vpnaas.tunnels.ipsec.configuration import (
     routes_of,
 )
 from vpnaas.tunnels.ipsec.daemon import KEEPER_UNIT, UNIT, daemon_conf, dropin
-from vpnaas.tunnels.ipsec.names import (
-    DAEMON,
-    DAEMON_FILE,
-    DROPIN_FILE,
-    KEEPER,
-    KEEPER_FILE,
-    PROGRAM_FILE,
-    RESTARTED,
-    TUN,
-    UNIT_FILE,
-    USERSPACE,
-    conf_path,
-    down_file,
-    generation_file,
-    interface_id,
-    keep_file,
-    key_file,
-    next_key_file,
-    secret_file,
-    shared_file,
-    unit,
-    up_file,
-)
-from vpnaas.tunnels.ipsec.observed import GENERATE, Sa, State, public
+from vpnaas.tunnels.ipsec.observed import Sa, State
+from vpnaas.tunnels.preshared import preshared_file
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Step, disable, enable, move, remove, run, write
+from vpnaas.vdu.steps import Step, disable, enable, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
 
@@ -53,28 +31,28 @@ def steps_to(configuration: Configuration, state: State, made: Optional[Made] = 
     made = connections(configuration, state) if made is None else made
     conf = render(configuration, state, made)
     texts = {
-        DAEMON_FILE: (
+        names.DAEMON_FILE: (
             daemon_conf(state.plane, configuration.same_address, configuration.asks),
             0o644,
         ),
-        DROPIN_FILE: (dropin(configuration, state.plane), 0o644),
-        UNIT_FILE: (UNIT, 0o644),
-        KEEPER_FILE: (KEEPER_UNIT, 0o644),
-        PROGRAM_FILE: (source("ipsec.py"), 0o755),
-        conf_path(link): (conf, 0o600),
-        up_file(link): (render_up(configuration, state.plane), 0o644),
-        keep_file(link): (render_keep(configuration, state, made), 0o600),
+        names.DROPIN_FILE: (dropin(configuration, state.plane), 0o644),
+        names.UNIT_FILE: (UNIT, 0o644),
+        names.KEEPER_FILE: (KEEPER_UNIT, 0o644),
+        names.PROGRAM_FILE: (source("ipsec.py"), 0o755),
+        names.conf_path(link): (conf, 0o600),
+        names.up_file(link): (render_up(configuration, state.plane), 0o644),
+        names.keep_file(link): (render_keep(configuration, state, made), 0o600),
     }
-    if configuration.shared or state.files.get(shared_file(link)) is not None:
-        texts[shared_file(link)] = (render_shared(configuration, made), 0o600)
+    if configuration.shared or state.files.get(names.shared_file(link)) is not None:
+        texts[names.shared_file(link)] = (render_shared(configuration, made), 0o600)
     if configuration.params.ipsec.same_address:
-        texts[down_file(link)] = (no_rules(interface_id(link)), 0o644)
+        texts[names.down_file(link)] = (no_rules(names.interface_id(link)), 0o644)
     changed = {path for path, (text, _) in texts.items() if state.files.get(path) != text}
     steps: List[Step] = []
-    if DROPIN_FILE in changed:
-        folder = DROPIN_FILE.rpartition("/")[0]
+    if names.DROPIN_FILE in changed:
+        folder = names.DROPIN_FILE.rpartition("/")[0]
         steps.append(make_directory(link + "/apply/dropin", folder, 0o755))
-    if PROGRAM_FILE in changed:
+    if names.PROGRAM_FILE in changed:
         steps.append(make_directory(link + "/apply/lib", "/usr/local/lib/osm-vpnaas", 0o755))
     writes = {
         path: write(
@@ -84,22 +62,23 @@ def steps_to(configuration: Configuration, state: State, made: Optional[Made] = 
     }
     # If a step fails, the next reconcile goes by these two files. So they change only together with
     # what they describe; a new interface has its file first, see `up_file`.
-    late = {DAEMON_FILE} | ({up_file(link)} if state.files.get(up_file(link)) else set())
+    late = {names.DAEMON_FILE} | (
+        {names.up_file(link)} if state.files.get(names.up_file(link)) else set()
+    )
     steps += [step for path, step in writes.items() if path not in late]
-    if changed & {UNIT_FILE, KEEPER_FILE, DROPIN_FILE}:
+    if changed & {names.UNIT_FILE, names.KEEPER_FILE, names.DROPIN_FILE}:
         steps.append(run(link + "/apply/reload", "systemctl", "daemon-reload", timeout=90))
     steps += configuration.certificates
     steps += _secrets(configuration, state)
-    if not state.enabled or changed & {UNIT_FILE, KEEPER_FILE, PROGRAM_FILE}:
-        names = [DAEMON, KEEPER, unit(link)]
-        steps.append(enable(link + "/apply/enable", *names))
+    if not state.enabled or changed & {names.UNIT_FILE, names.KEEPER_FILE, names.PROGRAM_FILE}:
+        steps.append(enable(link + "/apply/enable", names.DAEMON, names.KEEPER, names.unit(link)))
     late_writes = {path: [step] for path, step in writes.items() if path in late}
-    steps += _interface_changes(configuration, state, late_writes.get(up_file(link), []))
+    steps += _interface_changes(configuration, state, late_writes.get(names.up_file(link), []))
     steps += _daemon_changes(
-        configuration, state, changed, made, conf, late_writes.get(DAEMON_FILE, [])
+        configuration, state, changed, made, conf, late_writes.get(names.DAEMON_FILE, [])
     )
-    if changed & {KEEPER_FILE, PROGRAM_FILE} or not state.enabled:
-        steps.append(run(link + "/apply/keeper", "systemctl", "restart", KEEPER, timeout=90))
+    if changed & {names.KEEPER_FILE, names.PROGRAM_FILE} or not state.enabled:
+        steps.append(run(link + "/apply/keeper", "systemctl", "restart", names.KEEPER, timeout=90))
     return steps + recording(link, configuration.peers, state, bool(steps))
 
 
@@ -121,10 +100,13 @@ def _interface_changes(
     link, interface = configuration.link, ipsec_interface(configuration.link)
     live = state.interface
     text = render_up(configuration, state.plane)
-    before = (state.files.get(up_file(link)) or "").splitlines()
+    before = (state.files.get(names.up_file(link)) or "").splitlines()
     same_kind = _making(before) == _making(text.splitlines())
     if live is None or not same_kind or configuration.params.inner_address not in live.addresses:
-        return [*put, run(link + "/apply/start", "systemctl", "restart", unit(link), timeout=60)]
+        return [
+            *put,
+            run(link + "/apply/start", "systemctl", "restart", names.unit(link), timeout=60),
+        ]
     steps: List[Step] = []
     if live.mtu != configuration.mtu:
         mtu = str(configuration.mtu)
@@ -157,18 +139,21 @@ def _daemon_changes(
 ) -> List[Step]:
     """Return the steps to the wanted daemon; `put` are those that write its settings."""
     link = configuration.link
-    names = {c.name for each in made.values() for c in each}
+    wanted = {c.name for each in made.values() for c in each}
     mine = {name for name in state.loaded if name.startswith(link + "_")}
     steps: List[Step] = []
-    if not state.running or not state.daemon_plane or DAEMON_FILE in changed:
+    if not state.running or not state.daemon_plane or names.DAEMON_FILE in changed:
         # One restart is enough for all links of the plan: the unit then loads all files.
-        restart = ("systemctl", "restart", DAEMON)
+        restart = ("systemctl", "restart", names.DAEMON)
         at = link + "/apply/daemon"
         steps += put
-        steps.append(run(at, *restart, stdout_file=RESTARTED, unless=RESTARTED, timeout=90))
-    if names != mine or conf_path(link) in changed or configuration.certificates:
-        steps += load(link, link + "/apply")
-        text = conf + (state.files.get(conf_path(link)) or "")
+        steps.append(
+            run(at, *restart, stdout_file=names.RESTARTED, unless=names.RESTARTED, timeout=90)
+        )
+    if wanted != mine or names.conf_path(link) in changed or configuration.certificates:
+        steps.append(run(link + "/apply/load-creds", *LOAD_CREDS, timeout=60))
+        steps.append(run(link + "/apply/load-conns", names.PROGRAM_FILE, "load", link, timeout=120))
+        text = conf + (state.files.get(names.conf_path(link)) or "")
         if "\npools {" in text:
             # charon keeps a pool that is not on file any more until its last address is free.
             pools = ("swanctl", "--load-pools")
@@ -177,22 +162,15 @@ def _daemon_changes(
         # charon caches each revocation list, and would not read the new one.
         flush = ("swanctl", "--flush-certs", "--type", "x509_crl")
         steps.append(run(link + "/apply/flush", *flush, any_exit=True, timeout=60))
-    if DROPIN_FILE in changed and state.plane == USERSPACE:
-        mtu = ("ip", "link", "set", TUN, "mtu", str(configuration.tun_mtu))
+    if names.DROPIN_FILE in changed and state.plane == names.USERSPACE:
+        mtu = ("ip", "link", "set", names.TUN, "mtu", str(configuration.tun_mtu))
         steps.append(run(link + "/apply/tun", *mtu, any_exit=True))
     for sa in stale(configuration, state, made):
         steps.append(_terminate("{}/apply/stale-{}".format(link, sa.id), sa))
     return steps
 
 
-def load(link: str, at: str) -> List[Step]:
-    """Return the steps that load a link's files into the daemon and drop its other connections."""
-    return [
-        run(at + "/load-creds", "swanctl", "--load-creds", "--noprompt", timeout=60),
-        run(at + "/load-conns", PROGRAM_FILE, "load", link, timeout=120),
-    ]
-
-
+LOAD_CREDS = ("swanctl", "--load-creds", "--noprompt")
 CLOSE_SECONDS = 10
 """Seconds to wait for the peer's answer before a tunnel with a successor ends."""
 
@@ -249,21 +227,21 @@ def wake(configuration: Configuration, state: State, peer: Peer, made: Made) -> 
         return []
     link = configuration.link
     each = made[peer.name]
-    names = [connection.name for connection in each]
+    ours = [connection.name for connection in each]
     at = "{}/wake/{}".format(link, peer.name)
     mine = state.of(link, peer.name)
-    up = any(sa.up and sa.name in names for sa in mine) and state.daemon_plane
+    up = any(sa.up and sa.name in ours for sa in mine) and state.daemon_plane
     done = "/run/osm-vpnaas-woken-{}-{}".format(link, peer.name)
     steps: List[Step] = []
     if not up:
-        words = ("--initiate", "--ike", names[0], "--child", link, "--timeout", "5")
+        words = ("--initiate", "--ike", ours[0], "--child", link, "--timeout", "5")
         steps += [
             remove(at + "/before", done),
             run(at + "/initiate", "swanctl", *words, stdout_file=done, any_exit=True, timeout=20),
         ]
     policies = {connection.policy for connection in each}
     for sa in mine:
-        if sa.name not in names:
+        if sa.name not in ours:
             successor = ""
             if sa.name.rpartition("_")[0] in policies:
                 successor = "" if up else done
@@ -274,76 +252,49 @@ def wake(configuration: Configuration, state: State, peer: Peer, made: Made) -> 
 
 def _secrets(configuration: Configuration, state: State) -> List[Step]:
     """Return the steps that write preshared keys in swanctl's form, and remove unneeded ones."""
+    link = configuration.link
     # WireGuard has the same key in another form.
     before = {peer.name: peer.preshared for peer in state.applied if peer.technology == IPSEC}
     needed = {peer.name for peer in configuration.peers if peer.preshared}
     steps = []
     for name in sorted(name for name, key in before.items() if key and name not in needed):
-        id = "{}/apply/no-secret-{}".format(configuration.link, name)
-        steps.append(remove(id, secret_file(configuration.link, name)))
+        id = "{}/apply/no-secret-{}".format(link, name)
+        steps.append(remove(id, names.secret_file(link, name)))
     for peer in configuration.peers:
         if peer.preshared and (before.get(peer.name) != peer.preshared):
             # The pattern accepts a whole key only, because the daemon reads the file as
             # configuration.
-            source = "{}/preshared-{}".format(directory(configuration.link), peer.name)
-            pattern = r"1s/^\([A-Za-z0-9+/]\{43\}=\)$/secret = 0s\1/p;1q"
-            steps.append(
-                run(
-                    "{}/apply/secret-{}".format(configuration.link, peer.name),
-                    "sed",
-                    "-n",
-                    pattern.replace("/]", "\\/]"),
-                    stdin_file=source,
-                    stdout_file=secret_file(configuration.link, peer.name),
-                )
-            )
+            words = ("sed", "-n", r"1s/^\([A-Za-z0-9+\/]\{43\}=\)$/secret = 0s\1/p;1q")
+            id = "{}/apply/secret-{}".format(link, peer.name)
+            key, secret = preshared_file(link, peer.name), names.secret_file(link, peer.name)
+            steps.append(run(id, *words, stdin_file=key, stdout_file=secret))
     return steps
-
-
-def stage_key(link: str, key_type: str) -> List[Step]:
-    """Return the steps that make the next key of a rotation, if none is staged."""
-    path = next_key_file(link)
-    return [
-        run(link + "/stage", *GENERATE[key_type], stdout_file=path, unless=path, timeout=60),
-        run(link + "/next", *public(path)),
-    ]
-
-
-def promote_key(link: str, generation: int) -> List[Step]:
-    """Return the steps that replace the current key by the staged one."""
-    text = "{}\n".format(generation)
-    return [
-        move(link + "/promote/move", next_key_file(link), key_file(link)),
-        write(link + "/promote/generation", generation_file(link), text, 0o600),
-    ]
 
 
 def restart(configuration: Configuration) -> List[Step]:
     """Return the steps that take a link's tunnels and interface down and up."""
     link = configuration.link
     return [
-        run(link + "/restart/drop", PROGRAM_FILE, "drop", link + "_", any_exit=True, timeout=60),
-        run(link + "/restart/unit", "systemctl", "restart", unit(link), timeout=60),
+        _drop(link + "/restart/drop", link),
+        run(link + "/restart/unit", "systemctl", "restart", names.unit(link), timeout=60),
     ]
+
+
+def _drop(id: str, link: str) -> Step:
+    """Return the step that ends all tunnels of a link."""
+    return run(id, names.PROGRAM_FILE, "drop", link + "_", any_exit=True, timeout=60)
 
 
 def absent(link: str) -> List[Step]:
     """Return the steps that take a link down for good; its keys stay, as does an XFRM interface."""
     return enrolment.absent(link) + [
-        remove(link + "/unsafe/keep", keep_file(link)),
-        remove(link + "/unsafe/shared", shared_file(link)),
-        remove(link + "/unsafe/file", conf_path(link)),
-        run(
-            link + "/unsafe/creds",
-            "swanctl",
-            "--load-creds",
-            "--noprompt",
-            any_exit=True,
-            timeout=60,
-        ),
+        remove(link + "/unsafe/keep", names.keep_file(link)),
+        remove(link + "/unsafe/shared", names.shared_file(link)),
+        remove(link + "/unsafe/file", names.conf_path(link)),
+        run(link + "/unsafe/creds", *LOAD_CREDS, any_exit=True, timeout=60),
         run(link + "/unsafe/conns", "swanctl", "--load-conns", any_exit=True, timeout=60),
-        run(link + "/unsafe/drop", PROGRAM_FILE, "drop", link + "_", any_exit=True, timeout=60),
-        disable(link + "/unsafe/stop", unit(link)),
+        _drop(link + "/unsafe/drop", link),
+        disable(link + "/unsafe/stop", names.unit(link)),
         remove(link + "/unsafe/record", directory(link) + "/applied.json"),
-        remove(link + "/unsafe/up", up_file(link)),
+        remove(link + "/unsafe/up", names.up_file(link)),
     ]

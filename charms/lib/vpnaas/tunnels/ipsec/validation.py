@@ -11,7 +11,7 @@ from vpnaas.base.x509 import Certificate, Request, handle
 from vpnaas.params.enrolment import Enrolment
 from vpnaas.params.ipsec import CMP, ENROLLED
 from vpnaas.peers.admission import Proof
-from vpnaas.peers.offer import Offer, Remote
+from vpnaas.peers.offer import KeyOffer, Remote
 from vpnaas.tunnels.ipsec import authority as ca
 from vpnaas.tunnels.ipsec import cmp
 from vpnaas.tunnels.ipsec.authority import Issue
@@ -110,12 +110,9 @@ def _validate_as_authority(
     following = mine(keys[1], held.next_request, next_file(link))
     proofs: Dict[str, Proof] = {}
     issues: Dict[str, Issue] = {}
-    for remote, offer in _offers(inputs):
-        offered = offer.keys
-        if offered is None:
-            continue
+    for remote, offered in _offers(inputs):
         handles, refused = {}, {}
-        for key, text in requests_of(offer):
+        for key, text in requests_of(offered):
             where = "{}: certificate request".format(remote.label)
             pin = held.pins.get(digest(key))
             if is_good(held, pin, key, offered.identity) and pin is not None:
@@ -173,10 +170,8 @@ def _validate_as_subject(
         trusted = read_certificate(before)
         if kept is not None and kept.key == keys[0] and trusted is not None:
             own[remote.peer_name], roots[remote.peer_name] = kept, trusted
-    for remote, offer in _offers(inputs):
-        offered, slot = offer.keys, remote.peer_name
-        if offered is None:
-            continue
+    for remote, offered in _offers(inputs):
+        slot = remote.peer_name
         kept = held.own.get(slot)
         usable = slot in own
         root = read_certificate(offered.certs.authority)
@@ -204,7 +199,7 @@ def _validate_as_subject(
         if mine is None:
             proofs[slot] = attr.evolve(proof, refused=refused)
             continue
-        proof, pins = _theirs(inputs, held, remote, offer, root)
+        proof, pins = _theirs(inputs, held, remote, offered, root)
         proofs[slot] = attr.evolve(proof, keep=usable)
         if proof.certificate:
             own[slot], roots[slot] = mine, root
@@ -265,14 +260,14 @@ def _validate_operated(
             own, mine = {}, None
     proofs: Dict[str, Proof] = {}
     files: Dict[str, Dict[str, str]] = {}
-    for remote, offer in _offers(inputs):
+    for remote, offered in _offers(inputs):
         if mine is None or root is None:
             proofs[remote.peer_name] = Proof(
                 waiting="waiting for a certificate, " + advice,
                 keep=False,
             )
             continue
-        proof, pins = _theirs(inputs, held, remote, offer, root)
+        proof, pins = _theirs(inputs, held, remote, offered, root)
         proofs[remote.peer_name] = proof
         files[remote.peer_name] = dict(pins)
     for manual in inputs.charm_state.intent.manual(link):
@@ -322,11 +317,9 @@ def _enrolled(
 
 
 def _theirs(
-    inputs: LinkInputs, held: Held, remote: Remote, offer: Offer, root: Certificate
+    inputs: LinkInputs, held: Held, remote: Remote, offered: KeyOffer, root: Certificate
 ) -> Tuple[Proof, Dict[str, str]]:
     """Check the certificates in a peer's offer; return their state, and the files to write."""
-    offered = offer.keys
-    assert offered is not None  # noqa: S101 - `_offers` ensures it
     proof = Proof(waiting="waiting for the certificate of {}".format(remote.label))
     files = {}
     others = held.chain + chain_of(offered.certs)
@@ -376,13 +369,9 @@ def _refusal(
     return verdict(inputs, check_id(inputs.link, certificate.text, root), where)
 
 
-def _offers(inputs: LinkInputs) -> List[Tuple[Remote, Offer]]:
-    offers = inputs.charm_state.offers(inputs.link)
-    return [
-        (remote, offers[remote.peer_name])
-        for remote in inputs.remotes
-        if remote.peer_name in offers and offers[remote.peer_name].keys is not None
-    ]
+def _offers(inputs: LinkInputs) -> List[Tuple[Remote, KeyOffer]]:
+    offered = inputs.charm_state.keys(inputs.link)
+    return [(r, offered[r.peer_name]) for r in inputs.remotes if r.peer_name in offered]
 
 
 def renewal(validated: Validation) -> Optional[int]:

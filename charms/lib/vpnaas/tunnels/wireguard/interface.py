@@ -17,10 +17,11 @@ from vpnaas.base.errors import MALFORMED, VduError
 from vpnaas.base.links import directory, wireguard_interface
 from vpnaas.params.intent import LinkParams
 from vpnaas.peers.peer import KeyState, Peer, read_record, recording
+from vpnaas.tunnels.key_pair import KeyPair, generation
 from vpnaas.tunnels.preshared import preshared_file
 from vpnaas.vdu import facts, generated
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, disable, enable, move, read, remove, run, write
+from vpnaas.vdu.steps import Results, Step, enable, read, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
 OVERHEAD = 80
@@ -102,20 +103,26 @@ def next_key_file(link: str) -> str:
     return directory(link) + "/next.key"
 
 
+def key_pair(link: str) -> KeyPair:
+    """Return the keys of a link."""
+    return KeyPair(
+        link=link,
+        file=key_file(link),
+        staged=next_key_file(link),
+        counter=directory(link) + "/generation",
+        generate=("wg", "genkey"),
+        public=("wg", "pubkey"),
+    )
+
+
 def observe(links: Sequence[str]) -> List[Step]:
     """Return the steps that make missing keys of the links and read their state."""
     if not links:
         return []
     steps: List[Step] = []
     for link in links:
-        key, staged = key_file(link), next_key_file(link)
+        steps += key_pair(link).observe()
         steps += [
-            make_directory(link + "/dir", directory(link)),
-            run(link + "/genkey", "wg", "genkey", stdout_file=key, unless=key),
-            run(link + "/public", "wg", "pubkey", stdin_file=key),
-            run(link + "/next", "wg", "pubkey", stdin_file=staged, only_if=staged),
-            read(link + "/generation", directory(link) + "/generation"),
-            read(link + "/applied", directory(link) + "/applied.json", cacheable=True),
             read(link + "/file", conf_path(link), cacheable=True),
             run(link + "/watched", "true", only_if="/run/" + _watch_name(link)),
         ]
@@ -139,12 +146,11 @@ def look(prefix: str = "") -> List[Step]:
 def parse(links: Sequence[str], link: str, results: Results) -> State:
     """Read the results of `observe(links)` for one link."""
     public = (results.out(link + "/public") or "").strip()
-    generation = (results.text(link + "/generation") or "1").strip()
     enabled = results.output("wg/enabled").split("\n")
     return State(
         public_key=fields.wireguard_key("VDU: {} public key".format(link), public),
         next_public_key=(results.out(link + "/next") or "").strip(),
-        generation=fields.integer("VDU: {} generation".format(link), generation, 1, 999999999),
+        generation=generation(link, results),
         live=parse_live(link, results),
         file=results.text(link + "/file"),
         enabled=dict(zip(links, enabled)).get(link, "").strip() == "enabled",
@@ -494,52 +500,3 @@ def _handovers(configuration: Configuration, state: State, interface: str) -> Li
 def _missed(staged: LivePeer) -> bool:
     """Tell whether a peer uses its next key and the watch has not noticed."""
     return staged.received > 0 and not staged.allowed and not staged.handshake
-
-
-def stage_key(link: str) -> List[Step]:
-    """Return the steps that make the next key of a rotation, if none is staged."""
-    path = next_key_file(link)
-    return [
-        run(link + "/stage", "wg", "genkey", stdout_file=path, unless=path),
-        run(link + "/next", "wg", "pubkey", stdin_file=path),
-    ]
-
-
-def promote_key(link: str, generation: int, live: bool) -> List[Step]:
-    """Return the steps that switch to the staged key.
-
-    The file moves first. After a crash at this point the interface still has the old key, which the
-    next reconcile detects and repairs.
-    """
-    steps = [
-        move(link + "/promote/move", next_key_file(link), key_file(link)),
-        write(
-            link + "/promote/generation",
-            directory(link) + "/generation",
-            "{}\n".format(generation),
-            0o600,
-        ),
-    ]
-    if live:
-        interface = wireguard_interface(link)
-        steps.append(
-            run(link + "/promote/set", "wg", "set", interface, "private-key", key_file(link))
-        )
-    return steps
-
-
-def absent(link: str) -> List[Step]:
-    """Return the steps that take a link down for good; its keys stay."""
-    interface = wireguard_interface(link)
-    return [
-        disable(link + "/absent/stop", unit(link)),
-        # A unit that failed or was never started may still have left the interface.
-        run(link + "/absent/link", "ip", "link", "delete", interface, any_exit=True),
-        remove(link + "/absent/file", conf_path(link)),
-        remove(link + "/absent/record", directory(link) + "/applied.json"),
-    ]
-
-
-def restart(link: str) -> List[Step]:
-    """Return the steps that take the interface down and up."""
-    return [run(link + "/restart", "systemctl", "restart", unit(link), timeout=60)]

@@ -4,13 +4,14 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import attr
 
-from vpnaas.base.links import WIREGUARD, wireguard_interface
+from vpnaas.base.links import WIREGUARD, directory, wireguard_interface
 from vpnaas.params.intent import LinkParams
 from vpnaas.peers.peer import Peer
+from vpnaas.tunnels.key_pair import KeyPair
 from vpnaas.tunnels.keyed import KeyedTechnology, observe_preshared
 from vpnaas.tunnels.technology import CharmState, LinkInputs, LinkPlan, PeerSession
 from vpnaas.tunnels.wireguard import interface as wireguard
-from vpnaas.vdu.steps import Results, Step
+from vpnaas.vdu.steps import Results, Step, disable, remove, run
 
 
 class Wireguard(KeyedTechnology[wireguard.State]):
@@ -24,7 +25,6 @@ class Wireguard(KeyedTechnology[wireguard.State]):
     fresh = 150
 
     def overhead(self, params: LinkParams) -> int:
-        """Return the maximum growth of a packet in bytes."""
         return wireguard.OVERHEAD
 
     def marker(self, link: str) -> str:
@@ -36,59 +36,50 @@ class Wireguard(KeyedTechnology[wireguard.State]):
         return wireguard_interface(inputs.link)
 
     def owner(self, inputs: LinkInputs) -> str:
-        """Return the unit that makes the interface."""
         return wireguard.unit(inputs.link)
 
     def observe(self, charm_state: CharmState, links: Sequence[str]) -> List[Step]:
-        """Return the steps that make missing keys and look at the interfaces."""
         steps = wireguard.observe(links)
         for link in links:
             steps += observe_preshared(charm_state, link)
         return steps
 
     def observed(self, inputs: LinkInputs) -> wireguard.State:
-        """Read the results of `observe` for a link."""
         return wireguard.parse(inputs.charm_state.using(self.name), inputs.link, inputs.results)
 
-    def stage_key(self, inputs: LinkInputs, state: wireguard.State) -> List[Step]:
-        """Return the steps that make the next key."""
-        return wireguard.stage_key(inputs.link)
+    def key_pair(self, params: LinkParams) -> KeyPair:
+        return wireguard.key_pair(params.link)
 
     def promote_key(
         self, inputs: LinkInputs, state: wireguard.State
     ) -> Tuple[wireguard.State, List[Step]]:
-        """Return the state after the switch to the staged key, and the steps."""
-        generation = state.generation + 1
-        steps = wireguard.promote_key(inputs.link, generation, live=state.live is not None)
-        switched = attr.evolve(
-            state,
-            public_key=state.next_public_key,
-            next_public_key="",
-            generation=generation,
-            live=state.live and attr.evolve(state.live, public_key=state.next_public_key),
-        )
-        return switched, steps
+        switched, steps = super().promote_key(inputs, state)
+        if state.live is None:
+            return switched, steps
+        interface, key = wireguard_interface(inputs.link), wireguard.key_file(inputs.link)
+        steps.append(run(inputs.link + "/promote/set", "wg", "set", interface, "private-key", key))
+        live = attr.evolve(state.live, public_key=state.next_public_key)
+        return attr.evolve(switched, live=live), steps
 
     def apply(
         self, inputs: LinkInputs, state: wireguard.State, mtu: int, peers: Sequence[Peer]
     ) -> List[Step]:
-        """Return the steps to the wanted interface."""
         return wireguard.steps_to(wireguard.Configuration.of(inputs.params, mtu, peers), state)
 
     def restart(
         self, inputs: LinkInputs, state: wireguard.State, peers: Sequence[Peer]
     ) -> List[Step]:
-        """Return the steps that take the interface down and up."""
-        return wireguard.restart(inputs.link) if state.live is not None else []
+        if state.live is None:
+            return []
+        words = ("systemctl", "restart", wireguard.unit(inputs.link))
+        return [run(inputs.link + "/restart", *words, timeout=60)]
 
     def look(self, charm_state: CharmState, links: Sequence[str], prefix: str) -> List[Step]:
-        """Return the steps that read all live interfaces."""
         return wireguard.look(prefix)
 
     def conclude(
         self, plan: LinkPlan, state: wireguard.State, results: Results, prefix: str
     ) -> LinkPlan:
-        """Return the plan with the live state after the steps."""
         plan = super().conclude(plan, state, results, prefix)
         if prefix + "wg/public-key" in results:
             live = wireguard.parse_live(plan.params.link, results, prefix)
@@ -96,8 +87,14 @@ class Wireguard(KeyedTechnology[wireguard.State]):
         return plan
 
     def absent(self, link: str) -> List[Step]:
-        """Return the steps that take a link down for good."""
-        return wireguard.absent(link)
+        interface, unit = wireguard_interface(link), wireguard.unit(link)
+        return [
+            disable(link + "/absent/stop", unit),
+            # A unit that failed or was never started may still have left the interface.
+            run(link + "/absent/link", "ip", "link", "delete", interface, any_exit=True),
+            remove(link + "/absent/file", wireguard.conf_path(link)),
+            remove(link + "/absent/record", directory(link) + "/applied.json"),
+        ]
 
     def session(self, state: wireguard.State, link: str, peer: Peer) -> PeerSession:
         """Return what the interface knows of a peer, under its current and its next key."""
@@ -113,6 +110,5 @@ class Wireguard(KeyedTechnology[wireguard.State]):
         )
 
     def details(self, plan: LinkPlan, state: wireguard.State) -> Dict[str, Any]:
-        """Return the details of a link for show-status."""
         interface = wireguard_interface(plan.params.link)
         return dict(super().details(plan, state), interface=interface)
