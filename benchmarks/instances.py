@@ -89,9 +89,9 @@ def _repeated(entries: list[Document], named: Any, count: int) -> list[Document]
     return result
 
 
-def package(folder: Path, count: int) -> Path:
+def package(dist: Path, folder: Path, count: int) -> Path:
     name = f"cells{count}_ns"
-    shutil.copytree(DIST / SERVICE, folder / name)
+    shutil.copytree(dist / SERVICE, folder / name)
     (file,) = (folder / name).glob("*.yaml")
     document = descriptor(yaml.safe_load(file.read_text(encoding="utf-8")), count)
     file.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
@@ -103,7 +103,7 @@ def package(folder: Path, count: int) -> Path:
 
 def measure(bench: Bench, folder: Path, count: int) -> dict[str, Any]:
     """Instantiate a service with `count` cells, rotate the keys of its gateway, delete it."""
-    bench.verb("nspkg-create", str(package(folder, count)))
+    bench.verb("nspkg-create", str(package(DIST, folder, count)))
     shipped = yaml.safe_load((DIST / "params" / f"{PARAMETERS}.yaml").read_text("utf-8"))
     name = f"cells{count}"
     file = folder / f"{name}.yaml"

@@ -30,14 +30,14 @@ KEY = "Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4Zm9vYmFyYmE="
 def healthy(model: Model) -> dict[str, tuple[str, str]]:
     """Return (status, message) by unit; no hook may have failed."""
     found = {}
-    for app in model.wait_idle(WAIT).applications.values():
-        if app.name == "hostile":
+    for name, app in model.wait_idle(WAIT).applications.items():
+        if name == "hostile":
             continue  # not ours
-        for name, unit in app.units.items():
-            assert unit.agent == "idle", (name, unit.agent_message)
-            assert unit.workload in ("active", "blocked"), (name, unit.workload)
-            found[name] = (unit.workload, unit.message)
-            log = model.log_path(name).read_text()
+        for unit_name, unit in app.units.items():
+            assert unit.agent == "idle", (unit_name, unit.agent_message)
+            assert unit.workload in ("active", "blocked"), (unit_name, unit.workload)
+            found[unit_name] = (unit.workload, unit.message)
+            log = model.log_path(unit_name).read_text()
             assert "Uncaught exception" not in log
             assert "Traceback" not in log
             assert not re.search(r'hook "\S+" failed', log)

@@ -87,6 +87,12 @@ class Asked:
 
 
 @functools.cache
+def read(number: int, name: str, asked: Asked, technology: str) -> Remote:
+    """Return what a related peer offers; it is the same in every case."""
+    return Remote.read(number, name, asked.bag(technology))
+
+
+@functools.cache
 def parsed(technology: str, role: str) -> LinkParams:
     """Return the parameters of the link, the same in every case."""
     given: dict[str, Any] = {
@@ -119,14 +125,13 @@ class Link:
         labels: dict[int, str] | None = None,
     ) -> Admission:
         """Reconcile with these peers, given in any order."""
-        remotes = [
-            Remote.read(
-                number,
-                (labels or {}).get(number, f"app{number}"),
-                bag.bag(self.technology) if isinstance(bag, Asked) else bag,
-            )
-            for number, bag in bags.items()
-        ]
+        remotes = []
+        for number, bag in bags.items():
+            name = (labels or {}).get(number, f"app{number}")
+            if isinstance(bag, Asked):
+                remotes.append(read(number, name, bag, self.technology))
+            else:
+                remotes.append(Remote.read(number, name, bag))
         found = admit(
             Context(
                 params=self.params,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +52,7 @@ def test_failure_while_making_leaves_nothing(
 ) -> None:
     before = left(vim)
     why_shared_users()  # Kept for the rest of the process, so not with the path below.
-    monkeypatch.setattr("lab.vim.server.vdu_program.__file__", "/no/such/program.py")
+    monkeypatch.setattr("lab.vim.server._KEEPER", [sys.executable, "/no/such/program.py"])
     with pytest.raises(VimError, match="keeper did not start"):
         vim.create_server(spec("x"), "t")
     assert left(vim) == before
