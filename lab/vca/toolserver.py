@@ -35,9 +35,10 @@ def install_tools(folder: Path) -> None:
         partial.chmod(0o755)
         partial.rename(script)
     for name in TOOLS:
-        link = folder / name
-        if not link.is_symlink():
-            link.symlink_to(script.name)
+        with contextlib.suppress(
+            FileExistsError
+        ):  # by this process, or by another service's at this moment
+            (folder / name).symlink_to(script.name)
 
 
 class ToolServer:

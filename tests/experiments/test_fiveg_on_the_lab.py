@@ -33,7 +33,8 @@ pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(1800)]
 def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
     """Both slices, joined."""
     dist, home = tmp_path_factory.mktemp("dist"), tmp_path_factory.mktemp("fiveg")
-    services = ["5gc_shared_ns", fiveg.NSD, *(f"{name}_5g_nst" for name in fiveg.TWO)]
+    templates = [f"{name}_nst" for name in ("embb_5g", "urllc_5g")]
+    services = ["5gc_shared_ns", fiveg.NSD, *templates]
     built = [*(f"{name}_vnf" for name in fiveg.VNFS), *services]
     packages.build(Tree.find(Path(__file__).parent), dist, built)
     try:

@@ -12,10 +12,7 @@ from pathlib import Path
 import pytest
 from e2e_support import (
     CORE_5G,
-    SLICES_5G,
     ActionError,
-    InBackground,
-    Lab,
     Service,
     Vnf,
     own_service,
@@ -25,8 +22,6 @@ from e2e_ue import DEVICE, FIRST_IMSI, LONG, OP, K
 from e2e_wire import Capture, captured, esp, ipsec_only, wireguard_only
 from support.filters import NEIGHBOURS
 from vpnaas.base.links import REFERENCE_POINTS
-
-from operate.slices import Joiner, join_slices
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -155,60 +150,3 @@ def test_keys_and_passwords_are_nowhere_but_on_their_vdus(core: Service) -> None
         assert text not in core["amf"].out("ps", "-eo", "args")
     listening = core["amf"].listening()
     assert "tcp 127.0.0.1:3306" in listening
-
-
-SLICES = {
-    "urllc_5g": ("2-000002", "factory", "10.47."),
-    "mmtc_5g": ("3-000003", "sensors", "10.48."),
-}
-"""The slices that follow the first: S-NSSAI, DNN, beginning of the addresses of their UEs."""
-
-
-@pytest.mark.timeout(3600)
-def test_slices_of_one_network_are_joined_and_the_ue_is_in_all(lab: Lab) -> None:
-    lab.onboard(*SLICES_5G)
-    joiner = Joiner(lab.client(), print)
-
-    def make(name: str) -> None:
-        words = ("--nsi_name", name, "--nst_name", f"{name}_nst", "--vim_account", "lab")
-        file = str(lab.dist / "params" / f"{name}.yaml")
-        lab.done("nsi-create", *words, "--config_file", file, "--wait")
-        join_slices(joiner, [name], timeout=600, pause=1)
-
-    make("embb_5g")
-    shared = Service(lab, "embb_5g.shared")
-    ue, amf = shared["ue"], shared["amf"]
-    wait(ue.ready, "the UE is ready", LONG)
-    assert pings(ue) == 3
-    devices = {"embb_5g": DEVICE}
-    for number, (name, (slice, dnn, _)) in enumerate(SLICES.items(), start=2):
-        make(name)
-        ue.action("establish-session", slice=slice, dnn=dnn)
-        devices[name] = f"{DEVICE}p{number}"
-    for device in devices.values():
-        wait(lambda device=device: pings(ue, device, 1) == 1, f"{device} reaches N6", LONG)
-    # Each session is its slice's own: SMF and UPF of it, and an address of its pool.
-    first, *others = ue.action("show-sessions")["sessions"]
-    assert first["address"].startswith("10.46.")
-    for (name, (slice, _, pool)), session in zip(SLICES.items(), others, strict=True):
-        service = Service(lab, f"{name}.slice")
-        assert list(service["smf"].action("show-connected")["sessions"]) == [slice]
-        assert (session["slice"], session["address"][: len(pool)]) == (slice, pool)
-        service["upf"].out("systemctl", "stop", "upf.service")
-        passing = {one: 0 if one == name else 3 for one in devices}
-        assert {one: pings(ue, device) for one, device in devices.items()} == passing
-        service["upf"].out("systemctl", "start", "upf.service")
-        wait(lambda name=name: pings(ue, devices[name], 1) == 1, f"{name} is back", LONG)
-    # Slices leave while the UE has traffic in the first.
-    for name, (slice, _, _) in SLICES.items():
-        leaving = InBackground(lambda name=name: lab.done("nsi-delete", name, "--wait"))
-        while not leaving.ended:
-            assert pings(ue, count=10) >= 9
-        leaving.result()
-        joiner.drop(name)
-        ue.action("release-session", slice=slice)
-        wait(ue.ready, "the UE is ready without a session", LONG)
-    function = amf.action("show-status")["network-function"]  # Told with all links only.
-    assert function["added"]["sbi"] == ["embb-5g-slice-smf"]
-    assert pings(ue) == 3
-    lab.done("nsi-delete", "embb_5g", "--wait")

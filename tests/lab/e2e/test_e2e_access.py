@@ -6,14 +6,12 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import yaml
+from e2e_device import ADDRESSES, MARKERS, PORT, SERVER, Slices
 from e2e_support import (
     ACCESS,
-    ACCESS_5G,
     ActionError,
     InBackground,
     Lab,
@@ -21,60 +19,12 @@ from e2e_support import (
     Vdu,
     gone,
     outsider,
-    plain,
     wait,
 )
-from e2e_ue import DEVICE, LONG
-from e2e_wire import Capture, captured, wireguard_only
+from e2e_wire import captured
 from support.filters import NEIGHBOURS
-from vpnaas.base.links import REFERENCE_POINTS
-
-from lab.lcm.slices import link_id
-from lab.records.store import NSIS, VIMS
-from lab.vim import NetworkSpec
-from operate.slices import Joiner, join_slices
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
-
-PORT = 51830
-SERVER = "10.254.2.10"
-"""Of each slice: their data networks have the same addresses."""
-MARKERS = {"embb": b"slice-embb-12345", "urllc": b"slice-urllc-6789"}
-ADDRESSES = {"embb": "172.16.61.2", "urllc": "172.16.62.2"}
-
-
-@dataclass(frozen=True)
-class Slices:
-    """Two slices with an access VNF and a server each, and a device in front of both."""
-
-    services: dict[str, Service]
-    servers: dict[str, Vdu]
-    device: Vdu
-
-    def key(self, name: str) -> str:
-        """Make a key on the device, where it stays; return its public half."""
-        self.device.out("sh", "-c", f"umask 077; wg genkey >/root/{name}.key")
-        private = self.device.out("cat", f"/root/{name}.key").strip()
-        self.services["embb"].lab.secrets.add(private, "the device")
-        return self.device.out("wg", "pubkey", input=private).strip()
-
-    def enrol(self, slice: str, name: str, **params: str) -> dict[str, str]:
-        """Enrol the device and bring it up by the text of the answer."""
-        access = self.services[slice]["access"]
-        answer: dict[str, str] = access.action(
-            "enrol-device", name=name, public_key=self.key(name), routing="by-source", **params
-        )
-        conf = f"/etc/wireguard/{slice}.conf"
-        self.device.out("sh", "-c", f"umask 077; cat >{conf}", input=answer["wg-quick"])
-        placeholder = f"PRIVATE-KEY-OF-{name.upper()}"
-        self.device.out("sh", "-c", f"sed -i s,{placeholder},$(cat /root/{name}.key), {conf}")
-        self.device.out("wg-quick", "up", slice)
-        return answer
-
-    def pings(self, slice: str, tries: int = 40, address: str = SERVER) -> bool:
-        """Say whether a slice's server answers the device's address in that slice."""
-        marked = ("-p", MARKERS[slice].hex(), "-s", "64")
-        return self.device.pings(address, "-I", ADDRESSES[slice], *marked, tries=tries)
 
 
 @pytest.fixture(scope="module")
@@ -249,78 +199,3 @@ def test_the_end_of_the_vnf_leaves_nothing_of_devices(slices: Slices) -> None:
     left = access.out(*look)
     for name in ("table ", "devices", "expiry", "wg-access@", "wg-access "):
         assert name not in left, left
-
-
-FILES = {"embb": "embb_5g_access", "urllc": "urllc_5g_access"}
-RADIO_MARKERS = {"embb": b"radio-embb-12345", "urllc": b"radio-urllc-6789"}
-RADIO = {"embb": DEVICE, "urllc": f"{DEVICE}p2"}
-
-
-@pytest.mark.timeout(2400)
-def test_a_ue_by_radio_and_a_device_are_in_the_same_two_slices(lab: Lab, tmp_path: Path) -> None:
-    lab.onboard(*ACCESS_5G)
-    store = lab.engine.store
-    vim = lab.backends.vim(str(store.resolve(VIMS, "lab")["_id"]))
-    hotspot = vim.create_network(NetworkSpec("hotspot", "192.168.60.0/24"), "hotspot")
-    joiner = Joiner(lab.client(), print)
-    for slice, name in FILES.items():
-        text = (lab.dist / "params" / f"{name}.yaml").read_text(encoding="utf-8")
-        outside = {"netslice-vld": [{"name": "outside", "vim-network-name": "hotspot"}]}
-        file = lab.home / f"{name}.yaml"
-        file.write_text(yaml.safe_dump(yaml.safe_load(text) | outside), encoding="utf-8")
-        names = ("--nsi_name", slice, "--nst_name", f"{name}_nst")
-        words = ("--vim_account", "lab", "--config_file", str(file), "--wait")
-        lab.done("nsi-create", *names, *words)
-        join_slices(joiner, [slice], timeout=600, pause=1)
-    services = {slice: Service(lab, f"{slice}.access") for slice in MARKERS}
-    ue = Service(lab, "embb.shared")["ue"]
-    wait(ue.ready, "the UE is ready", LONG)
-    ue.action("establish-session", slice="2-000002", dnn="factory")
-
-    def network(slice: str, link: str) -> str:
-        tag = link_id(store.resolve(NSIS, slice)["_id"], link)
-        (found,) = [one.id for one in vim.networks() if one.tag == tag]
-        return found
-
-    def answered(slice: str) -> bool:
-        words = ("ping", "-n", "-q", "-c", "1", "-W", "2", "-I", RADIO[slice])
-        marked = ("-p", RADIO_MARKERS[slice].hex(), "-s", "64")
-        return ue.run(*words, *marked, SERVER).returncode == 0
-
-    wires = {f"n6 of {slice}": network(slice, "n6") for slice in MARKERS}
-    wires |= {"n3": network("embb", "n3"), "hotspot": hotspot.id}
-    captures = {name: Capture(tmp_path / f"{name}.pcap") for name in wires}
-    with ExitStack() as stack:
-        servers = {
-            slice: stack.enter_context(plain(service, (wires[f"n6 of {slice}"], SERVER)))
-            for slice, service in services.items()
-        }
-        device = stack.enter_context(plain(services["embb"], (hotspot.id, "192.168.60.9")))
-        both = Slices(services, servers, device)
-        for name, wire in wires.items():
-            stack.enter_context(vim.capture(wire, captures[name].path))
-        for slice in MARKERS:
-            both.enrol(slice, f"phone-{slice}")
-            assert both.pings(slice), slice
-            wait(lambda slice=slice: answered(slice), f"the UE reaches {slice}", LONG)
-    for slice in MARKERS:
-        wire = captures[f"n6 of {slice}"]
-        for markers in (MARKERS, RADIO_MARKERS):
-            assert {other for other, one in markers.items() if wire.holds(one)} == {slice}
-        # The UPF and the access VNF stand for UE and device, and nobody else is there.
-        ends = {"upf": "10.254.2.30", "access": "10.254.2.250"}
-        assert all(wire.count(f"icmp and src host {one}") >= 1 for one in ends.values())
-        known = " or ".join(f"host {one}" for one in ends.values())
-        others = f"icmp and not (host {SERVER} and ({known}))"
-        assert wire.count(others) == 0, wire.sample(others)
-    n3 = wireguard_only(REFERENCE_POINTS["n3"].listen_port)
-    for name, allowed in (("n3", n3), ("hotspot", f"udp port {PORT}")):
-        wire = captures[name]
-        assert wire.count(allowed) >= 4, name
-        beside = f"not {NEIGHBOURS} and not ({allowed}) and not udp port 67"
-        assert wire.count(beside) == 0, wire.sample(beside)
-        assert not any(wire.holds(one) for one in (*MARKERS.values(), *RADIO_MARKERS.values()))
-    for slice in reversed(MARKERS):
-        lab.done("nsi-delete", slice, "--wait")
-        joiner.drop(slice)
-    vim.delete_network(hotspot.id)

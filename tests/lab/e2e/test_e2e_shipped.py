@@ -116,15 +116,14 @@ ELSEWHERE = {
         *("vpn_basic_ns-vpn_basic", "vpn_basic_ns-vpn_basic_novpn", "vpn_basic_ns-vpn_basic_psk"),
         "epc_ue_ns-epc_ue",
     ),
+    "test_e2e_5g": ("5gc_ue_ns-5gc_ue", "5gc_ue_ns-5gc_ue_ipsec"),
     # Slices of a 5G core are ready when their services are joined.
-    "test_e2e_5g": (
-        *("5gc_ue_ns-5gc_ue", "5gc_ue_ns-5gc_ue_ipsec"),
-        *("embb_5g_nst-embb_5g", "urllc_5g_nst-urllc_5g", "mmtc_5g_nst-mmtc_5g"),
-    ),
-    "test_e2e_access": (
-        *("access_ns-access", "access_ns-access_urllc"),
+    "test_e2e_slices_5g": (
         *("embb_5g_access_nst-embb_5g_access", "urllc_5g_access_nst-urllc_5g_access"),
+        "mmtc_5g_nst-mmtc_5g",
     ),
+    "../../experiments/test_fiveg_on_the_lab": ("embb_5g_nst-embb_5g", "urllc_5g_nst-urllc_5g"),
+    "test_e2e_access": ("access_ns-access", "access_ns-access_urllc"),
     "test_e2e_certificates": ("vpn_basic_ns-vpn_basic_cert",),
     "test_e2e_cores": ("5gc_ns-5gc",),
     "test_e2e_edge": ("epc_ns-epc_edge", "5gc_ns-5gc_edge"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import multiprocessing
 import os
 import re
 import subprocess
@@ -31,6 +32,8 @@ from vca_support import (
 from lab import files
 from lab.lcm.backends import Charms
 from lab.vca import Controller, ModelBusyError, NotFoundError, VcaError, WaitTimeoutError
+from lab.vca.tools import TOOLS
+from lab.vca.toolserver import install_tools
 
 RUNNER = """
 import sys, time
@@ -368,3 +371,12 @@ def test_a_lost_agent_is_a_failed_unit_and_its_model_is_destroyed_at_once(tmp_pa
     begun = time.monotonic()
     charms.destroy()
     assert time.monotonic() - begun < 10
+
+
+def test_services_that_begin_at_one_moment_install_the_hook_tools(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    with context.Pool(4) as pool:
+        for number in range(40):
+            folders = [tmp_path / str(number)] * 4
+            assert pool.map(install_tools, folders, chunksize=1) == [None] * 4
+            assert {link.name for link in folders[0].iterdir()} == {".hooktool", *TOOLS}
