@@ -28,8 +28,9 @@ hypothesis.settings.load_profile("any machine")
 os.environ.setdefault("OSMLAB_UPDATE_STATUS_INTERVAL", "0")
 
 #: Modules, or tests, by prefix, in their order; the longest prefix counts, and "" stands for all
-#: others. What takes longest begins first, so that workers end together. What needs a machine that does little
-#: else comes last: a pair of gateways that act within milliseconds, and emulated processors.
+#: others. What takes longest begins first, so that workers end together. What needs a machine that
+#: does little else comes last: a pair of gateways that act within milliseconds, and emulated
+#: processors.
 ORDER = (
     "kernel/test_kernel_abilities",
     "lab/e2e/test_e2e_machines.py::test_tunnel_of_the_kernels_own",
