@@ -9,6 +9,7 @@ import functools
 import os
 import re
 import shutil
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -27,14 +28,11 @@ hypothesis.settings.load_profile("any machine")
 #: `update-status` comes when a test says so, not in the middle of it.
 os.environ.setdefault("OSMLAB_UPDATE_STATUS_INTERVAL", "0")
 
-#: Modules, or tests, by prefix, in their order; the longest prefix counts, and "" stands for all
-#: others. What takes longest begins first, so that workers end together. What needs a machine that
-#: does little else comes last: a pair of gateways that act within milliseconds, and emulated
-#: processors.
+#: Modules by prefix, in their order; the longest prefix counts, and "" stands for all others. What
+#: takes longest begins first, so that workers end together. What needs a machine that does little
+#: else comes last: a pair of gateways that act within milliseconds, and emulated processors.
 ORDER = (
     "kernel/test_kernel_abilities",
-    "lab/e2e/test_e2e_machines.py::test_tunnel_of_the_kernels_own",
-    "lab/e2e/test_e2e_machines.py::test_the_kernel_carries_esp",
     "lab/e2e/test_e2e_slices_5g",
     "lab/e2e/test_e2e_shipped",
     "lab/e2e/test_e2e_basic",
@@ -61,7 +59,6 @@ ORDER = (
 #: Tests that one worker runs, by a name: it makes once what they share, or runs one after another
 #: what is to be alone. The first pattern counts.
 GROUPS = {
-    "machines": r"lab/e2e/test_e2e_machines\.py::test_(tunnel_of|the_kernel)",
     "alone": r"kernel/|lab/e2e/test_e2e_(containers|machines|secgw_ha)\.py",
     "epc": (
         r"lab/e2e/(test_e2e_(guard|oai)\.py"
@@ -111,10 +108,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order modules for several workers; the tests of one stay as they are."""
+    tests = Path(__file__).parent
 
     def place(item: pytest.Item) -> int:
-        name = item.nodeid.removeprefix("tests/")
-        return ORDER.index(max(filter(name.startswith, ORDER), key=len))
+        path = item.path.relative_to(tests).as_posix()
+        return ORDER.index(max(filter(path.startswith, ORDER), key=len))
 
     items.sort(key=place)
 
