@@ -83,11 +83,11 @@ class Report:
 
     def goals(self, goals: Iterable[Goal]) -> None:
         """Print goals, and whether they were met; keep them for the file."""
+        self.document["goals"] = given = list(goals)
         view = Table(*Goal._fields, title="Goals")
-        for goal in goals:
+        for goal in given:
             view.add_row(*goal[:3], "yes" if goal.met else "[red]no[/red]")
         self.say(view)
-        self.document["goals"] = list(goals)
 
     def write(self) -> Path:
         """Write the file with what is measured until now; return its path."""
