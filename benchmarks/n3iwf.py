@@ -64,8 +64,9 @@ class Access:
         upf = bench.console_of(NS, "upf")
         (n6,) = json.loads(upf("ip", "-j", "-4", "address", "show", "dev", "ens6"))
         self.server = n6["addr_info"][0]["local"]
+        # At iperf3's own port, as the UPF lets UEs reach no other one of its VDU.
         # Without --bind it would answer a datagram from the address of the UPF's device.
-        upf("iperf3", "--server", "--daemon", "--port", "5300", "--bind", self.server)
+        upf("iperf3", "--server", "--daemon", "--bind", self.server)
         sessions = act(bench, NS, "ue", "show-sessions")["sessions"]
         self.device = next(one["interface"] for one in sessions if one["slice"] == SLICE)
         self._launch = {name: run("cat", LAUNCH) for name, run in self.ends().items()}
@@ -114,7 +115,7 @@ class Access:
     def measure(self, size: int, direction: str) -> Document:
         """Send packets of a size; return the arrived rate and the N3IWF's time."""
         payload = size - _IPV4_UDP
-        words = ("--client", self.server, "--port", "5300", "--bind-dev", self.device, "--udp")
+        words = ("--client", self.server, "--bind-dev", self.device, "--udp")
         load = ("--length", str(payload), "--bitrate", str(8 * payload * RATE))
         way = ("--reverse",) if direction == "down" else ()
         before = self._spent()
