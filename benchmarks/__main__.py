@@ -42,7 +42,7 @@ HAND_PORT = 52000
 
 
 class Bench:
-    """A separate lab for benchmarks, controlled with osm-lab's verbs; it ends with a `with` block.
+    """A separate lab for benchmarks, controlled with osm-lab's verbs; leaving its block removes it.
 
     With `machines`, VDUs are virtual machines, which are slower.
     """
@@ -295,13 +295,19 @@ SUITES = {
 @click.version_option(package_name="osm-vpnaas")
 @click.argument("what", type=click.Choice(["all", "tunnel", "bringup"]), default="all")
 @click.option(
-    *("--rounds",), type=click.IntRange(1), default=5, show_default=True,
+    "--rounds",
+    type=click.IntRange(1),
+    default=5,
+    show_default=True,
     help="Repetitions of `tunnel`.",
-)  # fmt: skip
+)
 @click.option(
-    *("--seconds",), type=click.IntRange(1), default=5, show_default=True,
+    "--seconds",
+    type=click.IntRange(1),
+    default=5,
+    show_default=True,
     help="Duration of each iperf3 run.",
-)  # fmt: skip
+)
 @counts("--vnfs", "2,5,10", "Services of `bringup`.", allowed=list(BRINGUPS))
 def main(report: Report, what: str, rounds: int, seconds: int, vnfs: list[int]) -> None:
     """Measure and print figures beside their baselines and goals."""

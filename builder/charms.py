@@ -122,7 +122,7 @@ def load(tree: Tree, name: str) -> Charm:
 
 
 def declared_actions(tree: Tree, file: str) -> dict[str, Any]:
-    """Read actions from a file in `charms`, complete but for marks; none if there is no such file.
+    """Read actions from a file in `charms`, with the types of parameters; none without the file.
 
     Raises:
         BuildError: A parameter has a name only, which `common/parameters.yaml` does not have.

@@ -91,9 +91,11 @@ class Charon:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.socket = self.folder / "vici"
         self.log = self.folder / "log"
-        unused = "kernel-libipsec " if backend() == "kernel-netlink" else ""
+        plugins = PLUGINS
+        if backend() == "kernel-netlink":
+            plugins = plugins.replace("kernel-libipsec ", "")
         self.settings: dict[str, gateway_tuning.Value] = {
-            "load": PLUGINS.replace(unused, ""),
+            "load": plugins,
             "port": 500,
             "port_nat_t": 4500,
             "plugins.vici.socket": f"unix://{self.socket}",
@@ -134,6 +136,8 @@ class Charon:
             self.vici.version()
         except OSError:
             self._session = None
+            if self.process is not None and self.process.poll() is not None:
+                raise RuntimeError(f"charon in {self.namespace} ended, see {self.folder}") from None
             return False
         return True
 

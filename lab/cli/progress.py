@@ -125,7 +125,7 @@ def watch(
     display: AbstractContextManager[object] = live if terminal else nullcontext()
 
     def show(line: str | None) -> bool:
-        """Show the board or its last line; return whether there was a line in a log."""
+        """Show the board on a terminal, else print the line; return whether it was printed."""
         if terminal:
             live.update(board.table())
         elif line is not None:

@@ -32,11 +32,10 @@ _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
 
 async def _chunks(request: Request, limit: int) -> AsyncIterator[bytes]:
     """Yield a request's body; refuse one that is larger than ``limit`` bytes."""
-    size = int(request.headers.get("content-length") or 0)
     refusal = NbiError(
         f"The body is larger than {limit} bytes", HTTPStatus.REQUEST_ENTITY_TOO_LARGE
     )
-    if size > limit:
+    if int(request.headers.get("content-length") or 0) > limit:
         raise refusal
     size = 0
     async for chunk in request.stream():

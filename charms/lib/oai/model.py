@@ -45,7 +45,7 @@ class End:
 
     @property
     def peer(self) -> str:
-        """Return the first network function at the other end; the plan looks before."""
+        """Return the first network function at the other end. The plan checks that there is one."""
         return self.peers[0]
 
 

@@ -170,7 +170,7 @@ def _check_servers(servers: Iterable[str], ue_pool: str, at: At) -> None:
 
 @attr.frozen
 class WithApns(Eps):
-    """Access point names; the second one is another one."""
+    """Access point names, which differ."""
 
     apn: str = _text(values.apn)
     second_apn: str = _optional(values.apn)

@@ -99,7 +99,10 @@ class ReconcilingCharm:
     # Events
 
     def reconcile_and_report(self, unless_settled: bool = False) -> None:
-        """Reconcile, unless it is settled by unchanged data if so asked; set the unit status."""
+        """Reconcile, and set the unit status.
+
+        With `unless_settled`, do nothing if the data of the last reconcile has not changed.
+        """
         environment = self.environment
         try:
             if environment.unit_keys():

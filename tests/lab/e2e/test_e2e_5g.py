@@ -32,9 +32,9 @@ LINKS = ("n2", "n3", "n4", "sbi")
 MEMBERS = ("amf", "smf", "upf", "gnb", "ue")
 
 
-def pings(ue: Vnf, device: str = DEVICE, count: int = 3) -> int:
+def pings(ue: Vnf, count: int = 3) -> int:
     """Return how many echo requests through a PDU session were answered."""
-    words = ("ping", "-n", "-c", str(count), "-i", "0.2", "-W", "2", "-I", device)
+    words = ("ping", "-n", "-c", str(count), "-i", "0.2", "-W", "2", "-I", DEVICE)
     shown = ue.run(*words, "-p", MARKER.hex(), "-s", "64", N6, timeout=count + 60)
     return shown.stdout.count("bytes from")
 

@@ -443,7 +443,7 @@ def _record(text: Optional[str]) -> Tuple[str, int, int]:
 
 
 def observe_absent() -> List[Step]:
-    """Return the step whose text tells of a pair: the watch's unit is one of its first files."""
+    """Return the step that reads the watch's unit, one of the first files of a pair."""
     return [read("pair/was", standby.WATCH_UNIT)]
 
 
