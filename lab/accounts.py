@@ -7,7 +7,8 @@ from typing import Any
 
 from lab.errors import ConflictError
 from lab.nbi.engine import Engine
-from lab.records.store import VIMS, Document
+from lab.records.ids import admin, new_id
+from lab.records.store import NSRS, VIMS, VNFRS, Document
 
 
 def create(
@@ -30,44 +31,45 @@ def create(
     """
     from lab.vim import Vim
 
-    document = engine.vim_create(name, vim_type, config, more)
+    document = {
+        **(more or {}),
+        "_id": new_id(),
+        "name": name,
+        "vim_type": vim_type,
+        "config": dict(config),
+        "_admin": {**admin(), "operationalState": "ENABLED"},
+    }
+    store = engine.store
+    with store.lock(VIMS):
+        if any(v["name"] == name for v in store.all(VIMS)):
+            raise ConflictError(f"name '{name}' already exists for vim_accounts")
+        store.put(VIMS, document)
     try:
         kind = "qemu" if vim_type == "qemu" else "namespaces"
-        Vim.create(engine.store.home, name, config, kind, tell)
+        Vim.create(store.home, name, config, kind, tell)
     except BaseException:
-        engine.store.delete(VIMS, document["_id"])
+        store.delete(VIMS, document["_id"])
         raise
     return document
 
 
-def check_same(account: Document, config: Mapping[str, Any]) -> None:
-    """Refuse a configuration that would change the networks or images of an account.
-
-    Raises:
-        NbiError: it would change them.
-        VimError: it is wrong.
-    """
-    from lab.vim import same_config
-
-    if not same_config(account.get("config") or {}, config):
-        raise ConflictError(
-            f"networks and images of VIM account '{account['name']}' are made once in a lab; "
-            "delete the account and make it again"
-        )
-
-
-def delete(engine: Engine, name_or_id: str, force: bool = False) -> Document:
-    """Delete a VIM account with all it made; return its last record.
+def delete(engine: Engine, name_or_id: str, force: bool = False) -> None:
+    """Delete a VIM account: first all it made, then its record, so that one can try again.
 
     Raises:
         NbiError: unknown, or in use and not ``force``.
     """
     from lab.vim import Vim
 
-    home = engine.store.home
-
-    def destroy(document: Document) -> None:
-        if document["name"] in Vim.names(home):
-            Vim.open(home, document["name"]).destroy()
-
-    return engine.vim_delete(name_or_id, force, destroy)
+    store = engine.store
+    document = store.resolve(VIMS, name_or_id)
+    if not force:
+        for vnfr in store.all(VNFRS):
+            if vnfr["vim-account-id"] == document["_id"]:
+                nsr = store.find(NSRS, vnfr["nsr-id-ref"]) or {}
+                raise ConflictError(
+                    f"vim account '{document['name']}' is in use by ns '{nsr.get('name')}'"
+                )
+    if document["name"] in Vim.names(store.home):
+        Vim.open(store.home, document["name"]).destroy()
+    store.delete(VIMS, document["_id"])

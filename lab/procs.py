@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 
@@ -56,6 +57,19 @@ class ProcessRef:
         """The process that has this pid now, or None."""
         start = start_time(pid)
         return None if start is None else cls(pid, start)
+
+    @classmethod
+    def saved(cls, path: Path) -> ProcessRef | None:
+        """The process that a file names, if it still runs."""
+        try:
+            process = cls(**json.loads(path.read_text("ascii")))
+        except (OSError, ValueError, TypeError):
+            return None
+        return process if process.alive() else None
+
+    def save(self, path: Path) -> None:
+        """Name this process in a file."""
+        path.write_text(json.dumps(asdict(self)), "ascii")
 
     def alive(self) -> bool:
         """True while this process runs, and not another one with its pid."""

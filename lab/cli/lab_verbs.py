@@ -17,10 +17,11 @@ from lab.cli.context import Lab, pass_lab
 from lab.cli.watching import lines, watched
 from lab.errors import NbiError
 from lab.lcm import keeper
-from lab.lcm.backends import Backends, Charms
+from lab.lcm.backends import Backends
 from lab.lcm.timeouts import lab_timeouts
 from lab.records import jobs
 from lab.records.store import NSIOPS, OPS, VIMS, Document
+from lab.vca import Model
 from lab.vim import Vim, clean, probe, registry
 from lab.vim.qemu.images import bake, export
 
@@ -94,7 +95,7 @@ def console(
 @pass_lab
 def logs(lab: Lab, ns: str, unit: str | None, follow: bool) -> None:
     """Show what the charms of a service log, like ``juju debug-log``; of one UNIT or of all."""
-    model = _charms(lab, lab.engine.ns(ns)).model
+    model = _model(lab, lab.engine.ns(ns))
     units = sorted(model.status().units)
     shown = units if unit is None else [unit.rstrip("*")]
     if not set(shown) <= set(units):
@@ -186,7 +187,7 @@ def image_load(lab: Lab, source: Path, name: str | None) -> None:
 @pass_lab
 def juju_status(lab: Lab, ns: str) -> None:
     """Show applications, units and their status, like ``juju status``."""
-    status = _charms(lab, lab.engine.ns(ns)).model.status()
+    status = _model(lab, lab.engine.ns(ns)).status()
     units = [
         {
             "unit": name + ("*" if unit.leader else ""),
@@ -229,7 +230,7 @@ def graph(lab: Lab, name: str, svg: Path | None) -> None:
 @pass_lab
 def show_unit(lab: Lab, ns: str, unit: str) -> None:
     """Show a unit's relation data, like ``juju show-unit``."""
-    lab.out.fields(dict(_charms(lab, lab.engine.ns(ns)).model.show_unit(unit.rstrip("*"))))
+    lab.out.fields(dict(_model(lab, lab.engine.ns(ns)).show_unit(unit.rstrip("*"))))
 
 
 @lab_group.command("update-status")
@@ -238,7 +239,7 @@ def show_unit(lab: Lab, ns: str, unit: str) -> None:
 def update_status(lab: Lab, ns: str) -> None:
     """Fire update-status at every unit now, and let all settle; it comes every five minutes."""
     nsr = lab.engine.ns(ns)
-    _charms(lab, nsr)
+    _model(lab, nsr)
     keeper.update_status(Backends(lab.home), nsr["_id"], lab_timeouts().action)
 
 
@@ -287,11 +288,11 @@ def clean_verb(lab: Lab) -> None:
     lab.out.remark("Clean")
 
 
-def _charms(lab: Lab, nsr: Document) -> Charms:
-    backends = Backends(lab.home)
-    if nsr["_id"] not in backends.controller().models():
+def _model(lab: Lab, nsr: Document) -> Model:
+    controller = Backends(lab.home).controller()
+    if nsr["_id"] not in controller.models():
         raise NbiError(f"ns '{nsr['name']}' has no charms")
-    return Charms(backends.controller(), nsr["_id"])
+    return controller.model(nsr["_id"])
 
 
 def _server(lab: Lab, ns: str, vnf: str, vdu_id: str | None, count: int) -> tuple[Vim, str]:

@@ -37,7 +37,6 @@ class Board:
     stage: str = ""
     rows: dict[str, _Row] = field(default_factory=dict)
     relations: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
     seconds: int = 0
     """Time for which the operation has been watched, at the last call of ``after``."""
 
@@ -53,7 +52,6 @@ class Board:
             self.stage = text
             return str(text)
         if kind == "note":
-            self.notes.append(f"{subject}: {text}")
             return f"{subject}: note: {text}"
         if kind == "relation":
             self.relations[subject] = text

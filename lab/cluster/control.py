@@ -98,7 +98,8 @@ class Cluster:
             return
         with self._locked():
             for name in ("kubelet", "api", "etcd"):
-                self._end(name)
+                if (process := self._process(name)) is not None:
+                    process.end(10)
 
     # -- processes ----------------------------------------------------------------------------
 
@@ -177,20 +178,10 @@ class Cluster:
             return
         environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
         process = launch([*self._prefix, *command], self.folder / f"{name}.log", environment)
-        identity = [process.pid, start_time(process.pid)]
-        (self.folder / f"{name}.json").write_text(json.dumps(identity))
+        ProcessRef(process.pid, start_time(process.pid) or 0).save(self.folder / f"{name}.json")
 
     def _process(self, name: str) -> ProcessRef | None:
-        try:
-            process = ProcessRef(*json.loads((self.folder / f"{name}.json").read_text()))
-        except (OSError, ValueError, TypeError):
-            return None
-        return process if process.alive() else None
+        return ProcessRef.saved(self.folder / f"{name}.json")
 
     def _runs(self, name: str) -> bool:
         return self._process(name) is not None
-
-    def _end(self, name: str) -> None:
-        process = self._process(name)
-        if process is not None:
-            process.end(10)

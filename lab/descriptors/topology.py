@@ -90,6 +90,11 @@ class Plan:
     notes: tuple[str, ...] = field(default=())
     """Things OSM does not complain about but an operator should know."""
 
+    def part(self, servers: tuple[Server, ...]) -> Plan:
+        """Return the plan of some of the servers, with their networks."""
+        used = {port.network for server in servers for port in server.ports}
+        return Plan(tuple(n for n in self.networks if n.key in used), servers)
+
 
 def plan(
     ns_name: str,
@@ -118,30 +123,24 @@ def plan(
     return Plan(tuple(builder.networks.values()), servers, tuple(builder.notes))
 
 
+@dataclass
 class _Planner:
-    def __init__(
-        self,
-        ns_name: str,
-        nsd: Mapping[str, Any],
-        vnfds: Mapping[str, Mapping[str, Any]],
-        params: Mapping[str, Any],
-        vim_names: Mapping[str, str],
-        instances: Instances | None,
-    ) -> None:
-        self.instances = instances
-        self.ns_name = ns_name
-        self.nsd = nsd
-        self.vnfds = vnfds
-        self.params = params
-        self.vim_names = vim_names
-        self.networks: dict[str, Network] = {}
-        self.notes: list[str] = []
-        df = (nsd.get("df") or [{}])[0]
+    ns_name: str
+    nsd: Mapping[str, Any]
+    vnfds: Mapping[str, Mapping[str, Any]]
+    params: Mapping[str, Any]
+    vim_names: Mapping[str, str]
+    instances: Instances | None
+    networks: dict[str, Network] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        df = (self.nsd.get("df") or [{}])[0]
         self.profiles = {str(p["id"]): p for p in df.get("vnf-profile") or ()}
         self.link_profiles = {
             p.get("virtual-link-desc-id"): p for p in df.get("virtual-link-profile") or ()
         }
-        self.links = {link["id"]: link for link in nsd.get("virtual-link-desc") or ()}
+        self.links = {link["id"]: link for link in self.nsd.get("virtual-link-desc") or ()}
         self.placed = self._placed()
 
     # -- servers ------------------------------------------------------------------------------

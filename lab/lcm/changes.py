@@ -8,21 +8,24 @@ relations, no ``config`` and no initial primitives. A rebuilt VDU does not get t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.descriptors.environments import Environment
 from lab.descriptors.service import Service, service, vdur_of, vnfrs_of
-from lab.descriptors.topology import Plan, Server
+from lab.descriptors.topology import Server
 from lab.errors import LcmError
 from lab.lcm.instantiate import Connector, inject
 from lab.lcm.request import charm_folder, request
-from lab.lcm.vimdeploy import VimDeployment
+from lab.lcm.vimdeploy import VimDeployment, delete_server, server_spec
 from lab.records.operations import ro_key_path
 from lab.records.store import NSRS, VNFDS, VNFRS, Document
+from lab.vca import WaitTimeoutError
+from lab.vim import Port, PortSpec, Vim, addresses
 
 if TYPE_CHECKING:
     from lab.lcm.operations import Operations
@@ -65,7 +68,7 @@ def heal(ops: Operations, operation: Document) -> str:
     ]
     for target in targets:
         _recreate(ops, svc, target, same=False)
-    with ops.charms_running(ns_id, svc.environments) as charms:
+    with ops.charms_running(ns_id, svc.environments) as model:
         connected = ops.connected(ns_id)
         for target in targets:
             for env in _of_target(svc, target):
@@ -74,7 +77,7 @@ def heal(ops: Operations, operation: Document) -> str:
                     _break_day1(ops, ns_id, env)
         state = ops.end(operation, "COMPLETED", "Done")
         ops.clear(operation)
-        ops.let_settle(ns_id, charms, None)
+        ops.let_settle(ns_id, model, None)
     return state
 
 
@@ -93,14 +96,13 @@ def _recreate(ops: Operations, svc: Service, target: _Target, same: bool) -> Non
     """Replace a server as RO does; write its new id and addresses into the record."""
     ns_id = svc.nsr["_id"]
     server = _server(svc, target)
-    work = request(svc, ops.store, ro_key_path(ops.store.home, ns_id))
+    work = request(svc, ops.store)
     keys = (ops.backends.keys.make_key(work.ro_key), *work.ssh_keys)
     label = {"vdu": server.vdu_id, "count": server.count_index}
     ops.journal.write("vm", target.index, "rebuilding", state="BUILD", **label)
-    cloud = ops.backends.cloud(server.vim)
-    old, new = target.vdur["vim-id"], None
-    if same or cloud.has_server(old, server.name, ns_id):
-        new = cloud.recreate_server(old, server, work.user_data(server), keys, ns_id, same)
+    vim = ops.backends.vim(server.vim)
+    old = target.vdur["vim-id"]
+    new = recreate(vim, old, server, work.user_data(server), keys, ns_id, same)
 
     def forget(vnfr: Document) -> None:
         vdur = vdur_of(vnfr, server.vdu_id, server.count_index)
@@ -111,19 +113,62 @@ def _recreate(ops: Operations, svc: Service, target: _Target, same: bool) -> Non
 
     ops.store.update(VNFRS, target.vnfr["_id"], forget)
     if new is None:  # its first creation failed
-        used = {port.network for port in server.ports}
-        networks = tuple(n for n in svc.plan.networks if n.key in used)
-        own = cloud.own_networks(ns_id)
-        known = {n.key: own[n.name] for n in networks if n.name in own}
-        VimDeployment(ops.backends, ops.journal, ns_id, keys, ops.timeouts.vm_ip, known).run(
-            Plan(networks, (server,)), work.user_data, partial(ops.record_server, ns_id)
-        )
+        work = replace(work, plan=svc.plan.part((server,)))
+        own = {n.name: n.id for n in vim.networks() if n.tag == ns_id}
+        known = {n.key: own[n.name] for n in work.plan.networks if n.name in own}
+        deployment = VimDeployment(ops.backends, ops.journal, work, ops.timeouts.vm_ip, known)
+        deployment.run(partial(ops.record_server, ns_id))
     else:
-        ops.record_server(ns_id, server, cloud.wait_active(new, ops.timeouts.vm_ip))
+        ops.record_server(ns_id, server, vim.wait_active(new, ops.timeouts.vm_ip))
     ops.journal.write("vm", target.index, "active", state="ACTIVE", **label)
     fresh = ops.store.get(VNFRS, target.vnfr["_id"])
     target.vnfr.update(fresh)
     target.vdur.update(vdur_of(fresh, server.vdu_id, server.count_index))
+
+
+def recreate(
+    vim: Vim,
+    server_id: str,
+    server: Server,
+    user_data: str | None,
+    ssh_keys: Sequence[str],
+    tag: str,
+    same: bool,
+) -> str | None:
+    """Replace a server by a new one on its networks; return the new id.
+
+    Its management address and fixed addresses stay; ``same`` keeps the other addresses and
+    all MAC addresses too. If there is no server with this id, the service's server of this
+    name is replaced: an instantiation or a healing that failed may not have recorded its id.
+    If there is none either, the result is ``None``, and with ``same`` an error.
+    """
+    present = {each.name: each.id for each in vim.recorded(tag)}
+    if server_id not in present.values():
+        if server.name not in present and not same:
+            return None
+        server_id = present.get(server.name, server_id)
+    old = vim.server(server_id).ports
+    spec = server_spec(vim, server, [p.network_id for p in old], user_data, ssh_keys)
+    ports: list[PortSpec] = []
+    for port, new, was in zip(server.ports, spec.ports, old, strict=True):
+        ip = was.ip if same or port.management else new.ip or _another(vim, was, ports)
+        mac = was.mac if same else new.mac
+        ports.append(replace(new, ip=ip, mac=mac, floating=was.floating or new.floating))
+    return vim.replace_server(server_id, replace(spec, ports=tuple(ports)), tag).id
+
+
+def _another(vim: Vim, port: Port, chosen: Sequence[PortSpec]) -> str:
+    """Return a free address of a port's network that is not the one it had.
+
+    A cloud takes any free address. The lab always changes it, because a caller must not rely
+    on the old one. ``chosen`` are the new server's ports so far.
+    """
+    network = vim.network(port.network_id)
+    used = {new.ip for new in chosen if new.network_id == network.id} | {network.gateway}
+    ports = [p for server in vim.recorded() for p in server.ports]
+    used |= {p.ip for p in ports if p.network_id == network.id}
+    subnet = addresses.parse_subnet(network.subnet)
+    return addresses.take_ip(subnet, None, {ip for ip in used if ip})
 
 
 def _server(svc: Service, target: _Target) -> Server:
@@ -235,17 +280,18 @@ def _change_package(ops: Operations, operation: Document, data: Mapping[str, Any
     if not changed:
         revise()
         return _updated(ops, operation)
-    with ops.charms_running(ns_id, svc.environments) as charms:
-        if charms is None:
+    with ops.charms_running(ns_id, svc.environments) as model:
+        if model is None:
             raise LcmError("KDUs deployed with Helm do not support charm upgrade")
         for env, folder in changed:
             ops.journal.write("charm", index, "refreshing charm", application=env.application)
-            charms.upgrade(env.application, folder)
+            model.upgrade_charm(env.application, folder)
         revise()
-        charms.wait_idle(ops.timeouts.settle)
+        with suppress(WaitTimeoutError):
+            model.wait_idle(ops.timeouts.settle)
         ops.clear(operation)
         state = ops.end(operation, "COMPLETED", "Done")
-        ops.let_settle(ns_id, charms, None)
+        ops.let_settle(ns_id, model, None)
     return state
 
 
@@ -264,10 +310,10 @@ def _remove_vnf(ops: Operations, ns_id: str, vnfr_id: str) -> None:
     if len(vnfrs_of(ops.store, ns_id)) < 2:
         raise LcmError(f"FAILED Removing VNF: {vnfr_id} Cannot terminate the last VNF in this NS.")
     vnfr = ops.store.get(VNFRS, vnfr_id)
-    cloud = ops.backends.cloud(vnfr["vim-account-id"])
+    vim = ops.backends.vim(vnfr["vim-account-id"])
     for vdur in vnfr["vdur"]:
         if vdur["vim-id"] is not None:
-            cloud.delete_server(vdur["vim-id"])
+            delete_server(vim, vdur["vim-id"])
 
     def forget(nsr: Document) -> None:
         nsr["constituent-vnfr-ref"] = [r for r in nsr["constituent-vnfr-ref"] if r != vnfr_id]
@@ -282,13 +328,13 @@ def _operate(ops: Operations, ns_id: str, data: Mapping[str, Any]) -> None:
     given = data["additionalParam"]
     target = _Target(vnfr, vdur_of(vnfr, given["vdu_id"], given["count-index"]))
     svc = service(ops.store.get(NSRS, ns_id), ops.store)
-    cloud = ops.backends.cloud(vnfr["vim-account-id"])
+    vim = ops.backends.vim(vnfr["vim-account-id"])
     kind = data["changeStateTo"]
     if kind == "start":
-        cloud.start_server(target.vdur["vim-id"])
-        cloud.wait_active(target.vdur["vim-id"], ops.timeouts.vm_ip)
+        vim.start(target.vdur["vim-id"])
+        vim.wait_active(target.vdur["vim-id"], ops.timeouts.vm_ip)
     elif kind == "stop":
-        cloud.stop_server(target.vdur["vim-id"])
+        vim.stop(target.vdur["vim-id"])
     elif kind == "rebuild":
         # A new disk from the image, with the same user data and RO's key; ports and addresses stay.
         _recreate(ops, svc, target, same=True)

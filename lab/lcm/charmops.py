@@ -9,8 +9,8 @@ from typing import Any
 
 from lab.descriptors.relations import Relation
 from lab.errors import LcmError
-from lab.lcm.backends import Charms
 from lab.lcm.timeouts import VERIFY_TRIES, Timeouts
+from lab.vca import Event, Model
 
 READY = ("active", "blocked")
 _POLL = 0.1
@@ -19,10 +19,10 @@ _POLL = 0.1
 class CharmOps:
     """n2vc for one model."""
 
-    def __init__(self, charms: Charms, ns_id: str, timeouts: Timeouts) -> None:
-        """Work on the model of network service ``ns_id``."""
-        self.charms = charms
-        self.ns_id = ns_id
+    def __init__(self, model: Model, timeouts: Timeouts) -> None:
+        """Work on the model of a network service."""
+        self.model = model
+        self.ns_id = model.uuid
         self.timeouts = timeouts
 
     def environment(self, application: str) -> str:
@@ -31,17 +31,15 @@ class CharmOps:
         Raises:
             LcmError: there is no such application.
         """
-        return f"{self.ns_id}.{application}.{self.charms.machine(application)}"
+        units = self.model.status().units.values()
+        machines = [unit.machine for unit in units if unit.name.startswith(f"{application}/")]
+        if not machines:
+            raise LcmError(f"application {application} not found")
+        return f"{self.ns_id}.{application}.{min(machines)}"
 
     def deployed(self, application: str) -> bool:
         """Say whether the model has an application."""
-        try:
-            self.charms.application_status(application)
-        except LcmError as error:
-            if "not found" not in str(error):
-                raise
-            return False
-        return True
+        return application in self.model.status().applications
 
     def install(self, application: str, charm: Path, units: int) -> None:
         """Deploy and wait until the application is active or blocked.
@@ -53,17 +51,17 @@ class CharmOps:
         """
         if not charm.is_dir():
             raise LcmError(f"artifact path does not exist: {charm}")
-        self.charms.deploy(application, charm, units)
+        self.model.deploy(application, charm, num_units=units)
         deadline = time.monotonic() + self.timeouts.charm_ready
         while time.monotonic() < deadline:
-            if self.charms.application_status(application)[0] in READY:
+            if self.model.status().applications[application].status in READY:
                 return
             time.sleep(_POLL)
 
     def relate(self, relation: Relation) -> None:
         """Add a relation; "not found" and "already exists" count as added (libjuju)."""
         try:
-            self.charms.add_relation(relation.provider, relation.requirer)
+            self.model.add_relation(relation.provider, relation.requirer)
         except LcmError as error:
             if "not found" not in str(error) and "already exists" not in str(error):
                 raise
@@ -113,7 +111,7 @@ class CharmOps:
                 raise LcmError(
                     f"option {bad[0]} is {type(value).__name__}, set_config takes strings only"
                 )
-            self.charms.set_config(application, options)
+            self.model.set_config(application, dict(options))
         except LcmError as error:
             raise LcmError(f"Error configuring application into ee={ee} : {error}") from None
         self.verify(application)
@@ -121,15 +119,15 @@ class CharmOps:
 
     def verify(self, application: str) -> bool:
         """Run verify-ssh-credentials until it completes; ``False`` after the last try."""
-        if not self.charms.has_action(application, "verify-ssh-credentials"):
+        if "verify-ssh-credentials" not in self.model.actions(application):
             return False
         for attempt in range(VERIFY_TRIES):
             if attempt:
                 time.sleep(self.timeouts.verify_interval)
-            outcome = self.charms.run_action(
+            outcome = self.model.run_action(
                 application, "verify-ssh-credentials", {}, self.timeouts.primitive
             )
-            if outcome.completed:
+            if outcome.status == "completed":
                 return True
         return False
 
@@ -143,12 +141,53 @@ class CharmOps:
     ) -> Mapping[str, Any]:
         prefix = f"Error executing primitive {name} in ee={self.environment(application)}: "
         try:
-            outcome = self.charms.run_action(application, name, params, timeout)
+            outcome = self.model.run_action(application, name, params, timeout)
         except LcmError as error:
             if check:
                 raise LcmError(f"{prefix}{error}") from None
             return {}
-        if check and not outcome.completed:
+        if check and outcome.status != "completed":
             reason = outcome.results.get("output", "No further information received from action")
             raise LcmError(f"{prefix}failed: {reason}")
         return outcome.results
+
+
+def remove(model: Model, application: str, timeout: float) -> None:
+    """Remove an application and wait until its units are gone; a missing one is no error."""
+    if application in model.status().applications:
+        model.remove_application(application)
+        model.wait_for(lambda status: application not in status.applications, timeout)
+
+
+_QUIET = {
+    "hook-started": "running {name}",
+    "hook-retried": "retrying {name}",
+    "action-started": "action {name}",
+}
+
+
+def shown(event: Event, log: Path) -> dict[str, Any]:
+    """Return what the journal shows of an event of a unit that writes ``log``.
+
+    ``quiet`` events are for a live display only: there are too many of them for a log.
+    """
+    if event.kind == "status":
+        text = f"{event.name}: {event.message}" if event.message else event.name
+        return {"text": text, "status": event.name, "quiet": False}
+    if event.kind == "hook-failed":
+        reason = _last_words(log) or event.message
+        return {"text": f"{event.name} failed: {reason}", "status": "error", "quiet": False}
+    return {"text": _QUIET[event.kind].format(name=event.name), "status": None, "quiet": True}
+
+
+def _last_words(path: Path) -> str:
+    """Return the last line a failed hook wrote, which for Python names the exception."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(max(0, path.stat().st_size - 4096))
+            lines = stream.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    # Skip the line that the controller adds: it has only the exit status.
+    own = [line for line in lines if line.strip() and '" failed: ' not in line]
+    return own[-1].strip() if own else ""

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lab.cluster import Cluster
 from lab.cluster.errors import TIMED_OUT
 from lab.descriptors.environments import Environment
 from lab.descriptors.relations import Relation
 from lab.errors import LcmError
-from lab.lcm.backends import Pods
 from lab.lcm.timeouts import Timeouts
 
 
@@ -22,18 +22,10 @@ class HelmOps:
     """LCM's Helm connector for one execution environment."""
 
     def __init__(
-        self, pods: Pods, env: Environment, ns_id: str, timeouts: Timeouts, vnf_id: str
+        self, cluster: Cluster, env: Environment, ns_id: str, timeouts: Timeouts, vnf_id: str
     ) -> None:
-        """Work in the namespace of a network service.
-
-        Args:
-            pods: The namespace.
-            env: The environment.
-            ns_id: The service.
-            timeouts: Waiting times.
-            vnf_id: Id of the VNF's record.
-        """
-        self._pods = pods
+        """Work in the namespace named after a service; ``vnf_id`` is the id of a VNF's record."""
+        self._cluster = cluster
         self._env = env
         self.ns_id = ns_id
         self.timeouts = timeouts
@@ -60,8 +52,10 @@ class HelmOps:
         if self._env.vdu_id:
             osm["vdu_id"] = self._env.vdu_id
         try:
+            self._cluster.call("prepare", namespace=self.ns_id)
             values = {"osm": osm, "global": {"osm": osm}}
-            self._pods.install(self._release, chart, values, self.timeouts.helm_install)
+            limit = self.timeouts.helm_install
+            self._call("install", chart=str(chart.resolve()), values=values, timeout=limit)
         except LcmError as error:
             raise LcmError(f"Error deploying chart ee: {error}") from None
 
@@ -75,7 +69,7 @@ class HelmOps:
             LcmError: it does not answer in time.
         """
         try:
-            return self._pods.ssh_key(self._release, self.timeouts.helm_initial)
+            return str(self._call("ssh_key", timeout=self.timeouts.helm_initial))
         except LcmError as error:
             raise LcmError(f"Error obtaining ee ssh_ke: {error}") from None
 
@@ -89,7 +83,9 @@ class HelmOps:
         """
         patience = self.timeouts.helm_initial if name == "config" else self.timeouts.helm_retry
         try:
-            status, message = self._pods.primitive(self._release, name, params, patience, timeout)
+            status, message = self._call(
+                "primitive", name=name, params=dict(params), timeout=patience, limit=timeout
+            )
         except LcmError as error:
             if str(error) == TIMED_OUT:
                 raise
@@ -102,11 +98,14 @@ class HelmOps:
         if status not in ("OK", "PROCESSING"):
             text = f"Execute primitive {name} returned not ok status: {status}, message: {message}"
             raise LcmError(self._failed(name, text))
-        return message
+        return str(message)
 
     def verify(self, application: str) -> bool:
         """Do nothing: LCM does not verify the SSH login of a chart."""
         return True
+
+    def _call(self, what: str, **words: Any) -> Any:
+        return self._cluster.call(what, namespace=self.ns_id, release=self._release, **words)
 
     def _failed(self, name: str, text: str) -> str:
         return f"Error executing primitive {name} into ee={self.environment('')} : {text}"

@@ -16,8 +16,8 @@ So a charm gets relation events before ``config`` gives it the address of its VD
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,44 +25,22 @@ from typing import Any
 from lab.descriptors.environments import Environment
 from lab.descriptors.primitives import by_seq, map_primitive_params
 from lab.descriptors.relations import Relation
-from lab.descriptors.topology import Plan, Server
+from lab.descriptors.topology import Server
 from lab.errors import LcmError
-from lab.lcm.backends import Backends, BootedServer
-from lab.lcm.board import Board
+from lab.lcm.backends import Backends
 from lab.lcm.charmops import CharmOps
 from lab.lcm.helmops import HelmOps
 from lab.lcm.keys import OpenSshInjector
+from lab.lcm.request import Place, Request
 from lab.lcm.timeouts import INJECT_TRIES, Timeouts
-from lab.lcm.vimdeploy import UserData, VimDeployment
+from lab.lcm.vimdeploy import Booted, VimDeployment
 from lab.records.journal import Journal
+from lab.vim import Server as VimServer
 
 STAGES = (
     "Stage 1/5: preparation of the environment.",
     "Stage 2/5: deployment of KDUs, VMs and execution environments.",
 )
-
-
-@dataclass(frozen=True)
-class Request:
-    """Input of an instantiation; ``lab.lcm.request`` builds it from the records."""
-
-    ns_id: str
-    plan: Plan
-    environments: Sequence[Environment]
-    relations: Sequence[Relation]
-    charm_folder: Callable[[Environment], Path]
-    user_data: UserData
-    parameters: Mapping[str, dict[str, Any]]
-    """Application -> values for ``<name>``. Environments may share one dictionary, as in LCM,
-    where the instances of a VDU overwrite each other's ``rw_mgmt_ip``."""
-    osm: Callable[[Environment], dict[str, Any]]
-    """The ``OSM`` dictionary for an environment, made after the VM has its addresses."""
-    ssh_keys: tuple[str, ...]
-    ro_key: Path
-    vnf_ids: Mapping[str, str] = field(default_factory=dict)
-    """Ids of the VNF records, by member."""
-    addresses: Mapping[tuple[str, str | None, int], str] = field(default_factory=dict)
-    """Addresses that are known: (member, VDU or ``None`` for the VNF, count index) -> address."""
 
 
 @dataclass
@@ -88,8 +66,8 @@ def connector(
 ) -> Connector:
     """Return LCM's connector for an execution environment."""
     if env.helm:
-        return HelmOps(backends.pods(ns_id), env, ns_id, timeouts, vnf_id)
-    return CharmOps(backends.charms(ns_id), ns_id, timeouts)
+        return HelmOps(backends.cluster(), env, ns_id, timeouts, vnf_id)
+    return CharmOps(backends.model(ns_id), timeouts)
 
 
 def inject(
@@ -120,7 +98,7 @@ class Instantiation:
         backends: Backends,
         journal: Journal,
         timeouts: Timeouts,
-        on_booted: Callable[[Server, BootedServer], None],
+        on_booted: Booted,
         on_day1: Callable[[str], None],
         on_installed: Callable[[str, str], None],
     ) -> None:
@@ -139,9 +117,14 @@ class Instantiation:
         self.backends = backends
         self.journal = journal
         self.timeouts = timeouts
-        self.board = Board()
-        for (index, vdu, count), address in request.addresses.items():
-            self.board.set_address(index, vdu, count, address)
+        # OSM keeps these in its database and polls.
+        envs = request.environments
+        self._addresses: dict[Place, Future[str]] = {_managed(env): Future() for env in envs}
+        self._installed: dict[str, Future[None]] = {env.application: Future() for env in envs}
+        self._ready: dict[str, Future[None]] = {env.application: Future() for env in envs}
+        self._related: dict[Relation, str] = {}
+        for place, address in request.addresses.items():
+            self._set_address(place, address)
         self.report = Report()
         self._on_booted = on_booted
         self._on_day1 = on_day1
@@ -171,32 +154,29 @@ class Instantiation:
 
     def _deploy_at_vim(self) -> None:
         try:
-            public = self.backends.keys.make_key(self.request.ro_key)
-            deployment = VimDeployment(
-                self.backends,
-                self.journal,
-                self.request.ns_id,
-                (public, *self.request.ssh_keys),
-                self.timeouts.vm_ip,
-            )
-            deployment.run(self.request.plan, self.request.user_data, self._booted)
+            limit = self.timeouts.vm_ip
+            VimDeployment(self.backends, self.journal, self.request, limit).run(self._booted)
         except BaseException:
             self.report.vim_failed = True
-            self.board.set_vim_failed()
+            reason = "Cannot inject ssh-key because target VM is in error state"
+            _fail(self._addresses.values(), reason)
             raise
         self.report.vms_ready = time.time()
 
-    def _booted(self, server: Server, result: BootedServer) -> None:
+    def _booted(self, server: Server, result: VimServer) -> None:
         self._on_booted(server, result)
         index, vdu, count = server.member_vnf_index, server.vdu_id, server.count_index
-        for port, address in zip(server.ports, result.addresses, strict=True):
-            if address is None:
-                continue
-            reached = address.partition(";")[0]
-            if port.management:
-                self.board.set_address(index, vdu, count, reached)
-            if port.management_vnf and count == 0:
-                self.board.set_address(index, None, 0, reached)
+        for planned, port in zip(server.ports, result.ports, strict=True):
+            reached = port.floating or port.ip
+            if planned.management:
+                self._set_address((index, vdu, count), reached)
+            if planned.management_vnf and count == 0:
+                self._set_address((index, None, 0), reached)
+
+    def _set_address(self, place: Place, address: str) -> None:
+        future = self._addresses.get(place)
+        if future is not None and not future.done():
+            future.set_result(address)
 
     # -- execution environments -----------------------------------------------------------------
 
@@ -207,13 +187,13 @@ class Instantiation:
                 step = name
                 action()
         except BaseException as error:
-            self.board.set_outcome(env.application, "BROKEN")
+            _fail([self._installed[env.application], self._ready[env.application]], "BROKEN")
             self.report.broken.append(env.application)
             self._say(env, f"failed: {error}", state="BROKEN")
             if isinstance(error, LcmError):
                 raise LcmError(f"{step}. {error}") from None
             raise
-        self.board.set_outcome(env.application, "READY")
+        self._ready[env.application].set_result(None)
 
     def _steps(self, env: Environment) -> list[tuple[str, Callable[[], None]]]:
         steps: list[tuple[str, Callable[[], None]]] = [
@@ -242,19 +222,20 @@ class Instantiation:
         self._say(env, "installing chart" if env.helm else "deploying charm")
         self._n2vc(env).install(env.application, self.request.charm_folder(env), env.num_units)
         self._on_installed(env.application, self._n2vc(env).environment(env.application))
-        self.board.set_installed(env.application)
+        self._installed[env.application].set_result(None)
 
     def _relate(self, env: Environment) -> None:
         deadline = time.monotonic() + self.timeouts.relations
         for relation in self.request.relations:
             if env.application not in relation.applications:
                 continue
+            ends = [self._installed[application] for application in relation.applications]
             left = max(0.0, deadline - time.monotonic())
-            if not self.board.wait_installed(relation.applications, left):
+            if wait(ends, left, FIRST_EXCEPTION).not_done or any(e.exception() for e in ends):
                 raise LcmError("Relations could not be added to VCA.")
             # As in LCM both ends add it; the "already exists" of the second is no error.
             self._n2vc(env).relate(relation)
-            if self.board.claim_relation(relation.name):
+            if self._related.setdefault(relation, env.application) == env.application:
                 self.journal.write(
                     "relation", relation.name, f"{relation.provider} - {relation.requirer}"
                 )
@@ -270,7 +251,10 @@ class Instantiation:
             self._say(env, "making ssh key")
             key = self._n2vc(env).public_key(env.application)
         self._say(env, "waiting for the VM")
-        address = self.board.wait_address(env, self.timeouts.vm_ip)
+        try:
+            address = self._addresses[_managed(env)].result(self.timeouts.vm_ip)
+        except TimeoutError:
+            raise LcmError("Not found the management address of the VM in time") from None
         if key is not None and env.ssh_user:
             self._inject(env, address, env.ssh_user, key)
         values["rw_mgmt_ip"] = address
@@ -289,16 +273,20 @@ class Instantiation:
     def _wait_below(self, env: Environment) -> None:
         if env.level == "vdu":
             return
-        below = tuple(
-            other.application
+        below = [
+            self._ready[other.application]
             for other in self.request.environments
             if other is not env
             and (
                 env.level == "ns"
                 or (other.member_vnf_index == env.member_vnf_index and other.level == "vdu")
             )
-        )
-        self.board.wait_outcomes(below, self.timeouts.dependent_vcas)
+        ]
+        done, pending = wait(below, self.timeouts.dependent_vcas, FIRST_EXCEPTION)
+        if any(each.exception() for each in done):
+            raise LcmError("Configuration aborted because dependent charm/s has failed")
+        if pending:
+            raise LcmError("Timeout waiting for dependent charm/s")
 
     def _primitive(
         self, env: Environment, primitive: Mapping[str, Any], number: int, total: int
@@ -317,3 +305,15 @@ class Instantiation:
         self.journal.write(
             "charm", env.member_vnf_index or "ns", text, application=env.application, **more
         )
+
+
+def _managed(env: Environment) -> Place:
+    """Return what a charm manages."""
+    return env.member_vnf_index, env.vdu_id, env.count_index if env.vdu_id else 0
+
+
+def _fail(futures: Iterable[Future[Any]], reason: str) -> None:
+    """Let those fail who wait for one of these, if it has no result yet."""
+    for future in futures:
+        if not future.done():
+            future.set_exception(LcmError(reason))

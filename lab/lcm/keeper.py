@@ -9,18 +9,15 @@ Like a worker it does not handle SIGTERM.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 
 from lab.errors import ConflictError, LcmError, NbiError
-from lab.lcm.backends import Backends, Charms
+from lab.lcm.backends import Backends
 from lab.lcm.timeouts import lab_timeouts
 from lab.procs import ProcessRef, start_time
 from lab.records import jobs
@@ -65,23 +62,20 @@ def update_status(backends: Backends, ns_id: str, patience: float) -> None:
     with file_lock(lock, patience, f"ns {ns_id}"):
         if ns_id not in backends.controller().models():
             raise NbiError(f"ns {ns_id} has no charms")
-        charms = Charms(backends.controller(), ns_id)
-        charms.start()
-        try:
-            charms.model.update_status()
-            charms.model.wait_idle(lab_timeouts().settle, retries=False)
-            if failed := charms.failed_units():
+        with backends.controller().model(ns_id) as model:
+            model.update_status()
+            try:
+                status = model.wait_idle(lab_timeouts().settle, retries=False)
+            except WaitTimeoutError as error:
+                raise NbiError(f"charms of ns {ns_id} are still busy: {error}") from None
+            if failed := status.failed:
                 text = "; ".join(f"{unit}: {reason}" for unit, reason in sorted(failed.items()))
                 raise NbiError(f"charms of ns {ns_id} are in error: {text}")
-        except WaitTimeoutError as error:
-            raise NbiError(f"charms of ns {ns_id} are still busy: {error}") from None
-        finally:
-            charms.stop()
 
 
 def ensure(home: Path) -> None:
     """Start the process of a lab, unless it runs already or the interval is 0."""
-    if not interval() or jobs.runs(_identity(home)):
+    if not interval() or ProcessRef.saved(_file(home)):
         return
     log = home / "lcm" / "keeper.log"
     jobs.launch("lab.lcm.keeper", log, "--home", str(home.resolve()))
@@ -89,19 +83,12 @@ def ensure(home: Path) -> None:
 
 def end(home: Path) -> None:
     """End the process of a lab, if there is one."""
-    jobs.end(_identity(home))
+    if (process := ProcessRef.saved(_file(home))) is not None:
+        process.end()
 
 
 def _file(home: Path) -> Path:
     return home / "lcm" / "keeper.json"
-
-
-def _identity(home: Path) -> dict[str, Any] | None:
-    try:
-        identity: dict[str, Any] = json.loads(_file(home).read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return None
-    return identity
 
 
 def keep(home: Path, seconds: float) -> None:
@@ -130,8 +117,7 @@ def main(home: Path) -> None:
     """Fire update-status at the services of the lab in HOME, until there is no service."""
     try:
         with file_lock(home / "lcm" / "keeper.lock", 0, "update-status"):
-            own = ProcessRef(os.getpid(), start_time(os.getpid()) or 0)
-            _file(home).write_text(json.dumps(asdict(own)), encoding="ascii")
+            ProcessRef(os.getpid(), start_time(os.getpid()) or 0).save(_file(home))
             keep(home, interval())
     except NbiError:
         return  # there is one already

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 from lab.descriptors.day0 import osm_params
@@ -20,14 +21,17 @@ from lab.descriptors.service import Service, service, vdur_of, vnfrs_of
 from lab.descriptors.topology import Server
 from lab.errors import LcmError
 from lab.lcm import changes, scaling
-from lab.lcm.backends import Backends, BootedServer, CharmEvent, Charms
-from lab.lcm.instantiate import STAGES, Connector, Instantiation, Report, Request, connector
-from lab.lcm.request import request
+from lab.lcm.backends import Backends
+from lab.lcm.charmops import shown
+from lab.lcm.instantiate import STAGES, Connector, Instantiation, Report, connector
+from lab.lcm.request import Request, request
 from lab.lcm.terminate import delete_resources, run_terminate_primitives
 from lab.lcm.timeouts import Timeouts
 from lab.records.journal import Journal
-from lab.records.operations import fail_operation, remove_service, ro_key_path
+from lab.records.operations import fail_operation, remove_service
 from lab.records.store import NSRS, OPS, VIMS, VNFRS, Document, Store
+from lab.vca import Event, Model, WaitTimeoutError
+from lab.vim import Server as VimServer
 
 
 class Operations:
@@ -68,10 +72,6 @@ class Operations:
             return handler(operation)
         except LcmError as error:
             return self._fail(operation, str(error))
-        except Exception as error:
-            # A bug in the lab: write it into the record; the traceback goes to the worker's log.
-            self._fail(operation, f"internal error: {error!r}")
-            raise
 
     # -- instantiate -------------------------------------------------------------------------
 
@@ -83,17 +83,17 @@ class Operations:
             self.journal.write("note", "ns", note)
         self.begin(operation, "BUILDING", "INSTANTIATING")
         self.store.update(NSRS, ns_id, lambda nsr: _start_records(nsr, svc))
-        run = self.instantiation(request(svc, self.store, ro_key_path(self.store.home, ns_id)))
-        running: AbstractContextManager[Charms | None] = nullcontext()
+        run = self.instantiation(request(svc, self.store))
+        running: AbstractContextManager[Model | None] = nullcontext()
         if svc.environments:
             running = self.charms_running(ns_id, svc.environments)
-        with running as charms:
+        with running as model:
             with self._deadline(
                 operation, "timeout_ns_deploy", self.timeouts.ns_deploy, f"{STAGES[1]} Detail: "
             ):
                 report = run.run()
             state = self._finish_instantiate(operation, svc, report)
-            self.let_settle(ns_id, charms, report.vms_ready)
+            self.let_settle(ns_id, model, report.vms_ready)
         return state
 
     def instantiation(self, work: Request) -> Instantiation:
@@ -104,7 +104,7 @@ class Operations:
             self.backends,
             self.journal,
             self.timeouts,
-            on_booted=lambda server, result: self.record_server(ns_id, server, result),
+            on_booted=partial(self.record_server, ns_id),
             on_day1=lambda app: self.record_vca(ns_id, app, needed_terminate=True),
             on_installed=lambda app, ee: self.record_vca(ns_id, app, ee_id=ee),
         )
@@ -172,28 +172,36 @@ class Operations:
             return self.end(operation, "FAILED", f"{STAGES[1]} Detail: {detail}", detail)
         return self.end(operation, "COMPLETED", "Done")
 
-    def let_settle(self, ns_id: str, charms: Charms | None, vms_ready: float | None) -> None:
-        """Wait until the charms are idle; the operation has ended, so a failure is only a note."""
+    def let_settle(self, ns_id: str, model: Model | None, vms_ready: float | None) -> None:
+        """Wait until the charms are idle and record it; tunnels come up after the operation.
+
+        The operation has ended, so a failure is only a note.
+        """
+        if model is None:
+            return
         try:
-            self._settle(ns_id, charms, vms_ready)
+            self._settle(ns_id, model, vms_ready)
         except LcmError as error:
             self.journal.write("note", "ns", str(error))
 
-    def _settle(self, ns_id: str, charms: Charms | None, vms_ready: float | None) -> None:
-        """Wait until the charms are idle and record it; tunnels come up after the operation."""
-        if charms is None:
-            return
-        idle = charms.wait_idle(self.timeouts.settle)
+    def _settle(self, ns_id: str, model: Model, vms_ready: float | None) -> None:
+        idle = True
+        try:
+            model.wait_idle(self.timeouts.settle)
+        except WaitTimeoutError:
+            idle = False
         now = time.time()
-        failing = charms.failed_units()
+        status = model.status()
         statuses = {}
         for vca in self.store.get(NSRS, ns_id)["_admin"]["deployed"]["VCA"]:
-            try:
-                status, message = charms.application_status(vca["application"])
-            except LcmError as error:  # it was never deployed
-                status, message = "missing", str(error)
-            statuses[vca["application"]] = {"status": status, "message": message}
-        errors = dict(failing)
+            name = vca["application"]
+            found = status.applications.get(name)
+            statuses[name] = (
+                {"status": "missing", "message": f"application {name} not found"}
+                if found is None
+                else {"status": found.status, "message": found.message}
+            )
+        errors = dict(status.failed)
         errors.update({a: s["message"] for a, s in statuses.items() if s["status"] == "error"})
 
         def change(nsr: Document) -> None:
@@ -211,26 +219,25 @@ class Operations:
                 )
 
         self.store.update(NSRS, ns_id, change)
-        for unit, reason in sorted(failing.items()):
+        for unit, reason in sorted(status.failed.items()):
             self.journal.write("note", "ns", f"{unit}: {reason}")
         self.journal.write(
             "settled", "ns", "all charms idle" if idle else "charms still busy", idle=idle
         )
 
-    def record_server(self, ns_id: str, server: Server, result: BootedServer) -> None:
+    def record_server(self, ns_id: str, server: Server, result: VimServer) -> None:
         """Write a server that is up, with its addresses, into the record of its VNF."""
         record = vnfrs_of(self.store, ns_id)[server.member_vnf_index]
 
         def change(vnfr: Document) -> None:
             vdur = vdur_of(vnfr, server.vdu_id, server.count_index)
             vdur["vim-id"], vdur["status"] = result.id, "ACTIVE"
-            macs = result.macs or (None,) * len(result.addresses)
-            for port, address, mac in zip(vdur["interfaces"], result.addresses, macs, strict=True):
-                port["ip-address"], port["mac-address"] = address, mac
-                reached = address and address.partition(";")[0]
-                if port["mgmt-interface"] and vdur["ip-address"] is None:
+            for interface, port in zip(vdur["interfaces"], result.ports, strict=True):
+                interface["ip-address"], interface["mac-address"] = port.address, port.mac
+                reached = port.floating or port.ip
+                if interface["mgmt-interface"] and vdur["ip-address"] is None:
                     vdur["ip-address"] = reached
-                if port["mgmt-vnf"] and vnfr["ip-address"] is None:
+                if interface["mgmt-vnf"] and vnfr["ip-address"] is None:
                     vnfr["ip-address"] = reached
 
         self.store.update(VNFRS, record["_id"], change)
@@ -246,21 +253,16 @@ class Operations:
         self.store.update(NSRS, ns_id, change)
 
     @contextmanager
-    def charms_running(
-        self, ns_id: str, environments: list[Environment]
-    ) -> Iterator[Charms | None]:
+    def charms_running(self, ns_id: str, environments: list[Environment]) -> Iterator[Model | None]:
         """Run the charms of a service, if it has any, in this process during the block."""
         if environments and all(env.helm for env in environments):
             # Pods run by themselves.
             yield None
             return
-        charms = self.backends.charms(ns_id)
-        charms.start()
-        charms.subscribe(self.charm_listener(environments))
-        try:
-            yield charms
-        finally:
-            charms.stop()
+        model = self.backends.model(ns_id)
+        with model:
+            model.subscribe(self._charm_listener(model, environments))
+            yield model
 
     def connected(self, ns_id: str) -> Callable[[Environment], Connector]:
         """Return a function that returns LCM's connector for an environment of a service."""
@@ -285,19 +287,13 @@ class Operations:
 
         self.store.update(NSRS, ns_id, change)
 
-    def charm_listener(self, envs: list[Environment]) -> Any:
+    def _charm_listener(self, model: Model, envs: list[Environment]) -> Callable[[Event], None]:
         """Return a listener that writes the events of charms into the journal."""
         owner = {env.application: env.member_vnf_index or "ns" for env in envs}
 
-        def listen(event: CharmEvent) -> None:
-            self.journal.write(
-                "charm",
-                owner.get(event.application, "ns"),
-                event.text,
-                application=event.application,
-                status=event.status,
-                quiet=event.quiet,
-            )
+        def listen(event: Event) -> None:
+            fields = shown(event, model.log_path(event.unit))
+            self.journal.write("charm", owner.get(event.app, "ns"), application=event.app, **fields)
 
         return listen
 
@@ -328,7 +324,7 @@ class Operations:
         self.begin(operation, None, "RUNNING ACTION")
         timeout = float(params.get("timeout_ns_action") or self.timeouts.action)
         self.journal.write("primitive", index, name, application=env.application, number=1, total=1)
-        with self.charms_running(ns_id, svc.environments) as charms:
+        with self.charms_running(ns_id, svc.environments) as model:
             n2vc = self.connected(ns_id)(env)
             try:
                 if real_name == "config":
@@ -344,7 +340,7 @@ class Operations:
                 self.clear(operation)
                 output = result if isinstance(result, str) else dict(result)
                 state = self.end(operation, "COMPLETED", output)
-            self.let_settle(ns_id, charms, None)
+            self.let_settle(ns_id, model, None)
         return state
 
     def _day2_values(self, svc: Service, env: Environment) -> dict[str, Any]:

@@ -1,21 +1,49 @@
-"""Build the input of an instantiation from the records of its service."""
+"""The input of an instantiation, from the records of its service."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lab.descriptors.day0 import osm_params, render_user_data
 from lab.descriptors.environments import Environment
+from lab.descriptors.relations import Relation
 from lab.descriptors.service import Service, shared_parameters, vnfrs_of
-from lab.descriptors.topology import Server
+from lab.descriptors.topology import Plan, Server
 from lab.errors import LcmError
-from lab.lcm.instantiate import Request
+from lab.records.operations import ro_key_path
 from lab.records.store import NSDS, Document, Store
 
+Place = tuple[str | None, str | None, int]
+"""A VDU instance, or with ``None`` for the VDU a VNF: (member, VDU, count index)."""
 
-def request(svc: Service, store: Store, ro_key: Path) -> Request:
+
+@dataclass(frozen=True)
+class Request:
+    """Input of an instantiation."""
+
+    ns_id: str
+    plan: Plan
+    environments: Sequence[Environment]
+    relations: Sequence[Relation]
+    charm_folder: Callable[[Environment], Path]
+    user_data: Callable[[Server], str | None]
+    parameters: Mapping[str, dict[str, Any]]
+    """Application -> values for ``<name>``. Environments may share one dictionary, as in LCM,
+    where the instances of a VDU overwrite each other's ``rw_mgmt_ip``."""
+    osm: Callable[[Environment], dict[str, Any]]
+    """The ``OSM`` dictionary for an environment, made after the VM has its addresses."""
+    ssh_keys: tuple[str, ...]
+    ro_key: Path
+    vnf_ids: Mapping[str, str]
+    """Ids of the VNF records, by member."""
+    addresses: Mapping[Place, str] = field(default_factory=dict)
+    """Addresses that are known."""
+
+
+def request(svc: Service, store: Store) -> Request:
     """Return the input of an instantiation of the service."""
     records = vnfrs_of(store, svc.nsr["_id"])
     params = svc.nsr["instantiate_params"]
@@ -30,7 +58,7 @@ def request(svc: Service, store: Store, ro_key: Path) -> Request:
         vnf_ids={index: str(record["_id"]) for index, record in records.items()},
         osm=lambda env: _osm(store, svc.nsr["_id"], env),
         ssh_keys=tuple(params.get("ssh_keys") or ()),
-        ro_key=ro_key,
+        ro_key=ro_key_path(store.home, svc.nsr["_id"]),
     )
 
 

@@ -19,12 +19,12 @@ from lab.descriptors.environments import Environment, vdu_count
 from lab.descriptors.service import Service, service, vdur_of, vnfrs_of
 from lab.descriptors.topology import Plan, Server
 from lab.errors import LcmError
-from lab.lcm.backends import Charms
+from lab.lcm import charmops
 from lab.lcm.request import request
 from lab.lcm.terminate import run_terminate_primitives
-from lab.lcm.vimdeploy import VimDeployment
-from lab.records.operations import ro_key_path
+from lab.lcm.vimdeploy import VimDeployment, delete_server
 from lab.records.store import NSRS, VNFRS, Document
+from lab.vca import Model
 
 if TYPE_CHECKING:
     from lab.lcm.operations import Operations
@@ -55,18 +55,18 @@ def scale(ops: Operations, operation: Document) -> str:
         groups[:] = [g for g in groups if (g["name"], g["vnf_index"]) != (group, index)]
         groups.append({"name": group, "vnf_index": index, "nb-scale-op": done})
 
-    with ops.charms_running(ns_id, svc.environments) as charms:
-        if charms is None:
+    with ops.charms_running(ns_id, svc.environments) as model:
+        if model is None:
             raise LcmError("the lab scales services with charms only")
         counted = partial(ops.store.update, NSRS, ns_id, note)
-        errors = (_scale_out if out else _scale_in)(ops, svc, record, places, charms, counted)
+        errors = (_scale_out if out else _scale_in)(ops, svc, record, places, model, counted)
         ops.clear(operation)
         if errors:
             text = f"FAILED Scaling: {'; '.join(errors)}"
             state = ops.end(operation, "FAILED", text, text)
         else:
             state = ops.end(operation, "COMPLETED", "Done")
-        ops.let_settle(ns_id, charms, None)
+        ops.let_settle(ns_id, model, None)
     return state
 
 
@@ -116,7 +116,7 @@ def _scale_out(
     svc: Service,
     vnfr: Document,
     added: Places,
-    _: Charms,
+    _: Model,
     counted: Callable[[], object],
 ) -> list[str]:
     ns_id, index = svc.nsr["_id"], str(vnfr["member-vnf-index-ref"])
@@ -151,23 +151,10 @@ def _scale_out(
             lambda r: vdur_of(r, server.vdu_id, server.count_index).update({"vim-id": server_id}),
         )
 
-    work = request(svc, ops.store, ro_key_path(ops.store.home, ns_id))
-    used = {port.network for server in servers for port in server.ports}
-    networks = tuple(n for n in svc.plan.networks if n.key in used)
-    deployment = VimDeployment(
-        ops.backends,
-        ops.journal,
-        ns_id,
-        (ops.backends.keys.make_key(work.ro_key), *work.ssh_keys),
-        ops.timeouts.vm_ip,
-        known,
-        made,
-    )
-    deployment.run(
-        Plan(networks, servers),
-        work.user_data,
-        lambda server, booted: ops.record_server(ns_id, server, booted),
-    )
+    work = replace(request(svc, ops.store), plan=svc.plan.part(servers))
+    limit = ops.timeouts.vm_ip
+    deployment = VimDeployment(ops.backends, ops.journal, work, limit, known, made)
+    deployment.run(partial(ops.record_server, ns_id))
     fresh = [env for env in svc.environments if env.application not in before]
     if not fresh:
         return []
@@ -185,7 +172,7 @@ def _deploy_charms(
     }
     addresses[index, None, 0] = record["ip-address"]
     work = replace(
-        request(svc, ops.store, ro_key_path(ops.store.home, ns_id)),
+        request(svc, ops.store),
         plan=Plan((), ()),
         environments=fresh,
         relations=(),
@@ -220,8 +207,9 @@ def _networks(ops: Operations, svc: Service, vnfr: Document) -> dict[str, str]:
         if server.member_vnf_index == index and (
             vim_id := vdur_of(vnfr, server.vdu_id, server.count_index)["vim-id"]
         ):
-            ids = ops.backends.cloud(server.vim).networks_of(vim_id)
-            result.update(zip((port.network for port in server.ports), ids, strict=True))
+            made = ops.backends.vim(server.vim).server(vim_id).ports
+            ports = zip(server.ports, made, strict=True)
+            result.update({planned.network: port.network_id for planned, port in ports})
     return result
 
 
@@ -233,7 +221,7 @@ def _scale_in(
     svc: Service,
     vnfr: Document,
     gone: Places,
-    charms: Charms,
+    model: Model,
     counted: Callable[[], object],
 ) -> list[str]:
     index = str(vnfr["member-vnf-index-ref"])
@@ -245,15 +233,15 @@ def _scale_in(
         if env.member_vnf_index == index and env.count_index in counts
     ]
     if leaving:
-        _remove_charms(ops, svc, leaving, charms)
-    cloud = ops.backends.cloud(vnfr["vim-account-id"])
+        _remove_charms(ops, svc, leaving, model)
+    vim = ops.backends.vim(vnfr["vim-account-id"])
     server_ids = [
         v["vim-id"]
         for v in vnfr["vdur"]
         if (v["vdu-id-ref"], v["count-index"]) in gone and v["vim-id"] is not None
     ]
     with ThreadPoolExecutor(max(1, len(server_ids)), thread_name_prefix="scale") as pool:
-        for task in [pool.submit(cloud.delete_server, server_id) for server_id in server_ids]:
+        for task in [pool.submit(delete_server, vim, server_id) for server_id in server_ids]:
             task.result()
 
     def forget(record: Document) -> None:
@@ -267,7 +255,7 @@ def _scale_in(
 
 
 def _remove_charms(
-    ops: Operations, svc: Service, leaving: Sequence[Environment], charms: Charms
+    ops: Operations, svc: Service, leaving: Sequence[Environment], model: Model
 ) -> None:
     ns_id = svc.nsr["_id"]
     names = {env.application for env in leaving}
@@ -278,5 +266,5 @@ def _remove_charms(
     }
     run_terminate_primitives(ops, ns_id, leaving, day1_run)
     for application in sorted(names):
-        charms.remove(application, ops.timeouts.terminate_primitives)
+        charmops.remove(model, application, ops.timeouts.terminate_primitives)
     ops.remove_environments(ns_id, names)

@@ -237,7 +237,7 @@ class SliceOperations:
                 continue
             for vim in self.store.all(VIMS):
                 try:
-                    self.backends.cloud(vim["_id"]).delete_tag(scenario)
+                    self.backends.vim(vim["_id"]).delete_tag(scenario)
                 except LcmError as error:
                     if vim["_id"] in own:
                         failures.append(f"netslice-vld {deployed['vld_id']}: {error}")

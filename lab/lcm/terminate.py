@@ -16,11 +16,7 @@ from lab.records.journal import Journal
 if TYPE_CHECKING:
     from lab.lcm.operations import Operations
 
-STAGES = (
-    "Stage 1/3: execute pending primitives",
-    "Stage 2/3: execute terminating primitives.",
-    "Stage 3/3: delete execution environment, resources at VIM and K8s.",
-)
+STAGE = "Stage 3/3: delete execution environment, resources at VIM and K8s."
 
 
 def run_terminate_primitives(
@@ -70,21 +66,21 @@ def delete_resources(
     Returns:
         One sentence for each part that failed; the other part, and other VIMs, are still deleted.
     """
-    journal.write("stage", "ns", STAGES[2])
+    journal.write("stage", "ns", STAGE)
 
     def delete_at_vims() -> None:
         errors = []
         for vim in vims:
             try:
-                backends.cloud(vim).delete_tag(ns_id)
+                backends.vim(vim).delete_tag(ns_id)
             except LcmError as error:
                 errors.append(str(error))
         if errors:
             raise LcmError("; ".join(errors))
 
     def destroy_environments() -> None:
-        backends.charms(ns_id).destroy()
-        backends.pods(ns_id).destroy()
+        backends.destroy_model(ns_id)
+        backends.destroy_pods(ns_id)
 
     tasks = {
         "Terminating all VCA": destroy_environments,

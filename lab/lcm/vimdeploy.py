@@ -2,46 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from lab.descriptors.topology import Network, Plan, Server
+from lab.descriptors.topology import Network, Server
 from lab.errors import LcmError
-from lab.lcm.backends import Backends, BootedServer
+from lab.lcm.backends import Backends
+from lab.lcm.request import Request
 from lab.records.journal import Journal
+from lab.vim import NetworkSpec, PortSpec, ServerSpec, Vim
+from lab.vim import Server as VimServer
 
-UserData = Callable[[Server], str | None]
-Booted = Callable[[Server, BootedServer], None]
+Booted = Callable[[Server, VimServer], None]
+
+
+def server_spec(
+    vim: Vim,
+    server: Server,
+    networks: Sequence[str],
+    user_data: str | None,
+    ssh_keys: Sequence[str],
+) -> ServerSpec:
+    """Return what the VIM is asked for: a server whose n-th port is on the n-th network."""
+    return ServerSpec(
+        name=server.name,
+        hostname=server.hostname,
+        image=server.image,
+        vcpus=server.vcpus,
+        ram_mib=server.ram_mib,
+        disk_gb=server.disk_gb,
+        ports=tuple(
+            PortSpec(
+                network_id=network,
+                ip=p.ip,
+                mac=p.mac,
+                port_security=p.port_security,
+                # RO requests a floating address for management interfaces only.
+                floating=p.management and bool(vim.account.config.use_floating_ip),
+            )
+            for p, network in zip(server.ports, networks, strict=True)
+        ),
+        user_data=user_data,
+        ssh_keys=tuple(ssh_keys),
+    )
+
+
+def delete_server(vim: Vim, server_id: str) -> None:
+    """Delete a server; a missing one is no error."""
+    if any(server.id == server_id for server in vim.recorded()):
+        vim.delete_server(server_id)
 
 
 @dataclass(frozen=True)
 class VimDeployment:
-    """One deployment; ``tag`` marks its networks and servers, so that ns-delete finds them."""
+    """One deployment; networks and servers get the service's id, so that ns-delete finds them."""
 
     backends: Backends
     journal: Journal
-    tag: str
-    ssh_keys: tuple[str, ...]
+    request: Request
     timeout: float
     known: Mapping[str, str] = field(default_factory=dict)
     """``Network.key`` -> id, of networks that exist already."""
     made: Callable[[Server, str], None] = lambda *_: None
     """Called with the id of each server, before it is known whether it boots."""
 
-    def run(self, plan: Plan, user_data: UserData, booted: Booted) -> None:
-        """Create the resources of ``plan``; ``booted`` is called per server, in any order.
+    def run(self, booted: Booted) -> None:
+        """Create what is planned; ``booted`` is called per server, in any order.
 
         Raises:
             LcmError: a network failed, or all failures of servers; the others stay, as in OSM.
         """
+        plan = self.request.plan
+        keys = (self.backends.keys.make_key(self.request.ro_key), *self.request.ssh_keys)
         # Render all user data first: after a template error there is nothing to clean up.
-        rendered = {server.key: user_data(server) for server in plan.servers}
+        rendered = {server.key: self.request.user_data(server) for server in plan.servers}
         ids = {n.key: self.known.get(n.key) or self._network(n) for n in plan.networks}
         with ThreadPoolExecutor(max(1, len(plan.servers)), thread_name_prefix="vim") as pool:
             futures = [
-                pool.submit(self._server, server, ids, rendered[server.key], booted)
+                pool.submit(self._server, server, ids, rendered[server.key], keys, booted)
                 for server in plan.servers
             ]
         errors = [error for future in futures if (error := future.exception()) is not None]
@@ -52,9 +92,9 @@ class VimDeployment:
             raise LcmError("; ".join(str(error) for error in errors))
 
     def _network(self, network: Network) -> str:
-        cloud = self.backends.cloud(network.vim)
+        vim = self.backends.vim(network.vim)
         if network.existing is not None:
-            ids = cloud.find_networks(network.existing)
+            ids = [n.id for n in vim.networks() if n.name == network.existing]
             if not ids:
                 raise LcmError(f"Network not found with this criteria: '{network.existing}'")
             if len(ids) > 1:
@@ -63,37 +103,37 @@ class VimDeployment:
                 )
             return ids[0]
         if network.management:
-            return cloud.management_network()
+            return vim.management_network().id
+        spec = NetworkSpec(network.name, network.subnet, network.gateway)
         if network.common_id is not None:
-            return cloud.common_network(network, network.common_id)
-        return cloud.create_network(network, self.tag)
+            return vim.create_network(spec, network.common_id, once=True).id
+        return vim.create_network(spec, self.request.ns_id).id
 
     def _server(
-        self, server: Server, networks: Mapping[str, str], user_data: str | None, booted: Booted
+        self,
+        server: Server,
+        networks: Mapping[str, str],
+        user_data: str | None,
+        ssh_keys: Sequence[str],
+        booted: Booted,
     ) -> None:
         index = server.member_vnf_index
         label: dict[str, Any] = {"vdu": server.vdu_id, "count": server.count_index}
         self.journal.write("vm", index, "building", state="BUILD", **label)
-        cloud = self.backends.cloud(server.vim)
+        vim = self.backends.vim(server.vim)
         # RO puts no key into a server with a configuration drive.
-        keys = () if server.boot_data_drive else self.ssh_keys
+        keys = () if server.boot_data_drive else ssh_keys
         try:
-            server_id = cloud.create_server(
-                server, [networks[p.network] for p in server.ports], user_data, keys, self.tag
-            )
+            on = [networks[port.network] for port in server.ports]
+            spec = server_spec(vim, server, on, user_data, keys)
+            server_id = vim.create_server(spec, self.request.ns_id).id
             self.made(server, server_id)
-            result = cloud.wait_active(server_id, self.timeout)
+            result = vim.wait_active(server_id, self.timeout)
         except LcmError as error:
             self.journal.write("vm", index, str(error), state="ERROR", **label)
             raise LcmError(f"Error at VIM, {server.name}: {error}") from None
-        address = next(
-            (
-                ip
-                for port, ip in zip(server.ports, result.addresses, strict=True)
-                if port.management
-            ),
-            None,
-        )
+        ports = zip(server.ports, result.ports, strict=True)
+        address = next((port.address for planned, port in ports if planned.management), None)
         booted(server, result)
         for note in result.notes:
             self.journal.write("note", index, note)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from lab.nbi.params import InstanceRequest, check_references, client_params
 from lab.nbi.primitives import check_action
 from lab.nbi.records import new_nsr, new_operation, new_vnfrs
 from lab.records import jobs
-from lab.records.ids import admin, new_id
 from lab.records.journal import Tail
 from lab.records.operations import fail_operation, remove_service
 from lab.records.store import NSDS, NSIS, NSRS, OPS, VIMS, VNFDS, VNFRS, Document, Store
@@ -51,58 +50,6 @@ class Engine:
     def __init__(self, home: Path) -> None:
         self.store = Store(home)
         self.catalogue = Catalogue(self.store)
-
-    # -- VIM accounts ------------------------------------------------------------------------
-
-    def vim_create(
-        self,
-        name: str,
-        vim_type: str,
-        config: Mapping[str, Any],
-        more: Mapping[str, Any] | None = None,
-    ) -> Document:
-        """Record a VIM account; the caller creates its resources.
-
-        ``more`` are fields of OSM's record that the lab stores but does not use (``vim_url``).
-
-        Raises:
-            NbiError: the name is in use.
-        """
-        document = {
-            **(more or {}),
-            "_id": new_id(),
-            "name": name,
-            "vim_type": vim_type,
-            "config": dict(config),
-            "_admin": {**admin(), "operationalState": "ENABLED"},
-        }
-        with self.store.lock(VIMS):
-            if any(v["name"] == name for v in self.store.all(VIMS)):
-                raise ConflictError(f"name '{name}' already exists for vim_accounts")
-            self.store.put(VIMS, document)
-        return document
-
-    def vim_delete(
-        self, name: str, force: bool = False, destroy: Callable[[Document], None] = lambda _: None
-    ) -> Document:
-        """Remove an unused VIM account: first its servers and networks, then its record.
-
-        If `destroy` fails, the record stays, so that the user can try again.
-
-        Raises:
-            NbiError: unknown, or in use and not ``force``.
-        """
-        document = self.store.resolve(VIMS, name)
-        if not force:
-            for vnfr in self.store.all(VNFRS):
-                if vnfr["vim-account-id"] == document["_id"]:
-                    nsr = self.store.find(NSRS, vnfr["nsr-id-ref"]) or {}
-                    raise ConflictError(
-                        f"vim account '{document['name']}' is in use by ns '{nsr.get('name')}'"
-                    )
-        destroy(document)
-        self.store.delete(VIMS, document["_id"])
-        return document
 
     # -- network services ----------------------------------------------------------------------
 
@@ -199,30 +146,29 @@ class Engine:
             o["operationState"] != "PROCESSING" for o in self._operations(nsr["_id"])
         )
 
-    def _checked(self, user_request: InstanceRequest, key: str | None = None) -> Prepared:
+    def vim_key(self, name_or_id: str) -> str:
+        """Return the id of a VIM account.
+
+        Raises:
+            NbiError: there is none.
+        """
+        return str(self.store.resolve(VIMS, name_or_id)["_id"])
+
+    def _checked(self, asked: InstanceRequest, key: str | None = None) -> Prepared:
         """Check a request as osmclient and NBI do; return the service's records, with id ``key``.
 
         Raises:
             NbiError: refused.
         """
-        nsd = self.store.resolve(NSDS, user_request.descriptor)
-        request = client_params(
-            user_request.config,
-            ns_name=user_request.name,
-            nsd_key=nsd["_id"],
-            vim_account=user_request.vim_account,
-            ssh_keys=user_request.ssh_keys,
-            resolve_vim=lambda name: str(self.store.resolve(VIMS, name)["_id"]),
-        )
-        if user_request.timeout is not None:
-            request["timeout_ns_deploy"] = user_request.timeout
+        nsd = self.store.resolve(NSDS, asked.descriptor)
+        request = client_params(asked, nsd["_id"], self.vim_key)
         vnfds = {d["id"]: d["descriptor"] for d in self._members(nsd["descriptor"]).values()}
         warnings = validation.sort_findings(
-            validation.ns_params(user_request.config, nsd["descriptor"], vnfds),
+            validation.parameters("ns", asked.config, vnfds, {nsd["id"]: nsd["descriptor"]}),
             strict=False,
             what="parameters",
         )
-        prepared = self.prepare(nsd, request, user_request.description, key)
+        prepared = self.prepare(nsd, request, asked.description, key)
         return replace(prepared, warnings=warnings)
 
     def prepare(

@@ -154,16 +154,8 @@ def _resolve_networks(link: dict[str, Any], resolve_vim: Resolve) -> None:
         link["vim-network-name"] = {resolve_vim(str(k)): v for k, v in names.items()}
 
 
-def client_params(
-    config: Mapping[str, Any],
-    *,
-    ns_name: str,
-    nsd_key: str,
-    vim_account: str,
-    ssh_keys: list[str],
-    resolve_vim: Resolve,
-) -> dict[str, Any]:
-    """Return the request osmclient sends for a configuration file.
+def client_params(asked: InstanceRequest, nsd_key: str, resolve_vim: Resolve) -> dict[str, Any]:
+    """Return the request osmclient sends for a service; ``nsd_key`` is the id of its NSD.
 
     ``vim_account`` becomes ``vimAccountId`` and names become ids, in ``vnf`` and in the
     dictionaries of ``vim-network-name``; ``wim_account`` becomes ``wimAccountId``.
@@ -171,12 +163,14 @@ def client_params(
     Raises:
         NbiError: an unknown VIM account, a private key, or a part of the wrong shape.
     """
-    _check_name("nsName", ns_name)
-    request: dict[str, Any] = copy.deepcopy(dict(config))
-    request["nsName"] = ns_name
+    _check_name("nsName", asked.name)
+    request: dict[str, Any] = copy.deepcopy(dict(asked.config))
+    request["nsName"] = asked.name
     request["nsdId"] = nsd_key
-    request["vimAccountId"] = resolve_vim(vim_account)
-    _add_keys(request, ssh_keys)
+    request["vimAccountId"] = resolve_vim(asked.vim_account)
+    _add_keys(request, asked.ssh_keys)
+    if asked.timeout is not None:
+        request["timeout_ns_deploy"] = asked.timeout
     if "wim_account" in request:
         request["wimAccountId"] = request.pop("wim_account")
     for vnf in _mappings(request, "vnf"):
@@ -194,33 +188,28 @@ def client_params(
     return request
 
 
-def slice_params(
-    config: Mapping[str, Any],
-    *,
-    nsi_name: str,
-    nst_key: str,
-    vim_account: str,
-    ssh_keys: list[str],
-    resolve_vim: Resolve,
-) -> dict[str, Any]:
-    """Return the request osmclient sends for the configuration file of a slice.
+def slice_params(asked: InstanceRequest, nst_key: str, resolve_vim: Resolve) -> dict[str, Any]:
+    """Return the request osmclient sends for a slice; ``nst_key`` is the id of its template.
 
-    It copies only ``netslice-subnet``, ``netslice-vld`` and ``additionalParamsForNsi``. VIM names
-    become ids in the dictionaries of ``vim-network-name`` only.
+    Of the configuration it has only ``netslice-subnet``, ``netslice-vld`` and
+    ``additionalParamsForNsi``. VIM names become ids in the dictionaries of ``vim-network-name``
+    only.
 
     Raises:
         NbiError: an unknown VIM account, a private key, or a part of the wrong shape.
     """
-    _check_name("nsiName", nsi_name)
+    _check_name("nsiName", asked.name)
     request: dict[str, Any] = {
         "nstId": nst_key,
-        "nsiName": nsi_name,
-        "vimAccountId": resolve_vim(vim_account),
+        "nsiName": asked.name,
+        "vimAccountId": resolve_vim(asked.vim_account),
     }
-    _add_keys(request, ssh_keys)
+    _add_keys(request, asked.ssh_keys)
+    if asked.timeout is not None:
+        request["timeout_nsi_deploy"] = asked.timeout
     for key in ("netslice-subnet", "netslice-vld", "additionalParamsForNsi"):
-        if key in config:
-            request[key] = copy.deepcopy(config[key])
+        if key in asked.config:
+            request[key] = copy.deepcopy(asked.config[key])
     subnets = _mappings(request, "netslice-subnet")
     links = [link for subnet in subnets for link in _mappings(subnet, "vld")]
     for link in [*_mappings(request, "netslice-vld"), *links]:

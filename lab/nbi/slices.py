@@ -19,7 +19,7 @@ from lab.nbi.records import new_operation
 from lab.records import jobs
 from lab.records.ids import admin, new_id
 from lab.records.operations import SLICE_ENDING, end_slice_operation, remove_service, remove_slice
-from lab.records.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, OPS, VIMS, VNFDS, Document
+from lab.records.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, OPS, VNFDS, Document
 
 
 class Slices:
@@ -79,40 +79,31 @@ class Slices:
         nsi, warnings = self.record(request)
         return replace(self.instantiate(nsi["_id"]), warnings=tuple(warnings))
 
-    def record(self, user_request: InstanceRequest) -> tuple[Document, list[str]]:
+    def record(self, asked: InstanceRequest) -> tuple[Document, list[str]]:
         """Record a slice with its services for :meth:`instantiate`; return it and the warnings.
 
         Raises:
             NbiError: refused; nothing is recorded.
         """
-        nst = self.store.resolve(NSTS, user_request.descriptor)
-        name = user_request.name
-        request = slice_params(
-            user_request.config,
-            nsi_name=name,
-            nst_key=nst["_id"],
-            vim_account=user_request.vim_account,
-            ssh_keys=user_request.ssh_keys,
-            resolve_vim=lambda name: str(self.store.resolve(VIMS, name)["_id"]),
-        )
-        if user_request.timeout is not None:
-            request["timeout_nsi_deploy"] = user_request.timeout
+        nst = self.store.resolve(NSTS, asked.descriptor)
+        request = slice_params(asked, nst["_id"], self.engine.vim_key)
         template: Document = copy.deepcopy(nst["descriptor"])
         warnings = validation.sort_findings(
-            validation.nsi_params(
-                user_request.config,
-                template,
-                {d["id"]: d["descriptor"] for d in self.store.all(NSDS)},
+            validation.parameters(
+                "nsi",
+                asked.config,
                 {d["id"]: d["descriptor"] for d in self.store.all(VNFDS)},
+                {d["id"]: d["descriptor"] for d in self.store.all(NSDS)},
+                {nst["id"]: template},
             ),
             strict=False,
             what="parameters",
         )
         _check_subnets(request, template)
         with self.store.lock(NSIS):
-            if any(n["name"] == name for n in self.store.all(NSIS)):
-                raise ConflictError(f"nsi with name '{name}' already exists for this project")
-            nsi = _new_nsi(request, nst["_id"], template, user_request.description)
+            if any(n["name"] == asked.name for n in self.store.all(NSIS)):
+                raise ConflictError(f"nsi with name '{asked.name}' already exists for this project")
+            nsi = _new_nsi(request, nst["_id"], template, asked.description)
             services: list[Prepared] = []
             for subnet in template.get("netslice-subnet") or ():
                 entry, params = self._subnet(subnet, request, services, warnings)

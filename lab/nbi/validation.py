@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from lab.errors import NbiError
 from lab.records.store import Document
@@ -32,29 +32,23 @@ def package(
     return validate_package(path, catalog)
 
 
-def ns_params(
-    document: Mapping[str, Any], nsd: Document, vnfds: Mapping[str, Document]
-) -> list[Problem]:
-    """Return everything wrong with the parameters of an NS, as the operator wrote them."""
-    from builder.validate import Catalog, validate_params
-
-    catalog = Catalog(vnfds=dict(vnfds), nsds={nsd["id"]: nsd})
-    request = {key: value for key, value in document.items() if key != "nsdId"}
-    return validate_params("ns", request, catalog)
-
-
-def nsi_params(
+def parameters(
+    kind: Literal["ns", "nsi"],
     document: Mapping[str, Any],
-    nst: Document,
-    nsds: Mapping[str, Document],
     vnfds: Mapping[str, Document],
+    nsds: Mapping[str, Document],
+    nsts: Mapping[str, Document] | None = None,
 ) -> list[Problem]:
-    """Return everything wrong with the parameters of a slice, as the operator wrote them."""
+    """Return everything wrong with the parameters of a service or slice, as an operator wrote them.
+
+    The other mappings are descriptors by id; the last of them has the service's or the slice's.
+    """
     from builder.validate import Catalog, validate_params
 
-    catalog = Catalog(vnfds=dict(vnfds), nsds=dict(nsds), nsts={nst["id"]: nst})
-    request = {key: value for key, value in document.items() if key != "nstId"}
-    return validate_params("nsi", request, catalog)
+    catalog = Catalog(vnfds=dict(vnfds), nsds=dict(nsds), nsts=dict(nsts or {}))
+    own = {"ns": "nsdId", "nsi": "nstId"}[kind]
+    request = {key: value for key, value in document.items() if key != own}
+    return validate_params(kind, request, catalog)
 
 
 def sort_findings(findings: list[Problem], strict: bool, what: str) -> list[str]:

@@ -7,16 +7,16 @@ id and start time: another process may get the same id later.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from lab import procs
 from lab.procs import ProcessRef
 from lab.records import forks
 from lab.records.journal import Tail
@@ -87,15 +87,8 @@ def start(store: Store, operation: Document, collection: str = OPS) -> Tail:
 
 def launch(module: str, log: Path, *words: str) -> int:
     """Start a module of the lab as a program that outlives this process; return its process id."""
-    with log.open("ab") as stream:
-        return subprocess.Popen(
-            [sys.executable, "-m", module, *words],
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=stream,
-            start_new_session=True,
-            env={**os.environ, "PYTHONPATH": _path()},
-        ).pid
+    environment = {**os.environ, "PYTHONPATH": _path()}
+    return procs.launch([sys.executable, "-m", module, *words], log, environment).pid
 
 
 def _path() -> str:
@@ -124,7 +117,7 @@ def alive(operation: Document) -> bool:
     if worker is None:
         # The document is written before the worker starts: allow 5 s for the start.
         return bool(time.time() - operation["startTime"] < 5)
-    return runs(worker)
+    return ProcessRef(**worker).alive()
 
 
 def lost(store: Store, operation: Document) -> bool:
@@ -145,17 +138,8 @@ def lost(store: Store, operation: Document) -> bool:
     )
 
 
-def runs(process: Mapping[str, Any] | None) -> bool:
-    """Say whether a process, known by ``pid`` and ``start``, is running."""
-    return process is not None and ProcessRef(**process).alive()
-
-
-def kill(operation: Document, patience: float = 5.0) -> None:
-    """End the operation's worker: SIGTERM, and SIGKILL after ``patience`` seconds."""
-    end(operation["lab"].get("worker"), patience)
-
-
-def end(process: Mapping[str, Any] | None, patience: float = 5.0) -> None:
-    """End a process as ``kill`` does; ignore ``None`` and ended processes."""
-    if process is not None:
-        ProcessRef(**process).end(patience)
+def kill(operation: Document) -> None:
+    """End the operation's worker, if it has one."""
+    worker = operation["lab"].get("worker")
+    if worker is not None:
+        ProcessRef(**worker).end()

@@ -16,15 +16,12 @@ Event = dict[str, Any]
 
 
 class Journal:
-    """Writer side. Thread-safe; a journal without a path keeps events in memory only."""
+    """Writer side. Thread-safe."""
 
-    def __init__(self, path: Path | None = None) -> None:
-        self.events: list[Event] = []
+    def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
-        self._stream = None
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._stream = path.open("a", encoding="utf-8")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._stream = path.open("a", encoding="utf-8")
 
     def write(self, kind: str, subject: str, text: str, **more: Any) -> None:
         """Record an event.
@@ -38,18 +35,14 @@ class Journal:
         """
         event = {"time": time.time(), "kind": kind, "subject": subject, "text": text, **more}
         with self._lock:
-            if self._stream is None:
-                self.events.append(event)
-            else:
+            if not self._stream.closed:
                 self._stream.write(json.dumps(event) + "\n")
                 self._stream.flush()
 
     def close(self) -> None:
-        """Close the file; later events stay in memory only."""
+        """Close the file; later events are lost."""
         with self._lock:
-            if self._stream is not None:
-                self._stream.close()
-                self._stream = None
+            self._stream.close()
 
 
 class Tail:

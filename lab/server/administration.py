@@ -15,6 +15,7 @@ from lab.server import schemas
 from lab.server.calls import Answer, Call, Resources, listed
 from lab.server.problems import check, not_found
 from lab.server.tokens import NAME, PROJECT_ID, ROLE_ID, USER_ID
+from lab.vim import same_config
 
 VERSION = "19.0.0"
 """The release whose interface this is."""
@@ -191,7 +192,11 @@ def edit_vim(resources: Resources, call: Call) -> Answer:
         raise not_found(VCAS, body["vca"])
     config = {**(before.get("config") or {}), **(body.get("config") or {})}
     config = {name: value for name, value in config.items() if value is not None}
-    accounts.check_same(before, config)
+    if not same_config(before.get("config") or {}, config):
+        raise ConflictError(
+            f"networks and images of VIM account '{before['name']}' are made once in a lab; "
+            "delete the account and make it again"
+        )
     change = {name: value for name, value in body.items() if name != "vim_password"}
     resources.engine.store.update(
         VIMS, call.key, lambda known: known.update({**change, "config": config})

@@ -8,13 +8,13 @@ import threading
 import time
 from pathlib import Path
 
-from lab.vca import actions, applications, process, relations
+from lab.vca import applications, process, relations
 from lab.vca import charm as charms
 from lab.vca.context import FlushError, HookContext
-from lab.vca.dispatch import MissingHookError, environment, find_script
 from lab.vca.events import Event, EventKind
 from lab.vca.resolver import (
     START,
+    STATUS_BEFORE,
     STOP,
     UPDATE_STATUS,
     UPGRADE_CHARM,
@@ -24,7 +24,6 @@ from lab.vca.resolver import (
     next_step,
     queued,
     record_done,
-    status_before,
 )
 from lab.vca.runtime import Runtime
 from lab.vca.state import ActionDocument, HookInfo, ModelDocument, Operation, StatusInfo, Unit
@@ -144,9 +143,7 @@ class UnitAgent(threading.Thread):
 
     def _next(self) -> Step | None:
         document = self._store.document
-        unit = document.units.get(self._unit_name)
-        if unit is None:
-            return None
+        unit = document.units[self._unit_name]
         step = next_step(document, unit, self._charm_view(document, unit))
         if step is None and self._retry_due(unit):
             return Step("hook", hook=unit.operation.hook)
@@ -214,16 +211,16 @@ class UnitAgent(threading.Thread):
         )
         self._runtime.paths.home(self._unit_name).mkdir(exist_ok=True)
         with self._store.transaction() as document:
-            present = document.units.get(self._unit_name)
-            if present is None:
-                return
-            present.charm_revision = revision
+            unit = document.units[self._unit_name]
+            unit.charm_revision = revision
             if step.kind == "upgrade":
-                present.operation = queued(UPGRADE_CHARM)
+                unit.operation = queued(UPGRADE_CHARM)
 
     def _die(self) -> None:
         # Change the document last: after a crash the unit is still in it, and this runs again.
-        actions.fail_unfinished(self._store, self._unit_name)
+        for action in map(self._store.load_action, self._store.action_ids()):
+            if action.unit == self._unit_name and action.completed is None:
+                self._store.end_action(action, "failed", "the unit was removed")
         shutil.rmtree(self._runtime.paths.unit(self._unit_name), ignore_errors=True)
         with self._store.transaction() as document:
             applications.remove_unit(document, self._unit_name)
@@ -246,18 +243,20 @@ class UnitAgent(threading.Thread):
             )
             if info.kind != UPDATE_STATUS:
                 self._set_agent(unit, "executing", f"running {name} hook")
-            before = status_before(info.kind)
-            if before is not None and (info.kind == STOP or not unit.status_set):
-                unit.workload = before
+            message = STATUS_BEFORE.get(info.kind)
+            if message and (info.kind == STOP or not unit.status_set):
+                unit.workload = StatusInfo(status="maintenance", message=message, since=time.time())
             context = self._context(document, unit, info, None)
         self._tell("hook-retried" if attempts else "hook-started", name)
         skipped, outcome = False, process.Outcome()
         try:
-            outcome = self._run_process(f"hooks/{name}", name, context, context_id)
-        except MissingHookError:
+            outcome = self._run_process(f"hooks/{name}", context, context_id)
+        except process.MissingHookError:
             skipped = True
         if outcome.interrupted:
-            self._note_interrupted(name)
+            self._log.warning("%s hook was interrupted and will be run again", name)
+            with self._store.transaction() as document:
+                document.units[self._unit_name].operation.context_id = ""
             return
         problem = outcome.problem
         if not problem:
@@ -272,19 +271,10 @@ class UnitAgent(threading.Thread):
         else:
             self._log.info("ran %s hook in %.2f s of processor time", name, outcome.processor)
 
-    def _note_interrupted(self, name: str) -> None:
-        self._log.warning("%s hook was interrupted and will be run again", name)
-        with self._store.transaction() as document:
-            unit = document.units.get(self._unit_name)
-            if unit is not None:
-                unit.operation.context_id = ""
-
     def _note_failure(self, name: str, problem: str) -> None:
         self._log.error('hook "%s" failed: %s', name, problem)
         with self._store.transaction() as document:
-            unit = document.units.get(self._unit_name)
-            if unit is None:
-                return
+            unit = document.units[self._unit_name]
             unit.operation.failed = True
             unit.operation.attempts += 1
             unit.operation.context_id = ""
@@ -297,9 +287,7 @@ class UnitAgent(threading.Thread):
 
     def _commit_hook(self, info: HookInfo, context: HookContext) -> None:
         with self._store.transaction() as document:
-            unit = document.units.get(self._unit_name)
-            if unit is None:
-                return
+            unit = document.units[self._unit_name]
             context.flush(document)
             unit.status_set = unit.status_set or context.status_was_set
             if info.kind == STOP:
@@ -325,8 +313,8 @@ class UnitAgent(threading.Thread):
             context = self._context(document, unit, None, action)
         self._tell("action-started", action.name)
         try:
-            outcome = self._run_process(f"actions/{action.name}", "", context, context_id)
-        except MissingHookError:
+            outcome = self._run_process(f"actions/{action.name}", context, context_id)
+        except process.MissingHookError:
             missing = f'action not implemented on unit "{self._unit_name}"'
             outcome = process.Outcome(problem=missing)
         action.stdout, action.stderr = outcome.stdout, outcome.stderr
@@ -353,75 +341,56 @@ class UnitAgent(threading.Thread):
             with self._store.transaction() as document:
                 if not problem:
                     context.flush(document)
-                self._end_action(document, action, context, problem, error)
+                # The record comes first: after a crash in between, the agent finds it complete.
+                failed = problem or context.action_failed
+                self._store.end_action(
+                    action, "failed" if failed else "completed", problem or action.message
+                )
+                unit = document.units[self._unit_name]
+                unit.running_action = ""
+                unit.status_set = unit.status_set or context.status_was_set
+                if error is not None:
+                    # The unit was in error before the action, and it still is.
+                    unit.agent = error
         except FlushError as refused:
-            with self._store.transaction() as document:
-                self._end_action(document, action, context, str(refused), error)
-
-    def _end_action(
-        self,
-        document: ModelDocument,
-        action: ActionDocument,
-        context: HookContext,
-        problem: str,
-        error: StatusInfo | None,
-    ) -> None:
-        # The record is written first: after a crash in between, the agent finds it complete.
-        actions.finish(
-            self._store,
-            action,
-            "failed" if problem or context.action_failed else "completed",
-            problem or action.message,
-        )
-        unit = document.units.get(self._unit_name)
-        if unit is None:
-            return
-        unit.running_action = ""
-        unit.status_set = unit.status_set or context.status_was_set
-        if error is not None:
-            # The unit was in error before the action, and it still is.
-            unit.agent = error
+            self._conclude(action, context, str(refused), error)
 
     def _fail_interrupted(self, action_id: str) -> None:
         action = self._store.load_action(action_id)
         if action.completed is None:
-            actions.finish(self._store, action, "failed", "action terminated")
+            self._store.end_action(action, "failed", "action terminated")
         with self._store.transaction() as document:
             document.units[self._unit_name].running_action = ""
 
     # -- processes --------------------------------------------------------------------------
 
     def _run_process(
-        self, dispatch_path: str, hook_name: str, context: HookContext, context_id: str
+        self, dispatch_path: str, context: HookContext, context_id: str
     ) -> process.Outcome:
         runtime = self._runtime
         charm_dir = runtime.paths.charm(self._unit_name)
-        is_action = context.action is not None
+        settings = runtime.settings
+        timeout = settings.action_timeout if context.action else settings.hook_timeout
         source = {"source": f"unit.{self._unit_name}.{Path(dispatch_path).name}"}
         interrupt = process.Interrupt()
         folder = runtime.paths.contexts / secrets.token_hex(8)
         try:
-            script = find_script(charm_dir, dispatch_path)
+            script = process.find_script(charm_dir, dispatch_path)
             server = ToolServer(folder, context_id, context)
             try:
                 with self._store.lock:
                     self._interrupt = interrupt
                 return process.run(
                     [*runtime.exec_prefix, str(script)],
-                    environment=environment(
-                        runtime, dispatch_path, hook_name, context, context_id, server.address
+                    environment=process.environment(
+                        runtime, dispatch_path, context, context_id, server.address
                     ),
                     directory=charm_dir,
-                    timeout=(
-                        runtime.settings.action_timeout
-                        if is_action
-                        else runtime.settings.hook_timeout
-                    ),
+                    timeout=timeout,
                     server=server,
                     interrupt=interrupt,
                     on_stdout=lambda line: self._log.debug("%s", line, extra=source),
                     on_stderr=lambda line: self._log.warning("%s", line, extra=source),
-                    keep_output=is_action,
                 )
             finally:
                 with self._store.lock:

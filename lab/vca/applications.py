@@ -20,11 +20,7 @@ def already_there(app: str) -> AlreadyExistsError:
 
 
 def find(document: ModelDocument, app: str) -> Application:
-    """Return an application.
-
-    Raises:
-        NotFoundError: there is none of that name.
-    """
+    """Return an application; raises NotFoundError if there is none of that name."""
     try:
         return document.apps[app]
     except KeyError:
@@ -32,11 +28,7 @@ def find(document: ModelDocument, app: str) -> Application:
 
 
 def find_alive(document: ModelDocument, app: str) -> Application:
-    """Return an application that is not being removed.
-
-    Raises:
-        NotFoundError: there is none of that name, or it is being removed.
-    """
+    """Return an application; raises NotFoundError if there is none or it is being removed."""
     application = find(document, app)
     if application.life == "dying":
         raise NotFoundError(f'application "{app}" not found or not alive')
@@ -44,11 +36,7 @@ def find_alive(document: ModelDocument, app: str) -> Application:
 
 
 def find_leader(document: ModelDocument, app: str) -> Unit:
-    """Return the unit that leads an application.
-
-    Raises:
-        NotFoundError: there is no such application, or it has no leader.
-    """
+    """Return the unit that leads an application; raises NotFoundError if there is none."""
     leader = find(document, app).leader
     if not leader:
         raise NotFoundError(f'could not determine leader for "{app}": not found')
@@ -56,11 +44,7 @@ def find_leader(document: ModelDocument, app: str) -> Unit:
 
 
 def find_unit(document: ModelDocument, unit: str) -> Unit:
-    """Return a unit.
-
-    Raises:
-        NotFoundError: there is none of that name.
-    """
+    """Return a unit; raises NotFoundError if there is none of that name."""
     try:
         return document.units[unit]
     except KeyError:

@@ -28,8 +28,10 @@ MANIFEST = ".vpnaas-lab-manifest"
 ZIP_EPOCH = time.mktime((1980, 1, 1, 0, 0, 0, 0, 0, -1))
 ACTION_NAME = re.compile(r"^[a-z](?:[a-z-]*[a-z0-9])?(?:[a-z0-9-]*[a-z0-9])?$")
 CHARM_NAME = re.compile(r"^[a-z][a-z0-9]*(-[a-z0-9]*[a-z][a-z0-9]*)*$")
-TRUE_WORDS = frozenset({"1", "t", "T", "TRUE", "true", "True"})
-FALSE_WORDS = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+BOOLEANS = {
+    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
+}
 INT64 = range(-(2**63), 2**63)
 
 
@@ -101,7 +103,7 @@ class Option(Declared):
         if self.type == "string":
             return text
         if self.type == "boolean":
-            return True if text in TRUE_WORDS else False if text in FALSE_WORDS else None
+            return BOOLEANS.get(text)
         try:
             if self.type == "float":
                 return float(text)
@@ -293,39 +295,27 @@ def read_charm(folder: Path) -> Charm:
 def pack(source: Path, target: Path) -> list[str]:
     """Copy the files of a charm folder that libjuju would put into its zip; return warnings.
 
-    `target` must not exist. Raises InvalidCharmError and leaves no `target` behind.
+    `target` must not exist; after an error it may have some files. Raises InvalidCharmError.
     """
     if not source.is_dir():
         raise InvalidCharmError(f"{source} is not a folder")
     root = source.resolve()
     read_charm(root)
     warnings: list[str] = []
-    partial = target.with_name(f".{target.name}.partial")
-    if partial.exists():
-        shutil.rmtree(partial)
-    try:
-        partial.mkdir(parents=True)
-        for folder, folders, files in os.walk(root):
-            relative = Path(folder).relative_to(root)
-            if relative == Path("."):
-                folders[:] = [
-                    name for name in folders if name != "build" and not name.startswith(".")
-                ]
-                files = [name for name in files if name != "build" and not name.startswith(".")]
-            for name in list(folders):
-                if os.path.islink(os.path.join(folder, name)):
-                    folders.remove(name)
-                    warnings.append(
-                        f"{relative / name} links to a folder and is left out of the charm"
-                    )
-                else:
-                    (partial / relative / name).mkdir()
-            for name in files:
-                _pack_file(root, relative / name, partial / relative / name)
-        partial.rename(target)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+    target.mkdir(parents=True)
+    for folder, folders, files in os.walk(root):
+        relative = Path(folder).relative_to(root)
+        if relative == Path("."):
+            folders[:] = [name for name in folders if name != "build" and not name.startswith(".")]
+            files = [name for name in files if name != "build" and not name.startswith(".")]
+        for name in list(folders):
+            if os.path.islink(os.path.join(folder, name)):
+                folders.remove(name)
+                warnings.append(f"{relative / name} links to a folder and is left out of the charm")
+            else:
+                (target / relative / name).mkdir()
+        for name in files:
+            _pack_file(root, relative / name, target / relative / name)
     return warnings
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab.vca import actions, applications, process, relations
+from lab.vca import applications, process, relations
 from lab.vca import charm as charms
 from lab.vca.agent import UnitAgent
 from lab.vca.charm import Action, Charm
@@ -79,14 +79,10 @@ class Model:
             log=self._log,
         )
         self._mutex = threading.RLock()
-        self._running = False
+        self.running = False
+        """Whether this process runs the model's agents."""
 
     # -- running ----------------------------------------------------------------------------
-
-    @property
-    def running(self) -> bool:
-        """Whether this process runs the model's agents."""
-        return self._running
 
     def __enter__(self) -> Model:
         """Start."""
@@ -97,19 +93,18 @@ class Model:
         """Stop."""
         self.stop()
 
-    def start(self, timeout: float | None = None) -> None:
+    def start(self) -> None:
         """Run the agents in this process; they repeat hooks that a killed process left unfinished.
 
-        Waits up to `timeout` seconds (default: the setting `lock_timeout`) for another process
-        that runs the model. Raises ModelBusyError.
+        Raises ModelBusyError if another process runs the model for longer than `lock_timeout`.
         """
         with self._mutex:
-            if self._running:
+            if self.running:
                 return
-            self._acquire(timeout)
+            self._acquire()
             try:
                 self._clear_leftovers()
-                self._running = True
+                self.running = True
                 with self._store.transaction() as document:
                     for unit in document.units.values():
                         unit.operation.context_id = ""
@@ -117,7 +112,7 @@ class Model:
                     applications.elect(document)
                 self._spawn()
             except BaseException:
-                self._running = False
+                self.running = False
                 self._release()
                 raise
 
@@ -127,7 +122,7 @@ class Model:
         The next start runs a killed hook again; a killed action has failed.
         """
         with self._mutex:
-            if not self._running:
+            if not self.running:
                 return
             agents = list(self._agents.values())
             with self._store.changed:
@@ -143,11 +138,11 @@ class Model:
                     agent.kill_hook()
                     agent.join(0.05)
             self._agents.clear()
-            self._running = False
+            self.running = False
             self._release()
 
-    def _acquire(self, timeout: float | None) -> None:
-        self._process_lock.acquire(self._settings.lock_timeout if timeout is None else timeout)
+    def _acquire(self) -> None:
+        self._process_lock.acquire(self._settings.lock_timeout)
         try:
             self._store.load()
         except BaseException:
@@ -178,7 +173,7 @@ class Model:
 
     def _spawn(self) -> None:
         """Start an agent for each unit without one."""
-        if not self._running:
+        if not self.running:
             return
         with self._store.lock:
             for name in self._store.document.units:
@@ -191,11 +186,11 @@ class Model:
     def _edit(self) -> Iterator[ModelDocument]:
         """Change the model; if this process does not run it, take the process lock for it."""
         with self._mutex:
-            if self._running:
+            if self.running:
                 with self._store.transaction() as document:
                     yield document
                 return
-            self._acquire(None)
+            self._acquire()
             try:
                 with self._store.transaction() as document:
                     yield document
@@ -228,10 +223,7 @@ class Model:
             with self._edit() as document:
                 if app in document.apps:
                     raise applications.already_there(app)
-                package = self.paths.package(app, 0)
-                if package.exists():
-                    shutil.rmtree(package)  # of a removed application with the same name
-                folder.rename(package)
+                self._keep(folder, app, 0)
                 document.apps[app] = Application(
                     name=app,
                     charm_name=charm.metadata.name,
@@ -254,6 +246,12 @@ class Model:
             yield folder, charms.read_charm(folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _keep(self, folder: Path, app: str, revision: int) -> None:
+        package = self.paths.package(app, revision)
+        if package.exists():
+            shutil.rmtree(package)  # of a removed application with the same name
+        folder.rename(package)
 
     def add_units(self, app: str, count: int = 1) -> list[str]:
         """Add units to an application; return their names."""
@@ -280,26 +278,11 @@ class Model:
                 applications.remove_application(document, app)
             applications.elect(document)
 
-    def remove_unit(self, unit: str, force: bool = False) -> None:
-        """Remove a unit after its last hooks; with `force` at once, without these hooks."""
+    def remove_unit(self, unit: str) -> None:
+        """Remove a unit after its last hooks."""
         with self._edit() as document:
-            record = applications.find_unit(document, unit)
-            if force:
-                applications.remove_unit(document, unit)
-            else:
-                applications.set_dying(document, record)
-                applications.elect(document)
-        if force:
-            self._discard(unit)
-
-    def _discard(self, unit: str) -> None:
-        with self._mutex:
-            agent = self._agents.pop(unit, None)
-            while agent is not None and agent.is_alive():
-                agent.kill_hook()
-                agent.join(0.05)
-            shutil.rmtree(self.paths.unit(unit), ignore_errors=True)
-            actions.fail_unfinished(self._store, unit)
+            applications.set_dying(document, applications.find_unit(document, unit))
+            applications.elect(document)
 
     def upgrade_charm(self, app: str, charm_dir: Path | str) -> int:
         """Add a new revision of an application's charm; return its number.
@@ -312,10 +295,7 @@ class Model:
             application = applications.find_alive(document, app)
             applications.check_upgrade(document, application, charm)
             revision = application.next_charm_revision
-            package = self.paths.package(app, revision)
-            if package.exists():
-                shutil.rmtree(package)
-            folder.rename(package)
+            self._keep(folder, app, revision)
             application.charm_revision = revision
             application.next_charm_revision = revision + 1
             application.config = {
@@ -389,15 +369,29 @@ class Model:
     def enqueue_action(
         self, target: str, name: str, params: Mapping[str, object] | None = None
     ) -> str:
-        """Queue an action for a unit, or for the leader of an application; return its id."""
+        """Queue an action for a unit, or for the leader of an application; return its id.
+
+        Raises NotFoundError for an action the charm does not have and InvalidValueError for
+        parameters that do not match its schema.
+        """
         with self._edit() as document:
             unit = (
                 applications.find_unit(document, target)
                 if "/" in target
                 else applications.find_leader(document, target)
             )
-            charm = self._runtime.charm_of_unit(document, unit)
-            action = actions.enqueue(self._store, document, unit, charm, name, params or {})
+            declared = self._runtime.charm_of_unit(document, unit).actions.get(name)
+            if declared is None:
+                raise NotFoundError(f'action "{name}" not defined on unit "{unit.name}"')
+            action = ActionDocument(
+                id=str(document.next_action),
+                unit=unit.name,
+                name=name,
+                params=declared.complete(params or {}),
+            )
+            document.next_action += 1
+            self._store.save_action(action)
+            unit.pending_actions.append(action.id)
         return action.id
 
     def run_action(
@@ -411,7 +405,7 @@ class Model:
 
         Raises WaitTimeoutError; the action stays queued or running then, as in Juju.
         """
-        if not self._running:
+        if not self.running:
             raise VcaError(f'model "{self.uuid}" is not running in this process')
         return self.wait_action(self.enqueue_action(target, name, params), timeout)
 
@@ -450,10 +444,6 @@ class Model:
         """Return the log file of a unit."""
         return self.paths.log(unit)
 
-    def charm_dir(self, unit: str) -> Path:
-        """Return the charm folder of a unit."""
-        return self.paths.charm(unit)
-
     def subscribe(self, callback: Callback) -> Callable[[], None]:
         """Call `callback` with each Event while the model runs here; return its unsubscriber."""
         return self._publisher.subscribe(callback)
@@ -483,7 +473,7 @@ class Model:
         Raises WaitTimeoutError, naming the unfinished work. A failed hook is unfinished work;
         without `retries` only until its next repetition has failed too.
         """
-        if not self._running:
+        if not self.running:
             raise VcaError(f'model "{self.uuid}" is not running in this process')
         deadline = time.monotonic() + timeout
         with self._store.changed:

@@ -12,34 +12,121 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lab.vca.context import HookContext
+from lab.vca.runtime import JUJU_VERSION, Runtime
 from lab.vca.toolserver import ToolServer
 
+DISPATCH = "dispatch"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 CAPTURE_LIMIT = 1024 * 1024
-"""Bytes of output kept of one action."""
+"""Bytes that are kept of each output of a process."""
+
+
+class MissingHookError(Exception):
+    """The charm has no dispatch and no such hook."""
+
+
+def find_script(charm_dir: Path, dispatch_path: str) -> Path:
+    """Return what to run: `dispatch` if the charm has it, else the hook's or action's own file."""
+    for name in (DISPATCH, dispatch_path):
+        script = charm_dir / name
+        if script.exists():
+            if not os.access(script, os.X_OK):
+                raise PermissionError(13, f"{name} is not executable")
+            return script
+    raise MissingHookError(dispatch_path)
+
+
+def environment(
+    runtime: Runtime,
+    dispatch_path: str,
+    context: HookContext,
+    context_id: str,
+    socket: Path,
+) -> dict[str, str]:
+    """Return the environment of a charm's process.
+
+    Args:
+        runtime: folders of the model.
+        dispatch_path: hooks/NAME or actions/NAME.
+        context: unit, relation and action of the process.
+        context_id: name of the context for its hook tools.
+        socket: on which the controller serves the hook tools.
+    """
+    unit = context.unit
+    charm_dir = str(runtime.paths.charm(unit.name))
+    with context.document() as document:
+        uuid = document.uuid
+    variables = {
+        "APT_LISTCHANGES_FRONTEND": "none",
+        "CHARM_DIR": charm_dir,
+        "CLOUD_API_VERSION": "",
+        "DEBIAN_FRONTEND": "noninteractive",
+        "HOME": str(runtime.paths.home(unit.name)),
+        "JUJU_AGENT_SOCKET_ADDRESS": str(socket),
+        "JUJU_AGENT_SOCKET_NETWORK": "unix",
+        "JUJU_API_ADDRESSES": "127.0.0.1:17070",
+        "JUJU_AVAILABILITY_ZONE": "",
+        "JUJU_CHARM_DIR": charm_dir,
+        "JUJU_CHARM_FTP_PROXY": "",
+        "JUJU_CHARM_HTTPS_PROXY": "",
+        "JUJU_CHARM_HTTP_PROXY": "",
+        "JUJU_CHARM_NO_PROXY": "",
+        "JUJU_CONTEXT_ID": context_id,
+        "JUJU_DISPATCH_PATH": dispatch_path,
+        "JUJU_HOOK_NAME": "" if context.action else Path(dispatch_path).name,
+        "JUJU_MACHINE_ID": str(unit.machine),
+        "JUJU_METER_INFO": "not set",
+        "JUJU_METER_STATUS": "AMBER",
+        "JUJU_MODEL_NAME": uuid,
+        "JUJU_MODEL_UUID": uuid,
+        "JUJU_PRINCIPAL_UNIT": "",
+        "JUJU_SLA": "unsupported",
+        "JUJU_UNIT_NAME": unit.name,
+        "JUJU_VERSION": JUJU_VERSION,
+        "LANG": "C.UTF-8",
+        "PATH": f"{runtime.tools}:{runtime.python_bin}:{SYSTEM_PATH}",
+        "TERM": "screen-256color",
+    }
+    info = context.hook
+    if info is not None and info.relation_id is not None:
+        relation = context.relation(info.relation_id)
+        variables |= {
+            "JUJU_RELATION": relation.endpoint,
+            "JUJU_RELATION_ID": relation.fake_id,
+            "JUJU_REMOTE_UNIT": info.remote_unit,
+            "JUJU_REMOTE_APP": info.remote_app,
+        }
+        if info.departing_unit:
+            variables["JUJU_DEPARTING_UNIT"] = info.departing_unit
+    if context.action is not None:
+        variables |= {
+            "JUJU_ACTION_NAME": context.action.name,
+            "JUJU_ACTION_UUID": context.action.id,
+            "JUJU_ACTION_TAG": f"action-{context.action.id}",
+        }
+    return variables
 
 
 class Interrupt:
     """Lets another thread end the wait for a process."""
 
     def __init__(self) -> None:
-        self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._descriptor = os.eventfd(0, os.EFD_CLOEXEC)
         self.set = False
 
     def fileno(self) -> int:
         """Return the descriptor to poll."""
-        return self._read
+        return self._descriptor
 
     def fire(self) -> None:
         """End the wait; the process is killed."""
         self.set = True
-        with contextlib.suppress(BlockingIOError):
-            os.write(self._write, b"\0")
+        os.eventfd_write(self._descriptor, 1)
 
     def close(self) -> None:
-        """Free the descriptors."""
-        os.close(self._read)
-        os.close(self._write)
+        """Free the descriptor."""
+        os.close(self._descriptor)
 
 
 @dataclass
@@ -69,7 +156,6 @@ class _Stream:
 
     descriptor: int
     on_line: Callable[[str], None]
-    keep: bool
     kept: bytearray = field(default_factory=bytearray)
     partial: bytearray = field(default_factory=bytearray)
 
@@ -81,8 +167,7 @@ class _Stream:
             return True
         if not data:
             return False
-        if self.keep and len(self.kept) < CAPTURE_LIMIT:
-            self.kept += data[: CAPTURE_LIMIT - len(self.kept)]
+        self.kept += data[: CAPTURE_LIMIT - len(self.kept)]
         *lines, rest = (bytes(self.partial) + data).split(b"\n")
         self.partial = bytearray(rest)
         for line in lines:
@@ -109,7 +194,6 @@ def run(
     interrupt: Interrupt,
     on_stdout: Callable[[str], None],
     on_stderr: Callable[[str], None],
-    keep_output: bool = False,
 ) -> Outcome:
     """Run a process to its end, serving its hook tools meanwhile, from the calling thread.
 
@@ -129,7 +213,7 @@ def run(
     for pipe, on_line in ((process.stdout, on_stdout), (process.stderr, on_stderr)):
         if pipe is not None:
             # A duplicate descriptor: Popen's file object may close its own at any time.
-            streams.append(_Stream(os.dup(pipe.fileno()), on_line, keep_output))
+            streams.append(_Stream(os.dup(pipe.fileno()), on_line))
             pipe.close()
     ended = os.pidfd_open(process.pid)
     timed_out = False
@@ -177,13 +261,6 @@ def _readable(descriptor: int) -> bool:
         return bool(selector.select(0))
 
 
-def _environment_of(pid: int) -> list[str]:
-    try:
-        return os.fsdecode(Path(f"/proc/{pid}/environ").read_bytes()).split("\0")
-    except OSError:
-        return []
-
-
 def end_leftovers(charm_root: Path, contexts: frozenset[str] | None = None) -> list[int]:
     """Kill charm processes of a folder of units; return their ids.
 
@@ -203,7 +280,7 @@ def end_leftovers(charm_root: Path, contexts: frozenset[str] | None = None) -> l
         try:
             # The pidfd was opened before the environment is read: no other process can get the
             # number in between.
-            environment = _environment_of(int(entry))
+            environment = os.fsdecode(Path(f"/proc/{entry}/environ").read_bytes()).split("\0")
             if any(item.startswith(prefix) for item in environment) and (
                 contexts is None
                 or any(f"JUJU_CONTEXT_ID={context}" in environment for context in contexts)

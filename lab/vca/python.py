@@ -50,12 +50,15 @@ def _probe(command: str | Path, reason: str) -> CharmPython | None:
     return CharmPython(Path(executable), (major, minor, patch), reason)
 
 
-def _preferred() -> Iterator[Path]:
+def _candidates() -> Iterator[tuple[Path, str]]:
     path = shutil.which(PREFERRED)
     if path is not None:
         # First the versions beside a shim of pyenv, which starts slowly and only enabled versions.
-        yield from sorted(Path(path).parent.parent.glob("versions/3.6.*/bin/python3.6"))
-        yield Path(path)
+        beside = sorted(Path(path).parent.parent.glob("versions/3.6.*/bin/python3.6"))
+        for python in (*beside, Path(path)):
+            yield python, "as on an Ubuntu 18.04 proxy machine"
+    for python in (Path("/usr/bin/python3"), Path(sys.executable)):
+        yield python, f"no {PREFERRED} found"
 
 
 @functools.lru_cache(maxsize=8)
@@ -65,12 +68,8 @@ def _choose(given: str | None, path: str | None) -> CharmPython:
         if chosen is None:
             raise VcaError(f"{VARIABLE}={given} is not a Python interpreter that runs")
         return chosen
-    for candidate in _preferred():
-        chosen = _probe(candidate, "as on an Ubuntu 18.04 proxy machine")
-        if chosen is not None:
-            return chosen
-    for candidate in (Path("/usr/bin/python3"), Path(sys.executable)):
-        chosen = _probe(candidate, f"no {PREFERRED} found")
+    for candidate, reason in _candidates():
+        chosen = _probe(candidate, reason)
         if chosen is not None:
             return chosen
     raise VcaError("no Python 3 interpreter was found for the charms")

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from lab.vca import relations
-from lab.vca.state import HookInfo, ModelDocument, Operation, OptionValue, StatusInfo, Unit
+from lab.vca.state import HookInfo, ModelDocument, Operation, OptionValue, Unit
 
 INSTALL = "install"
 START = "start"
@@ -25,6 +24,11 @@ UPGRADE_CHARM = "upgrade-charm"
 UPDATE_STATUS = "update-status"
 LEADER_ELECTED = "leader-elected"
 LEADER_SETTINGS_CHANGED = "leader-settings-changed"
+STATUS_BEFORE = {
+    INSTALL: "installing charm software",
+    STOP: "cleaning up prior to charm deletion",
+}
+"""Messages of the status `maintenance` that Juju sets before hooks."""
 
 StepKind = Literal[
     "unpack",  # the first charm revision
@@ -97,6 +101,10 @@ def next_step(document: ModelDocument, unit: Unit, charm: UnpackedCharm) -> Step
     return _idle_step(document, unit, charm)
 
 
+def _hook(kind: str, **more: Any) -> Step:
+    return Step("hook", hook=HookInfo(kind=kind, **more))
+
+
 def _created(document: ModelDocument, unit: Unit, charm: UnpackedCharm) -> Step | None:
     known = [
         r
@@ -109,14 +117,8 @@ def _created(document: ModelDocument, unit: Unit, charm: UnpackedCharm) -> Step 
             return Step("enter-scope", relation_id=relation.id)
     for relation in known:
         if not unit.relations[relation.id].created:
-            return Step(
-                "hook",
-                hook=HookInfo(
-                    kind=relations.CREATED,
-                    relation_id=relation.id,
-                    remote_app=relation.other_app(unit.app),
-                ),
-            )
+            other = relation.other_app(unit.app)
+            return _hook(relations.CREATED, relation_id=relation.id, remote_app=other)
     return None
 
 
@@ -127,9 +129,9 @@ def _deposed(document: ModelDocument, unit: Unit) -> bool:
 def _leadership(document: ModelDocument, unit: Unit) -> Step | None:
     app = document.apps[unit.app]
     if not unit.leader and app.leader == unit.name:
-        return Step("hook", hook=HookInfo(kind=LEADER_ELECTED))
+        return _hook(LEADER_ELECTED)
     if app.leader != unit.name and not unit.leader_settings_seen:
-        return Step("hook", hook=HookInfo(kind=LEADER_SETTINGS_CHANGED))
+        return _hook(LEADER_SETTINGS_CHANGED)
     return None
 
 
@@ -140,24 +142,21 @@ def _idle_step(document: ModelDocument, unit: Unit, charm: UnpackedCharm) -> Ste
         if info is not None:
             return Step("hook", hook=info)
         if unit.started and not unit.stopped:
-            return Step("hook", hook=HookInfo(kind=STOP))
+            return _hook(STOP)
         if unit.installed and not unit.removed:
-            return Step("hook", hook=HookInfo(kind=REMOVE))
+            return _hook(REMOVE)
         return Step("die")
     if not unit.installed:
-        return Step("hook", hook=HookInfo(kind=INSTALL))
+        return _hook(INSTALL)
     if unit.charm_revision != document.apps[unit.app].charm_revision:
         return Step("upgrade")
     if unit.config_seen != charm.config_digest:
-        return Step("hook", hook=HookInfo(kind=CONFIG_CHANGED))
+        return _hook(CONFIG_CHANGED)
     info = relations.next_hook(document, unit)
     if info is not None:
         return Step("hook", hook=info)
     if unit.update_status_seen != document.update_status_version:
-        return Step(
-            "hook",
-            hook=HookInfo(kind=UPDATE_STATUS, change_version=document.update_status_version),
-        )
+        return _hook(UPDATE_STATUS, change_version=document.update_status_version)
     return None
 
 
@@ -195,14 +194,3 @@ def record_done(document: ModelDocument, unit: Unit, info: HookInfo, config_dige
 def queued(kind: str) -> Operation:
     """Return the state of a unit whose next step is a hook."""
     return Operation(kind="run-hook", hook=HookInfo(kind=kind))
-
-
-def status_before(kind: str) -> StatusInfo | None:
-    """Return the workload status Juju sets before a hook, None if Juju does not change it."""
-    if kind == INSTALL:
-        message = "installing charm software"
-    elif kind == STOP:
-        message = "cleaning up prior to charm deletion"
-    else:
-        return None
-    return StatusInfo(status="maintenance", message=message, since=time.time())

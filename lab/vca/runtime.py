@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from lab.vca.charm import Charm, read_charm
@@ -18,15 +17,11 @@ from lab.vca.store import Store
 JUJU_VERSION = "2.9.44"
 
 
-def _default_parallel() -> int:
-    return max(4, 2 * (os.cpu_count() or 1))
-
-
 @dataclass(frozen=True)
 class Settings:
     """Limits of a controller; times in seconds."""
 
-    parallel: int = field(default_factory=_default_parallel)
+    parallel: int = max(4, 2 * (os.cpu_count() or 1))
     """Charm processes that may run at the same time."""
     hook_timeout: float = 1800.0
     """After this a hook is killed and counts as failed. Juju has no such limit."""
@@ -62,7 +57,7 @@ class Paths:
 
     def unit(self, name: str) -> Path:
         """Return a unit's folder."""
-        return self.units / re.sub("/", "-", name)
+        return self.units / name.replace("/", "-")
 
     def charm(self, name: str) -> Path:
         """Return a unit's charm folder."""
@@ -74,7 +69,7 @@ class Paths:
 
     def log(self, name: str) -> Path:
         """Return a unit's log file."""
-        return self.model / "logs" / f"{re.sub('/', '-', name)}.log"
+        return self.model / "logs" / f"{name.replace('/', '-')}.log"
 
     @property
     def contexts(self) -> Path:

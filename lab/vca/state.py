@@ -13,8 +13,6 @@ Role = Literal["provider", "requirer", "peer"]
 OpKind = Literal["continue", "run-hook", "upgrade"]
 OptionValue = str | int | float | bool
 
-FORMAT_VERSION = 2
-
 
 class Document(BaseModel):
     """Base of all stored parts: an unknown key means a file of another version."""
@@ -179,7 +177,6 @@ class Application(Document):
 class ModelDocument(Document):
     """The whole model."""
 
-    format: int = FORMAT_VERSION
     uuid: str
     apps: dict[str, Application] = Field(default_factory=dict)
     units: dict[str, Unit] = Field(default_factory=dict)

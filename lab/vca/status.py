@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from lab.vca.state import Application, ModelDocument, StatusInfo, Unit
 
-# Worst first: how Juju derives an application's status from its units'.
+# Worst first: Juju derives an application's status from its units' if its leader sets none.
 _SEVERITY = (
     "error",
     "blocked",
@@ -55,6 +55,15 @@ class ModelStatus(_Frozen):
         """All units of the model by name."""
         return {n: u for app in self.applications.values() for n, u in app.units.items()}
 
+    @property
+    def failed(self) -> dict[str, str]:
+        """The reason for each unit whose hook keeps failing or whose agent is lost."""
+        return {
+            name: unit.message or "hook failed"
+            for name, unit in self.units.items()
+            if unit.agent in ("error", "lost")
+        }
+
 
 def workload_of(unit: Unit) -> StatusInfo:
     """Return the workload status to show: a lost agent or a failed hook hides the charm's own.
@@ -73,22 +82,16 @@ def workload_of(unit: Unit) -> StatusInfo:
     return unit.workload
 
 
-def status_of(units: list[Unit]) -> StatusInfo:
-    """Return an application's status: the worst of its units (Juju: if its leader sets none)."""
-    shown = [workload_of(unit) for unit in units]
-    return min(
-        shown,
-        key=lambda info: _SEVERITY.index(info.status) if info.status in _SEVERITY else 99,
-        default=StatusInfo(status="unknown"),
-    )
-
-
 def model_status(document: ModelDocument) -> ModelStatus:
     """Build the status of a model."""
     applications = {}
     for name, app in sorted(document.apps.items()):
         units = document.units_of(name)
-        info = status_of(units)
+        info = min(
+            map(workload_of, units),
+            key=lambda info: _SEVERITY.index(info.status) if info.status in _SEVERITY else 99,
+            default=StatusInfo(),
+        )
         applications[name] = ApplicationStatus(
             status=info.status,
             message=info.message,

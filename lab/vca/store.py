@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 from pydantic import ValidationError
 
@@ -103,6 +105,13 @@ class Store:
     def save_action(self, action: ActionDocument) -> None:
         """Save an action's record."""
         files.replace(self._actions / f"{action.id}.json", action.model_dump_json())
+
+    def end_action(
+        self, action: ActionDocument, status: Literal["completed", "failed"], message: str
+    ) -> None:
+        """Record the end of an action."""
+        action.status, action.message, action.completed = status, message, time.time()
+        self.save_action(action)
 
     def action_ids(self) -> list[str]:
         """Return the ids of all recorded actions, oldest first."""

@@ -1,23 +1,78 @@
 """One call of a hook tool: its arguments, its input, and the output of its client.
 
-Options are read as Juju 2.9's gnuflag reads them.
+Options are read as Juju 2.9's gnuflag reads them. Formats are smart, yaml and json (juju/cmd
+output.go).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
-from lab.vca.context import HookContext, ToolError
-from lab.vca.toolformat import FORMATS
+from lab.vca.charm import BOOLEANS
+from lab.vca.context import ToolError
 
-_BOOLEANS = {
-    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
-    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
-}
+OUTPUT = {"--format": "format", "-o": "output", "--output": "output"}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Block style without anchors, like Go's YAML."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        """Write a value again each time it occurs."""
+        return True
+
+    def represent_text(self, value: str) -> yaml.ScalarNode:
+        """Put text in double quotes if YAML would not read it as text without them."""
+        tag: str = self.resolve(yaml.ScalarNode, value, (True, False))  # type: ignore[no-untyped-call]
+        style = None if tag == "tag:yaml.org,2002:str" else '"'
+        return self.represent_scalar("tag:yaml.org,2002:str", value, style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
+
+
+def _as_go(value: object) -> object:
+    """Write whole floats without a fraction, as Go does."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {key: _as_go(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_go(item) for item in value]
+    return value
+
+
+def _yaml(value: object) -> str:
+    if value is None:
+        return ""
+    text = yaml.dump(
+        _as_go(value), Dumper=_Dumper, default_flow_style=False, allow_unicode=True, width=2**31
+    )
+    return text.removesuffix("...\n")
+
+
+def _json(value: object) -> str:
+    return (
+        json.dumps(_as_go(value), separators=(",", ":"), sort_keys=True, ensure_ascii=False) + "\n"
+    )
+
+
+def _smart(value: object) -> str:
+    if isinstance(value, bool):
+        return f"{value}\n"
+    if isinstance(value, str):
+        return f"{value}\n" if value else ""
+    if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
+        return "\n".join(value) + "\n" if value else ""
+    return _yaml(value)
+
+
+FORMATS: Mapping[str, Callable[[object], str]] = {"smart": _smart, "yaml": _yaml, "json": _json}
 
 
 class UsageError(Exception):
@@ -58,25 +113,23 @@ class Answer:
     stderr: str = ""
 
 
-Tool = Callable[[HookContext, Request], Answer]
-"""A hook tool."""
+def refusal(reason: object, code: int = 1) -> Answer:
+    """Return the answer to a call that fails."""
+    return Answer(code, stderr=f"ERROR {reason}\n")
 
 
-class Arguments:
-    """Options and operands, in any order, as Juju's gnuflag reads them."""
+class Call:
+    """A request's options and operands, in any order, as Juju's gnuflag reads them."""
 
     def __init__(
-        self,
-        arguments: Sequence[str],
-        values: Mapping[str, str] | None = None,
-        switches: Mapping[str, str] | None = None,
+        self, request: Request, values: Mapping[str, str], switches: Mapping[str, str]
     ) -> None:
         """Parse; `values` and `switches` map spellings (`-r`, `--relation`) to a key."""
+        self.request = request
         self._found: dict[str, str] = {}
         self._on: dict[str, bool] = {}
         self.operands: list[str] = []
-        values, switches = values or {}, switches or {}
-        rest = list(arguments)
+        rest = list(request.arguments)
         while rest:
             word = rest.pop(0)
             if word == "--":
@@ -90,9 +143,9 @@ class Arguments:
             else:
                 flag, equals, value = word[:2], "=" if len(word) > 2 else "", word[2:].lstrip("=")
             if flag in switches:
-                if equals and value not in _BOOLEANS:
+                if equals and value not in BOOLEANS:
                     raise UsageError(f'invalid value "{value}" for option {flag}: not a boolean')
-                self._on[switches[flag]] = _BOOLEANS[value] if equals else True
+                self._on[switches[flag]] = BOOLEANS[value] if equals else True
             elif flag in values:
                 if not equals:
                     if not rest:
@@ -110,28 +163,18 @@ class Arguments:
         """Whether a switch is on."""
         return self._on.get(key, False)
 
-    def take(self, most: int) -> list[str]:
-        """Return the operands; raise UsageError if there are more than `most`."""
-        if len(self.operands) > most:
-            shown = " ".join(f'"{word}"' for word in self.operands[most:])
-            raise UsageError(f"unrecognized args: [{shown}]")
-        return self.operands
-
-
-OUTPUT = {"--format": "format", "-o": "output", "--output": "output"}
-
-
-def show(request: Request, arguments: Arguments, value: object, default: str = "smart") -> Answer:
-    """Return a value in the format of --format, or write it to the file of --output."""
-    chosen = arguments.get("format") or default
-    if chosen not in FORMATS:
-        raise UsageError(f'invalid value "{chosen}" for option --format: unknown format "{chosen}"')
-    text = FORMATS[chosen](value)
-    path = arguments.get("output")
-    if path:
-        (request.directory / path).write_text(text, encoding="utf-8")
-        return Answer()
-    return Answer(stdout=text)
+    def show(self, value: object, default: str = "smart") -> Answer:
+        """Return a value in the format of --format, or write it to the file of --output."""
+        chosen = self.get("format") or default
+        if chosen not in FORMATS:
+            unknown = f'unknown format "{chosen}"'
+            raise UsageError(f'invalid value "{chosen}" for option --format: {unknown}')
+        text = FORMATS[chosen](value)
+        path = self.get("output")
+        if path:
+            (self.request.directory / path).write_text(text, encoding="utf-8")
+            return Answer()
+        return Answer(stdout=text)
 
 
 def key_values(words: Sequence[str]) -> dict[str, str]:

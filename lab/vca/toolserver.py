@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lab.vca import hooktool
 from lab.vca.context import HookContext
-from lab.vca.toolcall import Answer, NeedStdinError, Request
+from lab.vca.toolcall import Answer, NeedStdinError, Request, refusal
 from lab.vca.tools import TOOLS, run_tool
 
 SOCKET = "agent.socket"
@@ -35,9 +35,8 @@ def install_tools(folder: Path) -> None:
         partial.chmod(0o755)
         partial.rename(script)
     for name in TOOLS:
-        with contextlib.suppress(
-            FileExistsError
-        ):  # by this process, or by another service's at this moment
+        # By this process, or by another service's at this moment.
+        with contextlib.suppress(FileExistsError):
             (folder / name).symlink_to(script.name)
 
 
@@ -79,30 +78,26 @@ class ToolServer:
             connection, _ = self._socket.accept()
         except BlockingIOError:
             return
-        with connection, contextlib.suppress(OSError, EOFError):
+        with connection, contextlib.suppress(OSError):
             connection.settimeout(CLIENT_TIMEOUT)
-            head = _receive(connection, 9)
+            head = hooktool.receive(connection, 9)
             fields_size = int.from_bytes(head[1:5], "big")
             stdin_size = int.from_bytes(head[5:9], "big")
             if max(fields_size, stdin_size) > MAX_REQUEST:
-                connection.sendall(_encode(Answer(1, stderr="ERROR bad request: too long\n")))
+                connection.sendall(_encode(refusal("bad request: too long")))
                 return
-            fields = _receive(connection, fields_size).split(b"\0")
-            stdin = _receive(connection, stdin_size) if head[:1] == b"\1" else None
+            fields = hooktool.receive(connection, fields_size).split(b"\0")
+            stdin = hooktool.receive(connection, stdin_size) if head[:1] == b"\1" else None
             connection.sendall(self._answer(fields, stdin))
 
     def _answer(self, fields: list[bytes], stdin: bytes | None) -> bytes:
         if len(fields) < 3:
-            return _encode(Answer(1, stderr="ERROR bad request: command not specified\n"))
+            return _encode(refusal("bad request: command not specified"))
         context_id, directory, tool, *arguments = fields
         if context_id != self._context_id:
             expected, got = self._context_id.decode(), context_id.decode(errors="replace")
-            return _encode(
-                Answer(
-                    1,
-                    stderr=f'ERROR bad request: expected context id "{expected}", got "{got}"\n',
-                )
-            )
+            reason = f'bad request: expected context id "{expected}", got "{got}"'
+            return _encode(refusal(reason))
         request = Request(
             # The model's document is UTF-8; it cannot store other bytes.
             tool=tool.decode("utf-8", "replace"),
@@ -119,21 +114,10 @@ class ToolServer:
             self._context.log(
                 logging.ERROR, f"internal error in {request.tool}: {traceback.format_exc()}"
             )
-            return _encode(Answer(1, stderr="ERROR internal error\n"))
+            return _encode(refusal("internal error"))
 
 
 def _encode(answer: Answer) -> bytes:
     out, err = answer.stdout.encode(), answer.stderr.encode()
     sizes = len(out).to_bytes(4, "big") + len(err).to_bytes(4, "big")
     return bytes([answer.code]) + sizes + out + err
-
-
-def _receive(connection: socket.socket, count: int) -> bytes:
-    parts = []
-    while count:
-        part = connection.recv(min(count, 65536))
-        if not part:
-            raise EOFError
-        parts.append(part)
-        count -= len(part)
-    return b"".join(parts)

@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -378,19 +379,15 @@ class Vim:
         elif network.management:
             fabric.join_vca(self.fabric, self.home.vca_netns, self.account.number, network)
 
-    @contextlib.contextmanager
-    def capture(self, network_id: str, path: Path | str) -> Iterator[None]:
+    def capture(self, network_id: str, path: Path | str) -> AbstractContextManager[None]:
         """Write every frame on a network to a pcap file while the block runs.
 
         Raises:
             VimError: no such network, or tcpdump does not start.
         """
-        network = self.network(network_id)
-        with fabric.capture(self.fabric, network.bridge, Path(path)):
-            yield
+        return fabric.capture(self.fabric, self.network(network_id).bridge, Path(path))
 
-    @contextlib.contextmanager
-    def capture_uplink(self, path: Path | str) -> Iterator[None]:
+    def capture_uplink(self, path: Path | str) -> AbstractContextManager[None]:
         """Write every packet on the site's uplink to a pcap file while the block runs.
 
         Raises:
@@ -398,8 +395,7 @@ class Vim:
         """
         if self.account.config.external_subnet is None:
             raise VimError(f"VIM account '{self.name}' has no external network.")
-        with fabric.capture(self.site.router, UPLINK, Path(path)):
-            yield
+        return fabric.capture(self.site.router, UPLINK, Path(path))
 
     # --- servers -----------------------------------------------------------------------------
 
@@ -571,8 +567,7 @@ class Vim:
         self._parallel(self._remove_server, mine)
         for network in state.networks.values():
             if network.tag == tag and not network.management:
-                with contextlib.suppress(KeyError):
-                    self.delete_network(network.id)
+                self.delete_network(network.id)
 
     def console(
         self,

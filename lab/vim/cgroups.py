@@ -19,21 +19,21 @@ from lab.vim.errors import VimError
 from lab.vim.run import tool
 
 
-def cgroup2_mounts() -> list[Path]:
-    """Where the unified hierarchy is mounted, in the order of /proc/mounts."""
+def _mounts(kind: str) -> list[tuple[Path, list[str]]]:
+    """Mount points of a kind of file system with their options, in the order of /proc/mounts."""
     with open("/proc/mounts", encoding="utf-8") as file:
         rows = [line.split() for line in file]
-    return [Path(row[1]) for row in rows if row[2] == "cgroup2"]
+    return [(Path(row[1]), row[3].split(",")) for row in rows if row[2] == kind]
+
+
+def cgroup2_mounts() -> list[Path]:
+    """Where the unified hierarchy is mounted."""
+    return [mount for mount, _ in _mounts("cgroup2")]
 
 
 def cpu1_mount() -> Path | None:
     """Where version 1's hierarchy of the processor controller is mounted, if it is."""
-    with open("/proc/mounts", encoding="utf-8") as file:
-        rows = [line.split() for line in file]
-    for row in rows:
-        if row[2] == "cgroup" and "cpu" in row[3].split(","):
-            return Path(row[1])
-    return None
+    return next((mount for mount, options in _mounts("cgroup") if "cpu" in options), None)
 
 
 def cpu1_group(group: Path) -> Path | None:

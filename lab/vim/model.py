@@ -118,6 +118,11 @@ class Port:
     port_security: bool
     floating: str | None = None
 
+    @property
+    def address(self) -> str:
+        """Its address as OpenStack's connector reports it: the floating address first."""
+        return f"{self.floating};{self.ip}" if self.floating else self.ip
+
 
 @dataclass(frozen=True)
 class Server:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from lab.errors import LcmError
-from lab.lcm.backends import ActionOutcome, BootedServer
+from lab.vim import NetworkSpec, Port, Server, ServerSpec
 
 
 def vnfd(vnfd_id: str = "a_vnf", *, day12: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -203,113 +204,150 @@ class Log:
         return [entry for entry in self.entries if entry[0] == word]
 
 
-class FakeCloud:
+class FakeVim:
+    """Servers have the key of their plan as id."""
+
     def __init__(self, log: Log, gate: threading.Event) -> None:
         self.log, self.gate = log, gate
+        self.account = SimpleNamespace(config=SimpleNamespace(use_floating_ip=False))
         self.fail_server: str | None = None
         self.fail_creation: str | None = None
-        self.named = {"mgmtnet": ["mgmt-id"]}
+        self.nets = [SimpleNamespace(id="mgmt-id", name="mgmtnet", tag="")]
+        self.made: dict[str, Server] = {}
         self.user_data: dict[str, str | None] = {}
         self.ssh_keys: dict[str, tuple[str, ...]] = {}
         self._count = 0
         self._lock = threading.Lock()
 
-    def find_networks(self, name: str) -> list[str]:
-        return self.named.get(name, [])
+    def networks(self) -> list[SimpleNamespace]:
+        return self.nets
 
-    def management_network(self) -> str:
-        return "mgmt-id"
+    def network(self, network_id: str) -> SimpleNamespace:
+        return SimpleNamespace(id=network_id, subnet="10.7.0.0/24", gateway=None)
 
-    def create_network(self, network: Any, tag: str) -> str:
-        self.log.add("network", network.name, tag)
-        return f"net-{network.name}"
+    def management_network(self) -> SimpleNamespace:
+        return self.nets[0]
 
-    def create_server(
-        self, server: Any, networks: Any, user_data: Any, ssh_keys: Any, tag: str
-    ) -> str:
-        if self.fail_creation == server.key:
+    def create_network(self, spec: NetworkSpec, tag: str) -> SimpleNamespace:
+        self.log.add("network", spec.name, tag)
+        self.nets.append(SimpleNamespace(id=f"net-{spec.name}", name=spec.name, tag=tag))
+        return self.nets[-1]
+
+    def create_server(self, spec: ServerSpec, tag: str) -> Server:
+        key = "/".join(spec.name.split("-")[-3:])
+        if self.fail_creation == key:
             raise LcmError("No space left on device.")
-        self.user_data[server.key] = user_data
-        self.ssh_keys[server.key] = tuple(ssh_keys)
-        self.log.add("server", server.name, tag)
-        return str(server.key)
+        self.user_data[key] = spec.user_data
+        self.log.add("server", spec.name, tag)
+        return self._make(key, spec, tag)
 
-    def wait_active(self, server_id: str, timeout: float) -> BootedServer:
-        assert self.gate.wait(120)
-        if self.fail_server == server_id:
-            raise LcmError("No valid host was found.")
+    def _make(self, server_id: str, spec: ServerSpec, tag: str) -> Server:
+        self.ssh_keys[server_id.rstrip("+")] = spec.ssh_keys
         with self._lock:
             self._count += 1
             number = self._count
+        ports = tuple(
+            Port(
+                str(index),
+                port.network_id,
+                f"ens{index}",
+                f"p{index}",
+                port.ip or f"10.{(250, 7)[index]}.0.{number}",
+                port.mac or f"02:00:00:00:{index:02}:{number:02}",
+                port.port_security,
+            )
+            for index, port in enumerate(spec.ports)
+        )
+        self.made[server_id] = Server(
+            server_id, spec.name, spec.hostname, tag, spec.image, "BUILD", ports
+        )
+        return self.made[server_id]
+
+    def wait_active(self, server_id: str, timeout: float) -> Server:
+        assert self.gate.wait(120)
+        if self.fail_server == server_id:
+            raise LcmError("No valid host was found.")
         self.log.add("active", server_id)
-        return BootedServer(server_id, (f"10.250.0.{number}", f"10.7.0.{number}"))
+        return self.made[server_id]
 
-    def has_server(self, server_id: str | None, name: str, tag: str) -> bool:
-        return server_id is not None
+    def recorded(self, tag: str | None = None) -> list[Server]:
+        return [server for server in self.made.values() if tag in (None, server.tag)]
 
-    def own_networks(self, tag: str) -> dict[str, str]:
-        return {name: f"net-{name}" for _, name, owner in self.log.of("network") if owner == tag}
+    def server(self, server_id: str) -> Server:
+        return self.made[server_id]
 
-    def networks_of(self, server_id: str) -> list[str]:
-        return ["mgmt-id", "net-data"]
-
-    def recreate_server(
-        self, server_id: str, server: Any, user_data: Any, ssh_keys: Any, tag: str, same: bool
-    ) -> str:
-        self.ssh_keys[server.key] = tuple(ssh_keys)
+    def replace_server(self, server_id: str, spec: ServerSpec, tag: str) -> Server:
+        old = self.made.pop(server_id).ports
+        same = [(port.ip, port.mac) for port in spec.ports] == [(p.ip, p.mac) for p in old]
         self.log.add("recreate", server_id, str(same))
-        return f"{server_id}+"
+        return self._make(f"{server_id}+", spec, tag)
 
-    def start_server(self, server_id: str) -> None:
+    def start(self, server_id: str) -> None:
         self.log.add("start-server", server_id)
 
-    def stop_server(self, server_id: str) -> None:
+    def stop(self, server_id: str) -> None:
         self.log.add("stop-server", server_id)
 
     def delete_server(self, server_id: str) -> None:
+        del self.made[server_id]
         self.log.add("delete-server", server_id)
 
     def delete_tag(self, tag: str) -> None:
         self.log.add("delete-tag", tag)
 
 
-class FakeCharms:
+def outcome(status: str, results: dict[str, Any] | None = None, message: str = "") -> Any:
+    """How an action ended."""
+    return SimpleNamespace(status=status, results=results or {}, message=message)
+
+
+class FakeModel:
     def __init__(self, log: Log) -> None:
         self.log = log
-        self.status: dict[str, tuple[str, str]] = {}
+        self.uuid = ""
+        self.statuses: dict[str, tuple[str, str]] = {}
         self.deploy_status = ("active", "ready")
-        self.actions = {"verify-ssh-credentials"}
-        self.outcomes: dict[tuple[str, str], list[ActionOutcome]] = {}
+        self.declared = {"verify-ssh-credentials"}
+        self.outcomes: dict[tuple[str, str], list[Any]] = {}
         self.config: dict[str, dict[str, Any]] = {}
         self.relation_error: str | None = None
         self.failed: dict[str, str] = {}
-        self.listener: Any = None
 
-    def start(self) -> None:
+    def __enter__(self) -> FakeModel:
         self.log.add("start")
+        return self
 
-    def stop(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self.log.add("stop")
 
-    def deploy(self, application: str, charm: Path, units: int) -> None:
-        self.log.add("deploy", application, charm.name, str(units))
-        self.status[application] = self.deploy_status
+    def deploy(self, application: str, charm: Path, num_units: int) -> None:
+        self.log.add("deploy", application, charm.name, str(num_units))
+        self.statuses[application] = self.deploy_status
 
-    def application_status(self, application: str) -> tuple[str, str]:
-        if application not in self.status:
-            raise LcmError(f"application {application} not found")
-        return self.status[application]
+    def status(self) -> Any:
+        deployed = [words[1] for words in self.log.of("deploy")]
+        statuses = dict(self.statuses)
+        return SimpleNamespace(
+            applications={
+                name: SimpleNamespace(status=status, message=message)
+                for name, (status, message) in statuses.items()
+            },
+            units={
+                f"{name}/0": SimpleNamespace(name=f"{name}/0", machine=deployed.index(name))
+                for name in statuses
+            },
+            failed=self.failed,
+        )
 
-    def upgrade(self, application: str, charm: Path) -> None:
+    def upgrade_charm(self, application: str, charm: Path) -> None:
         self.log.add("upgrade", application, charm.name)
 
-    def remove(self, application: str, timeout: float) -> None:
+    def remove_application(self, application: str) -> None:
         self.log.add("remove", application)
-        self.status.pop(application, None)
+        del self.statuses[application]
 
-    def machine(self, application: str) -> str:
-        deployed = [words[1] for words in self.log.of("deploy")]
-        return str(deployed.index(application)) if application in deployed else "0"
+    def wait_for(self, predicate: Any, timeout: float) -> None:
+        assert predicate(self.status())
 
     def set_config(self, application: str, options: Any) -> None:
         self.config.setdefault(application, {}).update(options)
@@ -320,31 +358,23 @@ class FakeCharms:
         if self.relation_error is not None:
             raise LcmError(self.relation_error)
 
-    def run_action(self, application: str, name: str, params: Any, timeout: float) -> ActionOutcome:
+    def run_action(self, application: str, name: str, params: Any, timeout: float) -> Any:
         self.log.add("action", application, name, repr(dict(params)))
         queue = self.outcomes.get((application, name)) or self.outcomes.get(("*", name))
         if queue:
             return queue.pop(0) if len(queue) > 1 else queue[0]
         if name == "get-ssh-public-key":
-            return ActionOutcome(True, {"pubkey": f"ssh-rsa KEY-{application}"})
-        return ActionOutcome(True, {"output": f"{name} done"})
+            return outcome("completed", {"pubkey": f"ssh-rsa KEY-{application}"})
+        return outcome("completed", {"output": f"{name} done"})
 
-    def has_action(self, application: str, name: str) -> bool:
-        return name in self.actions
+    def actions(self, application: str) -> set[str]:
+        return self.declared
 
-    def wait_idle(self, timeout: float) -> bool:
+    def wait_idle(self, timeout: float) -> None:
         self.log.add("idle")
-        return True
-
-    def failed_units(self) -> dict[str, str]:
-        return self.failed
 
     def subscribe(self, callback: Any) -> None:
-        self.listener = callback
-
-    def destroy(self) -> None:
-        self.log.add("destroy-model")
-        self.status.clear()
+        pass
 
 
 class FakeKeys:
@@ -362,30 +392,28 @@ class FakeKeys:
             raise LcmError("Permission denied (publickey).")
 
 
-class FakePods:
-    """No cluster."""
-
-    def destroy(self) -> None:
-        pass
-
-
 class FakeBackends:
     def __init__(self) -> None:
         self.log = Log()
         self.gate = threading.Event()
         self.gate.set()
-        self.the_cloud = FakeCloud(self.log, self.gate)
-        self.the_charms = FakeCharms(self.log)
+        self.the_vim = FakeVim(self.log, self.gate)
+        self.the_model = FakeModel(self.log)
         self.keys = FakeKeys(self.log)
 
-    def cloud(self, vim_account: str) -> FakeCloud:
-        return self.the_cloud
+    def vim(self, vim_account: str) -> FakeVim:
+        return self.the_vim
 
-    def pods(self, ns_id: str) -> FakePods:
-        return FakePods()
+    def destroy_pods(self, ns_id: str) -> None:
+        pass
 
-    def charms(self, ns_id: str) -> FakeCharms:
-        return self.the_charms
+    def model(self, ns_id: str) -> FakeModel:
+        self.the_model.uuid = ns_id
+        return self.the_model
+
+    def destroy_model(self, ns_id: str) -> None:
+        self.log.add("destroy-model")
+        self.the_model.statuses.clear()
 
 
 def changed(value: dict[str, Any], **more: Any) -> dict[str, Any]:

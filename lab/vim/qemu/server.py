@@ -23,6 +23,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lab import files
 from lab.procs import ProcessRef
@@ -320,18 +321,16 @@ class Machine(Vdu):
             raise VimError(f"The server's QEMU did not start: {self.complaint()}")
         return [] if accelerator().real else ["the processor is emulated: no KVM on this machine"]
 
-    def _taps(self, plan: Mapping[str, object]) -> None:
-        nics = plan["nics"]
-        assert isinstance(nics, list)  # noqa: S101
+    def _taps(self, plan: Mapping[str, Any]) -> None:
         commands = []
-        for nic in nics:
+        for nic in plan["nics"]:
             device = nic["device"]
             if not fabric.device_exists(self.fabric, device):
                 commands.append(f"tuntap add dev {device} mode tap vnet_hdr")
             commands.append(f"link set {device} mtu {nic['mtu']} master {nic['bridge']} up")
         ip_batch(self.fabric, *commands)
 
-    def _words(self, plan: Mapping[str, object]) -> list[str]:
+    def _words(self, plan: Mapping[str, Any]) -> list[str]:
         """Return the command line of QEMU."""
         words = [
             *accelerator().words, "-name", str(plan["name"]), "-smp", str(plan["vcpus"]),
@@ -349,9 +348,7 @@ class Machine(Vdu):
             "-drive", "if=none,id=config,readonly=on,format=raw,file=disk/config.img",
             "-device", f"virtio-blk-pci,drive=config,addr={_DRIVE}",
         ]  # fmt: skip
-        nics = plan["nics"]
-        assert isinstance(nics, list)  # noqa: S101
-        for index, nic in enumerate(nics):
+        for index, nic in enumerate(plan["nics"]):
             net = f"tap,id=nic{index},ifname={nic['device']},script=no,downscript=no"
             where = f"addr={FIRST_NIC_SLOT + index:#x},romfile="
             words += ["-netdev", net]

@@ -436,7 +436,7 @@ def test_unreachable_vdu_blocks_and_is_tried_again(
 
 def test_killed_hook_runs_again(basic: Service, server: Vnf, client: Vnf, untouched: None) -> None:
     with unrelated(basic) as controlled:
-        folder = controlled.model.charm_dir(server.unit)
+        folder = controlled.model.paths.charm(server.unit)
         pid = 0
         until = time.monotonic() + 30
         while not pid and time.monotonic() < until:

@@ -199,7 +199,9 @@ def test_two_services_beside_each_other_and_a_peer_that_leaves(lab: Lab, basic: 
         wait_up(basic)
         assert other["client"].pings("10.77.0.1")
         assert basic["client"].pings("10.77.0.1", "-I", "wg-vpn-client")
-        lab.backends.pods(other.id)._call("uninstall", release=releases(other)["client"])
+        lab.backends.cluster().call(
+            "uninstall", namespace=other.id, release=releases(other)["client"]
+        )
         wait(
             lambda: not other["server"].status("vpn-server")["peers"], "the peer is gone", PATIENCE
         )

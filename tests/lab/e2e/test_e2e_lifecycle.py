@@ -151,7 +151,7 @@ def test_a_refreshed_charm_leaves_tunnels_up_under_a_tcp_stream(
     assert all(after[unit] > hooks[unit] for unit in hooks)
     model = lab.backends.controller().model(life.id)
     for vnf in (server, client):
-        assert (model.charm_dir(vnf.unit) / "NOTES.md").exists()
+        assert (model.paths.charm(vnf.unit) / "NOTES.md").exists()
         assert "ran upgrade-charm hook" in model.log_path(vnf.unit).read_text()
     # What day 1 gave is still known to the new charm.
     assert client.status("vpn-client")["state"] == "up"

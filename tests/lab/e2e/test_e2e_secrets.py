@@ -60,7 +60,7 @@ def test_login_keys_of_the_charms_stay_with_them(lab: Lab, service: Service) -> 
     """A unit's SSH key is a file of that unit, and in no databag, log or record."""
     model = lab.backends.controller().model(service.id)
     for unit in model.status().units:
-        files = list(model.charm_dir(unit).glob(".osm-vpnaas/*/id_ed25519"))
+        files = list(model.paths.charm(unit).glob(".osm-vpnaas/*/id_ed25519"))
         assert len(files) == 1
         assert files[0].stat().st_mode & 0o777 == 0o600
         # Between the lines all keys of a kind begin with and the rest at the end.

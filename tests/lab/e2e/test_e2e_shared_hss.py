@@ -15,7 +15,6 @@ from test_e2e_slices import make_together
 
 from operate.client import Client
 from operate.join import End, join, part
-from simulators.milenage import opc
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -25,9 +24,8 @@ HSS = "192.168.8.129"
 def attach(enb: Vnf, number: int) -> None:
     """Let a subscriber's UE attach at a cell, on the VDU of the eNB."""
     asked = Ue(Plmn("242", "88"), "", imsi=str(FIRST_IMSI + number), msisdn="24288880000001")
-    derived = opc(bytes.fromhex(K), bytes.fromhex(OP)).hex()
     enb.out("mkdir", "-p", "/tmp/ue")
-    enb.out("tee", "/tmp/ue/.ue_usim.conf", input=ue.configuration(asked, Secrets(OP, K), derived))
+    enb.out("tee", "/tmp/ue/.ue_usim.conf", input=ue.configuration(asked, Secrets(OP, K)))
     enb.out(
         *("systemd-run", "--unit=test-ue", "--working-directory=/tmp/ue"),
         *("--setenv=RFSIMULATOR=127.0.0.1", "/usr/lib/osm-lab/launch", "ue", "--rfsim"),

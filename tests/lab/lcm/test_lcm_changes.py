@@ -15,9 +15,12 @@ from lab.descriptors.service import service, vnfrs_of
 from lab.descriptors.topology import Port as ServerPort
 from lab.descriptors.topology import Server
 from lab.errors import LcmError, NbiError
-from lab.lcm.backends import Backends, Cloud
+from lab.lcm import charmops
+from lab.lcm.backends import Backends
+from lab.lcm.changes import recreate
 from lab.lcm.charmops import READY
 from lab.lcm.operations import Operations
+from lab.lcm.vimdeploy import server_spec
 from lab.nbi.engine import Engine
 from lab.page.data import Data, default
 from lab.records.store import NSRS, VNFDS, VNFRS, Document
@@ -52,7 +55,7 @@ def heal(world: World, index: str = "1", **more: Any) -> str:
     return world.start("heal", healVnfData=[target])
 
 
-def test_a_healed_vdu_gets_the_charms_key_and_nothing_else(world: World) -> None:
+def test_a_healed_vdu_gets_the_model_key_and_nothing_else(world: World) -> None:
     world.run()
     before, mark = vnf(world), len(world.log.entries)
     assert heal(world) == "COMPLETED"
@@ -67,26 +70,26 @@ def test_a_healed_vdu_gets_the_charms_key_and_nothing_else(world: World) -> None
     ]
     assert sum(word.startswith("inject") for word in done) == 1
     assert not any(word.startswith(("config", "relation", "deploy")) for word in done)
-    assert world.backends.the_cloud.ssh_keys["1/box/0"]  # RO's own, by which it logs in
+    assert world.backends.the_vim.ssh_keys["1/box/0"]  # RO's own, by which it logs in
     assert world.ns["nsState"] == "READY"
 
 
 def test_a_vdu_whose_healing_failed_is_healed_again(world: World) -> None:
     world.run()
-    world.backends.the_cloud.fail_server = f"{vnf(world)['vdur'][0]['vim-id']}+"
+    world.backends.the_vim.fail_server = f"{vnf(world)['vdur'][0]['vim-id']}+"
     assert heal(world) == "FAILED"
-    assert vnf(world)["vdur"][0]["vim-id"] == world.backends.the_cloud.fail_server
-    world.backends.the_cloud.fail_server = None
+    assert vnf(world)["vdur"][0]["vim-id"] == world.backends.the_vim.fail_server
+    world.backends.the_vim.fail_server = None
     assert heal(world) == "COMPLETED"
     assert vnf(world)["vdur"][0]["vim-id"].endswith("++")
 
 
 def test_a_vdu_that_was_never_made_is_made_by_healing(world: World) -> None:
-    world.backends.the_cloud.fail_creation = "1/box/0"
+    world.backends.the_vim.fail_creation = "1/box/0"
     assert world.run() == "FAILED"
     assert vnf(world)["vdur"][0]["vim-id"] is None
     networks = world.log.of("network")
-    world.backends.the_cloud.fail_creation = None
+    world.backends.the_vim.fail_creation = None
     assert heal(world) == "COMPLETED"
     made = vnf(world)
     assert made["vdur"][0]["vim-id"] == "1/box/0"
@@ -120,14 +123,12 @@ class OneServer:
 def test_a_vdu_is_healed_also_if_its_id_was_not_recorded(recorded: Any) -> None:
     vim = OneServer()
     server = Server("1", "box", 0, "lab", "ns-1-box-0", "host", "image", 1, 512, 1, ())
-    assert Cloud(vim).recreate_server(recorded, server, None, (), "ns", False) == "new"
+    assert recreate(vim, recorded, server, None, (), "ns", False) == "new"
     assert vim.ids == {"new": "ns-1-box-0"}
-    assert Cloud(vim).has_server(None, "ns-1-box-0", "ns")
-    assert Cloud(vim).has_server("new", "other", "ns")
-    assert not Cloud(vim).has_server("made", "other", "ns")
     vim.ids = {}
+    assert recreate(vim, "deleted", server, None, (), "ns", False) is None
     with pytest.raises(LcmError, match="Instance deleted could not be found"):
-        Cloud(vim).recreate_server("deleted", server, None, (), "ns", False)
+        recreate(vim, "deleted", server, None, (), "ns", True)
 
 
 class Paper:
@@ -191,14 +192,14 @@ def box(*ports: ServerPort, name: str = "box") -> Server:
 def create(vim: Vim, server: Server) -> str:
     management, data = (network.id for network in vim.networks())
     networks = [management] + [data] * (len(server.ports) - 1)
-    return Cloud(vim).create_server(server, networks, None, (), "ns")
+    return vim.create_server(server_spec(vim, server, networks, None, ()), "ns").id
 
 
 def test_another_address_is_neither_the_gateways_nor_that_of_another_port(vim: Vim) -> None:
     server = box(ServerPort("eth1", "data", "ens4"), ServerPort("eth2", "data", "ens5"))
     old = create(vim, server)
     assert [port.ip for port in vim.server(old).ports] == ["10.250.0.2", "10.7.0.3", "10.7.0.4"]
-    new = Cloud(vim).recreate_server(old, server, None, (), "ns", False)
+    new = recreate(vim, old, server, None, (), "ns", False)
     assert [port.ip for port in vim.server(new).ports] == ["10.250.0.2", "10.7.0.5", "10.7.0.6"]
 
 
@@ -206,7 +207,7 @@ def test_another_address_is_neither_the_gateways_nor_that_of_another_port(vim: V
 def test_a_vdu_keeps_its_floating_address(vim: Vim, same: bool) -> None:
     first, second = (create(vim, box(name=name)) for name in ("first", "second"))
     vim.delete_server(first)
-    new = Cloud(vim).recreate_server(second, box(name="second"), None, (), "ns", same)
+    new = recreate(vim, second, box(name="second"), None, (), "ns", same)
     assert vim.server(new).ports[0].floating == "198.51.100.3"
     assert vim.server(create(vim, box(name="third"))).ports[0].floating == "198.51.100.2"
 
@@ -225,10 +226,10 @@ def test_the_addresses_of_a_vdu_are_never_free_also_if_the_new_server_is_not_mad
     monkeypatch.setattr(Stored, "write", note)
     paper.fault = VimError("No space left on device.")
     with pytest.raises(LcmError, match="No space left on device"):
-        Cloud(vim).recreate_server(old, box(), None, (), "ns", False)
+        recreate(vim, old, box(), None, (), "ns", False)
     assert [server.id for server in vim.servers()] == [old]
     paper.fault = None
-    new = Cloud(vim).recreate_server(old, box(), None, (), "ns", False)
+    new = recreate(vim, old, box(), None, (), "ns", False)
     assert [server.id for server in vim.servers()] == [new]
     assert known
     assert all(addresses == [("10.250.0.2", "198.51.100.2")] for addresses in known)
@@ -287,7 +288,7 @@ def test_a_refused_refresh_is_done_again(world: World, monkeypatch: pytest.Monke
         raise LcmError("another endpoint")
 
     with monkeypatch.context() as patch:
-        patch.setattr(world.backends.the_charms, "upgrade", refuse)
+        patch.setattr(world.backends.the_model, "upgrade_charm", refuse)
         assert change_package(world) == "FAILED"
     assert vnf(world)["revision"] == 1
     assert change_package(world) == "COMPLETED"
@@ -458,7 +459,7 @@ def test_an_incomplete_scaling_in_is_done_again(
     with monkeypatch.context() as patch:
         patch.setattr(Operations, "remove_environments", refuse)
         assert scale(world, "IN") == "FAILED"
-    assert BOX1 not in world.backends.the_charms.status
+    assert BOX1 not in world.backends.the_model.statuses
     assert scale(world, "IN") == "COMPLETED"
     assert [entry[1] for entry in world.log.of("action") if entry[2] == "stop-it"] == [BOX1]
     assert [v["count-index"] for v in vnf(world)["vdur"]] == [0]
@@ -481,10 +482,10 @@ def test_a_failed_scale_out_is_taken_back_or_gone_on_from(
 ) -> None:
     scalable(world)
     world.run()
-    cloud, charms = world.backends.the_cloud, world.backends.the_charms
-    kept = set(charms.status)
+    cloud, charms = world.backends.the_vim, world.backends.the_model
+    kept = set(charms.statuses)
 
-    def refuse(*_: Any) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
         raise LcmError("Quota exceeded.")
 
     def fail() -> None:
@@ -504,14 +505,14 @@ def test_a_failed_scale_out_is_taken_back_or_gone_on_from(
     assert [v["count-index"] for v in vnf(world)["vdur"]] == [0, 1, 2]
     assert [scale(world, "IN"), scale(world, "IN")] == ["COMPLETED"] * 2
     assert [v["count-index"] for v in vnf(world)["vdur"]] == [0]
-    assert set(charms.status) == kept
+    assert set(charms.statuses) == kept
     assert scale(world, "IN") == "FAILED"
 
 
 @pytest.mark.lab
 def test_a_charm_that_was_never_deployed_is_removed_without_error(tmp_path: Path) -> None:
     try:
-        Backends(tmp_path).charms("an-ns").remove("box", 0)
+        charmops.remove(Backends(tmp_path).model("an-ns"), "box", 0)
     finally:
         clean(tmp_path)
 
@@ -522,9 +523,9 @@ def test_a_charm_of_the_vnf_is_deployed_again_at_the_first_instance(world: World
     world.run()
     assert scale(world) == "COMPLETED"
     again = APP1.replace("z0", "z1", 1)
-    config = world.backends.the_charms.config
+    config = world.backends.the_model.config
     assert config[again]["ssh-hostname"] == config[APP1]["ssh-hostname"] == vnf(world)["ip-address"]
-    assert world.backends.the_charms.status[again][0] in READY
+    assert world.backends.the_model.statuses[again][0] in READY
 
 
 def test_fixed_addresses_of_added_instances_count_up(world: World) -> None:

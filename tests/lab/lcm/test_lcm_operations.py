@@ -8,16 +8,16 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.lcm_fakes import FakeBackends, day12_of, nsd, params, vnfd
+from support.lcm_fakes import FakeBackends, day12_of, nsd, outcome, params, vnfd
 from support.waiting import wait_until
 
 from lab.descriptors import service as model
 from lab.errors import LcmError
 from lab.lcm import worker
-from lab.lcm.backends import ActionOutcome
 from lab.lcm.operations import Operations
 from lab.lcm.timeouts import Timeouts
 from lab.nbi.records import new_nsr, new_operation, new_vnfrs
@@ -37,7 +37,7 @@ class World:
     def __init__(self, home: Path) -> None:
         self.store = Store(home)
         self.backends = FakeBackends()
-        self.journal = Journal()
+        self.journal = Journal(home / "events.jsonl")
         self.descriptor = vnfd()
         self.nsd = nsd()
         self.request = params()
@@ -193,20 +193,20 @@ def test_relations_and_keys_do_not_wait_for_the_vms(world: World) -> None:
 def test_config_primitive_sets_strings_with_the_vms_address(world: World) -> None:
     world.run()
     record = model.vnfrs_of(world.store, world.nsr["_id"])["1"]
-    assert world.backends.the_charms.config[APP1] == {
+    assert world.backends.the_model.config[APP1] == {
         "ssh-hostname": record["ip-address"],
         "ssh-username": "ubuntu",
     }
 
 
 def test_both_ends_add_the_relation_and_already_exists_is_swallowed(world: World) -> None:
-    world.backends.the_charms.relation_error = "cannot add relation: relation already exists"
+    world.backends.the_model.relation_error = "cannot add relation: relation already exists"
     assert world.run() == "COMPLETED"
     assert world.log.of("relation") == [("relation", f"{APP1}:server", f"{APP2}:client")] * 2
 
 
 def test_another_relation_error_breaks_both_ends(world: World) -> None:
-    world.backends.the_charms.relation_error = "no matching interface"
+    world.backends.the_model.relation_error = "no matching interface"
     assert world.run() == "FAILED"
     assert "no matching interface" in world.op["detailed-status"]
 
@@ -214,7 +214,7 @@ def test_another_relation_error_breaks_both_ends(world: World) -> None:
 def test_user_data_is_rendered_and_ros_key_goes_first(world: World) -> None:
     world.request["ssh_keys"] = ["ssh-ed25519 MINE"]
     world.run()
-    cloud = world.backends.the_cloud
+    cloud = world.backends.the_vim
     record = model.vnfrs_of(world.store, world.nsr["_id"])["1"]
     assert cloud.user_data["1/box/0"] == f"#cloud-config\n# 172.16.0.1/24 {record['_id']}"
     assert cloud.ssh_keys["1/box/0"] == ("ssh-rsa RO", "ssh-ed25519 MINE")
@@ -223,7 +223,7 @@ def test_user_data_is_rendered_and_ros_key_goes_first(world: World) -> None:
 def test_boot_data_drive_drops_the_keys(world: World) -> None:
     world.descriptor["vdu"][0]["supplemental-boot-data"] = {"boot-data-drive": True}
     world.run()
-    assert world.backends.the_cloud.ssh_keys["1/box/0"] == ()
+    assert world.backends.the_vim.ssh_keys["1/box/0"] == ()
 
 
 def test_broken_template_leaves_nothing_in_the_vim(world: World) -> None:
@@ -237,7 +237,7 @@ def test_broken_template_leaves_nothing_in_the_vim(world: World) -> None:
 
 def test_waiting_charm_is_used_after_the_timeout_in_silence(world: World) -> None:
     world.timeouts = dataclasses.replace(FAST, charm_ready=0.3)
-    world.backends.the_charms.deploy_status = ("waiting", "for ever")
+    world.backends.the_model.deploy_status = ("waiting", "for ever")
     assert world.run() == "COMPLETED"
 
 
@@ -262,7 +262,7 @@ def test_a_change_that_takes_too_long_is_given_up(
     world: World, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     world.run()
-    cloud, gate = world.backends.the_cloud, world.backends.gate
+    cloud, gate = world.backends.the_vim, world.backends.gate
     real = cloud.delete_tag
 
     def slow(tag: str) -> None:
@@ -302,19 +302,18 @@ def test_charms_that_settle_are_in_no_time_limit(
         def cancel(self) -> None:
             pass
 
-    def settle(timeout: float) -> bool:
+    def settle(timeout: float) -> None:
         expire[0]()
-        return True
 
     monkeypatch.setattr(threading, "Timer", Timer)
-    monkeypatch.setattr(world.backends.the_charms, "wait_idle", settle)
+    monkeypatch.setattr(world.backends.the_model, "wait_idle", settle)
     target = {"vnfInstanceId": world.nsr["constituent-vnfr-ref"][0]}
     assert world.start("heal", healVnfData=[target], timeout_ns_heal=60) == "COMPLETED"
     assert (world.op["operationState"], world.aborted) == ("COMPLETED", [])
 
 
 def test_vim_failure(world: World) -> None:
-    world.backends.the_cloud.fail_server = "2/box/0"
+    world.backends.the_vim.fail_server = "2/box/0"
     assert world.run() == "FAILED"
     assert world.states == ("BROKEN", "failed", "failed")
     detail = world.op["detailed-status"]
@@ -343,24 +342,24 @@ def test_unknown_network_name(world: World) -> None:
 
 
 def test_ambiguous_network_name(world: World) -> None:
-    world.backends.the_cloud.named["blue"] = ["a", "b"]
+    world.backends.the_vim.nets += [SimpleNamespace(id=key, name="blue", tag="") for key in "ab"]
     world.request["vld"] = [{"name": "data", "vim-network-name": "blue"}]
     assert world.run() == "FAILED"
     assert "More than one network found" in world.op["detailed-status"]
 
 
 @pytest.mark.parametrize(
-    ("outcome", "reason"),
+    ("ended", "reason"),
     [
-        (ActionOutcome(False, {"output": "no route"}, "lost"), "failed: no route"),
+        (outcome("failed", {"output": "no route"}, "lost"), "failed: no route"),
         (
-            ActionOutcome(False, {}, "text of action-fail"),
+            outcome("failed", {}, "text of action-fail"),
             "failed: No further information received from action",
         ),
     ],
 )
-def test_failed_primitive_has_n2vcs_text(world: World, outcome: ActionOutcome, reason: str) -> None:
-    world.backends.the_charms.outcomes[APP2, "configure"] = [outcome]
+def test_failed_primitive_has_n2vcs_text(world: World, ended: Any, reason: str) -> None:
+    world.backends.the_model.outcomes[APP2, "configure"] = [ended]
     assert world.run() == "FAILED"
     ee = environment(world, APP2)
     assert (
@@ -377,8 +376,8 @@ def test_failed_primitive_has_n2vcs_text(world: World, outcome: ActionOutcome, r
 
 
 def test_login_that_never_works_is_no_failure(world: World) -> None:
-    world.backends.the_charms.outcomes[APP1, "verify-ssh-credentials"] = [
-        ActionOutcome(False, {"output": "no"})
+    world.backends.the_model.outcomes[APP1, "verify-ssh-credentials"] = [
+        outcome("failed", {"output": "no"})
     ]
     assert world.run() == "COMPLETED"
     tries = [e for e in world.log.of("action") if e[1:3] == (APP1, "verify-ssh-credentials")]
@@ -386,10 +385,10 @@ def test_login_that_never_works_is_no_failure(world: World) -> None:
 
 
 def test_login_that_works_later_stops_the_tries(world: World) -> None:
-    world.backends.the_charms.outcomes[APP1, "verify-ssh-credentials"] = [
-        ActionOutcome(False),
-        ActionOutcome(False),
-        ActionOutcome(True),
+    world.backends.the_model.outcomes[APP1, "verify-ssh-credentials"] = [
+        outcome("failed"),
+        outcome("failed"),
+        outcome("completed"),
     ]
     world.run()
     tries = [e for e in world.log.of("action") if e[1:3] == (APP1, "verify-ssh-credentials")]
@@ -397,12 +396,12 @@ def test_login_that_works_later_stops_the_tries(world: World) -> None:
 
 
 def test_generate_ssh_key_may_fail_but_the_public_key_must_come(world: World) -> None:
-    world.backends.the_charms.outcomes["*", "generate-ssh-key"] = [ActionOutcome(False)]
+    world.backends.the_model.outcomes["*", "generate-ssh-key"] = [outcome("failed")]
     assert world.run() == "COMPLETED"
 
 
 def test_failing_get_ssh_public_key_breaks(world: World) -> None:
-    world.backends.the_charms.outcomes["*", "get-ssh-public-key"] = [ActionOutcome(False)]
+    world.backends.the_model.outcomes["*", "get-ssh-public-key"] = [outcome("failed")]
     assert world.run() == "FAILED"
 
 
@@ -458,9 +457,7 @@ def test_vdu_environments_are_done_before_their_vnf(world: World) -> None:
 
 def test_broken_vdu_environment_aborts_its_vnf_only(world: World) -> None:
     world.add_vdu_environment()
-    world.backends.the_charms.outcomes["box-ee-z0-z1-box-z0-vdu", "configure"] = [
-        ActionOutcome(False)
-    ]
+    world.backends.the_model.outcomes["box-ee-z0-z1-box-z0-vdu", "configure"] = [outcome("failed")]
     assert world.run() == "FAILED"
     assert (
         "Configuration aborted because dependent charm/s has failed"
@@ -491,11 +488,11 @@ def test_vdu_params_replace_those_of_the_vnf(world: World) -> None:
     world.nsd["ns-configuration"] = {}
     assert world.run() == "COMPLETED"
     world.log.index("action", "vpn-ee-z0-z1-box-z0-vdu", "configure", "{'inner-address': 'own'}")
-    assert world.backends.the_cloud.user_data["1/box/0"].startswith("#cloud-config\n# own ")
+    assert world.backends.the_vim.user_data["1/box/0"].startswith("#cloud-config\n# own ")
 
 
 def test_unit_in_error_after_all_is_degraded(world: World) -> None:
-    world.backends.the_charms.failed = {f"{APP1}/0": "hook failed: start"}
+    world.backends.the_model.failed = {f"{APP1}/0": "hook failed: start"}
     assert world.run() == "COMPLETED"
     assert world.ns["nsState"] == "DEGRADED"
     assert world.ns["errorDetail"] == f"{APP1}/0: hook failed: start"
@@ -504,7 +501,7 @@ def test_unit_in_error_after_all_is_degraded(world: World) -> None:
 def test_ns_charm_waits_for_all_and_gets_ns_config_info(world: World) -> None:
     world.nsd["ns-configuration"]["juju"] = {"charm": "demo"}
     assert world.run() == "COMPLETED"
-    assert "ns_config_info" in world.backends.the_charms.config["demo-ns"]
+    assert "ns_config_info" in world.backends.the_model.config["demo-ns"]
     assert world.log.index("config", "demo-ns") > world.log.index("action", APP1, "configure")
 
 
@@ -552,7 +549,7 @@ def test_a_value_that_is_no_integer_fails_with_lcms_step(world: World) -> None:
 
 def test_failed_action(world: World) -> None:
     world.run()
-    world.backends.the_charms.outcomes[APP1, "touch"] = [ActionOutcome(False, {"output": "why"})]
+    world.backends.the_model.outcomes[APP1, "touch"] = [outcome("failed", {"output": "why"})]
     assert world.touch() == "FAILED"
     assert world.op["detailed-status"] == (
         f"Error executing primitive touch in ee={environment(world, APP1)}: failed: why"
@@ -566,7 +563,7 @@ def test_config_as_an_action_changes_nothing(world: World) -> None:
         {"name": "config", "parameter": [{"name": "ssh-hostname"}]}
     )
     world.run()
-    before = dict(world.backends.the_charms.config[APP1])
+    before = dict(world.backends.the_model.config[APP1])
     assert (
         world.start(
             "action",
@@ -577,7 +574,7 @@ def test_config_as_an_action_changes_nothing(world: World) -> None:
         == "COMPLETED"
     )
     assert world.op["detailed-status"] == {"output": "CONFIG OK"}
-    assert world.backends.the_charms.config[APP1] == before
+    assert world.backends.the_model.config[APP1] == before
 
 
 def test_action_at_ns_level_fails_as_in_osm(world: World) -> None:
@@ -597,8 +594,8 @@ def test_terminate_runs_primitives_then_deletes_model_and_vim_at_once(
     world.run()
     both = threading.Barrier(2, timeout=120)
     for fake, name in (
-        (world.backends.the_charms, "destroy"),
-        (world.backends.the_cloud, "delete_tag"),
+        (world.backends, "destroy_model"),
+        (world.backends.the_vim, "delete_tag"),
     ):
         real = getattr(fake, name)
 
@@ -642,7 +639,7 @@ def test_migration_fails_for_want_of_another_host(world: World) -> None:
 
 
 def test_terminate_primitives_only_where_an_initial_one_ran(world: World) -> None:
-    world.backends.the_charms.outcomes[APP2, "get-ssh-public-key"] = [ActionOutcome(False)]
+    world.backends.the_model.outcomes[APP2, "get-ssh-public-key"] = [outcome("failed")]
     world.run()
     assert world.start("terminate") == "COMPLETED"
     assert {e[1] for e in world.log.of("action") if e[2] == "stop-it"} == {APP1}
@@ -650,7 +647,7 @@ def test_terminate_primitives_only_where_an_initial_one_ran(world: World) -> Non
 
 def test_failed_terminate_primitive_stops_before_anything_is_deleted(world: World) -> None:
     world.run()
-    world.backends.the_charms.outcomes["*", "stop-it"] = [ActionOutcome(False)]
+    world.backends.the_model.outcomes["*", "stop-it"] = [outcome("failed")]
     assert world.start("terminate") == "FAILED"
     assert not world.log.of("destroy-model")
     assert not world.log.of("delete-tag")
@@ -669,7 +666,7 @@ def test_terminate_after_a_failure_in_the_vim_runs_no_primitive_again(
         raise LcmError("The server is busy.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(world.backends.the_cloud, "delete_tag", refuse)
+        patch.setattr(world.backends.the_vim, "delete_tag", refuse)
         assert world.start("terminate", skip_terminate_primitives=skip) == "FAILED"
     assert world.log.of("destroy-model")
     assert world.start("terminate") == "COMPLETED"
@@ -679,9 +676,9 @@ def test_terminate_after_a_failure_in_the_vim_runs_no_primitive_again(
 
 def test_terminate_runs_no_primitive_again_that_succeeded(world: World) -> None:
     world.run()
-    world.backends.the_charms.outcomes[APP2, "stop-it"] = [
-        ActionOutcome(False),
-        ActionOutcome(True),
+    world.backends.the_model.outcomes[APP2, "stop-it"] = [
+        outcome("failed"),
+        outcome("completed"),
     ]
     assert [world.start("terminate") for _ in range(2)] == ["FAILED", "COMPLETED"]
     ran = [entry[1] for entry in world.log.of("action") if entry[2] == "stop-it"]
@@ -699,12 +696,12 @@ def test_terminate_asks_only_the_vims_of_the_service(
     world.run(operation)
     broken = {"half", "vim1"}
 
-    def cloud(vim_account: str) -> Any:
+    def vim(vim_account: str) -> Any:
         if vim_account in broken:
             raise LcmError(f"VIM account '{vim_account}' could not be found.")
-        return world.backends.the_cloud
+        return world.backends.the_vim
 
-    monkeypatch.setattr(world.backends, "cloud", cloud)
+    monkeypatch.setattr(world.backends, "vim", vim)
     assert world.start("terminate") == "FAILED"
     assert world.op["detailed-status"] == (
         "Removing deployment from VIM: VIM account 'vim1' could not be found."

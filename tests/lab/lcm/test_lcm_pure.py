@@ -304,8 +304,12 @@ def test_a_primitive_that_its_pod_does_not_end_fails_in_time() -> None:
     env, _ = environments(nsd(), {i: vnfd(day12=entry) for i in "12"}, params())
     with socket.create_server(("127.0.0.1", 0)) as silent:
         frontend = Frontend("127.0.0.1", "pod", None, silent.getsockname()[1])
-        pods: Any = SimpleNamespace(primitive=lambda _, *words: frontend.primitive(*words))
-        ops = HelmOps(pods, env, "ns", Timeouts(), "vnf")
+
+        def call(_: str, namespace: str, release: str, **words: Any) -> Any:
+            return frontend.primitive(**words)
+
+        cluster: Any = SimpleNamespace(call=call)
+        ops = HelmOps(cluster, env, "ns", Timeouts(), "vnf")
         with pytest.raises(LcmError, match="^Timed out waiting for action to complete$"):
             ops.primitive("", "run", {}, 0.2)
 

@@ -19,6 +19,7 @@ import pytest
 import yaml
 from support.lcm_fakes import day12_of, nsd, vnfd
 
+from lab import accounts
 from lab.descriptors import service, topology
 from lab.errors import NbiError
 from lab.nbi import validation
@@ -45,7 +46,7 @@ class Found:
 def findings(monkeypatch: pytest.MonkeyPatch) -> list[Found]:
     """What the validator finds in packages and parameters: nothing, until a test says so."""
     result: list[Found] = []
-    for name in ("package", "ns_params"):
+    for name in ("package", "parameters"):
         monkeypatch.setattr(validation, name, lambda *_: result)
     return result
 
@@ -286,7 +287,7 @@ def test_packages_in_use_stay(engine: Engine) -> None:
     with pytest.raises(NbiError, match="at least one VNF instance using this descriptor"):
         engine.catalogue.delete(VNFDS, "a_vnf")
     with pytest.raises(NbiError, match="vim account 'north' is in use by ns 'demo'"):
-        engine.vim_delete("north")
+        accounts.delete(engine, "north")
 
 
 def test_delete_removes_the_files(engine: Engine) -> None:
@@ -300,7 +301,10 @@ def test_delete_removes_the_files(engine: Engine) -> None:
 
 def test_client_maps_names_of_vim_accounts() -> None:
     ids = {"north": "1", "south": "2"}
-    request = client_params(
+    asked = InstanceRequest(
+        "n",
+        "an_ns",
+        "north",
         {
             "vnf": [{"member-vnf-index": "1", "vim_account": "south"}],
             "vld": [
@@ -312,13 +316,9 @@ def test_client_maps_names_of_vim_accounts() -> None:
             ],
             "wim_account": False,
         },
-        ns_name="n",
-        nsd_key="k",
-        vim_account="north",
-        ssh_keys=["key"],
-        resolve_vim=lambda name: ids[name],
+        ["key"],
     )
-    assert request == {
+    assert client_params(asked, "k", lambda name: ids[name]) == {
         "nsName": "n",
         "nsdId": "k",
         "vimAccountId": "1",
@@ -467,7 +467,7 @@ def test_another_process_with_the_same_id_is_not_killed(engine: Engine) -> None:
     operation = create(engine).operation
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         operation["lab"]["worker"] = {"pid": process.pid, "start": 1}
-        jobs.kill(operation, patience=0.2)
+        jobs.kill(operation)
         time.sleep(0.05)
         assert process.poll() is None
         process.kill()

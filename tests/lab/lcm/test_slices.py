@@ -47,7 +47,7 @@ from lab.vim.store import Home
 @pytest.fixture(autouse=True)
 def _no_validation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing to find: the samples are no complete descriptors."""
-    for name in ("package", "nsi_params"):
+    for name in ("package", "parameters"):
         monkeypatch.setattr(validation, name, lambda *_: [])
 
 
@@ -102,6 +102,10 @@ def slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slices:
 
     monkeypatch.setattr(jobs, "start", start)
     return Slices(engine)
+
+
+def journal(slices: Slices) -> Journal:
+    return Journal(slices.store.home / "events.jsonl")
 
 
 def request(name: str, **more: Any) -> InstanceRequest:
@@ -283,7 +287,9 @@ def test_a_slice_whose_end_is_never_done_keeps_no_shared_service(slices: Slices)
     first, second = entries(nsi), entries(make(slices, "two").nsr)
     remove_service(store, first["spoke"]["nsrId"])
     operation = slices.delete("one").operation
-    run = SliceOperations(store, FakeBackends(), Timeouts().scaled(0.01), Journal(), jobs.start)
+    run = SliceOperations(
+        store, FakeBackends(), Timeouts().scaled(0.01), journal(slices), jobs.start
+    )
     assert run.run(operation["_id"]) == "PROCESSING"
     assert store.get(NSIS, nsi["_id"])["operational-status"] == "terminated"
     assert ended(slices, "two") == {first["hub"]["nsrId"], second["spoke"]["nsrId"]}
@@ -327,7 +333,7 @@ def test_a_link_stays_for_a_slice_that_is_only_recorded(slices: Slices) -> None:
         for entry in gone:
             remove_service(store, entry["nsrId"])
         operation = slices.delete(name).operation
-        run = SliceOperations(store, backends, Timeouts().scaled(0.01), Journal(), jobs.start)
+        run = SliceOperations(store, backends, Timeouts().scaled(0.01), journal(slices), jobs.start)
         assert run.run(operation["_id"]) == "COMPLETED"
         return backends.log.of("delete-tag")
 
@@ -346,7 +352,7 @@ def test_a_link_goes_with_the_last_of_two_slices_that_end_at_once(slices: Slices
     for nsi in made:
         nsi["_admin"]["deployed"]["RO"] = links = deployed_links(nsi, made)
         store.put(NSIS, nsi)
-    run = SliceOperations(store, backends, Timeouts().scaled(0.01), Journal(), jobs.start)
+    run = SliceOperations(store, backends, Timeouts().scaled(0.01), journal(slices), jobs.start)
     operations = [slices.delete(name).operation for name in ("one", "two")]
     for nsr in store.all(NSRS):
         remove_service(store, nsr["_id"])
@@ -373,7 +379,7 @@ def test_a_slice_whose_services_do_not_end_does_not_leave_its_link(slices: Slice
     for nsi in made:
         nsi["_admin"]["deployed"]["RO"] = deployed_links(nsi, made)
         store.put(NSIS, nsi)
-    run = SliceOperations(store, backends, Timeouts().scaled(0.0001), Journal(), jobs.start)
+    run = SliceOperations(store, backends, Timeouts().scaled(0.0001), journal(slices), jobs.start)
     first, second = (slices.delete(name).operation for name in ("one", "two"))
     assert run.run(first["_id"]) == "FAILED"  # its spoke stays, with a server on the network
     for step in second["operationParams"]["nslcmops_ids"]:
@@ -393,17 +399,17 @@ def test_a_dead_vim_keeps_only_slices_that_use_it(
     store.put(NSIS, nsi)
     asked = []
 
-    def cloud(key: str) -> Any:
+    def vim(key: str) -> Any:
         asked.append(key)
         if key == dead:
             raise LcmError(f"no VIM {key}")
-        return backends.the_cloud
+        return backends.the_vim
 
-    monkeypatch.setattr(backends, "cloud", cloud)
+    monkeypatch.setattr(backends, "vim", vim)
     operation = slices.delete("one").operation
     for nsr in store.all(NSRS):
         remove_service(store, nsr["_id"])
-    run = SliceOperations(store, backends, Timeouts().scaled(0.01), Journal(), jobs.start)
+    run = SliceOperations(store, backends, Timeouts().scaled(0.01), journal(slices), jobs.start)
     assert run.run(operation["_id"]) == ("FAILED" if dead == "vim-1" else "COMPLETED")
     assert asked == ["vim-1", "vim-2"]
 
@@ -444,14 +450,15 @@ def test_the_end_of_a_slice_without_links_is_never_done(
     for nsr in store.all(NSRS):
         store.delete(NSRS, nsr["_id"])
     operation = slices.delete("one", force).operation
-    journal = Journal()
-    run = SliceOperations(store, FakeBackends(), Timeouts().scaled(0.01), journal, jobs.start)
+    told = journal(slices)
+    run = SliceOperations(store, FakeBackends(), Timeouts().scaled(0.01), told, jobs.start)
     state = run.run(operation["_id"])
     if force:
         assert (state, store.find(NSIS, nsi["_id"])) == ("COMPLETED", None)
         return
     assert state == "PROCESSING"
-    assert "nsi-delete --force" in journal.events[-2]["detail"]
+    *_, end, _ = Tail(store.home / "events.jsonl").new_events()
+    assert "nsi-delete --force" in end["detail"]
     # The worker is gone by then, and nobody may call the operation failed.
     monkeypatch.setattr(jobs, "alive", lambda operation: False)
     slices.reap()
@@ -470,7 +477,7 @@ def test_a_slice_fails_with_a_service_that_failed_or_was_cancelled(
     for step in slices.store.all(OPS):
         fail_operation(slices.store, step, "why", state)
     run = SliceOperations(
-        slices.store, FakeBackends(), Timeouts().scaled(0.001), Journal(), lambda *_: None
+        slices.store, FakeBackends(), Timeouts().scaled(0.001), journal(slices), lambda *_: None
     )
     assert run.run(operation["_id"]) == "FAILED"
     reason = slices.store.get(NSIOPS, operation["_id"])["errorMessage"]

@@ -83,7 +83,7 @@ def test_environment_of_a_hook(
     model.deploy("a", write_charm(tmp_path / "a", "a"))
     model.wait_idle(WAIT)
     environment = runs(model, "a/0")[0].environment
-    charm_dir = str(model.charm_dir("a/0"))
+    charm_dir = str(model.paths.charm("a/0"))
     expected = {
         "JUJU_UNIT_NAME": "a/0",
         "JUJU_MODEL_UUID": model.uuid,
@@ -318,7 +318,7 @@ def test_upgrade_brings_files_then_upgrade_charm_then_config_changed(
     model.wait_idle(WAIT)
     assert model.upgrade_charm("a", second) == 1
     model.wait_idle(WAIT)
-    charm_dir = model.charm_dir("a/0")
+    charm_dir = model.paths.charm("a/0")
     assert not (charm_dir / "old.txt").exists()
     assert (charm_dir / "lib" / "new.txt").read_text() == "new"
     assert (charm_dir / "state.db").read_text() == "kept\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -83,23 +82,6 @@ def test_a_vanished_agent_takes_its_hook_along(model: Model, tmp_path: Path) -> 
     model.restore_unit_agent("a/0")
     model.wait_idle(WAIT)
     assert events(model, "a/0").count("start") == 2
-
-
-def test_forced_removal_is_at_once(model: Model, tmp_path: Path) -> None:
-    mark = tmp_path / "mark"
-    script = on("update-status", f"touch {mark}", "sleep 600")
-    model.deploy("a", write_charm(tmp_path / "a", "a", provides="db"))
-    model.deploy("b", write_charm(tmp_path / "b", "b", requires="db", script=script))
-    model.add_relation("a:db", "b:db")
-    model.wait_idle(WAIT)
-    model.update_status()
-    model.wait_for(lambda _: mark.exists(), WAIT)
-    begun = time.monotonic()
-    model.remove_unit("b/0", force=True)
-    assert time.monotonic() - begun < 5
-    assert "b/0" not in model.wait_idle(WAIT).units
-    assert events(model, "a/0")[-1] == "db-relation-departed"
-    assert not model.paths.unit("b/0").exists()
 
 
 def test_units_run_at_the_same_time(model: Model, tmp_path: Path) -> None:

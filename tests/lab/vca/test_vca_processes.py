@@ -30,7 +30,7 @@ from vca_support import (
 )
 
 from lab import files
-from lab.lcm.backends import Charms
+from lab.lcm.backends import Backends
 from lab.vca import Controller, ModelBusyError, NotFoundError, VcaError, WaitTimeoutError
 from lab.vca.tools import TOOLS
 from lab.vca.toolserver import install_tools
@@ -366,10 +366,9 @@ def test_a_lost_agent_is_a_failed_unit_and_its_model_is_destroyed_at_once(tmp_pa
     with model:
         model.wait_idle(WAIT)
         model.kill_unit_agent("a/0")
-    charms = Charms(controller, "m")
-    assert charms.failed_units() == {"a/0": "agent lost, see its log (a/0)"}
+    assert model.status().failed == {"a/0": "agent lost, see its log (a/0)"}
     begun = time.monotonic()
-    charms.destroy()
+    Backends(tmp_path / "h").destroy_model("m")
     assert time.monotonic() - begun < 10
 
 

@@ -84,7 +84,7 @@ class Run:
 
 
 def runs(model: Model, unit: str) -> list[Run]:
-    path = model.charm_dir(unit) / "trace"
+    path = model.paths.charm(unit) / "trace"
     if not path.exists():
         return []
     result = []
