@@ -125,7 +125,8 @@ def declared_actions(tree: Tree, file: str) -> dict[str, Any]:
     """Read actions from a file in `charms`, with the types of parameters; none without the file.
 
     Raises:
-        BuildError: A parameter has a name only, which `common/parameters.yaml` does not have.
+        BuildError: A parameter has a name only, which `common/parameters.yaml` does not have, or
+            its range is no pair of numbers.
     """
     shared = _yaml(tree.common / "parameters.yaml")
     actions = _yaml(tree.root / "charms" / file, missing={})
@@ -134,20 +135,24 @@ def declared_actions(tree: Tree, file: str) -> dict[str, Any]:
         for name, parameter in params.items():
             if parameter is None and name not in shared:
                 raise BuildError(f"charms/{file}: {name} must be in common/parameters.yaml")
-            params[name] = _complete(shared[name] if parameter is None else parameter)
+            where = f"charms/{file}: {name}"
+            params[name] = _complete(where, shared[name] if parameter is None else parameter)
         required = [name for name, parameter in params.items() if "default" not in parameter]
         if required:
             action["required"] = required
     return actions
 
 
-def _complete(parameter: dict[str, Any]) -> dict[str, Any]:
+def _complete(where: str, parameter: dict[str, Any]) -> dict[str, Any]:
     """Return a parameter with its type, and its range in the words of JSON Schema."""
     full = dict(parameter)
     kind = "boolean" if isinstance(full.get("default"), bool) else "string"
     if "range" in full:
         kind = "integer"
-        full["minimum"], full["maximum"] = full.pop("range")
+        limits = full.pop("range")
+        if not isinstance(limits, list) or [type(limit) for limit in limits] != [int, int]:
+            raise BuildError(f"{where}: range must be two whole numbers, not {limits}")
+        full["minimum"], full["maximum"] = limits
     return {"type": kind, **full}
 
 

@@ -1,4 +1,5 @@
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -142,6 +143,14 @@ def test_a_wrong_declaration_is_one_sentence(sources, before, after, words):
     for word in words:
         assert word in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("limits", ["10000", "[1]", "[1, 2, 3]", "[1, many]", "1 to 10000"])
+def test_a_range_that_is_no_pair_of_numbers_is_one_sentence(sources, limits):
+    path = sources.common / "actions.yaml"
+    path.write_text(re.sub(r"range: .*", f"range: {limits}", path.read_text(), count=1))
+    with pytest.raises(BuildError, match=r"^charms/.*: range must be two whole numbers, not .*\Z"):
+        charms.load(sources, "hss")
 
 
 def test_an_unknown_charm_names_those_there_are(tree):

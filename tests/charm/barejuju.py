@@ -21,7 +21,6 @@ from typing import Any
 from lab.vca import process, relations
 from lab.vca.charm import read_charm
 from lab.vca.context import HookContext
-from lab.vca.dispatch import environment, find_script
 from lab.vca.events import Publisher
 from lab.vca.runtime import Paths, Runtime, Settings
 from lab.vca.state import (
@@ -157,18 +156,19 @@ class BareJuju:
         context.run = server.run = run
         interrupt = process.Interrupt()
         begun = time.monotonic()
-        name = path.partition("/")[2] if hook else ""
         try:
             done = process.run(
-                [*runtime.exec_prefix, str(find_script(runtime.paths.charm(self.name), path))],
-                environment=environment(runtime, path, name, context, "bare", server.address),
+                [
+                    *runtime.exec_prefix,
+                    str(process.find_script(runtime.paths.charm(self.name), path)),
+                ],
+                environment=process.environment(runtime, path, context, "bare", server.address),
                 directory=runtime.paths.charm(self.name),
                 timeout=LIMIT,
                 server=server,
                 interrupt=interrupt,
                 on_stdout=lambda line: None,
                 on_stderr=lambda line: None,
-                keep_output=True,
             )
         finally:
             interrupt.close()

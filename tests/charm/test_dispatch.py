@@ -128,7 +128,7 @@ def test_the_ssh_key_is_made_once_and_its_private_half_stays_in_a_0600_file(
     public = answers[1]["pubkey"]
     assert [answers[0]["output"], answers[2]["output"]] == [public, public]
     assert re.match(r"ssh-ed25519 \S+$", public)
-    (key,) = related.charm_dir("hss/0").glob(".osm-vpnaas/*/id_ed25519")
+    (key,) = related.paths.charm("hss/0").glob(".osm-vpnaas/*/id_ed25519")
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert stat.S_IMODE(key.parent.stat().st_mode) == 0o700
     # The last lines of the file hold the private part.

@@ -64,7 +64,7 @@ from vpnaas.base.errors import UnreachableError
 from vpnaas.vdu import ssh
 ssh.PORT, ssh.CONNECT_SECONDS, ssh.LOGIN_SECONDS = int(sys.argv[1]), 1, float(sys.argv[3])
 try:
-    with ssh.Vdu(ssh.Login("127.0.0.1", "root", "", sys.argv[2]), ssh.HostKeyRule()) as vdu:
+    with ssh.Vdu(ssh.Login("127.0.0.1", "root", "", sys.argv[2])) as vdu:
         assert vdu.command("cat", "text").out == "text"
         transport = vdu._client.get_transport()
         print(vdu.host_key.split()[0], transport.remote_cipher, transport.local_cipher,

@@ -6,7 +6,6 @@ from typing import Any
 
 import attr
 from oai import plan, units
-from oai.milenage import opc
 from oai.model import End
 from oai.params import Common, Secrets, parse
 from oai.part import Part, of
@@ -174,6 +173,6 @@ def function_state(kind: str, **changes: Any) -> plan.FunctionState:
 def rendered(kind: str, **changes: Any) -> dict[str, str]:
     """Return every file of a network function by its path."""
     asked = function_state(kind, **changes)
-    software = plan.build(asked, attr.evolve(SECRETS, database=DATABASE), opc(K, OP), OWN)
+    software = plan.build(asked, attr.evolve(SECRETS, database=DATABASE), OWN)
     files = units.all_files(software, "/usr/bin/podman", asked.params.registry, asked.link_units)
     return {path: file.text for path, file in files.items()}

@@ -34,6 +34,12 @@ def test_files_are_written_once_and_atomically(tmp_path):
     assert os.listdir(tmp_path) == ["conf"]
 
 
+def test_folders_that_are_missing_are_made_for_everyone_to_read(tmp_path):
+    folder = tmp_path / "lib" / "programs"
+    execute(steps.write("w", str(folder / "run"), "text\n", 0o755)).check()
+    assert [stat.S_IMODE(made.stat().st_mode) for made in (folder.parent, folder)] == [0o755] * 2
+
+
 def test_secrets_go_from_program_to_file_and_not_to_the_caller(tmp_path):
     path = str(tmp_path / "key")
     results = execute(steps.run("k", "printf", "secret", stdout_file=path)).check()

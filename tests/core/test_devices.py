@@ -270,13 +270,13 @@ def test_a_timer_stands_for_the_ends_and_goes_with_the_last():
     after = Results(there)
     assert not [step for step in steps(ending, after) if step.id.startswith("expiry")]
     stopped = Results({**there, "expiry/active": {"code": 3, "out": "inactive\n"}})
-    assert "expiry/apply/timer" in [step.id for step in steps(ending, stopped)]
+    assert "expiry/restart" in [step.id for step in steps(ending, stopped)]
     # An earlier reconcile ended before systemd read the files.
     unread = Results({**there, "expiry/pending": {"code": 0, "out": ""}})
     again = [step.id for step in steps(ending, unread)]
-    assert {"expiry/apply/reload", "expiry/apply/timer", "expiry/end"} <= set(again)
+    assert {"expiry/reload", "expiry/restart", "expiry/end"} <= set(again)
     gone = [step.id for step in steps(intent(), after) if step.id.startswith("expiry")]
-    assert "expiry/no-timer" in gone
+    assert "expiry/no" + access.TIMER_FILE in gone
     program(steps(intent(), after))
     program(access.observe())
 

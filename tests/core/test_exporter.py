@@ -17,7 +17,7 @@ from oai import n3iwf
 from support.juju import pair
 from vpnaas.base.errors import InputError
 from vpnaas.extras import gateway_firewall, guard, monitoring, standby
-from vpnaas.params.monitoring import PORT, Monitoring, effective
+from vpnaas.params.monitoring import PORT, effective, exporter_port
 from vpnaas.status import link_status
 
 pytest.importorskip("prometheus_client", reason="`./run setup` installs it")
@@ -305,7 +305,7 @@ def test_failures_are_read_from_the_daemons_socket(tmp_path: Path) -> None:
 def monitored():
     juju, hss, mme, _ = pair("wireguard")
     hss.vdu.files[monitoring.LIBRARY] = ""
-    hss.reconcile(monitoring=Monitoring(9815))
+    hss.reconcile(monitoring=9815)
     return hss
 
 
@@ -314,12 +314,12 @@ def test_the_exporter_is_installed_once_and_listens_on_management_only() -> None
     assert "--address 10.0.0.1 --port 9815" in hss.vdu.files[monitoring.UNIT_FILE]
     assert monitoring.UNIT in hss.vdu.enabled & hss.vdu.active
     hss.vdu.commands.clear()
-    assert hss.reconcile(monitoring=Monitoring(9815)) == 1
+    assert hss.reconcile(monitoring=9815) == 1
     assert not [c for c in hss.vdu.commands if "restart" in c]
-    hss.reconcile(monitoring=Monitoring(9900))
+    hss.reconcile(monitoring=9900)
     assert "--port 9900" in hss.vdu.files[monitoring.UNIT_FILE]
     hss.vdu.active.discard(monitoring.UNIT)
-    hss.reconcile(monitoring=Monitoring(9900))
+    hss.reconcile(monitoring=9900)
     assert monitoring.UNIT in hss.vdu.active
     hss.reconcile()
     assert monitoring.UNIT_FILE not in hss.vdu.files
@@ -329,18 +329,18 @@ def test_the_exporter_is_installed_once_and_listens_on_management_only() -> None
 def test_a_unit_that_systemd_did_not_read_is_read_by_the_next_reconcile() -> None:
     hss = monitored()
     hss.vdu.fail_on = "monitoring/reload"
-    hss.reconcile(monitoring=Monitoring(9900))
+    hss.reconcile(monitoring=9900)
     assert "--port 9900" in hss.vdu.files[monitoring.UNIT_FILE]
     hss.vdu.fail_on = None
     for restarts in (1, 0):
         hss.vdu.commands.clear()
-        hss.reconcile(monitoring=Monitoring(9900))
+        hss.reconcile(monitoring=9900)
         assert len([c for c in hss.vdu.commands if "restart" in c]) == restarts
 
 
 def test_without_the_library_the_reason_is_told_and_links_stay() -> None:
     _, hss, _, _ = pair("wireguard")
-    hss.reconcile(monitoring=Monitoring(9815))
+    hss.reconcile(monitoring=9815)
     (problem,) = hss.problems
     assert "python3-prometheus-client" in problem
     assert hss.states() == {"s6a": "up"}
@@ -350,13 +350,13 @@ def test_without_the_library_the_reason_is_told_and_links_stay() -> None:
 @pytest.mark.parametrize("port", [-1, 22, 65536, "x", True])
 def test_ports_that_cannot_be_are_refused(port: object) -> None:
     with pytest.raises(InputError, match="configure-monitoring: exporter-port"):
-        Monitoring.parse({"exporter-port": port})
+        exporter_port({"exporter-port": port})
 
 
 def test_gateways_are_monitored_unless_told_otherwise() -> None:
-    assert effective(None, True).port == PORT
-    assert effective(None, False).port == 0
-    assert effective(Monitoring(0), True).port == 0
+    assert effective(None, True) == PORT
+    assert effective(None, False) == 0
+    assert effective(0, True) == 0
 
 
 # -- dashboard and rules -----------------------------------------------------------------------

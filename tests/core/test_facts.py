@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from vpnaas.base.errors import VduError
 from vpnaas.vdu import facts
-from vpnaas.vdu.ssh import CommandResult, HostKeyRule, Login, Vdu
+from vpnaas.vdu.ssh import CommandResult, Login, Vdu
 from vpnaas.vdu.steps import Results
 
 V4, V6 = ([{"dst": "default", "dev": dev}] for dev in ("ens3", "ens4"))
@@ -80,5 +80,5 @@ def test_where_a_login_comes_from_is_known_beyond_sudo(
             return CommandResult(done.returncode, done.stdout, done.stderr)
 
     (step,) = (step for step in facts.observe() if step.id == "facts/login")
-    vdu = Local(Login("10.0.0.1", user, "", ""), HostKeyRule())
+    vdu = Local(Login("10.0.0.1", user, "", ""))
     assert str(facts.parse(vdu.execute([step], exclusive=False).check()).login) == login

@@ -8,20 +8,22 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from oai import cql, meters, n3iwf, n3ue, pdn, plan, shown_5g, sql, statistics
+from oai import cql, logs, meters, n3iwf, n3ue, pdn, plan, sql
+from oai.functions import HssCharm, KeyedCharm
 from oai.functions_5g import AmfCharm
 from oai.params import Secrets
 from oai_support import function_state, params
 from vpnaas.base import fields
 from vpnaas.base.errors import VpnaasError
 from vpnaas.extras import experiments, gateway, gateway_pair, measure, qos
+from vpnaas.params.pair import PairParams
 from vpnaas.params.qos import link_qos
 from vpnaas.peers.peer import Peer, read_record
 from vpnaas.tunnels import nesting
 from vpnaas.tunnels.ipsec import observed
 from vpnaas.tunnels.wireguard import interface
 from vpnaas.vdu import facts
-from vpnaas.vdu.steps import Results
+from vpnaas.vdu.steps import Results, Step
 
 PEER = Peer("rel-1", "mme", (fields.networks("", "172.16.6.2/32")), "wireguard")
 TCP = measure.ThroughputTest.parse({"link": "s6a"})
@@ -56,7 +58,7 @@ JUNK = {
     "slice-of-a-table": 'ueid\tsingleNssai\tdnnConfigurations\n1\t{"sst": []}\t{"a": {}}\n',
     "other-table": "x\ty\n1\t2\n",
     "digits": "9" * 5000,
-    "statistics": "".join("{} | {} |\n".format(name, "9" * 5000) for name in statistics.ROWS),
+    "statistics": "".join("{} | {} |\n".format(name, "9" * 5000) for name in logs.ROWS),
     "class": f"class htb 1:10 Sent {'9' * 5000} bytes 5 pkt (dropped 0, overlimits 0 ",
     "device": "1: gretun-id-{}-1 inet 10.46.0.2/32".format("9" * 5000),
 }
@@ -68,8 +70,8 @@ READERS: dict[str, Any] = {
     "ipsec routes": lambda results: observed._routes("s6a", results),
     "associations": lambda results: observed.parse_sas("s6a", results),
     "pair": lambda results: gateway_pair._own("ens4", results),
-    "throughput": lambda results: measure.throughput(TCP, PEER, "run", results),
-    "link": lambda results: measure.link_figures(LINK, PEER, results),
+    "throughput": lambda results: TCP.summary(PEER, results),
+    "link": lambda results: LINK.summary(PEER, results),
     "load": lambda results: experiments.loaded(experiments.LOAD.result(results)),
     "queues": lambda results: qos.shown([SHARE], results),
     "signalling": lambda results: meters.answer("s6a", results),
@@ -78,9 +80,9 @@ READERS: dict[str, Any] = {
     "keys": lambda results: Secrets.from_json(results.text("nf/secrets")),
     "NAS connections": n3iwf.connected,
     "time": n3iwf._now,
-    "sessions": lambda results: sql.held(sql.answer(results, "sql")),
-    "subscribers": lambda results: cql.shown(cql.answer(results, "cql"), 100),
-    "statistics": lambda results: statistics.latest(results.output("log")),
+    "sessions": lambda results: sql.held(sql.table(results.output("rows"))),
+    "subscribers": lambda results: cql.shown(cql.table(results.output("rows")), 100),
+    "statistics": lambda results: logs.statistics(results.output("log")),
     "devices": n3ue.devices,
     "address": pdn.address,
     "record of peers": lambda results: read_record(results.text("s6a/applied")),
@@ -129,9 +131,8 @@ def test_ping_may_print_anything(text: str) -> None:
     report = REPORT % (RATE, RATE)
     results = {name: {"code": 0, "out": report} for name in ("tcp", "udp")}
     try:
-        figures = measure.link_figures(
-            LINK, PEER, Results({**results, "ping": {"code": 0, "out": PINGS[text]}})
-        )
+        results["ping"] = {"code": 0, "out": PINGS[text]}
+        figures = LINK.summary(PEER, Results(results))
         json.dumps(figures, allow_nan=False)
     except VpnaasError as error:
         assert text != "good"
@@ -145,7 +146,7 @@ def test_numbers_that_json_lacks_are_no_report(key: str, number: str) -> None:
     test = measure.ThroughputTest.parse({"link": "s6a", "protocol": "udp"})
     results = Results({"iperf3": {"code": 0, "out": REPORT % (part, part)}})
     with pytest.raises(VpnaasError, match="printed a report that is not understood"):
-        measure.throughput(test, PEER, "run", results)
+        test.summary(PEER, results)
 
 
 @pytest.mark.parametrize("digits", ["²", "9" * 5000, "--5", "5"])
@@ -155,8 +156,8 @@ def test_files_of_a_pair_may_have_anything_for_numbers(digits: str) -> None:
     assert gateway._cpus(Results(Always(digits))) in (1, 5)
     pair = {"role": "primary", "virtual-address": "10.254.1.1/24", "other-address": "10.254.1.3"}
     pair.update({"trusted-interface": "ens5", "untrusted-interface": "ens4"})
-    params = gateway_pair.PairParams.parse(pair)
-    seen = gateway_pair.conclude(params, SimpleNamespace(peers=0), Files(digits))
+    ours = SimpleNamespace(params=PairParams.parse(pair), peers=0)
+    seen = gateway_pair.conclude(ours, Files(digits))
     assert seen.details["priority"] in (60, 65)
 
 
@@ -165,7 +166,7 @@ def test_what_is_no_number_gets_into_no_statement_and_makes_no_row() -> None:
     assert len(cql.deletions("242881234500000", "²")) == 1
     tables = "|-UEs' Information-|\n| Index |\n| ² |\n| 1 |\n|---|\n"
     tables += "|-gNBs' Information-|\n| Index |\n|---|\n"
-    assert shown_5g.connected(tables) == {"gnbs": [], "ues": [{}]}
+    assert logs.connected(tables) == {"gnbs": [], "ues": [{}]}
 
 
 class Files(Results):
@@ -185,16 +186,29 @@ def test_listeners_of_a_hostile_vdu_are_one_sentence() -> None:
         experiments.listening(results)
 
 
-@pytest.mark.parametrize("reader", [sql.answer, cql.answer])
-def test_a_client_that_fails_with_blanks_is_a_sentence(reader: Any) -> None:
-    with pytest.raises(VpnaasError, match="did not answer: no answer"):
-        reader(Results({"x": {"code": 1, "out": "", "err": " \n"}}), "x")
+class Failing:
+    """A VDU whose client of a database fails."""
+
+    def __init__(self, error: str) -> None:
+        self.error = error
+
+    def execute(self, steps: list[Step], exclusive: bool) -> Results:
+        failed = {"code": 1, "out": "", "err": self.error, "found": {"podman": "/usr/bin/podman"}}
+        return Results({step.id: failed for step in steps})
+
+
+@pytest.mark.parametrize("kind", [HssCharm, AmfCharm])
+@pytest.mark.parametrize(("error", "said"), [(" \n", "no answer"), ("E 2002\n", "E 2002")])
+def test_a_client_that_fails_is_a_sentence(kind: type[KeyedCharm], error: str, said: str) -> None:
+    charm = kind.__new__(kind)
+    with pytest.raises(VpnaasError, match=f"(Cassandra|MySQL) did not answer: {said}"):
+        charm._rows(Failing(error), "SELECT;")  # type: ignore[arg-type]
 
 
 def test_a_list_of_other_columns_names_no_subscriber(monkeypatch: pytest.MonkeyPatch) -> None:
     charm = AmfCharm.__new__(AmfCharm)
     monkeypatch.setattr(charm, "_configured", lambda: params("amf"))
     monkeypatch.setattr(charm, "_vdu", lambda: contextlib.nullcontext())
-    monkeypatch.setattr(charm, "_sql", lambda *_: [{"x": "1"}])
+    monkeypatch.setattr(charm, "_rows", lambda *_: [{"x": "1"}])
     with pytest.raises(VpnaasError, match="not the rows of the UDR"):
         charm._list_subscribers({})

@@ -108,7 +108,7 @@ def test_one_watch_serves_the_rotations_of_all_peers():
     for present in (before, peers):
         seen = gateway.vdu.execute(interface.observe(["s1c"])).check()
         state = interface.parse(["s1c"], "s1c", seen)
-        steps = interface.steps_to(interface.Configuration.of(params, 1400, present), state)
+        steps = interface.steps_to(interface.Configuration(params, 1400, tuple(present)), state)
         gateway.vdu.execute(steps).check()
     assert len(steps) < 15
     assert len(gateway.vdu.interfaces["wg-s1c"].peers) == 600

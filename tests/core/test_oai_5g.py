@@ -11,7 +11,7 @@ from typing import Any
 import attr
 import pytest
 import yaml
-from oai import model, n3iwf, n3ue, nssai, plan, provision_5g, shown_5g, sql, units
+from oai import logs, model, n3iwf, n3ue, nssai, plan, provision_5g, sql, units
 from oai.functions_5g import AmfCharm, N3ueCharm, NrUeCharm, SmfCharm
 from oai.milenage import opc
 from oai.params import N3iwf, expect
@@ -49,7 +49,7 @@ def test_a_slice_has_one_spelling() -> None:
         one = nssai.snssai("x", text)
         assert (str(one), one.differentiator) == ("128", "FFFFFF")
     text = "1-000001/internet/6, 1-000002/factory/80"
-    assert nssai.canonical("x", text, 3) == "1-000001/internet/6,1-000002/factory/80"
+    assert nssai.text(nssai.parse("x", text, 3)) == "1-000001/internet/6,1-000002/factory/80"
 
 
 @pytest.mark.parametrize(
@@ -264,12 +264,6 @@ def test_what_a_subscriber_may_use_is_read_back() -> None:
     assert sql.held(sql.table(text)) == {"242881234500000": [sessions[0]]}
 
 
-def test_a_client_that_fails_is_a_sentence() -> None:
-    failed = Results({"x": {"code": 1, "out": "", "err": "ERROR 2002 (HY000): no server\n"}})
-    with pytest.raises(VpnaasError, match="MySQL did not answer: ERROR 2002"):
-        sql.answer(failed, "x")
-
-
 # -- logs -----------------------------------------------------------------------------------------
 
 
@@ -292,7 +286,7 @@ def amf_tables(state: str) -> str:
 
 def test_the_last_complete_tables_of_the_amf_count() -> None:
     log = amf_tables("5GMM-DEREGISTERED") + amf_tables("5GMM-REGISTERED")
-    result = shown_5g.connected(log + amf_tables("x")[:420])
+    result = logs.connected(log + amf_tables("x")[:420])
     assert result["gnbs"] == [
         {"status": "Connected", "id": "0x0E00", "name": "osm-vpnaas", "plmn": "242,88"}
     ]
@@ -304,9 +298,9 @@ def test_the_last_complete_tables_of_the_amf_count() -> None:
 def test_tables_without_rows_and_no_tables() -> None:
     none = "   |    -   |   -   |   -   |   -   |   -   |\n"
     empty = re.sub(r" +\| +1 +\|.*\n", none, amf_tables("x"))
-    assert shown_5g.connected(empty) == {"gnbs": [], "ues": []}
+    assert logs.connected(empty) == {"gnbs": [], "ues": []}
     with pytest.raises(VpnaasError, match="has shown no tables yet"):
-        shown_5g.connected("nothing")
+        logs.connected("nothing")
 
 
 CONTEXT = """[2026-09-19 19:31:15.922] [smf_app] [info] SMF context:\x20
@@ -358,7 +352,7 @@ def test_sessions_are_those_of_the_last_context_of_each_subscriber() -> None:
         for imsi, address in (("242881234500000", "10.46.0.2"), ("242881234500001", "10.46.0.3"))
     )
     gone = "SMF CONTEXT:\nSUPI:\t\t\t\timsi-242881234500001\n"
-    assert shown_5g.sessions(log + gone) == {
+    assert logs.sessions(log + gone) == {
         "1-00000A": [
             {
                 "imsi": "242881234500000",
@@ -518,10 +512,10 @@ def test_a_list_of_a_thousand_subscribers_fits_an_answer(monkeypatch: pytest.Mon
     monkeypatch.setattr(charm, "_configured", lambda: params("amf"))
     monkeypatch.setattr(charm, "_vdu", lambda: contextlib.nullcontext())
 
-    def answered(_: object, statements: list[str]) -> list[dict[str, str]]:
+    def answered(_: object, statement: str) -> list[dict[str, str]]:
         return [{"ueid": imsi, **own} for imsi in imsis]
 
-    monkeypatch.setattr(charm, "_sql", answered)
+    monkeypatch.setattr(charm, "_rows", answered)
     answer = json.loads(actions.run(charm, "list-subscribers", {"limit": 1000}).results["output"])
     assert answer["more"] is True
     assert 400 < len(answer["subscribers"]) < 1000

@@ -66,7 +66,7 @@ class Vdu:
 
 
 def reconcile(vdu: Vdu, asked: plan.FunctionState) -> plan.Outcome:
-    decided = plan.make_plan(asked, vdu.execute(plan.observe_steps(asked)), opc)
+    decided = plan.make_plan(asked, vdu.execute(plan.observe_steps(asked)))
     results = vdu.execute(list(decided.steps)) if decided.steps else None
     return plan.conclude(asked, decided, results)
 

@@ -6,9 +6,10 @@ import os
 import subprocess
 from pathlib import Path
 
+import attr
 import pytest
 from oai import plan, probe
-from oai_support import OWN, SECRETS, K, function_state
+from oai_support import OWN, SECRETS, function_state
 from vpnaas.vdu.programs import source
 
 
@@ -28,7 +29,7 @@ def test_a_function_that_is_not_ready_is_told_with_its_images(
     program.chmod(0o755)
     monkeypatch.setattr(probe, "RUN", str(tmp_path))
     monkeypatch.setattr(probe, "SINCE", str(tmp_path / "since"))
-    monkeypatch.setattr(probe, "ENGINE_SECONDS", 0.5 if "sleep" in engine else 20)
+    monkeypatch.setattr(probe, "SECONDS", 0.5 if "sleep" in engine else 20)
     monkeypatch.setattr(probe, "unit_states", lambda _: {"one": {"ActiveState": "activating"}})
     result = probe.main({
         "wait": 0, "units": ["one"], "images": {"two": "b", "one": "a"}, "engine": str(program),
@@ -82,7 +83,7 @@ def test_a_station_whose_core_restarted_is_not_ready(
     """Lines as OAI's eNB and gNB and free5GC's N3IWF log them."""
     monkeypatch.setattr(probe, "RUN", str(tmp_path))
     monkeypatch.setattr(probe, "LOG", f"{tmp_path}/{{}}.log")
-    check = plan.build(function_state(kind), SECRETS, K, OWN).checks[0].to_json()
+    check = attr.asdict(plan.build(function_state(kind), SECRETS, OWN).checks[0])
     for lines, ready in (
         ([accepted], True),
         ([accepted, "Frame.Slot 128.0", lost], False),
@@ -155,7 +156,7 @@ def test_a_start_removes_the_devices_that_a_killed_container_left(tmp_path: Path
     (tmp_path / "ip").chmod(0o755)
     for device in ("ens6", "ipsec-1", "gretun-id-2-6", "nwu"):
         (tmp_path / "3" / device).mkdir(parents=True)
-    (container,) = plan.build(function_state("n3ue"), SECRETS, K, OWN).containers
+    (container,) = plan.build(function_state("n3ue"), SECRETS, OWN).containers
     prepare(tmp_path, container.name, *container.devices)
     assert (tmp_path / "removed").read_text().splitlines() == [
         "link delete dev ipsec-1",

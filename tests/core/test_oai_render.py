@@ -193,7 +193,7 @@ def test_a_pool_leaves_the_gateway_its_address() -> None:
 @pytest.mark.parametrize("kind", ["spgwu", "upf"])
 def test_a_user_plane_is_ready_with_the_device_that_its_image_makes(kind: str) -> None:
     """SPGW-U v1.5.1 and UPF v2.2.1 make tun0; older SPGW-Us made pdn."""
-    checks = plan.build(function_state(kind), SECRETS, K, OWN).checks
+    checks = plan.build(function_state(kind), SECRETS, OWN).checks
     assert [check.unit for check in checks if check.kind == "interface"] == ["tun0"]
 
 

@@ -14,9 +14,10 @@ from vpnaas import actions
 from vpnaas.base.errors import InputError, VduError
 from vpnaas.extras import gateway_pair, standby
 from vpnaas.extras.extra import Extra
-from vpnaas.extras.gateway_pair import AFTER, FILES, PairParams
+from vpnaas.extras.gateway_pair import AFTER, FILES
 from vpnaas.pair_charm import PAIR_KEY, GatewayCharm
 from vpnaas.params.intent import link_params
+from vpnaas.params.pair import PairParams
 from vpnaas.peers.peer import Peer
 from vpnaas.reconciling import Outcome
 from vpnaas.tunnels.technology import LinkPlan
@@ -131,15 +132,21 @@ class Vdu:
         return ""
 
 
+def params_of(given: dict[str, Any]) -> PairParams:
+    params = PairParams.parse(given)
+    assert params is not None
+    return params
+
+
 def reconcile(vdu: Vdu, links: dict[str, LinkPlan] = LINKS, **changed: Any) -> Any:
-    params = PairParams.parse({**GIVEN, **changed})
+    params = params_of({**GIVEN, **changed})
     observed = vdu.execute(gateway_pair.observe())
     gateway_pair.require_tools(observed)
     pair = gateway_pair.desired(params, links, observed)
-    steps = gateway_pair.steps_to(pair, params.away, observed)
+    steps = gateway_pair.steps_to(pair, observed)
     results = vdu.execute(steps).check() if steps else observed
     prefix = AFTER if steps else ""
-    return steps, gateway_pair.conclude(params, pair, results, prefix)
+    return steps, gateway_pair.conclude(pair, results, prefix)
 
 
 def test_a_second_reconcile_changes_nothing() -> None:
@@ -173,7 +180,7 @@ def test_a_shared_address_moves_with_the_virtual_one_and_its_peers_do_not_count(
     alone = {"s1c": attr.evolve(plan, peers=(manual,))}
     reconcile(vdu, alone, **SHARED)
     assert f" 0 {standby.SPAN} " in vdu.files[standby.WATCH_UNIT]
-    params = PairParams.parse({**GIVEN, **SHARED})
+    params = params_of({**GIVEN, **SHARED})
     assert PairParams.from_json(params.to_json()) == params
 
 
@@ -265,9 +272,9 @@ def test_a_fault_and_a_dead_keepalived_are_told() -> None:
     reconcile(vdu)
     vdu.files[standby.RECORD_FILE] = "fault 1700000000 1\n"
     assert "no carrier" in reconcile(vdu)[1].problem
-    pair = gateway_pair.desired(PairParams.parse(GIVEN), LINKS, vdu.execute(gateway_pair.observe()))
+    pair = gateway_pair.desired(params_of(GIVEN), LINKS, vdu.execute(gateway_pair.observe()))
     vdu.units[gateway_pair.KEEPALIVED] = "failed"
-    dead = gateway_pair.conclude(PairParams.parse(GIVEN), pair, vdu.execute(gateway_pair.observe()))
+    dead = gateway_pair.conclude(pair, vdu.execute(gateway_pair.observe()))
     assert dead.bad
     assert "does not run" in dead.summary()
 
@@ -299,7 +306,7 @@ def test_a_pair_that_the_vdu_does_not_give_up_is_not_called_gone() -> None:
     vdu, environment = Vdu(), Store()
     reconcile(vdu)
     vdu.fail_on = "pair/off"  # keepalived does not stop in time
-    stored = PairParams.parse(GIVEN).to_json()
+    stored = params_of(GIVEN).to_json()
     environment.store(PAIR_KEY, stored)
     charm: Any = GatewayCharm(environment)
     charm._reconcile_now = lambda: Outcome({}, 0, (), charm._extend(vdu, LINKS) or Extra())
@@ -392,10 +399,9 @@ def test_a_gateway_that_loses_packets_says_so_and_gives_way() -> None:
 
 
 def test_parameters_survive_the_peer_relation() -> None:
-    params = PairParams.parse({**GIVEN, "away": True, "loss-percent": 20})
+    params = params_of({**GIVEN, "away": True, "loss-percent": 20})
     assert PairParams.from_json(params.to_json()) == params
-    assert PairParams.from_json("").role == gateway_pair.NO_ROLE
-    assert PairParams.from_json(PairParams().to_json()) == PairParams()
+    assert PairParams.from_json("") is PairParams.parse({"role": "none"}) is None
     for text in ("[]", "no json", '{"role": "third"}'):
         with pytest.raises(InputError, match="peer relation: standby"):
             PairParams.from_json(text)

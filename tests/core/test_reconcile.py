@@ -274,7 +274,7 @@ def test_a_failed_apply_publishes_nothing_and_the_next_reconcile_mends_it():
 SOCKET = "osm-vpnaas-responder-s6a.socket"
 
 
-@pytest.mark.parametrize("cut", ["put-service", "put-socket", "enable", "restart"])
+@pytest.mark.parametrize("cut", ["put/etc/systemd/system/", "put/etc/osm", "enable", "restart"])
 def test_a_measurement_responder_that_was_cut_off_half_way_is_mended(cut):
     juju, hss, _, _ = pair()
     hss.vdu.fail_on = "s6a/responder/" + cut

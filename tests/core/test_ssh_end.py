@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from paramiko import SSHException
 from vpnaas.base.errors import VduError
-from vpnaas.vdu.ssh import HostKeyRule, Login, Vdu
+from vpnaas.vdu.ssh import Login, Vdu
 
 
 class Channel(SimpleNamespace):
@@ -26,7 +26,7 @@ class Channel(SimpleNamespace):
 
 @pytest.mark.parametrize("ended", [True, False])
 def test_a_command_without_exit_status_does_not_wait_for_ever(ended):
-    vdu = Vdu(Login("192.0.2.1", "ubuntu", "", ""), HostKeyRule())
+    vdu = Vdu(Login("192.0.2.1", "ubuntu", "", ""))
     event = threading.Event()
     if ended:
         event.set()
@@ -50,7 +50,7 @@ class Silent(Channel):
 
 
 def test_a_request_without_a_reply_does_not_wait_for_ever():
-    vdu = Vdu(Login("192.0.2.1", "ubuntu", "", ""), HostKeyRule())
+    vdu = Vdu(Login("192.0.2.1", "ubuntu", "", ""))
     gone, threads = threading.Event(), threading.active_count()
     channel = Silent(gone=gone)
     transport = SimpleNamespace(open_session=lambda timeout: channel, close=gone.set)
@@ -63,7 +63,7 @@ def test_a_request_without_a_reply_does_not_wait_for_ever():
 
 
 def test_the_limit_of_a_request_costs_a_good_command_nothing():
-    vdu = Vdu(Login("192.0.2.1", "ubuntu", "", ""), HostKeyRule())
+    vdu = Vdu(Login("192.0.2.1", "ubuntu", "", ""))
     event, threads = threading.Event(), threading.active_count()
     event.set()
     with socket.socket() as idle:

@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 from support.waiting import wait_until
 from vpnaas.base.errors import InputError
 from vpnaas.extras import standby
-from vpnaas.extras.standby import PRIMARY, SECONDARY, SPAN, Standby, keepalived_conf
+from vpnaas.extras.standby import SPAN, Standby, keepalived_conf
+from vpnaas.params.gateway import SharedAddress
+from vpnaas.params.pair import PRIMARY, SECONDARY, PairParams
 from vpnaas.vdu.programs import gateway_loss, gateway_watch, source
 from vpnaas.vdu.programs.gateway_loss import HOLD, LONGEST, State, decide
 
@@ -31,10 +33,10 @@ def gateway(**changed: Any) -> Standby:
         "own": ipaddress.ip_address("10.9.0.1"),
         "other": ipaddress.ip_address("10.9.0.2"),
         "virtual": ipaddress.ip_interface("10.9.0.254/24"),
-        "peers": 8,
-        "children": ("s1c", "s1u"),
     }
-    return Standby(**{**values, **changed})
+    values.update(changed)
+    own = values.pop("own")
+    return Standby(PairParams(**values), own, peers=8, children=("s1c", "s1u"))
 
 
 CHILD = (
@@ -75,7 +77,7 @@ def test_peers_with_most_packets_since_the_last_look_come_first() -> None:
     assert [(tunnel.ike, tunnel.packets) for tunnel in twice] == [("12", 9)]
     # The other gateway knows the same peers by other numbers.
     other = gateway_watch.tunnels(listed(9, child(TWO, 0, 0)))
-    assert gateway_watch.unpacked(gateway_watch.packed(busy))[0] == other[0].peer
+    assert gateway_watch.unpacked(b"".join(busy))[0] == other[0].peer
 
 
 @given(st.binary(max_size=2048))
@@ -83,7 +85,7 @@ def test_any_datagram_names_peers_or_none(data: bytes) -> None:
     peers = gateway_watch.unpacked(data)
     assert len(peers) <= gateway_watch.MOST
     assert all(len(peer) == gateway_watch.DIGEST for peer in peers)
-    assert data.startswith(gateway_watch.packed(peers))
+    assert data.startswith(b"".join(peers))
 
 
 def test_the_program_and_the_charm_agree_on_files_and_port() -> None:
@@ -97,7 +99,7 @@ def test_the_program_and_the_charm_agree_on_files_and_port() -> None:
 
 
 def test_configuration_names_all_that_decides_who_is_active() -> None:
-    text = keepalived_conf(gateway(advert=105))
+    text = keepalived_conf(gateway(advert=1050))
     for line in (
         "advert_int 1.05",
         "priority 60",
@@ -120,7 +122,7 @@ def test_configuration_names_all_that_decides_who_is_active() -> None:
     ],
 )
 def test_a_shared_address_may_be_of_another_ip_version(shared: str, before: str) -> None:
-    text = keepalived_conf(gateway(shared=ipaddress.ip_interface(shared)))
+    text = keepalived_conf(gateway(shared=SharedAddress(ipaddress.ip_interface(shared), "gw")))
     assert f"{before}\n        {shared} dev ens4\n    }}\n" in text
 
 

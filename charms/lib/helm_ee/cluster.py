@@ -5,9 +5,10 @@ read every ConfigMap of the namespace, which belongs to the network service.
 """
 
 import base64
+import contextlib
 import logging
 import threading
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Iterator
 
 import httpx2
 import lightkube
@@ -56,29 +57,23 @@ class Cluster:
 
     def state(self) -> str:
         """Return the stored state, "" if there is none yet."""
-        try:
+        with _asked("Secret " + self.name):
             data = self._client.get(Secret, self.name).data or {}
             return base64.b64decode(data.get(STATE, "")).decode("utf-8")
-        except FAILURES as error:
-            raise _failure("Secret", self.name, error)
 
     def keep_state(self, text: str) -> None:
         """Store a state."""
-        try:
+        with _asked("Secret " + self.name):
             body = {"stringData": {STATE: text}}
             self._client.patch(Secret, self.name, body, patch_type=PatchType.MERGE)
-        except FAILURES as error:
-            raise _failure("Secret", self.name, error)
 
     def tell(self, text: str) -> None:
         """Publish a text in our ConfigMap."""
         if text == self._sent:
             return
-        try:
+        with _asked("ConfigMap " + self.name):
             body = {"data": {OFFER: text}}
             self._client.patch(ConfigMap, self.name, body, patch_type=PatchType.MERGE)
-        except FAILURES as error:
-            raise _failure("ConfigMap", self.name, error)
         self._sent = text
 
     def offers(self) -> Dict[str, str]:
@@ -88,12 +83,10 @@ class Cluster:
 
     def load(self) -> str:
         """Read all ConfigMaps; return the version of the list."""
-        try:
+        with _asked("ConfigMaps of the namespace"):
             listed = self._client.list(ConfigMap, labels=LABELS)
             texts = {_name(item): _text(item) for item in listed}
             version = str(listed.resourceVersion)
-        except FAILURES as error:
-            raise _failure("ConfigMaps", "of the namespace", error)
         with self._lock:
             self._offers = texts
         return version
@@ -135,5 +128,9 @@ def _text(item: Any) -> str:
     return str((item.data or {}).get(OFFER, ""))
 
 
-def _failure(kind: str, name: str, error: BaseException) -> ClusterError:
-    return ClusterError("{} {} of the cluster: {}".format(kind, name, error))
+@contextlib.contextmanager
+def _asked(what: str) -> Iterator[None]:
+    try:
+        yield
+    except FAILURES as error:
+        raise ClusterError("{} of the cluster: {}".format(what, error))

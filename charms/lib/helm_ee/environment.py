@@ -2,7 +2,7 @@
 
 import logging
 import os
-from typing import Any, Dict, FrozenSet, List, Mapping, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Tuple
 
 import attr
 from vpnaas.base.errors import InputError, NotReadyError
@@ -43,7 +43,7 @@ class HelmEnvironment(Environment):
         self._bags: Dict[offers.Relation, Dict[str, str]] = self._published_before()
         self._status = ""
         self._texts: Mapping[str, str] = {}
-        self._read: Tuple[Any, Tuple[Dict[str, offers.Document], List[str]]] = (None, ({}, []))
+        self._read: Optional[Tuple[Dict[str, offers.Document], List[str]]] = None
         self._restore_key()
 
     def look(self) -> None:
@@ -53,6 +53,7 @@ class HelmEnvironment(Environment):
         digest of what is settled could contain a change that it has not applied.
         """
         self._texts = self._cluster.offers()
+        self._read = None
 
     # State
 
@@ -67,26 +68,20 @@ class HelmEnvironment(Environment):
 
     def _restore_key(self) -> None:
         """Write the SSH key to the files where the charm's code looks for it."""
-        if not self._state.private_key:
-            return
-        os.makedirs(self.folder, mode=0o700, exist_ok=True)
-        for name, text in (
-            (KEY_FILE + ".pub", self._state.public_key),
-            (KEY_FILE, self._state.private_key),
-        ):
-            handle = os.open(
-                os.path.join(self.folder, name), os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600
-            )
+        for name, text in self._state.key.items():
+            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            path = os.path.join(self.folder, name)
+            handle = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
             with os.fdopen(handle, "w") as stream:
                 stream.write(text)
 
     def keep_key(self) -> None:
         """Store the SSH key that the charm's code made, for the next pod."""
-        texts = []
+        key = {}
         for name in (KEY_FILE, KEY_FILE + ".pub"):
             with open(os.path.join(self.folder, name), encoding="ascii") as stream:
-                texts.append(stream.read())
-        self._change(private_key=texts[0], public_key=texts[1])
+                key[name] = stream.read()
+        self._change(key=key)
 
     def configure(self, options: Mapping[str, str]) -> None:
         """Store the options of the primitive `config`; options it does not name stay.
@@ -97,54 +92,42 @@ class HelmEnvironment(Environment):
         merged = dict(self._state.options, **options)
         for relation in offers.relations("config: relations", merged.get(RELATIONS, "")):
             if relation.endpoint not in self._endpoints():
-                raise InputError(
-                    "config: relations",
-                    "this charm has no endpoint {}".format(relation.endpoint),
-                    ", ".join(sorted(self._endpoints())),
-                )
+                what = "this charm has no endpoint {}".format(relation.endpoint)
+                raise InputError("config: relations", what, ", ".join(sorted(self._endpoints())))
         self._change(options=merged)
 
     def option(self, name: str) -> str:
-        """See `Environment`."""
         return str(self._state.options.get(name, ""))
 
     def has_store(self) -> bool:
-        """See `Environment`."""
         return True
 
     def stored(self, key: str) -> str:
-        """See `Environment`."""
         return str(self._state.stored.get(key, ""))
 
     def store(self, key: str, value: str) -> None:
-        """See `Environment`."""
         self._change(stored=dict(self._state.stored, **{key: value}))
 
     def settled(self) -> str:
-        """See `Environment`."""
         return self._settled
 
     def settle(self, digest: str) -> None:
-        """See `Environment`."""
         self._settled = digest
 
     def is_leader(self) -> bool:
-        """See `Environment`."""
         return True
 
     def unit_keys(self) -> Dict[str, str]:
-        """See `Environment`."""
         return {}
 
     def announce(self, key: str) -> None:
-        """See `Environment`."""
+        pass
 
     def others_go_on(self) -> bool:
-        """See `Environment`."""
         return False
 
     def set_status(self, blocked: bool, text: str) -> None:
-        """See `Environment`; OSM asks for no status, so it goes into the log."""
+        # OSM asks for no status, so it goes into the log.
         shown = "{}: {}".format("blocked" if blocked else "active", text)
         if shown != self._status:
             logger.info("%s", shown)
@@ -158,7 +141,6 @@ class HelmEnvironment(Environment):
         )
 
     def endpoints(self, interface: str) -> Dict[str, str]:
-        """See `Environment`."""
         return {
             name: role
             for role, key in ((PROVIDER, "provides"), (REQUIRER, "requires"))
@@ -177,18 +159,14 @@ class HelmEnvironment(Environment):
         member in the text is only a claim. So the first object that claims a member keeps it while
         it exists; a second one is refused.
         """
-        texts = self._texts
-        if self._read[0] != (texts, self._state.options, self._state.members):
-            documents = self._read_documents(texts)
-            self._read = ((texts, self._state.options, self._state.members), documents)
-        return self._read[1]
+        if self._read is None:
+            self._read = self._read_documents()
+        return self._read
 
-    def _read_documents(
-        self, texts: Mapping[str, str]
-    ) -> Tuple[Dict[str, offers.Document], List[str]]:
+    def _read_documents(self) -> Tuple[Dict[str, offers.Document], List[str]]:
         claims: Dict[str, Dict[str, offers.Document]] = {}
         problems = []
-        for name, text in sorted(texts.items()):
+        for name, text in sorted(self._texts.items()):
             if name == self._cluster.name or not text:
                 continue
             try:
@@ -220,36 +198,29 @@ class HelmEnvironment(Environment):
         return documents, problems
 
     def problems(self) -> Tuple[str, ...]:
-        """See `Environment`."""
         return tuple(self._documents()[1])
 
     def related(self, endpoint: str) -> List[Related]:
-        """See `Environment`."""
         documents, _ = self._documents()
-        return sorted(
-            (
-                (relation.id, relation.member, documents[relation.member].for_reader(relation, own))
-                for own in [self.option(MEMBER)]
-                for relation in self._relations(endpoint)
-                if relation.member in documents
-            ),
-            key=lambda item: item[0],
-        )
+        own = self.option(MEMBER)
+        found = [
+            (relation.id, relation.member, documents[relation.member].for_reader(relation, own))
+            for relation in self._relations(endpoint)
+            if relation.member in documents
+        ]
+        return sorted(found, key=lambda item: item[0])
 
     def published(self, endpoint: str) -> List[Mapping[str, str]]:
-        """See `Environment`."""
         return [self._bags.get(relation, {}) for relation in self._relations(endpoint)]
 
     def relation_ids(self, endpoint: str) -> List[int]:
-        """See `Environment`."""
         return [relation.id for relation in self._relations(endpoint)]
 
     def tell(self, endpoint: str, relation_id: int, values: Mapping[str, str]) -> None:
-        """See `Environment`; `publish` sends it."""
+        # `publish` sends it.
         for relation in self._relations(endpoint):
             if relation.id == relation_id:
-                bag = self._bags.setdefault(relation, {})
-                bag.update(values)
+                self._bags.setdefault(relation, {}).update(values)
 
     def _published_before(self) -> Dict[offers.Relation, Dict[str, str]]:
         try:

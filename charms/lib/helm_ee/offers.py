@@ -120,7 +120,8 @@ def decode(where: str, text: str) -> Document:
         raise wrong("its relations are not a list, or too many")
     bags: Dict[Relation, Mapping[str, str]] = {}
     for entry in listed:
-        words = [entry.get(k) for k in ("endpoint", "member", "remote")] if _is(entry) else [None]
+        entry = entry if isinstance(entry, dict) else {}
+        words = [entry.get(key) for key in ("endpoint", "member", "remote")]
         if not all(isinstance(word, str) and 0 < len(word) <= 100 for word in words):
             raise wrong("a relation has no ends")
         relation = Relation(*(str(word) for word in words))
@@ -131,10 +132,6 @@ def decode(where: str, text: str) -> Document:
     if not isinstance(member, str) or len(member) > 100:
         raise wrong("its member is no text")
     return Document(member, bags)
-
-
-def _is(value: Any) -> bool:
-    return isinstance(value, dict)
 
 
 def _is_bag(value: Any) -> bool:

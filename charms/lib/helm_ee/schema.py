@@ -11,14 +11,9 @@ MAX_PARAMS = 1 << 18
 
 
 class Actions:
-    """The actions of a charm.
-
-    Attributes:
-        names: Their names.
-    """
+    """The actions of a charm."""
 
     def __init__(self, declared: Mapping[str, Any]) -> None:
-        self.names = frozenset(declared)
         self._check: Dict[str, Callable[[Any], Any]] = {}
         for name, action in declared.items():
             schema = {
@@ -35,9 +30,9 @@ class Actions:
         Raises:
             VpnaasError: The action does not exist, or does not declare such parameters.
         """
-        if name not in self.names:
+        if name not in self._check:
             what = "there is no primitive {}".format(fields.shown(name))
-            raise InputError("primitive", what, ", ".join(sorted(self.names)))
+            raise InputError("primitive", what, ", ".join(sorted(self._check)))
         try:
             return dict(self._check[name](dict(given)))
         except fastjsonschema.JsonSchemaValueException as error:

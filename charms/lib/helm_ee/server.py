@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import functools
 import logging
 import os
 import shutil
@@ -39,14 +38,13 @@ class Worker:
     """Runs jobs one after another, in the order of arrival."""
 
     def __init__(self, execution: Execution) -> None:
-        self._execution = execution
+        self.execution = execution
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="charm")
         self._waiting = threading.Event()
 
     async def run(self, work: Callable[..., Any], *words: Any) -> Any:
         """Run a job after all earlier ones, and return its result."""
-        loop = asyncio.get_event_loop()
-        return await loop.run_in_executor(self._pool, functools.partial(work, *words))
+        return await asyncio.get_event_loop().run_in_executor(self._pool, work, *words)
 
     def changed(self) -> None:
         """Reconcile soon, as another VNF published a change; several changes lead to one."""
@@ -68,7 +66,7 @@ class Worker:
 
     def _reconcile(self, unless_settled: bool) -> None:
         try:
-            self._execution.reconcile(unless_settled)
+            self.execution.reconcile(unless_settled)
         except Exception:
             # A defect must not end the server; the next event tries again.
             logger.exception("the reconcile failed")
@@ -77,8 +75,7 @@ class Worker:
 class FrontendExecutor:
     """The service, as LCM calls it."""
 
-    def __init__(self, execution: Execution, worker: Worker) -> None:
-        self._execution = execution
+    def __init__(self, worker: Worker) -> None:
         self._worker = worker
 
     async def run_primitive(self, stream: "Stream[Any, Any]") -> None:
@@ -86,16 +83,15 @@ class FrontendExecutor:
         request = await stream.recv_message()
         if request is None:
             raise GRPCError(Status.INVALID_ARGUMENT, "there is no request")
-        status, message = await self._worker.run(
-            self._execution.primitive, request.name, request.params
-        )
+        work = self._worker.execution.primitive
+        status, message = await self._worker.run(work, request.name, request.params)
         await stream.send_message(messages.PrimitiveReply(status=status, detailed_message=message))
 
     async def get_ssh_key(self, stream: "Stream[Any, Any]") -> None:
         """Send the public key that RO puts into the VDU."""
         await stream.recv_message()
         try:
-            key = await self._worker.run(self._execution.ssh_key)
+            key = await self._worker.run(self._worker.execution.ssh_key)
         except (VpnaasError, ClusterError) as error:
             raise GRPCError(Status.UNAVAILABLE, str(error))
         await stream.send_message(messages.SshKeyReply(message=key))
@@ -159,7 +155,7 @@ async def serve(
 ) -> None:
     """Serve until SIGTERM."""
     worker = Worker(execution)
-    server = Server([FrontendExecutor(execution, worker)])
+    server = Server([FrontendExecutor(worker)])
     stopped = threading.Event()
     watcher = threading.Thread(target=cluster.watch, args=(worker.changed, stopped), daemon=True)
     await server.start(host, port, ssl=tls.context if tls else None)

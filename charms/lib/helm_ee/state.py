@@ -14,15 +14,13 @@ class State:
     Attributes:
         options: Options that the primitive `config` set.
         stored: Texts that the charm's code stores, by key.
-        private_key: SSH key of this environment, OpenSSH's format; "" before it is made.
-        public_key: Its public half.
+        key: Files of the SSH key of this environment, by name; none before it is made.
         members: ConfigMap of each related member, by member; the first that claimed it.
     """
 
     options: Mapping[str, str] = attr.Factory(dict)
     stored: Mapping[str, str] = attr.Factory(dict)
-    private_key: str = ""
-    public_key: str = ""
+    key: Mapping[str, str] = attr.field(factory=dict, repr=False)
     members: Mapping[str, str] = attr.Factory(dict)
 
     def to_json(self) -> str:

@@ -11,7 +11,7 @@ from vpnaas.params.fiveqi import TABLE
 from vpnaas.vdu.programs import source
 
 from . import fill, provision_5g, sbi
-from .model import FILL, LIBRARY, Check, Container, Ends, File, Software, conf
+from .model import FILL, LEVELS, LIBRARY, Check, Container, Ends, File, Software, conf
 from .params import Amf, Secrets
 
 STATEMENTS = LIBRARY + "/provision_5g.py"
@@ -95,7 +95,7 @@ def files(params: Amf, ends: Ends, database: str) -> Tuple[File, ...]:
             "connection_timeout": 300,
         }
     }
-    levels = dict.fromkeys(nfs, sbi.LEVELS[params.log_level])
+    levels = dict.fromkeys(nfs, LEVELS[params.log_level])
     levels["amf"] = sbi.LOGGED[params.log_level]
     return tuple(
         File(conf(name + ".yaml"), sbi.document(levels[name], nfs, more[name]))
@@ -103,15 +103,15 @@ def files(params: Amf, ends: Ends, database: str) -> Tuple[File, ...]:
     )
 
 
-def software(params: Amf, ends: Ends, secrets: Secrets, opc: str) -> Software:
+def software(params: Amf, ends: Ends, keys: Secrets, **_: Any) -> Software:
     """Return the software; it does not wait for a peer."""
     address = ends["sbi"].ip
     rows = {
         "first_imsi": params.first_imsi,
         "subscribers": params.subscribers,
         "plmn": str(params.plmn),
-        "key": secrets.subscriber_key,
-        "opc": opc,
+        "key": keys.subscriber_key,
+        "opc": keys.opc,
         "sessions": sessions(params),
         "ambr_mbps": params.ambr_mbps,
     }
@@ -125,8 +125,8 @@ def software(params: Amf, ends: Ends, secrets: Secrets, opc: str) -> Software:
                 environment=(
                     ("MYSQL_DATABASE", provision_5g.DATABASE),
                     ("MYSQL_USER", provision_5g.USER),
-                    ("MYSQL_PASSWORD", secrets.database),
-                    ("MYSQL_ROOT_PASSWORD", secrets.database),
+                    ("MYSQL_PASSWORD", keys.database),
+                    ("MYSQL_ROOT_PASSWORD", keys.database),
                 ),
                 privileged=False,
             ),
@@ -142,7 +142,7 @@ def software(params: Amf, ends: Ends, secrets: Secrets, opc: str) -> Software:
             sbi.container("ausf", privileged=False, after=("nrf",), before_start=registry),
             sbi.container("amf", privileged=False, after=("nrf",), before_start=registry),
         ),
-        files=files(params, ends, secrets.database)
+        files=files(params, ends, keys.database)
         + (
             File(PROVISION_FILE, json.dumps(rows, indent=1, sort_keys=True) + "\n"),
             File(FILL, source("fill.py", "oai"), 0o755),

@@ -9,7 +9,6 @@ from vpnaas.actions import Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, NotReadyError, VpnaasError
 from vpnaas.charm import VnfCharm
-from vpnaas.environment import Environment
 from vpnaas.extras.extra import Extra
 from vpnaas.params.secret_store import SecretReference
 from vpnaas.tunnels.technology import LinkPlan
@@ -18,7 +17,6 @@ from vpnaas.vdu.ssh import Vdu
 from vpnaas.vdu.steps import Step, changes, read, run
 
 from . import meters, params, part, pdn, plan, units, values
-from .milenage import opc
 from .model import SECRETS_FILE, End, subscriber_file
 from .params import NONE, Common, Secrets
 
@@ -34,20 +32,14 @@ ACTION_WAIT = 90
 LOG_BYTES = 1 << 18
 
 
+@attr.frozen
 class Request:
     """Input of an action for the next reconcile."""
 
-    def __init__(
-        self,
-        nf_params: Optional[Common] = None,
-        secrets: Optional[Secrets] = None,
-        restart: bool = False,
-        wait: int = HOOK_WAIT,
-    ) -> None:
-        self.params = nf_params
-        self.secrets = secrets
-        self.restart = restart
-        self.wait = wait
+    params: Optional[Common] = None
+    secrets: Optional[Secrets] = None
+    restart: bool = False
+    wait: int = HOOK_WAIT
 
 
 class NfCharm(VnfCharm):
@@ -58,10 +50,7 @@ class NfCharm(VnfCharm):
     """
 
     kind = ""
-
-    def __init__(self, environment: Environment) -> None:
-        self._request = Request()
-        super().__init__(environment)
+    _request = Request()
 
     # The reconcile
 
@@ -102,7 +91,7 @@ class NfCharm(VnfCharm):
 
     def _reconcile_nf(self, vdu: Vdu, function_state: plan.FunctionState) -> plan.Outcome:
         observed = vdu.execute(plan.observe_steps(function_state)).check()
-        decided = plan.make_plan(function_state, observed, opc)
+        decided = plan.make_plan(function_state, observed)
         results = vdu.execute(decided.steps).check() if decided.steps else None
         logger.info(
             "%s: %s",

@@ -3,30 +3,12 @@
 from typing import Any, Dict, List
 
 from vpnaas.base import fields
-from vpnaas.base.errors import InputError, VpnaasError
-from vpnaas.vdu.steps import Results, Step, run
+from vpnaas.base.errors import InputError
 
 from . import provision
 
-SECONDS = 60
-
-
-def step(id: str, engine: str, statements: List[str]) -> Step:
-    """Return the step that sends statements to Cassandra; keys go by standard input only."""
-    command = (engine, "exec", "--interactive", provision.CONTAINER) + provision.CLIENT
-    return run(id, *command, stdin="\n".join(statements) + "\n", any_exit=True, timeout=SECONDS)
-
-
-def answer(results: Results, id: str) -> List[Dict[str, str]]:
-    """Return the rows of a statement's answer.
-
-    Raises:
-        VpnaasError: Cassandra did not accept the statement.
-    """
-    if results.failed is not None or results.exit_code(id) != 0:
-        reason = results.reason(id, "no answer")
-        raise VpnaasError("Cassandra did not answer: {}".format(reason[:200]))
-    return table(results.output(id))
+DATABASE = "Cassandra"
+COMMAND = (provision.CONTAINER, *provision.CLIENT)
 
 
 def table(text: str) -> List[Dict[str, str]]:

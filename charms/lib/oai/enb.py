@@ -3,7 +3,7 @@
 import re
 from typing import Any, Dict, Tuple
 
-from .model import Check, Container, Ends, File, Raw, Software, block, closed_ports, conf
+from .model import LEVELS, Check, Container, Ends, File, Raw, Software, block, closed_ports, conf
 from .params import Enb
 
 FILE = "/opt/oai-enb/etc/enb.conf"
@@ -15,7 +15,6 @@ RADIO_PORT = 4043
 """TCP port of OAI's radio simulator. It listens at all addresses, and no option changes that."""
 WEEK = re.compile(r"\A(\d{4})\.w(\d{2})")
 """Tags of OAI's eNB and UE images: year and week."""
-LEVELS = {"error": "error", "warning": "warn", "info": "info", "debug": "debug"}
 
 
 def rfsim_options(version: str, server: str) -> Tuple[str, ...]:
@@ -152,8 +151,6 @@ def configuration(params: Enb, ends: Ends, mme: str) -> str:
             "ENB_PORT_FOR_X2C": 36422,
         },
     }
-    level = LEVELS[params.log_level]
-    parts = ("global", "hw", "phy", "mac", "rlc", "pdcp", "rrc")
     lines = [
         'Active_eNBs = ( "{}" );'.format(NAME),
         'Asn1_verbosity = "none";',
@@ -188,13 +185,16 @@ def configuration(params: Enb, ends: Ends, mme: str) -> str:
             "THREAD_STRUCT",
             {"parallel_config": "PARALLEL_SINGLE_THREAD", "worker_config": "WORKER_ENABLE"},
         ),
-        block(
-            "log_config",
-            # The readiness check needs a line that ENB_APP logs at level info.
-            dict({part + "_log_level": level for part in parts}, enb_app_log_level="info"),
-        ),
+        log_config(params.log_level, "enb_app"),
     ]
     return "\n".join(lines)
+
+
+def log_config(level: str, checked: str) -> str:
+    """Return the log levels; the readiness check needs a line that `checked` logs at level info."""
+    parts = ("global", "hw", "phy", "mac", "rlc", "pdcp", "rrc")
+    levels = {part + "_log_level": LEVELS[level] for part in parts}
+    return block("log_config", dict(levels, **{checked + "_log_level": "info"}))
 
 
 def libconfig_list(name: str, group: Dict[str, Any]) -> str:
@@ -203,7 +203,7 @@ def libconfig_list(name: str, group: Dict[str, Any]) -> str:
     return "{} =\n(\n{}\n);\n".format(name, body.rstrip(";"))
 
 
-def software(params: Enb, ends: Ends) -> Software:
+def software(params: Enb, ends: Ends, **_: Any) -> Software:
     """Return the software; it connects to the related MME."""
     mme = ends["s1c"].peer
     options = ("--rfsim",) + rfsim_options(params.registry.version("enb"), "server")

@@ -4,6 +4,7 @@ import json
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
+import attr
 from vpnaas.actions import Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VpnaasError
@@ -11,9 +12,8 @@ from vpnaas.vdu import secret_store
 from vpnaas.vdu.ssh import Vdu
 from vpnaas.vdu.steps import read, run, which
 
-from . import cql, fill, hss, params, pdn, plan, provision, statistics, units, values
+from . import cql, fill, hss, logs, params, pdn, plan, provision, units, values
 from .charm import NfCharm
-from .milenage import opc
 from .model import SECRETS_FILE, subscriber_file
 from .params import Hss, Secrets, SpgwU
 
@@ -31,9 +31,13 @@ class KeyedCharm(NfCharm):
 
     Attributes:
         filled: The container before whose start `fill` runs.
+        data: Folder of the database.
+        language: Module of the database: `cql` or `sql`.
     """
 
     filled = ""
+    data = ""
+    language: Any = None
 
     @contextmanager
     def _changing(self) -> Iterator[Vdu]:
@@ -63,25 +67,70 @@ class KeyedCharm(NfCharm):
             return secrets
         at, key = where + ": subscriber-key", str(given["subscriber-key"])
         if key == params.STORE:
-            key = params.fetched_key(kept.text("own"))
-            if not key:
+            fetched = kept.text("own")
+            if not fetched:
                 raise InputError(
                     at, "no key of {} was fetched".format(imsi), "run fetch-keys first"
                 )
-        return params.with_key(secrets, at, key)
+            key = str(fields.json_object("VDU: key", fetched).get("subscriber_key", ""))
+        return attr.evolve(secrets, subscriber_key=values.key(at, key))
 
     def _remove_fetched_key(self, vdu: Vdu, imsi: str) -> None:
         """Remove the key that was fetched for a subscriber; the database has it now."""
         vdu.execute(secret_store.forget(subscriber_file(imsi)), exclusive=False).check()
 
-    def _changed(self, vdu: Vdu, data: str, imsi: str, change: Mapping[str, object]) -> None:
+    def _imsi(self, where: str, given: Params) -> str:
+        return values.imsi_of(where + ": imsi", given.get("imsi", ""), self._configured().plmn)
+
+    @action("remove-subscriber")
+    def _remove_subscriber(self, given: Params) -> Dict[str, Any]:
+        where = "remove-subscriber"
+        imsi = self._imsi(where, given)
+        with self._changing() as vdu:
+            rows = self._known(vdu, where, imsi)
+            deletions = self._deletions(vdu, imsi, rows[0])
+            self._changed(vdu, imsi, {"removed": True})
+            self._rows(vdu, *deletions)
+        return {"removed": imsi}
+
+    def _deletions(self, vdu: Vdu, imsi: str, row: Mapping[str, str]) -> List[str]:
+        """Return the statements that remove a subscriber with such a row."""
+        raise NotImplementedError
+
+    def _changed(self, vdu: Vdu, imsi: str, change: Mapping[str, object]) -> None:
         """Record what an action changes of a subscriber, beside the database; `fill` reads it."""
         line = json.dumps(dict(change, imsi=imsi), sort_keys=True) + "\n"
-        step = run("changed", "tee", "-a", "{}/{}".format(data, fill.CHANGES), stdin=line)
+        step = run("changed", "tee", "-a", "{}/{}".format(self.data, fill.CHANGES), stdin=line)
         vdu.execute([step], exclusive=False).check()
 
-    def _engine(self, vdu: Vdu) -> str:
-        return plan.engine(vdu.execute([which("nf/engine", plan.ENGINES)], exclusive=False))
+    def _rows(self, vdu: Vdu, *statements: str) -> List[Dict[str, str]]:
+        """Send statements to the database, by standard input only; return the rows of the answer.
+
+        Raises:
+            VpnaasError: The database did not accept the statements.
+        """
+        engine = plan.engine(vdu.execute([which("nf/engine", plan.ENGINES)], exclusive=False))
+        command = (engine, "exec", "--interactive", *self.language.COMMAND)
+        lines = "\n".join(statements) + "\n"
+        step = run("rows", *command, stdin=lines, any_exit=True, timeout=60)
+        results = vdu.execute([step], exclusive=False)
+        if results.failed is not None or results.exit_code("rows") != 0:
+            reason = results.reason("rows", "no answer")
+            raise VpnaasError("{} did not answer: {}".format(self.language.DATABASE, reason[:200]))
+        rows: List[Dict[str, str]] = self.language.table(results.output("rows"))
+        return rows
+
+    def _known(self, vdu: Vdu, where: str, imsi: str) -> List[Dict[str, str]]:
+        """Return the rows of a subscriber.
+
+        Raises:
+            InputError: There is no such subscriber.
+        """
+        rows = self._rows(vdu, self.language.select(imsi))
+        if not rows:
+            what = "{} is no subscriber".format(imsi)
+            raise InputError(where + ": imsi", what, "one that list-subscribers shows")
+        return rows
 
 
 class HssCharm(KeyedCharm):
@@ -89,6 +138,8 @@ class HssCharm(KeyedCharm):
 
     kind = "hss"
     filled = "hss"
+    data = hss.DATA
+    language = cql
 
     def _hss(self) -> Hss:
         return params.expect(Hss, self._configured())
@@ -96,53 +147,35 @@ class HssCharm(KeyedCharm):
     @action("add-subscriber")
     def _add_subscriber(self, given: Params) -> Dict[str, Any]:
         nf_params, where = self._hss(), "add-subscriber"
-        imsi = values.imsi_of(where + ": imsi", given.get("imsi", ""), nf_params.plmn)
+        imsi = self._imsi(where, given)
         msisdn = values.msisdn(where + ": msisdn", given.get("msisdn", ""))
         with self._changing() as vdu:
-            engine = self._engine(vdu)
-            cql.free(self._cql(vdu, engine, [cql.holder(msisdn)]), msisdn, imsi)
+            cql.free(self._rows(vdu, cql.holder(msisdn)), msisdn, imsi)
             secrets = self._keys(vdu, where, imsi, given)
-            derived = opc(secrets.subscriber_key, secrets.operator_key)
-            common = hss.subscription(nf_params, secrets, derived)
+            common = hss.subscription(nf_params, secrets)
             first, second = provision.subscriber(imsi, msisdn, common)
-            rows = self._cql(vdu, engine, [first])
-            cql.applied(rows, imsi)
+            cql.applied(self._rows(vdu, first), imsi)
             change = {"removed": False, "msisdn": msisdn, "own_key": own_key(given)}
-            self._changed(vdu, hss.DATA, imsi, change)
-            self._cql(vdu, engine, [second])
+            self._changed(vdu, imsi, change)
+            self._rows(vdu, second)
             self._remove_fetched_key(vdu, imsi)
         return {"added": imsi, "msisdn": msisdn}
 
-    @action("remove-subscriber")
-    def _remove_subscriber(self, given: Params) -> Dict[str, Any]:
-        where = "remove-subscriber: imsi"
-        imsi = values.imsi_of(where, given.get("imsi", ""), self._hss().plmn)
-        with self._changing() as vdu:
-            engine = self._engine(vdu)
-            rows = self._cql(vdu, engine, [cql.select(imsi)])
-            if not rows:
-                what = "{} is no subscriber".format(imsi)
-                raise InputError(where, what, "one that list-subscribers shows")
-            msisdn = rows[0].get("msisdn", "")
-            if fields.is_count(msisdn):
-                # The number of a subscriber of the range may be that of one that was added.
-                holders = self._cql(vdu, engine, [cql.holder(msisdn)])
-                msisdn = msisdn if {"imsi": imsi} in holders else ""
-            self._changed(vdu, hss.DATA, imsi, {"removed": True})
-            self._cql(vdu, engine, cql.deletions(imsi, msisdn))
-        return {"removed": imsi}
+    def _deletions(self, vdu: Vdu, imsi: str, row: Mapping[str, str]) -> List[str]:
+        msisdn = row.get("msisdn", "")
+        if fields.is_count(msisdn):
+            # The number of a subscriber of the range may be that of one that was added.
+            holders = self._rows(vdu, cql.holder(msisdn))
+            msisdn = msisdn if {"imsi": imsi} in holders else ""
+        return cql.deletions(imsi, msisdn)
 
     @action("list-subscribers")
     def _list_subscribers(self, given: Params) -> Dict[str, Any]:
         self._hss()
         limit = fields.integer("list-subscribers: limit", given.get("limit", 100), 1, 1000)
         with self._vdu() as vdu:
-            rows = self._cql(vdu, self._engine(vdu), [cql.select(limit=limit + 1)])
+            rows = self._rows(vdu, cql.select(limit=limit + 1))
         return cql.shown(rows, limit)
-
-    def _cql(self, vdu: Vdu, engine: str, statements: List[str]) -> List[Dict[str, str]]:
-        results = vdu.execute([cql.step("cql", engine, statements)], exclusive=False)
-        return cql.answer(results, "cql")
 
 
 class MmeCharm(NfCharm):
@@ -152,7 +185,7 @@ class MmeCharm(NfCharm):
 
     @action("show-connected")
     def _show_connected(self, given: Params) -> Dict[str, Any]:
-        return dict(statistics.latest(self._log("mme")))
+        return dict(logs.statistics(self._log("mme")))
 
     @action("measure-s6a")
     def _measure_s6a(self, given: Params) -> Dict[str, Any]:

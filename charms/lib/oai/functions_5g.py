@@ -9,10 +9,9 @@ from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.params.fiveqi import TABLE
 from vpnaas.vdu.ssh import Vdu
 
-from . import amf, n3iwf, n3ue, nr_ue, nssai, params, pdn, provision_5g, shown_5g, sql, values
+from . import amf, logs, n3iwf, n3ue, nr_ue, nssai, params, pdn, provision_5g, sql, values
 from .charm import ACTION_WAIT, NfCharm, Request
 from .functions import EquipmentCharm, KeyedCharm, UserPlaneCharm, own_key
-from .milenage import opc
 from .params import Amf, Common, Equipment, N3iwf, Secrets, Upf
 
 
@@ -21,6 +20,8 @@ class AmfCharm(KeyedCharm):
 
     kind = "amf"
     filled = "udr"
+    data = amf.DATA
+    language = sql
 
     def _amf(self) -> Amf:
         return params.expect(Amf, self._configured())
@@ -28,40 +29,32 @@ class AmfCharm(KeyedCharm):
     @action("add-subscriber")
     def _add_subscriber(self, given: Params) -> Dict[str, Any]:
         nf_params, where = self._amf(), "add-subscriber"
-        imsi = values.imsi_of(where + ": imsi", given.get("imsi", ""), nf_params.plmn)
+        imsi = self._imsi(where, given)
         slices = str(given.get("slices", "all"))
         allowed = _allowed(nf_params, where + ": slices", slices)
         with self._changing() as vdu:
             secrets = self._keys(vdu, where, imsi, given)
-            derived = opc(secrets.subscriber_key, secrets.operator_key)
             change = {"removed": False, "own_slices": slices != "all"}
-            if not self._sql(vdu, [sql.present(imsi)]):
+            if not self._rows(vdu, sql.select(imsi)):
                 change["own_key"] = own_key(given)
-            self._changed(vdu, amf.DATA, imsi, change)
-            added = provision_5g.authentication([imsi], secrets.subscriber_key, derived)
-            self._sql(vdu, [added] + _subscription(nf_params, imsi, allowed))
+            self._changed(vdu, imsi, change)
+            added = provision_5g.authentication([imsi], secrets.subscriber_key, secrets.opc)
+            self._rows(vdu, added, *_subscription(nf_params, imsi, allowed))
             self._remove_fetched_key(vdu, imsi)
         return {"added": imsi, "slices": sorted({str(one["slice"]) for one in shown(allowed)})}
 
-    @action("remove-subscriber")
-    def _remove_subscriber(self, given: Params) -> Dict[str, Any]:
-        where = "remove-subscriber: imsi"
-        imsi = values.imsi_of(where, given.get("imsi", ""), self._amf().plmn)
-        with self._changing() as vdu:
-            sql.known(self._sql(vdu, [sql.present(imsi)]), where, imsi)
-            self._changed(vdu, amf.DATA, imsi, {"removed": True})
-            self._sql(vdu, provision_5g.removal(imsi))
-        return {"removed": imsi}
+    def _deletions(self, vdu: Vdu, imsi: str, row: Mapping[str, str]) -> List[str]:
+        return provision_5g.removal(imsi)
 
     @action("list-subscribers")
     def _list_subscribers(self, given: Params) -> Dict[str, Any]:
         self._amf()
         limit = fields.integer("list-subscribers: limit", given.get("limit", 100), 1, 1000)
         with self._vdu() as vdu:
-            imsis = sql.imsis(self._sql(vdu, [sql.some(limit + 1)]))
+            imsis = sql.imsis(self._rows(vdu, sql.some(limit + 1)))
             listed, rows = imsis[:limit], []
             if listed:
-                rows = self._sql(vdu, [sql.sessions(listed[0], listed[-1])])
+                rows = self._rows(vdu, sql.sessions(listed[0], listed[-1]))
         held = sql.held(rows)
         return fitting(
             [{"imsi": imsi, "sessions": shown(held.get(imsi, []))} for imsi in listed],
@@ -71,33 +64,29 @@ class AmfCharm(KeyedCharm):
     @action("set-5qi")
     def _set_5qi(self, given: Params) -> Dict[str, Any]:
         nf_params, where = self._amf(), "set-5qi"
-        imsi = values.imsi_of(where + ": imsi", given.get("imsi", ""), nf_params.plmn)
+        imsi = self._imsi(where, given)
         slice = nssai.snssai(where + ": slice", str(given.get("slice", "")))
         five_qi = nssai.five_qi(where + ": five-qi", given.get("five-qi"))
         with self._changing() as vdu:
-            sql.known(self._sql(vdu, [sql.present(imsi)]), where + ": imsi", imsi)
-            held = sql.held(self._sql(vdu, [sql.sessions(imsi, imsi)])).get(imsi, [])
+            self._known(vdu, where, imsi)
+            held = sql.held(self._rows(vdu, sql.sessions(imsi, imsi))).get(imsi, [])
             mine = [s for s in held if (s["sst"], s["sd"]) == (slice.sst, slice.differentiator)]
             if not mine:
                 what = "{} may not use {}".format(imsi, slice)
                 raise InputError(where + ": slice", what, "one that list-subscribers shows of it")
             for session in mine:
                 session.update(five_qi=five_qi, priority=TABLE[five_qi].priority)
-            self._changed(vdu, amf.DATA, imsi, {"own_slices": True})
-            self._sql(vdu, _subscription(nf_params, imsi, held))
+            self._changed(vdu, imsi, {"own_slices": True})
+            self._rows(vdu, *_subscription(nf_params, imsi, held))
         return {"imsi": imsi, "sessions": shown(held)}
 
     @action("show-connected")
     def _show_connected(self, given: Params) -> Dict[str, Any]:
-        return dict(shown_5g.connected(self._log("amf")))
+        return dict(logs.connected(self._log("amf")))
 
     @action("measure-n2")
     def _measure_n2(self, given: Params) -> Dict[str, Any]:
         return self._measure_signalling("measure-n2", "n2", given)
-
-    def _sql(self, vdu: Vdu, statements: List[str]) -> List[sql.Row]:
-        results = vdu.execute([sql.step("sql", self._engine(vdu), statements)], exclusive=False)
-        return sql.answer(results, "sql")
 
 
 def _allowed(nf_params: Amf, where: str, text: str) -> List[Dict[str, Any]]:
@@ -149,7 +138,7 @@ class SmfCharm(NfCharm):
 
     @action("show-connected")
     def _show_connected(self, given: Params) -> Dict[str, Any]:
-        return {"sessions": shown_5g.sessions(self._log("smf"))}
+        return {"sessions": logs.sessions(self._log("smf"))}
 
 
 class UpfCharm(UserPlaneCharm):

@@ -2,7 +2,7 @@
 
 from typing import Any, Dict
 
-from .enb import LEVELS, RADIO_PORT, libconfig_list, rfsim_options
+from .enb import RADIO_PORT, libconfig_list, log_config, rfsim_options
 from .model import Check, Container, Ends, File, Raw, Software, block, closed_ports, conf
 from .params import Gnb
 
@@ -102,8 +102,6 @@ def configuration(params: Gnb, ends: Ends, amf: str) -> str:
             "GNB_PORT_FOR_S1U": 2152,
         },
     }
-    level = LEVELS[params.log_level]
-    parts = ("global", "hw", "phy", "mac", "rlc", "pdcp", "rrc")
     layers = {
         "tr_s_preference": "local_L1",
         "tr_n_preference": "local_RRC",
@@ -136,16 +134,12 @@ def configuration(params: Gnb, ends: Ends, amf: str) -> str:
         libconfig_list("RUs", radio),
         libconfig_list("rfsimulator", {"serveraddr": "server"}),
         block("security", protection),
-        # The readiness check needs a line that NGAP logs at level info.
-        block(
-            "log_config",
-            dict({part + "_log_level": level for part in parts}, ngap_log_level="info"),
-        ),
+        log_config(params.log_level, "ngap"),
     ]
     return "\n".join(lines)
 
 
-def software(params: Gnb, ends: Ends) -> Software:
+def software(params: Gnb, ends: Ends, **_: Any) -> Software:
     """Return the software; it connects to the related AMF."""
     amf = ends["n2"].peer
     options = RADIO_OPTIONS + rfsim_options(params.registry.version("gnb"), "server")

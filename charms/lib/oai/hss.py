@@ -23,11 +23,11 @@ def identity(realm: str) -> str:
     return "hss." + realm
 
 
-def subscription(params: Hss, secrets: Secrets, opc: str) -> Dict[str, Any]:
+def subscription(params: Hss, keys: Secrets) -> Dict[str, Any]:
     """Return the data that all subscribers of this HSS share, in the form of `provision`."""
     return {
-        "key": secrets.subscriber_key,
-        "opc": opc,
+        "key": keys.subscriber_key,
+        "opc": keys.opc,
         "mmes": ["{}.{}".format(name, params.realm) for name in params.mme_names.split(",")],
         "mme_id": MME_ID,
         "realm": params.realm,
@@ -35,7 +35,7 @@ def subscription(params: Hss, secrets: Secrets, opc: str) -> Dict[str, Any]:
     }
 
 
-def software(params: Hss, ends: Ends, secrets: Secrets, opc: str) -> Software:
+def software(params: Hss, ends: Ends, keys: Secrets, **_: Any) -> Software:
     """Return the software; the HSS does not wait for a peer."""
     address = ends["s6a"].ip
     document = {
@@ -54,7 +54,7 @@ def software(params: Hss, ends: Ends, secrets: Secrets, opc: str) -> Software:
             "cassioqueuesize": 32768,
             "cassiothreads": 2,
             "randv": True,
-            "optkey": secrets.operator_key,
+            "optkey": keys.operator_key,
             # OPc is in every row already.
             "reloadkey": False,
             "roamallow": True,
@@ -78,7 +78,7 @@ def software(params: Hss, ends: Ends, secrets: Secrets, opc: str) -> Software:
         "first_imsi": params.first_imsi,
         "first_msisdn": params.first_msisdn,
         "subscribers": params.subscribers,
-        "subscription": subscription(params, secrets, opc),
+        "subscription": subscription(params, keys),
     }
     fd = diameter.configuration(
         identity(params.realm),

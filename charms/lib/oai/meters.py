@@ -4,8 +4,9 @@ import json
 from typing import Any, Dict, Mapping
 
 from vpnaas.base import fields
-from vpnaas.base.errors import MALFORMED, VpnaasError
+from vpnaas.base.errors import VpnaasError
 from vpnaas.base.links import reference_point
+from vpnaas.extras import measure
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, run
 
@@ -28,27 +29,18 @@ def answer(link: str, results: Results) -> Dict[str, Any]:
         VpnaasError: The meter failed, or no UE registered meanwhile.
     """
     title = reference_point(link).title
-    if results.failed is not None:
-        raise VpnaasError("measurement of {} failed: {}".format(title, results.failed))
-    try:
-        report = dict(json.loads(results.output("meter")))
-    except MALFORMED:
-        reason = results.error("meter").strip().splitlines() or ["no report"]
-        raise VpnaasError("measurement of {} failed: {}".format(title, reason[-1]))
+    report = measure.answer(results, "meter", "measurement of {}".format(title))
     if not any(isinstance(one, dict) and one.get("count") for one in report.values()):
         raise VpnaasError("no UE registered while {} was measured; nothing to tell".format(title))
     return report
 
 
-def request(action: str, link: str, given: Mapping[str, Any]) -> Dict[str, Any]:
+def request(action: str, link: str, params: Mapping[str, Any]) -> Dict[str, Any]:
     """Parse the parameters of an action that measures signalling."""
-
-    def number(key: str, default: int, low: int, high: int) -> int:
-        return fields.integer("{}: {}".format(action, key), given.get(key, default), low, high)
-
+    given = fields.Parameters(action, params)
     return {
         "link": link,
-        "seconds": number("duration", 60, 1, 1500),
-        "count": number("count", 0, 0, 1000000) or 1 << 30,
-        "idle": number("idle", 0, 0, 1500),
+        "seconds": given.integer("duration", 60, 1, 1500),
+        "count": given.integer("count", 0, 0, 1000000) or 1 << 30,
+        "idle": given.integer("idle", 0, 0, 1500),
     }

@@ -1,5 +1,7 @@
 """Mobility Management Entity: Magma's MME with its SCTP process and Redis, as OAI runs it."""
 
+from typing import Any
+
 from vpnaas.vdu.programs import source
 
 from . import diameter, hss
@@ -11,7 +13,6 @@ START = "/magma-mme/scripts/start-mme.sh"
 STATISTICS_SECONDS = 10
 STARTED = "MME app initialization complete"
 """Log line of Magma's MME when all its tasks run, at level DEBUG of MME_APP."""
-LEVELS = {"error": "ERROR", "warning": "WARNING", "info": "INFO", "debug": "DEBUG"}
 
 
 def identity(params: Mme) -> str:
@@ -22,9 +23,8 @@ def identity(params: Mme) -> str:
 def configuration(params: Mme, ends: Ends, sgw: str) -> str:
     """Return mme.conf."""
     area = {"MCC": params.plmn.mcc, "MNC": params.plmn.mnc, "TAC": str(params.tac)}
-    level = LEVELS[params.log_level]
     parts = ("SCTP", "GTPV1U", "SPGW_APP", "UDP", "S1AP", "NAS", "GTPV2C", "S11", "S6A", "UTIL")
-    levels = dict.fromkeys((part + "_LOG_LEVEL" for part in parts), level)
+    levels = dict.fromkeys((part + "_LOG_LEVEL" for part in parts), params.log_level.upper())
     return block(
         "MME",
         {
@@ -103,7 +103,7 @@ def configuration(params: Mme, ends: Ends, sgw: str) -> str:
     )
 
 
-def software(params: Mme, ends: Ends) -> Software:
+def software(params: Mme, ends: Ends, **_: Any) -> Software:
     """Return the software; it connects to the related HSS and SPGW-C."""
     server, sgw = ends["s6a"].peer, ends["s11"].peer
     fd = diameter.configuration(

@@ -1,12 +1,14 @@
 """Model of a network function on its VDU: files, containers and readiness checks."""
 
-from typing import Any, Dict, Iterable, Mapping, Tuple
+from typing import Any, Iterable, Mapping, Tuple
 
 import attr
 from vpnaas.base import fields
 
 BASE = "/etc/osm-vpnaas/nf"
 TLS = BASE + "/tls"
+LEVELS = {"error": "error", "warning": "warn", "info": "info", "debug": "debug"}
+"""Log levels of OAI by those of `configure-nf`."""
 SECRETS_FILE = BASE + "/secrets.json"
 """OP and K, as `params.Secrets` writes them."""
 
@@ -113,10 +115,6 @@ class Check:
     pattern: str = ""
     lost: str = ""
 
-    def to_json(self) -> Dict[str, Any]:
-        """Return what the probe reads."""
-        return attr.asdict(self)
-
 
 @attr.frozen
 class Software:
@@ -169,7 +167,7 @@ def conf(name: str) -> str:
     return "{}/{}".format(BASE, name)
 
 
-def block(name: str, values: Mapping[str, Any], indent: int = 0, separator: str = " = ") -> str:
+def block(name: str, values: Mapping[str, Any], indent: int = 0) -> str:
     """Return a libconfig group.
 
     A str is quoted, a number is not. A mapping becomes a group, a list of mappings a list of

@@ -6,11 +6,10 @@ service get the authority's certificate by the relation; for other UEs `show-nwu
 
 import ipaddress
 import json
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Tuple
 
 from vpnaas.base import fields, x509
 from vpnaas.base.errors import MALFORMED, InputError, VduError
-from vpnaas.base.fields import IPNetwork
 from vpnaas.tunnels.technology import Given
 from vpnaas.vdu import openssl
 from vpnaas.vdu.steps import Results, Step, directory, read, run, write
@@ -63,13 +62,7 @@ table inet {table} {{
 
 def fqdn(plmn: Plmn) -> str:
     """Return the FQDN that UEs of a network look up (TS 23.003 clause 28.3.2.2.2)."""
-    form = "n3iwf.5gc.mnc{}.mcc{}.pub.3gppnetwork.org"
-    return form.format(plmn.mnc.zfill(3), plmn.mcc)
-
-
-def inner(pool: IPNetwork) -> str:
-    """Return our own inner address, the first one of the pool of the UEs."""
-    return str(pool[1])
+    return "n3iwf.5gc.mnc{}.mcc{}.pub.3gppnetwork.org".format(plmn.mnc3, plmn.mcc)
 
 
 def certificate_steps(params: N3iwf) -> List[Step]:
@@ -136,9 +129,8 @@ def files(params: N3iwf) -> Tuple[str, str, str]:
 
 def authority(results: Results) -> str:
     """Return the authority's certificate in the form of a relation, "" if it cannot be read."""
-    text: Optional[str] = results.text("nf/authority")
     try:
-        return x509.certificate("VDU", text).text if text else ""
+        return x509.certificate("VDU", results.text("nf/authority") or "").text
     except InputError:
         return ""
 
@@ -207,7 +199,7 @@ def configuration(params: N3iwf, ends: Ends, amf: str, nwu: str) -> str:
             "amfSCTPAddresses": [{"ip": [amf], "port": 38412}],
             "nasTcpPort": NAS_PORT,
             "ikeBindAddress": nwu,
-            "ipSecTunnelAddress": inner(params.inner_pool_network),
+            "ipSecTunnelAddress": params.inner,
             "ueIpAddressRange": params.inner_pool,
             "xfrmInterfaceName": DEVICE,
             "xfrmInterfaceID": DEVICE_ID,
@@ -228,7 +220,7 @@ def configuration(params: N3iwf, ends: Ends, amf: str, nwu: str) -> str:
     return json.dumps(content, indent=1) + "\n"
 
 
-def software(params: N3iwf, ends: Ends, nwu: str) -> Software:
+def software(params: N3iwf, ends: Ends, own: str, **_: Any) -> Software:
     """Return the software; it connects to the related AMF."""
     amf = ends["n2"].peer
     certificate, key, trust = files(params)
@@ -248,7 +240,7 @@ def software(params: N3iwf, ends: Ends, nwu: str) -> Software:
                 devices=(DEVICE + "-",),
             ),
         ),
-        files=(File(conf("n3iwfcfg.yaml"), configuration(params, ends, amf, nwu)),),
+        files=(File(conf("n3iwfcfg.yaml"), configuration(params, ends, amf, own)),),
         checks=(
             Check(
                 "log",
@@ -258,7 +250,7 @@ def software(params: N3iwf, ends: Ends, nwu: str) -> Software:
                 # It does not set up a lost association again.
                 lost=r"\[SCTP\] (Close connection|Read from SCTP connection failed)",
             ),
-            Check("udp", "no IKE on NWu yet", address=nwu, port=500),
+            Check("udp", "no IKE on NWu yet", address=own, port=500),
             Check("udp", "no GTP-U on N3 yet", address=ends["n3"].ip, port=2152),
         ),
         rules=RULES.format(

@@ -2,7 +2,7 @@
 
 import json
 import re
-from typing import Dict, Tuple
+from typing import Any, Dict, Tuple
 
 from vpnaas.base import x509
 from vpnaas.vdu.programs import source
@@ -25,16 +25,8 @@ _ADDRESS = re.compile(
 )
 
 
-def configuration(params: N3ue, own: str, n3iwf: Part, keys: Secrets, opc: str) -> str:
-    """Return n3ue.yaml; JSON is YAML.
-
-    Args:
-        params: Parameters of `configure-nf`.
-        own: Our address in the Wi-Fi.
-        n3iwf: Part of the N3IWF in the relation.
-        keys: K and OP.
-        opc: OPc, derived from K and OP.
-    """
+def configuration(params: N3ue, own: str, n3iwf: Part, keys: Secrets) -> str:
+    """Return n3ue.yaml; JSON is YAML. `own` is our address in the Wi-Fi."""
     sessions = [
         {"DNN": s.dnn, "SNSSAI": {"SST": "{:x}".format(s.slice.sst), "SD": s.slice.differentiator}}
         for s in params.requested
@@ -73,7 +65,7 @@ def configuration(params: N3ue, own: str, n3iwf: Part, keys: Secrets, opc: str) 
                     "SQN": "0" * 12,
                     "AMF": "8000",
                     "OP": keys.operator_key,
-                    "OPC": opc,
+                    "OPC": keys.opc,
                 },
             },
         },
@@ -83,9 +75,9 @@ def configuration(params: N3ue, own: str, n3iwf: Part, keys: Secrets, opc: str) 
     return json.dumps(content, indent=1) + "\n"
 
 
-def software(params: N3ue, own: str, n3iwf: Part, keys: Secrets, opc: str) -> Software:
-    """Return the software; see `configuration` for the arguments."""
-    root = x509.armour(n3iwf.authority, x509.CERTIFICATE)
+def software(params: N3ue, station: Part, keys: Secrets, own: str, **_: Any) -> Software:
+    """Return the software; it connects to the related N3IWF."""
+    root = x509.armour(station.authority, x509.CERTIFICATE)
     return Software(
         containers=(
             Container(
@@ -102,7 +94,7 @@ def software(params: N3ue, own: str, n3iwf: Part, keys: Secrets, opc: str) -> So
             ),
         ),
         files=(
-            File(conf("n3ue.yaml"), configuration(params, own, n3iwf, keys, opc)),
+            File(conf("n3ue.yaml"), configuration(params, own, station, keys)),
             File(conf("start-n3iwue.sh"), source("start_n3iwue.sh", "oai"), 0o755),
             # free5GC's UE verifies no certificate; others do (TS 33.501 clause 7.2.1).
             File(conf("n3iwf-ca.pem"), root),

@@ -1,9 +1,12 @@
 """5G user equipment: OAI's nrUE, its radio simulated over TCP to the gNB (rfsim)."""
 
-from .enb import LEVELS, rfsim_options
+from typing import Any
+
+from .enb import rfsim_options
 from .gnb import BLOCKS, NUMEROLOGY, RADIO_OPTIONS, SSB_HZ
-from .model import Check, Container, File, Raw, Software, block, conf
-from .params import NrUe, Secrets
+from .model import LEVELS, Check, Container, File, Raw, Software, block, conf
+from .params import Equipment, Secrets
+from .part import Part
 from .pdn import DEVICE
 
 FILE = "/opt/oai-nr-ue/etc/nr-ue.conf"
@@ -14,7 +17,7 @@ def device(number: int) -> str:
     return DEVICE if number == 1 else "{}p{}".format(DEVICE, number)
 
 
-def configuration(params: NrUe, secrets: Secrets, opc: str) -> str:
+def configuration(params: Equipment, keys: Secrets) -> str:
     """Return nr-ue.conf."""
     sessions = [
         {
@@ -29,17 +32,17 @@ def configuration(params: NrUe, secrets: Secrets, opc: str) -> str:
     usim = {
         "imsi": params.imsi,
         "nmc_size": len(params.plmn.mnc),  # OAI's word for the digits of the MNC
-        "key": secrets.subscriber_key,
-        "opc": opc,
+        "key": keys.subscriber_key,
+        "opc": keys.opc,
         "pdu_sessions": sessions,
     }
     return block("uicc0", usim)
 
 
-def software(params: NrUe, gnb: str, secrets: Secrets, opc: str) -> Software:
-    """Return the software; `gnb` is the address of the related gNB."""
+def software(params: Equipment, station: Part, keys: Secrets, **_: Any) -> Software:
+    """Return the software; it connects to the related gNB."""
     level = LEVELS[params.log_level]
-    options = RADIO_OPTIONS + rfsim_options(params.registry.version("nr-ue"), gnb)
+    options = RADIO_OPTIONS + rfsim_options(params.registry.version("nr-ue"), station.address)
     options += ("-r", str(BLOCKS), "--numerology", str(NUMEROLOGY), "-C", str(SSB_HZ))
     options += ("--log_config.global_log_level", level)
     options += ("--log_config.global_log_options", "level,nocolor,time")
@@ -52,7 +55,7 @@ def software(params: NrUe, gnb: str, secrets: Secrets, opc: str) -> Software:
                 entrypoint="/opt/oai-nr-ue/bin/nr-uesoftmodem",
             ),
         ),
-        files=(File(conf("nr-ue.conf"), configuration(params, secrets, opc)),),
+        files=(File(conf("nr-ue.conf"), configuration(params, keys)),),
         checks=tuple(
             Check(
                 "interface",

@@ -128,11 +128,6 @@ def text(sessions: Tuple[Session, ...]) -> str:
     return ",".join(str(one) for one in sessions)
 
 
-def canonical(where: str, given: str, parts: int) -> str:
-    """Return the text in its canonical form."""
-    return text(parse(where, given, parts))
-
-
 def of_peer(where: str, given: str) -> Tuple[Session, ...]:
     """Parse the slices of another network function: S-NSSAIs with optional DNN."""
     listed = given.split(",")

@@ -14,11 +14,10 @@ from vpnaas.params.intent import AUTO, NOTHING
 
 from . import nssai, values
 from .images import DEFAULT_PREFIX, Registry
+from .milenage import opc
 from .values import Plmn
 
-OAI = "oai"
 NONE = "none"
-SOFTWARE = (OAI, NONE)
 SECRET_NAMES = ("operator-key", "subscriber-key")
 STORE = "store"
 """Value in place of a key: the VDU fetches the key from a secret store."""
@@ -26,7 +25,6 @@ _FORM = ("[0-9A-Fa-f]{32}", "32 hexadecimal digits")
 KEY_FORMS = {name.replace("-", "_"): (name, *_FORM) for name in SECRET_NAMES}
 """The keys as fields of a secret, see `vpnaas.vdu.secret_store.fetch`."""
 MASK = "*" * 8
-LOG_LEVELS = ("error", "warning", "info", "debug")
 MAX_SUBSCRIBERS = 100000
 VERSION = 1
 
@@ -46,6 +44,11 @@ class Secrets:
     operator_key: str = attr.field(default="", repr=False)
     subscriber_key: str = attr.field(default="", repr=False)
     database: str = attr.field(default="", repr=False)
+
+    @property
+    def opc(self) -> str:
+        """Return OPc, derived from both (TS 35.206)."""
+        return opc(self.subscriber_key, self.operator_key)
 
     def to_json(self) -> str:
         """Return the text of the key file on the VDU."""
@@ -110,7 +113,7 @@ def _pool() -> Any:
 
 
 def _sessions(parts: int) -> Any:
-    return _text(lambda where, text: nssai.canonical(where, text, parts))
+    return _text(lambda where, text: nssai.text(nssai.parse(where, text, parts)))
 
 
 @attr.frozen
@@ -123,15 +126,14 @@ class Common:
         software: "oai", or "none" for a machine with links only.
         image_prefix: Registry of the container images.
         image_pins: Tags or digests that replace the charm's own, as text.
-        log_level: One of `LOG_LEVELS`.
     """
 
     plmn: Plmn
     realm: str = ""
-    software: str = _choice(SOFTWARE, OAI)
+    software: str = _choice(("oai", NONE), "oai")
     image_prefix: str = _text(values.image_prefix, DEFAULT_PREFIX)
     image_pins: str = _optional(values.image_pins)
-    log_level: str = _choice(LOG_LEVELS, "info")
+    log_level: str = _choice(("error", "warning", "info", "debug"), "info")
 
     def check(self, at: At) -> None:
         """Raise InputError if parameters do not fit together."""
@@ -176,7 +178,6 @@ class WithApns(Eps):
     second_apn: str = _optional(values.apn)
 
     def check(self, at: At) -> None:
-        """See `Common`."""
         if self.second_apn == self.apn:
             raise InputError(at("second-apn"), "{} is apn".format(self.apn), "another, or none")
 
@@ -191,7 +192,6 @@ class Hss(WithApns):
     mme_names: str = _text(values.host_names, "mme")
 
     def check(self, at: At) -> None:
-        """See `Common`."""
         super().check(at)
         _check_range(self.plmn, self.first_imsi, self.subscribers, at)
         if len(str(int(self.first_msisdn) + max(self.subscribers - 1, 0))) > 15:
@@ -225,7 +225,6 @@ class SpgwC(WithApns):
     gateway_id: int = _number(1, 255, 1)
 
     def check(self, at: At) -> None:
-        """See `Common`."""
         super().check(at)
         _check_servers((self.dns, self.second_dns), self.ue_pool, at)
 
@@ -267,7 +266,6 @@ class Ue(Cell):
     msisdn: str = _text(values.msisdn)
 
     def check(self, at: At) -> None:
-        """See `Common`."""
         values.imsi_of(at("imsi"), self.imsi, self.plmn)
 
 
@@ -289,7 +287,6 @@ class Amf(Common):
     ambr_mbps: int = _number(1, 4000000, 1000)
 
     def check(self, at: At) -> None:
-        """See `Common`."""
         _check_range(self.plmn, self.first_imsi, self.subscribers, at)
 
     @property
@@ -321,7 +318,6 @@ class Smf(SliceOfDnn):
     ue_mtu: int = _number(576, 9000)
 
     def check(self, at: At) -> None:
-        """See `Common`."""
         _check_servers((self.dns, self.second_dns), self.ue_pool, at)
 
 
@@ -357,24 +353,18 @@ class Gnb(AccessNode):
 
 @attr.frozen
 class Equipment(Common):
-    """5G user equipment."""
+    """5G user equipment, with a simulated radio unless a subclass says more."""
 
     imsi: str = _text(values.imsi)
     sessions: str = _sessions(2)
 
     def check(self, at: At) -> None:
-        """See `Common`."""
         values.imsi_of(at("imsi"), self.imsi, self.plmn)
 
     @property
     def requested(self) -> Tuple[nssai.Session, ...]:
         """Return the PDU sessions that it establishes."""
         return nssai.parse("sessions", self.sessions, 2)
-
-
-@attr.frozen
-class NrUe(Equipment):
-    """5G user equipment with a simulated radio."""
 
 
 @attr.frozen
@@ -393,9 +383,9 @@ class N3iwf(AccessNode):
     liveness_seconds: int = _number(0, 3600, 60)
 
     @property
-    def inner_pool_network(self) -> fields.IPNetwork:
-        """Return the prefix of inner addresses."""
-        return values.pool("inner-pool", self.inner_pool)
+    def inner(self) -> str:
+        """Return its own inner address."""
+        return str(values.pool("inner-pool", self.inner_pool)[1])
 
 
 @attr.frozen
@@ -405,7 +395,6 @@ class N3ue(Equipment):
     wifi_interface: str = _text(fields.network_interface)
 
     def check(self, at: At) -> None:
-        """See `Common`."""
         super().check(at)
         for one in self.requested:
             if one.slice.sst > 15:
@@ -420,7 +409,7 @@ _CLASSES: Dict[str, Type[Common]] = {
     "smf": Smf,
     "upf": Upf,
     "gnb": Gnb,
-    "nr-ue": NrUe,
+    "nr-ue": Equipment,
     "n3iwf": N3iwf,
     "n3ue": N3ue,
     "hss": Hss,
@@ -476,17 +465,6 @@ def parse_secrets(kind: str, given: Given) -> Optional[Secrets]:
     return Secrets(*(values.key(where, key) for where, key in keys.items()))
 
 
-def fetched_key(text: Optional[str]) -> str:
-    """Return K from the text of a fetched file, "" without a file."""
-    keys = fields.json_object("VDU: key", text) if text else {}
-    return str(keys.get("subscriber_key", ""))
-
-
-def with_key(secrets: Secrets, where: str, key: str) -> Secrets:
-    """Return the keys with another subscriber's key."""
-    return attr.evolve(secrets, subscriber_key=values.key(where, key))
-
-
 def expect(kind: Type[P], params: Common) -> P:
     """Return the parameters as those of one kind; TypeError for another kind is a defect."""
     if not isinstance(params, kind):
@@ -505,10 +483,8 @@ def to_given(params: Common) -> Dict[str, Any]:
     return given
 
 
-def to_json(params: Optional[Common]) -> str:
+def to_json(params: Common) -> str:
     """Return the document for the peer relation, which holds no secret."""
-    if params is None:
-        return ""
     return json.dumps({"version": VERSION, "nf": to_given(params)}, sort_keys=True)
 
 

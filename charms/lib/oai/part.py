@@ -12,29 +12,17 @@ import attr
 from vpnaas.base import fields, x509
 from vpnaas.base.errors import InputError
 
-from . import n3iwf, nssai, values
-from .params import (
-    AccessNode,
-    Amf,
-    Common,
-    Enb,
-    Equipment,
-    Hss,
-    Mme,
-    N3iwf,
-    SliceOfDnn,
-    SpgwC,
-    SpgwU,
-)
+from . import nssai, values
+from .params import KINDS, AccessNode, Amf, Common, Equipment, SliceOfDnn, SpgwC, SpgwU
 from .spgwc import gateway_name
 
 PREFIX = "nf-"
 VERSION = "1"
 READY = ("yes", "no")
 
-_ENDS = (
+ENDS = (
     ("s6a", "hss", "mme"),
-    ("s11", "mme", "spgwc"),
+    ("s11", "spgwc", "mme"),
     ("s1c", "mme", "enb"),
     ("sxab", "spgwc", "spgwu"),
     ("s1u", "spgwu", "enb"),
@@ -44,16 +32,12 @@ _ENDS = (
     ("n4", "smf", "upf"),
     ("n3", "upf", "gnb"),
     ("uu", "gnb", "nr-ue"),
+    # An N3IWF can take the place of a gNB (TS 23.501 clause 4.2.8.2).
+    ("n2", "amf", "n3iwf"),
+    ("n3", "upf", "n3iwf"),
     ("nwu", "n3iwf", "n3ue"),
 )
-EXPECTED = {(one, link): other for link, one, other in _ENDS}
-EXPECTED.update({(other, link): one for link, one, other in _ENDS})
-EXPECTED.update({("n3iwf", "n2"): "amf", ("n3iwf", "n3"): "upf"})
-"""Kind of network function at the other end, by own kind and link."""
-
-
-NON_3GPP = ("n2", "n3")
-"""Links on which an N3IWF can take the place of a gNB (TS 23.501 clause 4.2.8.2)."""
+"""Links with the kinds of network functions at their ends; the second one connects to the first."""
 WITH_SLICES = ("amf", "smf", "upf", "gnb", "nr-ue", "n3iwf", "n3ue")
 """Network functions of 5GS."""
 
@@ -74,7 +58,7 @@ class Part:
     """Data that one network function publishes to another.
 
     Attributes:
-        kind: One of those in `EXPECTED`.
+        kind: One of `KINDS`.
         realm: Diameter realm, "" in 5GS.
         plmn: Digits of MCC and MNC.
         ready: Whether it is ready.
@@ -104,20 +88,13 @@ class Part:
 
 def of(kind: str, params: Common, ready: bool) -> Part:
     """Return our own part."""
-    gateway = ""
-    if isinstance(params, (SpgwC, SpgwU)):
-        gateway = gateway_name(params.gateway_id, params.plmn, params.realm)
+    named = ("realm", "plmn", "tac", "apn", "ue_pool", "inner")
     return Part(
         kind=kind,
-        realm=params.realm,
-        plmn=str(params.plmn),
         ready=ready,
-        tac=str(params.tac) if isinstance(params, (Mme, SpgwC, Enb, Amf, AccessNode)) else "",
-        apn=params.apn if isinstance(params, (Hss, SpgwC)) else "",
-        ue_pool=params.ue_pool if isinstance(params, (SpgwC, SpgwU, SliceOfDnn)) else "",
-        gateway=gateway,
+        gateway=gateway_name(params) if isinstance(params, (SpgwC, SpgwU)) else "",
         slices=_slices(params),
-        inner=n3iwf.inner(params.inner_pool_network) if isinstance(params, N3iwf) else "",
+        **{name: str(getattr(params, name, "")) for name in named},
     )
 
 
@@ -135,18 +112,12 @@ def _slices(params: Common) -> str:
     return nssai.text(served)
 
 
-_FIELDS = (
-    *("kind", "realm", "plmn", "tac", "apn", "ue_pool", "gateway", "address", "slices"),
-    *("inner", "authority"),
-)
-
-
 def encode(part: Optional[Part]) -> Dict[str, str]:
     """Return the databag content; None clears it."""
     bag = {PREFIX + "version": VERSION if part else ""}
+    for field in attr.fields(Part):
+        bag[PREFIX + field.name.replace("_", "-")] = getattr(part, field.name) if part else ""
     bag[PREFIX + "ready"] = ("yes" if part.ready else "no") if part else ""
-    for name in _FIELDS:
-        bag[PREFIX + name.replace("_", "-")] = getattr(part, name) if part else ""
     return bag
 
 
@@ -169,7 +140,7 @@ def decode(bag: Mapping[str, str], where: str) -> Optional[Part]:
         raise InputError(
             at("version"), "{} is unknown".format(fields.shown(text("version"))), VERSION
         )
-    kind = fields.choice(at("kind"), text("kind"), sorted(set(EXPECTED.values())))
+    kind = fields.choice(at("kind"), text("kind"), sorted(KINDS))
     authority = text("authority")
     area = values.tac_5g if kind in WITH_SLICES else values.tac
     return Part(
@@ -232,8 +203,8 @@ def functions_from_json(text: str) -> Dict[str, Dict[str, Part]]:
 
 def _met(kind: str, link: str) -> Tuple[str, ...]:
     """Return the kinds allowed at the other end of a link of our kind."""
-    met = EXPECTED.get((kind, link))
-    return (met, "n3iwf") if met == "gnb" and link in NON_3GPP else (met,) if met else ()
+    pairs = [(one, other) for name, one, other in ENDS if name == link]
+    return tuple(other if kind == one else one for one, other in pairs if kind in (one, other))
 
 
 def expected(kind: str, link: str, part: Part) -> bool:

@@ -9,6 +9,7 @@ import json
 from typing import Any, Dict, List, Mapping
 
 import attr
+from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED, VpnaasError
 from vpnaas.extras import measure
 from vpnaas.vdu.steps import Results, Step, run
@@ -79,10 +80,11 @@ class Throughput(measure.Transfer):
     @classmethod
     def parse(cls, params: Mapping[str, Any]) -> "Throughput":
         """Parse the parameters of the UE's `measure-throughput`."""
+        given = fields.Parameters("measure-throughput", params)
         return cls(
-            server=values.ipv4("measure-throughput: server", params.get("server", "")),
-            port=measure.number("measure-throughput", params, "port", SERVER_PORT, 1, 65535),
-            **measure.Transfer.common(params, ("upload", "download")),
+            server=given.parsed("server", values.ipv4),
+            port=given.integer("port", SERVER_PORT, 1, 65535),
+            **measure.Transfer.common(given, ("upload", "download")),
         )
 
 
@@ -95,8 +97,8 @@ class Latency(measure.Ping):
     @classmethod
     def parse(cls, params: Mapping[str, Any]) -> "Latency":
         """Parse the parameters of the UE's `measure-latency`."""
-        server = values.ipv4("measure-latency: server", params.get("server", ""))
-        return cls(server=server, **measure.Ping.common(params))
+        given = fields.Parameters("measure-latency", params)
+        return cls(server=given.parsed("server", values.ipv4), **measure.Ping.common(given))
 
 
 def address_step(interface: str, id: str = "address") -> Step:
@@ -138,17 +140,14 @@ def throughput(test: Throughput, own: str, results: Results) -> Dict[str, Any]:
         VpnaasError: The run failed; the text has the reason.
     """
     where = "{}:{}".format(test.server, test.port)
-    failure = "measurement to {} failed: ".format(where)
-    if results.failed is not None:
-        raise VpnaasError(failure + results.failed)
+    failure = "measurement to {}".format(where)
+    report = measure.answer(results, "iperf3", failure)
     try:
-        report = json.loads(results.output("iperf3"))
         if report.get("error"):
-            raise VpnaasError(failure + str(report["error"])[:300])
+            raise VpnaasError("{} failed: {}".format(failure, str(report["error"])[:300]))
         rates = measure.rates(report, test.protocol)
     except MALFORMED:
-        said = results.error("iperf3").strip().splitlines() or ["no report"]
-        raise VpnaasError(failure + said[-1][:300])
+        raise VpnaasError(failure + " failed: no report")
     summary = {
         "address": own,
         "server": test.server,

@@ -1,13 +1,13 @@
 """The reconcile of a network function, as pure functions, after that of its links.
 
 results = vdu(observe_steps(function_state))
-plan = make_plan(function_state, results, opc)
+plan = make_plan(function_state, results)
 after = vdu(plan.steps)            # only if something differs or is not ready
 outcome = conclude(function_state, plan, after)
 """
 
 import json
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import attr
 from vpnaas.base import fields, links
@@ -23,28 +23,8 @@ from vpnaas.vdu.steps import directory as make_directory
 from . import amf, enb, gnb, hss, mme, n3iwf, n3ue, nr_ue, pdn, smf, spgwc, spgwu, ue, units, upf
 from .images import Registry
 from .model import BASE, DATABASE_FILE, LIBRARY, SECRETS_FILE, TLS, Ends, File, Software
-from .params import (
-    NONE,
-    WITH_SECRETS,
-    Amf,
-    Common,
-    Enb,
-    Gnb,
-    Hss,
-    Mme,
-    N3iwf,
-    N3ue,
-    NrUe,
-    Secrets,
-    Smf,
-    SpgwC,
-    SpgwU,
-    Ue,
-    Upf,
-    expect,
-    masked,
-)
-from .part import Part, disagreements, encode, of
+from .params import KINDS, NONE, WITH_SECRETS, Common, N3iwf, Secrets, masked
+from .part import ENDS, Part, disagreements, encode, of
 
 FIRST_ADDRESS = ("amf", "smf", "upf")
 """Functions of OAI that are configured with an interface and use its first IPv4 address."""
@@ -57,49 +37,31 @@ and a cold Cassandra take minutes."""
 MAX_RESTARTS = 5
 IDLE_WAIT = 3
 """Seconds to wait for readiness if nothing was changed."""
-NEEDS: Mapping[str, Mapping[str, bool]] = {
-    "hss": {"s6a": False},
-    "mme": {"s6a": True, "s11": True, "s1c": False},
-    "spgwc": {"s11": False, "sxab": False},
-    "spgwu": {"sxab": True, "s1u": False},
-    "enb": {"s1c": True, "s1u": False},
-    "ue": {},
-    "amf": {"n2": False, "sbi": False},
-    "smf": {"sbi": True, "n4": False},
-    "upf": {"n4": True, "n3": False},
-    "gnb": {"n2": True, "n3": False},
-    "nr-ue": {},
-    "n3iwf": {"n2": True, "n3": False},
-    "n3ue": {},
-}
-"""Links a network function needs, and whether it needs the address at the other end."""
-GATES: Mapping[str, Tuple[str, ...]] = {
-    "mme": ("s6a",),
-    "spgwu": ("sxab",),
-    "enb": ("s1c",),
-    "ue": ("uu",),
-    "smf": ("sbi",),
-    "upf": ("n4",),
-    "gnb": ("n2",),
-    "nr-ue": ("uu",),
-    "n3iwf": ("n2",),
-    "n3ue": ("nwu",),
-}
-"""Links whose other end must be ready before the first start."""
+USER_PLANE = ("s1u", "n3")
+"""Links whose ends learn each other's address from the control plane."""
+UNGATED = ("s11",)
+"""Links whose other end need not be ready before the first start, though its address is needed."""
 CONTAINERS: Mapping[str, Tuple[str, ...]] = {
+    **{kind: (kind,) for kind in KINDS},
     "hss": ("cassandra", "hss"),
     "mme": ("redis", "mme"),
-    "spgwc": ("spgwc",),
-    "spgwu": ("spgwu",),
-    "enb": ("enb",),
-    "ue": ("ue",),
     "amf": ("mysql", "nrf", "udr", "udm", "ausf", "amf"),
-    "smf": ("smf",),
-    "upf": ("upf",),
-    "gnb": ("gnb",),
-    "nr-ue": ("nr-ue",),
-    "n3iwf": ("n3iwf",),
     "n3ue": ("n3iwue",),
+}
+SOFTWARE: Mapping[str, Callable[..., Software]] = {
+    "hss": hss.software,
+    "mme": mme.software,
+    "spgwc": spgwc.software,
+    "spgwu": spgwu.software,
+    "enb": enb.software,
+    "ue": ue.software,
+    "amf": amf.software,
+    "smf": smf.software,
+    "upf": upf.software,
+    "gnb": gnb.software,
+    "nr-ue": nr_ue.software,
+    "n3iwf": n3iwf.software,
+    "n3ue": n3ue.software,
 }
 STATIONS: Mapping[str, Tuple[str, str]] = {
     "ue": ("eNB", "uu"),
@@ -109,16 +71,12 @@ STATIONS: Mapping[str, Tuple[str, str]] = {
 """Station whose address a UE needs, and the relation that has it."""
 KEY_BITS = 3072
 
-Opc = Callable[[str, str], str]
-
 
 @attr.frozen
 class FunctionState:
     """All a network function's reconcile depends on.
 
     Attributes:
-        kind: "hss" and so on.
-        params: Parameters of `configure-nf`.
         ends: The links that are configured.
         parts: Parts of related network functions with their names, per link.
         problems: Sentences about parts that could not be read.
@@ -152,7 +110,6 @@ class Plan:
     """
 
     steps: Tuple[Step, ...] = ()
-    software: Optional[Software] = None
     files: Mapping[str, File] = attr.Factory(dict)
     hidden: Tuple[str, ...] = attr.field(default=(), repr=False)
     problems: Tuple[str, ...] = ()
@@ -242,65 +199,50 @@ def address_interface(kind: str, link: LinkPlan) -> str:
     return link.interface
 
 
-def build(function_state: FunctionState, secrets: Secrets, opc: str, own: str) -> Software:
+def build(function_state: FunctionState, keys: Secrets, own: str) -> Software:
     """Return the software of the network function; `own` is its address on Uu or NWu, or ""."""
-    kind, params, ends = function_state.kind, function_state.params, function_state.ends
-    if kind == "hss":
-        return hss.software(expect(Hss, params), ends, secrets, opc)
-    if kind == "mme":
-        return mme.software(expect(Mme, params), ends)
-    if kind == "spgwc":
-        return spgwc.software(expect(SpgwC, params), ends)
-    if kind == "spgwu":
-        return spgwu.software(expect(SpgwU, params), ends)
-    if kind == "enb":
-        return enb.software(expect(Enb, params), ends)
-    if kind == "ue":
-        return ue.software(expect(Ue, params), station(function_state), secrets, opc)
-    if kind == "amf":
-        return amf.software(expect(Amf, params), ends, secrets, opc)
-    if kind == "smf":
-        return smf.software(expect(Smf, params), ends)
-    if kind == "upf":
-        return upf.software(expect(Upf, params), ends)
-    if kind == "gnb":
-        return gnb.software(expect(Gnb, params), ends)
-    if kind == "n3iwf":
-        return n3iwf.software(expect(N3iwf, params), ends, own)
-    if kind == "n3ue":
-        return n3ue.software(expect(N3ue, params), own, _station(function_state), secrets, opc)
-    return nr_ue.software(expect(NrUe, params), station(function_state), secrets, opc)
+    return SOFTWARE[function_state.kind](
+        function_state.params,
+        ends=function_state.ends,
+        station=station(function_state),
+        keys=keys,
+        own=own,
+    )
 
 
-def _station(function_state: FunctionState) -> Part:
+def station(function_state: FunctionState) -> Part:
     """Return the part of a UE's eNB, gNB or N3IWF; without address if there is none yet."""
-    _, link = STATIONS[function_state.kind]
+    _, link = STATIONS.get(function_state.kind, ("", ""))
     stations = [part for _, part in function_state.parts.get(link, ()) if part.address]
     if function_state.kind == "n3ue":
         stations = [part for part in stations if part.inner and part.authority]
     return stations[0] if stations else Part("", "", "", False)
 
 
-def station(function_state: FunctionState) -> str:
-    """Return the address of a UE's station, "" if it is not known."""
-    return _station(function_state).address
-
-
 def _air(params: Common) -> str:
     """Return the interface of Uu or NWu whose address a network function must know, "" for none."""
-    if isinstance(params, (Enb, Gnb)):
-        return params.uu_interface
-    if isinstance(params, N3iwf):
-        return params.nwu_interface
-    return params.wifi_interface if isinstance(params, N3ue) else ""
+    names = ("uu_interface", "nwu_interface", "wifi_interface")
+    return "".join(getattr(params, name, "") for name in names)
+
+
+def needs(kind: str) -> Dict[str, bool]:
+    """Return the links a network function needs, and whether it needs the address at the other end.
+
+    A UE has no links; see `STATIONS`.
+    """
+    return {
+        link: kind == client and link not in USER_PLANE
+        for link, server, client in ENDS
+        if kind in (server, client) and link not in ("uu", "nwu")
+    }
 
 
 def lacking(function_state: FunctionState) -> List[str]:
     """Return sentences about what is missing to render the network function."""
     result = []
-    if function_state.kind in STATIONS and not station(function_state):
+    if function_state.kind in STATIONS and not station(function_state).address:
         result.append("waiting for the {}".format(STATIONS[function_state.kind][0]))
-    for link, address in sorted(NEEDS[function_state.kind].items()):
+    for link, address in sorted(needs(function_state.kind).items()):
         end = function_state.ends.get(link)
         if end is None:
             result.append("{} is not configured".format(link))
@@ -312,7 +254,11 @@ def lacking(function_state: FunctionState) -> List[str]:
 def closed_gates(function_state: FunctionState) -> List[str]:
     """Return sentences about network functions that the first start waits for."""
     result = []
-    for link in GATES.get(function_state.kind, ()):
+    needed = needs(function_state.kind).items()
+    gates = [link for link, address in needed if address and link not in UNGATED]
+    if function_state.kind in STATIONS:
+        gates.append(STATIONS[function_state.kind][1])
+    for link in gates:
         parts = function_state.parts.get(link, ())
         if not any(part.ready for _, part in parts):
             names = ", ".join(label for label, _ in parts) or "the other end"
@@ -328,8 +274,8 @@ def observe_steps(function_state: FunctionState) -> List[Step]:
         which("nf/engine", ENGINES),
         read("nf/secrets", SECRETS_FILE),
         read("nf/common-name", COMMON_NAME_FILE),
+        secret_store.observe("nf/store", SECRETS_FILE),
     ]
-    steps.append(secret_store.observe("nf/store", SECRETS_FILE))
     for name in CONTAINERS[function_state.kind]:
         steps.append(read("nf/unit/" + name, units.unit_path(name)))
         steps.append(read("nf/started/" + name, "{}/{}.digest".format(units.RUN, name)))
@@ -344,7 +290,9 @@ def observe_steps(function_state: FunctionState) -> List[Step]:
         steps += database_steps()
     if lacking(function_state):
         return steps
-    software = _blank(function_state)
+    # The paths of files depend neither on keys nor on our address.
+    blank = Secrets("0" * 32, "0" * 32, "0" * 32)
+    software = build(function_state, blank, "192.0.2.1")
     files = units.all_files(software, ENGINES[0], Registry(), ())
     for index, path in enumerate(sorted(files)):
         steps.append(read("nf/file/{}".format(index), path))
@@ -364,13 +312,7 @@ def database_steps() -> List[Step]:
     ]
 
 
-def _blank(function_state: FunctionState) -> Software:
-    """Return the software with placeholders for the keys; its files have the same paths."""
-    blank = Secrets("0" * 32, "0" * 32, "0" * 32)
-    return build(function_state, blank, "0" * 32, "192.0.2.1")
-
-
-def make_plan(function_state: FunctionState, results: Results, opc: Opc) -> Plan:
+def make_plan(function_state: FunctionState, results: Results) -> Plan:
     """Return the steps from the observed to the desired state.
 
     Raises:
@@ -379,12 +321,14 @@ def make_plan(function_state: FunctionState, results: Results, opc: Opc) -> Plan
     note = ""
     if not function_state.given:
         note = secret_store.last_refusal("nf/store", results)
-    return attr.evolve(_plan(function_state, results, opc), note=note)
+    return attr.evolve(_plan(function_state, results), note=note)
 
 
-def _plan(function_state: FunctionState, results: Results, opc: Opc) -> Plan:
+def _plan(function_state: FunctionState, results: Results) -> Plan:
     if function_state.params.software == NONE:
-        return Plan(steps=tuple(_absent(function_state, results)))
+        names = CONTAINERS[function_state.kind]
+        present = any(results.text("nf/unit/" + name) is not None for name in names)
+        return Plan(steps=tuple(removal_steps(function_state.kind)) if present else ())
     path = engine(results)
     secrets = function_state.given or Secrets.from_json(results.text("nf/secrets"))
     if function_state.kind in WITH_SECRETS and not secrets:
@@ -402,9 +346,10 @@ def _plan(function_state: FunctionState, results: Results, opc: Opc) -> Plan:
     if waiting:
         return Plan(tuple(keep), waiting=tuple(waiting), problems=function_state.problems)
     secrets = attr.evolve(secrets, database=(results.text("nf/database") or "").strip())
-    derived = opc(secrets.subscriber_key, secrets.operator_key) if secrets else ""
-    software = build(function_state, secrets, derived, uu)
-    hidden = (secrets.operator_key, secrets.subscriber_key, derived, secrets.database)
+    software = build(function_state, secrets, uu)
+    hidden: Tuple[str, ...] = (secrets.operator_key, secrets.subscriber_key, secrets.database)
+    if secrets:
+        hidden += (secrets.opc,)
     files = units.all_files(
         software, path, function_state.params.registry, function_state.link_units
     )
@@ -414,11 +359,11 @@ def _plan(function_state: FunctionState, results: Results, opc: Opc) -> Plan:
     if problems or gates:
         # Start and restart nothing: running containers keep their configuration.
         blocked = tuple(problems), tuple(gates)
-        return Plan(tuple(keep), software, files, hidden, *blocked, uu=uu, authority=authority)
+        return Plan(tuple(keep), files, hidden, *blocked, uu=uu, authority=authority)
     steps = keep + _apply(function_state, software, files, results)
     wait = function_state.wait if steps else min(function_state.wait, IDLE_WAIT)
     steps += _probe(function_state, software, path, wait)
-    return Plan(tuple(steps), software, files, hidden, uu=uu, authority=authority)
+    return Plan(tuple(steps), files, hidden, uu=uu, authority=authority)
 
 
 def engine(results: Results) -> str:
@@ -536,7 +481,7 @@ def _probe(function_state: FunctionState, software: Software, path: str, wait: i
         "engine": path,
         "units": [c.name for c in software.containers],
         "images": {c.name: registry.reference(c.name) for c in software.containers},
-        "checks": [check.to_json() for check in software.checks],
+        "checks": [attr.asdict(check) for check in software.checks],
         # If the other end is not ready, a restart brings nothing.
         "restart": not closed_gates(function_state),
     }
@@ -551,30 +496,21 @@ def _probe(function_state: FunctionState, software: Software, path: str, wait: i
     ]
 
 
-def _absent(function_state: FunctionState, results: Results) -> List[Step]:
-    """Return the steps that take the network function off the VDU; its data stay."""
-    names = CONTAINERS[function_state.kind]
-    return _removal(name for name in names if results.text("nf/unit/" + name) is not None)
-
-
 def removal_steps(kind: str) -> List[Step]:
-    """Return the steps that take a network function off a VDU that may not have it."""
-    return _removal(CONTAINERS[kind])
+    """Return the steps that take a network function off a VDU that may not have it.
 
-
-def _removal(names: Iterable[str]) -> List[Step]:
+    Its data stay.
+    """
     steps: List[Step] = []
-    for name in reversed(list(names)):
+    for name in reversed(CONTAINERS[kind]):
         steps.append(disable("nf/off/" + name, units.unit(name)))
         steps.append(remove("nf/off/unit/" + name, units.unit_path(name)))
         steps.append(remove("nf/off/started/" + name, "{}/{}.digest".format(units.RUN, name)))
-    if steps:
-        steps.append(remove("nf/off/after-flush", units.AFTER_FLUSH_FILE))
-        steps.append(run("nf/off/reload", "systemctl", "daemon-reload", timeout=60))
-        for table in units.TABLES:
-            steps.append(run("nf/off/" + table[-1], "nft", "delete", *table, any_exit=True))
-        steps.append(remove("nf/off/rules", units.RULES_FILE))
-    return steps
+    steps.append(remove("nf/off/after-flush", units.AFTER_FLUSH_FILE))
+    steps.append(run("nf/off/reload", "systemctl", "daemon-reload", timeout=60))
+    for table in units.TABLES:
+        steps.append(run("nf/off/" + table[-1], "nft", "delete", *table, any_exit=True))
+    return steps + [remove("nf/off/rules", units.RULES_FILE)]
 
 
 def failed(kind: str, params: Optional[Common], reason: str) -> Outcome:

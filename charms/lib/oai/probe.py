@@ -26,15 +26,19 @@ SINCE = RUN + "/not-ready-since"
 LOG = "/var/log/{}.log"
 LOG_LIMIT = 4 << 20
 """Most bytes to read at the start of a log, and at its end."""
-ENGINE_SECONDS = 20
+SECONDS = 20
+"""Most seconds that a program may take."""
 SHOWN = ("ActiveState", "SubState", "NRestarts", "Result")
 
 
-def _out(*argv: str) -> str:
-    done = subprocess.run(
-        argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=20, check=False
+def _run(*argv: str) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=SECONDS, check=False
     )
-    return done.stdout.decode("utf-8", "replace")
+
+
+def _out(*argv: str) -> str:
+    return _run(*argv).stdout.decode("utf-8", "replace")
 
 
 def uptime() -> float:
@@ -105,14 +109,8 @@ def _interface(check: Json) -> bool:
 
 def holds(check: Json) -> bool:
     """Tell whether one check holds."""
-    kind = check["kind"]
-    if kind in ("tcp", "udp"):
-        return _listens(check)
-    if kind == "connected":
-        return _connected(check)
-    if kind == "interface":
-        return _interface(check)
-    return _logged(check)
+    kinds = {"connected": _connected, "interface": _interface, "log": _logged}
+    return kinds.get(check["kind"], _listens)(check)
 
 
 def _logged(check: Json) -> bool:
@@ -178,16 +176,8 @@ def look(request: Json) -> Json:
 def _pulling(request: Json) -> List[str]:
     missing = []
     for name, image in sorted(request["images"].items()):
-        command = [request["engine"], "image", "inspect", "--format", "{{.Id}}", image]
         try:
-            done = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=ENGINE_SECONDS,
-                check=False,
-            )
+            done = _run(request["engine"], "image", "inspect", "--format", "{{.Id}}", image)
         except subprocess.TimeoutExpired:
             # podman keeps its store locked while it unpacks a layer.
             missing.append("the container engine is busy, an image may be on its way")

@@ -9,7 +9,6 @@ from typing import Any, Dict, Mapping, Tuple
 
 from .model import LIBRARY, Container, File, conf
 
-LEVELS = {"error": "error", "warning": "warn", "info": "info", "debug": "debug"}
 LOGGED = {"error": "info", "warning": "info", "info": "info", "debug": "debug"}
 """Levels of functions that have to log who is connected; they do so at level info."""
 PORT = 8080
@@ -45,7 +44,7 @@ def document(
 
     Args:
         level: Log level of the network function, by its own name.
-        nfs: Entries of itself and of other functions, by name.
+        nfs: Entries (`function`) of itself and of others, by name.
         more: Sections that only this function has.
         register: Whether it registers at the NRF, and finds others there.
     """
@@ -59,13 +58,9 @@ def document(
 
 
 def function(host: str, port: int, interface: str = "", **points: Any) -> Dict[str, Any]:
-    """Return the entry of a network function, with its interfaces if it is our own.
+    """Return the entry of a network function on SBI, with its interfaces if it is our own.
 
-    Args:
-        host: Its address on SBI.
-        port: Its port there.
-        interface: Network interface of SBI.
-        points: Other reference points: network interface and port, 0 for none.
+    `points` are its other reference points: network interface, and port or 0.
     """
     sbi = {"port": port, "api_version": "v1"}  # type: Dict[str, Any]
     if interface:

@@ -25,7 +25,7 @@ import socket
 import struct
 import sys
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 PORT = 3868
 COMMANDS = {318: "AIR", 316: "ULR"}
@@ -51,21 +51,19 @@ class Stream:
     """One direction of a TCP connection, from the first message boundary that the meter sees."""
 
     def __init__(self) -> None:
-        self.expected: Optional[int] = None
-        self.ahead: Dict[int, bytes] = {}
-        self.data = b""
+        self.reset()
 
     def reset(self) -> None:
         """Forget everything, after a lost segment or invalid data."""
-        self.expected = None
-        self.ahead = {}
+        self.expected: Optional[int] = None
+        self.ahead: Dict[int, bytes] = {}
         self.data = b""
 
     def feed(self, sequence: int, payload: bytes) -> List[bytes]:
         """Take a segment; return the Diameter messages that are complete now."""
         if self.expected is None:
             # Recording starts in the middle: wait for a segment that looks like a message's first.
-            if not _starts(payload):
+            if len(payload) < 20 or payload[0] != 1 or payload[4] & 0x0F:
                 return []
             self.expected = sequence
         self._keep(sequence, payload)
@@ -106,38 +104,59 @@ def _before(one: int, other: int) -> bool:
     return (one - other) & 0x80000000 != 0
 
 
-def _starts(payload: bytes) -> bool:
-    return len(payload) >= 20 and payload[0] == 1 and payload[4] & 0x0F == 0
+def payload(packet: bytes, protocol: int) -> bytes:
+    """Return what an IPv4 packet of a protocol contains, empty for another packet."""
+    if len(packet) < 20 or packet[0] >> 4 != 4 or packet[9] != protocol:
+        return b""
+    # Zero if the kernel passes on more than 64 kB in one piece.
+    total = struct.unpack("!H", packet[2:4])[0] or len(packet)
+    return packet[(packet[0] & 15) * 4 : total]
 
 
-class Request:
-    """A request that waits for its answer."""
+class Meter:
+    """Times in ms, by name."""
 
-    def __init__(self, command: int, end: int, at: float) -> None:
-        self.command = command
-        self.end = end
-        self.at = at
-
-
-class S6a:
-    """Pairs requests of the MME and answers of the HSS."""
-
-    def __init__(self) -> None:
-        self.streams: Dict[Flow, Stream] = {}
-        self.open: Dict[Tuple[Flow, int], Request] = {}
-        self.times: Dict[str, List[float]] = {name: [] for name in COMMANDS.values()}
-        self.results: Dict[str, Dict[str, int]] = {name: {} for name in COMMANDS.values()}
+    def __init__(self, names: Iterable[str]) -> None:
+        self.times: Dict[str, List[float]] = {name: [] for name in names}
         self.backwards = 0
         self.last = 0.0
 
+    def took(self, name: str, began: float, now: float) -> bool:
+        """Keep a time; tell whether it is one, as the clock may have been set back meanwhile."""
+        if now < began:
+            self.backwards += 1
+            return False
+        self.times[name].append((now - began) * 1000.0)
+        return True
+
+    def summary(self) -> Dict[str, Any]:
+        """Return what was measured, by name."""
+        result: Dict[str, Any] = {name: statistics(times) for name, times in self.times.items()}
+        if self.backwards:
+            result["clock-set-back"] = self.backwards
+        return result
+
+
+class Request(NamedTuple):
+    """A request that waits for its answer."""
+
+    command: int
+    end: int
+    at: float
+
+
+class S6a(Meter):
+    """Pairs requests of the MME and answers of the HSS."""
+
+    def __init__(self) -> None:
+        super().__init__(COMMANDS.values())
+        self.streams: Dict[Flow, Stream] = {}
+        self.open: Dict[Tuple[Flow, int], Request] = {}
+        self.results: Dict[str, Dict[str, int]] = {name: {} for name in COMMANDS.values()}
+
     def packet(self, packet: bytes, now: float) -> None:
         """Take an IPv4 packet that passed the interface at a time in seconds."""
-        if len(packet) < 40 or packet[0] >> 4 != 4 or packet[9] != socket.IPPROTO_TCP:
-            return
-        header = (packet[0] & 15) * 4
-        # Zero if the kernel passes on more than 64 kB in one piece.
-        total = struct.unpack("!H", packet[2:4])[0] or len(packet)
-        tcp = packet[header:total]
+        tcp = payload(packet, socket.IPPROTO_TCP)
         if len(tcp) < 20:
             return
         source, target, sequence = struct.unpack("!HHI", tcp[:8])
@@ -147,10 +166,10 @@ class S6a:
         if tcp[13] & SYN:
             self.streams.pop(flow, None)
             return
-        payload = tcp[(tcp[12] >> 4) * 4 :]
-        if not payload:
+        data = tcp[(tcp[12] >> 4) * 4 :]
+        if not data:
             return
-        for message in self.streams.setdefault(flow, Stream()).feed(sequence, payload):
+        for message in self.streams.setdefault(flow, Stream()).feed(sequence, data):
             self.message(flow, message, now)
 
     def message(self, flow: Flow, message: bytes, now: float) -> None:
@@ -162,25 +181,21 @@ class S6a:
         name = COMMANDS[command]
         hop, end = struct.unpack("!II", message[12:20])
         if message[4] & REQUEST:
-            request = Request(command, end, now)
+            began = now
             if message[4] & RETRANSMITTED:
                 # Over a new connection: new hop-by-hop, the same end-to-end identifier.
                 for key, old in list(self.open.items()):
                     if (old.command, old.end) == (command, end):
-                        request.at = min(request.at, self.open.pop(key).at)
-            self.open[flow, hop] = request
+                        began = min(began, self.open.pop(key).at)
+            self.open[flow, hop] = Request(command, end, began)
             return
         sent = self.open.get((flow[2:] + flow[:2], hop))
         if sent is None or sent.command != command:
             return
         del self.open[flow[2:] + flow[:2], hop]
-        if now < sent.at:
-            # The clock was set back meanwhile.
-            self.backwards += 1
-            return
-        self.times[name].append((now - sent.at) * 1000.0)
-        code = str(result_code(message[20:]))
-        self.results[name][code] = self.results[name].get(code, 0) + 1
+        if self.took(name, sent.at, now):
+            code = str(result_code(message[20:]))
+            self.results[name][code] = self.results[name].get(code, 0) + 1
 
     def answered(self) -> int:
         """Return how many requests were answered."""
@@ -188,13 +203,10 @@ class S6a:
 
     def summary(self) -> Dict[str, Any]:
         """Return what was measured, by command."""
-        result: Dict[str, Any] = {}
+        result = super().summary()
         for command, name in COMMANDS.items():
-            open_ones = sum(1 for request in self.open.values() if request.command == command)
-            result[name] = dict(statistics(self.times[name]), unanswered=open_ones)
-            result[name]["results"] = self.results[name]
-        if self.backwards:
-            result["clock-set-back"] = self.backwards
+            unanswered = sum(1 for request in self.open.values() if request.command == command)
+            result[name].update(unanswered=unanswered, results=self.results[name])
         return result
 
 
@@ -219,24 +231,22 @@ last NAS message of the UE before the AMF asks the gNB for resources, which is i
 """
 
 
-class N2:
+class N2(Meter):
     """Pairs the first and the last message of procedures."""
 
     def __init__(self) -> None:
+        super().__init__(PROCEDURES)
         self.open: Dict[Tuple[str, bytes, bytes], float] = {}
-        self.times: Dict[str, List[float]] = {name: [] for name in PROCEDURES}
         self.seen: Dict[Tuple[bytes, bytes], None] = {}
-        self.backwards = 0
-        self.last = 0.0
 
     def packet(self, packet: bytes, now: float) -> None:
         """Take an IPv4 packet that passed the interface at a time in seconds."""
-        if len(packet) < 32 or packet[0] >> 4 != 4 or packet[9] != 132:
-            return
-        sctp = packet[(packet[0] & 15) * 4 : struct.unpack("!H", packet[2:4])[0] or len(packet)]
-        if len(sctp) < 12 or N2_PORT not in struct.unpack("!HH", sctp[:4]):
+        sctp = payload(packet, socket.IPPROTO_SCTP)
+        if len(sctp) < 12:
             return
         ports = struct.unpack("!HH", sctp[:4])
+        if N2_PORT not in ports:
+            return
         # Address and port of the gNB, whichever end sends.
         sent = ports[1] == N2_PORT
         gnb = packet[12:16] + sctp[0:2] if sent else packet[16:20] + sctp[2:4]
@@ -266,12 +276,7 @@ class N2:
         for name, (first, final) in PROCEDURES.items():
             if what == final and (name, gnb, ue) in self.open:
                 self.last = time.monotonic()
-                began = self.open.pop((name, gnb, ue))
-                if now < began:
-                    # As on S6a.
-                    self.backwards += 1
-                    continue
-                self.times[name].append((now - began) * 1000.0)
+                self.took(name, self.open.pop((name, gnb, ue)), now)
             elif what == first:
                 self.last = time.monotonic()
                 self.open[name, gnb, ue] = now
@@ -279,13 +284,6 @@ class N2:
     def answered(self) -> int:
         """Return how many procedures of the last kind, `session-setup`, have ended."""
         return len(self.times["session-setup"])
-
-    def summary(self) -> Dict[str, Any]:
-        """Return what was measured, by procedure."""
-        result: Dict[str, Any] = {name: statistics(times) for name, times in self.times.items()}
-        if self.backwards:
-            result["clock-set-back"] = self.backwards
-        return result
 
 
 def length(data: bytes, place: int) -> Tuple[int, int]:

@@ -1,5 +1,7 @@
 """Session Management Function of a slice (TS 23.501 clause 6.2.2)."""
 
+from typing import Any
+
 from . import sbi
 from .model import Check, Ends, File, Software, conf
 from .params import Smf
@@ -32,7 +34,7 @@ def configuration(params: Smf, ends: Ends, shared: str) -> str:
     return sbi.document(sbi.LOGGED[params.log_level], nfs, more)
 
 
-def software(params: Smf, ends: Ends) -> Software:
+def software(params: Smf, ends: Ends, **_: Any) -> Software:
     """Return the software; it connects to the related AMF on SBI."""
     shared = ends["sbi"].peer
     return Software(

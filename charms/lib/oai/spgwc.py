@@ -2,20 +2,20 @@
 
 import ipaddress
 import json
-from typing import List
+from typing import Any, List, Union
 
 from .model import Check, Container, Ends, File, Software, closed_ports, conf
-from .params import SpgwC
-from .values import Plmn
+from .params import SpgwC, SpgwU
 
 FILE = "/openair-spgwc/etc/spgw_c.json"
 REST_PORT = 9081
 """HTTP management port that OAI's SPGW-C opens on every address."""
 
 
-def gateway_name(gateway_id: int, plmn: Plmn, realm: str) -> str:
+def gateway_name(params: Union[SpgwC, SpgwU]) -> str:
     """Return the name of a user plane, by which the control plane chooses it (TS 29.303)."""
-    return "gw{}.spgw.node.epc.mnc{}.mcc{}.{}".format(gateway_id, plmn.mnc3, plmn.mcc, realm)
+    form = "gw{}.spgw.node.epc.mnc{}.mcc{}.{}"
+    return form.format(params.gateway_id, params.plmn.mnc3, params.plmn.mcc, params.realm)
 
 
 def pool_range(pool: str) -> str:
@@ -66,7 +66,7 @@ def configuration(params: SpgwC, ends: Ends) -> str:
                     "mnc": params.plmn.mnc,
                     "tac": params.tac,
                     "pdn_idx": index,
-                    "id": gateway_name(params.gateway_id, params.plmn, params.realm),
+                    "id": gateway_name(params),
                 }
                 for index in range(len(apns))
             ],
@@ -82,7 +82,7 @@ def _parts(pool: str, count: int) -> List[str]:
     return [str(part) for part in network.subnets(prefixlen_diff=1)][:count]
 
 
-def software(params: SpgwC, ends: Ends) -> Software:
+def software(params: SpgwC, ends: Ends, **_: Any) -> Software:
     """Return the software; the SPGW-C does not wait for a peer."""
     return Software(
         containers=(

@@ -1,13 +1,13 @@
 """User plane of SGW and PGW: a switch in user space between GTP-U and the device `tun0`."""
 
+from typing import Any
+
 from . import pdn
 from .model import Check, Container, Ends, File, Software, block, conf
 from .params import SpgwU
 from .spgwc import gateway_name
 
 FILE = "/openair-spgwu-tiny/etc/spgw_u.conf"
-LEVELS = {"error": "error", "warning": "warning", "info": "info", "debug": "debug"}
-"""Names of spdlog's levels; without a level the SPGW-U logs nothing."""
 
 
 def _interface(name: str, address: str, priority: int) -> object:
@@ -28,10 +28,11 @@ def configuration(params: SpgwU, ends: Ends, control: str) -> str:
     text = block(
         "SPGW-U",
         {
-            "FQDN": gateway_name(params.gateway_id, params.plmn, params.realm),
+            "FQDN": gateway_name(params),
             "INSTANCE": 0,
             "PID_DIRECTORY": "/var/run",
-            "LOG_LEVEL": LEVELS[params.log_level],
+            # spdlog's levels have the same names; without one the SPGW-U logs nothing.
+            "LOG_LEVEL": params.log_level,
             "INTERFACES": {
                 "S1U_S12_S4_UP": _interface(s1u.interface, str(s1u.address), 80),
                 "SX": _interface(sxab.interface, str(sxab.address), 81),
@@ -58,7 +59,7 @@ def configuration(params: SpgwU, ends: Ends, control: str) -> str:
     return text.replace("SPGW-U :", "SPGW-U =", 1)
 
 
-def software(params: SpgwU, ends: Ends) -> Software:
+def software(params: SpgwU, ends: Ends, **_: Any) -> Software:
     """Return the software; it connects to the related SPGW-C."""
     control = ends["sxab"].peer
     return Software(

@@ -1,36 +1,18 @@
 """Parser for the `mysql` client's output, and statements of day-2 primitives on subscribers."""
 
 import json
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
-from vpnaas.base.errors import MALFORMED, InputError, VpnaasError
-from vpnaas.vdu.steps import Results, Step, run
+from vpnaas.base.errors import MALFORMED, VpnaasError
 
 from . import provision_5g
 
-SECONDS = 60
+DATABASE = "MySQL"
+COMMAND = (provision_5g.CONTAINER, *provision_5g.CLIENT)
 SUBSCRIBERS = "AuthenticationSubscription"
 SESSIONS = "SessionManagementSubscriptionData"
 
 Row = Dict[str, str]
-
-
-def step(id: str, engine: str, statements: List[str]) -> Step:
-    """Return the step that sends statements to MySQL; keys go by standard input only."""
-    command = (engine, "exec", "--interactive", provision_5g.CONTAINER) + provision_5g.CLIENT
-    return run(id, *command, stdin="\n".join(statements) + "\n", any_exit=True, timeout=SECONDS)
-
-
-def answer(results: Results, id: str) -> List[Row]:
-    """Return the rows of the answer to one SELECT.
-
-    Raises:
-        VpnaasError: MySQL did not accept the statements.
-    """
-    if results.failed is not None or results.exit_code(id) != 0:
-        reason = results.reason(id, "no answer")
-        raise VpnaasError("MySQL did not answer: {}".format(reason[:200]))
-    return table(results.output(id))
 
 
 def table(text: str) -> List[Row]:
@@ -39,7 +21,7 @@ def table(text: str) -> List[Row]:
     return [dict(zip(lines[0], cells)) for cells in lines[1:] if len(cells) == len(lines[0])]
 
 
-def present(imsi: str) -> str:
+def select(imsi: str) -> str:
     """Return the statement that selects a subscriber."""
     return _select("ueid", SUBSCRIBERS, "ueid = " + provision_5g.literal(imsi)) + ";"
 
@@ -89,19 +71,6 @@ def imsis(rows: List[Row]) -> List[str]:
     return [row["ueid"] for row in rows]
 
 
-def _json(text: Optional[str]) -> Dict[str, Any]:
-    try:
-        # The client writes a backslash as two.
-        document = json.loads((text or "").replace("\\\\", "\\"))
-    except (ValueError, RecursionError):
-        document = None
-    if not isinstance(document, dict):
-        raise VpnaasError("a row of the UDR is not JSON: {}".format((text or "")[:100]))
-    return document
-
-
-def known(rows: List[Row], where: str, imsi: str) -> None:
-    """Raise InputError if `present` selected no subscriber."""
-    if not rows:
-        what = "{} is no subscriber".format(imsi)
-        raise InputError(where, what, "one that list-subscribers shows")
+def _json(text: str) -> Any:
+    # The client writes a backslash as two.
+    return json.loads(text.replace("\\\\", "\\"))

@@ -1,10 +1,13 @@
 """User equipment: OAI's LTE UE, its radio simulated over TCP to the eNB (rfsim)."""
 
+from typing import Any
+
 from vpnaas.vdu.programs import source
 
-from .enb import LEVELS, MHZ, rfsim_options
-from .model import Check, Container, File, Raw, Software, block, conf
+from .enb import MHZ, rfsim_options
+from .model import LEVELS, Check, Container, File, Raw, Software, block, conf
 from .params import Secrets, Ue
+from .part import Part
 from .pdn import DEVICE
 
 FILE = "/opt/oai-lte-ue/etc/ue_usim.conf"
@@ -13,7 +16,7 @@ IMEI = "356113022094149"
 """A number from the test range of OAI's own examples."""
 
 
-def configuration(params: Ue, secrets: Secrets, opc: str) -> str:
+def configuration(params: Ue, keys: Secrets) -> str:
     """Return ue_usim.conf."""
     plmn = str(params.plmn)
     names = {
@@ -34,8 +37,8 @@ def configuration(params: Ue, secrets: Secrets, opc: str) -> str:
             },
             "SIM": {
                 "MSIN": params.imsi[len(plmn) :],
-                "USIM_API_K": secrets.subscriber_key,
-                "OPC": opc,
+                "USIM_API_K": keys.subscriber_key,
+                "OPC": keys.opc,
                 "MSISDN": params.msisdn,
             },
             "HPLMN": plmn,
@@ -48,9 +51,9 @@ def configuration(params: Ue, secrets: Secrets, opc: str) -> str:
     )
 
 
-def software(params: Ue, enb: str, secrets: Secrets, opc: str) -> Software:
-    """Return the software; `enb` is the address of the related eNB."""
-    options = ("--rfsim",) + rfsim_options(params.registry.version("ue"), enb)
+def software(params: Ue, station: Part, keys: Secrets, **_: Any) -> Software:
+    """Return the software; it connects to the related eNB."""
+    options = ("--rfsim",) + rfsim_options(params.registry.version("ue"), station.address)
     options += ("-C", str(params.downlink_mhz * MHZ), "-r", str(params.resource_blocks))
     options += ("--ue-rxgain", "140", "--ue-txgain", "120")
     options += ("--log_config.global_log_level", LEVELS[params.log_level])
@@ -61,12 +64,12 @@ def software(params: Ue, enb: str, secrets: Secrets, opc: str) -> Software:
                 "ue",
                 words=(START,) + options,
                 volumes=((conf("ue_usim.conf"), FILE), (conf("start-ue.sh"), START)),
-                environment=(("RFSIMULATOR", enb),),
+                environment=(("RFSIMULATOR", station.address),),
                 entrypoint="/bin/bash",
             ),
         ),
         files=(
-            File(conf("ue_usim.conf"), configuration(params, secrets, opc)),
+            File(conf("ue_usim.conf"), configuration(params, keys)),
             File(conf("start-ue.sh"), source("start_ue.sh", "oai"), 0o755),
         ),
         checks=(

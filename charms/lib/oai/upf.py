@@ -1,7 +1,9 @@
 """User Plane Function of a slice: a switch in user space between GTP-U and the device `tun0`."""
 
+from typing import Any
+
 from . import pdn, sbi
-from .model import Check, Ends, File, Software, conf
+from .model import LEVELS, Check, Ends, File, Software, conf
 from .params import Upf
 
 
@@ -32,10 +34,10 @@ def configuration(params: Upf, ends: Ends, control: str) -> str:
     }
     more = {"upf": upf, "dnns": [sbi.data_network(params.dnn, params.ue_pool)]}
     # A UPF has no SBI here: it sets up the association with its SMF (TS 29.244 clause 6.2.6.3).
-    return sbi.document(sbi.LEVELS[params.log_level], nfs, more, register=False)
+    return sbi.document(LEVELS[params.log_level], nfs, more, register=False)
 
 
-def software(params: Upf, ends: Ends) -> Software:
+def software(params: Upf, ends: Ends, **_: Any) -> Software:
     """Return the software; it connects to the related SMF."""
     control = ends["n4"].peer
     return Software(

@@ -41,15 +41,18 @@ class Plmn:
         return self.mcc + self.mnc
 
 
+def _matching(fits: object, where: str, text: str, what: str, allowed: str) -> str:
+    if not fits:
+        raise InputError(where, "{} is not {}".format(fields.shown(text), what), allowed)
+    return text
+
+
 def digits(where: str, text: object, low: int, high: int) -> str:
     """Parse `low` to `high` decimal digits; leading zeros count."""
     value = str(text)
-    if isinstance(text, bool) or not re.match(r"\A[0-9]{%d,%d}\Z" % (low, high), value):
-        count = str(low) if low == high else "{} to {}".format(low, high)
-        raise InputError(
-            where, "{} is not made of digits".format(fields.shown(text)), count + " digits"
-        )
-    return value
+    count = str(low) if low == high else "{} to {}".format(low, high)
+    fits = not isinstance(text, bool) and re.match(r"\A[0-9]{%d,%d}\Z" % (low, high), value)
+    return _matching(fits, where, value, "made of digits", count + " digits")
 
 
 def plmn(where: str, mcc: object, mnc: object) -> Plmn:
@@ -65,26 +68,16 @@ def plmn_text(where: str, text: str) -> Plmn:
 
 def realm(where: str, text: str) -> str:
     """Parse a Diameter realm: a domain name in lower case with a dot (RFC 6733 clause 4.3.1)."""
-    if not _REALM.match(text):
-        raise InputError(
-            where,
-            "{} is not a realm".format(fields.shown(text)),
-            "a domain name in lower case such as epc.mnc001.mcc001.3gppnetwork.org",
-        )
-    return text
+    allowed = "a domain name in lower case such as epc.mnc001.mcc001.3gppnetwork.org"
+    return _matching(_REALM.match(text), where, text, "a realm", allowed)
 
 
 def apn(where: str, text: str) -> str:
     """Parse an APN network identifier (TS 23.003 clause 9.1.1)."""
     reserved = text.startswith(("rac", "lac", "sgsn", "rnc")) or text.endswith(".gprs")
-    if len(text) > 63 or not _APN.match(text) or reserved:
-        raise InputError(
-            where,
-            "{} is not an APN".format(fields.shown(text)),
-            "labels of a-z, 0-9 and '-' such as internet or oai.ipv4, not starting with rac, lac, "
-            "sgsn or rnc",
-        )
-    return text
+    fits = len(text) <= 63 and _APN.match(text) and not reserved
+    allowed = "labels of a-z, 0-9 and '-' such as internet or oai.ipv4, not starting with "
+    return _matching(fits, where, text, "an APN", allowed + "rac, lac, sgsn or rnc")
 
 
 def key(where: str, text: str) -> str:
@@ -113,13 +106,8 @@ def imsi_of(where: str, text: object, network: Plmn) -> str:
 
 def host_name(where: str, text: str) -> str:
     """Parse the first label of a Diameter identity (RFC 1123 clause 2.1)."""
-    if not _HOST.match(text):
-        raise InputError(
-            where,
-            "{} is not the name of a host".format(fields.shown(text)),
-            "1 to 32 of a-z, 0-9 and '-', a letter first, no '-' last",
-        )
-    return text
+    allowed = "1 to 32 of a-z, 0-9 and '-', a letter first, no '-' last"
+    return _matching(_HOST.match(text), where, text, "the name of a host", allowed)
 
 
 def host_names(where: str, text: str) -> str:
@@ -164,13 +152,9 @@ def pool(where: str, text: str) -> fields.IPNetwork:
 
 def image_prefix(where: str, text: str) -> str:
     """Parse a registry, with optional port and path."""
-    if len(text) > 200 or not _PREFIX.match(text):
-        raise InputError(
-            where,
-            "{} is not a registry".format(fields.shown(text)),
-            "docker.io, or host, port and path such as registry.example.net:5000/mirror",
-        )
-    return text
+    allowed = "docker.io, or host, port and path such as registry.example.net:5000/mirror"
+    fits = len(text) <= 200 and _PREFIX.match(text)
+    return _matching(fits, where, text, "a registry", allowed)
 
 
 def pins(where: str, text: str) -> Tuple[Tuple[str, str], ...]:

@@ -1,6 +1,5 @@
 """The charm class that every VNF of the collection uses, with the primitives of links."""
 
-import uuid
 from typing import Any, Callable, Dict, FrozenSet, Mapping, Sequence, Tuple
 
 import attr
@@ -15,7 +14,7 @@ from vpnaas.extras import certificate_actions, measure, qos
 from vpnaas.params.enrolment import Enrolment
 from vpnaas.params.gateway import GatewayParams
 from vpnaas.params.intent import MANUAL, STORE, Intent, ManualPeer, manual_peer
-from vpnaas.params.monitoring import Monitoring
+from vpnaas.params.monitoring import exporter_port
 from vpnaas.params.qos import link_qos
 from vpnaas.params.secret_store import SecretReference
 from vpnaas.peers.peer import Peer, read_record
@@ -146,9 +145,7 @@ class VnfCharm(ExperimentingCharm):
     def _rotate_keys(self, params: Params) -> Dict[str, Any]:
         configured = self._intent().links
         links = frozenset(
-            link
-            for link in self._chosen(params, configured)
-            if TABLE[configured[link].technology].keyed
+            link for link in self._chosen(params) if TABLE[configured[link].technology].keyed
         )
         force = bool(params.get("force", False))
         if not links:
@@ -269,7 +266,7 @@ class VnfCharm(ExperimentingCharm):
 
     @action("restart")
     def _restart(self, params: Params) -> Dict[str, Any]:
-        links = self._chosen(params, self._intent().links)
+        links = self._chosen(params)
         return self._view(self._reconcile_now(restart=links), links)
 
     @action("show-status")
@@ -289,32 +286,22 @@ class VnfCharm(ExperimentingCharm):
 
     @action("measure-throughput")
     def _measure_throughput(self, params: Params) -> Dict[str, Any]:
-        test = measure.ThroughputTest.parse(params)
-        with self._vdu() as vdu:
-            plan = self._measured_plan(params, vdu)
-            peer = measure.choose_peer(test.link, test.peer, plan.links[test.link].peers)
-            name = measure.kept_name(test.link, plan.now, uuid.uuid4().hex[:8])
-            steps = measure.throughput_steps(test, peer, name)
-            results = vdu.execute(steps, exclusive=False)
-        return measure.throughput(test, peer, name, results)
+        return self._measure(params, measure.ThroughputTest.parse(params))
 
     @action("measure-latency")
     def _measure_latency(self, params: Params) -> Dict[str, Any]:
-        test = measure.LatencyTest.parse(params)
-        with self._vdu() as vdu:
-            plan = self._measured_plan(params, vdu)
-            peer = measure.choose_peer(test.link, test.peer, plan.links[test.link].peers)
-            results = vdu.execute(measure.latency_steps(test, peer), exclusive=False)
-        return measure.latency(test, peer, results)
+        return self._measure(params, measure.LatencyTest.parse(params))
 
     @action("measure-link")
     def _measure_link(self, params: Params) -> Dict[str, Any]:
-        test = measure.LinkTest.parse(params)
+        return self._measure(params, measure.LinkTest.parse(params))
+
+    def _measure(self, params: Params, test: measure.LinkMeasurement) -> Dict[str, Any]:
         with self._vdu() as vdu:
-            plan = self._measured_plan(params, vdu)
-            peer = measure.choose_peer(test.link, test.peer, plan.links[test.link].peers)
-            results = vdu.execute(measure.link_steps(test, peer), exclusive=False)
-        return measure.link_figures(test, peer, results)
+            peers = self._measured_plan(params, vdu).links[test.link].peers
+            peer = measure.choose_peer(test.link, test.peer, peers)
+            results = vdu.execute(test.steps(peer), exclusive=False)
+        return test.summary(peer, results)
 
     # Extras
 
@@ -353,9 +340,9 @@ class VnfCharm(ExperimentingCharm):
 
     @action("configure-monitoring")
     def _configure_monitoring(self, params: Params) -> Dict[str, Any]:
-        monitoring = Monitoring.parse(params)
-        self._take(attr.evolve(self._intent(), monitoring=monitoring), MONITORING)
-        return monitoring.to_params()
+        port = exporter_port(params)
+        self._take(attr.evolve(self._intent(), monitoring=port), MONITORING)
+        return {"exporter-port": port}
 
     def _take(self, intent: Intent, part: str) -> None:
         """Store an intent that differs in GATEWAY or MONITORING only.

@@ -1,6 +1,6 @@
 """The actions of experiments, and code that the actions of measurements use too."""
 
-from typing import Any, Dict, FrozenSet, Iterable, Mapping, Sequence
+from typing import Any, Dict, FrozenSet, Iterable, Sequence
 
 from vpnaas.actions import Params, action
 from vpnaas.base import fields
@@ -17,26 +17,27 @@ from vpnaas.vdu.steps import Results, Step
 class ExperimentingCharm(ReconcilingCharm):
     """A charm whose VDU can take part in experiments, if Day-1 allows it."""
 
-    def _chosen(self, params: Params, configured: Mapping[str, Any]) -> FrozenSet[str]:
+    def _chosen(self, params: Params) -> FrozenSet[str]:
         """Return the links that an action works on: the one in `link`, or all configured ones."""
-        link = str(params.get("link", "all"))
+        configured = self._intent().links
         if not configured:
             raise VpnaasError("no link is configured yet; run configure first")
-        if link == "all":
+        if params.get("link", "all") == "all":
             return frozenset(configured)
-        fields.choice("link", link, sorted(self.roles))
-        if link not in configured:
-            raise InputError("link", "{} is not configured".format(link), "run configure first")
-        return frozenset([link])
+        return frozenset([self._configured_link(params)])
 
     def _one_link(self, params: Params) -> str:
         return fields.choice("link", str(params.get("link", "")), sorted(self.roles))
 
-    def _measured_plan(self, params: Params, vdu: Vdu) -> Plan:
-        """Look at the VDU without changing it, to know the peers of the link to measure."""
+    def _configured_link(self, params: Params) -> str:
         link = self._one_link(params)
         if link not in self._intent().links:
             raise InputError("link", "{} is not configured".format(link), "run configure first")
+        return link
+
+    def _measured_plan(self, params: Params, vdu: Vdu) -> Plan:
+        """Look at the VDU without changing it, to know the peers of the link to measure."""
+        self._configured_link(params)
         return self._plan(self._charm_state(), vdu)
 
     # Experiments
@@ -91,7 +92,7 @@ class ExperimentingCharm(ReconcilingCharm):
 
     @action("start-capture")
     def _start_capture(self, params: Params) -> Dict[str, Any]:
-        links = self._chosen(params, self._intent().links)
+        links = self._chosen(params)
         with self._experimental() as vdu:
             underlays = self._underlays(links, vdu)
             del underlays[""]
@@ -104,7 +105,7 @@ class ExperimentingCharm(ReconcilingCharm):
 
     @action("start-listener")
     def _start_listener(self, params: Params) -> Dict[str, Any]:
-        links = sorted(self._chosen(params, self._intent().links))
+        links = sorted(self._chosen(params))
         # A link that waits for an address from its gateway has none to listen at.
         known = self._charm_state().intent.links
         addresses = [str(known[link].inner_address.ip) for link in links if link in known]
@@ -154,11 +155,7 @@ class ExperimentingCharm(ReconcilingCharm):
                 plan = self._measured_plan(params, vdu).links[str(params.get("link"))]
                 interface = plan.interface if plan.interface != plan.underlay else ""
             elif kind == "link":
-                link = self._one_link(params)
-                if link not in self._intent().links:
-                    raise InputError(
-                        "inject-fault: link", "{} is not configured".format(link), "configure first"
-                    )
+                link = self._configured_link(params)
                 underlays = self._underlays([link], vdu)
                 interface = underlays[link]
                 if interface == underlays[""]:

@@ -9,11 +9,11 @@ from vpnaas.actions import Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import NotReadyError, VpnaasError
 from vpnaas.charm import VnfCharm
-from vpnaas.environment import Environment
 from vpnaas.extras import gateway_pair
 from vpnaas.extras.extra import Extra
-from vpnaas.extras.gateway_pair import NO_ROLE, PairOutcome, PairParams
+from vpnaas.extras.gateway_pair import PairOutcome
 from vpnaas.params.gateway import SharedAddress
+from vpnaas.params.pair import NO_ROLE, PairParams
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.ssh import Vdu
 from vpnaas.vdu.steps import Step, changes
@@ -28,40 +28,39 @@ RESUME = "resume"
 class GatewayCharm(VnfCharm):
     """Proxy charm of a gateway; `configure-standby` makes it one of a pair."""
 
-    def __init__(self, environment: Environment) -> None:
-        self._new_params: Optional[PairParams] = None
-        super().__init__(environment)
+    _new: Optional[str] = None
+    """Parameters that are being tried, in the form of those that are stored."""
 
-    def _pair(self) -> PairParams:
-        if self._new_params is not None:
-            return self._new_params
-        return PairParams.from_json(self.environment.stored(PAIR_KEY))
+    def _pair(self) -> Optional[PairParams]:
+        stored = self.environment.stored(PAIR_KEY) if self._new is None else self._new
+        return PairParams.from_json(stored)
 
     def _shared(self) -> Optional[SharedAddress]:
-        return self._pair().shared
+        pair = self._pair()
+        return pair.shared if pair else None
 
     def _extra_state(self) -> str:
         return self.environment.stored(PAIR_KEY)
 
     def _extra_absent(self) -> List[Step]:
-        return gateway_pair.absent() if self._pair().role != NO_ROLE else []
+        return gateway_pair.absent() if self._pair() else []
 
     def _extend(self, vdu: Vdu, plans: Mapping[str, LinkPlan]) -> Optional[Extra]:
-        params = PairParams()
+        params = None
         try:
             params = self._pair()
-            if params.role == NO_ROLE:
-                # Only a reconcile with new parameters looks for an earlier pair.
-                if self._new_params is not None:
-                    seen = vdu.execute(gateway_pair.observe_absent()).check()
-                    if seen.text("pair/was") is not None:
-                        vdu.execute(gateway_pair.absent()).check()
-                return None
-            return self._reconcile_pair(vdu, params, plans)
+            if params is not None:
+                return self._reconcile_pair(vdu, params, plans)
+            # Only a reconcile with new parameters looks for an earlier pair.
+            if self._new is not None:
+                seen = vdu.execute(gateway_pair.observe_absent()).check()
+                if seen.text("pair/was") is not None:
+                    vdu.execute(gateway_pair.absent()).check()
+            return None
         except NotReadyError:
             return None
         except VpnaasError as error:
-            return gateway_pair.failed(params, str(error))
+            return gateway_pair.failed(params.role if params else NO_ROLE, str(error))
 
     def _reconcile_pair(
         self, vdu: Vdu, params: PairParams, plans: Mapping[str, LinkPlan]
@@ -69,32 +68,31 @@ class GatewayCharm(VnfCharm):
         observed = vdu.execute(gateway_pair.observe()).check()
         gateway_pair.require_tools(observed)
         pair = gateway_pair.desired(params, plans, observed)
-        steps = gateway_pair.steps_to(pair, params.away, observed)
+        steps = gateway_pair.steps_to(pair, observed)
         logger.info("pair: %s", ", ".join(id for _, id in changes(steps)) or "no difference")
         if not steps:
-            return gateway_pair.conclude(params, pair, observed)
-        results = vdu.execute(steps).check()
-        return gateway_pair.conclude(params, pair, results, gateway_pair.AFTER)
+            return gateway_pair.conclude(pair, observed)
+        return gateway_pair.conclude(pair, vdu.execute(steps).check(), gateway_pair.AFTER)
 
-    def _change_pair(self, params: PairParams) -> PairOutcome:
+    def _change_pair(self, params: Optional[PairParams]) -> PairOutcome:
         """Apply new parameters to the VDU, and store them if they can work."""
-        self._new_params = params
+        self._new = params.to_json() if params else ""
         extra = self._reconcile_now().extra
-        if params.role == NO_ROLE and not isinstance(extra, PairOutcome):
-            self.environment.store(PAIR_KEY, params.to_json())
-            return PairOutcome(NO_ROLE, details=params.to_params())
+        if params is None and not isinstance(extra, PairOutcome):
+            extra = PairOutcome(NO_ROLE, details={"role": NO_ROLE})
         if not isinstance(extra, PairOutcome) or extra.state == "failed":
-            self._new_params = None
-            self._new_params = self._pair()
+            self._new = self.environment.stored(PAIR_KEY)
             self.reconcile_and_report()  # Go back to the stored parameters, or to no pair.
             reason = extra.problem if isinstance(extra, PairOutcome) else "not ready yet; try again"
             raise VpnaasError(reason)
-        self.environment.store(PAIR_KEY, params.to_json())
+        self.environment.store(PAIR_KEY, self._new)
         return extra
 
     @action("configure-standby")
     def _configure_standby(self, params: Params) -> Mapping[str, Any]:
-        pair = attr.evolve(PairParams.parse(params), away=self._pair().away)
+        pair, before = PairParams.parse(params), self._pair()
+        if pair is not None and before is not None:
+            pair = attr.evolve(pair, away=before.away)
         return self._change_pair(pair).details
 
     @action("switch-over")
@@ -102,7 +100,7 @@ class GatewayCharm(VnfCharm):
         given = str(params.get("activity", GIVE_UP))
         what = fields.choice("switch-over: activity", given, (GIVE_UP, RESUME))
         pair = self._pair()
-        if pair.role == NO_ROLE:
+        if pair is None:
             raise VpnaasError("this gateway is not one of a pair; run configure-standby first")
         self._change_pair(attr.evolve(pair, away=what == GIVE_UP))
         if what == GIVE_UP:

@@ -17,7 +17,7 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VduError, VpnaasError
-from vpnaas.base.links import IPSEC, KEYED, WIREGUARD
+from vpnaas.base.links import IPSEC, KEYED, NONE, WIREGUARD
 from vpnaas.extras import gateway, guard, monitoring, qos, responder
 from vpnaas.extras.gateway_firewall import GatewayFirewall
 from vpnaas.params.intent import LinkParams
@@ -125,7 +125,7 @@ def _tools(charm_state: CharmState) -> List[str]:
     names = list(TOOLS)
     for technology, _ in _used(charm_state):
         names += technology.tools
-    if any(guard.needed(params) for params in charm_state.intent.links.values()):
+    if any(params.technology != NONE for params in charm_state.intent.links.values()):
         names.append("nft")
     if charm_state.gateway is not None:
         names += ["find", "nproc", "sysctl"]
@@ -226,7 +226,7 @@ def _gateway_steps(
             wireguard=tuple(sorted(ports)),
             # An inner address may be the outer one as well; IKE and ESP then go there in clear.
             inner=tuple(net for net in inner if not any(address in net for address in outer)),
-            management_ports=(charm_state.monitoring.port,) if charm_state.monitoring.port else (),
+            management_ports=(charm_state.monitoring,) if charm_state.monitoring else (),
             translated=charm_state.translated,
         ),
     )

@@ -24,7 +24,7 @@ from vpnaas.peers.offer import Remote, asking, declined, encode, show_assigned
 from vpnaas.plan import Plan, conclude, make_plan, observe_steps, prepare_steps, require_tools
 from vpnaas.tunnels.technologies import TABLE
 from vpnaas.tunnels.technology import CharmState, Given, LinkPlan
-from vpnaas.vdu.ssh import HostKeyRule, Login, Vdu, address_of, ensure_key, replace_file
+from vpnaas.vdu.ssh import Login, Vdu, address_of, ensure_key, replace_file
 from vpnaas.vdu.steps import Step, changes
 
 logger = logging.getLogger(__name__)
@@ -143,16 +143,16 @@ class ReconcilingCharm:
         if not environment.is_leader() or environment.others_go_on() or not self._login():
             return
         try:
-            steps = self._extra_absent() + monitoring.absent()
+            steps = self._extra_absent() + monitoring.UNITS.absent()
             for link in sorted(self.roles):
                 steps += responder.absent(link)
                 for _, technology in sorted(TABLE.items()):
                     steps += technology.absent(link)
-            steps += qos.absent()
+            steps += qos.UNITS.absent()
             if self._is_gateway():
                 steps += gateway.absent()
             # The guard goes last: no packet may leave in clear while the tunnels go down.
-            steps += guard.absent()
+            steps += guard.BOOT.absent()
             with self._vdu() as vdu:
                 vdu.connect_seconds = STOP_SECONDS
                 vdu.execute(steps).check()
@@ -344,7 +344,7 @@ class ReconcilingCharm:
             if not fingerprint:
                 fingerprint = self.environment.stored(TRUST_KEY)
         cache = os.path.join(os.path.dirname(self._key_file()), "file-cache.json")
-        return Vdu(login, HostKeyRule(pinned, fingerprint), cache)
+        return Vdu(login, cache, pinned, fingerprint)
 
     def _pin(self, vdu: Vdu) -> None:
         login = self._login()

@@ -10,7 +10,19 @@ import binascii
 import ipaddress
 import json
 import re
-from typing import Any, Dict, Iterable, List, Pattern, Sequence, Tuple, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    Pattern,
+    Sequence,
+    Tuple,
+    TypeVar,
+    Union,
+)
 
 from vpnaas.base.errors import InputError
 
@@ -357,6 +369,40 @@ def _base64(text: str) -> Union[bytes, None]:
     except (binascii.Error, UnicodeEncodeError):
         return None
     return raw if base64.b64encode(raw).decode("ascii") == text else None
+
+
+Value = TypeVar("Value")
+
+
+class Parameters:
+    """The parameters of an action; an InputError names the action and the parameter."""
+
+    def __init__(self, action: str, params: Mapping[str, Any]) -> None:
+        self._action, self._params = action, params
+
+    def at(self, key: str) -> str:
+        """Return how a sentence names a parameter."""
+        return "{}: {}".format(self._action, key)
+
+    def text(self, key: str, default: str = "") -> str:
+        """Return printable text without spaces at its ends."""
+        return string(self.at(key), self._params.get(key, default)).strip(" ")
+
+    def parsed(self, key: str, parse: Callable[[str, str], Value]) -> Value:
+        """Return a text as one of the parsers reads it."""
+        return parse(self.at(key), self.text(key))
+
+    def choice(self, key: str, options: Sequence[str]) -> str:
+        """Return a text that is one of `options`; the first is the default."""
+        return choice(self.at(key), self.text(key, options[0]), options)
+
+    def integer(self, key: str, default: int, low: int, high: int) -> int:
+        """Return a whole number between `low` and `high`, both included."""
+        return integer(self.at(key), self._params.get(key, default), low, high)
+
+    def boolean(self, key: str, default: bool) -> bool:
+        """Return a bool."""
+        return boolean(self.at(key), self._params.get(key, default))
 
 
 def lines(text: str) -> List[str]:

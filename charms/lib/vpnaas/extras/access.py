@@ -20,20 +20,18 @@ from vpnaas.tunnels.technology import CharmState
 from vpnaas.tunnels.wireguard.interface import conf_path, unit
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.nftables import BootTable, nft_table, prefix_set
-from vpnaas.vdu.pending import Pending
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, disable, enable, read, remove, run, write
-from vpnaas.vdu.steps import directory as make_directory
+from vpnaas.vdu.steps import Results, Step
+from vpnaas.vdu.units import Units
 
 INTERFACE = wireguard_interface(LINK)
 BOOT = BootTable("devices", "osm_vpnaas_devices", "What devices of a slice may reach")
-PENDING = Pending("expiry")
 PROGRAM = "/usr/local/lib/osm-vpnaas/expire"
 DATES = directory(LINK) + "/expiry"
 TIMER, SERVICE = "osm-vpnaas-expiry.timer", "osm-vpnaas-expiry.service"
 SERVICE_FILE = "/etc/systemd/system/" + SERVICE
 TIMER_FILE = "/etc/systemd/system/" + TIMER
-_FILES = (PROGRAM, DATES, SERVICE_FILE, TIMER_FILE)
+EXPIRY = Units("expiry", (TIMER, SERVICE), (TIMER_FILE, SERVICE_FILE, DATES, PROGRAM))
 
 _SERVICE = """[Unit]
 Description=Devices whose time is over (osm-vpnaas)
@@ -107,28 +105,17 @@ def firewall(link: LinkParams, params: AccessParams) -> str:
 
 def timer(ends: Sequence[int]) -> str:
     """Return the systemd timer that fires at each of the times, in seconds since the epoch."""
-    dates = "".join("OnCalendar={}\n".format(_calendar(end)) for end in sorted(set(ends)))
+    form = "OnCalendar=%Y-%m-%d %H:%M:%S UTC\n"
+    dates = "".join(time.strftime(form, time.gmtime(end)) for end in sorted(set(ends)))
     return (
         "[Unit]\nDescription=Ends of devices' enrolments (osm-vpnaas)\n\n"
         "[Timer]\n{}AccuracySec=100ms\n\n[Install]\nWantedBy=timers.target\n"
     ).format(dates)
 
 
-def _calendar(seconds: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
-
-
 def observe() -> List[Step]:
     """Return the steps that look at the firewall and the timer."""
-    return (
-        BOOT.observe()
-        + [read("expiry" + path, path) for path in _FILES]
-        + [
-            PENDING.observe(),
-            run("expiry/active", "systemctl", "is-active", TIMER, any_exit=True),
-            run("expiry/enabled", "systemctl", "is-enabled", TIMER, SERVICE, any_exit=True),
-        ]
-    )
+    return BOOT.observe() + EXPIRY.look()
 
 
 def steps_to(
@@ -138,17 +125,13 @@ def steps_to(
 
     `devices` are those whose time is not over.
     """
-    steps = BOOT.steps_to(firewall(link, params), results)
-    if steps:
-        steps.insert(0, make_directory("devices/folder", "/etc/osm-vpnaas", 0o755))
-    return steps + _expiry(devices, results)
+    return BOOT.steps_to(firewall(link, params), results) + _expiry(devices, results)
 
 
 def _expiry(devices: Sequence[ManualPeer], results: Results) -> List[Step]:
     ending = [device for device in devices if device.expires]
     if not ending:
-        present = any(results.text("expiry" + path) is not None for path in _FILES)
-        return _no_expiry() if present else []
+        return EXPIRY.absent() if EXPIRY.present(results) else []
     rows = sorted("{} {}\n".format(device.expires, device.public_key) for device in ending)
     files = {
         PROGRAM: (source("expire.py"), 0o755),
@@ -156,35 +139,7 @@ def _expiry(devices: Sequence[ManualPeer], results: Results) -> List[Step]:
         SERVICE_FILE: (_SERVICE, 0o644),
         TIMER_FILE: (timer([device.expires for device in ending]), 0o644),
     }
-    changed = [path for path in _FILES if results.text("expiry" + path) != files[path][0]]
-    steps = [
-        make_directory("expiry/apply/program", PROGRAM.rpartition("/")[0], 0o755),
-        make_directory("expiry/apply/dates", directory(LINK)),
-    ]
-    steps += [write("expiry/apply" + path, path, *files[path]) for path in changed]
-    reload = SERVICE_FILE in changed or TIMER_FILE in changed or PENDING.left(results)
-    if reload:
-        steps.append(run("expiry/apply/reload", "systemctl", "daemon-reload", timeout=90))
-    enabled = results.output("expiry/enabled").split() == ["enabled", "enabled"]
-    if not enabled:
-        steps.append(enable("expiry/apply/enable", TIMER, SERVICE))
-    active = (results.out("expiry/active") or "").strip() == "active"
-    if reload or not active:
-        steps.append(run("expiry/apply/timer", "systemctl", "restart", TIMER, timeout=60))
-    if not (changed or reload) and enabled and active:
-        return []
-    return [PENDING.begin(), *steps, PENDING.end()]
-
-
-def _no_expiry() -> List[Step]:
-    return [
-        disable("expiry/no-expiry", TIMER, SERVICE),
-        remove("expiry/no-timer", TIMER_FILE),
-        remove("expiry/no-service", SERVICE_FILE),
-        remove("expiry/no-dates", DATES),
-        remove("expiry/no-program", PROGRAM),
-        run("expiry/no-reload", "systemctl", "daemon-reload", any_exit=True, timeout=90),
-    ]
+    return EXPIRY.steps_to(files, results)
 
 
 def switched_off(results: Results) -> List[Step]:
@@ -194,7 +149,7 @@ def switched_off(results: Results) -> List[Step]:
 
 def absent() -> List[Step]:
     """Return the steps that take all of it off the VDU."""
-    return _no_expiry() + BOOT.absent()
+    return EXPIRY.absent() + BOOT.absent()
 
 
 def check_interface(name: str, vdu: VduFacts, charm_state: CharmState) -> None:

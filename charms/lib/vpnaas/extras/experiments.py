@@ -14,7 +14,6 @@ import attr
 from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED, InputError, VpnaasError
 from vpnaas.extras import measure
-from vpnaas.extras.responder import RESPONDER_PORT
 from vpnaas.peers.peer import Peer
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, directory, read, remove, run, write
@@ -116,11 +115,12 @@ LOAD = Unit("load", "throughput_client.py")
 
 def capture(params: Mapping[str, Any], interfaces: Mapping[str, str]) -> List[Step]:
     """Return the steps of `start-capture`; `interfaces` are the underlays, by link."""
+    given = fields.Parameters("start-capture", params)
     request = {
         "watch": "frames",
         "interfaces": dict(interfaces),
         "identities": identities(str(params.get("identities", "none"))),
-        "seconds": fields.integer("start-capture: seconds", params.get("seconds", 60), 1, 3600),
+        "seconds": given.integer("seconds", 60, 1, 3600),
     }
     return CAPTURE.start(request)
 
@@ -143,15 +143,15 @@ def identities(text: str) -> List[str]:
 
 def listener(params: Mapping[str, Any], addresses: Sequence[str]) -> List[Step]:
     """Return the steps of `start-listener`; `listening` parses the result of the first two."""
-    where = "start-listener: "
+    given = fields.Parameters("start-listener", params)
     if not addresses:
-        raise InputError(where + "link", "no link has an inner address", "a configured link")
+        raise InputError(given.at("link"), "no link has an inner address", "a configured link")
     request = {
         "watch": "arrivals",
         "addresses": list(addresses),
-        "port": fields.integer(where + "port", params.get("port", PORT), 1024, 65535),
-        "budget": fields.integer(where + "budget-ms", params.get("budget-ms", 10), 1, 10000) / 1e3,
-        "seconds": fields.integer(where + "seconds", params.get("seconds", 60), 1, 3600),
+        "port": given.integer("port", PORT, 1024, 65535),
+        "budget": given.integer("budget-ms", 10, 1, 10000) / 1e3,
+        "seconds": given.integer("seconds", 60, 1, 3600),
     }
     steps = [read("tcp", "/proc/net/tcp"), read("tcp6", "/proc/net/tcp6")]
     return steps + LISTENER.start(request)
@@ -208,21 +208,16 @@ def _attempt(where: str, item: Mapping[str, Any]) -> Json:
     unknown = sorted(set(item) - set(_KEYS))
     if unknown:
         raise InputError(where, "unknown key {}".format(unknown[0]), ", ".join(_KEYS))
-
-    def at(key: str) -> str:
-        return "{}: {}".format(where, key)
-
-    def text(key: str) -> str:
-        return fields.string(at(key), item.get(key, ""))
-
-    to = fields.address(at("to"), text("to"))
+    given = fields.Parameters(where, item)
+    at, text = given.at, given.text
+    to = given.parsed("to", fields.address)
     attempt = {"to": str(to), "ports": _ports(at("ports"), item.get("ports", []))}  # type: Json
-    attempt["datagram"] = fields.integer(at("datagram"), item.get("datagram", 0), 0, 65535)
+    attempt["datagram"] = given.integer("datagram", 0, 0, 65535)
     for key in ("source", "via"):
-        given = fields.address(at(key), text(key)) if text(key) else None
-        if given is not None and given.version != to.version:
-            raise InputError(at(key), "{} and {} are of two versions".format(given, to), "one")
-        attempt[key] = str(given) if given is not None else ""
+        address = given.parsed(key, fields.address) if text(key) else None
+        if address is not None and address.version != to.version:
+            raise InputError(at(key), "{} and {} are of two versions".format(address, to), "one")
+        attempt[key] = str(address) if address is not None else ""
     if attempt["source"] and to.version != 4:
         raise InputError(at("source"), "only IPv4 sources can be forged", "none, with IPv6")
     for key, default in (("token", "probe"), ("label", "probe")):
@@ -249,34 +244,26 @@ def _ports(where: str, given: Any) -> List[int]:
 
 def stream(params: Mapping[str, Any], address: str) -> List[Step]:
     """Return the steps of `start-stream` to an address."""
-    where = "start-stream: "
+    given = fields.Parameters("start-stream", params)
     request = {
         "address": address,
-        "name": fields.name(where + "name", str(params.get("name", "stream"))),
-        "port": fields.integer(where + "port", params.get("port", PORT), 1024, 65535),
-        "rate": fields.integer(where + "rate", params.get("rate", 200), 1, 10000),
-        "size": fields.integer(where + "size", params.get("size", 100), 64, 9000),
-        "senders": fields.integer(where + "senders", params.get("senders", 1), 1, 500),
-        "seconds": fields.integer(where + "seconds", params.get("seconds", 30), 1, 600),
+        "name": fields.name(given.at("name"), given.text("name", "stream")),
+        "port": given.integer("port", PORT, 1024, 65535),
+        "rate": given.integer("rate", 200, 1, 10000),
+        "size": given.integer("size", 100, 64, 9000),
+        "senders": given.integer("senders", 1, 1, 500),
+        "seconds": given.integer("seconds", 30, 1, 600),
     }
     return STREAM.start(request)
 
 
 def load(params: Mapping[str, Any], peer: Peer) -> List[Step]:
     """Return the steps of `start-load`."""
-    link = str(params["link"])
-    path = fields.choice("start-load: path", str(params.get("path", "tunnel")), measure.PATHS)
-    seconds = fields.integer("start-load: seconds", params.get("seconds", 60), 1, 1500)
-    parallel = fields.integer("start-load: parallel", params.get("parallel", 1), 1, 128)
-    request = {
-        "responder": [str(peer.inner_address), RESPONDER_PORT],
-        "address": str(measure.target(peer, path, link)),
-        "path": path,
-        "seconds": seconds,
-        "options": ["--time", str(seconds), "--parallel", str(parallel), "--json"],
-        "keep": "",
-        "most": 0,
-    }
+    given = fields.Parameters("start-load", params)
+    path, seconds = given.choice("path", measure.PATHS), given.integer("seconds", 60, 1, 1500)
+    parallel = given.integer("parallel", 1, 1, 128)
+    options = ["--time", str(seconds), "--parallel", str(parallel), "--json"]
+    request = measure.client_request(peer, given.text("link"), path, seconds, options)
     files = ["StandardInput=file:" + LOAD.file("request")]
     files += ["StandardOutput=file:" + LOAD.file("result"), "KillSignal=SIGINT"]
     return LOAD.start(request, files)
@@ -303,21 +290,20 @@ def fault(params: Mapping[str, Any], interface: str) -> List[Step]:
 
     `interface` is the link's tunnel, or its underlay for the fault `link`; "" for none.
     """
-    where = "inject-fault: "
-    kind = fields.choice(
-        where + "fault", str(params.get("fault", "")), ("link", "tunnel", "process", "restart")
-    )
-    seconds = fields.integer(where + "seconds", params.get("seconds", 10), 1, 600)
+    given = fields.Parameters("inject-fault", params)
+    kinds = ("link", "tunnel", "process", "restart")
+    kind = fields.choice(given.at("fault"), given.text("fault"), kinds)
+    seconds = given.integer("seconds", 10, 1, 600)
     if kind == "process":
-        name = str(params.get("process", "none"))
+        name = given.text("process", "none")
         if not _PROCESS.fullmatch(name) or name == "none" or name in SPARED:
             allowed = "the name of a program other than " + ", ".join(SPARED)
-            raise InputError(where + "process", fields.shown(name), allowed)
+            raise InputError(given.at("process"), fields.shown(name), allowed)
         return [run("kill", "pkill", "-KILL", "-x", name, any_exit=True)]
     if kind == "restart":
         return [_later("restart", 1, "systemctl", "reboot")]
     if not interface:
-        raise InputError(where + "link", "this link has no tunnel", "a link with a VPN")
+        raise InputError(given.at("link"), "this link has no tunnel", "a link with a VPN")
     if kind == "tunnel":
         return [run("delete", "ip", "link", "delete", interface)]
     return [

@@ -14,7 +14,7 @@ class Extra:
     @property
     def calm(self) -> bool:
         """Tell whether it is as it should be, so that no further reconcile is needed soon."""
-        return True
+        return not self.bad
 
     def summary(self) -> str:
         """Return the text for the unit status, "" for none."""

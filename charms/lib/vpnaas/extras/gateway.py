@@ -19,7 +19,6 @@ from vpnaas.vdu import generated
 from vpnaas.vdu.nftables import BootTable
 from vpnaas.vdu.pending import Pending
 from vpnaas.vdu.steps import Results, Step, read, remove, run, write
-from vpnaas.vdu.steps import directory as make_directory
 
 BOOT = BootTable("gateway", TABLE, "Firewall of a security gateway")
 PENDING = Pending("gateway")
@@ -99,9 +98,7 @@ def _firewall(gateway: Gateway, results: Results) -> List[Step]:
         return BOOT.absent() if BOOT.present(results) else []
     if not gateway.firewall.untrusted:
         return []
-    steps = BOOT.steps_to(firewall_text(gateway.firewall), results)
-    folder = make_directory("gateway/folder", "/etc/osm-vpnaas", 0o755)
-    return [folder] + steps if steps else []
+    return BOOT.steps_to(firewall_text(gateway.firewall), results)
 
 
 def _cpus(results: Results) -> int:

@@ -14,17 +14,14 @@ from vpnaas.base.errors import MALFORMED, InputError, VduError
 from vpnaas.base.links import IPSEC, WIREGUARD
 from vpnaas.extras import standby
 from vpnaas.extras.extra import Extra
-from vpnaas.extras.standby import ROLES, Standby
-from vpnaas.params.gateway import SharedAddress
+from vpnaas.extras.standby import Standby
+from vpnaas.params.pair import PairParams
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import facts, nftables
 from vpnaas.vdu.pending import Pending
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, disable, enable, read, remove, run, which, write
-from vpnaas.vdu.steps import directory as make_directory
 
-NO_ROLE = "none"
-NOTHING = ("", "none")
 KEEPALIVED = "keepalived.service"
 WATCH = "osm-vpnaas-gateway-watch.service"
 TOOLS = ("keepalived", "nft", "swanctl", "ip", "flock")
@@ -39,129 +36,13 @@ FILES: Dict[str, Tuple[int, Callable[[Standby], str]]] = {
     standby.TURN_PROGRAM: (0o755, lambda _: source("gateway_turn.sh")),
     standby.LOSS_PROGRAM: (0o755, lambda _: source("gateway_loss.py")),
     standby.WATCH_UNIT: (0o644, standby.watch_unit),
-    standby.DAEMON_DROPIN: (0o644, lambda _: standby.daemon_dropin()),
-    standby.KEEPALIVED_DROPIN: (0o644, lambda _: standby.keepalived_dropin()),
+    standby.DAEMON_DROPIN: (0o644, lambda _: standby.DAEMON_TEXT),
+    standby.KEEPALIVED_DROPIN: (0o644, lambda _: standby.KEEPALIVED_TEXT),
     standby.AFTER_FLUSH_FILE: (0o644, lambda _: nftables.after_flush_text(standby.FIREWALL_FILE)),
     standby.FIREWALL_FILE: (0o600, standby.firewall),
     standby.KEEPALIVED_FILE: (0o644, standby.keepalived_conf),
 }
 """Mode and content of every file."""
-
-
-@attr.frozen
-class PairParams:
-    """Parameters of `configure-standby`.
-
-    Attributes:
-        role: "primary" or "secondary", or "none" for a gateway without a pair.
-        virtual: Address that moves.
-        other: Address of the other gateway on the trusted side.
-        trusted: Interface towards the core.
-        untrusted: Interface towards the peers.
-        router_id: VRID.
-        advert: Advertisement interval in milliseconds, a multiple of ten.
-        away: Whether the operator moved the service to the other gateway.
-        loss: Packet loss to the peers in per cent that degrades the gateway; 0 for never.
-        shared: Address and identity that manual peers use; None if each peer has two tunnels.
-    """
-
-    role: str = NO_ROLE
-    virtual: Optional[fields.IPInterface] = None
-    other: Optional[fields.IPAddress] = None
-    trusted: str = ""
-    untrusted: str = ""
-    router_id: int = 51
-    advert: int = 30
-    away: bool = False
-    loss: int = 0
-    shared: Optional[SharedAddress] = None
-
-    @classmethod
-    def parse(cls, params: Mapping[str, Any], where: str = "configure-standby") -> "PairParams":
-        """Parse the parameters of the action, or the result of `to_params`."""
-
-        def at(key: str) -> str:
-            return "{}: {}".format(where, key)
-
-        def text(key: str) -> str:
-            return fields.string(at(key), params.get(key, "")).strip(" ")
-
-        role = fields.choice(at("role"), text("role") or NO_ROLE, ROLES + (NO_ROLE,))
-        if role == NO_ROLE:
-            return cls()
-        advert = fields.integer(
-            at("advert-interval-ms"), params.get("advert-interval-ms", 30), 10, 40950
-        )
-        if advert % 10:
-            raise InputError(
-                at("advert-interval-ms"), str(advert), "a multiple of 10 (RFC 5798, 5.2.7)"
-            )
-        for key in ("virtual-address", "other-address"):
-            if text(key) in NOTHING:
-                raise InputError(at(key), "none given", "an address on the trusted side")
-        parsed = cls(
-            role=role,
-            virtual=fields.interface_address(at("virtual-address"), text("virtual-address")),
-            other=fields.address(at("other-address"), text("other-address")),
-            trusted=fields.network_interface(at("trusted-interface"), text("trusted-interface")),
-            untrusted=fields.network_interface(
-                at("untrusted-interface"), text("untrusted-interface")
-            ),
-            router_id=fields.integer(at("router-id"), params.get("router-id", 51), 1, 255),
-            advert=advert,
-            away=bool(params.get("away", False)),
-            loss=fields.integer(at("loss-percent"), params.get("loss-percent", 0), 0, 90),
-            shared=_shared(where, text("shared-address"), text("shared-identity")),
-        )
-        if parsed.trusted == parsed.untrusted:
-            raise InputError(
-                at("untrusted-interface"),
-                "{} is the trusted interface too".format(parsed.trusted),
-                "an interface of its own for each side",
-            )
-        return parsed
-
-    def to_params(self) -> Dict[str, Any]:
-        """Return parameters that `parse` reads back."""
-        if self.role == NO_ROLE:
-            return {"role": NO_ROLE}
-        return {
-            "role": self.role,
-            "virtual-address": str(self.virtual),
-            "other-address": str(self.other),
-            "trusted-interface": self.trusted,
-            "untrusted-interface": self.untrusted,
-            "router-id": self.router_id,
-            "advert-interval-ms": self.advert,
-            "away": self.away,
-            "loss-percent": self.loss,
-            "shared-address": str(self.shared.address) if self.shared else "none",
-            "shared-identity": self.shared.identity if self.shared else "none",
-        }
-
-    def to_json(self) -> str:
-        """Return the document for the peer relation."""
-        return json.dumps(self.to_params(), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> "PairParams":
-        """Read the parameters back; "" is a gateway without a pair."""
-        if not text:
-            return cls()
-        where = "peer relation: standby"
-        return cls.parse(fields.json_object(where, text), where)
-
-
-def _shared(where: str, address: str, identity: str) -> Optional[SharedAddress]:
-    if address in NOTHING and identity in NOTHING:
-        return None
-    at = where + ": shared-address", where + ": shared-identity"
-    for name, text, other in ((at[0], address, "identity"), (at[1], identity, "address")):
-        if text in NOTHING:
-            raise InputError(name, "none beside a shared-" + other, "both, or none of them")
-    return SharedAddress(
-        fields.interface_address(at[0], address), fields.ike_identity(at[1], identity)
-    )
 
 
 @attr.frozen
@@ -183,11 +64,6 @@ class PairOutcome(Extra):
         """Tell whether somebody must act."""
         return bool(self.problem)
 
-    @property
-    def calm(self) -> bool:
-        """Tell whether no further reconcile is needed soon."""
-        return not self.problem
-
     def summary(self) -> str:
         """Return the text for the unit status."""
         state = self.state
@@ -200,9 +76,9 @@ class PairOutcome(Extra):
         return {"standby": dict(self.details)}
 
 
-def failed(params: PairParams, problem: str) -> PairOutcome:
+def failed(role: str, problem: str) -> PairOutcome:
     """Return the outcome of parameters that cannot work, or of a VDU that refused."""
-    details = {"role": params.role, "state": "failed", "reason": problem}
+    details = {"role": role, "state": "failed", "reason": problem}
     return PairOutcome("failed", problem, details)
 
 
@@ -252,8 +128,6 @@ def desired(params: PairParams, links: Mapping[str, LinkPlan], results: Results)
     Raises:
         InputError: The parameters do not fit the VDU or its links.
     """
-    assert params.virtual is not None  # noqa: S101 - it has a role
-    assert params.other is not None  # noqa: S101 - it has a role
     for link, plan in sorted(links.items()):
         if plan.params.technology == WIREGUARD:
             raise InputError(
@@ -285,18 +159,10 @@ def desired(params: PairParams, links: Mapping[str, LinkPlan], results: Results)
         if not (params.shared and peer.is_manual)
     ]
     return Standby(
-        role=params.role,
-        trusted=params.trusted,
-        untrusted=params.untrusted,
+        params=params,
         own=own[0],
-        other=params.other,
-        virtual=params.virtual,
         peers=len(counted) if params.shared else max(1, len(counted)),
-        shared=params.shared.address if params.shared else None,
         children=tuple(sorted(secured)) or ("none",),
-        router_id=params.router_id,
-        advert=params.advert // 10,
-        loss=params.loss,
     )
 
 
@@ -332,22 +198,17 @@ def require_tools(results: Results) -> None:
         )
 
 
-def steps_to(pair: Standby, away: bool, results: Results) -> List[Step]:
+def steps_to(pair: Standby, results: Results) -> List[Step]:
     """Return the steps from the observed to the wanted state; none if they agree."""
     rendered = {path: (render(pair), mode) for path, (mode, render) in FILES.items()}
     changed = {path for path in FILES if results.text("pair" + path) != rendered[path][0]}
     again = PENDING.left(results)
-    steps: List[Step] = []
-    for folder in sorted({path.rpartition("/")[0] for path in changed}):
-        if not folder.startswith("/etc/systemd/system") or folder.endswith(".d"):
-            mode = 0o700 if folder == "/etc/osm-vpnaas" else 0o755
-            steps.append(make_directory("pair/apply/folder" + folder, folder, mode))
     writes = {path: write("pair/apply" + path, path, *rendered[path]) for path in sorted(changed)}
     # If a step fails, the next reconcile goes by these two files. So they change only together with
     # what they describe.
     late = (standby.FIREWALL_FILE, standby.KEEPALIVED_FILE)
-    steps += [step for path, step in writes.items() if path not in late]
-    steps += _away_steps(away, results)
+    steps = [step for path, step in writes.items() if path not in late]
+    steps += _away_steps(pair.params.away, results)
     if again or any(path.startswith("/etc/systemd/") for path in changed):
         steps.append(run("pair/apply/reload", "systemctl", "daemon-reload", timeout=90))
     enabled = results.output("pair/enabled").split()
@@ -384,14 +245,13 @@ def _away_steps(away: bool, results: Results) -> List[Step]:
 
 def left(pair: PairParams) -> List[Step]:
     """Return the steps that wait until the virtual address has left this gateway, 5 s at most."""
-    assert pair.virtual is not None  # noqa: S101 - it has a role
     words = (standby.TURN_PROGRAM, "left", str(pair.virtual.ip))
     return [run("pair/left", *words, any_exit=True, timeout=30)]
 
 
-def conclude(params: PairParams, pair: Standby, results: Results, prefix: str = "") -> PairOutcome:
+def conclude(pair: Standby, results: Results, prefix: str = "") -> PairOutcome:
     """Return the state of the gateway. Pass AFTER as prefix to use the look after the steps."""
-    assert params.virtual is not None  # noqa: S101 - it has a role
+    params = pair.params
     holds = any(a.ip == params.virtual.ip for a in _own(params.trusted, results, prefix))
     state, since, takeovers = _record(results.text(prefix + "pair/record"))
     seen = ACTIVE if holds else (STANDBY if state == ACTIVE else state or STANDBY)

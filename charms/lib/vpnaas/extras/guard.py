@@ -77,11 +77,6 @@ class Guarded:
     underlay: str = ""
 
 
-def needed(params: LinkParams) -> bool:
-    """Tell whether a link has something to guard."""
-    return params.technology != NONE
-
-
 def guarded(plan: LinkPlan, management: str = "") -> Guarded:
     """Return what to guard of a link that needs it; `management` is "" if it is unknown."""
     link = plan.params.link
@@ -224,7 +219,7 @@ def _out(guard: Guarded) -> List[str]:
 
 def observe(params: Sequence[LinkParams]) -> List[Step]:
     """Return the steps that look at the guard of a VDU with these links."""
-    return BOOT.observe() if any(needed(link) for link in params) else [BOOT.look()]
+    return BOOT.observe() if any(link.technology != NONE for link in params) else [BOOT.look()]
 
 
 def steps_to(plans: Mapping[str, LinkPlan], results: Results, management: str = "") -> List[Step]:
@@ -238,12 +233,7 @@ def steps_to(plans: Mapping[str, LinkPlan], results: Results, management: str = 
     # The wanted state of an unusable link is unknown, so its present rules stay.
     kept = {link: present[link] for link in unusable if link in present}
     usable = [plan for plan in plans.values() if not plan.unusable]
-    guards = [guarded(plan, management) for plan in usable if needed(plan.params)]
+    guards = [guarded(plan, management) for plan in usable if plan.params.technology != NONE]
     if not guards and not kept:
-        return absent() if BOOT.present(results) else []
+        return BOOT.absent() if BOOT.present(results) else []
     return BOOT.steps_to(render(guards, kept), results)
-
-
-def absent() -> List[Step]:
-    """Return the steps that take the guard away."""
-    return BOOT.absent()

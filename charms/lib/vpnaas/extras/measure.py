@@ -6,7 +6,9 @@ OSM keeps of an action is short, so results are summaries.
 
 import json
 import re
-from typing import Any, Dict, List, Mapping, Sequence
+import time
+import uuid
+from typing import Any, Dict, List, Mapping, Sequence, Union
 
 import attr
 
@@ -44,15 +46,15 @@ class Transfer:
     size: int
 
     @staticmethod
-    def common(params: Mapping[str, Any], directions: Sequence[str]) -> Dict[str, Any]:
+    def common(given: fields.Parameters, directions: Sequence[str]) -> Dict[str, Any]:
         """Parse those parameters of `measure-throughput` that every run has."""
         return {
-            "protocol": _choice("measure-throughput", params, "protocol", ("tcp", "udp")),
-            "direction": _choice("measure-throughput", params, "direction", directions),
-            "duration": number("measure-throughput", params, "duration", 10, 1, LONGEST),
-            "parallel": number("measure-throughput", params, "parallel", 1, 1, 128),
-            "bitrate_mbps": number("measure-throughput", params, "bitrate-mbps", 0, 0, 400000),
-            "size": number("measure-throughput", params, "size", 0, 0, 65507),
+            "protocol": given.choice("protocol", ("tcp", "udp")),
+            "direction": given.choice("direction", directions),
+            "duration": given.integer("duration", 10, 1, LONGEST),
+            "parallel": given.integer("parallel", 1, 1, 128),
+            "bitrate_mbps": given.integer("bitrate-mbps", 0, 0, 400000),
+            "size": given.integer("size", 0, 0, 65507),
         }
 
     def options(self, udp_mbps: int = UDP_DEFAULT_MBPS) -> List[str]:
@@ -73,29 +75,64 @@ class Transfer:
 
 @attr.frozen
 class ThroughputTest(Transfer):
-    """One iperf3 run on a link."""
+    """One iperf3 run on a link; `kept` is the file of its report on the VDU."""
 
     link: str
     peer: str
     path: str
+    kept: str
 
     @classmethod
     def parse(cls, params: Mapping[str, Any]) -> "ThroughputTest":
         """Parse the parameters of `measure-throughput`."""
-        test = cls(
-            link=str(params["link"]),
-            peer=_peer_name("measure-throughput: peer", params),
-            path=_choice("measure-throughput", params, "path", PATHS),
-            **Transfer.common(params, DIRECTIONS),
-        )
+        given = fields.Parameters("measure-throughput", params)
+        ends = _ends(given)
+        name = "iperf3-{}-{}-{}".format(ends["link"], int(time.time()), uuid.uuid4().hex[:8])
+        kept = "{}/{}.json".format(KEPT, name)
+        test = cls(kept=kept, **ends, **Transfer.common(given, DIRECTIONS))
         low, high = (88, 9216) if test.protocol == "tcp" else (16, 65507)
         if test.size and not low <= test.size <= high:
             raise InputError(
-                "measure-throughput: size",
+                given.at("size"),
                 "{} is out of range for {}".format(test.size, test.protocol),
                 "0 or {} to {}".format(low, high),
             )
         return test
+
+    def steps(self, peer: Peer) -> List[Step]:
+        """Return the steps of the run."""
+        words, keep = self.options(), self.kept
+        request = client_request(peer, self.link, self.path, self.duration, words, keep)
+        return [_client("iperf3", request)]
+
+    def summary(self, peer: Peer, results: Results) -> Dict[str, Any]:
+        """Return the summary of the run.
+
+        Rates are Mbit/s of payload as the receiver counted them (iperf3's sum_received), jitter is
+        ms, loss is percent.
+
+        Raises:
+            VpnaasError: The run failed; the text has the reason.
+        """
+        report = _report(results, "iperf3", peer)
+        try:
+            summary = {
+                "link": self.link,
+                "peer": peer.label,
+                "path": self.path,
+                "protocol": self.protocol,
+                "direction": self.direction,
+                "seconds": self.duration,
+                "parallel": self.parallel,
+                "iperf3": str(report["start"]["version"]).replace("iperf ", ""),
+                "kept": self.kept,
+            }  # type: Dict[str, Any]
+            summary.update(rates(report, self.protocol))
+            return summary
+        except MALFORMED:
+            raise VpnaasError(
+                "iperf3 to {} printed a report that is not understood".format(peer.label)
+            )
 
 
 @attr.frozen
@@ -107,17 +144,17 @@ class Ping:
     size: int
 
     @staticmethod
-    def common(params: Mapping[str, Any]) -> Dict[str, Any]:
+    def common(given: fields.Parameters) -> Dict[str, Any]:
         """Parse those parameters of `measure-latency` that every run has."""
         ping = Ping(
-            count=number("measure-latency", params, "count", 20, 1, 10000),
-            interval_ms=number("measure-latency", params, "interval-ms", 200, 2, 60000),
-            size=number("measure-latency", params, "size", 56, LEAST_PING, 65507),
+            count=given.integer("count", 20, 1, 10000),
+            interval_ms=given.integer("interval-ms", 200, 2, 60000),
+            size=given.integer("size", 56, LEAST_PING, 65507),
         )
         if ping.seconds() > LONGEST:
             what = "{} requests every {} ms take {} s"
             raise InputError(
-                "measure-latency: count",
+                given.at("count"),
                 what.format(ping.count, ping.interval_ms, ping.seconds()),
                 "{} s in all".format(LONGEST),
             )
@@ -146,29 +183,32 @@ class LatencyTest(Ping):
     @classmethod
     def parse(cls, params: Mapping[str, Any]) -> "LatencyTest":
         """Parse the parameters of `measure-latency`."""
-        return cls(
-            link=str(params["link"]),
-            peer=_peer_name("measure-latency: peer", params),
-            path=_choice("measure-latency", params, "path", PATHS),
-            **Ping.common(params),
-        )
+        given = fields.Parameters("measure-latency", params)
+        return cls(**_ends(given), **Ping.common(given))
+
+    def steps(self, peer: Peer) -> List[Step]:
+        """Return the steps of the run."""
+        return [self.step(str(target(peer, self.path, self.link)))]
+
+    def summary(self, peer: Peer, results: Results) -> Dict[str, Any]:
+        """Return the summary of the run; times are ms round trip.
+
+        Raises:
+            VpnaasError: Nothing was sent, or nothing came back.
+        """
+        times = round_trips(results, peer.label)
+        summary = {"link": self.link, "peer": peer.label, "path": self.path}
+        return dict(summary, size=self.size, **{"interval-ms": self.interval_ms}, **times)
 
 
-def number(
-    action: str, params: Mapping[str, Any], key: str, default: int, low: int, high: int
-) -> int:
-    """Parse a number among the parameters of an action."""
-    return fields.integer("{}: {}".format(action, key), params.get(key, default), low, high)
-
-
-def _choice(action: str, params: Mapping[str, Any], key: str, allowed: Sequence[str]) -> str:
-    text = str(params.get(key, allowed[0]))
-    return fields.choice("{}: {}".format(action, key), text, allowed)
-
-
-def _peer_name(where: str, params: Mapping[str, Any]) -> str:
-    text = fields.string(where, params.get("peer", ""))
-    return "" if text == "auto" else text
+def _ends(given: fields.Parameters) -> Dict[str, Any]:
+    """Parse the link to measure, the peer at its other end, and the path there."""
+    peer = given.text("peer")
+    return {
+        "link": given.text("link"),
+        "peer": "" if peer == "auto" else peer,
+        "path": given.choice("path", PATHS),
+    }
 
 
 def choose_peer(link: str, name: str, peers: Sequence[Peer]) -> Peer:
@@ -213,18 +253,19 @@ def target(peer: Peer, path: str, link: str) -> fields.IPAddress:
     )
 
 
-def throughput_steps(test: ThroughputTest, peer: Peer, name: str) -> List[Step]:
-    """Return the steps of one run; `name` names the kept JSON file."""
-    request = {
+def client_request(
+    peer: Peer, link: str, path: str, seconds: int, options: Sequence[str], keep: str = ""
+) -> Dict[str, Any]:
+    """Return what `throughput_client` reads; it keeps its report if `keep` names a file."""
+    return {
         "responder": [str(peer.inner_address), RESPONDER_PORT],
-        "address": str(target(peer, test.path, test.link)),
-        "path": test.path,
-        "seconds": test.duration,
-        "options": test.options(),
-        "keep": "{}/{}.json".format(KEPT, name),
+        "address": str(target(peer, path, link)),
+        "path": path,
+        "seconds": seconds,
+        "options": options,
+        "keep": keep,
         "most": KEPT_REPORTS,
     }
-    return [_client("iperf3", request)]
 
 
 def _client(id: str, request: Mapping[str, Any]) -> Step:
@@ -242,34 +283,6 @@ def _report(results: Results, id: str, peer: Peer) -> Dict[str, Any]:
     if report.get("error"):
         raise VpnaasError("measurement to {} failed: {}".format(peer.label, report["error"]))
     return report
-
-
-def throughput(test: ThroughputTest, peer: Peer, name: str, results: Results) -> Dict[str, Any]:
-    """Return the summary of one run.
-
-    Rates are Mbit/s of payload as the receiver counted them (iperf3's sum_received), jitter is ms,
-    loss is percent.
-
-    Raises:
-        VpnaasError: The run failed; the text has the reason.
-    """
-    report = _report(results, "iperf3", peer)
-    try:
-        summary = {
-            "link": test.link,
-            "peer": peer.label,
-            "path": test.path,
-            "protocol": test.protocol,
-            "direction": test.direction,
-            "seconds": test.duration,
-            "parallel": test.parallel,
-            "iperf3": str(report["start"]["version"]).replace("iperf ", ""),
-            "kept": "{}/{}.json".format(KEPT, name),
-        }  # type: Dict[str, Any]
-        summary.update(rates(report, test.protocol))
-        return summary
-    except MALFORMED:
-        raise VpnaasError("iperf3 to {} printed a report that is not understood".format(peer.label))
 
 
 def rates(report: Mapping[str, Any], protocol: str) -> Dict[str, Any]:
@@ -313,25 +326,9 @@ def _mbps(part: Mapping[str, Any]) -> float:
     return round(float(part["bits_per_second"]) / 1e6, 3)
 
 
-def latency_steps(test: LatencyTest, peer: Peer) -> List[Step]:
-    """Return the steps of one ping run."""
-    return [test.step(str(target(peer, test.path, test.link)))]
-
-
 _COUNT, _MS = "([0-9]{1,9})", "([0-9]{1,9}(?:[.][0-9]{1,9})?)"
 _COUNTS = re.compile(r"\b{0} packets transmitted, {0} received".format(_COUNT))
 _TIMES = re.compile("= {0}/{0}/{0}/{0} ms".format(_MS))
-
-
-def latency(test: LatencyTest, peer: Peer, results: Results) -> Dict[str, Any]:
-    """Return the summary of one ping run; times are ms round trip.
-
-    Raises:
-        VpnaasError: Nothing was sent, or nothing came back.
-    """
-    times = round_trips(results, peer.label)
-    summary = {"link": test.link, "peer": peer.label, "path": test.path}
-    return dict(summary, size=test.size, **{"interval-ms": test.interval_ms}, **times)
 
 
 def round_trips(results: Results, label: str) -> Dict[str, Any]:
@@ -391,70 +388,57 @@ class LinkTest:
     @classmethod
     def parse(cls, params: Mapping[str, Any]) -> "LinkTest":
         """Parse the parameters."""
+        given = fields.Parameters("measure-link", params)
         return cls(
-            link=str(params["link"]),
-            peer=_peer_name("measure-link: peer", params),
-            path=_choice("measure-link", params, "path", PATHS),
-            duration=number("measure-link", params, "duration", 5, 1, 500),
-            udp_mbps=number("measure-link", params, "udp-mbps", 20, 1, 400000),
-            count=number("measure-link", params, "count", 50, 1, 10000),
+            duration=given.integer("duration", 5, 1, 500),
+            udp_mbps=given.integer("udp-mbps", 20, 1, 400000),
+            count=given.integer("count", 50, 1, 10000),
+            **_ends(given),
         )
+
+    def steps(self, peer: Peer) -> List[Step]:
+        """Return the steps of `measure-link`, one after another."""
+        address = str(target(peer, self.path, self.link))
+        every = ["--time", str(self.duration), "--json"]
+        udp = ["--udp", "--bitrate", "{}M".format(self.udp_mbps), "--length", str(UDP_PAYLOAD)]
+        ping = ("ping", "-n", "-c", str(self.count), "-i", "0.02", "-W", "1", address)
+        return [
+            _client("tcp", client_request(peer, self.link, self.path, self.duration, every)),
+            _client("udp", client_request(peer, self.link, self.path, self.duration, every + udp)),
+            run("ping", *ping, any_exit=True, timeout=self.count // 50 + 30),
+        ]
+
+    def summary(self, peer: Peer, results: Results) -> Dict[str, Any]:
+        """Return the figures, in the forms of `measure-throughput` and `measure-latency`.
+
+        Raises:
+            VpnaasError: A part failed; the text has the reason.
+        """
+        figures = {"link": self.link, "peer": peer.label, "path": self.path}  # type: Dict[str, Any]
+        for protocol in ("tcp", "udp"):
+            report = _report(results, protocol, peer)
+            try:
+                figures[protocol] = rates(report, protocol)
+            except MALFORMED:
+                raise VpnaasError("iperf3 to {} printed no report".format(peer.label))
+        figures["echoes"] = round_trips(results, peer.label)
+        times = sorted(float(text) for text in _TIME.findall(results.output("ping")))
+        if not times:
+            raise VpnaasError("ping to {} printed no round trip times".format(peer.label))
+        for name, share in (("median", 0.5), ("p99", 0.99)):
+            figures["echoes"]["rtt-ms"][name] = times[min(len(times) - 1, int(share * len(times)))]
+        figures["echoes"]["rtt-ms-within"] = [
+            [percent, times[min(len(times) - 1, percent * len(times) // 100)]]
+            for percent in range(0, 101, 5)
+        ]
+        return figures
 
 
 UDP_PAYLOAD = 1200
 """Bytes of a datagram of `measure-link`: it fits into any tunnel."""
 
 
-def link_steps(test: LinkTest, peer: Peer) -> List[Step]:
-    """Return the steps of `measure-link`, one after another."""
-    address = str(target(peer, test.path, test.link))
-    request = {
-        "responder": [str(peer.inner_address), RESPONDER_PORT],
-        "address": address,
-        "path": test.path,
-        "seconds": test.duration,
-        "keep": "",
-        "most": 0,
-    }
-    every = ["--time", str(test.duration), "--json"]
-    udp = ["--udp", "--bitrate", "{}M".format(test.udp_mbps), "--length", str(UDP_PAYLOAD)]
-    ping = ("ping", "-n", "-c", str(test.count), "-i", "0.02", "-W", "1", address)
-    return [
-        _client("tcp", dict(request, options=every)),
-        _client("udp", dict(request, options=every + udp)),
-        run("ping", *ping, any_exit=True, timeout=test.count // 50 + 30),
-    ]
-
-
 _TIME = re.compile("time={} ms".format(_MS))
 
 
-def link_figures(test: LinkTest, peer: Peer, results: Results) -> Dict[str, Any]:
-    """Return the figures of `measure-link`: those of `measure-throughput` and `measure-latency`.
-
-    Raises:
-        VpnaasError: A part failed; the text has the reason.
-    """
-    figures = {"link": test.link, "peer": peer.label, "path": test.path}  # type: Dict[str, Any]
-    for protocol in ("tcp", "udp"):
-        report = _report(results, protocol, peer)
-        try:
-            figures[protocol] = rates(report, protocol)
-        except MALFORMED:
-            raise VpnaasError("iperf3 to {} printed no report".format(peer.label))
-    figures["echoes"] = round_trips(results, peer.label)
-    times = sorted(float(text) for text in _TIME.findall(results.output("ping")))
-    if not times:
-        raise VpnaasError("ping to {} printed no round trip times".format(peer.label))
-    for name, share in (("median", 0.5), ("p99", 0.99)):
-        figures["echoes"]["rtt-ms"][name] = times[min(len(times) - 1, int(share * len(times)))]
-    figures["echoes"]["rtt-ms-within"] = [
-        [percent, times[min(len(times) - 1, percent * len(times) // 100)]]
-        for percent in range(0, 101, 5)
-    ]
-    return figures
-
-
-def kept_name(link: str, now: int, token: str) -> str:
-    """Return a file name for a kept report, unique per action."""
-    return "iperf3-{}-{}-{}".format(link, now, token)
+LinkMeasurement = Union[ThroughputTest, LatencyTest, LinkTest]

@@ -14,7 +14,7 @@ other VDUs.
 """
 
 import re
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import attr
 
@@ -23,7 +23,8 @@ from vpnaas.base.errors import InputError
 from vpnaas.base.links import IPSEC, WIREGUARD
 from vpnaas.params.qos import LinkQos
 from vpnaas.vdu.nftables import nft_table
-from vpnaas.vdu.steps import Results, Step, disable, read, remove, run, write
+from vpnaas.vdu.steps import Results, Step, read, run, write
+from vpnaas.vdu.units import Units
 
 FOLDER = "/etc/osm-vpnaas"
 NFT_FILE = FOLDER + "/qos.nft"
@@ -34,6 +35,7 @@ UNIT = "osm-vpnaas-qos.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT
 NFT_TABLE = "osm_vpnaas_qos"
 TOOLS = ("nft", "tc")
+UNITS = Units("qos", (UNIT,), (NFT_FILE, TC_FILE, LEAVES_FILE, OFF_FILE, UNIT_FILE))
 
 UNIT_TEXT = """[Unit]
 Description=Marks and shares of links by their 5QI (osm-vpnaas)
@@ -223,29 +225,12 @@ def render(shares: Sequence[Share]) -> Dict[str, str]:
 def observe(configured: bool) -> List[Step]:
     """Return the steps that read the queues in force."""
     if not configured:
-        return [read("qos/nft", NFT_FILE)]
+        return [read("qos" + NFT_FILE, NFT_FILE)]
     return [
-        read("qos/nft", NFT_FILE),
-        read("qos/tc", TC_FILE),
-        read("qos/unit", UNIT_FILE),
-        run("qos/active", "systemctl", "is-active", UNIT, any_exit=True),
-        run("qos/enabled", "systemctl", "is-enabled", UNIT, any_exit=True),
+        *UNITS.look(),
         run("qos/table", "nft", "list", "table", "inet", NFT_TABLE, any_exit=True),
         run("qos/qdiscs", "tc", "qdisc", "show", any_exit=True),
     ]
-
-
-def _in_force(shares: Sequence[Share], files: Mapping[str, str], results: Results) -> bool:
-    output = results.output("qos/qdiscs")
-    return (
-        results.text("qos/nft") == files[NFT_FILE]
-        and results.text("qos/tc") == files[TC_FILE]
-        and results.text("qos/unit") == UNIT_TEXT
-        and results.exit_code("qos/active") == 0
-        and results.exit_code("qos/enabled") == 0
-        and results.exit_code("qos/table") == 0
-        and all("htb 1: dev {} root".format(share.underlay) in output for share in shares)
-    )
 
 
 def steps_to(shares: Sequence[Share], results: Results) -> List[Step]:
@@ -255,30 +240,25 @@ def steps_to(shares: Sequence[Share], results: Results) -> List[Step]:
         InputError: The wanted settings contradict each other.
     """
     if not shares:
-        return absent() if results.text("qos/nft") is not None else []
+        return UNITS.absent() if UNITS.present(results) else []
     fitting(shares)
-    files = render(shares)
-    if _in_force(shares, files, results):
+    rendered = render(shares)
+    files = {path: (text, 0o644) for path, text in [(UNIT_FILE, UNIT_TEXT), *rendered.items()]}
+    shaped = results.output("qos/qdiscs")
+    if (
+        not UNITS.steps_to(files, results)
+        and results.exit_code("qos/table") == 0
+        and all("htb 1: dev {} root".format(share.underlay) in shaped for share in shares)
+    ):
         return []
-    steps = [
+    return [
         write("qos/put-unit", UNIT_FILE, UNIT_TEXT),
         run("qos/reload", "systemctl", "daemon-reload", timeout=90),
         # This uses the old files, so it also clears interfaces that are no longer shaped.
         run("qos/stop", "systemctl", "stop", UNIT, any_exit=True, timeout=90),
+        *(write("qos/put" + path, path, text) for path, text in sorted(rendered.items())),
+        run("qos/start", "systemctl", "enable", "--now", UNIT, timeout=90),
     ]
-    steps += [
-        write("qos/put/" + path.rpartition("/")[2], path, text)
-        for path, text in sorted(files.items())
-    ]
-    return steps + [run("qos/start", "systemctl", "enable", "--now", UNIT, timeout=90)]
-
-
-def absent() -> List[Step]:
-    """Return the steps that take everything away."""
-    steps = [disable("qos/off", UNIT, timeout=90)]
-    for path in (NFT_FILE, TC_FILE, LEAVES_FILE, OFF_FILE, UNIT_FILE):
-        steps.append(remove("qos/no/" + path.rpartition("/")[2], path))
-    return steps
 
 
 def look(shares: Sequence[Share]) -> List[Step]:

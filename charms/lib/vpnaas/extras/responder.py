@@ -8,13 +8,12 @@ measurements.
 """
 
 import json
-from typing import List, Optional
+from typing import List, Optional, Tuple
 
 from vpnaas.base import fields
 from vpnaas.params.intent import LinkParams
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, disable, enable, read, remove, run, write
-from vpnaas.vdu.steps import directory as make_directory
 
 RESPONDER_PORT = 5199
 """TCP port of the launcher on the inner address (IANA: unassigned)."""
@@ -51,6 +50,11 @@ def _service_file(link: str) -> str:
 
 def _targets_file(link: str) -> str:
     return "/etc/osm-vpnaas-responder-{}.json".format(link)
+
+
+def _own_files(link: str) -> Tuple[str, str, str]:
+    """Return the files of one link."""
+    return _targets_file(link), _service_file(link), _socket_file(link)
 
 
 def _address(params: LinkParams) -> str:
@@ -98,16 +102,11 @@ def render_targets(params: LinkParams, outer: Optional[fields.IPAddress]) -> str
 
 def observe(link: str) -> List[Step]:
     """Return the steps that read which files are installed and which sockets listen."""
-    port = "sport = :{}".format(RESPONDER_PORT)
+    at, port = link + "/responder", "sport = :{}".format(RESPONDER_PORT)
     return [
-        read(link + "/responder/program", PROGRAM_FILE),
-        read(link + "/responder/service", _service_file(link)),
-        read(link + "/responder/socket", _socket_file(link)),
-        read(link + "/responder/targets", _targets_file(link)),
-        run(
-            link + "/responder/enabled", "systemctl", "is-enabled", socket_unit(link), any_exit=True
-        ),
-        run(link + "/responder/listening", "ss", "-Hltn", port, any_exit=True),
+        *(read(at + path, path) for path in (PROGRAM_FILE, *_own_files(link))),
+        run(at + "/enabled", "systemctl", "is-enabled", socket_unit(link), any_exit=True),
+        run(at + "/listening", "ss", "-Hltn", port, any_exit=True),
     ]
 
 
@@ -132,41 +131,34 @@ def steps_to(
     results: Results,
 ) -> List[Step]:
     """Return the steps that install and start the launcher of one link; none if it runs."""
-    link = params.link
-    at = link + "/responder/"
-    socket, targets = render_socket(params, interface, owner), render_targets(params, outer)
-    steps: List[Step] = []
-    if results.text(at + "program") != PROGRAM:
-        steps += [
-            make_directory(at + "lib", "/usr/local/lib/osm-vpnaas", 0o755),
-            write(at + "put-program", PROGRAM_FILE, PROGRAM, 0o755),
-        ]
-    if results.text(at + "targets") != targets:
-        steps.append(write(at + "put-targets", _targets_file(link), targets))
-    units = (results.text(at + "socket"), results.text(at + "service"))
-    if units != (socket, SERVICE) or not _runs(params, interface, results):
+    link, at = params.link, params.link + "/responder"
+    targets, service, socket = _own_files(link)
+    files = {
+        PROGRAM_FILE: (PROGRAM, 0o755),
+        targets: (render_targets(params, outer), 0o644),
+        service: (SERVICE, 0o644),
+        socket: (render_socket(params, interface, owner), 0o644),
+    }
+    changed = [path for path in files if results.text(at + path) != files[path][0]]
+    steps = [write(at + "/put" + path, path, *files[path]) for path in changed]
+    if service in changed or socket in changed or not _runs(params, interface, results):
         name = socket_unit(link)
-        steps += [
-            write(at + "put-service", _service_file(link), SERVICE),
-            write(at + "put-socket", _socket_file(link), socket),
-        ]
-        if units != (None, None):
+        if results.text(at + service) is not None or results.text(at + socket) is not None:
             reload = ("systemctl", "daemon-reload")
-            steps.append(run(at + "reload", *reload, any_exit=True, timeout=90))
+            steps.append(run(at + "/reload", *reload, any_exit=True, timeout=90))
         # A failure here is ignored: a VDU whose image lacks iperf3 still gets its tunnel.
         steps += [
-            enable(at + "enable", name, any_exit=True),
-            run(at + "restart", "systemctl", "restart", name, any_exit=True, timeout=90),
+            enable(at + "/enable", name, any_exit=True),
+            run(at + "/restart", "systemctl", "restart", name, any_exit=True, timeout=90),
         ]
     return steps
 
 
 def absent(link: str) -> List[Step]:
     """Return the steps that remove the launcher of one link."""
+    at = link + "/responder"
+    # The program must not take the targets for those of another link that gets this address.
     return [
-        disable(link + "/responder/disable", socket_unit(link), timeout=30),
-        # The program must not take them for those of another link that gets this address.
-        remove(link + "/responder/no-targets", _targets_file(link)),
-        remove(link + "/responder/no-service", _service_file(link)),
-        remove(link + "/responder/no-socket", _socket_file(link)),
+        disable(at + "/disable", socket_unit(link), timeout=30),
+        *(remove(at + "/no" + path, path) for path in _own_files(link)),
     ]

@@ -11,17 +11,15 @@ its peers lose too many packets. A gateway that lost its tunnels, or whose daemo
 active role at once. A gateway that came back takes over only when its peers are back.
 """
 
-from typing import Optional, Tuple
+from typing import Tuple
 
 import attr
 
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
+from vpnaas.params.pair import PRIMARY, SECONDARY, PairParams
 from vpnaas.vdu import generated, nftables
 
-PRIMARY = "primary"
-SECONDARY = "secondary"
-ROLES = (PRIMARY, SECONDARY)
 BASE = {PRIMARY: 60, SECONDARY: 50}
 """VRRP priorities of gateways without a tunnel; all tunnels up add SPAN. So the secondary becomes
 active only if its share is larger by more than one tunnel of fifteen."""
@@ -60,45 +58,28 @@ class Standby:
     """One gateway of a pair.
 
     Attributes:
-        role: PRIMARY or SECONDARY; the primary is active if both are equally good.
-        trusted: Interface towards the core; it has VRRP and `virtual`.
-        untrusted: Interface towards the peers; without carrier the other gateway takes over.
         own: Our address on the trusted side.
-        other: That of the other gateway.
-        virtual: Address that moves: the core's next hop to the peers.
         peers: Number of peers with a tunnel to both gateways, which counts as "all tunnels up"; 0
             if only the daemon can be checked.
         children: Names of the CHILD_SAs to rekey on a takeover.
-        shared: Address on the untrusted side that moves as well, for peers that know no other.
-        router_id: VRID, unique on the trusted subnet.
-        advert: Advertisement interval in centiseconds; the other gateway counts as dead after three
-            intervals and the skew time (RFC 5798, 6.1).
-        loss: Packet loss to the peers in per cent that degrades the gateway; 0 for never.
     """
 
-    role: str
-    trusted: str
-    untrusted: str
+    params: PairParams
     own: fields.IPAddress
-    other: fields.IPAddress
-    virtual: fields.IPInterface
     peers: int
     children: Tuple[str, ...]
-    router_id: int = 51
-    advert: int = 3
-    loss: int = 0
-    shared: Optional[fields.IPInterface] = None
 
     def __attrs_post_init__(self) -> None:
         """Raise InputError for addresses that cannot form a pair."""
-        if self.own == self.other:
+        other, virtual = self.params.other, self.params.virtual
+        if self.own == other:
             raise InputError("standby: other", "it is our own address", "the other gateway's")
-        for name, address in (("own", self.own), ("other", self.other)):
-            if address not in self.virtual.network or address == self.virtual.ip:
+        for name, address in (("own", self.own), ("other", other)):
+            if address not in virtual.network or address == virtual.ip:
                 raise InputError(
                     "standby: " + name,
-                    "{} with the virtual address {}".format(address, self.virtual),
-                    "another address of {}".format(self.virtual.network),
+                    "{} with the virtual address {}".format(address, virtual),
+                    "another address of {}".format(virtual.network),
                 )
 
 
@@ -129,6 +110,7 @@ def keepalived_conf(
         turn: Program that makes our CHILD_SAs the newest.
         record: Whether it also records changes of state.
     """
+    params = standby.params
     return """{head}global_defs {{
     vrrp_version 3
     # One more gratuitous ARP a second later, for a switch that was busy with the change.
@@ -173,33 +155,34 @@ track_file tunnels {{
 """.format(
         head=generated.HEAD,
         health=health,
-        trusted=standby.trusted,
-        untrusted=standby.untrusted,
-        router_id=standby.router_id,
-        priority=BASE[standby.role],
-        advert="{}.{:02d}".format(*divmod(standby.advert, 100)),
+        trusted=params.trusted,
+        untrusted=params.untrusted,
+        router_id=params.router_id,
+        priority=BASE[params.role],
+        advert="{}.{:02d}".format(*divmod(params.advert // 10, 100)),
         own=standby.own,
-        other=standby.other,
-        virtual=standby.virtual,
-        shared=_shared(standby),
+        other=params.other,
+        virtual=params.virtual,
+        shared=_shared(params),
         turn=turn,
         children=" ".join(standby.children),
         fifo=_RECORDED.format(TURN_FIFO, turn) if record else "",
-        losing=_LOSING.format(LOSS_PROGRAM, standby.loss, LOSS_FILE, DEGRADED)
-        if standby.loss
+        losing=_LOSING.format(LOSS_PROGRAM, params.loss, LOSS_FILE, DEGRADED)
+        if params.loss
         else "",
-        lost="    track_script {\n        loss\n    }\n" if standby.loss else "",
+        lost="    track_script {\n        loss\n    }\n" if params.loss else "",
     )
 
 
-def _shared(standby: Standby) -> str:
+def _shared(params: PairParams) -> str:
     """Return the lines with the shared address, inside the block of the virtual one."""
-    if not standby.shared:
+    if not params.shared:
         return ""
     # Adverts carry addresses of one IP version only, keepalived ignores others.
-    other = standby.shared.version != standby.virtual.version
+    shared = params.shared.address
+    other = shared.version != params.virtual.version
     block = "    }\n    virtual_ipaddress_excluded {\n" if other else ""
-    return block + "        {} dev {}\n".format(standby.shared, standby.untrusted)
+    return block + "        {} dev {}\n".format(shared, params.untrusted)
 
 
 CLAIM_PERIOD = 30
@@ -226,21 +209,16 @@ WantedBy=multi-user.target
         HEALTH_FILE,
         standby.peers,
         SPAN,
-        standby.virtual.ip,
+        standby.params.virtual.ip,
         CLAIM_PERIOD,
         ",".join(standby.children),
-        standby.other,
+        standby.params.other,
     )
 
 
-def daemon_dropin() -> str:
-    """Return the drop-in that sets the health file to 0 as soon as the IKE daemon ends."""
-    return "[Service]\nExecStopPost=/bin/cp {} {}\n".format(NONE_FILE, HEALTH_FILE)
-
-
-def keepalived_dropin() -> str:
-    """Return the drop-in that loads the firewall of VRRP before keepalived starts."""
-    return """[Service]
+DAEMON_TEXT = "[Service]\nExecStopPost=/bin/cp {} {}\n".format(NONE_FILE, HEALTH_FILE)
+"""Sets the health file to 0 as soon as the IKE daemon ends."""
+KEEPALIVED_TEXT = """[Service]
 ExecStartPre=/usr/sbin/nft -f {firewall}
 # Until it is known what this gateway is good for, it is good for nothing.
 ExecStartPre=-/bin/cp --no-clobber {none} {health}
@@ -255,7 +233,8 @@ def firewall(standby: Standby) -> str:
     Nor does anyone else tell it which peers have traffic. VRRP version 3 has no authentication (RFC
     5798 section 9). Version 2 has no intervals below one second.
     """
-    family = "ip6" if standby.other.version == 6 else "ip"
+    params = standby.params
+    family = "ip6" if params.other.version == 6 else "ip"
     chains = """    chain input {{
         type filter hook input priority raw + 20; policy accept;
         iifname "{trusted}" meta l4proto 112 {family} saddr {other} accept
@@ -263,5 +242,5 @@ def firewall(standby: Standby) -> str:
         iifname "{trusted}" {family} saddr {other} udp dport {busy} accept
         udp dport {busy} counter drop
     }}
-""".format(trusted=standby.trusted, family=family, other=standby.other, busy=BUSY_PORT)
+""".format(trusted=params.trusted, family=family, other=params.other, busy=BUSY_PORT)
     return nftables.nft_table(FIREWALL_TABLE, chains)

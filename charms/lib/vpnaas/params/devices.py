@@ -49,12 +49,9 @@ class AccessParams:
     @classmethod
     def parse(cls, params: Mapping[str, Any]) -> "AccessParams":
         """Parse the action's parameters."""
-        where = "configure-access: data-interface"
-        name = fields.string(where, params.get("data-interface", ""))
-        return cls(
-            interface=fields.network_interface(where, name),
-            nat=fields.boolean("configure-access: data-nat", params.get("data-nat", True)),
-        )
+        given = fields.Parameters("configure-access", params)
+        interface = given.parsed("data-interface", fields.network_interface)
+        return cls(interface, given.boolean("data-nat", True))
 
     def to_params(self) -> Mapping[str, Any]:
         """Return the action parameters that `parse` turns into this object."""
@@ -66,15 +63,15 @@ class Enrolling:
     """Parameters of `enrol-device`.
 
     Attributes:
-        after: Seconds from now to the end of the enrolment, None if no duration was given.
-        until: End of the enrolment, seconds since the epoch, None if no date was given.
+        end: End of the enrolment, seconds since the epoch, 0 for never.
+        relative: Whether `end` counts from now instead.
         routing: How the device is to choose this slice, one of `ROUTING`.
     """
 
     name: str
     public_key: str
-    after: Optional[int] = None
-    until: Optional[int] = None
+    end: int = 0
+    relative: bool = False
     routing: str = BY_DESTINATION
 
     @classmethod
@@ -84,20 +81,14 @@ class Enrolling:
         Raises:
             InputError: One of them is not allowed.
         """
-
-        def text(key: str, default: str = "") -> str:
-            where = "enrol-device: " + key
-            return fields.string(where, params.get(key, default)).strip(" ")
-
-        after, until = _end(text("expires", NEVER))
+        given = fields.Parameters("enrol-device", params)
+        end, relative = _end(given.text("expires", NEVER))
         return cls(
-            name=fields.name("enrol-device: name", text("name")),
-            public_key=fields.wireguard_key("enrol-device: public-key", text("public-key")),
-            after=after,
-            until=until,
-            routing=fields.choice(
-                "enrol-device: routing", text("routing", BY_DESTINATION), ROUTING
-            ),
+            name=given.parsed("name", fields.name),
+            public_key=given.parsed("public-key", fields.wireguard_key),
+            end=end,
+            relative=relative,
+            routing=given.choice("routing", ROUTING),
         )
 
     def expires(self, now: int) -> int:
@@ -106,10 +97,9 @@ class Enrolling:
         Raises:
             InputError: It is less than a minute ahead, or later than `LATEST`.
         """
-        if self.after is None and self.until is None:
+        if not self.end:
             return 0
-        end = now + self.after if self.after is not None else self.until
-        assert end is not None  # noqa: S101 - one of them is given
+        end = self.end + (now if self.relative else 0)
         if not now + SOONEST <= end <= LATEST:
             raise InputError(
                 "enrol-device: expires",
@@ -121,18 +111,19 @@ class Enrolling:
         return end
 
 
-def _end(text: str) -> Tuple[Optional[int], Optional[int]]:
-    """Return (duration in seconds, date in seconds since the epoch); None for what is not given."""
+def _end(text: str) -> Tuple[int, bool]:
+    """Return `Enrolling.end` and `Enrolling.relative`."""
     if text == NEVER:
-        return None, None
+        return 0, False
     duration = _DURATION.match(text)
     if duration:
-        return int(duration.group(1)) * _UNITS[duration.group(2)], None
+        return int(duration.group(1)) * _UNITS[duration.group(2)], True
     date = _DATE.match(text)
     if date:
         try:
             form = "{}T{}".format(date.group(1), date.group(2) or "00:00")
-            return None, calendar.timegm(time.strptime(form, "%Y-%m-%dT%H:%M"))
+            # 0 would mean never.
+            return calendar.timegm(time.strptime(form, "%Y-%m-%dT%H:%M")) or 1, False
         except ValueError:
             pass  # Not a real date, such as 2026-02-30.
     raise InputError("enrol-device: expires", "{} is no time".format(fields.shown(text)), _ALLOWED)

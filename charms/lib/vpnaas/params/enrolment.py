@@ -43,11 +43,8 @@ class Enrolment:
     @classmethod
     def parse(cls, params: Mapping[str, Any], where: str = "set-enrolment") -> "Enrolment":
         """Parse the parameters of `set-enrolment`, except the link."""
-
-        def text(key: str) -> str:
-            return fields.string("{}: {}".format(where, key), params.get(key, "")).strip(" ")
-
-        server, recipient = text("server"), text("recipient")
+        given = fields.Parameters(where, params)
+        server, recipient = given.text("server"), given.text("recipient", AUTO) or AUTO
         match = _SERVER.match(server)
         if not match or not 0 < int(match.group(2)) < 65536:
             raise InputError(
@@ -55,13 +52,13 @@ class Enrolment:
                 "{} is not a server".format(fields.shown(server)),
                 "host:port, or host:port/path with the path of CMP or the label of EST",
             )
-        if recipient not in ("", AUTO) and not _NAME.match(recipient):
+        if recipient != AUTO and not _NAME.match(recipient):
             raise InputError(
                 where + ": recipient",
                 "{} is not a name".format(fields.shown(recipient)),
                 "auto, or a name such as /O=Operator/CN=RA",
             )
-        return cls(server, root_of(params, where), "" if recipient in ("", AUTO) else recipient)
+        return cls(server, root_of(params, where), "" if recipient == AUTO else recipient)
 
 
 def root_of(params: Mapping[str, Any], where: str) -> Certificate:

@@ -40,15 +40,11 @@ class GatewayParams:
     @classmethod
     def parse(cls, params: Mapping[str, Any], where: str = "configure-gateway") -> "GatewayParams":
         """Read the parameters of the action; absent ones take its defaults."""
-
-        def number(key: str, default: int) -> int:
-            value = params.get(key, default)
-            return fields.integer("{}: {}".format(where, key), value, MIN_TUNNELS, MAX_TUNNELS)
-
+        given = fields.Parameters(where, params)
         return cls(
-            number("tunnels", 1000),
-            number("peers-per-address", 32),
-            fields.boolean(where + ": firewall", params.get("firewall", True)),
+            given.integer("tunnels", 1000, MIN_TUNNELS, MAX_TUNNELS),
+            given.integer("peers-per-address", 32, MIN_TUNNELS, MAX_TUNNELS),
+            given.boolean("firewall", True),
         )
 
     def to_params(self) -> Dict[str, Any]:

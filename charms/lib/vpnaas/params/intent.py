@@ -28,7 +28,7 @@ from vpnaas.params.ipsec import (
     Proposal,
     options,
 )
-from vpnaas.params.monitoring import Monitoring
+from vpnaas.params.monitoring import exporter_port
 from vpnaas.params.qos import LinkQos, link_qos
 
 AUTO = ("", "auto")
@@ -195,6 +195,7 @@ class Intent:
     Attributes:
         off: Links that the operator switched off; they may still have relations.
         revoked: Digests of public keys that no peer may have any more, by link.
+        monitoring: Port of the exporter of metrics, 0 for no exporter, None for the default.
         enrolments: Where links with credentials cmp or est get their certificates, by link.
     """
 
@@ -204,7 +205,7 @@ class Intent:
     off: FrozenSet[str] = frozenset()
     gateway: GatewayParams = attr.Factory(GatewayParams)
     revoked: Mapping[str, Tuple[str, ...]] = attr.Factory(dict)
-    monitoring: Optional[Monitoring] = None
+    monitoring: Optional[int] = None
     enrolments: Mapping[str, Enrolment] = attr.Factory(dict)
 
     @property
@@ -344,7 +345,7 @@ class Intent:
                 "gateway": self.gateway.to_params(),
                 "revoked": dict(self.revoked),
                 "enrolments": {k: v.to_params() for k, v in self.enrolments.items()},
-                "monitoring": self.monitoring.to_params() if self.monitoring else None,
+                "monitoring": self.monitoring,
             },
             sort_keys=True,
         )
@@ -378,7 +379,7 @@ class Intent:
                 ),
                 GatewayParams.parse(document.get("gateway", {})),
                 {link: tuple(map(str, keys)) for link, keys in revoked.items()},
-                Monitoring.parse(monitoring) if monitoring else None,
+                None if monitoring is None else exporter_port({"exporter-port": monitoring}),
                 {link: Enrolment.parse(item) for link, item in enrolments.items()},
             )
         except MALFORMED:
@@ -387,20 +388,12 @@ class Intent:
 
 def link_params(params: Mapping[str, Any]) -> LinkParams:
     """Parse the parameters of `configure`; absent optional ones take the action's defaults."""
-
-    def at(key: str) -> str:
-        return "configure: {}".format(key)
-
-    def text(key: str, default: str = "") -> str:
-        return fields.string(at(key), params.get(key, default)).strip(" ")
-
-    link = fields.name(at("link"), text("link"))
-    request = pools.asked(at("inner-address"), text("inner-address"))
-    inner = UNASSIGNED
-    if not request:
-        inner = fields.interface_address(at("inner-address"), text("inner-address"))
-    underlay, gateway = text("underlay-interface"), text("gateway")
-    mtu = fields.integer(at("mtu"), params.get("mtu", 0), 0, fields.MAX_MTU)
+    given = fields.Parameters("configure", params)
+    at, text = given.at, given.text
+    link = given.parsed("link", fields.name)
+    request = given.parsed("inner-address", pools.asked)
+    inner = UNASSIGNED if request else given.parsed("inner-address", fields.interface_address)
+    mtu = given.integer("mtu", 0, 0, fields.MAX_MTU)
     if 0 < mtu < fields.MIN_MTU:
         raise InputError(
             at("mtu"),
@@ -408,15 +401,13 @@ def link_params(params: Mapping[str, Any]) -> LinkParams:
             "0 or {} to {}".format(fields.MIN_MTU, fields.MAX_MTU),
         )
     technology = technology_of(link, text("technology", WIREGUARD), at("technology"))
-    preshared = fields.boolean(at("preshared-key"), params.get("preshared-key", False))
+    preshared = given.boolean("preshared-key", False)
     if preshared and technology == NONE:
         raise InputError(at("preshared-key"), "technology none has no keys", "false")
-    quantum = fields.choice(
-        at("post-quantum"), text("post-quantum", NO_QUANTUM), (NO_QUANTUM, PREFER, REQUIRE)
-    )
+    quantum = given.choice("post-quantum", (NO_QUANTUM, PREFER, REQUIRE))
     if quantum != NO_QUANTUM and technology == NONE:
         raise InputError(at("post-quantum"), "technology none has no keys", NO_QUANTUM)
-    port = fields.integer(at("listen-port"), params.get("listen-port", 0), 0, 65535)
+    port = given.integer("listen-port", 0, 0, 65535)
     if technology == IPSEC:
         if port not in (0, PORT):
             raise InputError(
@@ -424,23 +415,25 @@ def link_params(params: Mapping[str, Any]) -> LinkParams:
             )
         port = PORT
     ipsec = IpsecParams(
-        credentials=fields.choice(at("credentials"), text("credentials", PUBKEY), CREDENTIALS),
-        proposal=Proposal.parse(at("proposal"), text("proposal", "auto")),
-        **options(at("ipsec-options"), text("ipsec-options", "none")),  # type: ignore[arg-type]
+        credentials=given.choice("credentials", CREDENTIALS),
+        proposal=given.parsed("proposal", Proposal.parse),
+        **given.parsed("ipsec-options", options),  # type: ignore[arg-type]
     )
     result = LinkParams(
         link=link,
         technology=technology,
         inner_address=inner,
         underlay_interface=(
-            "" if underlay in AUTO else fields.network_interface(at("underlay-interface"), underlay)
+            ""
+            if text("underlay-interface") in AUTO
+            else given.parsed("underlay-interface", fields.network_interface)
         ),
-        gateway=None if gateway in AUTO else fields.address(at("gateway"), gateway),
+        gateway=None if text("gateway") in AUTO else given.parsed("gateway", fields.address),
         listen_port=port or reference_point(link).listen_port,
-        allowed_prefixes=fields.networks(at("allowed-prefixes"), text("allowed-prefixes")),
-        accept_prefixes=fields.networks(at("accept-prefixes"), text("accept-prefixes")),
+        allowed_prefixes=given.parsed("allowed-prefixes", fields.networks),
+        accept_prefixes=given.parsed("accept-prefixes", fields.networks),
         mtu=mtu,
-        keepalive=fields.integer(at("keepalive"), params.get("keepalive", -1), -1, 65535),
+        keepalive=given.integer("keepalive", -1, -1, 65535),
         preshared_key=preshared,
         post_quantum=quantum,
         standby_gateways=_standby_gateways(
@@ -567,15 +560,10 @@ def _any_key(where: str, text: str) -> str:
 
 def manual_peer(params: Mapping[str, Any]) -> ManualPeer:
     """Parse the parameters of `add-peer`."""
-
-    def at(key: str) -> str:
-        return "add-peer: {}".format(key)
-
-    def text(key: str) -> str:
-        return fields.string(at(key), params.get(key, "")).strip(" ")
-
+    given = fields.Parameters("add-peer", params)
+    at, text = given.at, given.text
     asks = text("allowed-prefixes") == pools.ASKS
-    prefixes = () if asks else fields.networks(at("allowed-prefixes"), text("allowed-prefixes"))
+    prefixes = () if asks else given.parsed("allowed-prefixes", fields.networks)
     if not prefixes and not asks:
         raise InputError(at("allowed-prefixes"), "no prefix given", "at least one, or pool")
     endpoint = text("endpoint")
@@ -583,15 +571,15 @@ def manual_peer(params: Mapping[str, Any]) -> ManualPeer:
         raise InputError(
             at("endpoint"), "a peer with an address of the pool connects to this VNF", "none"
         )
-    name, identity = fields.name(at("name"), text("name")), text("ike-identity")
+    name, identity = given.parsed("name", fields.name), text("ike-identity")
     return ManualPeer(
-        link=fields.name(at("link"), text("link")),
+        link=given.parsed("link", fields.name),
         name=name,
-        public_key=_any_key(at("public-key"), text("public-key")),
+        public_key=given.parsed("public-key", _any_key),
         allowed_prefixes=prefixes,
         endpoint=None if endpoint in NOTHING else fields.endpoint(at("endpoint"), endpoint),
-        keepalive=fields.integer(at("keepalive"), params.get("keepalive", 0), 0, 65535),
-        identity=name if identity in AUTO else fields.ike_identity(at("ike-identity"), identity),
+        keepalive=given.integer("keepalive", 0, 0, 65535),
+        identity=name if identity in AUTO else given.parsed("ike-identity", fields.ike_identity),
         stored=text("public-key") == STORE,
-        expires=fields.integer(at("expires"), params.get("expires", 0), 0, LATEST),
+        expires=given.integer("expires", 0, 0, LATEST),
     )

@@ -46,21 +46,16 @@ def link_qos(params: Mapping[str, Any], where: str = "set-qos") -> Optional[Link
     Raises:
         InputError: The 5QI is not in the table, or its rates do not fit its resource type.
     """
-
-    def rate(key: str) -> int:
-        return fields.integer("{}: {}".format(where, key), params.get(key, 0), 0, MAX_MBPS)
-
-    link = fields.string(where + ": link", params.get("link", ""))
-    five_qi = fields.integer(where + ": five-qi", params.get("five-qi", 0), 0, 255)
+    given = fields.Parameters(where, params)
+    link, five_qi = given.text("link"), given.integer("five-qi", 0, 0, 255)
     if five_qi == 0:
         return None
     if five_qi not in TABLE:
         known = ", ".join(str(value) for value in sorted(TABLE))
-        raise InputError(where + ": five-qi", "{} is not standardised".format(five_qi), known)
-    qos = LinkQos(
-        link, five_qi, rate("guaranteed-mbps"), rate("maximum-mbps"), rate("underlay-mbps")
-    )
-    row, at = qos.characteristics, where + ": guaranteed-mbps"
+        raise InputError(given.at("five-qi"), "{} is not standardised".format(five_qi), known)
+    keys = ("guaranteed-mbps", "maximum-mbps", "underlay-mbps")
+    qos = LinkQos(link, five_qi, *(given.integer(key, 0, 0, MAX_MBPS) for key in keys))
+    row, at = qos.characteristics, given.at("guaranteed-mbps")
     if row.guaranteed and not qos.guaranteed_mbps:
         what = "5QI {} is {} and has no guaranteed rate".format(five_qi, row.resource)
         raise InputError(at, what, "1 or more")

@@ -39,25 +39,22 @@ class SecretReference:
     @classmethod
     def parse(cls, params: Mapping[str, Any], where: str) -> "SecretReference":
         """Parse the parameters of an action that fetches a secret."""
-
-        def text(key: str) -> str:
-            return fields.string("{}: {}".format(where, key), params.get(key, "")).strip(" ")
-
-        server = _SERVER.match(text("store"))
+        given = fields.Parameters(where, params)
+        path, server = given.text("path"), _SERVER.match(given.text("store"))
         if not server or not 0 < int(server.group(1).rpartition(":")[2]) < 65536:
             raise InputError(
                 where + ": store",
-                "{} is not a store".format(fields.shown(text("store"))),
+                "{} is not a store".format(fields.shown(given.text("store"))),
                 "https://host:port, such as https://vault.example:8200",
             )
-        if not _PATH.match(text("path")):
+        if not _PATH.match(path):
             raise InputError(
                 where + ": path",
-                "{} is not the path of a secret".format(fields.shown(text("path"))),
+                "{} is not the path of a secret".format(fields.shown(path)),
                 "MOUNT/PATH, such as secret/core/epc",
             )
         token = params.get("token", "")
         if not isinstance(token, str) or not _TOKEN.match(token.strip(" ")):
             # Do not show its text: most of it may be a valid token.
             raise InputError(where + ": token", "not a wrapping token", "as the store printed it")
-        return cls(server.group(1), root_of(params, where), text("path"), token.strip(" "))
+        return cls(server.group(1), root_of(params, where), path, token.strip(" "))

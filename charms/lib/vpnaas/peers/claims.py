@@ -4,7 +4,6 @@ A peer holds its prefixes, its keys, its IKE identity and its outer address. The
 running peers before any new request is checked, so that no peer can take them.
 """
 
-import bisect
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from vpnaas.base import fields
@@ -12,28 +11,6 @@ from vpnaas.base.errors import InputError
 from vpnaas.base.links import NONE
 from vpnaas.base.prefixes import Spans
 from vpnaas.peers.peer import Peer
-
-
-class Addresses:
-    """Addresses with owners, to be found by the prefix that covers them."""
-
-    def __init__(self) -> None:
-        self._sorted: Dict[int, List[Tuple[int, str]]] = {4: [], 6: []}
-
-    def add(self, address: fields.IPAddress, owner: str) -> None:
-        """Add an address of an owner."""
-        bisect.insort(self._sorted[address.version], (int(address), owner))
-
-    def remove(self, address: fields.IPAddress, owner: str) -> None:
-        """Remove an address of an owner."""
-        self._sorted[address.version].remove((int(address), owner))
-
-    def within(self, prefix: fields.IPNetwork) -> List[str]:
-        """Return the owners of addresses in a prefix, by address."""
-        listed = self._sorted[prefix.version]
-        start = bisect.bisect_left(listed, (int(prefix.network_address), ""))
-        end = bisect.bisect_left(listed, (int(prefix.broadcast_address) + 1, ""))
-        return [owner for _, owner in listed[start:end]]
 
 
 class Claims:
@@ -59,7 +36,7 @@ class Claims:
         self._keys: Dict[str, str] = {}
         self._identities: Dict[str, str] = {}
         self._prefixes = Spans()
-        self._outers = Addresses()
+        self._outers = Spans()
 
     @property
     def peers(self) -> Tuple[Peer, ...]:
@@ -80,7 +57,7 @@ class Claims:
         if peer.identity:
             self._identities[peer.identity] = peer.name
         if peer.endpoint:
-            self._outers.add(peer.endpoint[0], peer.name)
+            self._outers.add([fields.host_network(peer.endpoint[0])], peer.name)
 
     def _release(self, name: str) -> None:
         peer = self._peers.pop(name, None)
@@ -92,7 +69,7 @@ class Claims:
         if peer.identity:
             del self._identities[peer.identity]
         if peer.endpoint:
-            self._outers.remove(peer.endpoint[0], name)
+            self._outers.remove([fields.host_network(peer.endpoint[0])], name)
 
     def check(self, peer: Peer) -> None:
         """Raise InputError if a peer asks for something that another peer holds."""
@@ -138,7 +115,7 @@ class Claims:
         """Return peers whose prefixes cover this peer's endpoint, or the other way round."""
         names: List[str] = []
         for prefix in peer.prefixes:
-            names += self._outers.within(prefix)
+            names += self._outers.overlapping(prefix)
         if peer.endpoint:
             names += self._prefixes.overlapping(fields.host_network(peer.endpoint[0]))
         return self._others(peer, names)

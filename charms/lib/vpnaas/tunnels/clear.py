@@ -103,7 +103,6 @@ def steps_to(params: LinkParams, underlay: str, peers: Sequence[Peer], state: St
         return []
     base = directory(link)
     return [
-        make_directory(link + "/apply/lib", HOLD_PROGRAM.rpartition("/")[0], 0o755),
         write(link + "/apply/program", HOLD_PROGRAM, source("hold.py"), 0o755),
         write(link + "/apply/unit", UNIT_FILE, UNIT),
         run(link + "/apply/reload", "systemctl", "daemon-reload", timeout=90),

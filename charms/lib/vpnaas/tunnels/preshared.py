@@ -10,13 +10,13 @@ A hybrid key has a second half that travels by ML-KEM (`programs.kem`); docs/adr
 """
 
 import base64
-import textwrap
 from typing import Collection, List, Optional, Tuple
 
 import attr
 
 from vpnaas.base.digests import digest
 from vpnaas.base.links import directory
+from vpnaas.base.x509 import armour
 from vpnaas.params.intent import PREFER, REQUIRE
 from vpnaas.peers.offer import QUANTUM_OFFERS, UNABLE, KeyOffer
 from vpnaas.peers.peer import HYBRID, Agreed
@@ -171,13 +171,11 @@ def wrap(link: str, peer: str, wrap_key: str, kem_key: str = "") -> List[Step]:
     key, pem = preshared_file(link, peer), _path(link, peer, ".pem")
     wrapped, sealed = _path(link, peer, ".wrapped"), _path(link, peer, ".sealed")
     made = _path(link, peer, ".part") if kem_key else key
-    armoured = "\n".join(textwrap.wrap(wrap_key, 64))
-    text = "-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n".format(armoured)
     command = ("openssl", "pkeyutl", "-encrypt", "-pubin", "-inkey", pem) + _OAEP
     steps = [
         remove(at + "/stale", wrapped),
         remove(at + "/stale-seal", sealed),
-        write(at + "/pem", pem, text, 0o600),
+        write(at + "/pem", pem, armour(wrap_key, "PUBLIC KEY"), 0o600),
         run(at + "/make", "openssl", "rand", "-base64", "32", stdout_file=made),
         run(at + "/encrypt", *command, stdin_file=made, stdout_file=wrapped, any_exit=True),
     ]

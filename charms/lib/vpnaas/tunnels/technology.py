@@ -24,7 +24,6 @@ from vpnaas.base import fields
 from vpnaas.base.x509 import Certificate
 from vpnaas.params.gateway import GatewayParams, SharedAddress
 from vpnaas.params.intent import Intent, LinkParams, ManualPeer
-from vpnaas.params.monitoring import OFF, Monitoring
 from vpnaas.peers.admission import Admission, Context, Proof
 from vpnaas.peers.leases import Asking
 from vpnaas.peers.offer import KeyOffer, Offer, Remote
@@ -63,7 +62,7 @@ class CharmState:
         gateway: Parameters of the security gateway, None for another VNF.
         translated: Interfaces on which forwarded packets get the VDU's own address.
         certificates: Certificates from an operator for a link.
-        monitoring: Settings of the exporter of metrics.
+        monitoring: Port of the exporter of metrics, 0 for none.
         asking: Links that wait for an address from their gateway; `intent` is without them.
         shared: Address of our gateway pair for manual peers, None if there is none.
         holdings: `Peer.holdings` of the last reconcile, by link and peer name.
@@ -81,7 +80,7 @@ class CharmState:
     gateway: Optional[GatewayParams] = None
     translated: Tuple[str, ...] = ()
     certificates: Mapping[str, Given] = attr.Factory(dict)
-    monitoring: Monitoring = OFF
+    monitoring: int = 0
     asking: Mapping[str, Asking] = attr.Factory(dict)
     shared: Optional[SharedAddress] = None
     holdings: Mapping[str, Mapping[str, str]] = attr.Factory(dict)

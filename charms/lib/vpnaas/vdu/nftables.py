@@ -7,7 +7,7 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.vdu.generated import HEAD
-from vpnaas.vdu.steps import Results, Step, directory, enable, move, read, remove, run, write
+from vpnaas.vdu.steps import Results, Step, enable, move, read, remove, run, write
 
 NFT = "/usr/sbin/nft"
 ADDITIONS = "/etc/systemd/system/nftables.service.d"
@@ -123,7 +123,6 @@ class BootTable:
         return [
             write(self.name + "/put", new, text, 0o600),
             write(self.name + "/put-unit", self.unit_file, self.unit_text),
-            directory(self.name + "/additions", ADDITIONS, 0o755),
             write(self.name + "/put-after-flush", additions, after_flush_text(self.file)),
             read_additions(self.name + "/read-additions"),
             run(self.name + "/load", "nft", "-f", new),

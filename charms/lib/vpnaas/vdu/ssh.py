@@ -83,19 +83,6 @@ class Login:
 
 
 @attr.frozen
-class HostKeyRule:
-    """Which SSH host key the VDU may have.
-
-    Attributes:
-        pinned: "type base64" of the key to insist on, "" to accept the first.
-        fingerprint: SHA256 fingerprint to insist on, "" for any.
-    """
-
-    pinned: str = ""
-    fingerprint: str = ""
-
-
-@attr.frozen
 class CommandResult:
     """What a command on the VDU did."""
 
@@ -152,16 +139,23 @@ def _cached_files(path: str) -> FileCache:
 class Vdu:
     """A login to the VDU that is opened when first needed.
 
+    Args:
+        login: How to get in.
+        recall_file: File cache of this VDU, "" for none.
+        pinned: "type base64" of the host key to insist on, "" to accept the first.
+        fingerprint: SHA256 fingerprint of the host key to insist on, "" for any.
+
     Attributes:
         connect_seconds: Time that the VDU has to accept the connection.
         round_trips: Requests sent so far; a reconcile needs at most three.
         host_key: "type base64" of the key the VDU showed, "" before the login.
     """
 
-    def __init__(self, login: Login, rule: HostKeyRule, recall_file: str = "") -> None:
-        self._login = login
-        self._rule = rule
-        self._recall_file = recall_file
+    def __init__(
+        self, login: Login, recall_file: str = "", pinned: str = "", fingerprint: str = ""
+    ) -> None:
+        self._login, self._recall_file = login, recall_file
+        self._pinned, self._fingerprint = pinned, fingerprint
         self._cache: Optional[FileCache] = None
         self._client = None  # type: Any
         self.connect_seconds = CONNECT_SECONDS
@@ -272,18 +266,17 @@ class Vdu:
         return client
 
     def _seen(self, key: str) -> None:
-        rule = self._rule
-        if rule.fingerprint and fingerprint(key) != rule.fingerprint:
+        if self._fingerprint and fingerprint(key) != self._fingerprint:
             raise UnreachableError(
                 "{} shows host key {} where {} is required".format(
-                    self._login.host, fingerprint(key), rule.fingerprint
+                    self._login.host, fingerprint(key), self._fingerprint
                 )
             )
-        if rule.pinned and key != rule.pinned:
+        if self._pinned and key != self._pinned:
             raise UnreachableError(
                 "{} shows host key {}, not the pinned {};"
                 " if it was changed run trust-host-key".format(
-                    self._login.host, fingerprint(key), fingerprint(rule.pinned)
+                    self._login.host, fingerprint(key), fingerprint(self._pinned)
                 )
             )
         self.host_key = key

@@ -45,7 +45,7 @@ class Step:
 
 
 def write(id: str, path: str, text: str, mode: int = 0o644, before: Optional[str] = None) -> Step:
-    """Replace a file atomically if content or mode differ.
+    """Replace a file atomically if content or mode differ; missing folders get mode 0755.
 
     Where its content is not `before` any more, as it was observed, the step fails.
     """

@@ -22,7 +22,6 @@ from vpnaas.tunnels.ipsec.observed import Sa, State
 from vpnaas.tunnels.preshared import preshared_file
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Step, disable, enable, remove, run, write
-from vpnaas.vdu.steps import directory as make_directory
 
 
 def steps_to(configuration: Configuration, state: State, made: Optional[Made] = None) -> List[Step]:
@@ -49,11 +48,6 @@ def steps_to(configuration: Configuration, state: State, made: Optional[Made] = 
         texts[names.down_file(link)] = (no_rules(names.interface_id(link)), 0o644)
     changed = {path for path, (text, _) in texts.items() if state.files.get(path) != text}
     steps: List[Step] = []
-    if names.DROPIN_FILE in changed:
-        folder = names.DROPIN_FILE.rpartition("/")[0]
-        steps.append(make_directory(link + "/apply/dropin", folder, 0o755))
-    if names.PROGRAM_FILE in changed:
-        steps.append(make_directory(link + "/apply/lib", "/usr/local/lib/osm-vpnaas", 0o755))
     writes = {
         path: write(
             "{}/apply{}".format(link, path), path, *texts[path], before=state.files.get(path)

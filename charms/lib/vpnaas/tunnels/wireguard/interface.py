@@ -22,7 +22,6 @@ from vpnaas.tunnels.preshared import preshared_file
 from vpnaas.vdu import facts, generated
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, enable, read, run, write
-from vpnaas.vdu.steps import directory as make_directory
 
 OVERHEAD = 80
 """Bytes a packet grows by: 40 IPv6, 8 UDP, 32 WireGuard (data header 16, tag 16). An IPv4
@@ -234,16 +233,14 @@ def _endpoints(interface: str, text: str) -> Dict[str, str]:
 class Configuration:
     """A WireGuard interface as it should be."""
 
-    link: str
-    address: fields.IPInterface
-    listen_port: int
+    params: LinkParams
     mtu: int
     peers: Tuple[Peer, ...]
 
-    @classmethod
-    def of(cls, params: LinkParams, mtu: int, peers: Sequence[Peer]) -> "Configuration":
-        """Combine link parameters with the MTU and peers that were agreed."""
-        return cls(params.link, params.inner_address, params.listen_port, mtu, tuple(peers))
+    @property
+    def link(self) -> str:
+        """Return the name of the link."""
+        return self.params.link
 
 
 def gate_file(link: str) -> str:
@@ -305,8 +302,8 @@ def render(configuration: Configuration, live: Optional[Live] = None) -> str:
     keys = allowed_by_key(configuration, live)
     lines = [
         "[Interface]",
-        "Address = {}".format(configuration.address),
-        "ListenPort = {}".format(configuration.listen_port),
+        "Address = {}".format(configuration.params.inner_address),
+        "ListenPort = {}".format(configuration.params.listen_port),
         "MTU = {}".format(configuration.mtu),
     ]
     gated = _gated(keys)
@@ -363,24 +360,31 @@ def steps_to(configuration: Configuration, state: State) -> List[Step]:
 def _interface_changes(
     configuration: Configuration, state: State, live: Live, interface: str
 ) -> List[Step]:
-    link = configuration.link
+    link, address = configuration.link, configuration.params.inner_address
     steps = []
     if live.public_key != state.public_key:
         steps.append(
             run(link + "/apply/key", "wg", "set", interface, "private-key", key_file(link))
         )
-    if live.listen_port != configuration.listen_port:
-        port = str(configuration.listen_port)
+    if live.listen_port != configuration.params.listen_port:
+        port = str(configuration.params.listen_port)
         steps.append(run(link + "/apply/port", "wg", "set", interface, "listen-port", port))
     if live.mtu != configuration.mtu:
         mtu = str(configuration.mtu)
         steps.append(run(link + "/apply/mtu", "ip", "link", "set", interface, "mtu", mtu))
-    for index, old in enumerate(sorted(live.addresses - {configuration.address}, key=str)):
+    for index, old in enumerate(sorted(live.addresses - {address}, key=str)):
         id = "{}/apply/address-{}".format(link, index)
         steps.append(run(id, "ip", "address", "del", str(old), "dev", interface))
-    if live.addresses != {configuration.address}:
+    if live.addresses != {address}:
         # Last: with the first address of a subnet, Linux deletes its others and their routes.
-        words = ("ip", "address", "replace", str(configuration.address), "dev", interface)
+        words = (
+            "ip",
+            "address",
+            "replace",
+            str(address),
+            "dev",
+            interface,
+        )
         steps.append(run(link + "/apply/address", *words))
     return steps
 
@@ -437,12 +441,12 @@ def _peer_changes(
 
 
 def _route_changes(configuration: Configuration, live: Live, interface: str) -> List[Step]:
-    subnet = configuration.address.network
+    subnet = configuration.params.inner_address.network
     routes = {
         p for peer in configuration.peers for p in peer.prefixes if not fields.covers(subnet, p)
     }
     steps = []
-    kept = live.routes if live.addresses == {configuration.address} else frozenset()
+    kept = live.routes if live.addresses == {configuration.params.inner_address} else frozenset()
     for index, prefix in enumerate(fields.ordered(routes - kept)):
         id = "{}/apply/route-{}".format(configuration.link, index)
         steps.append(run(id, "ip", "route", "replace", str(prefix), "dev", interface))
@@ -490,7 +494,6 @@ def _handovers(configuration: Configuration, state: State, interface: str) -> Li
     words = (HANDOVER_PROGRAM, interface, staged_file(link), str(HANDOVER_SECONDS))
     at = link + "/apply/handover"
     return [
-        make_directory(link + "/apply/lib", "/usr/local/lib/osm-vpnaas", 0o755),
         write(at, HANDOVER_PROGRAM, source("handover.py"), 0o755),
         write(at + "-keys", staged_file(link), text, 0o600),
         run(at + "-watch", "systemd-run", *how, *words),

@@ -64,7 +64,8 @@ class Wireguard(KeyedTechnology[wireguard.State]):
     def apply(
         self, inputs: LinkInputs, state: wireguard.State, mtu: int, peers: Sequence[Peer]
     ) -> List[Step]:
-        return wireguard.steps_to(wireguard.Configuration.of(inputs.params, mtu, peers), state)
+        configuration = wireguard.Configuration(inputs.params, mtu, tuple(peers))
+        return wireguard.steps_to(configuration, state)
 
     def restart(
         self, inputs: LinkInputs, state: wireguard.State, peers: Sequence[Peer]

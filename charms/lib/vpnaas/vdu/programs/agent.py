@@ -65,8 +65,18 @@ def _replace(path: str, data: bytes, mode: int) -> Json:
     return {}
 
 
+def _folder(path: str) -> None:
+    """Make a missing folder and its parents."""
+    if not os.path.isdir(path):
+        _folder(os.path.dirname(path))
+        os.mkdir(path)
+        # Programs that do not run as root lie there too.
+        os.chmod(path, 0o755)  # noqa: S103
+
+
 def write(step: Json) -> Json:
-    """Replace a file if content or mode differ."""
+    """Replace a file if content or mode differ; missing folders are made."""
+    _folder(os.path.dirname(step["path"]))
     return _replace(step["path"], step["text"].encode(), step["mode"])
 
 

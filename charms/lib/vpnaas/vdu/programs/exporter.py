@@ -10,6 +10,7 @@ them every few seconds, and adds up the differences per peer.
 """
 
 import argparse
+import functools
 import glob
 import itertools
 import json
@@ -474,18 +475,12 @@ class Exporter:
             try:
                 with socket.socket(socket.AF_UNIX) as stream:
                     stream.connect(path)
-                    data = b""
-                    while True:
-                        more = stream.recv(1 << 16)
-                        if not more:
-                            break
-                        data += more
-                        while len(data) >= ALERT.size:
-                            kind = ALERT.unpack_from(data)[0]
-                            data = data[ALERT.size :]
-                            with self._lock:
-                                self._meter.alert(kind)
-            except OSError:
+                    messages = stream.makefile("rb")
+                    for data in iter(functools.partial(messages.read, ALERT.size), b""):
+                        kind = ALERT.unpack(data)[0]
+                        with self._lock:
+                            self._meter.alert(kind)
+            except (OSError, struct.error):
                 pass
             time.sleep(PERIOD)
 

@@ -24,7 +24,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence
+from typing import Dict, Iterable, List, NamedTuple, Optional
 
 AWAY = "/etc/osm-vpnaas/standby-away"
 FIFO = "/run/osm-vpnaas-first"
@@ -122,11 +122,6 @@ def busiest(before: Dict[bytes, int], now: Iterable[Tunnel]) -> List[bytes]:
     return sorted((peer for peer in passed if passed[peer]), key=lambda peer: -passed[peer])[:MOST]
 
 
-def packed(peers: Sequence[bytes]) -> bytes:
-    """Return the message with the peers that have traffic."""
-    return b"".join(peers)
-
-
 def unpacked(data: bytes) -> List[bytes]:
     """Return the peers of a message; what it says decides about an order only."""
     return [data[at : at + DIGEST] for at in range(0, len(data) - DIGEST + 1, DIGEST)][:MOST]
@@ -221,7 +216,7 @@ class Watch:
         if active(self.address):
             self.busy = busiest(self.packets, now)
             try:
-                self.socket.sendto(packed(self.busy), (self.other, PORT))
+                self.socket.sendto(b"".join(self.busy), (self.other, PORT))
             except OSError:
                 pass  # The other gateway is away.
         self.packets = {tunnel.peer: tunnel.packets for tunnel in now}

@@ -72,13 +72,12 @@ def drop(prefix: str) -> None:
             swanctl("--terminate", "--ike-id", number, "--force", "--timeout", "1")
 
 
-def kept_connections() -> Iterator[Tuple[str, ...]]:
-    """Yield the names of each peer's connections; one of them has to be up."""
-    for path in sorted(glob.glob("/etc/osm-vpnaas/*/ipsec.keep")):
+def documents(name: str) -> Iterator[Any]:
+    """Yield the content of the links' JSON files of a name, without files that cannot be read."""
+    for path in sorted(glob.glob("/etc/osm-vpnaas/*/" + name)):
         try:
             with open(path) as stream:
-                for names in json.load(stream):
-                    yield tuple(names)
+                yield json.load(stream)
         except (OSError, ValueError):
             continue
 
@@ -87,7 +86,8 @@ def keep() -> None:
     """Initiate wanted connections that are not up, for ever."""
     waits: Dict[Tuple[str, ...], Tuple[float, int]] = {}
     while True:
-        lists = list(kept_connections())
+        # Of the connections of a peer, one has to be up.
+        lists = [tuple(names) for each in documents("ipsec.keep") for names in each]
         up: Set[str] = set()
         if lists:
             up = {name for name, _, passing in associations() if passing}
@@ -240,12 +240,8 @@ def load(link: str) -> None:
 def shared() -> Dict[str, bool]:
     """Return the connections of the shared address, and whether we can initiate them."""
     names: Dict[str, bool] = {}
-    for path in sorted(glob.glob("/etc/osm-vpnaas/*/ipsec.shared")):
-        try:
-            with open(path) as stream:
-                names.update(json.load(stream))
-        except (OSError, ValueError):
-            continue
+    for each in documents("ipsec.shared"):
+        names.update(each)
     return names
 
 

@@ -70,15 +70,9 @@ def kind(frame: bytes, fragments: Fragments) -> str:
 def _ipv4(packet: bytes, fragments: Fragments) -> str:
     if len(packet) < 20:
         return "ip"
-    header = (packet[0] & 15) * 4
-    place = struct.unpack("!H", packet[6:8])[0]
+    place, data = struct.unpack("!H", packet[6:8])[0], packet[(packet[0] & 15) * 4 :]
     of = packet[12:20] + packet[4:6]
-    if place & 0x1FFF:
-        return fragments.get(of, "fragment")
-    kind = _transport(packet[9], packet[header:])
-    if place & 0x2000:
-        _remember(fragments, of, kind)
-    return kind
+    return _part(fragments, of, place & 0x1FFF, place & 0x2000, packet[9], data)
 
 
 def _ipv6(packet: bytes, fragments: Fragments) -> str:
@@ -87,21 +81,23 @@ def _ipv6(packet: bytes, fragments: Fragments) -> str:
     protocol, rest = packet[6], packet[40:]
     while protocol in EXTENSIONS and len(rest) >= 8:
         protocol, rest = rest[0], rest[8 + rest[1] * 8 :]
-    if protocol == 44 and len(rest) >= 8:
-        place, of = struct.unpack("!H", rest[2:4])[0], packet[8:40] + rest[4:8]
-        if place & 0xFFF8:
-            return fragments.get(of, "fragment")
-        kind = _transport(rest[0], rest[8:])
-        if place & 1:
-            _remember(fragments, of, kind)
-        return kind
-    return _transport(protocol, rest)
+    if protocol != 44 or len(rest) < 8:
+        return _transport(protocol, rest)
+    place, of = struct.unpack("!H", rest[2:4])[0], packet[8:40] + rest[4:8]
+    return _part(fragments, of, place & 0xFFF8, place & 1, rest[0], rest[8:])
 
 
-def _remember(fragments: Fragments, of: bytes, kind: str) -> None:
-    if len(fragments) >= 1024:
-        fragments.clear()
-    fragments[of] = kind
+def _part(
+    fragments: Fragments, of: bytes, offset: int, more: int, protocol: int, data: bytes
+) -> str:
+    if offset:
+        return fragments.get(of, "fragment")
+    kind = _transport(protocol, data)
+    if more:
+        if len(fragments) >= 1024:
+            fragments.clear()
+        fragments[of] = kind
+    return kind
 
 
 def _transport(protocol: int, data: bytes) -> str:

@@ -1,10 +1,19 @@
-"""Parsers for the logs of OpenAirInterface's AMF and SMF: who is connected."""
+"""Parsers for the logs of MME, AMF and SMF: who is connected."""
 
 import re
 from typing import Any, Dict, List
 
 from vpnaas.base import fields
 from vpnaas.base.errors import VpnaasError
+
+ROWS = {
+    "Connected eNBs": "enbs",
+    "Attached UEs": "attached-ues",
+    "Connected UEs": "connected-ues",
+    "Default Bearers": "default-bearers",
+    "S1-U Bearers": "s1u-bearers",
+}
+_ROW = re.compile(r"({})\s*\|\s*([0-9]{{1,18}})\s*\|".format("|".join(ROWS)))
 
 _TITLE = re.compile(r"\|-*(gNBs|UEs)' [Ii]nformation-*\|")
 _CELLS = re.compile(r"\|(.*)\|\s*$")
@@ -14,6 +23,26 @@ UES = ("state", "imsi", "guti", "ran-ue-ngap-id", "amf-ue-ngap-id", "plmn", "cel
 _LABELS = "SUPI|PDU Session ID|DNN|S-NSSAI|PAA IPv4|Default QFI"
 _LABELLED = re.compile(r"\A\s*({}):\s*(\S.*?)?\s*\Z".format(_LABELS))
 _SLICE = re.compile(r"sst, sd: *([0-9]{1,3}), *([0-9A-Fa-f]{6})")
+
+
+def statistics(log: str) -> Dict[str, int]:
+    """Return the numbers of the last complete table of the MME.
+
+    Raises:
+        VpnaasError: There is none.
+    """
+    table: Dict[str, int] = {}
+    complete: Dict[str, int] = {}
+    for match in _ROW.finditer(log):
+        name = ROWS[match.group(1)]
+        if name in table:
+            table = {}
+        table[name] = int(match.group(2))
+        if len(table) == len(ROWS):
+            complete, table = table, {}
+    if not complete:
+        raise VpnaasError("the MME has shown no statistics yet; it does so every 10 s")
+    return complete
 
 
 def connected(log: str) -> Dict[str, List[Dict[str, str]]]:

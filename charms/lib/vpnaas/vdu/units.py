@@ -1,0 +1,54 @@
+"""Units of systemd on the VDU, with the files that they consist of."""
+
+from typing import List, Mapping, Tuple
+
+import attr
+
+from vpnaas.vdu.pending import Pending
+from vpnaas.vdu.steps import Results, Step, disable, enable, read, remove, run, write
+
+FOLDER = "/etc/systemd/system/"
+
+
+@attr.frozen
+class Units(Pending):
+    """Units that are enabled, and all their files.
+
+    Attributes:
+        units: Their names. The first one runs; systemd starts the others at boot.
+        paths: Unit files, programs and data.
+    """
+
+    units: Tuple[str, ...]
+    paths: Tuple[str, ...]
+
+    def look(self) -> List[Step]:
+        """Return the steps that look at files and units."""
+        return [
+            self.observe(),
+            *(read(self.name + path, path) for path in self.paths),
+            run(self.name + "/active", "systemctl", "is-active", *self.units, any_exit=True),
+            run(self.name + "/enabled", "systemctl", "is-enabled", *self.units, any_exit=True),
+        ]
+
+    def present(self, results: Results) -> bool:
+        """Tell whether a file exists, so that `absent` has something to remove."""
+        return any(results.text(self.name + path) is not None for path in self.paths)
+
+    def steps_to(self, files: Mapping[str, Tuple[str, int]], results: Results) -> List[Step]:
+        """Return the steps that put files (text and mode) into force; none if they already are."""
+        changed = [path for path in self.paths if results.text(self.name + path) != files[path][0]]
+        steps = [write(self.name + "/put" + path, path, *files[path]) for path in changed]
+        if self.left(results) or any(path.startswith(FOLDER) for path in changed):
+            steps.append(run(self.name + "/reload", "systemctl", "daemon-reload", timeout=90))
+        if results.output(self.name + "/enabled").split() != ["enabled"] * len(self.units):
+            steps.append(enable(self.name + "/enable", *self.units))
+        if steps or results.output(self.name + "/active").split()[:1] != ["active"]:
+            restart = ("systemctl", "restart", self.units[0])
+            steps.append(run(self.name + "/restart", *restart, timeout=90))
+        return [self.begin(), *steps, self.end()] if steps else []
+
+    def absent(self) -> List[Step]:
+        """Return the steps that remove all of it."""
+        off = disable(self.name + "/off", *self.units, timeout=90)
+        return [off, *(remove(self.name + "/no" + path, path) for path in self.paths)]
