@@ -14,7 +14,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,10 @@ TRIPS = re.compile(r"reconciled in (\d+) round trips and ([\d.]+) s")
 RAN = re.compile(r" ran (action )?(\S+)(?: hook|.*,) in ([\d.]+) s of processor time")
 HAND = {"server": "10.99.0.1", "client": "10.99.0.2"}
 HAND_PORT = 52000
+#: Addresses of both ends below the tunnels, and of the server in the charms' tunnel.
+UNDERLAY = {"server": "192.168.100.11", "client": "192.168.100.12"}
+CHARMS = "10.77.0.1"
+Run = Callable[..., str]
 
 
 class Bench:
@@ -102,19 +106,16 @@ class Bench:
             time.sleep(1)
         raise click.ClickException(f"{name} is not up after {limit:.0f} s")
 
-    def console_of(self, ns: str, vnf: str) -> Callable[..., str]:
+    def endpoints(self) -> dict[str, Run]:
+        """Instantiate `vpn_basic_ns`; return the consoles of its ends."""
+        self.onboard("vpn_endpoint_vnf", "vpn_basic_ns")
+        self.start("vpn", "vpn_basic_ns", "vpn_basic", "--wait")
+        return {name: self.console_of("vpn", name) for name in UNDERLAY}
+
+    def console_of(self, ns: str, vnf: str) -> Run:
         """Return a function that runs a command as root in a VNF's VDU."""
         record = json.loads(self.verb("vnf-show", f"{ns}/{vnf}"))
-        vim = Vim.open(self.home, "lab")
-        server = record["vdur"][0]["vim-id"]
-
-        def run(*argv: str, text: str | None = None, timeout: float = 120.0) -> str:
-            done = vim.console(server, list(argv), input=text, timeout=timeout)
-            if done.returncode:
-                raise click.ClickException(f"{vnf}: {argv[0]} failed: {done.stderr.strip()}")
-            return str(done.stdout)
-
-        return run
+        return console(Vim.open(self.home, "lab"), record["vdur"][0]["vim-id"], vnf)
 
     def spent(self, name: str) -> dict[str, Any]:
         """Return the processor time of a service since its instantiation began, in parts.
@@ -147,45 +148,64 @@ class Bench:
         }
 
 
+def console(vim: Vim, server: str, name: str) -> Run:
+    """Return a function that runs a command as root on a VDU's console; `name` is for errors."""
+
+    def run(*argv: str, text: str | None = None, timeout: float = 120.0) -> str:
+        done = vim.console(server, list(argv), input=text, timeout=timeout)
+        if done.returncode:
+            raise click.ClickException(f"{name}: {argv[0]} failed: {done.stderr.strip()}")
+        return str(done.stdout)
+
+    return run
+
+
 def dataplane() -> dict[str, Any]:
     """Return what carries WireGuard's tunnels on this machine, for a report."""
     plane = probe()
     return {"dataplane": {"backend": plane.backend, "version": plane.version}}
 
 
-def by_hand(near: Callable[..., str], far: Callable[..., str], mtu: int) -> None:
-    """Set up a second tunnel by hand, with `wg`: same daemon, MTU and underlay as the first."""
+def in_turn(names: Iterable[str], number: int) -> list[str]:
+    """Return names in the order of a round: each round begins with the next one."""
+    order = list(names)
+    first = number % len(order)
+    return order[first:] + order[:first]
+
+
+def by_hand(ends: Mapping[str, Run]) -> int:
+    """Set up a second tunnel by hand: daemon, MTU and underlay of the first; return the MTU."""
+    device = json.loads(ends["client"]("ip", "-j", "link", "show", "wg-vpn-client"))[0]
     keys = {}
-    for name, run in (("client", near), ("server", far)):
+    for name, run in ends.items():
         kernel = run("sh", "-c", "ip link add hand0 type wireguard 2>/dev/null && echo y || echo n")
         if kernel.strip() == "n":
             run("wireguard-go", "hand0")
         script = "umask 077; wg genkey > /run/hand.key; wg pubkey < /run/hand.key"
         keys[name] = run("sh", "-c", script).strip()
-    ends = {"client": ("192.168.100.12", near), "server": ("192.168.100.11", far)}
     for name, other in (("client", "server"), ("server", "client")):
-        run = ends[name][1]
-        peer = ("peer", keys[other], "endpoint", f"{ends[other][0]}:{HAND_PORT}")
+        run = ends[name]
+        peer = ("peer", keys[other], "endpoint", f"{UNDERLAY[other]}:{HAND_PORT}")
         allowed = ("allowed-ips", f"{HAND[other]}/32")
         settings = ("listen-port", str(HAND_PORT), "private-key", "/run/hand.key")
         run("wg", "set", "hand0", *settings, *peer, *allowed)
         run("ip", "address", "add", f"{HAND[name]}/24", "dev", "hand0")
-        run("ip", "link", "set", "hand0", "mtu", str(mtu), "up")
+        run("ip", "link", "set", "hand0", "mtu", str(device["mtu"]), "up")
+    return int(device["mtu"])
 
 
-def rate(
-    near: Callable[..., str], far: Callable[..., str], address: str, streams: int, seconds: int
-) -> float:
+def rate(ends: Mapping[str, Run], address: str, streams: int, seconds: int) -> float:
     """Return Mbit/s of received TCP payload (iperf3's sum_received)."""
-    far("sh", "-c", f"iperf3 --server --one-off --daemon --bind {address} --port 5300; sleep 0.3")
+    server = f"iperf3 --server --one-off --daemon --bind {address} --port 5300; sleep 0.3"
+    ends["server"]("sh", "-c", server)
     words = ("--client", address, "--port", "5300", "--time", str(seconds), "--json")
-    report = json.loads(near("iperf3", *words, "--parallel", str(streams)))
+    report = json.loads(ends["client"]("iperf3", *words, "--parallel", str(streams)))
     return float(report["end"]["sum_received"]["bits_per_second"]) / 1e6
 
 
-def delay(near: Callable[..., str], address: str) -> float:
+def delay(ends: Mapping[str, Run], address: str) -> float:
     """Return the mean round trip time in ms of 50 echoes."""
-    shown = near("ping", "-n", "-q", "-c", "50", "-i", "0.02", address)
+    shown = ends["client"]("ping", "-n", "-q", "-c", "50", "-i", "0.02", address)
     match = re.search(r"= [\d.]+/([\d.]+)/", shown)
     if match is None:
         raise click.ClickException(f"ping to {address} printed no times")
@@ -194,24 +214,19 @@ def delay(near: Callable[..., str], address: str) -> float:
 
 def tunnel(bench: Bench, report: Report, rounds: int, seconds: int) -> dict[str, Any]:
     """Compare the charms' tunnel with one made by hand and with the bare underlay."""
-    bench.onboard("vpn_endpoint_vnf", "vpn_basic_ns")
-    bench.start("vpn", "vpn_basic_ns", "vpn_basic", "--wait")
-    near, far = bench.console_of("vpn", "client"), bench.console_of("vpn", "server")
-    mtu = int(json.loads(near("ip", "-j", "link", "show", "wg-vpn-client"))[0]["mtu"])
-    by_hand(near, far, mtu)
-    targets = {"plain": "192.168.100.11", "charms": "10.77.0.1", "by hand": HAND["server"]}
+    ends = bench.endpoints()
+    mtu = by_hand(ends)
+    targets = {"plain": UNDERLAY["server"], "charms": CHARMS, "by hand": HAND["server"]}
     samples: dict[str, dict[str, list[float]]] = {
         name: {"1": [], "4": [], "rtt": []} for name in targets
     }
     for number in range(rounds):
-        # The order rotates, so that every target is first in turn.
-        order = list(targets.items())
-        for name, address in order[number % 3 :] + order[: number % 3]:
+        for name in in_turn(targets, number):
             report.say(f"round {number + 1}/{rounds}: {name}")
             for streams in (1, 4):
-                measured = rate(near, far, address, streams, seconds)
+                measured = rate(ends, targets[name], streams, seconds)
                 samples[name][str(streams)].append(measured)
-            samples[name]["rtt"].append(delay(near, address))
+            samples[name]["rtt"].append(delay(ends, targets[name]))
     medians = {
         name: {key: statistics.median(values) for key, values in kinds.items()}
         for name, kinds in samples.items()

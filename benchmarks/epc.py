@@ -12,14 +12,14 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import reduce
 from operator import getitem
 from typing import Any
 
 import click
 
-from benchmarks.__main__ import Bench, dataplane
+from benchmarks.__main__ import Bench, Run, dataplane, in_turn
 from benchmarks.report import Report, command
 from benchmarks.swan.netns import wait
 from experiments.background import InBackground
@@ -44,7 +44,6 @@ ROUNDS, SECONDS = 2, 4
 STORM, FIRST_RATE, STEP = 5, 20.0, 1.5
 #: A storm saturates the service if UEs attach at less than this share of the storm's rate.
 SATURATED = 0.9
-Run = Callable[..., str]
 Document = dict[str, Any]
 
 
@@ -59,12 +58,6 @@ def load(enb: Run, first: int, count: int, rate: float, hold: bool) -> Document:
     output = enb("/usr/lib/osm-lab/launch", "load", text=json.dumps(request), timeout=900.0)
     report: Document = json.loads(output)
     return report
-
-
-def turns(number: int) -> Iterator[str]:
-    """Yield both services; the first one alternates with the number."""
-    keys = list(SERVICES)
-    yield from keys if number % 2 == 0 else reversed(keys)
 
 
 def watch(bench: Bench, ns: str, registrations: int) -> InBackground:
@@ -88,7 +81,7 @@ def registrations(bench: Bench, enbs: dict[str, Run], count: int) -> Document:
     watches = {key: watch(bench, key, count) for key in SERVICES}
     blocks: dict[str, list[Document]] = {key: [] for key in SERVICES}
     for number, first in enumerate(range(0, count, BLOCK)):
-        for key in turns(number):
+        for key in in_turn(SERVICES, number):
             done = load(enbs[key], first, min(BLOCK, count - first), 0, hold=False)
             blocks[key].append(done)
     return {key: {"blocks": blocks[key], "s6a": watches[key].result(1800)} for key in SERVICES}
@@ -98,7 +91,7 @@ def user_plane(bench: Bench) -> Document:
     result: Document = {key: {"upload": [], "download": [], "latency": []} for key in SERVICES}
     servers = {key: act(bench, key, "spgwu", "serve-throughput", seconds=900) for key in SERVICES}
     for number in range(ROUNDS):
-        for key in turns(number):
+        for key in in_turn(SERVICES, number):
             server = servers[key]["address"]
             for direction in ("upload", "download"):
                 given = {"server": server, "duration": SECONDS, "direction": direction}
@@ -116,7 +109,7 @@ def storms(enbs: dict[str, Run], until: float, say: Callable[[str], None]) -> Do
     number = 0
     while left and time.monotonic() < until:
         count = min(round(STORM * rate), SUBSCRIBERS)
-        for key in [name for name in turns(number) if name in left]:
+        for key in [name for name in in_turn(SERVICES, number) if name in left]:
             outcome = load(enbs[key], 0, count, rate, hold=True)
             outcome["saturated"] = outcome["attached_per_second"] < SATURATED * rate
             result[key].append({"rate": round(rate, 1), **outcome})

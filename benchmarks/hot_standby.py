@@ -29,23 +29,17 @@ class Scenario(NamedTuple):
 
     Attributes:
         name: Name in reports.
-        seconds: Duration of the probe from the first action on.
-        actions: (seconds after the first one, function to call) in order.
+        seconds: Duration of the probe from then on.
+        happens: Function that causes it.
         has_goal: Whether the goal for the gap applies.
         whole: Whether to wait afterwards until the pair is completely up again.
-        waits: Whether to wait afterwards until the primary is active again.
     """
 
     name: str
     seconds: float
-    actions: tuple[tuple[float, Callable[[Pair], object]], ...]
+    happens: Callable[[Pair], object]
     has_goal: bool = True
     whole: bool = False
-    waits: bool = False
-
-    def begins(self, before: int) -> int:
-        """Return when the first action is: `before` seconds if a failure lasts, else 2."""
-        return 2 if self.whole else before
 
 
 def _flap(pair: Pair) -> None:
@@ -59,6 +53,9 @@ def _flap(pair: Pair) -> None:
 def _lose_both(pair: Pair) -> None:
     pair.lose("a")
     pair.lose("b")
+    # The standby alone can provide the service.
+    time.sleep(1)
+    pair.regain("b")
 
 
 def scenarios(dpd: int) -> tuple[Scenario, ...]:
@@ -67,32 +64,20 @@ def scenarios(dpd: int) -> tuple[Scenario, ...]:
     Args:
         dpd: DPD interval of the tunnels in seconds.
     """
+    back, both = "the daemon returns, service reverts", "both die, standby returns after 1 s"
     return (
-        Scenario("active gateway dies", 3, ((0, lambda pair: pair.lose("a")),)),
-        Scenario("it returns", 3, ((0, lambda pair: pair.regain("a")),), whole=True),
-        Scenario("its daemon is killed (kill -9)", 3, ((0, lambda pair: pair.kill_daemon("a")),)),
-        Scenario(
-            "the daemon returns, service reverts",
-            4 * dpd + 19,
-            ((0, lambda pair: pair.start_gateway("a")),),
-            whole=True,
-            waits=True,
-        ),
-        Scenario("its untrusted interface loses carrier", 2, ((0, lambda pair: pair.unplug("a")),)),
-        Scenario("carrier returns", 3, ((0, lambda pair: pair.plug("a")),), whole=True),
-        Scenario("split brain", 3, ((0, lambda pair: pair.deafen("a", "b")),)),
-        Scenario("split brain ends", 3, ((0, lambda pair: pair.heal("a", "b")),), whole=True),
-        Scenario("standby dies", 3, ((0, lambda pair: pair.lose("b")),)),
-        Scenario("standby returns", 3, ((0, lambda pair: pair.regain("b")),), whole=True),
-        Scenario("untrusted carrier flaps four times", 5, ((0, _flap),), whole=True),
-        # The standby returns after one second; it alone can provide the service.
-        Scenario(
-            "both die, standby returns after 1 s",
-            4,
-            ((0, _lose_both), (1, lambda pair: pair.regain("b"))),
-            has_goal=False,
-            whole=True,
-        ),
+        Scenario("active gateway dies", 3, lambda pair: pair.lose("a")),
+        Scenario("it returns", 3, lambda pair: pair.regain("a"), whole=True),
+        Scenario("its daemon is killed (kill -9)", 3, lambda pair: pair.kill_daemon("a")),
+        Scenario(back, 4 * dpd + 19, lambda pair: pair.start_gateway("a"), whole=True),
+        Scenario("its untrusted interface loses carrier", 2, lambda pair: pair.unplug("a")),
+        Scenario("carrier returns", 3, lambda pair: pair.plug("a"), whole=True),
+        Scenario("split brain", 3, lambda pair: pair.deafen("a", "b")),
+        Scenario("split brain ends", 3, lambda pair: pair.heal("a", "b"), whole=True),
+        Scenario("standby dies", 3, lambda pair: pair.lose("b")),
+        Scenario("standby returns", 3, lambda pair: pair.regain("b"), whole=True),
+        Scenario("untrusted carrier flaps four times", 5, _flap, whole=True),
+        Scenario(both, 4, _lose_both, has_goal=False, whole=True),
     )
 
 
@@ -123,12 +108,11 @@ def measure(
     ):
         settle(pair)
         for scenario in course:
-            first = scenario.begins(before)
-            actions = [(first + at, partial(happens, pair)) for at, happens in scenario.actions]
-            outcome = pair.probe(first + scenario.seconds, *actions, **flows)
+            # Only a failure that lasts may need more traffic before it.
+            first = 2 if scenario.whole else before
+            happens = (first, partial(scenario.happens, pair))
+            outcome = pair.probe(first + scenario.seconds, happens, **flows)
             outcome |= {"scenario": scenario.name, "goal": scenario.has_goal}
-            if scenario.waits:
-                pair.wait_active("a")
             outcome |= {"peers": count, "active": pair.active()}
             results.append(outcome)
             say(f"{scenario.name}: {outcome['gap-ms']:.0f} ms")

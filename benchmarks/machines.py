@@ -8,7 +8,6 @@ machine without KVM it includes the emulation, and only ratios are meaningful.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import statistics
@@ -16,7 +15,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.__main__ import HAND, Bench, by_hand, delay, rate
+from benchmarks.__main__ import (
+    CHARMS,
+    HAND,
+    UNDERLAY,
+    Bench,
+    Run,
+    by_hand,
+    delay,
+    in_turn,
+    rate,
+)
 from benchmarks.report import Goal, Report, command
 from benchmarks.swan.netns import wait
 from lab.vim import Vim, probe
@@ -26,10 +35,7 @@ from lab.vim.qemu.images import bake
 GOAL = 0.98
 ROUNDS, SECONDS = 3, 5
 FIGURES = ("mbps", "rtt_ms", "cpu_s_per_gbit")
-CHARMS = "10.77.0.1"
 ESP_HAND = {"server": "10.98.0.1", "client": "10.98.0.2"}
-UNDERLAY = {"server": "192.168.100.11", "client": "192.168.100.12"}
-LINKS = {"server": "vpn-server", "client": "vpn-client"}
 INNER = {"server": "10.77.0.1/24", "client": "10.77.0.2/24"}
 #: Name, technology, and whether the kernel has its modules.
 PLANES = (
@@ -74,14 +80,6 @@ secrets {{
   }}
 }}
 """
-Run = Callable[..., str]
-
-
-def bring_up(bench: Bench) -> dict[str, Run]:
-    """Instantiate the service; return for each VDU a function that runs a command there."""
-    bench.onboard("vpn_endpoint_vnf", "vpn_basic_ns")
-    bench.start("vpn", "vpn_basic_ns", "vpn_basic", "--wait")
-    return {name: bench.console_of("vpn", name) for name in LINKS}
 
 
 def processor_seconds(bench: Bench) -> float:
@@ -95,8 +93,8 @@ def processor_seconds(bench: Bench) -> float:
 
 
 def by_charms(bench: Bench, ends: Mapping[str, Run], technology: str) -> None:
-    for name, link in LINKS.items():
-        params = {"link": link, "technology": technology, "inner-address": INNER[name]}
+    for name in ends:
+        params = {"link": f"vpn-{name}", "technology": technology, "inner-address": INNER[name]}
         params |= {"underlay-interface": "ens4"}
         bench.client.action("vpn", name, "configure", params)
     _answers(ends["client"], CHARMS)
@@ -152,8 +150,7 @@ def block_modules(ends: Mapping[str, Run], wireguard_go: Path) -> None:
 
 def measure(bench: Bench, planes: dict[str, Any], say: Callable[[str], None]) -> None:
     """Measure the underlay and each data plane into `planes`."""
-    ends = bring_up(bench)
-    near, far = ends["client"], ends["server"]
+    ends = bench.endpoints()
     planes["plain"] = _samples(bench, ends, {"plain": UNDERLAY["server"]})["plain"]
     for plane, technology, kernel in PLANES:
         if not kernel and plane == "wireguard-go":
@@ -167,8 +164,7 @@ def measure(bench: Bench, planes: dict[str, Any], say: Callable[[str], None]) ->
         if plane != "kernel WireGuard":
             by_charms(bench, ends, technology)
         if technology == "wireguard":
-            device = json.loads(near("ip", "-j", "link", "show", "wg-vpn-client"))[0]
-            by_hand(near, far, int(device["mtu"]))
+            by_hand(ends)
             targets = {"charms": CHARMS, "by hand": HAND["server"]}
         else:
             esp_by_hand(ends)
@@ -181,13 +177,12 @@ def measure(bench: Bench, planes: dict[str, Any], say: Callable[[str], None]) ->
 def _samples(bench: Bench, ends: Mapping[str, Run], targets: Mapping[str, str]) -> Any:
     """Return medians by target: Mbit/s, round trip in ms, processor seconds for a Gbit."""
     samples: dict[str, list[tuple[float, float, float]]] = {name: [] for name in targets}
-    order = list(targets.items())
     for number in range(ROUNDS):
-        for name, address in order if number % 2 else reversed(order):
+        for name in in_turn(targets, number):
             before = processor_seconds(bench)
-            mbps = rate(ends["client"], ends["server"], address, 1, SECONDS)
+            mbps = rate(ends, targets[name], 1, SECONDS)
             spent = processor_seconds(bench) - before
-            trip = delay(ends["client"], address)
+            trip = delay(ends, targets[name])
             samples[name].append((mbps, trip, spent / (mbps * SECONDS / 1000)))
     medians = {
         name: dict(zip(FIGURES, map(statistics.median, zip(*rows, strict=True)), strict=True))

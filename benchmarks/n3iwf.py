@@ -19,9 +19,9 @@ from typing import Any
 
 import click
 
-from benchmarks.__main__ import Bench, dataplane
-from benchmarks.epc import Document, Run, act
-from benchmarks.gateway.summary import reference
+from benchmarks.__main__ import Bench, Run, dataplane, in_turn
+from benchmarks.epc import Document, act
+from benchmarks.gateway.summary import published_sizes
 from benchmarks.report import Report, command
 from benchmarks.swan.netns import wait
 from experiments.background import InBackground
@@ -145,17 +145,11 @@ def curve(samples: Document, mode: str, direction: str) -> dict[int, float]:
     }
 
 
-def published() -> tuple[str, dict[int, float]]:
-    """Return the source of the published curve, and its rates with one tunnel by packet size."""
-    (source,) = [one for one in reference() if "sizes" in one]
-    return source["id"], {size: rates[0] for size, rates in source["sizes"].items()}
-
-
 def show(report: Report) -> None:
-    name, rates = published()
+    ((name, rates),) = published_sizes()
     last = SIZES[-1]
-    # The largest published size stands for the largest one here.
-    known = dict(zip(SIZES, (rates[128], rates[512], rates[1024], rates[1400]), strict=True))
+    # With one tunnel; the largest published size stands for the largest one here.
+    known = {size: rates[1400 if size == last else size][0] for size in SIZES}
     for direction in DIRECTIONS:
         ipsec, clear = (curve(report.document["samples"], mode, direction) for mode in MODES)
         rows = [
@@ -204,7 +198,7 @@ def main(report: Report, registrations: int) -> None:
         wait(lambda: health()["state"] == "ready", 900, "the UE has no PDU session")
         path = Access(bench)
         for number in range(ROUNDS):
-            for mode in MODES if number % 2 == 0 else reversed(MODES):
+            for mode in in_turn(MODES, number):
                 path.take(mode)
                 procedures[mode].append(path.procedures(mode, registrations))
                 for size in SIZES:

@@ -24,8 +24,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from vpnaas.params.intent import Intent, ManualPeer, manual_peer
 from vpnaas.plan import conclude, make_plan, observe_steps, prepare_steps
 from vpnaas.tunnels.technology import CharmState
-from vpnaas.vdu.ssh import CommandResult, HostKeyRule, Login, Vdu
+from vpnaas.vdu.ssh import CommandResult, Login, Vdu
 
+from benchmarks.__main__ import console
 from benchmarks.report import Report, command, counts
 from lab.vim import NetworkSpec, PortSpec, Server, ServerSpec, Vim, clean
 
@@ -43,8 +44,9 @@ class ConsoleVdu(Vdu):
     """
 
     def __init__(self, vim: Vim, server: Server) -> None:
-        super().__init__(Login("127.0.0.1", "root", "", ""), HostKeyRule())
+        super().__init__(Login("127.0.0.1", "root", "", ""))
         self._vim, self._server = vim, server
+        self.run = console(vim, server.id, "gateway")
         self.sent = self.received = 0
         self.spent = 0.0
 
@@ -56,12 +58,6 @@ class ConsoleVdu(Vdu):
         self.sent += len(stdin.encode())
         self.received += len(done.stdout.encode())
         return CommandResult(done.returncode, done.stdout, done.stderr)
-
-    def run(self, *argv: str) -> str:
-        done = self._vim.console(self._server.id, list(argv), None, 120)
-        if done.returncode:
-            raise click.ClickException(f"{argv[0]}: {done.stderr.strip()}")
-        return done.stdout
 
 
 def _children() -> float:

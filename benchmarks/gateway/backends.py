@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 from vpnaas.extras import gateway_tuning
 
 from benchmarks.gateway.route import (
@@ -127,13 +125,12 @@ class Ipsec(Backend):
         authority = Authority(route.folder / f"{route.tag}-ca")
         tuned = gateway_tuning.settings(self.tunnels, peers_per_address=64)
         gateway, peer = (
-            charon.Charon(route.spaces, name, route.folder, tuned, name=f"{route.tag}-{name}")
+            charon.Charon(route.spaces, name, route.folder / route.tag, tuned)
             for name in ("gw", "peer")
         )
         self._daemons = [gateway, peer]
         gateway.start()
-        certificate, key = authority.issue(GATEWAY_ID, [GATEWAY_ID])
-        gateway.credentials(authority.certificate, key, certificate)
+        certificate = gateway.identify(authority, GATEWAY_ID)
         child = {"replay_window": "1024", "rekey_time": "0"}
         common = {"rekey_time": "0", "unique": "never"}
         made = connection(
@@ -146,8 +143,7 @@ class Ipsec(Backend):
         gateway.vici.load_conn({"peers": made})
         peer.start()
         # All peers have one key, because the measurement does not include IKE.
-        certificate, key = authority.issue(PEER_ID, [PEER_ID])
-        peer.credentials(authority.certificate, key, certificate)
+        certificate = peer.identify(authority, PEER_ID)
         for number in range(self.tunnels):
             made = connection(
                 outer(number),
@@ -190,8 +186,4 @@ class Ipsec(Backend):
 
 def missing() -> str:
     """Return what this machine lacks for the benchmark, "" if nothing."""
-    path = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin"
-    absent = [tool for tool in ("ethtool", "wg", "wrk") if not shutil.which(tool, path=path)]
-    if absent:
-        return f"needs {', '.join(absent)}"
-    return charon.missing()
+    return charon.missing("ethtool", "wg", "wrk")

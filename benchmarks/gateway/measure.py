@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -147,13 +147,11 @@ class Bench(Block):
         return self._forwarded(route, self._loads[p["load"]], cell.key)
 
     def _forwarded(self, route: Route, load: Load, key: str) -> dict[str, Any]:
-        loop = Loop(load, route.end("field"), route.end("core"), route.backend.mtu)
-        try:
-            window = self._windows.get(key, WINDOW)
-            timing = (self.profile.warm, self.profile.seconds)
+        window = self._windows.get(key, WINDOW)
+        timing = (self.profile.warm, self.profile.seconds)
+        ends = (route.end("field"), route.end("core"))
+        with closing(Loop(load, *ends, route.backend.mtu)) as loop:
             outcome = find(loop, window, *timing, route.spent, LOSS)
-        finally:
-            loop.close()
         self._windows[key] = outcome.window
         bits = outcome.frames * load.mean * 8
         spent = difference(outcome.marks)

@@ -9,7 +9,16 @@ from typing import Any
 
 from benchmarks.gateway.loads import IMIX, IMIX2
 from benchmarks.gateway.measure import FLOW_SIZES, FORWARDING, HTTP, LOSS, PINNED, WINDOW
-from benchmarks.gateway.summary import CSV_HEAD, Row, csv_rows, curve, mixes, reference, rows
+from benchmarks.gateway.summary import (
+    CSV_HEAD,
+    Row,
+    csv_rows,
+    curve,
+    mixes,
+    published_sizes,
+    reference,
+    rows,
+)
 from benchmarks.gateway.users import BODY
 from benchmarks.report import Report
 from experiments.model import Run
@@ -112,9 +121,8 @@ _COUNTS = (1, 2, 4)
 
 def _vendors() -> list[figures.Curve]:
     return [
-        (item["id"], [(float(size), single(rates[0])) for size, rates in item["sizes"].items()])
-        for item in reference()
-        if "sizes" in item
+        (source, [(float(size), single(rates[0])) for size, rates in sizes.items()])
+        for source, sizes in published_sizes()
     ]
 
 
@@ -130,10 +138,9 @@ def _over_flows(table: Sequence[Row], names: Sequence[str]) -> list[figures.Curv
         # An empty curve keeps the styles of the others the same in all figures.
         curves.append((name, points if len(points) > 1 else []))
     if any(points for _, points in curves):
-        for item in reference():
-            if rates := item.get("sizes", {}).get(_FLOW_SIZE):
-                given = zip(_COUNTS, rates, strict=True)
-                curves.append((item["id"], [(float(n), single(rate)) for n, rate in given]))
+        for source, sizes in published_sizes():
+            given = zip(_COUNTS, sizes[_FLOW_SIZE], strict=True)
+            curves.append((source, [(float(n), single(rate)) for n, rate in given]))
     return curves
 
 
@@ -149,9 +156,9 @@ def _flows(table: Sequence[Row]) -> list[dict[str, Any]]:
     ]  # fmt: skip
     if lines:
         lines += [
-            {"whose": item["id"], "size": size, "cells": [f"{rate:g}" for rate in given]}
-            for item in reference()
-            for size, given in item.get("sizes", {}).items()
+            {"whose": source, "size": size, "cells": [f"{rate:g}" for rate in given]}
+            for source, sizes in published_sizes()
+            for size, given in sizes.items()
         ]
     return lines
 
@@ -164,13 +171,10 @@ def _shapes(table: Sequence[Row], names: Sequence[str]) -> list[figures.Curve]:
         if base:
             result.append((name, [(size, single(value.mean / base)) for size, value in points]))
     if result:
-        for item in reference():
-            if sizes := item.get("sizes"):
-                shape = [
-                    (float(size), single(rates[0] / sizes[1024][0]))
-                    for size, rates in sizes.items()
-                ]
-                result.append((item["id"], shape))
+        for source, sizes in published_sizes():
+            base = sizes[1024][0]
+            shape = [(float(size), single(rates[0] / base)) for size, rates in sizes.items()]
+            result.append((source, shape))
     return result
 
 

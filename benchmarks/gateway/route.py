@@ -31,6 +31,12 @@ GATEWAY_INNER = "10.200.255.254"
 #: Addresses of HTTP server and clients; the frames of loads go to addresses without a host.
 SERVER, CLIENT = "10.200.0.2", "10.128.0.1"
 FIELD_NET, CORE_NET = "10.127.0", "10.201.0"
+#: Wires of a route; of each end the namespace, the letter of its device, and its address.
+WIRES = (
+    (("field", "f", f"{FIELD_NET}.2"), ("peer", "p", f"{FIELD_NET}.1")),
+    (("peer", "q", PEER), ("gw", "g", GATEWAY)),
+    (("gw", "h", f"{CORE_NET}.1"), ("core", "c", f"{CORE_NET}.2")),
+)
 
 
 def inner(tunnel: int) -> str:
@@ -102,7 +108,7 @@ class Route(Block):
         self._polls: list[Path] = []
 
     def device(self, letter: str) -> str:
-        """Return the name of a device: f and p, q and g, h and c are ends of one wire."""
+        """Return the name of the device with a letter of WIRES."""
         # Unique on the machine, because the names of poll threads contain it.
         return f"{self.tag}{letter}"
 
@@ -116,28 +122,23 @@ class Route(Block):
         self.spaces.take_down()
 
     def _network(self) -> None:
-        spaces, wires = self.spaces, (("field", "f", "peer", "p"), ("peer", "q", "gw", "g"),
-                                      ("gw", "h", "core", "c"))  # fmt: skip
+        spaces = self.spaces
         for name in spaces.names:
             # These settings fail on a kernel without IPv6, which does not need them.
             quiet = [f"net.ipv6.conf.{kind}.disable_ipv6=1" for kind in _ALL]
             spaces.run(name, "sysctl", "-q", "-e", "-w", *quiet, check=False)
-            spaces.sysctl(name, **{f"net__ipv4__conf__{k}__rp_filter": 0 for k in _ALL})
-        for near, one, far, other in wires:
-            mtu = UNDERLAY_MTU if one == "q" else INNER_MTU
-            spaces.wire(near, far, names=(self.device(one), self.device(other)), mtu=mtu)
-            for name, letter in ((near, one), (far, other)):
-                self._single_frames(name, self.device(letter))
-        for name, letter, text in (
-            ("field", "f", f"{FIELD_NET}.2/24"), ("peer", "p", f"{FIELD_NET}.1/24"),
-            ("peer", "q", f"{PEER}/24"), ("gw", "g", f"{GATEWAY}/24"),
-            ("gw", "h", f"{CORE_NET}.1/24"), ("core", "c", f"{CORE_NET}.2/24"),
-        ):  # fmt: skip
-            spaces.ip(name, "address", "add", text, "dev", self.device(letter))
+            spaces.sysctl(name, *(f"net.ipv4.conf.{kind}.rp_filter=0" for kind in _ALL))
+        for near, far in WIRES:
+            mtu = UNDERLAY_MTU if near[0] == "peer" else INNER_MTU
+            names = (self.device(near[1]), self.device(far[1]))
+            spaces.wire(near[0], far[0], names=names, mtu=mtu)
+            for (name, _, text), device in zip((near, far), names, strict=True):
+                self._single_frames(name, device)
+                spaces.ip(name, "address", "add", f"{text}/24", "dev", device)
         spaces.ip("field", "address", "add", f"{CLIENT}/32", "dev", "lo")
         spaces.ip("core", "address", "add", f"{SERVER}/32", "dev", "lo")
         for name in ("peer", "gw"):
-            spaces.sysctl(name, net__ipv4__ip_forward=1)
+            spaces.sysctl(name, "net.ipv4.ip_forward=1")
         # These routes limit TCP to the smallest MTU of all backends; loads do not use routes.
         tcp = ("mtu", "1400")
         spaces.ip(
@@ -151,7 +152,10 @@ class Route(Block):
         spaces.ip("gw", "address", "add", f"{GATEWAY_INNER}/32", "dev", "lo")
         own = [a for n in range(self.backend.tunnels) for a in (outer(n), address(n, 2))]
         spaces.batch("peer", [f"address add {text}/32 dev lo" for text in own])
-        self._neighbours()
+        for near, far in WIRES:
+            for (name, letter, _), (other, far_letter, text) in ((near, far), (far, near)):
+                known = (text, "lladdr", self.mac(other, far_letter))
+                spaces.ip(name, "neigh", "replace", *known, "dev", self.device(letter))
 
     def _single_frames(self, name: str, device: str) -> None:
         spaces = self.spaces
@@ -160,16 +164,6 @@ class Route(Block):
         spaces.run(name, "ethtool", "-K", device, "gro", "on", *off)
         # Threaded NAPI: each device gets its own poll thread.
         spaces.run(name, "tee", f"/sys/class/net/{device}/threaded", text="1")
-
-    def _neighbours(self) -> None:
-        for name, letter, ip, other, far in (
-            ("field", "f", f"{FIELD_NET}.1", "peer", "p"),
-            ("peer", "p", f"{FIELD_NET}.2", "field", "f"),
-            ("peer", "q", GATEWAY, "gw", "g"), ("gw", "g", PEER, "peer", "q"),
-            ("gw", "h", f"{CORE_NET}.2", "core", "c"), ("core", "c", f"{CORE_NET}.1", "gw", "h"),
-        ):  # fmt: skip
-            mac, device = self.mac(other, far), self.device(letter)
-            self.spaces.ip(name, "neigh", "replace", ip, "lladdr", mac, "dev", device)
 
     def mac(self, name: str, letter: str) -> str:
         shown = self.spaces.ip(name, "-o", "link", "show", "dev", self.device(letter))

@@ -98,6 +98,11 @@ def reference() -> list[dict[str, Any]]:
     return published(REFERENCE)
 
 
+def published_sizes() -> list[tuple[str, dict[int, list[float]]]]:
+    """Return source, and rates in Gbit/s with 1, 2 and 4 tunnels by packet size."""
+    return [(item["id"], item["sizes"]) for item in reference() if "sizes" in item]
+
+
 def mixes(table: Sequence[Row]) -> list[tuple[str, float]]:
     """Return (name, rate per core with IMIX2 over that with IMIX), published figures last."""
     by_name = {(r.backend, r.load): r.figures["gbps-per-core"].mean for r in table

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks.gateway.route import SERVER, Route
-from benchmarks.swan.netns import Block, run, wait
+from benchmarks.swan.netns import Block, end, run, wait
 
 T = TypeVar("T")
 PORT = 8080
@@ -79,15 +79,8 @@ class Server(Block):
         )
 
     def take_down(self) -> None:
-        if self._process is None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
+        if self._process is not None:
+            end([self._process])
 
     def ask(
         self, users: int, seconds: float, mark: Callable[[], T]

@@ -14,7 +14,8 @@ from typing import Any
 import vici
 from vpnaas.extras import gateway_tuning
 
-from benchmarks.swan.netns import Namespaces, wait
+from benchmarks.swan.netns import Namespaces, end, wait
+from lab.certificates import Authority
 from lab.vim.dataplane import TUN, kernel_has_esp
 
 PLUGINS = (
@@ -52,9 +53,10 @@ def connection(
     }
 
 
-def missing() -> str:
-    """Return what this machine lacks for a charon, "" if nothing."""
-    absent = [t for t in ("charon-systemd", "swanctl") if not shutil.which(t, path=_path())]
+def missing(*tools: str) -> str:
+    """Return what this machine lacks for a charon and some tools, "" if nothing."""
+    needed = ("charon-systemd", "swanctl", *tools)
+    absent = [tool for tool in needed if not shutil.which(tool, path=_path())]
     if absent:
         return f"needs {', '.join(absent)}"
     return "" if kernel_has_esp() or TUN.exists() else "needs ESP in the kernel or /dev/net/tun"
@@ -83,11 +85,9 @@ class Charon:
         namespace: str,
         folder: Path,
         settings: Mapping[str, gateway_tuning.Value] | None = None,
-        *,
-        name: str = "",
     ) -> None:
         self.spaces, self.namespace = spaces, namespace
-        self.folder = folder / (name or namespace)
+        self.folder = folder / namespace
         self.folder.mkdir(parents=True, exist_ok=True)
         self.socket = self.folder / "vici"
         self.log = self.folder / "log"
@@ -154,28 +154,25 @@ class Charon:
         connection.connect(str(self.socket))
         return vici.Session(connection)
 
-    def send(self, number: int) -> None:
-        os.kill(self.pid, number)
-
     def stop(self, number: int = signal.SIGTERM) -> None:
-        if self.process is None:
-            return
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        if self.process is not None:
+            end([self.process], number)
         self.process = None
         self._session = None
 
-    def credentials(self, authority: str, key: str = "", certificate: str = "") -> None:
-        self.vici.load_cert({"type": "X509", "flag": "CA", "data": authority})
-        if certificate:
-            self.vici.load_cert({"type": "X509", "flag": "NONE", "data": certificate})
-        if key:
-            self.vici.load_key({"type": "any", "data": key})
+    def trust(self, authority: Authority) -> None:
+        self.vici.load_cert({"type": "X509", "flag": "CA", "data": authority.certificate})
+
+    def load_key(self, key: str) -> None:
+        self.vici.load_key({"type": "any", "data": key})
+
+    def identify(self, authority: Authority, identity: str) -> str:
+        """Trust an authority, and load a new certificate of it and its key; return the former."""
+        self.trust(authority)
+        certificate, key = authority.issue(identity, [identity])
+        self.vici.load_cert({"type": "X509", "flag": "NONE", "data": certificate})
+        self.load_key(key)
+        return certificate
 
     def established(self) -> int:
         """Return how many IKE_SAs are past half-open."""

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
+import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Self, TypeVar
 
 from experiments.background import InBackground
+from lab.vim import wire
 
 TIMEOUT = 60
-CLONE_NEWNET = 0x40000000
-Made = TypeVar("Made", bound="Block")
 T = TypeVar("T")
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def run(*argv: str, check: bool = True, text: str | None = None) -> str:
@@ -49,6 +47,19 @@ def wait(
     return time.monotonic() - started
 
 
+def end(processes: Iterable[subprocess.Popen[bytes]], number: int = signal.SIGTERM) -> None:
+    """End processes by a signal; kill those that run on after 20 s."""
+    processes = list(processes)
+    for process in processes:
+        process.send_signal(number)
+    for process in processes:
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
 class Block:
     """Base of context managers that set something up, and take it down, also if set-up fails."""
 
@@ -58,7 +69,7 @@ class Block:
     def take_down(self) -> None:
         raise NotImplementedError
 
-    def __enter__(self: Made) -> Made:
+    def __enter__(self) -> Self:
         try:
             self.set_up()
         except BaseException:
@@ -98,10 +109,9 @@ class Namespaces(Block):
     def batch(self, name: str, lines: Sequence[str]) -> None:
         run("ip", "-n", self.prefix + name, "-batch", "-", text="\n".join(lines) + "\n")
 
-    def sysctl(self, name: str, **settings: object) -> None:
-        """Set kernel parameters; two underscores stand for a dot."""
-        words = [f"{key.replace('__', '.')}={value}" for key, value in settings.items()]
-        self.run(name, "sysctl", "-q", "-w", *words)
+    def sysctl(self, name: str, *settings: str) -> None:
+        """Set kernel parameters, each as KEY=VALUE."""
+        self.run(name, "sysctl", "-q", "-w", *settings)
 
     def wire(self, left: str, right: str, *, names: tuple[str, str], mtu: int = 1500) -> None:
         """Connect two namespaces with a veth pair; both ends are up."""
@@ -117,10 +127,7 @@ class Namespaces(Block):
 
 
 def enter(namespace: str) -> None:
-    with open(f"/run/netns/{namespace}") as handle:
-        # os.setns came with Python 3.12.
-        if _libc.setns(handle.fileno(), CLONE_NEWNET):
-            raise OSError(ctypes.get_errno(), f"setns to {namespace} failed")
+    wire.enter(f"/run/netns/{namespace}")
 
 
 def inside(namespace: str, make: Callable[[], T]) -> T:

@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from vpnaas.extras import gateway_tuning, standby
+from vpnaas.params.gateway import SharedAddress
+from vpnaas.params.pair import PRIMARY, SECONDARY, PairParams
 from vpnaas.vdu.programs import gateway_loss, source
 
 from benchmarks.swan.charon import GATEWAY_ID, Charon, connection
-from benchmarks.swan.netns import Block, Namespaces, wait
-from benchmarks.swan.probe import received
+from benchmarks.swan.netns import Block, Namespaces, end, wait
+from benchmarks.swan.probing import Probe
 from benchmarks.swan.site import CORE, CORE_PREFIX
 from lab.certificates import Authority
 
@@ -31,8 +33,6 @@ TRUSTED = {"a": "10.201.0.1", "b": "10.201.0.2"}
 VIRTUAL = "10.201.0.254"
 SHARED = "10.100.0.254"
 PEERS_PREFIX = "10.10.0.0/16"
-PORT = "9000"
-PROBE = str(Path(__file__).with_name("probe.py"))
 LIMIT = 120.0
 _PARTED = """table ip split {{
     set heard {{ type ipv4_addr; flags dynamic; }}
@@ -107,21 +107,14 @@ class Pair(Block):
         time.sleep(0.5)
 
     def take_down(self) -> None:
-        for process in (*self.keepaliveds.values(), *self.children):
-            process.terminate()
-        for process in (*self.keepaliveds.values(), *self.children):
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        end([*self.keepaliveds.values(), *self.children])
         for daemon in self.daemons.values():
             daemon.stop(signal.SIGKILL)
         self.spaces.take_down()
 
     def _network(self) -> None:
         spaces = self.spaces
-        free = {"net__ipv4__conf__all__rp_filter": 0, "net__ipv4__conf__default__rp_filter": 0}
+        free = [f"net.ipv4.conf.{kind}.rp_filter=0" for kind in ("all", "default")]
         spaces.bridge("out", "br0")
         spaces.bridge("in", "br0")
         for index, name in enumerate("ab"):
@@ -132,7 +125,7 @@ class Pair(Block):
             spaces.ip(name, "address", "add", f"{TRUSTED[name]}/24", "dev", "in0")
             # kernel-libipsec needs a local address inside the traffic selectors.
             spaces.ip(name, "address", "add", f"10.200.255.{index + 1}/32", "dev", "lo")
-            spaces.sysctl(name, net__ipv4__ip_forward=1, **free)
+            spaces.sysctl(name, "net.ipv4.ip_forward=1", *free)
             spaces.ip(name, "route", "add", CORE, "via", "10.201.0.10")
             spaces.ip(name, "route", "add", "10.100.4.0/22", "via", "10.100.0.10")
         for name, side, address in (
@@ -142,7 +135,7 @@ class Pair(Block):
             spaces.wire(name, side, names=("eth0", f"g{name}"))
             spaces.ip(side, "link", "set", f"g{name}", "master", "br0")
             spaces.ip(name, "address", "add", address, "dev", "eth0")
-            spaces.sysctl(name, **free)
+            spaces.sysctl(name, *free)
         spaces.ip("core", "address", "add", CORE, "dev", "lo")
         spaces.ip("core", "route", "add", PEERS_PREFIX, "via", VIRTUAL)
         numbers = range(self.count)
@@ -155,8 +148,7 @@ class Pair(Block):
         tuned = gateway_tuning.settings(self.count)
         daemon = Charon(self.spaces, name, self.folder, tuned)
         self.daemons[name] = daemon.start()
-        certificate, key = self.authority.issue(GATEWAY_ID, [GATEWAY_ID])
-        daemon.credentials(self.authority.certificate, key, certificate)
+        certificate = daemon.identify(self.authority, GATEWAY_ID)
         for number in range(self.count - self.shared, self.count):
             daemon.vici.load_conn(self._of_shared(number, certificate))
         made = self._at_gateway(OUTER[name], certificate, PEERS_PREFIX)
@@ -208,7 +200,7 @@ class Pair(Block):
             self.spaces, "peers", self.folder, {**tuned, "threads": 32, "retransmit_tries": 3}
         )
         self.daemons["peers"] = daemon.start()
-        daemon.credentials(self.authority.certificate)
+        daemon.trust(self.authority)
         for gateway in "ba":  # The primary's tunnels come last, so peers prefer them.
             for number in range(self.count - self.shared):
                 self._load_peer(daemon, number, OUTER[gateway], gateway)
@@ -224,7 +216,7 @@ class Pair(Block):
         identity = f"enb{number}.secgw.example"
         if number not in self._certificates:
             self._certificates[number], key = self.authority.issue(identity, [identity])
-            daemon.vici.load_key({"type": "any", "data": key})
+            daemon.load_key(key)
         shared = address == SHARED
         child = {
             "local_ts": [f"{self.inner(number)}/32"],
@@ -262,19 +254,19 @@ class Pair(Block):
     def start_keepalived(self, name: str, *, keep: bool = False) -> None:
         """Start keepalived on a gateway; `keep` keeps an existing configuration."""
         other = "b" if name == "a" else "a"
-        gateway = standby.Standby(
-            role=standby.PRIMARY if name == "a" else standby.SECONDARY,
+        shared = SharedAddress(ipaddress.ip_interface(f"{SHARED}/16"), "shared")
+        params = PairParams(
+            role=PRIMARY if name == "a" else SECONDARY,
             trusted="in0",
             untrusted="out0",
-            own=ipaddress.ip_address(TRUSTED[name]),
             other=ipaddress.ip_address(TRUSTED[other]),
             virtual=ipaddress.ip_interface(f"{VIRTUAL}/24"),
-            peers=self.count - self.shared,
-            children=("s1",),
-            advert=self.advert,
+            advert=self.advert * 10,
             loss=self.loss,
-            shared=ipaddress.ip_interface(f"{SHARED}/16") if self.shared else None,
+            shared=shared if self.shared else None,
         )
+        own = ipaddress.ip_address(TRUSTED[name])
+        gateway = standby.Standby(params, own, self.count - self.shared, children=("s1",))
         turn = self._turn(name)
         home = self.folder / name
         health = self.health(name)
@@ -383,9 +375,6 @@ class Pair(Block):
 
         return wait(up, seconds, f"not all tunnels of {names} are up", 0.1)
 
-    def _received(self) -> int:
-        return received(self.spaces.run("core", "cat", "/proc/net/snmp"))
-
     def probe(
         self,
         seconds: float,
@@ -408,34 +397,17 @@ class Pair(Block):
             step = max(1, (self.count - 1) // max(1, samples - 1))
             samples = sorted({*range(0, self.count, step), self.count - 1})[:samples]
         sources = [self.inner(number) for number in samples]
-        argv, timing = (sys.executable, PROBE), (str(seconds), str(period))
-        echo = subprocess.Popen(
-            self.spaces.argv("core", *argv, "echo", CORE, PORT), stdout=subprocess.PIPE
-        )
-        try:
-            time.sleep(0.5)
-            before = self._received()
-            sender = subprocess.Popen(
-                self.spaces.argv("peers", *argv, "send", CORE, PORT, *timing, *sources),
-                stdout=subprocess.PIPE,
-            )
-            # A slow machine may need seconds to start a program.
-            while self._received() == before and sender.poll() is None:
-                time.sleep(0.05)
+        with Probe(self.spaces, ("peers", "core"), CORE, sources, seconds, period) as probe:
             started = time.monotonic()
             for at, action in actions:
                 time.sleep(max(0.0, started + at - time.monotonic()))
                 action()
             if until is not None:
-                while not until() and sender.poll() is None:
+                while not until() and probe.sender.poll() is None:
                     time.sleep(0.05)
                 time.sleep(0.7)  # The probe must also show the effects of the last change.
-                sender.terminate()
-            report: dict[str, Any] = json.loads(sender.communicate(timeout=seconds + 30)[0])
-        finally:
-            echo.terminate()
-            received = echo.communicate(timeout=30)[0]
-        report["echo"] = json.loads(received)
+                probe.sender.terminate()
+            report = probe.result()
         report["gap-ms"] = max(flow["gap-ms"] for flow in report["flows"])
         report["lost"] = max(flow["lost"] for flow in report["flows"])
         report["duplicates"] = report["echo"]["duplicates"]

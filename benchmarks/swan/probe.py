@@ -1,4 +1,4 @@
-"""A UDP probe: it measures the longest gap, lost packets and duplicates of each flow.
+"""A UDP probe: gaps and lost packets of each flow, duplicates, order and delay of all flows.
 
 `echo ADDRESS PORT` answers until SIGTERM and then reports duplicates; `send` gets the sources of
 its flows from its command line. Both print one JSON object.
@@ -18,7 +18,8 @@ from collections import Counter
 from typing import Any
 
 FORM = struct.Struct("!IId")
-STRAGGLERS = 0.5
+STRAGGLERS, AFTER_SIGINT = 0.5, 2.0
+"""Limits in seconds of the wait for late answers, at the planned end and after SIGINT."""
 STEADY = 0.5
 """After SIGTERM, `send` ends when each flow has had an answer within these seconds."""
 
@@ -56,10 +57,11 @@ def send(
 ) -> dict[str, Any]:
     """Probe from each source every `period` seconds; return the longest gap of each flow.
 
-    SIGTERM ends it early, as soon as every flow gets answers.
+    SIGTERM ends it early, as soon as every flow gets answers; SIGINT ends it at once.
     """
     stopped: list[int] = []
-    signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
+    for ending in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(ending, lambda number, _: stopped.append(number))
     selector = selectors.DefaultSelector()
     sockets = []
     for number, source in enumerate(sources):
@@ -71,13 +73,18 @@ def send(
         selector.register(client, selectors.EVENT_READ, number)
     answered: list[dict[int, float]] = [{} for _ in sources]
     latest = [0.0 for _ in sources]
-    lost_at_once = sequence = 0
+    lost_at_once = sequence = twice = reordered = 0
+    longest_delay, late = 0.0, STRAGGLERS
     started = time.monotonic()
     end = started + seconds
     due = started
-    while (now := time.monotonic()) < end + STRAGGLERS:
-        if stopped and now < end and min(latest) > now - STEADY:
+    while (now := time.monotonic()) < end + late:
+        if signal.SIGINT in stopped and now < end:
+            end, late = now, AFTER_SIGINT
+        elif stopped and now < end and min(latest) > now - STEADY:
             end = now
+        if now >= end and all(len(times) == sequence for times in answered):
+            break
         if now >= due and now < end:
             for number, client in enumerate(sockets):
                 try:
@@ -86,11 +93,16 @@ def send(
                     lost_at_once += 1
             sequence += 1
             due = max(due + period, now - 0.05)  # After a pause catch up at most 50 ms.
-        for key, _ in selector.select(max(0.0, min(due, end + STRAGGLERS) - time.monotonic())):
+        wake = due if now < end else end + late
+        for key, _ in selector.select(max(0.0, wake - time.monotonic())):
             try:
                 while True:
                     _, number_of, at = FORM.unpack(sockets[key.data].recv(2048)[: FORM.size])
-                    answered[key.data][number_of] = latest[key.data] = at
+                    twice += number_of in answered[key.data]
+                    reordered += at < latest[key.data]
+                    longest_delay = max(longest_delay, time.monotonic() - at)
+                    answered[key.data][number_of] = at
+                    latest[key.data] = max(latest[key.data], at)
             except (BlockingIOError, ConnectionRefusedError):
                 pass
     flows = []
@@ -99,7 +111,14 @@ def send(
         gaps = [(b - a, a - started) for a, b in itertools.pairwise(marks)]
         longest, at = max(gaps)
         flows.append({"gap-ms": longest * 1000, "at-s": at, "lost": sequence - len(times)})
-    return {"sent": sequence, "refused": lost_at_once, "flows": flows}
+    return {
+        "sent": sequence,
+        "refused": lost_at_once,
+        "twice": twice,
+        "reordered": reordered,
+        "longest-delay-ms": longest_delay * 1000,
+        "flows": flows,
+    }
 
 
 def main(mode: str, address: str, port: str, *more: str) -> None:

@@ -99,8 +99,7 @@ class Site(Block):
             spaces.batch("gw", [f"route add {a}/32 via {router}" for a in mine])
 
     def _load_gateway(self) -> None:
-        certificate, key = self.authority.issue(GATEWAY_ID, [GATEWAY_ID])
-        self.gateway.credentials(self.authority.certificate, key, certificate)
+        certificate = self.gateway.identify(self.authority, GATEWAY_ID)
         self.gateway.vici.load_pool({"inner": {"addrs": POOL}})
         made = connection(
             GATEWAY,
@@ -122,9 +121,9 @@ class Site(Block):
         """Start the peers' charons and load their connections, without initiating them."""
         for number, daemon in enumerate(self.fields):
             daemon.start()
-            daemon.credentials(self.authority.certificate)
+            daemon.trust(self.authority)
             for peer in self.peers[number :: len(self.fields)]:
-                daemon.vici.load_key({"type": "any", "data": peer["key"]})
+                daemon.load_key(peer["key"])
                 daemon.vici.load_conn({peer["id"]: self._connection(peer)})
 
     def _connection(self, peer: dict[str, Any]) -> dict[str, Any]:
@@ -169,37 +168,23 @@ class Site(Block):
                 answered.append(" 1 received" in shown)
         return answered
 
-    def rekey_all(self, seconds: float) -> float:
-        """Rekey all IKE_SAs from the gateway at once; return the seconds until all are new."""
+    def rekey(self, what: str, seconds: float) -> float:
+        """Rekey all SAs of a kind from the gateway at once; return the seconds until all are new.
 
-        def spis(state: bytes = b"") -> set[bytes]:
-            return {
-                sa["initiator-spi"] + sa["responder-spi"]
-                for _, sa in self.gateway.sas()
-                if state in (b"", sa["state"])
-            }
-
-        before = spis()
-        self.gateway.vici.rekey({"ike": "peers"})
-
-        def new() -> bool:
-            now = spis(b"ESTABLISHED")
-            return len(now - before) >= self.count and not now & before
-
-        return wait(new, seconds, f"not all of {self.count} IKE_SAs are rekeyed", 0.02)
-
-    def rekey_children(self, seconds: float) -> float:
-        """Rekey all CHILD_SAs from the gateway at once; return the seconds until all are new."""
+        Args:
+            what: "ike" for IKE_SAs, "child" for CHILD_SAs.
+            seconds: Limit of the time.
+        """
 
         def spis() -> set[bytes]:
-            return {
-                child["spi-in"]
-                for _, sa in self.gateway.sas()
-                for child in sa["child-sas"].values()
-                if child["state"] == b"INSTALLED"
-            }
+            sas = [sa for _, sa in self.gateway.sas()]
+            if what == "ike":
+                there = [sa for sa in sas if sa["state"] == b"ESTABLISHED"]
+                return {sa["initiator-spi"] + sa["responder-spi"] for sa in there}
+            children = [child for sa in sas for child in sa["child-sas"].values()]
+            return {child["spi-in"] for child in children if child["state"] == b"INSTALLED"}
 
         before = spis()
-        self.gateway.vici.rekey({"child": "s1"})
-        failure = f"not all of {self.count} CHILD_SAs are rekeyed"
+        self.gateway.vici.rekey({what: {"ike": "peers", "child": "s1"}[what]})
+        failure = f"not all {what} SAs of {self.count} tunnels are rekeyed"
         return wait(lambda: len(spis() - before) >= self.count, seconds, failure, 0.02)

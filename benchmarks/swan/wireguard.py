@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from benchmarks.swan.netns import Namespaces, wait
+from benchmarks.swan.netns import Namespaces, end, wait
 from lab.vim import probe
 
 AT_ONCE = 50
@@ -55,8 +55,5 @@ class Devices:
 
     def stop(self) -> None:
         """End wireguard-go; devices of the kernel end with their namespaces."""
-        for process in self.processes:
-            process.terminate()
-        for process in self.processes:
-            process.wait()
+        end(self.processes)
         self.processes = []

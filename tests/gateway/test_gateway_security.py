@@ -35,7 +35,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with Site(tmp_path_factory.mktemp("site"), PEERS, processes=1) as site:
         firewall = render(GatewayFirewall(("out0",), "mgmt0"))
         site.spaces.run("gw", "nft", "-f", "-", text=firewall)
-        site.spaces.sysctl("gw", net__ipv4__ip_forward=1)
+        site.spaces.sysctl("gw", "net.ipv4.ip_forward=1")
         site.call()
         # A peer has its virtual IP a moment after the gateway has the tunnel.
         site.gateway.wait_for(PEERS, 30)

@@ -37,8 +37,7 @@ def connect(spaces: Namespaces, folder: Path) -> list[Charon]:
     authority = Authority(folder / "ca")
     daemons = [Charon(spaces, name, folder).start() for name in ENDS]
     for (name, mine), theirs, daemon in zip(ENDS.items(), (2, 1), daemons, strict=True):
-        certificate, key = authority.issue(name, [f"{name}.example"])
-        daemon.credentials(authority.certificate, key, certificate)
+        certificate = daemon.identify(authority, f"{name}.example")
         child = {
             "local_ts": [f"172.16.{mine}.1/32"],
             "remote_ts": [f"172.16.{theirs}.1/32"],

@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+import signal
 
-import click
 import pytest
-from support.ports import free_port
 
-from benchmarks import rotation
 from benchmarks.rotation import judge, measure
+from benchmarks.swan.netns import Namespaces
+from benchmarks.swan.probing import Probe
 
 pytestmark = pytest.mark.lab
 
 
-@pytest.mark.parametrize("broken", ["_send", "_receive"])
-def test_a_stream_that_ended_shows_no_loss_of_none(
-    broken: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def ends(streams: rotation.Streams, *_: object) -> None:
-        if broken == "_receive":
-            streams._ready.wait(60)
-        raise OSError("Network is unreachable")
+@pytest.mark.parametrize("broken", ["sender", "echo"])
+def test_a_stream_that_ended_shows_no_loss_of_none(broken: str) -> None:
+    with (
+        Namespaces("a") as spaces,
+        Probe(spaces, ("a", "a"), "127.0.0.1", ["127.0.0.2"], 60, 0.02) as probe,
+    ):
+        getattr(probe, broken).kill()
+        probe.sender.send_signal(signal.SIGINT)
+        with pytest.raises(RuntimeError, match="the probe ended early"):
+            probe.result()
 
-    field: Any = SimpleNamespace(inner=["127.0.0.2"], spaces=SimpleNamespace(prefix=""))
-    monkeypatch.setattr(rotation, "enter", lambda _: None)
-    monkeypatch.setattr(rotation, "GATEWAY", "127.0.0.1")
-    monkeypatch.setattr(rotation, "STREAM", free_port())
-    monkeypatch.setattr(rotation.Streams, broken, ends)
-    streams = rotation.Streams(field, [0], 50.0)
-    streams.start()
-    with pytest.raises(click.ClickException, match="a stream ended early: Network is unreach"):
-        streams.stop(0)
+
+def test_a_probe_on_a_good_path_loses_nothing() -> None:
+    with (
+        Namespaces("a") as spaces,
+        Probe(spaces, ("a", "a"), "127.0.0.1", ["127.0.0.2"], 1, 0.01) as probe,
+    ):
+        result = probe.result()
+    assert result["sent"] == result["echo"]["received"] > 50
+    assert (result["flows"][0]["lost"], result["twice"], result["reordered"]) == (0, 0, 0)
+    assert 0 < result["longest-delay-ms"] < 1000
 
 
 @pytest.mark.parametrize(
