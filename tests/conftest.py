@@ -5,6 +5,7 @@ Tests marked `lab` are skipped with the reason where they cannot run, and fail w
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -30,7 +31,8 @@ os.environ.setdefault("OSMLAB_UPDATE_STATUS_INTERVAL", "0")
 
 #: Modules by prefix, in their order; the longest prefix counts, and "" stands for all others. What
 #: takes longest begins first, so that workers end together. What needs a machine that does little
-#: else comes last: a pair of gateways that act within milliseconds, and emulated processors.
+#: else comes last: a pair of gateways that act within milliseconds, and emulated processors. Beside
+#: it runs what BEHIND names.
 ORDER = (
     "kernel/test_kernel_abilities",
     "lab/e2e/test_e2e_slices_5g",
@@ -43,7 +45,6 @@ ORDER = (
     "lab/e2e/test_e2e_5g",
     "experiments/test_matrix_on_the_lab",
     "lab/e2e/test_e2e_n3iwf",
-    "core/test_running_peers",
     "lab/e2e",
     "gateway",
     "charm",
@@ -55,7 +56,13 @@ ORDER = (
     "kernel",
     "lab/e2e/test_e2e_containers",
     "lab/e2e/test_e2e_machines",
+    "charm/test_charm_events",
+    "charm/test_dispatch",
+    "charm/test_frameworks",
+    "core/test_running_peers",
 )
+#: Tests that only calculate. They take what time of the processors all others leave.
+BEHIND = r"charm/test_(charm_events|dispatch|frameworks)\.py|core/test_running_peers\.py"
 #: Tests that one worker runs, by a name: it makes once what they share, or runs one after another
 #: what is to be alone. The first pattern counts.
 GROUPS = {
@@ -134,9 +141,25 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
     return _Workers(config, log) if config.getoption("dist") == "loadfile" else None
 
 
+@functools.cache
+def stand_behind() -> None:
+    """Let all others come first from now on, in a session of its own.
+
+    Where Linux groups processes by session (sched_autogroup), the priority of a process counts
+    within its session only.
+    """
+    os.nice(19)
+    os.setsid()
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text("19", encoding="ascii")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Judge before any fixture or mark does, so that nothing turns a failure into a skip."""
+    name = item.path.relative_to(Path(__file__).parent).as_posix()
+    if "PYTEST_XDIST_WORKER" in os.environ and re.match(BEHIND, name):
+        stand_behind()
     if item.get_closest_marker("lab") is None:
         return
     reason = missing_capability()
