@@ -54,9 +54,7 @@ cli.add_command(serve)
 def verb(*names: str, told: str | None = None) -> Callable[[F], click.Command]:
     """Register a verb under its name; osmclient's other names for it become hidden verbs.
 
-    Args:
-        names: Names of the verb.
-        told: What its help says; by default the docstring of the function.
+    Its help says what is ``told``, by default the docstring of the function.
     """
 
     def register(function: F) -> click.Command:

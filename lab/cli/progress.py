@@ -109,13 +109,9 @@ class Outcome:
 def watch(
     tail: Tail, alive: Callable[[], bool], console: Console, timeout: float | None = None
 ) -> Outcome:
-    """Show an operation until it has ended and its charms are idle.
+    """Show an operation until it has ended and its charms are idle; a terminal gets a live table.
 
-    Args:
-        tail: its progress.
-        alive: returns whether its worker still runs.
-        console: where to draw; a terminal gets a live table.
-        timeout: seconds to watch, ``None`` for no limit.
+    ``alive`` returns whether its worker still runs; ``timeout``: seconds, ``None`` for no limit.
     """
     board = Board()
     live = Live(board.table(), console=console, refresh_per_second=8)

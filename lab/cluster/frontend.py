@@ -88,11 +88,7 @@ class Frontend:
     ) -> tuple[str, str]:
         """Run a primitive; return status and detailed message of the last reply.
 
-        Args:
-            name: Of the primitive.
-            params: Its parameters.
-            timeout: Seconds until the environment takes the call.
-            limit: Seconds until the last reply.
+        ``timeout``: seconds until the environment takes the call; ``limit``: until the last reply.
 
         Raises:
             ClusterError: It does not answer in time, or the call failed.

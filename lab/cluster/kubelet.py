@@ -92,14 +92,9 @@ class Kubelet:
         """Read the StatefulSets once, and start and end processes for them."""
         sets = {}
         for stateful_set in self.api.list(StatefulSet, namespace="*"):
-            if (
-                stateful_set.metadata
-                and stateful_set.spec
-                and not stateful_set.metadata.deletionTimestamp
-            ):
-                sets[str(stateful_set.metadata.namespace), str(stateful_set.metadata.name)] = (
-                    stateful_set
-                )
+            metadata = stateful_set.metadata
+            if metadata and stateful_set.spec and not metadata.deletionTimestamp:
+                sets[str(metadata.namespace), str(metadata.name)] = stateful_set
         for key in [key for key in self.running if key not in sets]:
             self.running.pop(key).end()
             self._forget(*key)

@@ -79,11 +79,7 @@ def _sides(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _end(side: Mapping[str, Any], entry: Mapping[str, Any], top: str, index: str | None) -> _End:
     """Return an end of a relation.
 
-    Args:
-        side: the end in the descriptor.
-        entry: the relation, for errors.
-        top: id of the descriptor that has the relation.
-        index: its member, None for an NSD.
+    ``top`` is the id of the descriptor that has the relation, ``index`` its member (None: an NSD).
     """
     if "entity" not in side and side.get("kdu-resource-profile-id"):
         raise LcmError(f"relation '{entry.get('name')}' names a KDU, the lab runs none")

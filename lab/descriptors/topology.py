@@ -141,30 +141,25 @@ class _Planner:
             p.get("virtual-link-desc-id"): p for p in df.get("virtual-link-profile") or ()
         }
         self.links = {link["id"]: link for link in self.nsd.get("virtual-link-desc") or ()}
+        given = self.params.get("vnf")
+        self.vnf_params = {i: entry_of(given, "member-vnf-index", i) for i in self.vnfds}
+        default = self.params["vimAccountId"]
+        self.vims = {i: each.get("vimAccountId") or default for i, each in self.vnf_params.items()}
         self.placed = self._placed()
 
     # -- servers ------------------------------------------------------------------------------
 
     def servers(self, index: str) -> list[Server]:
         vnfd = self.vnfds[index]
-        vnf_params = entry_of(self.params.get("vnf"), "member-vnf-index", index)
-        vim = vnf_params.get("vimAccountId") or self.params["vimAccountId"]
         return [
-            self._server(index, vnfd, vdu, count, vim, vnf_params)
+            self._server(index, vdu, count)
             for vdu in vnfd.get("vdu") or ()
             for count in counts_of(vnfd, index, vdu["id"], self.instances)
         ]
 
-    def _server(
-        self,
-        index: str,
-        vnfd: Mapping[str, Any],
-        vdu: Mapping[str, Any],
-        count: int,
-        vim: str,
-        vnf_params: Mapping[str, Any],
-    ) -> Server:
-        vdu_params = entry_of(vnf_params.get("vdu"), "id", vdu["id"])
+    def _server(self, index: str, vdu: Mapping[str, Any], count: int) -> Server:
+        vnfd = self.vnfds[index]
+        vdu_params = entry_of(self.vnf_params[index].get("vdu"), "id", vdu["id"])
         name = vdu_params.get("instance_name") or server_name(
             self.ns_name, index, vdu.get("name") or vdu["id"], count
         )
@@ -174,7 +169,7 @@ class _Planner:
             member_vnf_index=index,
             vdu_id=vdu["id"],
             count_index=count,
-            vim=vim,
+            vim=self.vims[index],
             name=name,
             hostname=host_name(name),
             image=_image(vnfd, vdu),
@@ -183,7 +178,7 @@ class _Planner:
             disk_gb=_disk(vnfd, vdu),
             ports=tuple(
                 replace(p, ip=_incremented(p.ip, count), mac=_incremented_mac(p.mac, count))
-                for p in self._ports(index, vnfd, vdu, vim, vdu_params, vnf_params)
+                for p in self._ports(index, vdu, vdu_params)
             ),
             cloud_init_file=vdu.get("cloud-init-file"),
             cloud_init=vdu.get("cloud-init"),
@@ -191,14 +186,9 @@ class _Planner:
         )
 
     def _ports(
-        self,
-        index: str,
-        vnfd: Mapping[str, Any],
-        vdu: Mapping[str, Any],
-        vim: str,
-        vdu_params: Mapping[str, Any],
-        vnf_params: Mapping[str, Any],
-    ) -> tuple[Port, ...]:
+        self, index: str, vdu: Mapping[str, Any], vdu_params: Mapping[str, Any]
+    ) -> list[Port]:
+        vnfd = self.vnfds[index]
         ext_of = {
             ext["int-cpd"]["cpd"]: ext
             for ext in vnfd.get("ext-cpd") or ()
@@ -209,7 +199,7 @@ class _Planner:
         for interface, cpd in _interfaces(vdu):
             ext = ext_of.get(cpd["id"])
             given = entry_of(vdu_params.get("interface"), "name", interface["name"])
-            link = self._network_of(index, cpd, ext, vim, vnf_params)
+            link = self._network_of(index, cpd, ext)
             if link is None:
                 self.notes.append(
                     f"interface {interface['name']} of {index}/{vdu['id']} is connected to no "
@@ -236,27 +226,19 @@ class _Planner:
                     management_vnf=is_vnf,
                 )
             )
-        return tuple(ports)
+        return ports
 
     # -- networks -----------------------------------------------------------------------------
 
     def _network_of(
-        self,
-        index: str,
-        cpd: Mapping[str, Any],
-        ext: Mapping[str, Any] | None,
-        vim: str,
-        vnf_params: Mapping[str, Any],
+        self, index: str, cpd: Mapping[str, Any], ext: Mapping[str, Any] | None
     ) -> tuple[Network, str | None] | None:
         """Return the port's network and its address in the NSD, ``None`` if unconnected."""
+        connection = None if ext is None else self._connection(index, ext["id"])
+        if connection is not None:
+            return self._ns_network(connection[0], self.vims[index]), connection[1]
         internal = cpd.get("int-virtual-link-desc")
-        if ext is not None:
-            connection = self._connection(index, ext["id"])
-            if connection is not None:
-                return self._ns_network(connection[0], vim), connection[1]
-        if internal is not None:
-            return self._vnf_network(index, internal, vim, vnf_params), None
-        return None
+        return None if internal is None else (self._vnf_network(index, internal), None)
 
     def _connection(self, index: str, ext_id: str) -> tuple[str, str | None] | None:
         profile = self.profiles.get(index) or {}
@@ -323,10 +305,9 @@ class _Planner:
         for link_id in self.links:
             self._ns_network(link_id, self.params["vimAccountId"])
 
-    def _vnf_network(
-        self, index: str, link_id: str, vim: str, vnf_params: Mapping[str, Any]
-    ) -> Network:
-        given = entry_of(vnf_params.get("internal-vld"), "name", link_id)
+    def _vnf_network(self, index: str, link_id: str) -> Network:
+        vim = self.vims[index]
+        given = entry_of(self.vnf_params[index].get("internal-vld"), "name", link_id)
         ip_profile = given.get("ip-profile") or {}
         existing = self._existing(given, vim)
         return self._add(

@@ -76,8 +76,7 @@ def heal(ops: Operations, operation: Document) -> str:
                 if target.run_day1:
                     _break_day1(ops, ns_id, env)
         state = ops.end(operation, "COMPLETED", "Done")
-        ops.clear(operation)
-        ops.let_settle(ns_id, model, None)
+        ops.let_settle(ns_id, model)
     return state
 
 
@@ -231,15 +230,12 @@ def update(ops: Operations, operation: Document) -> str:
         return _change_package(ops, operation, params["changeVnfPackageData"])
     if kind == "REMOVE_VNF":
         _remove_vnf(ops, operation["nsInstanceId"], params["removeVnfInstanceId"])
-    elif kind == "OPERATE_VNF":
-        _operate(ops, operation["nsInstanceId"], params["operateVnfData"])
     else:
-        raise LcmError(f"Update type {kind} is not in the lab")
+        _operate(ops, operation["nsInstanceId"], params["operateVnfData"])
     return _updated(ops, operation)
 
 
 def _updated(ops: Operations, operation: Document) -> str:
-    ops.clear(operation)
     state = ops.end(operation, "COMPLETED", "Done")
     ops.journal.write("settled", "ns", "updated", idle=True)
     return state
@@ -289,9 +285,8 @@ def _change_package(ops: Operations, operation: Document, data: Mapping[str, Any
         revise()
         with suppress(WaitTimeoutError):
             model.wait_idle(ops.timeouts.settle)
-        ops.clear(operation)
         state = ops.end(operation, "COMPLETED", "Done")
-        ops.let_settle(ns_id, model, None)
+        ops.let_settle(ns_id, model)
     return state
 
 
@@ -335,8 +330,6 @@ def _operate(ops: Operations, ns_id: str, data: Mapping[str, Any]) -> None:
         vim.wait_active(target.vdur["vim-id"], ops.timeouts.vm_ip)
     elif kind == "stop":
         vim.stop(target.vdur["vim-id"])
-    elif kind == "rebuild":
+    else:
         # A new disk from the image, with the same user data and RO's key; ports and addresses stay.
         _recreate(ops, svc, target, same=True)
-    else:
-        raise LcmError(f"Unknown operation type: {kind}")

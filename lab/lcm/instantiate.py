@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lab.descriptors.environments import Environment
 from lab.descriptors.primitives import by_seq, map_primitive_params
@@ -33,9 +33,11 @@ from lab.lcm.helmops import HelmOps
 from lab.lcm.keys import OpenSshInjector
 from lab.lcm.request import Place, Request
 from lab.lcm.timeouts import INJECT_TRIES, Timeouts
-from lab.lcm.vimdeploy import Booted, VimDeployment
-from lab.records.journal import Journal
+from lab.lcm.vimdeploy import VimDeployment
 from lab.vim import Server as VimServer
+
+if TYPE_CHECKING:
+    from lab.lcm.operations import Operations
 
 STAGES = (
     "Stage 1/5: preparation of the environment.",
@@ -90,33 +92,14 @@ def inject(
 
 
 class Instantiation:
-    """One run; not reusable."""
+    """One run, which writes into the service's records what comes up; not reusable."""
 
-    def __init__(
-        self,
-        request: Request,
-        backends: Backends,
-        journal: Journal,
-        timeouts: Timeouts,
-        on_booted: Booted,
-        on_day1: Callable[[str], None],
-        on_installed: Callable[[str, str], None],
-    ) -> None:
-        """Prepare a run.
-
-        Args:
-            request: what to make.
-            backends: access to VIMs and VCA.
-            journal: where progress goes.
-            timeouts: waiting times.
-            on_booted: called from several threads when a server is up, to keep records.
-            on_day1: called before the first primitive of an application, to keep records.
-            on_installed: called with an application and the id of its execution environment.
-        """
+    def __init__(self, ops: Operations, request: Request) -> None:
+        self.ops = ops
         self.request = request
-        self.backends = backends
-        self.journal = journal
-        self.timeouts = timeouts
+        self.backends = ops.backends
+        self.journal = ops.journal
+        self.timeouts = ops.timeouts
         # OSM keeps these in its database and polls.
         envs = request.environments
         self._addresses: dict[Place, Future[str]] = {_managed(env): Future() for env in envs}
@@ -126,9 +109,6 @@ class Instantiation:
         for place, address in request.addresses.items():
             self._set_address(place, address)
         self.report = Report()
-        self._on_booted = on_booted
-        self._on_day1 = on_day1
-        self._on_installed = on_installed
 
     def run(self) -> Report:
         """Run it. Every ``LcmError`` goes into the report; any other exception is raised."""
@@ -164,7 +144,7 @@ class Instantiation:
         self.report.vms_ready = time.time()
 
     def _booted(self, server: Server, result: VimServer) -> None:
-        self._on_booted(server, result)
+        self.ops.record_server(self.request.ns_id, server, result)
         index, vdu, count = server.member_vnf_index, server.vdu_id, server.count_index
         for planned, port in zip(server.ports, result.ports, strict=True):
             reached = port.floating or port.ip
@@ -221,7 +201,8 @@ class Instantiation:
     def _install(self, env: Environment) -> None:
         self._say(env, "installing chart" if env.helm else "deploying charm")
         self._n2vc(env).install(env.application, self.request.charm_folder(env), env.num_units)
-        self._on_installed(env.application, self._n2vc(env).environment(env.application))
+        ee_id = self._n2vc(env).environment(env.application)
+        self.ops.record_vca(self.request.ns_id, env.application, ee_id=ee_id)
         self._installed[env.application].set_result(None)
 
     def _relate(self, env: Environment) -> None:
@@ -297,7 +278,7 @@ class Instantiation:
         params = map_primitive_params(primitive, {}, self.request.parameters[env.application])
         if env.application not in self.report.day1_run:
             self.report.day1_run.append(env.application)
-            self._on_day1(env.application)
+            self.ops.record_vca(self.request.ns_id, env.application, needed_terminate=True)
         self._n2vc(env).primitive(env.application, name, params, self.timeouts.primitive)
         self.journal.write("primitive", where, name, **more, done=True)
 

@@ -48,10 +48,7 @@ def interval() -> float:
 def update_status(backends: Backends, ns_id: str, patience: float) -> None:
     """Fire `update-status` at every unit of a service, and wait until all are idle or in error.
 
-    Args:
-        backends: of the lab.
-        ns_id: the service.
-        patience: seconds to wait for an operation on the service to end.
+    `patience`: seconds to wait for an operation on the service to end.
 
     Raises:
         ConflictError: an operation goes on.

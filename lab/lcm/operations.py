@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
 from typing import Any
 
 from lab.descriptors.day0 import osm_params
@@ -24,7 +23,7 @@ from lab.lcm import changes, scaling
 from lab.lcm.backends import Backends
 from lab.lcm.charmops import shown
 from lab.lcm.instantiate import STAGES, Connector, Instantiation, Report, connector
-from lab.lcm.request import Request, request
+from lab.lcm.request import request
 from lab.lcm.terminate import delete_resources, run_terminate_primitives
 from lab.lcm.timeouts import Timeouts
 from lab.records.journal import Journal
@@ -83,7 +82,7 @@ class Operations:
             self.journal.write("note", "ns", note)
         self.begin(operation, "BUILDING", "INSTANTIATING")
         self.store.update(NSRS, ns_id, lambda nsr: _start_records(nsr, svc))
-        run = self.instantiation(request(svc, self.store))
+        run = Instantiation(self, request(svc, self.store))
         running: AbstractContextManager[Model | None] = nullcontext()
         if svc.environments:
             running = self.charms_running(ns_id, svc.environments)
@@ -95,19 +94,6 @@ class Operations:
             state = self._finish_instantiate(operation, svc, report)
             self.let_settle(ns_id, model, report.vms_ready)
         return state
-
-    def instantiation(self, work: Request) -> Instantiation:
-        """Return a run that writes into the service's records what comes up."""
-        ns_id = work.ns_id
-        return Instantiation(
-            work,
-            self.backends,
-            self.journal,
-            self.timeouts,
-            on_booted=partial(self.record_server, ns_id),
-            on_day1=lambda app: self.record_vca(ns_id, app, needed_terminate=True),
-            on_installed=lambda app, ee: self.record_vca(ns_id, app, ee_id=ee),
-        )
 
     @contextmanager
     def _deadline(
@@ -154,7 +140,6 @@ class Operations:
             nsr["operational-status"] = "failed" if report.vim_failed else "running"
             nsr["config-status"] = "failed" if report.broken else "configured"
             nsr["detailed-status"] = f"{STAGES[1]} Detail: {detail}" if failed else "Done"
-            nsr["currentOperation"], nsr["currentOperationID"] = "IDLE", None
             if failed:
                 nsr["errorDescription"] = (
                     f"Operation: INSTANTIATING.{operation['_id']}, {STAGES[1]}"
@@ -172,7 +157,7 @@ class Operations:
             return self.end(operation, "FAILED", f"{STAGES[1]} Detail: {detail}", detail)
         return self.end(operation, "COMPLETED", "Done")
 
-    def let_settle(self, ns_id: str, model: Model | None, vms_ready: float | None) -> None:
+    def let_settle(self, ns_id: str, model: Model | None, vms_ready: float | None = None) -> None:
         """Wait until the charms are idle and record it; tunnels come up after the operation.
 
         The operation has ended, so a failure is only a note.
@@ -334,13 +319,11 @@ class Operations:
                 else:
                     result = n2vc.primitive(env.application, real_name, values, timeout)
             except LcmError as error:
-                self.clear(operation)
                 state = self.end(operation, "FAILED", str(error), str(error))
             else:
-                self.clear(operation)
                 output = result if isinstance(result, str) else dict(result)
                 state = self.end(operation, "COMPLETED", output)
-            self.let_settle(ns_id, model, None)
+            self.let_settle(ns_id, model)
         return state
 
     def _day2_values(self, svc: Service, env: Environment) -> dict[str, Any]:
@@ -431,7 +414,6 @@ class Operations:
         for record in vnfrs_of(self.store, ns_id).values():
             self.store.update(VNFRS, record["_id"], forget)
         self.store.update(NSRS, ns_id, change)
-        self.clear(operation)
 
     # -- records -----------------------------------------------------------------------------
 
@@ -447,14 +429,6 @@ class Operations:
 
         self.store.update(NSRS, operation["nsInstanceId"], change)
 
-    def clear(self, operation: Document) -> None:
-        """Write into the service's record that no operation runs."""
-
-        def change(nsr: Document) -> None:
-            nsr["currentOperation"], nsr["currentOperationID"] = "IDLE", None
-
-        self.store.update(NSRS, operation["nsInstanceId"], change)
-
     def _fail(self, operation: Document, reason: str) -> str:
         fail_operation(self.store, operation, reason)
         self._note_failure(reason)
@@ -465,7 +439,10 @@ class Operations:
         self.journal.write("settled", "ns", "failed", idle=True)
 
     def end(self, operation: Document, state: str, detail: Any, error: str | None = None) -> str:
-        """Write how an operation ended; return ``state``."""
+        """Write how an operation ended, and that none runs on its service; return ``state``."""
+
+        def idle(nsr: Document) -> None:
+            nsr["currentOperation"], nsr["currentOperationID"] = "IDLE", None
 
         def change(document: Document) -> None:
             document["operationState"] = state
@@ -473,6 +450,7 @@ class Operations:
             document["detailed-status"] = detail
             document["errorMessage"] = error
 
+        self.store.update(NSRS, operation["nsInstanceId"], idle)
         self.store.update(OPS, operation["_id"], change)
         self.journal.write("end", "ns", error or "Done", state=state, detail=detail)
         return state

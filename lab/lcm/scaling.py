@@ -20,6 +20,7 @@ from lab.descriptors.service import Service, service, vdur_of, vnfrs_of
 from lab.descriptors.topology import Plan, Server
 from lab.errors import LcmError
 from lab.lcm import charmops
+from lab.lcm.instantiate import Instantiation
 from lab.lcm.request import request
 from lab.lcm.terminate import run_terminate_primitives
 from lab.lcm.vimdeploy import VimDeployment, delete_server
@@ -59,14 +60,18 @@ def scale(ops: Operations, operation: Document) -> str:
         if model is None:
             raise LcmError("the lab scales services with charms only")
         counted = partial(ops.store.update, NSRS, ns_id, note)
-        errors = (_scale_out if out else _scale_in)(ops, svc, record, places, model, counted)
-        ops.clear(operation)
+        errors: list[str] = []
+        if out:
+            errors = _scale_out(ops, svc, record, places, counted)
+        else:
+            _scale_in(ops, svc, record, places, model)
+            counted()
         if errors:
             text = f"FAILED Scaling: {'; '.join(errors)}"
             state = ops.end(operation, "FAILED", text, text)
         else:
             state = ops.end(operation, "COMPLETED", "Done")
-        ops.let_settle(ns_id, model, None)
+        ops.let_settle(ns_id, model)
     return state
 
 
@@ -116,7 +121,6 @@ def _scale_out(
     svc: Service,
     vnfr: Document,
     added: Places,
-    _: Model,
     counted: Callable[[], object],
 ) -> list[str]:
     ns_id, index = svc.nsr["_id"], str(vnfr["member-vnf-index-ref"])
@@ -182,7 +186,7 @@ def _deploy_charms(
             vnfrs_of(ops.store, ns_id)[index], env.vdu_id, env.count_index if env.vdu_id else 0
         ),
     )
-    report = ops.instantiation(work).run()
+    report = Instantiation(ops, work).run()
     for env in fresh:
         broken = env.application in report.broken
         ops.record_vca(ns_id, env.application, status="BROKEN" if broken else "READY")
@@ -216,14 +220,7 @@ def _networks(ops: Operations, svc: Service, vnfr: Document) -> dict[str, str]:
 # -- in --------------------------------------------------------------------------------------------
 
 
-def _scale_in(
-    ops: Operations,
-    svc: Service,
-    vnfr: Document,
-    gone: Places,
-    model: Model,
-    counted: Callable[[], object],
-) -> list[str]:
+def _scale_in(ops: Operations, svc: Service, vnfr: Document, gone: Places, model: Model) -> None:
     index = str(vnfr["member-vnf-index-ref"])
     counts = {count for _, count in gone}
     # LCM compares only the count index, not the VDU.
@@ -250,8 +247,6 @@ def _scale_in(
         ]
 
     ops.store.update(VNFRS, vnfr["_id"], forget)
-    counted()
-    return []
 
 
 def _remove_charms(

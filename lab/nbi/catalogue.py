@@ -29,16 +29,13 @@ class Catalogue:
     def onboard(
         self, kind: str, source: Path, strict: bool = False, key: str | None = None
     ) -> tuple[Document, list[str]]:
-        """Add a package to the catalogue.
+        """Add a package to the catalogue; return its document and the warnings.
 
         Args:
             kind: ``VNFDS``, ``NSDS`` or ``NSTS``.
             source: archive, directory or descriptor alone.
             strict: refuse also what OSM accepts now and fails on later.
             key: the ``_id`` of the document; by default a new one.
-
-        Returns:
-            The new document and the warnings.
 
         Raises:
             NbiError: refused; nothing is kept.
@@ -71,10 +68,8 @@ class Catalogue:
         """Replace the content of a package by a new revision; charms that run do not change.
 
         In a VNF package in use with an unchanged software version, only these may change:
-        charms, primitives, scaling and healing aspects, alarms.
-
-        Returns:
-            The document and the warnings.
+        charms, primitives, scaling and healing aspects, alarms. Return the document and the
+        warnings.
 
         Raises:
             NbiError: refused; the package does not change.
@@ -110,23 +105,19 @@ class Catalogue:
 
         If the block fails, nothing of the package stays.
 
-        Args:
-            kind: as in :meth:`onboard`.
-            source: the same.
-            strict: the same.
-            place: name for the folder below ``packages``.
-            replaced: ``_id`` of the package of which this is a new revision.
+        ``place`` names the folder below ``packages``; ``replaced`` is the ``_id`` of the package
+        of which this is a new revision.
         """
         if not source.exists():
             raise NbiError(f"package '{source}' does not exist")
         vnfds = [d for d in self.store.all(VNFDS) if d["_id"] != replaced]
-        findings = validation.package(
+        warnings = validation.package(
             source,
             {d["id"]: d["descriptor"] for d in vnfds},
             {d["id"]: d["descriptor"] for d in self.store.all(NSDS) if d["_id"] != replaced},
             {d["id"]: self.folder(d) for d in vnfds},
+            strict,
         )
-        warnings = validation.sort_findings(findings, strict, source.name)
         target = self.store.root / "packages" / place
         folder = unpack(source, target)
         try:

@@ -163,11 +163,8 @@ class Engine:
         nsd = self.store.resolve(NSDS, asked.descriptor)
         request = client_params(asked, nsd["_id"], self.vim_key)
         vnfds = {d["id"]: d["descriptor"] for d in self._members(nsd["descriptor"]).values()}
-        warnings = validation.sort_findings(
-            validation.parameters("ns", asked.config, vnfds, {nsd["id"]: nsd["descriptor"]}),
-            strict=False,
-            what="parameters",
-        )
+        nsds = {nsd["id"]: nsd["descriptor"]}
+        warnings = validation.parameters("ns", asked.config, vnfds, nsds)
         prepared = self.prepare(nsd, request, asked.description, key)
         return replace(prepared, warnings=warnings)
 
@@ -367,9 +364,7 @@ class Engine:
     def ns_migrate(self, name: str, request: Mapping[str, Any]) -> Started:
         """Check a migration as NBI does and start it.
 
-        Args:
-            name: of the service.
-            request: ``vnfInstanceId`` and, as NBI has them, ``migrateToHost`` and ``vdu``.
+        ``request`` has ``vnfInstanceId`` and, as NBI has them, ``migrateToHost`` and ``vdu``.
 
         Raises:
             NbiError: refused.

@@ -48,15 +48,6 @@ _PRIVATE = "PRIVATE KEY-----"
 """What the first line of every private key ends with."""
 
 
-def _check_name(field: str, name: str) -> None:
-    if not re.fullmatch(NAME, name) or len(name) > NAME_LENGTH:
-        raise NbiError(
-            f"Format error at '{field}' '{name}'; allowed: 1 to {NAME_LENGTH} characters without "
-            ", ; ( ) ' and \"",
-            HTTPStatus.UNPROCESSABLE_ENTITY,
-        )
-
-
 def load_mapping(text: str, what: str) -> dict[str, Any]:
     """Parse YAML (or JSON) that must be a mapping; empty text is an empty mapping.
 
@@ -136,15 +127,31 @@ def public_keys(files: str) -> list[str]:
     return keys
 
 
-def _add_keys(request: dict[str, Any], keys: list[str]) -> None:
-    if keys:
-        request["ssh_keys"] = keys
+def _request(
+    asked: InstanceRequest, kind: str, config: Mapping[str, Any], resolve_vim: Resolve
+) -> dict[str, Any]:
+    """Return what the requests for a service (``kind`` ns) and a slice (nsi) have alike."""
+    name = asked.name
+    if not re.fullmatch(NAME, name) or len(name) > NAME_LENGTH:
+        raise NbiError(
+            f"Format error at '{kind}Name' '{name}'; allowed: 1 to {NAME_LENGTH} characters "
+            "without , ; ( ) ' and \"",
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+        )
+    request: dict[str, Any] = copy.deepcopy(dict(config))
+    request[f"{kind}Name"] = name
+    request["vimAccountId"] = resolve_vim(asked.vim_account)
+    if asked.timeout is not None:
+        request[f"timeout_{kind}_deploy"] = asked.timeout
+    if asked.ssh_keys:
+        request["ssh_keys"] = asked.ssh_keys
     # The keys are stored and shown: the text says nothing of them.
     if _PRIVATE in str(request.get("ssh_keys")):
         raise NbiError(
             "Format error at 'ssh_keys': it has a private key; allowed: public keys",
             HTTPStatus.UNPROCESSABLE_ENTITY,
         )
+    return request
 
 
 def _resolve_networks(link: dict[str, Any], resolve_vim: Resolve) -> None:
@@ -163,14 +170,8 @@ def client_params(asked: InstanceRequest, nsd_key: str, resolve_vim: Resolve) ->
     Raises:
         NbiError: an unknown VIM account, a private key, or a part of the wrong shape.
     """
-    _check_name("nsName", asked.name)
-    request: dict[str, Any] = copy.deepcopy(dict(asked.config))
-    request["nsName"] = asked.name
+    request = _request(asked, "ns", asked.config, resolve_vim)
     request["nsdId"] = nsd_key
-    request["vimAccountId"] = resolve_vim(asked.vim_account)
-    _add_keys(request, asked.ssh_keys)
-    if asked.timeout is not None:
-        request["timeout_ns_deploy"] = asked.timeout
     if "wim_account" in request:
         request["wimAccountId"] = request.pop("wim_account")
     for vnf in _mappings(request, "vnf"):
@@ -198,18 +199,10 @@ def slice_params(asked: InstanceRequest, nst_key: str, resolve_vim: Resolve) -> 
     Raises:
         NbiError: an unknown VIM account, a private key, or a part of the wrong shape.
     """
-    _check_name("nsiName", asked.name)
-    request: dict[str, Any] = {
-        "nstId": nst_key,
-        "nsiName": asked.name,
-        "vimAccountId": resolve_vim(asked.vim_account),
-    }
-    _add_keys(request, asked.ssh_keys)
-    if asked.timeout is not None:
-        request["timeout_nsi_deploy"] = asked.timeout
-    for key in ("netslice-subnet", "netslice-vld", "additionalParamsForNsi"):
-        if key in asked.config:
-            request[key] = copy.deepcopy(asked.config[key])
+    sent = ("netslice-subnet", "netslice-vld", "additionalParamsForNsi")
+    config = {key: asked.config[key] for key in sent if key in asked.config}
+    request = _request(asked, "nsi", config, resolve_vim)
+    request["nstId"] = nst_key
     subnets = _mappings(request, "netslice-subnet")
     links = [link for subnet in subnets for link in _mappings(subnet, "vld")]
     for link in [*_mappings(request, "netslice-vld"), *links]:

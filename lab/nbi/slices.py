@@ -88,16 +88,12 @@ class Slices:
         nst = self.store.resolve(NSTS, asked.descriptor)
         request = slice_params(asked, nst["_id"], self.engine.vim_key)
         template: Document = copy.deepcopy(nst["descriptor"])
-        warnings = validation.sort_findings(
-            validation.parameters(
-                "nsi",
-                asked.config,
-                {d["id"]: d["descriptor"] for d in self.store.all(VNFDS)},
-                {d["id"]: d["descriptor"] for d in self.store.all(NSDS)},
-                {nst["id"]: template},
-            ),
-            strict=False,
-            what="parameters",
+        warnings = validation.parameters(
+            "nsi",
+            asked.config,
+            {d["id"]: d["descriptor"] for d in self.store.all(VNFDS)},
+            {d["id"]: d["descriptor"] for d in self.store.all(NSDS)},
+            {nst["id"]: template},
         )
         _check_subnets(request, template)
         with self.store.lock(NSIS):

@@ -21,15 +21,19 @@ def package(
     vnfds: Mapping[str, Document],
     nsds: Mapping[str, Document],
     folders: Mapping[str, Path],
-) -> list[Problem]:
-    """Return everything wrong with a package.
+    strict: bool,
+) -> list[str]:
+    """Return the warnings about a package; ``strict``: refuse it for any finding.
 
     The mappings are the catalogue by id: VNFDs, NSDs, and the VNFDs' unpacked packages.
+
+    Raises:
+        NbiError: refused, in NBI's words where known.
     """
     from builder.validate import Catalog, validate_package
 
     catalog = Catalog(vnfds=dict(vnfds), nsds=dict(nsds), folders=dict(folders))
-    return validate_package(path, catalog)
+    return _sorted(validate_package(path, catalog), strict, path.name)
 
 
 def parameters(
@@ -38,20 +42,23 @@ def parameters(
     vnfds: Mapping[str, Document],
     nsds: Mapping[str, Document],
     nsts: Mapping[str, Document] | None = None,
-) -> list[Problem]:
-    """Return everything wrong with the parameters of a service or slice, as an operator wrote them.
+) -> list[str]:
+    """Return the warnings about the parameters of a service or slice, as an operator wrote them.
 
     The other mappings are descriptors by id; the last of them has the service's or the slice's.
+
+    Raises:
+        NbiError: refused, in NBI's words where known.
     """
     from builder.validate import Catalog, validate_params
 
     catalog = Catalog(vnfds=dict(vnfds), nsds=dict(nsds), nsts=dict(nsts or {}))
     own = {"ns": "nsdId", "nsi": "nstId"}[kind]
     request = {key: value for key, value in document.items() if key != own}
-    return validate_params(kind, request, catalog)
+    return _sorted(validate_params(kind, request, catalog), False, "parameters")
 
 
-def sort_findings(findings: list[Problem], strict: bool, what: str) -> list[str]:
+def _sorted(findings: list[Problem], strict: bool, what: str) -> list[str]:
     """Return the warnings; raise for what NBI refuses, with ``strict`` for any finding.
 
     Raises:

@@ -53,10 +53,7 @@ def fail_operation(store: Store, operation: Document, reason: str, state: str = 
     """Mark an operation FAILED, and for an instantiation or termination the service BROKEN.
 
     Nothing changes if the operation has ended in the meantime. ``state`` is FAILED_TEMP for a
-    cancelled operation.
-
-    Returns:
-        Whether the operation was marked.
+    cancelled operation. Return whether the operation was marked.
     """
     ended = False
 

@@ -151,7 +151,7 @@ class Store:
             document = self.find(collection, path.stem)
             if document is not None:  # deleted between glob and read
                 documents.append(document)
-        return sorted(documents, key=lambda d: (_created(d), d["_id"]))
+        return sorted(documents, key=lambda d: (d["_admin"]["created"], d["_id"]))
 
     def sound(self, collection: str) -> list[Document]:
         """Return the documents that are not damaged, in no order; for a clean-up."""
@@ -199,12 +199,6 @@ class Store:
 
 _KEY_LENGTH = 36
 """Characters of a UUID."""
-
-
-def _created(document: Document) -> float:
-    admin = document.get("_admin")
-    created = admin.get("created") if isinstance(admin, dict) else None
-    return created if isinstance(created, int | float) else 0.0
 
 
 def _is_key(text: str) -> bool:

@@ -30,13 +30,7 @@ log = logging.getLogger(__name__)
 
 
 def create_app(engine: Engine, tokens: Tokens, vca: bool = True) -> Starlette:
-    """Return the application for one lab.
-
-    Args:
-        engine: of the lab.
-        tokens: who may use it.
-        vca: whether a Juju controller shows in the list of VCAs.
-    """
+    """Return the application for one lab; ``vca``: a Juju controller shows in the list of VCAs."""
     resources = Resources(engine, tokens, vca)
     uploads = engine.store.root / "uploads"
     by_path: dict[str, dict[str, Resource]] = {}

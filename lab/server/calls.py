@@ -18,7 +18,7 @@ from lab.records.ids import admin
 from lab.records.store import NSIOPS, NSIS, NSRS, OPS, VIMS, VNFRS, Document, Store
 from lab.server import contents, records
 from lab.server.filters import matching
-from lab.server.problems import not_found, not_there_yet
+from lab.server.problems import not_found
 from lab.server.tokens import Tokens
 
 
@@ -141,7 +141,8 @@ def made(call: Call, place: str, key: str, **more: Any) -> Answer:
 
 def refused(resources: Resources, call: Call) -> Answer:
     """Refuse a method that OSM has and the lab does not have."""
-    raise not_there_yet(call.method)
+    text = f"Method {call.method} not supported yet for this URL"
+    raise NbiError(text, HTTPStatus.NOT_IMPLEMENTED)
 
 
 def nothing(resources: Resources, call: Call) -> Answer:

@@ -24,12 +24,6 @@ def not_found(table: str, key: str) -> NbiError:
     )
 
 
-def not_there_yet(method: str) -> NbiError:
-    """Return NBI's refusal of a method that it knows and does not have."""
-    text = f"Method {method} not supported yet for this URL"
-    return NbiError(text, HTTPStatus.NOT_IMPLEMENTED)
-
-
 def check(document: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a request's body, checked against a JSON schema.
 

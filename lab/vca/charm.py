@@ -27,7 +27,7 @@ MANIFEST = ".vpnaas-lab-manifest"
 
 ZIP_EPOCH = time.mktime((1980, 1, 1, 0, 0, 0, 0, 0, -1))
 ACTION_NAME = re.compile(r"^[a-z](?:[a-z-]*[a-z0-9])?(?:[a-z0-9-]*[a-z0-9])?$")
-CHARM_NAME = re.compile(r"^[a-z][a-z0-9]*(-[a-z0-9]*[a-z][a-z0-9]*)*$")
+NAME = re.compile(r"^[a-z][a-z0-9]*(-[a-z0-9]*[a-z][a-z0-9]*)*$")
 BOOLEANS = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
     **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
@@ -239,7 +239,7 @@ def _cached(folder: Path, stamp: tuple[int, ...]) -> Charm:
 
 def _check(folder: Path, charm: Charm) -> None:
     """Check Juju's rules for names, defaults and schemas."""
-    if not CHARM_NAME.match(charm.metadata.name):
+    if not NAME.match(charm.metadata.name):
         raise InvalidCharmError(
             f'{folder / "metadata.yaml"}: name "{charm.metadata.name}" is no charm name'
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import secrets
 import shutil
 import threading
@@ -39,7 +38,6 @@ from lab.vca.status import ModelStatus, model_status, show_unit
 from lab.vca.store import ProcessLock, Store
 from lab.vca.unitlog import close_log, open_log
 
-APPLICATION_NAME = re.compile(r"^[a-z][a-z0-9]*(-[a-z0-9]*[a-z][a-z0-9]*)*$")
 INCOMING = ".incoming-"
 
 
@@ -212,7 +210,7 @@ class Model:
         Raises AlreadyExistsError, InvalidValueError (name) or InvalidCharmError (folder); then
         the model does not change.
         """
-        if not APPLICATION_NAME.match(app):
+        if not charms.NAME.match(app):
             raise InvalidValueError(f'invalid application name "{app}"')
         if app in self._view().apps:
             raise applications.already_there(app)
@@ -312,7 +310,7 @@ class Model:
         """
         with self._edit() as document:
             application = applications.find_alive(document, app)
-            charm = self._runtime.charm_of(application, application.charm_revision)
+            charm = self._runtime.charm_of(application)
             parsed = {
                 name: charm.option(name).parse(name, value) for name, value in options.items()
             }
@@ -321,9 +319,7 @@ class Model:
     def config(self, app: str) -> dict[str, OptionValue | None]:
         """Return the effective options of an application."""
         application = applications.find(self._view(), app)
-        return self._runtime.charm_of(application, application.charm_revision).config(
-            application.config
-        )
+        return self._runtime.charm_of(application).config(application.config)
 
     # -- relations --------------------------------------------------------------------------
 
@@ -333,19 +329,16 @@ class Model:
         Raises NotFoundError or AlreadyExistsError with Juju's texts.
         """
         with self._edit() as document:
-            ends = [self._endpoint(document, text) for text in (first, second)]
-            relations.check_pair(document, ends[0], ends[1])
-            for end in ends:
-                application = document.apps[end.app]
-                charm = self._runtime.charm_of(application, application.charm_revision)
-                spec = next(s for _, n, s in charm.metadata.endpoints() if n == end.name)
-                relations.check_limit(document, end, spec)
-            return relations.create(document, ends).id
+            one, other = self._endpoint(document, first), self._endpoint(document, second)
+            relations.check_pair(document, one[0], other[0])
+            for end, limit in (one, other):
+                relations.check_limit(document, end, limit)
+            return relations.create(document, [one[0], other[0]]).id
 
-    def _endpoint(self, document: ModelDocument, text: str) -> Endpoint:
+    def _endpoint(self, document: ModelDocument, text: str) -> tuple[Endpoint, int | None]:
+        """Return an end of a relation, and how many relations it may have (None: any number)."""
         app, name = relations.parse_endpoint(text)
-        application = applications.find_alive(document, app)
-        charm = self._runtime.charm_of(application, application.charm_revision)
+        charm = self._runtime.charm_of(applications.find_alive(document, app))
         return relations.find_endpoint(charm, app, name)
 
     def remove_relation(self, first: str, second: str) -> None:
@@ -363,8 +356,7 @@ class Model:
 
     def actions(self, app: str) -> dict[str, Action]:
         """Return the actions the charm of an application declares."""
-        application = applications.find(self._view(), app)
-        return dict(self._runtime.charm_of(application, application.charm_revision).actions)
+        return dict(self._runtime.charm_of(applications.find(self._view(), app)).actions)
 
     def enqueue_action(
         self, target: str, name: str, params: Mapping[str, object] | None = None

@@ -46,12 +46,7 @@ def environment(
 ) -> dict[str, str]:
     """Return the environment of a charm's process.
 
-    Args:
-        runtime: folders of the model.
-        dispatch_path: hooks/NAME or actions/NAME.
-        context: unit, relation and action of the process.
-        context_id: name of the context for its hook tools.
-        socket: on which the controller serves the hook tools.
+    `dispatch_path` is hooks/NAME or actions/NAME; on `socket` the controller serves the hook tools.
     """
     unit = context.unit
     charm_dir = str(runtime.paths.charm(unit.name))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from lab.vca.charm import Charm, EndpointSpec
+from lab.vca.charm import Charm
 from lab.vca.errors import AlreadyExistsError, InvalidValueError, NotFoundError
 from lab.vca.state import (
     Databag,
@@ -40,11 +40,11 @@ def parse_endpoint(text: str) -> tuple[str, str]:
     return match["app"], match["name"]
 
 
-def find_endpoint(charm: Charm, app: str, name: str) -> Endpoint:
-    """Return the endpoint `name` of `app`; `charm` is the charm of `app`."""
+def find_endpoint(charm: Charm, app: str, name: str) -> tuple[Endpoint, int | None]:
+    """Return the endpoint `name` of `app`, whose charm is `charm`, and its `limit`."""
     for role, declared, spec in charm.metadata.endpoints():
         if declared == name:
-            return Endpoint(app=app, name=name, role=role, interface=spec.interface)
+            return Endpoint(app=app, name=name, role=role, interface=spec.interface), spec.limit
     raise NotFoundError(f'application "{app}" has no "{name}" relation')
 
 
@@ -68,17 +68,17 @@ def check_pair(document: ModelDocument, first: Endpoint, second: Endpoint) -> No
         raise AlreadyExistsError(f'cannot add relation "{key}": relation {key} already exists')
 
 
-def check_limit(document: ModelDocument, endpoint: Endpoint, spec: EndpointSpec) -> None:
+def check_limit(document: ModelDocument, endpoint: Endpoint, limit: int | None) -> None:
     """Refuse a relation beyond the `limit` of an endpoint."""
-    if spec.limit is None:
+    if limit is None:
         return
     used = sum(
         1 for r in document.relations.values() for e in r.endpoints if str(e) == str(endpoint)
     )
-    if used >= spec.limit:
+    if used >= limit:
         raise InvalidValueError(
             f"cannot add relation: establishing a new relation for {endpoint} would exceed "
-            f"its maximum relation limit of {spec.limit}"
+            f"its maximum relation limit of {limit}"
         )
 
 

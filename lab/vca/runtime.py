@@ -91,12 +91,11 @@ class Runtime:
     publisher: Publisher
     log: logging.Logger
 
-    def charm_of(self, app: Application, revision: int) -> Charm:
-        """Return the declarations of a charm revision."""
+    def charm_of(self, app: Application, revision: int | None = None) -> Charm:
+        """Return the declarations of a charm revision, by default the application's latest."""
+        revision = app.charm_revision if revision is None else revision
         return read_charm(self.paths.package(app.name, revision))
 
     def charm_of_unit(self, document: ModelDocument, unit: Unit) -> Charm:
         """Return the declarations of the charm a unit runs."""
-        app = document.apps[unit.app]
-        revision = app.charm_revision if unit.charm_revision is None else unit.charm_revision
-        return self.charm_of(app, revision)
+        return self.charm_of(document.apps[unit.app], unit.charm_revision)

@@ -47,11 +47,8 @@ def tool(
 ) -> Callable[[Function], Function]:
     """Make a hook tool of a function.
 
-    Args:
-        name: Name of the tool.
-        values: Keys of its options with a value, by spelling.
-        switches: Keys of its options without a value.
-        operands: Limit of their number.
+    `values` and `switches` map spellings of options with and without a value to their keys; the
+    tool takes at most `operands` operands.
     """
 
     def register(function: Function) -> Function:

@@ -328,12 +328,9 @@ class Vim:
         return next(network for network in self.networks() if network.management)
 
     def create_network(self, spec: NetworkSpec, tag: str, once: bool = False) -> Network:
-        """Make a network.
+        """Make a network; its ``tag`` is its owner (a network service's id).
 
-        Args:
-            spec: specification of the network.
-            tag: owner (a network service's id); see :meth:`delete_tag`.
-            once: if a network of this tag exists, return it, whatever its specification is.
+        ``once``: if a network of this tag exists, return it, whatever its specification is.
 
         Raises:
             VimError: wrong range, gateway or MTU; a second management network.
@@ -466,11 +463,7 @@ class Vim:
         return self._observe(self._record(server.id))
 
     def wait_active(self, server_id: str, timeout: float = 60.0) -> Server:
-        """Wait until a server's system has booted and cloud-init is done.
-
-        Args:
-            server_id: id of the server.
-            timeout: seconds.
+        """Wait until a server's system has booted and cloud-init is done (``timeout``: seconds).
 
         Raises:
             VimError: it did not boot, cloud-init reported errors (they are quoted), or the time

@@ -345,15 +345,8 @@ def _var(layer: Layer) -> None:
             place.unlink()  # the whiteout made above
         target = layer.empty(f"var/{name}", mode)
         os.chown(target, 0, 0)
-    os.chown(layer.upper / "var/mail", 0, _group_id("mail"))
+    os.chown(layer.upper / "var/mail", 0, grp.getgrnam("mail").gr_gid)
     _hide_secrets(layer, "var/lib", KEPT_STATE)
-
-
-def _group_id(name: str) -> int:
-    try:
-        return grp.getgrnam(name).gr_gid
-    except KeyError:
-        return 0
 
 
 def _hide_secrets(layer: Layer, top: str, only: frozenset[str] | None = None) -> None:
@@ -457,7 +450,7 @@ def _accounts(layer: Layer) -> None:
     def text(rows: list[list[str]]) -> str:
         return "".join(":".join(row) + "\n" for row in rows)
 
-    shadow = _group_id("shadow")
+    shadow = grp.getgrnam("shadow").gr_gid
     layer.write("etc/passwd", text(users))
     layer.write("etc/group", text([[row[0], "x", *row[2:]] for row in groups]))
     hidden = [[row[0], "*", "19000", "0", "99999", "7", "", "", ""] for row in users]

@@ -50,9 +50,7 @@ class Vdu(Protocol):
     def prepare(cls, config: Config, tell: Tell) -> None:
         """Check that the machine can run them, and make the images they start from.
 
-        Args:
-            config: of the account.
-            tell: called with a line for each long step.
+        ``tell`` is called with a line for each long step.
 
         Raises:
             VimError: the machine cannot run them.
@@ -62,10 +60,7 @@ class Vdu(Protocol):
     def check_server(cls, spec: ServerSpec, settings: Image, old: Path | None = None) -> None:
         """Refuse a server that cannot run as this kind on this machine.
 
-        Args:
-            spec: the server.
-            settings: of its image.
-            old: directory of the server whose place it takes.
+        ``old`` is the directory of the server whose place it takes.
 
         Raises:
             VimError: it is refused.

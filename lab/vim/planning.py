@@ -41,12 +41,7 @@ def network(state: State, network_id: str) -> Network:
 
 
 def plan_network(spec: NetworkSpec, tag: str, used_ranges: Sequence[str]) -> Network:
-    """Return the network a specification asks for.
-
-    Args:
-        spec: specification of the network.
-        tag: owner of the network.
-        used_ranges: ranges that a network without a given range must not get.
+    """Return the network a specification asks for; without a range it gets none that is used.
 
     Raises:
         VimError: no name, or a wrong range, gateway or MTU.
@@ -100,10 +95,8 @@ def check_site(
 ) -> None:
     """Refuse a site without the external network it needs, or with ranges that overlap.
 
-    Args:
-        settings: the configuration of the new account.
-        others: the configurations of the lab's other accounts, by name.
-        management: the range of the new account's management network.
+    ``others`` are the configurations of the lab's other accounts, by name; ``management`` is the
+    range of the new account's management network.
     """
     if settings.external_subnet is None:
         if settings.use_floating_ip or settings.networks:

@@ -46,12 +46,8 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start a program that may outlive this process, and wait until it is ready.
 
-    Args:
-        argv: its command.
-        log: file that gets its output.
-        ready: says of its process id whether it is ready.
-        failure: beginning of the error's text.
-        env: its environment, None for that of this process.
+    ``ready`` says of its process id whether it is; ``log`` gets its output; an error's text begins
+    with ``failure``.
 
     Raises:
         VimError: it ended or was not ready in 20 s, with the last line of the log; it is ended.

@@ -89,7 +89,6 @@ class Namespaced(Vdu):
 
     @classmethod
     def prepare(cls, config: Config, tell: Tell) -> None:
-        """See :class:`lab.vim.kind.Vdu`."""
         if config.registry:
             raise VimError(
                 "The VIM configuration is wrong at 'registry': VDUs in namespaces pull no images "
@@ -100,7 +99,6 @@ class Namespaced(Vdu):
 
     @classmethod
     def check_server(cls, spec: ServerSpec, settings: Image, old: Path | None = None) -> None:
-        """See :class:`lab.vim.kind.Vdu`."""
         if spec.user_data is not None:
             cloudinit.check_packages(spec.user_data)
 
@@ -125,7 +123,6 @@ class Namespaced(Vdu):
     def make(
         self, spec: ServerSpec, settings: Image, server: Server, networks: Mapping[str, Network]
     ) -> None:
-        """See :class:`lab.vim.kind.Vdu`."""
         init = image.find_init()
         look = image.Look(
             hostname=spec.hostname,
@@ -232,12 +229,11 @@ class Namespaced(Vdu):
         """End every process of the server at once and remove its control group."""
         cgroups.kill(self.group)
 
-    def reboot(self, timeout: float = SHUTDOWN_TIMEOUT) -> bool:
-        """Let the system restart itself; False if it did not do so within ``timeout`` seconds."""
+    def reboot(self) -> bool:
         before = self.running()
         if not before.init or not before.init.signal(REBOOT):
             return False
-        end = time.monotonic() + timeout
+        end = time.monotonic() + SHUTDOWN_TIMEOUT
         while time.monotonic() < end:
             now = self.running()
             if now.boots > before.boots:
@@ -272,11 +268,9 @@ class Namespaced(Vdu):
         )
 
     def on(self) -> bool:
-        """See :class:`lab.vim.kind.Vdu`."""
         return self.running().keeper is not None
 
     def status(self) -> tuple[str, str]:
-        """Status as OpenStack names it, and the fault when it is ERROR."""
         now = self.running()
         if now.keeper is None:
             if now.state == "error":
@@ -288,7 +282,6 @@ class Namespaced(Vdu):
         return (ACTIVE if result is not None else BUILD), ""
 
     def cloud_init_result(self) -> list[str] | None:
-        """Errors of cloud-init's four stages in this boot; None while it is not done."""
         init = self.running().init
         if init is None:
             return None
@@ -306,7 +299,6 @@ class Namespaced(Vdu):
         return cloudinit.result_errors(text)
 
     def listens(self, port: int) -> bool:
-        """True when a TCP server of the VDU listens on the port."""
         init = self.running().init
         if init is None:
             return False
@@ -362,7 +354,6 @@ class Namespaced(Vdu):
         return ["nsenter", "--target", str(init.pid), *spaces, "--", *bounded, "--"]
 
     def terminal(self) -> int:
-        """See :class:`lab.vim.kind.Vdu`."""
         enter = self._entering()
         size = os.get_terminal_size()
         script = f"stty rows {size.lines} cols {size.columns}; exec bash --login"
@@ -377,11 +368,6 @@ class Namespaced(Vdu):
     def console(
         self, argv: Sequence[str], stdin: str | bytes | None, timeout: float
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command inside as root.
-
-        Raises:
-            VimError: the VDU does not run, or the command does not end in ``timeout`` seconds.
-        """
         enter = self._entering()
         with self._joining() as groups:
             process = subprocess.Popen(

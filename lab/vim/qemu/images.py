@@ -23,11 +23,7 @@ def baked(store: Path = STORE) -> Baked:
 
 
 def bake(tell: Tell, store: Path = STORE) -> Baked:
-    """Make the image if it is missing.
-
-    Args:
-        tell: called with a line for each step.
-        store: where images are.
+    """Make the image if it is missing; ``tell`` is called with a line for each step.
 
     Raises:
         VimError: a tool is missing, or a step fails.

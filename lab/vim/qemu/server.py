@@ -167,7 +167,6 @@ class Machine(Vdu):
 
     @classmethod
     def prepare(cls, config: Config, tell: Tell) -> None:
-        """See :class:`lab.vim.kind.Vdu`."""
         if os.uname().machine != "x86_64":
             raise VimError("Virtual machines are made for x86_64 only, which this machine is not.")
         check_tools(("qemu-img", "qemu-system-x86_64", "mke2fs"))
@@ -188,7 +187,6 @@ class Machine(Vdu):
 
     @classmethod
     def check_server(cls, spec: ServerSpec, settings: Image, old: Path | None = None) -> None:
-        """See :class:`lab.vim.kind.Vdu`."""
         if _user_image(spec.image).exists():
             size = -(-_check_disk(spec.image) >> 30)
             if size > spec.disk_gb:
@@ -262,7 +260,6 @@ class Machine(Vdu):
     def make(
         self, spec: ServerSpec, settings: Image, server: Server, networks: Mapping[str, Network]
     ) -> None:
-        """See :class:`lab.vim.kind.Vdu`."""
         user_image = _user_image(spec.image)
         made = None if user_image.exists() else baked()
         disk = self.directory / "disk"
@@ -293,7 +290,6 @@ class Machine(Vdu):
         files.replace(self.directory / "vm.json", json.dumps(plan, indent=1))
 
     def power_on(self, record: ServerRecord) -> list[str]:
-        """See :class:`lab.vim.kind.Vdu`."""
         plan = read_json(self.directory / "vm.json")
         if plan is None:
             raise VimError("The server was not made completely: delete it.")
@@ -371,7 +367,6 @@ class Machine(Vdu):
         return ProcessRef.of(pid) if pid in cgroups.pids(self.group) else None
 
     def power_off(self, timeout: float | None = None) -> None:
-        """See :class:`lab.vim.kind.Vdu`."""
         timeout = SHUTDOWN_TIMEOUT if timeout is None else timeout
         process = self._process()
         if process is not None and timeout > 0:
@@ -383,7 +378,6 @@ class Machine(Vdu):
         self.kill()
 
     def kill(self) -> None:
-        """See :class:`lab.vim.kind.Vdu`."""
         cgroups.kill(self.group)
         self._pidfile.unlink(missing_ok=True)
 
@@ -395,11 +389,9 @@ class Machine(Vdu):
     # --- observation -------------------------------------------------------------------------
 
     def on(self) -> bool:
-        """See :class:`lab.vim.kind.Vdu`."""
         return self._process() is not None
 
     def status(self) -> tuple[str, str]:
-        """See :class:`lab.vim.kind.Vdu`."""
         if self._process() is None:
             # QEMU removes the file when it ends normally.
             if self._pidfile.exists():
@@ -409,7 +401,6 @@ class Machine(Vdu):
         return (ACTIVE if self.cloud_init_result() is not None else BUILD), ""
 
     def cloud_init_result(self) -> list[str] | None:
-        """See :class:`lab.vim.kind.Vdu`."""
         try:
             errors = cloudinit.result_errors(read_file(self.directory, _RESULT) or b"")
         except VimError:
@@ -424,7 +415,6 @@ class Machine(Vdu):
         return errors
 
     def listens(self, port: int) -> bool:
-        """See :class:`lab.vim.kind.Vdu`."""
         try:
             tables = [read_file(self.directory, f"/proc/net/{each}") for each in ("tcp", "tcp6")]
         except VimError:
@@ -434,7 +424,6 @@ class Machine(Vdu):
     def console(
         self, argv: Sequence[str], stdin: str | bytes | None, timeout: float
     ) -> subprocess.CompletedProcess[str]:
-        """See :class:`lab.vim.kind.Vdu`."""
         if self._process() is None:
             raise VimError("The server is not running, so nothing can be run in it.")
         words = ["--signal=KILL", f"{timeout:.3f}", *argv]
