@@ -20,7 +20,6 @@ INTERFACE = "vpnaas-link"
 FUNCTIONS = "oai-function"
 """Interface of relations between network functions; such a relation is not a link."""
 SERIES = ("bionic", "focal", "jammy")
-MARK = "x-link"
 
 # Linux allows 15 characters for an interface name, which is "wg-" and the link.
 Link = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,11}$")]
@@ -125,18 +124,20 @@ def declared_actions(tree: Tree, file: str) -> dict[str, Any]:
     """Read actions from a file in `charms`, with the types of parameters; none without the file.
 
     Raises:
-        BuildError: A parameter has a name only, which `common/parameters.yaml` does not have, or
-            its range is no pair of numbers.
+        BuildError: A parameter has no description, and `common/parameters.yaml` does not have it,
+            or its range is no pair of numbers.
     """
     shared = _yaml(tree.common / "parameters.yaml")
     actions = _yaml(tree.root / "charms" / file, missing={})
     for action in actions.values():
         params = action.get("params", {})
         for name, parameter in params.items():
-            if parameter is None and name not in shared:
-                raise BuildError(f"charms/{file}: {name} must be in common/parameters.yaml")
-            where = f"charms/{file}: {name}"
-            params[name] = _complete(where, shared[name] if parameter is None else parameter)
+            own = parameter or {}
+            if "description" not in own:
+                if name not in shared:
+                    raise BuildError(f"charms/{file}: {name} must be in common/parameters.yaml")
+                own = {**shared[name], **own}
+            params[name] = _complete(f"charms/{file}: {name}", own)
         required = [name for name, parameter in params.items() if "default" not in parameter]
         if required:
             action["required"] = required
@@ -169,27 +170,19 @@ def _merged(common: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _params(action: dict[str, Any]) -> list[dict[str, Any]]:
-    return list((action.get("params") or {}).values())
-
-
 def _expand(actions: dict[str, Any], links: list[str]) -> dict[str, Any]:
-    """Replace `x-link` marks by the charm's links; a charm without links loses these actions."""
-    expanded = copy.deepcopy(actions)
-    if not links:
-        marked = [n for n, a in expanded.items() if any(MARK in p for p in _params(a))]
-        for name in marked:
-            del expanded[name]
-    for name, action in expanded.items():
-        for parameter in (action.get("params") or {}).values():
-            mark = parameter.pop(MARK, None)
-            if mark == "one":
-                parameter["enum"] = links
-            elif mark == "all":
-                parameter["enum"] = ["all", *links]
-            elif mark is not None:
-                raise BuildError(f"action {name}: {MARK} must be one or all, not {mark}")
-        action["additionalProperties"] = False
+    """Let a parameter `link` take the charm's links only; a charm without links loses its action.
+
+    With the default `all` it takes this word, too. With another default it takes any text.
+    """
+    expanded = {}
+    for name, action in copy.deepcopy(actions).items():
+        link = action.get("params", {}).get("link", {"default": "none"})
+        if link.get("default", "all") == "all":
+            if not links:
+                continue
+            link["enum"] = ["all", *links] if "default" in link else links
+        expanded[name] = {**action, "additionalProperties": False}
     return expanded
 
 

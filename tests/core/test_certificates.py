@@ -24,7 +24,7 @@ from vpnaas.extras.certificate_actions import given as given_params
 from vpnaas.extras.certificate_actions import keys_of, requests
 from vpnaas.params.intent import Intent, manual_peer
 from vpnaas.peers.offer import Remote
-from vpnaas.status import statuses
+from vpnaas.status import link_status
 from vpnaas.tunnels.ipsec import authority as ca
 from vpnaas.tunnels.ipsec import certificates
 from vpnaas.tunnels.ipsec.certificates import chain_file, trust_file
@@ -259,7 +259,7 @@ def test_a_revoked_peer_is_off_at_once_and_comes_back_with_another_key_only(tech
     juju.settle()
     assert hss.plans["s6a"].peers == ()
     # What the revoked end says, sends its operator to the end that knows why.
-    (problems,) = statuses(["s6a"], mme.plans, juju.world.clock)
+    problems = link_status("s6a", mme.plans.get("s6a"), juju.world.clock)
     if technology == "ipsec":
         assert problems.state == "pending"
         assert problems.reason == "waiting for hss to confirm our key; see its status"

@@ -10,7 +10,7 @@ from vpnaas.params.intent import Intent
 from vpnaas.peers import leases
 from vpnaas.peers.offer import Remote, asking, declined, encode, show_assigned
 from vpnaas.plan import conclude, make_plan, observe_steps, prepare_steps
-from vpnaas.status import statuses
+from vpnaas.status import link_status
 from vpnaas.tunnels.technology import CharmState
 
 from support.model import ModelVdu
@@ -111,7 +111,8 @@ class Charm:
 
     def states(self) -> dict[str, str]:
         clock = self.juju.world.clock
-        found = statuses(tuple(self.roles), self.plans, clock, self.intent.off)
+        plans, off = self.plans, self.intent.off
+        found = [link_status(name, plans.get(name), clock, off) for name in sorted(self.roles)]
         return {status.link: status.state for status in found}
 
     def interface(self, link: str):

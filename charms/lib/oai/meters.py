@@ -1,6 +1,5 @@
 """Measurements of signalling: the step for the VDU, and its answer."""
 
-import json
 from typing import Any, Dict, Mapping
 
 from vpnaas.base import fields
@@ -8,18 +7,13 @@ from vpnaas.base.errors import VpnaasError
 from vpnaas.base.links import reference_point
 from vpnaas.extras import measure
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, run
+from vpnaas.vdu.steps import Results, Step, ask
 
 
 def step(request: Dict[str, Any]) -> Step:
     """Return the step that runs the meter."""
-    return run(
-        "meter",
-        *("python3", "-I", "-c", source("signalling_meter.py", "oai")),
-        stdin=json.dumps(request),
-        any_exit=True,
-        timeout=int(request["seconds"]) + 60,
-    )
+    program = source("signalling_meter.py", "oai")
+    return ask("meter", program, request, int(request["seconds"]) + 60)
 
 
 def answer(link: str, results: Results) -> Dict[str, Any]:

@@ -148,12 +148,7 @@ def software(params: Mme, ends: Ends, **_: Any) -> Software:
                 address=server,
                 port=diameter.PORT,
             ),
-            Check(
-                "udp",
-                "the MME does not listen on S11 yet",
-                address=ends["s11"].ip,
-                port=2123,
-            ),
+            Check("udp", "the MME does not listen on S11 yet", address=ends["s11"].ip, port=2123),
             Check("log", "the MME's tasks do not run yet", unit="mme", pattern=STARTED),
         ),
         common_name=identity(params),

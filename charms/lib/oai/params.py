@@ -432,13 +432,8 @@ def parse(kind: str, given: Given, where: str = "configure-nf") -> Common:
     Raises:
         InputError: A value is not allowed.
     """
-
-    def at(name: str) -> str:
-        return "{}: {}".format(where, name)
-
-    def text(name: str) -> str:
-        return fields.string(at(name), given.get(name, "")).strip(" ")
-
+    named = fields.Parameters(where, given)
+    at, text = named.at, named.text
     parsed = {"plmn": values.plmn(at(""), text("mcc"), text("mnc"))}  # type: Dict[str, Any]
     for field in attr.fields(_CLASSES[kind]):
         if "parse" in field.metadata:
@@ -453,10 +448,8 @@ def parse_secrets(kind: str, given: Given) -> Optional[Secrets]:
     """Parse the keys of `configure-nf`; None if a store has them or the kind needs none."""
     if kind not in WITH_SECRETS:
         return None
-    keys = {}
-    for name in SECRET_NAMES:
-        where = "configure-nf: " + name
-        keys[where] = fields.string(where, given.get(name, "")).strip(" ")
+    named = fields.Parameters("configure-nf", given)
+    keys = {named.at(name): named.text(name) for name in SECRET_NAMES}
     if STORE in keys.values():
         for where, key in keys.items():
             if key != STORE:

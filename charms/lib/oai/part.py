@@ -166,13 +166,7 @@ def from_json(text: str, where: str) -> Part:
         InputError: It is not a part, or it has no address.
     """
     allowed = "one of network-function, functions of show-status"
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        document = None
-    if not isinstance(document, dict):
-        raise InputError(where, "not a JSON object", allowed)
-    part = decode(document, where)
+    part = decode(fields.json_object(where, text, allowed), where)
     if part is None or not part.address:
         raise InputError(where, "no network function with an address", allowed)
     return part

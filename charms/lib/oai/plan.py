@@ -17,7 +17,7 @@ from vpnaas.extras.extra import Extra
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import nftables, secret_store
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, disable, enable, read, remove, run, which, write
+from vpnaas.vdu.steps import Results, Step, ask, disable, enable, read, remove, run, which, write
 from vpnaas.vdu.steps import directory as make_directory
 
 from . import amf, enb, gnb, hss, mme, n3iwf, n3ue, nr_ue, pdn, smf, spgwc, spgwu, ue, units, upf
@@ -318,9 +318,7 @@ def make_plan(function_state: FunctionState, results: Results) -> Plan:
     Raises:
         VpnaasError: The VDU cannot run network functions.
     """
-    note = ""
-    if not function_state.given:
-        note = secret_store.last_refusal("nf/store", results)
+    note = "" if function_state.given else secret_store.last_refusal("nf/store", results)
     return attr.evolve(_plan(function_state, results), note=note)
 
 
@@ -485,15 +483,7 @@ def _probe(function_state: FunctionState, software: Software, path: str, wait: i
         # If the other end is not ready, a restart brings nothing.
         "restart": not closed_gates(function_state),
     }
-    return [
-        run(
-            "nf/probe",
-            *("python3", "-I", "-c", source("probe.py", "oai")),
-            stdin=json.dumps(request),
-            any_exit=True,
-            timeout=wait + 60,
-        )
-    ]
+    return [ask("nf/probe", source("probe.py", "oai"), request, wait + 60)]
 
 
 def removal_steps(kind: str) -> List[Step]:

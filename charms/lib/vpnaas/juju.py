@@ -93,22 +93,13 @@ class JujuEnvironment(Environment):
         self._unit.status = BlockedStatus(shown) if blocked else ActiveStatus(shown)
 
     def related(self, endpoint: str) -> List[Related]:
-        return sorted(
-            (
-                (relation.id, relation.app.name, dict(relation.data[relation.app]))
-                for relation in self._alive(endpoint)
-                if relation.app is not None
-            ),
-            key=lambda item: item[0],
-        )
-
-    def _alive(self, endpoint: str) -> List[Relation]:
-        """Return the relations whose other end has units; Juju does not list departing units."""
-        return [
-            relation
+        # Juju does not list departing units.
+        found: List[Related] = [
+            (relation.id, relation.app.name, dict(relation.data[relation.app]))
             for relation in self._charm.model.relations[endpoint]
             if relation.app is not None and any(u.app is relation.app for u in relation.units)
         ]
+        return sorted(found, key=lambda item: item[0])
 
     def published(self, endpoint: str) -> List[Mapping[str, str]]:
         relations = self._charm.model.relations[endpoint]

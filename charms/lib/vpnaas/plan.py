@@ -34,6 +34,9 @@ from vpnaas.vdu.steps import Results, Step, authorize, run, which
 TOOLS = ("ip", "ping", "systemctl", "systemd-run")
 PACKAGES = ("iproute2", "iputils-ping", "nftables", "systemd")
 PROBE_SECONDS = 2
+PING = ("ping", "-n", "-q", "-c", "1", "-i", "0.2", "-w", str(PROBE_SECONDS))
+"""With -w, -c counts answers: ping sends up to ten requests, which also start a WireGuard
+handshake, and ends at the first answer."""
 MAX_PROBES = 16
 """Pings per link in one reconcile; a peer that does not answer costs two seconds."""
 AFTER = "after/"
@@ -382,26 +385,14 @@ def _probes(
             others = [name for name in addresses if name not in frozenset(due)]
             chosen += in_turn(others, MAX_PROBES - len(chosen), vdu.now)
         for name in sorted(chosen):
-            steps.append(
-                run(
-                    "{}/probe/{}".format(link, name),
-                    *ping(addresses[name]),
-                    any_exit=True,
-                    timeout=PROBE_SECONDS + 3,
-                )
-            )
+            id, words = "{}/probe/{}".format(link, name), (*PING, str(addresses[name]))
+            steps.append(run(id, *words, any_exit=True, timeout=PROBE_SECONDS + 3))
     if changed or steps:
         for technology, using in _used(charm_state):
             planned = [link for link in using if links[link].state is not None]
             if planned:
                 steps += technology.look(charm_state, planned, AFTER)
     return steps
-
-
-def ping(address: fields.IPAddress) -> Tuple[str, ...]:
-    """Return the command that pings a peer; its packets also start a WireGuard handshake."""
-    # With -w, -c counts answers: ping sends up to ten requests and ends at the first answer.
-    return ("ping", "-n", "-q", "-c", "1", "-i", "0.2", "-w", str(PROBE_SECONDS), str(address))
 
 
 def fresh(now: int, plan: LinkPlan, peer: Peer, grace: int = 0) -> bool:

@@ -206,8 +206,9 @@ class ReconcilingCharm:
                 ", ".join(id for _, id in changes(plan.steps)) or "no difference",
             )
         self._publish(charm_state, plans)
-        links = status.statuses(tuple(self.roles), plans, plan.now, charm_state.intent.off)
-        outcome = Outcome(plans, plan.now, links, extra or Extra(), plan.problems)
+        now, off = plan.now, charm_state.intent.off
+        links = [status.link_status(name, plans.get(name), now, off) for name in sorted(self.roles)]
+        outcome = Outcome(plans, now, links, extra or Extra(), plan.problems)
         calm = all(link.state not in (status.BLOCKED, status.DOWN) for link in outcome.links)
         calm = calm and outcome.extra.calm and not (plan.problems or self.environment.problems())
         self.environment.settle(self._fingerprint(charm_state) if calm else "")

@@ -1,7 +1,7 @@
 """What operators see: one state and reason per link, one line per unit."""
 
 import json
-from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, Mapping, Optional, Sequence, Tuple
 
 import attr
 
@@ -166,16 +166,6 @@ def of_peer(links: Mapping[str, Mapping[str, Any]], name: str) -> Dict[str, Any]
             "peer", "no link has {}".format(fields.shown(name)), "a peer's name, or all"
         )
     return view
-
-
-def statuses(
-    declared: Sequence[str],
-    plans: Mapping[str, LinkPlan],
-    now: int,
-    off: FrozenSet[str] = frozenset(),
-) -> List[LinkStatus]:
-    """Return the status of every link that the charm declares, by name."""
-    return [link_status(link, plans.get(link), now, off) for link in sorted(declared)]
 
 
 def summary(links: Sequence[LinkStatus]) -> Tuple[bool, str]:

@@ -20,9 +20,6 @@ class InputError(VpnaasError):
 
     def __init__(self, where: str, what: str, allowed: str) -> None:
         super().__init__("{}: {}; allowed: {}".format(where, what, allowed))
-        self.where = where
-        self.what = what
-        self.allowed = allowed
 
 
 class UnreachableError(VpnaasError):

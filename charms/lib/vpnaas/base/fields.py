@@ -10,19 +10,7 @@ import binascii
 import ipaddress
 import json
 import re
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterable,
-    List,
-    Mapping,
-    Pattern,
-    Sequence,
-    Tuple,
-    TypeVar,
-    Union,
-)
+from typing import Any, Callable, Dict, Iterable, Mapping, Pattern, Sequence, Tuple, TypeVar, Union
 
 from vpnaas.base.errors import InputError
 
@@ -187,13 +175,9 @@ def endpoint(where: str, text: str) -> Tuple[IPAddress, int]:
     """Parse address and UDP port, 192.0.2.1:51820 or [2001:db8::1]:51820."""
     allowed = "192.0.2.1:51820 or [2001:db8::1]:51820"
     host, colon, port = text.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-        if ":" not in host:
-            colon = ""
-    elif ":" in host:
-        colon = ""
-    if not colon:
+    bracketed = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if bracketed else host
+    if not colon or bracketed != (":" in host):
         raise InputError(where, "{} is not address and port".format(shown(text)), allowed)
     return address(where, host), integer(where, port, 1, 65535)
 
@@ -308,14 +292,14 @@ def string(where: str, value: object) -> str:
     return value
 
 
-def json_object(where: str, text: str) -> Dict[str, Any]:
-    """Parse a document that this charm has stored in Juju: a JSON object."""
+def json_object(where: str, text: str, allowed: str = "what this charm writes") -> Dict[str, Any]:
+    """Parse a document, such as one that this charm has stored in Juju: a JSON object."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise InputError(where, "not a JSON object", "what this charm writes")
+        raise InputError(where, "not a JSON object", allowed)
     return document
 
 
@@ -405,6 +389,6 @@ class Parameters:
         return boolean(self.at(key), self._params.get(key, default))
 
 
-def lines(text: str) -> List[str]:
+def lines(text: str) -> Sequence[str]:
     """Return the non-empty lines of a command's output."""
     return [line for line in text.splitlines() if line.strip()]

@@ -16,7 +16,7 @@ from vpnaas.base.errors import MALFORMED, InputError, VpnaasError
 from vpnaas.extras import measure
 from vpnaas.peers.peer import Peer
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, directory, read, remove, run, write
+from vpnaas.vdu.steps import Results, Step, ask, directory, read, remove, run, write
 
 Json = Dict[str, Any]
 
@@ -197,8 +197,7 @@ def attempts(params: Mapping[str, Any], interface: str) -> Step:
     patience = fields.integer("probe: patience-ms", params.get("patience-ms", 500), 10, 10000) / 1e3
     request = {"attempts": parsed, "patience": patience, "interface": interface}
     limit = 60 + int(patience * (1 + total // 400))
-    words = ("python3", "-I", "-c", source("send.py"))
-    return run("probe", *words, stdin=json.dumps(request), any_exit=True, timeout=limit)
+    return ask("probe", source("send.py"), request, limit)
 
 
 _KEYS = ("to", "ports", "datagram", "token", "source", "via", "say", "label")

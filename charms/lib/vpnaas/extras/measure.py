@@ -18,12 +18,14 @@ from vpnaas.extras.responder import RESPONDER_PORT
 from vpnaas.peers.peer import Peer
 from vpnaas.peers.same_address import is_same
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, run
+from vpnaas.vdu.steps import Results, Step, ask, run
 
 KEPT = "/var/log/osm-vpnaas"
 KEPT_REPORTS = 200
 """Most reports kept on a VDU; the oldest are deleted."""
 UDP_DEFAULT_MBPS = 100
+UDP_PAYLOAD = 1200
+"""Bytes of a datagram of `measure-link`: it fits into any tunnel."""
 LONGEST = 1500
 """Seconds of a measurement; OSM gives an action no more than half an hour."""
 LEAST_PING = 16
@@ -269,13 +271,7 @@ def client_request(
 
 
 def _client(id: str, request: Mapping[str, Any]) -> Step:
-    return run(
-        id,
-        *("python3", "-I", "-c", source("throughput_client.py")),
-        stdin=json.dumps(request),
-        any_exit=True,
-        timeout=int(request["seconds"]) + 60,
-    )
+    return ask(id, source("throughput_client.py"), request, int(request["seconds"]) + 60)
 
 
 def _report(results: Results, id: str, peer: Peer) -> Dict[str, Any]:
@@ -329,6 +325,7 @@ def _mbps(part: Mapping[str, Any]) -> float:
 _COUNT, _MS = "([0-9]{1,9})", "([0-9]{1,9}(?:[.][0-9]{1,9})?)"
 _COUNTS = re.compile(r"\b{0} packets transmitted, {0} received".format(_COUNT))
 _TIMES = re.compile("= {0}/{0}/{0}/{0} ms".format(_MS))
+_TIME = re.compile("time={} ms".format(_MS))
 
 
 def round_trips(results: Results, label: str) -> Dict[str, Any]:
@@ -432,13 +429,6 @@ class LinkTest:
             for percent in range(0, 101, 5)
         ]
         return figures
-
-
-UDP_PAYLOAD = 1200
-"""Bytes of a datagram of `measure-link`: it fits into any tunnel."""
-
-
-_TIME = re.compile("time={} ms".format(_MS))
 
 
 LinkMeasurement = Union[ThroughputTest, LatencyTest, LinkTest]

@@ -61,7 +61,7 @@ class Context:
     Attributes:
         role: "provider" or "requirer" of the link, as charm.yaml has it.
         applied: Peers of the last successful reconcile.
-        own_keys: Our public key, followed by the staged one if there is one.
+        own_keys: Our public key and the staged one, "" for none.
         refused: Why the endpoint of a peer cannot be used, and what is allowed, by peer name.
         agreed: Agreement on the preshared key by peer name.
         proofs: State of the peers' certificates by peer name, None for a link without certificates.
@@ -249,15 +249,12 @@ def _leases(context: Context, remotes: Sequence[Remote]) -> Mapping[str, Address
             own = ([offer.inner_address] if offer else []) + [
                 prefix.network_address
                 for prefix in (offer.allowed_prefixes if offer else ())
-                if _of_pool(context, prefix) and prefix.prefixlen == prefix.max_prefixlen
+                if any(fields.covers(pool, prefix) for pool in context.params.ipsec.pool)
+                and prefix.prefixlen == prefix.max_prefixlen
             ]
             had = applied.get(remote.peer_name, ())
             askers.append(Asker(remote.peer_name, remote.label, remote.request, tuple(own), had))
     return grant(context.params.ipsec.pool, [context.params.inner_address.ip], askers)
-
-
-def _of_pool(context: Context, prefix: fields.IPNetwork) -> bool:
-    return any(fields.covers(pool, prefix) for pool in context.params.ipsec.pool)
 
 
 def _reserve(

@@ -8,18 +8,7 @@ depend on its name, so both gateways mostly choose the same ones at once.
 """
 
 import zlib
-from typing import (
-    Callable,
-    Dict,
-    FrozenSet,
-    Iterable,
-    List,
-    Mapping,
-    Optional,
-    Sequence,
-    Set,
-    Tuple,
-)
+from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 import attr
 
@@ -55,6 +44,12 @@ class Asker:
     offered: Addresses = ()
     applied: Addresses = ()
 
+    @property
+    def claims(self) -> Tuple[Addresses, ...]:
+        """Return what it may keep, the strongest claim first: what it has and also offers."""
+        both: Addresses = self.applied if self.applied == self.offered else ()
+        return both, self.offered, self.applied
+
 
 def grant(
     pool: Sequence[fields.IPNetwork], reserved: Iterable[fields.IPAddress], askers: Sequence[Asker]
@@ -78,15 +73,10 @@ def grant(
             and all(a.version in prefixes and _host(prefixes[a.version], a) for a in addresses)
         )
 
-    claims: Tuple[Callable[[Asker], Addresses], ...] = (
-        # A peer that has an address and offers it keeps it, whatever another peer offers.
-        lambda asker: asker.applied if asker.applied == asker.offered else (),
-        lambda asker: asker.offered,
-        lambda asker: asker.applied,
-    )
-    for claim in claims:
+    # A peer that has an address and offers it keeps it, whatever another peer offers.
+    for turn in range(3):
         for asker in askers:
-            addresses = claim(asker)
+            addresses = asker.claims[turn]
             if asker.name not in granted and addresses and fits(addresses, asker.request):
                 granted[asker.name] = addresses
                 used.update(addresses)

@@ -132,21 +132,11 @@ class KeyState:
     kem_key: str = attr.ib(default="", kw_only=True)
     able: bool = attr.ib(default=True, kw_only=True)
 
-    def public_keys(self) -> Tuple[str, ...]:
-        """Return our keys, the one in use first."""
-        return tuple(key for key in (self.public_key, self.next_public_key) if key)
-
 
 def record(peers: Sequence[Peer]) -> str:
     """Return the record for the VDU, from which a later reconcile reads what was applied."""
-    return (
-        json.dumps(
-            {"version": RECORD_VERSION, "peers": [_to_json(peer) for peer in peers]},
-            indent=1,
-            sort_keys=True,
-        )
-        + "\n"
-    )
+    document = {"version": RECORD_VERSION, "peers": [_to_json(peer) for peer in peers]}
+    return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
 
 def recording(link: str, peers: Sequence[Peer], state: KeyState, more: bool) -> List[Step]:

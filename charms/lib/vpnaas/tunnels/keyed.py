@@ -134,7 +134,7 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
             inputs.context(
                 state.applied,
                 inputs.charm_state.intent.manual(inputs.link),
-                state.public_keys(),
+                (state.public_key, state.next_public_key),
                 state.agreed,
                 self.proofs(inputs, state),
             )
@@ -246,11 +246,11 @@ def observe_preshared(charm_state: CharmState, link: str, prefix: str = "") -> L
         steps += preshared.observe_wrap_key(link, prefix)
     if not prefix and _wants_hybrid(charm_state, link):
         steps += preshared.observe_kem(link, provider)
-    for remote in charm_state.remotes.get(link, ()):
-        steps += preshared.observe(link, remote.peer_name, prefix)
-    for name in [*_wrapped_for(charm_state, link), *_stored_for(charm_state, link)]:
+    related = [remote.peer_name for remote in charm_state.remotes.get(link, ())]
+    stored = _stored_for(charm_state, link)
+    for name in [*related, *_wrapped_for(charm_state, link), *stored]:
         steps += preshared.observe(link, name, prefix)
-    for name in _stored_for(charm_state, link) if not prefix else ():
+    for name in stored if not prefix else ():
         file = preshared.preshared_file(link, name)
         steps.append(secret_store.observe(_state_id(link, name), file))
     return steps

@@ -1,11 +1,10 @@
 """The step that fetches a secret from a store to the VDU, and its result."""
 
-import json
 from typing import List, Mapping, Tuple
 
 from vpnaas.params.secret_store import SecretReference
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, read, remove, run
+from vpnaas.vdu.steps import Results, Step, ask, read, remove
 
 SECONDS = 60
 MARK = "store-"
@@ -35,8 +34,7 @@ def fetch(
         "file": file,
         "text": text,
     }
-    program = ("python3", "-I", "-c", source("secret_store.py"))
-    return run(id, *program, stdin=json.dumps(request), any_exit=True, timeout=SECONDS)
+    return ask(id, source("secret_store.py"), request, SECONDS)
 
 
 def forget(file: str) -> List[Step]:

@@ -124,6 +124,12 @@ def run(
     return Step(id, dict(body, **{key: text for key, text in texts.items() if text}))
 
 
+def ask(id: str, program: str, request: Mapping[str, Any], timeout: int) -> Step:
+    """Run a Python program's text with a request as JSON at standard input; any exit is fine."""
+    words = ("python3", "-I", "-c", program)
+    return run(id, *words, stdin=json.dumps(request), any_exit=True, timeout=timeout)
+
+
 def enable(id: str, *units: str, any_exit: bool = False) -> Step:
     """Let systemd start units at each boot; this step does not start them.
 

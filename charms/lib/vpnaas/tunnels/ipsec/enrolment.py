@@ -90,13 +90,10 @@ def steps_to(
             gone |= {own_file(link, peer.name), trust_file(link, peer.name)}
     steps += [remove("{}/certs{}".format(link, path), path) for path in sorted(gone - set(files))]
     if kind == AUTHORITY and root is not None:
-        issues = [
-            own for own in (*validated.own.values(), validated.following) if isinstance(own, Issue)
-        ]
+        ours = [own for own in (*validated.own.values(), validated.following) if own is not None]
+        issues = [own for own in ours if isinstance(own, Issue)]
         issues += [issue for key, issue in sorted(validated.issues.items()) if key in keys]
-        in_force = {issue.serial for issue in issues}
-        own_ones = (*validated.own.values(), validated.following)
-        in_force |= {own.serial for own in own_ones if own is not None}
+        in_force = {each.serial for each in (*ours, *issues)}
         for peer in peers:
             for name in (peer.certificate, peer.next_certificate):
                 in_force.add(name.partition("-")[0])

@@ -239,11 +239,8 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
         running=running,
         daemon_plane=running
         and ("kernel-libipsec" in plugins.split()) == (plane == names.USERSPACE),
-        enabled=all(
-            enabled.get(name) == "enabled"
-            for name in (names.DAEMON, names.KEEPER, names.unit(link))
-        )
-        and all(active.get(name) == "active" for name in (names.DAEMON, names.KEEPER)),
+        enabled=all(enabled.get(name) == "enabled" for name in _units([link]))
+        and all(active.get(name) == "active" for name in _units([])),
         files={
             **{path: results.text("ipsec" + path) for path in names.OF_DAEMON},
             **{path: results.text(link + path) for path in names.of_link(link)},

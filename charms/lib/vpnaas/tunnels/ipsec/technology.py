@@ -23,16 +23,7 @@ from vpnaas.tunnels.ipsec import (
 )
 from vpnaas.tunnels.ipsec.configuration import Chain, Configuration, Made, connections
 from vpnaas.tunnels.ipsec.names import DAEMON, POLICY, TUN, TUN_MTU, USERSPACE, XFRM, up_file
-from vpnaas.tunnels.ipsec.observed import (
-    State,
-    end_of,
-    keys_of,
-    parse_loaded,
-    parse_plane,
-    parse_sas,
-    public_key,
-)
-from vpnaas.tunnels.ipsec.transition import wake
+from vpnaas.tunnels.ipsec.observed import State
 from vpnaas.tunnels.key_pair import KeyPair
 from vpnaas.tunnels.keyed import KeyedTechnology, observe_preshared
 from vpnaas.tunnels.technology import AGAIN, CharmState, LinkInputs, LinkPlan, PeerSession
@@ -67,7 +58,7 @@ class Ipsec(KeyedTechnology[State]):
 
     def interface(self, inputs: LinkInputs) -> str:
         """Return the interface at which decrypted packets arrive."""
-        plane = parse_plane(inputs.results)
+        plane = observed.parse_plane(inputs.results)
         return {
             XFRM: ipsec_interface(inputs.link),
             POLICY: inputs.underlay.name,
@@ -89,7 +80,7 @@ class Ipsec(KeyedTechnology[State]):
         steps = super().agree(charm_state, links, results)
         for link in links:
             if certificates.role(charm_state, link):
-                keys, identity = keys_of(link, results)
+                keys, identity = observed.keys_of(link, results)
                 steps += certificates.prepare(charm_state, link, keys, identity, results)
         return steps
 
@@ -110,7 +101,7 @@ class Ipsec(KeyedTechnology[State]):
                 "what `swanctl --list-algs` shows there; most plugins are in the package"
                 " libstrongswan-standard-plugins, and ML-KEM needs OpenSSL 3.5 besides",
             )
-        if parse_plane(inputs.results) == USERSPACE:
+        if observed.parse_plane(inputs.results) == USERSPACE:
             if params.ipsec.esn == "yes":
                 raise InputError(
                     "configure: ipsec-options: esn",
@@ -278,7 +269,7 @@ class Ipsec(KeyedTechnology[State]):
         steps: List[Step] = []
         for peer in reached:
             if peer.name in chosen:
-                steps += wake(configuration, state, peer, made)
+                steps += transition.wake(configuration, state, peer, made)
         return steps
 
     def restart(self, inputs: LinkInputs, state: State, peers: Sequence[Peer]) -> List[Step]:
@@ -304,7 +295,7 @@ class Ipsec(KeyedTechnology[State]):
         return observed.look(prefix)
 
     def staged(self, link: str, results: Results) -> str:
-        return public_key(super().staged(link, results))
+        return observed.public_key(super().staged(link, results))
 
     def conclude(self, plan: LinkPlan, state: State, results: Results, prefix: str) -> LinkPlan:
         plan = super().conclude(plan, state, results, prefix)
@@ -313,10 +304,10 @@ class Ipsec(KeyedTechnology[State]):
             lambda _, keys: attr.evolve(keys, certs=enrolment.concluded(link, keys.certs, results))
         )
         if prefix + "ipsec/sas" in results:
-            sas = parse_sas(link, results, prefix)
-            loaded = parse_loaded(results, prefix)
+            sas = observed.parse_sas(link, results, prefix)
+            loaded = observed.parse_loaded(results, prefix)
             problems = list(plan.problems)
-            ends = {end_of(name) for name in loaded}
+            ends = {observed.end_of(name) for name in loaded}
             for peer in plan.peers:
                 if "{}_{}".format(link, peer.name) not in ends:
                     # The exit code of swanctl does not show this.

@@ -26,7 +26,7 @@ from vpnaas.vdu.steps import Step, disable, enable, remove, run, write
 
 def steps_to(configuration: Configuration, state: State, made: Optional[Made] = None) -> List[Step]:
     """Return the steps from the observed to the wanted state; none where they agree."""
-    link = configuration.link
+    link, up = configuration.link, names.up_file(configuration.link)
     made = connections(configuration, state) if made is None else made
     conf = render(configuration, state, made)
     texts = {
@@ -39,7 +39,7 @@ def steps_to(configuration: Configuration, state: State, made: Optional[Made] = 
         names.KEEPER_FILE: (KEEPER_UNIT, 0o644),
         names.PROGRAM_FILE: (source("ipsec.py"), 0o755),
         names.conf_path(link): (conf, 0o600),
-        names.up_file(link): (render_up(configuration, state.plane), 0o644),
+        up: (render_up(configuration, state.plane), 0o644),
         names.keep_file(link): (render_keep(configuration, state, made), 0o600),
     }
     if configuration.shared or state.files.get(names.shared_file(link)) is not None:
@@ -47,7 +47,6 @@ def steps_to(configuration: Configuration, state: State, made: Optional[Made] = 
     if configuration.params.ipsec.same_address:
         texts[names.down_file(link)] = (no_rules(names.interface_id(link)), 0o644)
     changed = {path for path, (text, _) in texts.items() if state.files.get(path) != text}
-    steps: List[Step] = []
     writes = {
         path: write(
             "{}/apply{}".format(link, path), path, *texts[path], before=state.files.get(path)
@@ -56,21 +55,18 @@ def steps_to(configuration: Configuration, state: State, made: Optional[Made] = 
     }
     # If a step fails, the next reconcile goes by these two files. So they change only together with
     # what they describe; a new interface has its file first, see `up_file`.
-    late = {names.DAEMON_FILE} | (
-        {names.up_file(link)} if state.files.get(names.up_file(link)) else set()
-    )
-    steps += [step for path, step in writes.items() if path not in late]
+    late = (names.DAEMON_FILE, up) if state.files.get(up) else (names.DAEMON_FILE,)
+    put = {path: [writes.pop(path)] for path in late if path in writes}
+    steps = list(writes.values())
     if changed & {names.UNIT_FILE, names.KEEPER_FILE, names.DROPIN_FILE}:
         steps.append(run(link + "/apply/reload", "systemctl", "daemon-reload", timeout=90))
     steps += configuration.certificates
     steps += _secrets(configuration, state)
     if not state.enabled or changed & {names.UNIT_FILE, names.KEEPER_FILE, names.PROGRAM_FILE}:
         steps.append(enable(link + "/apply/enable", names.DAEMON, names.KEEPER, names.unit(link)))
-    late_writes = {path: [step] for path, step in writes.items() if path in late}
-    steps += _interface_changes(configuration, state, late_writes.get(names.up_file(link), []))
-    steps += _daemon_changes(
-        configuration, state, changed, made, conf, late_writes.get(names.DAEMON_FILE, [])
-    )
+    steps += _interface_changes(configuration, state, put.get(up, []))
+    settings = put.get(names.DAEMON_FILE, [])
+    steps += _daemon_changes(configuration, state, changed, made, conf, settings)
     if changed & {names.KEEPER_FILE, names.PROGRAM_FILE} or not state.enabled:
         steps.append(run(link + "/apply/keeper", "systemctl", "restart", names.KEEPER, timeout=90))
     return steps + recording(link, configuration.peers, state, bool(steps))

@@ -214,14 +214,14 @@ def _validate_operated(
 ) -> Validation:
     link = inputs.link
     present, following, root = held.certificate(keys[0]), held.certificate(keys[1]), held.root
-    own: Dict[str, Own] = {"": present} if present is not None else {}
+    mine = present
     waiting: Tuple[str, ...] = ()
     given = inputs.charm_state.certificates.get(link)
     server, advice = server_of(inputs.charm_state, link), "see show-csr and set-certificate"
     if server is not None:
         enrolled, advice = _enrolled(inputs, held, keys, identity, server)
         if enrolled is not None and enrolled.key == keys[0]:
-            own[""] = enrolled
+            mine = enrolled
             if root != server.root:
                 # A former root issued the one for the staged key.
                 held, following, root = attr.evolve(held, following=None), None, server.root
@@ -251,35 +251,28 @@ def _validate_operated(
         if refusal:
             raise VpnaasError(refusal)
         if certificate.key == keys[0]:
-            own[""] = certificate
+            mine = certificate
         else:
             following = certificate
-    mine = own.get("")
-    if mine is not None and isinstance(mine, Certificate):
-        if root is None or x509.path_to(root, mine, held.chain) is None:
-            own, mine = {}, None
+    if mine is None or root is None or x509.path_to(root, mine, held.chain) is None:
+        mine = None
+    own: Dict[str, Own] = {"": mine} if mine is not None else {}
     proofs: Dict[str, Proof] = {}
     files: Dict[str, Dict[str, str]] = {}
     for remote, offered in _offers(inputs):
         if mine is None or root is None:
-            proofs[remote.peer_name] = Proof(
-                waiting="waiting for a certificate, " + advice,
-                keep=False,
-            )
+            text = "waiting for a certificate, " + advice
+            proofs[remote.peer_name] = Proof(waiting=text, keep=False)
             continue
         proof, pins = _theirs(inputs, held, remote, offered, root)
         proofs[remote.peer_name] = proof
         files[remote.peer_name] = dict(pins)
     for manual in inputs.charm_state.intent.manual(link):
-        # Any certificate of the authority for this identity is good; it comes by IKE.
-        proofs[manual.peer_name] = (
-            Proof(certificate="any-" + digest(root.text)[:8])
-            if mine is not None and root is not None
-            else Proof(
-                waiting="{}: waiting for our certificate, {}".format(manual.name, advice),
-                keep=False,
-            )
-        )
+        text = "{}: waiting for our certificate, {}".format(manual.name, advice)
+        proofs[manual.peer_name] = Proof(waiting=text, keep=False)
+        if mine is not None and root is not None:
+            # Any certificate of the authority for this identity is good; it comes by IKE.
+            proofs[manual.peer_name] = Proof(certificate="any-" + digest(root.text)[:8])
     protocol = "CMPv2" if inputs.params.ipsec.credentials == CMP else "EST"
     by = "set-certificate" if server is None else "{}: {}".format(protocol, advice).rstrip(": ")
     # One that is not on the VDU yet would be lost if the promotion failed.
@@ -287,7 +280,7 @@ def _validate_operated(
     roots = {"": root} if root is not None else {}
     between: Tuple[Certificate, ...] = ()
     for one in (mine, following):
-        if root is not None and isinstance(one, Certificate):
+        if root is not None and one is not None:
             between += x509.path_to(root, one, held.chain) or ()
     chain = tuple(dict.fromkeys(between))
     return Validation(proofs, own, following, {}, files, lacking, roots, chain, waiting)

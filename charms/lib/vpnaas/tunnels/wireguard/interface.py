@@ -377,14 +377,7 @@ def _interface_changes(
         steps.append(run(id, "ip", "address", "del", str(old), "dev", interface))
     if live.addresses != {address}:
         # Last: with the first address of a subnet, Linux deletes its others and their routes.
-        words = (
-            "ip",
-            "address",
-            "replace",
-            str(address),
-            "dev",
-            interface,
-        )
+        words = ("ip", "address", "replace", str(address), "dev", interface)
         steps.append(run(link + "/apply/address", *words))
     return steps
 

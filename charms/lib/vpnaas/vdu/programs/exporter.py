@@ -24,19 +24,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from typing import (
-    Any,
-    Container,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Any, Container, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
@@ -207,7 +195,7 @@ class Tunnel:
         self.ike = 0
         self.children = 0
         self.up = False
-        self.handshake: Optional[int] = None
+        self.handshake = 0
 
 
 class Meter:
@@ -281,7 +269,7 @@ class Meter:
             peer = known.get((interface, key))
             if peer and int(when):
                 tunnel = tunnels[peer]
-                tunnel.handshake = max(tunnel.handshake or 0, int(when))
+                tunnel.handshake = max(tunnel.handshake, int(when))
                 tunnel.up = abs(seen.now - tunnel.handshake) < HANDSHAKE_FRESH
         for interface, key, into, out in rows(seen.transfer, 4):
             peer = known.get((interface, key))
@@ -314,7 +302,7 @@ class Meter:
                 samples["vpnaas_child_sas"][ends] = tunnel.children
                 for kind in ("ike", "child"):
                     samples["vpnaas_rekeys"][ends + (kind,)] = counted.get((peer.key, kind), 0)
-            elif tunnel.handshake is not None:
+            elif tunnel.handshake:
                 age = max(0.0, self.last.now - tunnel.handshake)
                 samples["vpnaas_handshake_age_seconds"][ends] = age
         match = re.search(r"ikesas \{total=(\d+) half-open=(\d+)\}", self.last.stats)
@@ -459,13 +447,13 @@ class Exporter:
             self._looked = time.monotonic()
             self._meter.seconds = self._looked - started
 
-    def collect(self) -> Iterable[Any]:
+    def collect(self) -> List[Any]:
         """Answer a scrape."""
         self.refresh(RECENT)
         with self._lock:
             return list(self._meter.collect())
 
-    def describe(self) -> Iterable[Any]:
+    def describe(self) -> List[Any]:
         """Return nothing, so that the registry does not scrape on its own."""
         return []
 
