@@ -247,19 +247,17 @@ def bringup(bench: Bench, report: Report, sizes: Sequence[int]) -> dict[str, Any
     result: dict[str, Any] = {}
     bench.onboard("vpn_endpoint_vnf", "vpn_basic_ns", *(f"{vnf}_vnf" for vnf in VNFS), "epc_ns")
     for size in sizes:
-        load, began = os.getloadavg()[0], time.monotonic()
+        load = os.getloadavg()[0]
         for service in BRINGUPS[size]:
             bench.start(*service)
         names = [name for name, _, _ in BRINGUPS[size]]
         seconds = max(map(bench.settled, names))
-        took = time.monotonic() - began
         spent = [bench.spent(name) for name in names]
         keys = ("charms-s", "processes", "vdus-s", "lab-s")
         figures = {key: sum(part[key] for part in spent) for key in keys}
         result[str(size)] = {
             "seconds": seconds,
             "load-before": load,
-            "since-order-s": took,
             **figures,
             "hooks": [part["hooks"] for part in spent],
             "round-trips": [trips for part in spent for trips in part["round-trips"]],

@@ -9,12 +9,11 @@ only the ratio is meaningful; the absolute figures depend on this machine.
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 import time
 from collections.abc import Callable
-from functools import reduce
-from operator import getitem
 from typing import Any
 
 import click
@@ -126,40 +125,37 @@ def storms(enbs: dict[str, Run], until: float, say: Callable[[str], None]) -> Do
     return result
 
 
-def pair(values: dict[str, float]) -> dict[str, float]:
-    ratio = values["vpn"] / values["none"] if values["none"] else float("nan")
-    return {**values, "ratio": ratio}
+def figures(document: Document, key: str) -> dict[str, float]:
+    """Return the main figures of one service."""
+    done, plane, storm = (document[part][key] for part in ("registrations", "user-plane", "storms"))
+    result = {
+        f"{name}, {figure} ms": done["s6a"][name][f"{figure}-ms"]
+        for name in ("AIR", "ULR")
+        for figure in ("min", "median", "mean", "p95", "p99")
+    }
+    blocks = done["blocks"]
+    for name in ("median", "p95"):
+        result[f"attach, {name} ms"] = statistics.median(one["attach_ms"][name] for one in blocks)
+    result["registrations lost"] = sum(one["lost"] for one in blocks)
+    for name in ("upload", "download"):
+        result[f"UE, TCP {name}, Mbit/s"] = statistics.median(one["mbps"] for one in plane[name])
+    trips = (one["rtt-ms"]["avg"] for one in plane["latency"])
+    result["UE, round trip, mean ms"] = statistics.median(trips)
+    if storm:
+        most = max(one["attached_per_second"] for one in storm)
+        result["storms, most attaches per second"] = most
+        result["storms, lost attaches"] = sum(one["lost"] for one in storm)
+    return result
 
 
 def ratios(document: Document) -> dict[str, dict[str, float]]:
     """Return the main figures, with tunnels and without."""
-    done, plane, storm = (document[part] for part in ("registrations", "user-plane", "storms"))
-
-    def middle(rows: list[Document], *path: str) -> float:
-        """Return the median of a figure of all rows."""
-        return statistics.median(float(reduce(getitem, path, row)) for row in rows)  # type: ignore[arg-type]
-
-    result = {}
-    for name in ("AIR", "ULR"):
-        for figure in ("min-ms", "median-ms", "mean-ms", "p95-ms", "p99-ms"):
-            of = {key: done[key]["s6a"][name][figure] for key in SERVICES}
-            result[f"{name}, {figure[:-3]} ms"] = pair(of)
-    for name in ("median", "p95"):
-        of = {key: middle(done[key]["blocks"], "attach_ms", name) for key in SERVICES}
-        result[f"attach, {name} ms"] = pair(of)
-    lost = {key: sum(block["lost"] for block in done[key]["blocks"]) for key in SERVICES}
-    result["registrations lost"] = pair(lost)
-    for name in ("upload", "download"):
-        of = {key: middle(plane[key][name], "mbps") for key in SERVICES}
-        result[f"UE, TCP {name}, Mbit/s"] = pair(of)
-    of = {key: middle(plane[key]["latency"], "rtt-ms", "avg") for key in SERVICES}
-    result["UE, round trip, mean ms"] = pair(of)
-    if all(storm.values()):
-        most = {key: max(one["attached_per_second"] for one in storm[key]) for key in SERVICES}
-        result["storms, most attaches per second"] = pair(most)
-        lost = {key: sum(one["lost"] for one in storm[key]) for key in SERVICES}
-        result["storms, lost attaches"] = pair(lost)
-    return result
+    vpn, none = (figures(document, key) for key in SERVICES)
+    return {
+        name: {"vpn": vpn[name], "none": base, "ratio": vpn[name] / base if base else math.nan}
+        for name, base in none.items()
+        if name in vpn
+    }
 
 
 def bring_up(bench: Bench) -> dict[str, Run]:

@@ -59,11 +59,7 @@ def _lose_both(pair: Pair) -> None:
 
 
 def scenarios(dpd: int) -> tuple[Scenario, ...]:
-    """Return what happens, in such an order that the pair is up before each new failure.
-
-    Args:
-        dpd: DPD interval of the tunnels in seconds.
-    """
+    """Return what happens, with DPD every `dpd` s; the pair is up before each new failure."""
     back, both = "the daemon returns, service reverts", "both die, standby returns after 1 s"
     return (
         Scenario("active gateway dies", 3, lambda pair: pair.lose("a")),

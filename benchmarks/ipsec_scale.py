@@ -66,9 +66,7 @@ def measure(count: int, sample: int = 16) -> dict[str, Any]:
         )
         result.update({"back-s": time.monotonic() - started, "back-cpu-ms": cost()})
         result["sas-after"] = gateway.established()
-        result["memory-after-kb"] = (gateway.rss_kb() - memory) / count
         result["carried-after-return"] = fmean(site.carries(sample))
-        result["settings"] = gateway.settings
     return result
 
 

@@ -27,8 +27,7 @@ from benchmarks.swan.netns import wait
 from experiments.background import InBackground
 from simulators.fiveg import esp
 
-FUNCTIONS = ("amf", "smf", "upf", "n3iwf", "n3ue")
-PACKAGES = (*(f"{name}_vnf" for name in FUNCTIONS), "5gc_n3iwf_ns")
+PACKAGES = ("amf_vnf", "smf_vnf", "upf_vnf", "n3iwf_vnf", "n3ue_vnf", "5gc_n3iwf_ns")
 NS, SLICE = "wifi", "1-000001"
 MODES = ("ipsec", "clear")
 DIRECTIONS = ("up", "down")
@@ -146,7 +145,7 @@ def curve(samples: Document, mode: str, direction: str) -> dict[int, float]:
 
 
 def show(report: Report) -> None:
-    ((name, rates),) = published_sizes()
+    name, rates = published_sizes()
     last = SIZES[-1]
     # With one tunnel; the largest published size stands for the largest one here.
     known = {size: rates[1400 if size == last else size][0] for size in SIZES}

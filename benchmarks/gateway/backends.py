@@ -91,11 +91,6 @@ class WireGuard(Backend):
         route.spaces.run(name, "wg", "setconf", device, "/dev/stdin", text=text)
         route.spaces.ip(name, "link", "set", device, "mtu", str(INNER_MTU), "up")
 
-    def transferred(self, route: Route) -> list[int]:
-        """Return the bytes the gateway has sent to each peer."""
-        shown = route.spaces.run("gw", "wg", "show", f"{route.tag}w", "transfer")
-        return [int(line.split()[2]) for line in shown.splitlines()]
-
     def gateway_pids(self) -> list[int]:
         return [process.pid for process in self._devices.processes[:1]]
 

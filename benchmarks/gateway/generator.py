@@ -147,26 +147,20 @@ class Outcome:
     """The result of a load.
 
     Attributes:
-        sent: All sent packets, with those of the warm-up.
-        lost: Lost packets among them, counted after the last arrival.
+        loss: Share of lost packets among all sent ones, with those of the warm-up.
         arrived: Packets that arrived during the measurement.
         frames: The number of frames in them; fewer than packets if there are fragments.
         seconds: Duration of the measurement.
-        marks: Results of `mark` at its start and end.
+        spent: Processor time that passed meanwhile, in seconds.
         window: Maximum number of packets in flight.
     """
 
-    sent: int
-    lost: int
+    loss: float
     arrived: int
     frames: float
     seconds: float
-    marks: tuple[Any, Any]
+    spent: float
     window: int
-
-    @property
-    def loss(self) -> float:
-        return self.lost / self.sent if self.sent else 1.0
 
 
 class Loop:
@@ -188,19 +182,19 @@ class Loop:
             if part is not None:
                 part.close()
 
-    def run(self, window: int, warm: float, seconds: float, mark: Callable[[], Any]) -> Outcome:
+    def run(self, window: int, warm: float, seconds: float, spent: Callable[[], float]) -> Outcome:
         """Keep `window` packets in flight; measure for `seconds` after `warm` seconds."""
         start = self.arrived()
         sent = {"down": 0, "up": 0}
         given_up = 0
-        measuring: tuple[float, int, Any] | None = None
+        measuring: tuple[float, int, float] | None = None
         begin = moved = time.monotonic()
         last = start
         least = min(BATCH, max(1, window // 2))
         while True:
             now = time.monotonic()
             if measuring is None and now >= begin + warm:
-                measuring = (now, self.arrived(), mark())
+                measuring = (now, self.arrived(), spent())
             if measuring is not None and now >= measuring[0] + seconds:
                 break
             count = self.arrived()
@@ -214,13 +208,11 @@ class Loop:
                 time.sleep(_PAUSE)
                 continue
             self._send(min(free, BATCH), sent)
-        after, end = mark(), time.monotonic()
+        cost, took = spent() - measuring[2], time.monotonic() - measuring[0]
         arrived = self.arrived() - measuring[1]
         total = sent["down"] + sent["up"]
-        lost = self._drain(start, total)
-        marks = (measuring[2], after)
-        frames, took = arrived / self._packets, end - measuring[0]
-        return Outcome(total, lost, arrived, frames, took, marks, window)
+        loss = self._drain(start, total) / total if total else 1.0
+        return Outcome(loss, arrived, arrived / self._packets, took, cost, window)
 
     def _send(self, count: int, sent: dict[str, int]) -> None:
         total = sent["down"] + sent["up"] + count
@@ -244,14 +236,14 @@ class Loop:
 
 
 def find(
-    loop: Loop, window: int, warm: float, seconds: float, mark: Callable[[], Any], limit: float
+    loop: Loop, window: int, warm: float, seconds: float, spent: Callable[[], float], limit: float
 ) -> Outcome:
     """Measure with the largest window that loses less than `limit`: `window`, its half and so on.
 
     The search ends at a window of 16 packets; then the result may have a higher loss.
     """
     while True:
-        outcome = loop.run(window, warm, seconds, mark)
+        outcome = loop.run(window, warm, seconds, spent)
         if outcome.loss < limit or window <= 16:
             return outcome
         window //= 2

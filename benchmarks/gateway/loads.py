@@ -69,12 +69,7 @@ def fragments(size: int, mtu: int) -> int:
 def header(macs: tuple[bytes, bytes], source: str, target: str, size: int, port: int) -> bytes:
     """Return Ethernet, IPv4 and UDP headers of a frame of `size` bytes (RFC 791, RFC 768).
 
-    Args:
-        macs: destination and source.
-        source: IPv4 address.
-        target: IPv4 address.
-        size: size of the whole frame in bytes, without checksum.
-        port: UDP source port; the UDP checksum is zero, which means none.
+    `macs` are destination and source, `port` is the source's. There is no UDP checksum (zero).
     """
     udp = inet.UDP(sport=port, dport=PORT, len=size - ETHERNET - IPV4, chksum=0)
     ip = inet.IP(id=0, src=source, dst=target, len=size - ETHERNET) / udp

@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.gateway.backends import Ipsec, Plain, WireGuard
 from benchmarks.gateway.generator import Loop, find
 from benchmarks.gateway.loads import ASYMMETRIC2, IMIX, IMIX2, SIZES, Load, fixed
-from benchmarks.gateway.route import Backend, Route, Spent
+from benchmarks.gateway.route import Backend, Route
 from benchmarks.gateway.users import Server
 from benchmarks.swan.netns import Block
 from experiments.model import Cell, Run, busy_processors
@@ -77,24 +77,18 @@ def backends(profile: Profile) -> tuple[list[Backend], dict[str, str]]:
 
 def cells(profile: Profile, backends: Iterable[Backend]) -> list[Cell]:
     """Return the cells; `place` is the position of a cell in tables."""
-    listed: list[Cell] = []
+    listed: list[tuple[str, dict[str, Any]]] = []
     for backend in backends:
         loads = profile.loads if backend.tunnels == 1 else profile.many[backend.tunnels]
         base = {"backend": backend.name, "tunnels": backend.tunnels}
         for load in loads:
             size = load.shares[0][0] if len(load.shares) == 1 else None
-            more = {"load": load.name, "size": size, "down": load.down, "place": len(listed)}
-            listed.append(Cell(FORWARDING, base | more))
+            more = {"load": load.name, "size": size, "down": load.down}
+            listed.append((FORWARDING, base | more))
         if backend.tunnels == 1:
-            listed += [
-                Cell(PINNED, base | {"load": str(n), "cores": n, "place": len(listed) + place})
-                for place, n in enumerate(profile.cores)
-            ]
-            listed += [
-                Cell(HTTP, base | {"load": str(users), "users": users, "place": len(listed) + n})
-                for n, users in enumerate(profile.users)
-            ]
-    return listed
+            listed += [(PINNED, base | {"load": str(n), "cores": n}) for n in profile.cores]
+            listed += [(HTTP, base | {"load": str(n), "users": n}) for n in profile.users]
+    return [Cell(name, given | {"place": n}) for n, (name, given) in enumerate(listed)]
 
 
 class Bench(Block):
@@ -154,36 +148,24 @@ class Bench(Block):
             outcome = find(loop, window, *timing, route.spent, LOSS)
         self._windows[key] = outcome.window
         bits = outcome.frames * load.mean * 8
-        spent = difference(outcome.marks)
         return {
             "kpps": outcome.frames / outcome.seconds / 1e3,
             "gbps": bits / outcome.seconds / 1e9,
-            "us-per-frame": spent.gateway * 1e6 / max(outcome.frames, 1),
-            "gbps-per-core": bits / max(spent.gateway, 1e-9) / 1e9,
-            "kpps-per-core": outcome.frames / max(spent.gateway, 1e-9) / 1e3,
+            "us-per-frame": outcome.spent * 1e6 / max(outcome.frames, 1),
+            "gbps-per-core": bits / max(outcome.spent, 1e-9) / 1e9,
             "loss": outcome.loss,
             "window": outcome.window,
-            "gateway-cores": spent.gateway / outcome.seconds,
-            "machine-busy-cores": spent.busy / outcome.seconds,
             "valid": outcome.loss < LOSS,
         }
 
     def _http(self, backend: str, users: int) -> dict[str, Any]:
-        route = self._routes[backend, 1]
-        told, marks = self._servers[backend].ask(users, self.profile.users_seconds, route.spent)
-        spent = difference(marks)
+        told, spent = self._servers[backend].ask(users, self.profile.users_seconds)
         bits, seconds = told["bytes"] * 8, told["us"] / 1e6
         errors = ("connect", "read", "write", "status", "timeout")
         return {
             "requests-per-s": told["requests"] / seconds,
             "gbps": bits / seconds / 1e9,
-            "gbps-per-core": bits / max(spent.gateway, 1e-9) / 1e9,
-            "gateway-cores": spent.gateway / seconds,
+            "gbps-per-core": bits / max(spent, 1e-9) / 1e9,
             "latency-ms": {k: v / 1000 for k, v in told.items() if k.startswith("p")},
             "errors": {reason: told[reason] for reason in errors},
         }
-
-
-def difference(marks: tuple[Spent, Spent]) -> Spent:
-    one, two = marks
-    return Spent(two.gateway - one.gateway, two.busy - one.busy)

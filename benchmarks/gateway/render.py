@@ -25,9 +25,10 @@ from experiments.model import Run
 from experiments.report import figures
 from experiments.report.figures import Book
 from experiments.report.render import disturbed, templates, write_table
-from experiments.stats import single
+from experiments.stats import Estimate, single
 
 HERE = Path(__file__).parent
+Points = list[tuple[float, Estimate]]
 
 
 def write(document: Mapping[str, Any], runs: Sequence[Run], file: Path) -> tuple[Path, Path]:
@@ -45,7 +46,6 @@ def html(document: Mapping[str, Any], runs: Sequence[Run], book: Book | None = N
 
     Args:
         document: parameters and environment of the runs.
-        runs: runs of the benchmark.
         book: collects the figures, to whose files the page has links.
     """
     book = book or Book("figures")
@@ -79,38 +79,45 @@ def html(document: Mapping[str, Any], runs: Sequence[Run], book: Book | None = N
 
 def _figures(table: Sequence[Row], pinned: Sequence[Row], book: Book) -> list[dict[str, str]]:
     names = list(dict.fromkeys(row.backend for row in table))
-    size = "frame size in bytes"
-    made = []
+    source, published = published_sizes()
+    size, path = "frame size in bytes", "Gbit/s of the path"
+    made: list[dict[str, str]] = []
+
+    def add(
+        ours: Sequence[figures.Curve], theirs: Points, caption: str, across: str, axis: str
+    ) -> None:
+        """Add a figure, unless we have no points; curves without any keep the others' styles."""
+        if any(points for _, points in ours):
+            curves = [*ours, (source, theirs)]
+            made.append(book.add(figures.curves(curves, caption, (across, axis)), caption))
+
     for down, way in ((1.0, "to the field"), (0.0, "from the field")):
         for what, axis, text in (
             ("gbps-per-core", "Gbit/s per core", "Rate per core of the gateway"),
             ("to_plain", "rate per core, over plain", "The same, over plain forwarding"),
-            ("gbps", "Gbit/s of the path", "Rate of the whole path, all on this machine"),
+            ("gbps", path, "Rate of the whole path, all on this machine"),
         ):
-            series: list[figures.Curve] = [(name, curve(table, name, down, what)) for name in names]
-            if any(points for _, points in series):
-                caption = f"{text}, frames {way}; bars are 95 % intervals over rounds."
-                if (what, down) == ("gbps", 1.0):
-                    series += _vendors()
-                    caption += " Beside it what others publish, on machines of their own."
-                made.append(book.add(figures.curves(series, caption, (size, axis)), caption))
-    if published := _shapes(table, names):
-        caption = "Rate per core at each size, over that at 1024 bytes of the same source."
-        figure = figures.curves(published, caption, (size, "over that at 1024 bytes"))
-        made.append(book.add(figure, caption))
-    flows = _over_flows(table, names)
-    if any(points for _, points in flows):
-        caption = f"Rate of the whole path by the number of tunnels, frames of {_FLOW_SIZE} bytes."
-        figure = figures.curves(flows, caption, ("tunnels", "Gbit/s of the path"))
-        made.append(book.add(figure, caption))
-    if pinned:
-        over = [
-            (name, [(float(r.load), r.figures["gbps"]) for r in pinned if r.backend == name])
-            for name in names
-        ]
-        caption = "Rate of the whole path with IMIX, the gateway pinned to so many processors."
-        figure = figures.curves(over, caption, ("processors", "Gbit/s of the path"))
-        made.append(book.add(figure, caption))
+            caption = f"{text}, frames {way}; bars are 95 % intervals over rounds."
+            theirs: Points = []
+            if (what, down) == ("gbps", 1.0):
+                theirs = [(float(n), single(rates[0])) for n, rates in published.items()]
+                caption += " Beside it what others publish, on machines of their own."
+            add([(n, curve(table, n, down, what)) for n in names], theirs, caption, size, axis)
+    base = published[1024][0]
+    theirs = [(float(n), single(rates[0] / base)) for n, rates in published.items()]
+    caption = "Rate per core at each size, over that at 1024 bytes of the same source."
+    shapes = [(n, _shape(curve(table, n, 1.0, "gbps-per-core"))) for n in names]
+    add(shapes, theirs, caption, size, "over that at 1024 bytes")
+    given = zip(_COUNTS, published[_FLOW_SIZE], strict=True)
+    theirs = [(float(n), single(rate)) for n, rate in given]
+    caption = f"Rate of the whole path by the number of tunnels, frames of {_FLOW_SIZE} bytes."
+    add([(n, _by_tunnels(table, n)) for n in names], theirs, caption, "tunnels", path)
+    over = [
+        (name, [(float(r.load), r.figures["gbps"]) for r in pinned if r.backend == name])
+        for name in names
+    ]
+    caption = "Rate of the whole path with IMIX, the gateway pinned to so many processors."
+    add(over, [], caption, "processors", path)
     return made
 
 
@@ -119,29 +126,20 @@ _COUNTS = (1, 2, 4)
 """Numbers of tunnels, in the order of the published figures."""
 
 
-def _vendors() -> list[figures.Curve]:
-    return [
-        (source, [(float(size), single(rates[0])) for size, rates in sizes.items()])
-        for source, sizes in published_sizes()
+def _shape(points: Points) -> Points:
+    """Return figures by frame size over the one at 1024 bytes."""
+    base = next((value.mean for size, value in points if size == 1024), 0.0)
+    return [(size, single(value.mean / base)) for size, value in points if base]
+
+
+def _by_tunnels(table: Sequence[Row], backend: str) -> Points:
+    """Return the rate of the path with frames of one size by the number of tunnels."""
+    points = [
+        (float(r.tunnels), r.figures["gbps"])
+        for r in table
+        if (r.backend, r.load) == (backend, str(_FLOW_SIZE)) and r.tunnels in _COUNTS
     ]
-
-
-def _over_flows(table: Sequence[Row], names: Sequence[str]) -> list[figures.Curve]:
-    """Return rates of one frame size by the number of tunnels, ours and published."""
-    curves: list[figures.Curve] = []
-    for name in names:
-        points = [
-            (float(r.tunnels), r.figures["gbps"])
-            for r in table
-            if (r.backend, r.load) == (name, str(_FLOW_SIZE)) and r.tunnels in _COUNTS
-        ]
-        # An empty curve keeps the styles of the others the same in all figures.
-        curves.append((name, points if len(points) > 1 else []))
-    if any(points for _, points in curves):
-        for source, sizes in published_sizes():
-            given = zip(_COUNTS, sizes[_FLOW_SIZE], strict=True)
-            curves.append((source, [(float(n), single(rate)) for n, rate in given]))
-    return curves
+    return points if len(points) > 1 else []
 
 
 def _flows(table: Sequence[Row]) -> list[dict[str, Any]]:
@@ -155,27 +153,12 @@ def _flows(table: Sequence[Row]) -> list[dict[str, Any]]:
         if all((name, str(size), n) in rates for n in _COUNTS)
     ]  # fmt: skip
     if lines:
+        source, sizes = published_sizes()
         lines += [
             {"whose": source, "size": size, "cells": [f"{rate:g}" for rate in given]}
-            for source, sizes in published_sizes()
             for size, given in sizes.items()
         ]
     return lines
-
-
-def _shapes(table: Sequence[Row], names: Sequence[str]) -> list[figures.Curve]:
-    result: list[figures.Curve] = []
-    for name in names:
-        points = curve(table, name, 1.0, "gbps-per-core")
-        base = next((value.mean for size, value in points if size == 1024), None)
-        if base:
-            result.append((name, [(size, single(value.mean / base)) for size, value in points]))
-    if result:
-        for source, sizes in published_sizes():
-            base = sizes[1024][0]
-            shape = [(float(size), single(rates[0] / base)) for size, rates in sizes.items()]
-            result.append((source, shape))
-    return result
 
 
 def _forwarding(row: Row) -> dict[str, Any]:

@@ -13,12 +13,10 @@ import os
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.gateway.generator import End
 from benchmarks.swan.netns import Block, Namespaces
-from experiments.model import processor_seconds
 
 #: Inner wires fit the largest frame of any load; the underlay also fits a tunnel's headers.
 INNER_MTU, UNDERLAY_MTU = 1600, 2000
@@ -82,19 +80,6 @@ class Backend:
 
     def stop(self) -> None:
         """End its processes."""
-
-
-@dataclass(frozen=True)
-class Spent:
-    """Processor time in seconds since an arbitrary start.
-
-    Attributes:
-        gateway: Time of the gateway: poll threads of its wires and processes of its data path.
-        busy: Time of the whole machine, for any work.
-    """
-
-    gateway: float
-    busy: float
 
 
 class Route(Block):
@@ -203,12 +188,16 @@ class Route(Block):
         pids = self.backend.gateway_pids()
         return self._polls + [t for pid in pids for t in Path(f"/proc/{pid}/task").glob("*")]
 
-    def spent(self) -> Spent:
-        gateway = _run_time(self._threads())
+    def spent(self) -> float:
+        """Return the gateway's processor time in seconds since an arbitrary start.
+
+        It is that of the poll threads of its wires and of the processes of its data path.
+        """
+        spent = _run_time(self._threads())
         if self.backend.kernel_workers:
             # One end encrypts what the other decrypts, so half of this time is the gateway's.
-            gateway += _run_time(t for t, n in _kernel_threads() if n.startswith("kworker/")) / 2
-        return Spent(gateway, processor_seconds())
+            spent += _run_time(t for t, n in _kernel_threads() if n.startswith("kworker/")) / 2
+        return spent
 
 
 _ALL = ("all", "default")

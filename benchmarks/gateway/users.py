@@ -7,35 +7,30 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from benchmarks.gateway.route import SERVER, Route
 from benchmarks.swan.netns import Block, end, run, wait
 
-T = TypeVar("T")
 PORT = 8080
 #: Bytes of a response's body.
 BODY = 64 << 10
-QUANTILES = (0.5, 0.9, 0.99, 0.999)
-_FILES = 65536
 
 #: This hook makes wrk print its results as JSON.
-SCRIPT = f"""
+SCRIPT = """
 done = function(summary, latency, requests)
   local e = summary.errors
-  io.write(string.format('\\n{{"requests":%d,"bytes":%d,"us":%d,', summary.requests,
+  io.write(string.format('\\n{"requests":%d,"bytes":%d,"us":%d,', summary.requests,
     summary.bytes, summary.duration))
   io.write(string.format('"connect":%d,"read":%d,"write":%d,"status":%d,"timeout":%d', e.connect,
     e.read, e.write, e.status, e.timeout))
-  for _, q in ipairs({{{", ".join(str(q * 100) for q in QUANTILES)}}}) do
+  for _, q in ipairs({50, 90, 99, 99.9}) do
     io.write(string.format(',"p%g":%.1f', q, latency:percentile(q)))
   end
-  io.write('}}\\n')
+  io.write('}\\n')
 end
 """
 
@@ -56,10 +51,6 @@ class Server(Block):
         self._process: subprocess.Popen[bytes] | None = None
 
     def set_up(self) -> None:
-        # Both sides need a file descriptor for each user.
-        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        most = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
         words = (sys.executable, "-m", "granian", "--interface", "rsgi", "--host", SERVER)
         options = ("--port", str(PORT), "--no-ws", "--log-level", "error", "--backlog", "4096")
         log = self.route.folder / f"{self.route.tag}-http.log"
@@ -82,13 +73,11 @@ class Server(Block):
         if self._process is not None:
             end([self._process])
 
-    def ask(
-        self, users: int, seconds: float, mark: Callable[[], T]
-    ) -> tuple[dict[str, Any], tuple[T, T]]:
+    def ask(self, users: int, seconds: float) -> tuple[dict[str, Any], float]:
         """Let `users` send requests for `seconds`, rounded to whole seconds for wrk.
 
-        Return what wrk reports (`bytes` are with headers, `us` is the duration), and the results of
-        `mark` before and after.
+        Return what wrk reports (`bytes` are with headers, `us` is the duration), and the gateway's
+        processor time in seconds.
 
         Raises:
             RuntimeError: wrk failed, or no user got a response.
@@ -98,10 +87,10 @@ class Server(Block):
         duration = f"{max(1, round(seconds))}s"
         target = ("-s", str(script), f"http://{SERVER}:{PORT}/")
         words = ("wrk", "-t", "1", "-c", str(users), "-d", duration, "--timeout", "30s", *target)
-        before = mark()
+        before = self.route.spent()
         shown = run(*self.route.spaces.argv("field", *words))
-        marks = (before, mark())
+        spent = self.route.spent() - before
         report = json.loads(shown.strip().splitlines()[-1])
         if not report["requests"]:
             raise RuntimeError(f"no user of {users} got an answer: {shown}")
-        return report, marks
+        return report, spent

@@ -251,8 +251,7 @@ class Pair(Block):
         """Return the file from which a gateway's keepalived reads the state of its tunnels."""
         return self.folder / name / "tunnels"
 
-    def start_keepalived(self, name: str, *, keep: bool = False) -> None:
-        """Start keepalived on a gateway; `keep` keeps an existing configuration."""
+    def start_keepalived(self, name: str) -> None:
         other = "b" if name == "a" else "a"
         shared = SharedAddress(ipaddress.ip_interface(f"{SHARED}/16"), "shared")
         params = PairParams(
@@ -272,14 +271,13 @@ class Pair(Block):
         health = self.health(name)
         if not health.exists():
             health.write_text("0\n", encoding="ascii")
-        if not keep:
-            program = home / "loss"
-            _install(program, "gateway_loss.py")
-            looks = f"{standby.LOSS_PROGRAM} {self.loss} {standby.LOSS_FILE}"
-            text = standby.keepalived_conf(gateway, str(health), turn, record=False).replace(
-                looks, f"{program} {self.loss} {home / 'found'} unix://{self.daemons[name].socket}"
-            )
-            (home / "keepalived.conf").write_text(text, encoding="ascii")
+        program = home / "loss"
+        _install(program, "gateway_loss.py")
+        looks = f"{standby.LOSS_PROGRAM} {self.loss} {standby.LOSS_FILE}"
+        text = standby.keepalived_conf(gateway, str(health), turn, record=False).replace(
+            looks, f"{program} {self.loss} {home / 'found'} unix://{self.daemons[name].socket}"
+        )
+        (home / "keepalived.conf").write_text(text, encoding="ascii")
         files = ("-f", home / "keepalived.conf", "-p", home / "ka.pid", "-r", home / "vrrp.pid")
         self.keepaliveds[name] = subprocess.Popen(
             self.spaces.argv(name, "keepalived", "-n", "-l", *map(str, files)),

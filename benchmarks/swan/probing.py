@@ -20,7 +20,6 @@ class Probe(Block):
     """A sender in one namespace and an echo in another; the block begins when datagrams arrive.
 
     Args:
-        spaces: Namespaces.
         ends: Names of the sender's namespace and of the echo's.
         target: Address of the echo.
         sources: Addresses of the sender, one for each flow.

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vici.exception import CommandException
+from vici.protocol import FiniteStream, Message
 from vpnaas.base.links import directory
 from vpnaas.params.intent import Intent, link_params
 from vpnaas.peers.peer import Peer
@@ -24,7 +25,7 @@ from vpnaas.tunnels.ipsec.names import POLICY, USERSPACE
 from vpnaas.tunnels.ipsec.transition import CLOSE_SECONDS
 from vpnaas.tunnels.wireguard import interface as wireguard
 from vpnaas.vdu import programs
-from vpnaas.vdu.programs.ipsec import LISTS, sections, value_of
+from vpnaas.vdu.programs.ipsec import message, sections
 from vpnaas.vdu.steps import Step
 
 from benchmarks.swan import vdu
@@ -234,18 +235,6 @@ def _key(path: Path) -> tuple[str, str]:
     return path.read_text(encoding="ascii"), public_key
 
 
-def _request(section: dict[str, Any]) -> dict[str, Any]:
-    """Return a section of a swanctl file in the form that vici accepts."""
-    return {
-        key: _request(value)
-        if isinstance(value, dict)
-        else [value_of(key, item) for item in value.split(", ")]
-        if key in LISTS
-        else value
-        for key, value in section.items()
-    }
-
-
 class IpsecField(Rotating):
     def __init__(self, folder: Path, count: int) -> None:
         super().__init__(folder, count)
@@ -364,4 +353,5 @@ class IpsecField(Rotating):
     @staticmethod
     def _load(daemon: Charon, made: dict[str, Any]) -> None:
         for name, section in made.items():
-            daemon.vici.load_conn({name: _request(section)})
+            stream = FiniteStream(message({name: section}))
+            daemon.vici.load_conn(Message.deserialize(stream))

@@ -169,12 +169,7 @@ class Site(Block):
         return answered
 
     def rekey(self, what: str, seconds: float) -> float:
-        """Rekey all SAs of a kind from the gateway at once; return the seconds until all are new.
-
-        Args:
-            what: "ike" for IKE_SAs, "child" for CHILD_SAs.
-            seconds: Limit of the time.
-        """
+        """Rekey all SAs, "ike" or "child", from the gateway at once; return the seconds it took."""
 
         def spis() -> set[bytes]:
             sas = [sa for _, sa in self.gateway.sas()]

@@ -28,8 +28,8 @@ for backend in (Plain(), Ipsec(2)):
             loop = Loop(load, route.end("field"), route.end("core"), route.backend.mtu)
             outcome = find(loop, 256, 0.1, 1.0, route.spent, 0.01)
             loop.close()
-            spent = outcome.marks[1].gateway - outcome.marks[0].gateway
-            found[backend.name][load.name] = [outcome.frames, outcome.arrived, outcome.loss, spent]
+            figures = [outcome.frames, outcome.arrived, outcome.loss, outcome.spent]
+            found[backend.name][load.name] = figures
         if backend.name == "ipsec":
             shown = route.spaces.run("gw", "ip", "-s", "xfrm", "state")
             found["states"] = shown.count("proto esp")
