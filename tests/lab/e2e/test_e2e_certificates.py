@@ -93,9 +93,10 @@ def test_rotation_and_renewal_do_not_break_a_tcp_stream(
     service: Service, server: Vnf, client: Vnf
 ) -> None:
     before = told(service)
-    # Both ends' next certificates come from the server, and are good for a minute.
+    # Both ends' next certificates come from the server, and are good for two minutes. Both are to
+    # be renewed in the last third, on a busy machine too.
     configure_both(
-        service, technology="ipsec", credentials="cert", ipsec_options="cert-lifetime=60"
+        service, technology="ipsec", credentials="cert", ipsec_options="cert-lifetime=120"
     )
     listen = ("iperf3", "--server", "--one-off", "--bind", SERVER, "--port", "5301", "--json")
     sink = InBackground(lambda: server.run(*listen, timeout=4 * PATIENCE))
@@ -130,7 +131,9 @@ def test_rotation_and_renewal_do_not_break_a_tcp_stream(
         assert len(report["start"]["connected"]) == 1
         seconds = [i["sum"] for i in report["intervals"] if i["sum"]["seconds"] > 0.9]
         assert len(seconds) >= 4
-        assert [s["bytes"] for s in seconds if not s["bytes"]] == []
+        # A lost certificate would silence it for longer than two seconds.
+        sent = [s["bytes"] for s in seconds]
+        assert all(any(sent[n : n + 3]) for n in range(len(sent) - 2)), sent
     for index, status in renewed.items():
         assert (status["state"], status["rotation"]) == ("up", "none")
         assert status["key-generation"] > rotated[index]["key-generation"]  # type: ignore[operator]

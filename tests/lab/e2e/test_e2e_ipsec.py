@@ -105,9 +105,7 @@ def test_rotation_of_both_ends_does_not_break_a_tcp_stream(
 def test_a_changed_proposal_loses_no_packet(service: Service, client: Vnf, first: str) -> None:
     """Twenty packets a second, while one end and then the other get other algorithms."""
     chosen = {"server": "aes128gcm-ecp256", "client": "aes256gcm-ecp384"}[first]
-    pings = InBackground(
-        lambda: client.run("ping", "-n", "-q", "-i", "0.05", SERVER, timeout=PATIENCE)
-    )
+    pings = InBackground(lambda: client.run("ping", "-n", "-i", "0.05", SERVER, timeout=PATIENCE))
     try:
         time.sleep(1)
         for vnf in (first, "client" if first == "server" else "server"):
@@ -123,9 +121,10 @@ def test_a_changed_proposal_loses_no_packet(service: Service, client: Vnf, first
     finally:
         client.run("pkill", "-INT", "-x", "ping")
     result = pings.result().stdout
-    sent, received = re.findall(r"(\d+) packets transmitted, (\d+) received", result)[0]
-    assert int(sent) > 40
-    assert received == sent, result
+    # The last request may have no answer yet when ping ends.
+    answered = [int(number) for number in re.findall(r"icmp_seq=(\d+) ttl", result)]
+    assert sorted(answered) == list(range(1, len(answered) + 1)), result
+    assert len(answered) > 40
     assert len(associations(client)) == 1
 
 
