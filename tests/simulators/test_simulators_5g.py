@@ -51,8 +51,10 @@ async def left(core: Core, one: Ue) -> None:
     """Deregister; nothing of the UE may stay."""
     await one.deregister(off=False)
     await core.until(lambda: one.usim.imsi not in core.amf.by_imsi)
+    supi = f"imsi-{one.usim.imsi}"
     for made in core.smfs.values():
-        assert all(context.supi != f"imsi-{one.usim.imsi}" for context in made.contexts.values())
+        # The AMF forgets the UE before the SMF has answered.
+        await core.until(lambda made=made: supi not in {c.supi for c in made.contexts.values()})
 
 
 async def refusal(work: Awaitable[object]) -> int:
@@ -88,8 +90,7 @@ def test_a_ue_is_in_two_slices_and_leaves_one(core: Run) -> None:
         again = await one.establish(wanted(ONE))
         assert again.address.startswith(POOLS[ONE])
         await left(core, one)
-        assert not core.upfs[ONE].sessions
-        assert not core.upfs[TWO].sessions
+        await core.until(lambda: not core.upfs[ONE].sessions and not core.upfs[TWO].sessions)
         assert imsi(0) not in core.amf.table()
 
     core(go)

@@ -22,7 +22,6 @@ from support.lcm_fakes import day12_of, nsd, vnfd
 from lab import accounts
 from lab.descriptors import service, topology
 from lab.errors import NbiError
-from lab.nbi import validation
 from lab.nbi.catalogue import Catalogue
 from lab.nbi.engine import Engine
 from lab.nbi.params import InstanceRequest, client_params, load_mapping
@@ -46,8 +45,8 @@ class Found:
 def findings(monkeypatch: pytest.MonkeyPatch) -> list[Found]:
     """What the validator finds in packages and parameters: nothing, until a test says so."""
     result: list[Found] = []
-    for name in ("package", "parameters"):
-        monkeypatch.setattr(validation, name, lambda *_: result)
+    for name in ("validate_package", "validate_params"):
+        monkeypatch.setattr(f"builder.validate.{name}", lambda *_: result)
     return result
 
 
