@@ -38,6 +38,7 @@ class KeyedCharm(NfCharm):
     filled = ""
     data = ""
     language: Any = None
+    _engine = ""
 
     @contextmanager
     def _changing(self) -> Iterator[Vdu]:
@@ -109,8 +110,10 @@ class KeyedCharm(NfCharm):
         Raises:
             VpnaasError: The database did not accept the statements.
         """
-        engine = plan.engine(vdu.execute([which("nf/engine", plan.ENGINES)], exclusive=False))
-        command = (engine, "exec", "--interactive", *self.language.COMMAND)
+        if not self._engine:
+            observed = vdu.execute([which("nf/engine", plan.ENGINES)], exclusive=False)
+            self._engine = plan.engine(observed)
+        command = (self._engine, "exec", "--interactive", *self.language.COMMAND)
         lines = "\n".join(statements) + "\n"
         step = run("rows", *command, stdin=lines, any_exit=True, timeout=60)
         results = vdu.execute([step], exclusive=False)
