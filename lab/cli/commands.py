@@ -54,7 +54,7 @@ cli.add_command(serve)
 def verb(*names: str, told: str | None = None) -> Callable[[F], click.Command]:
     """Register a verb under its name; osmclient's other names for it become hidden verbs.
 
-    Its help says what is ``told``, by default the docstring of the function.
+    ``told`` is the text of its help; the default is the docstring of the function.
     """
 
     def register(function: F) -> click.Command:
