@@ -121,10 +121,12 @@ def test_a_changed_proposal_loses_no_packet(service: Service, client: Vnf, first
     finally:
         client.run("pkill", "-INT", "-x", "ping")
     result = pings.result().stdout
-    # The last request may have no answer yet when ping ends.
+    # Only the very last request may have no answer yet when ping ends.
     answered = [int(number) for number in re.findall(r"icmp_seq=(\d+) ttl", result)]
-    assert sorted(answered) == list(range(1, len(answered) + 1)), result
-    assert len(answered) > 40
+    sent, received = re.findall(r"(\d+) packets transmitted, (\d+) received", result)[0]
+    assert int(sent) > 40
+    assert int(received) >= int(sent) - 1, result
+    assert sorted(answered) == list(range(1, int(received) + 1)), result
     assert len(associations(client)) == 1
 
 
