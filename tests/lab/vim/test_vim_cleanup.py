@@ -74,10 +74,17 @@ VERB = textwrap.dedent(
 
 
 def start_verb(home: Path) -> subprocess.Popen[str]:
+    """Start the verb in a process group of its own."""
     root = Path(__file__).resolve().parents[3]
+    words = [sys.executable, "-c", VERB, str(home)]
     return subprocess.Popen(
-        [sys.executable, "-c", VERB, str(home)], cwd=root, stdout=subprocess.PIPE, text=True
+        words, cwd=root, stdout=subprocess.PIPE, text=True, start_new_session=True
     )
+
+
+def kill(verb: subprocess.Popen[str]) -> None:
+    """Kill the verb with the commands it runs: an ``ip netns add`` must not outlive it."""
+    os.killpg(verb.pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.25, 0.4, 0.6, 1.2])
@@ -85,7 +92,7 @@ def test_killed_verb_leaves_nothing_after_clean(own_home: Path, delay: float) ->
     with start_verb(own_home) as verb:
         wait_until(lambda: (own_home / "vims").exists(), "the verb begins")
         time.sleep(delay)  # what is being made at that moment differs with the delay
-        verb.send_signal(signal.SIGKILL)
+        kill(verb)
     clean(own_home)
     wait_until(lambda: traces(own_home) == NOTHING, lambda: f"left: {traces(own_home)}")
     assert not (own_home / "vims").exists()
@@ -96,7 +103,7 @@ def test_killed_verb_leaves_nothing_after_destroy(own_home: Path) -> None:
     with start_verb(own_home) as verb:
         assert verb.stdout
         assert verb.stdout.readline() == "a\n"
-        verb.send_signal(signal.SIGKILL)
+        kill(verb)
     vim = Vim.open(own_home, "v")
     assert traces(own_home)["processes"]
     vim.destroy()
