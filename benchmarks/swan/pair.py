@@ -188,7 +188,7 @@ class Pair(Block):
             _install(
                 home / "ipsec",
                 "ipsec.py",
-                ("/etc/osm-vpnaas/*/ipsec.shared", str(home / "ipsec.shared")),
+                ('"/etc/osm-vpnaas/*/"', f'"{home}/"'),
                 ("/var/run/charon.vici", str(self.daemons[name].socket)),
                 ('["swanctl"] + list(words)', f'["swanctl"] + list(words) + ["--uri", "{uri}"]'),
             )
