@@ -178,7 +178,7 @@ def test_the_standby_claims_first_the_peer_that_had_traffic(tmp_path: Path, numb
         assert result["duplicates"] == 0
 
 
-def nothing_lost(seen: dict[str, Any]) -> bool:
+def almost_all_answered(seen: dict[str, Any]) -> bool:
     assert seen["duplicates"] == 0
     lost: int = max(flow["lost"] for flow in seen["flows"])
     return lost < seen["sent"] * 0.02
@@ -188,7 +188,7 @@ def nothing_lost(seen: dict[str, Any]) -> bool:
 @pytest.mark.timeout(900)
 def test_the_standby_takes_over_from_a_gateway_that_loses_packets(tmp_path: Path) -> None:
     """A third of the packets is lost on the way to one gateway; then on the way to both."""
-    # On a busy machine advertisements each 30 ms may be late, and the service moves for a moment.
+    # The gateways advertise every 300 ms. With 30 ms a busy machine is late, and the service moves.
     with Pair(tmp_path, 3, advert=30, dpd=30, claim=3600, loss=20) as pair:
         wait_until(lambda: pair.found("a").loss >= 0 and pair.found("b").loss >= 0, "looks")
         assert pair.active() == "a"
@@ -196,9 +196,9 @@ def test_the_standby_takes_over_from_a_gateway_that_loses_packets(tmp_path: Path
         wait_until(lambda: pair.active() == "b", "the standby is active")
         result = pair.found("a")
         assert result.degraded and result.loss >= 20 and not pair.found("b").degraded
-        # Peers come to send by the gateway whose path is good. So few packets that a busy machine
-        # drops none.
-        wait_until(lambda: nothing_lost(pair.probe(5, period=0.02)), "nothing is lost any more")
+        # Soon peers send by the gateway whose path is good. A busy machine would drop some of more
+        # packets.
+        wait_until(lambda: almost_all_answered(pair.probe(5, period=0.02)), "peers get answers")
         # A path that has been good for a moment only does not bring the service back.
         pair.degrade("a", 0)
         good = pair.found("a").last

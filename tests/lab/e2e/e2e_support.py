@@ -439,6 +439,19 @@ def associations(vnf: Vdu) -> list[str]:
     return [line.split(":")[0] for line in listed if ", ESTABLISHED, IKEv2" in line]
 
 
+def unbroken(report: str) -> None:
+    """Assert from iperf3's JSON that a stream went on, by one connection.
+
+    A lost key would silence it for longer than two seconds: TCP doubles its timeout (RFC 6298
+    section 5.5). A second may be without a segment where the machine has other work.
+    """
+    shown = json.loads(report)
+    assert len(shown["start"]["connected"]) == 1
+    sent = [i["sum"]["bytes"] for i in shown["intervals"] if i["sum"]["seconds"] > 0.9]
+    assert len(sent) >= 4
+    assert all(any(sent[n : n + 3]) for n in range(len(sent) - 2)), sent
+
+
 def gone(service: Service) -> None:
     """Delete a service a module had for itself, after a look for what it must not have told."""
     service.note_secrets()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from pathlib import Path
@@ -18,6 +17,7 @@ from e2e_support import (
     Vnf,
     associations,
     own_service,
+    unbroken,
     wait,
 )
 from e2e_wire import captured, ipsec_only
@@ -84,13 +84,8 @@ def test_rotation_of_both_ends_does_not_break_a_tcp_stream(
         time.sleep(2)
     finally:
         client.run("pkill", "-INT", "-x", "iperf3")
-    for report in (json.loads(end.result().stdout) for end in (source, sink)):
-        assert len(report["start"]["connected"]) == 1
-        seconds = [i["sum"] for i in report["intervals"] if i["sum"]["seconds"] > 0.9]
-        assert len(seconds) >= 4
-        # As on virtual machines: a lost key would silence it for longer than two seconds.
-        sent = [s["bytes"] for s in seconds]
-        assert all(any(sent[n : n + 3]) for n in range(len(sent) - 2)), sent
+    for end in (source, sink):
+        unbroken(end.result().stdout)
     for index, link in LINKS.items():
         after = service[index].status(link)
         assert after["key-generation"] == before[index]["key-generation"] + 1
@@ -123,8 +118,8 @@ def test_a_changed_proposal_loses_one_packet_at_most(
     finally:
         client.run("pkill", "-INT", "-x", "ping")
     result = pings.result().stdout
-    # The end that answers may send by the new tunnel before the other one can take its packets.
-    # Besides, the very last request may have no answer yet when ping ends.
+    # The end that answers may send by the new tunnel before the other end can take its packets.
+    # The last request may have no answer yet when ping ends.
     answered = {int(number) for number in re.findall(r"icmp_seq=(\d+) ttl", result)}
     (sent,) = map(int, re.findall(r"(\d+) packets transmitted", result))
     assert sent > 40

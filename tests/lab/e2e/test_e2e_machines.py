@@ -15,7 +15,18 @@ from typing import Any
 
 import pytest
 from e2e_basic import CLIENT, INNER, LINKS, SERVER, configure_both
-from e2e_support import BASIC, PATIENCE, InBackground, Lab, Service, Vnf, associations, gone, wait
+from e2e_support import (
+    BASIC,
+    PATIENCE,
+    InBackground,
+    Lab,
+    Service,
+    Vnf,
+    associations,
+    gone,
+    unbroken,
+    wait,
+)
 from e2e_wire import captured
 from support.filters import NEIGHBOURS
 from support.flow import Flow
@@ -73,13 +84,7 @@ def under_traffic(service: Service, rate: int) -> Iterator[Flow]:
     finally:
         flow.stop()
         client.run("pkill", "-INT", "-x", "iperf3")
-    report = json.loads(sink.result().stdout)
-    assert len(report["start"]["connected"]) == 1
-    seconds = [i["sum"]["bytes"] for i in report["intervals"] if i["sum"]["seconds"] > 0.9]
-    assert len(seconds) >= 4
-    # A lost key would silence it for longer: TCP doubles its timeout (RFC 6298 section 5.5). A
-    # second may be without a segment where the machine has other work.
-    assert all(any(seconds[n : n + 3]) for n in range(len(seconds) - 2)), str(seconds)
+    unbroken(sink.result().stdout)
 
 
 def rotated(service: Service, rate: int) -> None:
