@@ -34,7 +34,7 @@ HOOKS = (
 KINDS = ("created", "joined", "changed", "departed", "broken")
 QUIET = ("install", "start", "stop", "remove", "post-series-upgrade", "-created", "-joined")
 """Ends of hooks in which a charm has nothing to say about its status."""
-EARLY = ("relation-changed",)
+EARLY = ("relation-changed", "leader-elected", "leader-settings-changed")
 """The same before OSM has named the VDU."""
 INTENT = {
     "version": 1,
@@ -303,12 +303,31 @@ def test_before_osm_has_named_the_vdu_relations_start_no_python(
     juju = BareJuju(flavour.charm("hss"), tmp_path / "hss", flavour.python)
     juju.lead()
     juju.relate("s6a", 7, "mme/0", {})
-    run = juju.dispatch(relation_event("changed", 7, "mme/0"))
-    assert (run.code, run.calls) == (0, ["config-get ssh-hostname"])
+    for event in (relation_event("changed", 7, "mme/0"), "leader-elected"):
+        run = juju.dispatch(event)
+        assert (run.code, run.calls) == (0, ["config-get ssh-hostname"])
     juju.lead(**{"ssh-hostname": NOWHERE, "ssh-username": "ubuntu"})
     run = juju.dispatch(relation_event("changed", 7, "mme/0"))
     assert problems(run) == []
     assert run.statuses
+
+
+@once
+def test_a_hook_loads_pebbles_client_only_to_use_it(flavour: Flavour) -> None:
+    charm = flavour.charm("hss")
+    code = (
+        "import sys; from vpnaas import edge; sys.meta_path.insert(0, edge._Pebble())\n"
+        "import ops.main; before = 'http.client' in sys.modules\n"
+        "import ops.pebble; print(before, ops.pebble.Client.__name__, 'http.client' in sys.modules)"
+    )
+    done = subprocess.run(
+        [flavour.python, "-c", code],
+        env={"PYTHONPATH": f"{charm}/lib:{charm}/venv", "PYTHONWARNINGS": "ignore"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "False Client True\n", done.stderr
 
 
 SILENT = """
