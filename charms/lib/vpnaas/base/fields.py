@@ -311,7 +311,8 @@ def show_networks(values: Iterable[IPNetwork]) -> str:
 def host_network(value: Union[IPAddress, IPInterface]) -> IPNetwork:
     """Return the /32 or /128 prefix of one address."""
     host = value.ip if isinstance(value, _INTERFACES) else value
-    return ipaddress.ip_network("{}/{}".format(host, host.max_prefixlen))
+    kind = ipaddress.IPv4Network if host.version == 4 else ipaddress.IPv6Network
+    return kind((int(host), host.max_prefixlen))
 
 
 def overlaps(one: IPNetwork, other: IPNetwork) -> bool:

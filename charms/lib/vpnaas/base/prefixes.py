@@ -77,5 +77,7 @@ def _spans(prefixes: Iterable[fields.IPNetwork]) -> Iterator[Tuple[int, int, int
     """Return IP version, first and last address of each range that prefixes cover."""
     for version in (4, 6):
         mine = [prefix for prefix in prefixes if prefix.version == version]
-        for network in ipaddress.collapse_addresses(mine):  # type: ignore[type-var]
+        if len(mine) > 1:  # Most peers have one prefix.
+            mine = list(ipaddress.collapse_addresses(mine))  # type: ignore[type-var]
+        for network in mine:
             yield version, int(network.network_address), int(network.broadcast_address)
