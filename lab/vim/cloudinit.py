@@ -27,7 +27,7 @@ from lab.vim.errors import VimError
 SEED = Path("var/lib/cloud/seed/nocloud")
 
 #: The modules of a cloud image's cloud.cfg that work without a cloud. Modules for disks, boot
-#: loaders and package mirrors are left out.
+#: loaders and package mirrors are left out. Those of the stage config run in the stage final.
 _INIT = (
     "seed_random bootcmd write-files set_hostname update_hostname update_etc_hosts ca-certs "
     "users-groups ssh"
@@ -61,8 +61,8 @@ def cloud_cfg(distribution: str, default_user: str) -> str:
         "ssh_deletekeys": True,
         "output": {"all": "| tee -a /var/log/cloud-init-output.log"},
         "cloud_init_modules": _INIT.split(),
-        "cloud_config_modules": _CONFIG.split(),
-        "cloud_final_modules": _FINAL.split(),
+        "cloud_config_modules": [],
+        "cloud_final_modules": [*_CONFIG.split(), *_FINAL.split()],
         "system_info": {
             "distro": distribution,
             "default_user": {

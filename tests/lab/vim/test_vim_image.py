@@ -19,6 +19,7 @@ alice:x:1000:1000:Alice:/home/alice:/bin/bash
 nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin
 """
 GROUP = "root:x:0:\nadm:x:4:alice,daemon\nalice:x:1000:\nnogroup:x:65534:\n"
+BOOTS = "[Install]\nWantedBy=cloud-init.target\n"
 FILES = {
     "secret-work/code": (0o644, "x"),
     "root/.ssh/id": (0o600, "x"),
@@ -27,7 +28,8 @@ FILES = {
     "usr/bin/tool": (0o755, "x"),
     "usr/local/bin/own": (0o755, "x"),
     "usr/share/openssh/sshd_config": (0o644, "standard\n"),
-    "usr/lib/systemd/system/cloud-init.service": (0o644, "[Install]\nWantedBy=cloud-init.target\n"),
+    "usr/lib/systemd/system/cloud-init.service": (0o644, BOOTS),
+    "usr/lib/systemd/system/cloud-config.service": (0o644, BOOTS),
     "usr/lib/systemd/system/cloud-init-hotplugd.service": (0o644, "[Service]\n"),
     "var/lib/dpkg/status": (0o644, "x"),
     "var/lib/mysql/data": (0o644, "x"),
@@ -51,11 +53,8 @@ FILES = {
 }
 
 
-@pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Every file of the overlay with its text, links with their target after '->'."""
-    top = tmp_path_factory.mktemp("machine")
-    lower = top / "lower"
+def machine(lower: Path) -> Path:
+    """Make the root of a machine."""
     for name, (mode, text) in FILES.items():
         path = lower / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,6 +64,14 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (lower / "root").chmod(0o700)
     (lower / "bin").symlink_to("usr/bin")
     (lower / "var/run").symlink_to("/run")
+    return lower
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Every file of the overlay with its text, links with their target after '->'."""
+    top = tmp_path_factory.mktemp("machine")
+    lower = machine(top / "lower")
     go = top / "go"
     go.write_text("go binary")
     look = image.Look("vdu1", "ubuntu", {"meta-data": "m"}, go, hide=(Path("/var/lib/lab"),))
@@ -165,7 +172,18 @@ def test_services(seen: dict[str, str]) -> None:
         "ssh.service",
     ]
     assert seen[f"{system}/systemd-udevd.service"] == "->/dev/null"
+    assert seen[f"{system}/cloud-config.service"] == "->/dev/null"
     assert seen[f"{system}/sshd.service"].endswith("/ssh.service")
+
+
+def test_every_stage_of_a_cloud_init_that_is_one_process_starts(tmp_path: Path) -> None:
+    lower, upper = machine(tmp_path / "lower"), tmp_path / "upper"
+    upper.mkdir()
+    (lower / "usr/lib/systemd/system/cloud-init-main.service").write_text("[Service]\n")
+    image.build(upper, image.Look("vdu1", "ubuntu", {}), lower)
+    assert not os.path.lexists(upper / "etc/systemd/system/cloud-config.service")
+    wants = upper / "etc/systemd/system/cloud-init.target.wants"
+    assert {file.name for file in wants.iterdir()} == {"cloud-config.service", "cloud-init.service"}
 
 
 def test_kept_directories_show_through(tmp_path: Path) -> None:
