@@ -124,7 +124,7 @@ class Lab:
 
     def client(self) -> Client:
         """Return what the programs beside OSM use."""
-        return Client((sys.executable, "-m", "lab.cli", "--home", str(self.home)), pause=0.1)
+        return Client((sys.executable, "-m", "lab.cli", "--home", str(self.home)))
 
     def onboard(self, *packages: str) -> None:
         """Onboard packages of dist/, VNFs first; those that are in stay."""

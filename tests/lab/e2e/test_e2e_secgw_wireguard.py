@@ -160,7 +160,7 @@ def test_a_cell_that_is_scaled_out_joins_and_leaves(secgw: Service) -> None:
     assert cell.pings(MME)
     assert {link: gateway.peers(f"wg-{link}") for link in ADDED} == keys
     added = Vdu(secgw, "cell1", second["vim-id"])
-    osm = Client((sys.executable, "-m", "lab.cli", "--home", str(lab.home)), pause=0.1)
+    osm = Client((sys.executable, "-m", "lab.cli", "--home", str(lab.home)))
     ends = {
         link: (
             End.parse(f"{NAME}/cell1/cell/1:{link}"),

@@ -63,7 +63,7 @@ def test_a_ue_attaches_in_each_slice_of_a_shared_hss(lab: Lab) -> None:
         answer = core["mme"].action("health")
         assert (answer["state"], "end of s6a" in answer["reason"]) == ("waiting", True)
     words = [sys.executable, "-m", "lab.cli", "--home", str(lab.home)]
-    client = Client(tuple(shlex.split(shlex.join(words))), pause=0.1)
+    client = Client(tuple(shlex.split(shlex.join(words))))
     one = End.parse(f"{hub}/hss:s6a@{HSS}")
     for name, core in cores.items():
         lines = join(client, one, End.parse(f"{name}.core/mme:s6a"))

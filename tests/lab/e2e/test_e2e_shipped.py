@@ -3,7 +3,8 @@
 The cases are read from the packages and parameter files that the build makes. A new file is a new
 case. A file that fits no service fails. A case that another module of the long tests brings up is
 left to that module. A file that is another one without its UE comes up with that one, and so does a
-case of ALIKE.
+case of ALIKE. A case of VARIED is a file that comes up, with the same few values changed as in a
+file of another service that comes up.
 """
 
 from __future__ import annotations
@@ -168,8 +169,16 @@ ALIKE = {
     "mmtc_nst-mmtc": ("urllc_nst-urllc", "s1u_five_qi", "s1u_guaranteed_mbps"),
 }
 
+#: Derived cases (params/variants.yaml): the case of the file that each one changes, and a case that
+#: changes another service's file in the same way.
+VARIED = {
+    "epc_ns-epc_psk": ("epc_ns_double-epc", "vpn_basic_ns-vpn_basic_psk"),
+    "epc_ns-epc_ipsec": ("epc_ns_double-epc", "5gc_ue_ns-5gc_ue_ipsec"),
+    "5gc_ue_ns-5gc_ue_novpn": ("5gc_ue_ns-5gc_ue", "epc_ue_ns-epc_ue_novpn"),
+}
+
 CASES = cases()
-LEFT = {*ALIKE, *(name for names in ELSEWHERE.values() for name in names)}
+LEFT = {*ALIKE, *VARIED, *(name for names in ELSEWHERE.values() for name in names)}
 HERE = [case for case in CASES if str(case) not in LEFT]
 
 
@@ -203,6 +212,16 @@ def test_a_case_that_is_left_to_another_one_has_the_same_links(name: str) -> Non
     own = parameters(name)
     assert own
     assert own == {member: values for member, values in parameters(other).items() if member in own}
+
+
+@pytest.mark.parametrize("name", VARIED)
+def test_a_case_that_is_left_out_changes_the_values_that_another_one_changes(name: str) -> None:
+    named = {str(case): case for case in CASES}
+    assert not {*VARIED[name]} & {*ALIKE, *VARIED}
+    entries = yaml.safe_load((TREE.root / "params/variants.yaml").read_text(encoding="utf-8"))
+    own, (base, other) = entries[named[name].file], (named[case].file for case in VARIED[name])
+    assert own["of"] == base
+    assert {**own, "of": "", "description": ""} == {**entries[other], "of": "", "description": ""}
 
 
 def test_every_service_and_template_has_parameters() -> None:
