@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from e2e_core import with_core
 from e2e_labs import open_lab, open_machines
+from e2e_standby import whole
 from e2e_support import (
     ACCESS_5G,
     BASIC,
@@ -88,6 +90,19 @@ def psk(lab: Lab) -> Iterator[Service]:
     yield service
     if any(row["name"] == "psk" for row in lab.engine.store.all(NSRS)):
         gone(service)
+
+
+@pytest.fixture(scope="module")
+def pair(lab: Lab) -> Iterator[Service]:
+    with with_core(lab, "secgw-ha", "secgw_ha_ns", "secgw_ha") as service:
+        yield service
+
+
+@pytest.fixture
+def ha(pair: Service) -> Service:
+    """A pair of gateways, both whole when the test begins."""
+    whole(pair)
+    return pair
 
 
 @pytest.fixture(scope="session")

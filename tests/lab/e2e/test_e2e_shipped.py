@@ -115,7 +115,7 @@ def cases() -> list[Case]:
 ELSEWHERE = {
     "conftest": (
         *("vpn_basic_ns-vpn_basic", "vpn_basic_ns-vpn_basic_novpn", "vpn_basic_ns-vpn_basic_psk"),
-        "epc_ue_ns-epc_ue",
+        *("epc_ue_ns-epc_ue", "secgw_ha_ns-secgw_ha"),
     ),
     "test_e2e_5g": ("5gc_ue_ns-5gc_ue", "5gc_ue_ns-5gc_ue_ipsec"),
     # Slices of a 5G core are ready when their services are joined.
@@ -134,7 +134,6 @@ ELSEWHERE = {
     "test_e2e_n3iwf": ("5gc_n3iwf_ns-5gc_n3iwf",),
     "test_e2e_post_quantum": ("vpn_basic_ns-vpn_basic_quantum",),
     "test_e2e_secgw": ("secgw_ns-secgw",),
-    "test_e2e_secgw_ha": ("secgw_ha_ns-secgw_ha",),
     "test_e2e_secgw_wireguard": ("secgw_ns-secgw_wireguard",),
     "test_e2e_shared_hss": (
         "embb_shared_nst-embb_shared_oai",
