@@ -88,8 +88,9 @@ def run(bed: Testbed, count: int) -> tuple[dict[str, Any], bool]:
 
     Returns:
         The number of answers, by session and data network, and the sessions that each SMF lists.
-        Also whether each session leads only to its own data network, and each SMF has only the
-        sessions of its own S-NSSAI.
+        Also whether each session leads to its own data network only, and each SMF has only the
+        sessions of its own S-NSSAI. A session leads where a request was answered: what a busy
+        machine loses says nothing of separation.
     """
     slices, answers, good = served(bed), {}, True
     for through in slices:
@@ -101,7 +102,7 @@ def run(bed: Testbed, count: int) -> tuple[dict[str, Any], bool]:
                     raise
                 answered = 0
             answers[f"{through.name}>{to.name}"] = answered
-            good &= answered == (count if through is to else 0)
+            good &= (answered > 0) is (through is to)
     known = {}
     for slice_ in slices:
         listed = slice_["smf"].action("show-connected")["sessions"]

@@ -67,12 +67,14 @@ class Ue(Vnf):
     """A UE whose session in one slice may lead to another data network as well."""
 
     leaks: tuple[str, str] = ("", "")
+    answers = 5
     reason = "10.254.2.30 did not answer any of 5 echo requests"
 
     def action(self, primitive: str, /, **params: object) -> dict[str, Any]:
         way = str(params["slice"]), str(params["server"])
         if way[0][0] == way[1][-1] or way == self.leaks:
-            return {"sent": params["count"], "received": params["count"]}
+            if self.answers:
+                return {"sent": params["count"], "received": self.answers}
         raise click.ClickException(self.reason)
 
 
@@ -112,6 +114,16 @@ def test_sessions_hold_where_each_leads_to_its_own_data_network() -> None:
     assert result["answered"] == {
         "embb>embb": 5, "embb>urllc": 0, "urllc>embb": 0, "urllc>urllc": 5,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("answers", "holds"), [(1, True), (0, False)])
+def test_a_lost_echo_is_no_leak_but_a_session_that_leads_nowhere_is_no_separation(
+    monkeypatch: pytest.MonkeyPatch, answers: int, holds: bool
+) -> None:
+    monkeypatch.setattr(Ue, "answers", answers)
+    result, good = sessions.run(Bed(), 5)  # type: ignore[arg-type]
+    assert result["answered"]["embb>embb"] == answers
+    assert good is holds
 
 
 @pytest.mark.parametrize(
