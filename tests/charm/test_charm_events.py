@@ -34,7 +34,7 @@ HOOKS = (
 KINDS = ("created", "joined", "changed", "departed", "broken")
 QUIET = ("install", "start", "stop", "remove", "post-series-upgrade", "-created", "-joined")
 """Ends of hooks in which a charm has nothing to say about its status."""
-EARLY = ("relation-changed", "leader-elected", "leader-settings-changed")
+EARLY = ("relation-changed",)
 """The same before OSM has named the VDU."""
 INTENT = {
     "version": 1,
@@ -303,9 +303,8 @@ def test_before_osm_has_named_the_vdu_relations_start_no_python(
     juju = BareJuju(flavour.charm("hss"), tmp_path / "hss", flavour.python)
     juju.lead()
     juju.relate("s6a", 7, "mme/0", {})
-    for event in (relation_event("changed", 7, "mme/0"), "leader-elected"):
-        run = juju.dispatch(event)
-        assert (run.code, run.calls) == (0, ["config-get ssh-hostname"])
+    run = juju.dispatch(relation_event("changed", 7, "mme/0"))
+    assert (run.code, run.calls) == (0, ["config-get ssh-hostname"])
     juju.lead(**{"ssh-hostname": NOWHERE, "ssh-username": "ubuntu"})
     run = juju.dispatch(relation_event("changed", 7, "mme/0"))
     assert problems(run) == []
