@@ -89,8 +89,8 @@ def run(bed: Testbed, count: int) -> tuple[dict[str, Any], bool]:
     Returns:
         The number of answers, by session and data network, and the sessions that each SMF lists.
         Also whether each session leads to its own data network only, and each SMF has only the
-        sessions of its own S-NSSAI. A session leads where a request was answered: what a busy
-        machine loses says nothing of separation.
+        sessions of its own S-NSSAI. One answer shows that a session leads there. What a busy
+        machine loses says nothing about separation.
     """
     slices, answers, good = served(bed), {}, True
     for through in slices:

@@ -72,9 +72,9 @@ class Ue(Vnf):
 
     def action(self, primitive: str, /, **params: object) -> dict[str, Any]:
         way = str(params["slice"]), str(params["server"])
-        if way[0][0] == way[1][-1] or way == self.leaks:
-            if self.answers:
-                return {"sent": params["count"], "received": self.answers}
+        leads = way[0][0] == way[1][-1] or way == self.leaks
+        if leads and self.answers:
+            return {"sent": params["count"], "received": self.answers}
         raise click.ClickException(self.reason)
 
 

@@ -45,5 +45,5 @@ def main(module: str, name: str) -> None:
         juju.run(kind)
         sys.stdout.flush()
         sys.stderr.flush()
-        # Everything is written. To free what it has loaded would take Python another tenth.
+        # Everything is written. Freeing the memory would take another tenth of the time.
         os._exit(0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -30,7 +29,6 @@ from vpnaas.extras import guard
 from lab.errors import NbiError
 from lab.lcm import keeper
 from lab.vca import AlreadyExistsError
-from operate.client import Client
 from operate.targets import targets
 
 pytestmark = pytest.mark.lab
@@ -383,7 +381,7 @@ def test_metrics_are_scraped_over_management_and_only_where_asked_for(
     try:
         basic.wait(lambda: answers(server.management), "the exporter listens")
         assert not answers("10.77.0.1")
-        osm = Client((sys.executable, "-m", "lab.cli", "--home", str(basic.lab.home)))
+        osm = basic.lab.client()
         (target,) = targets(osm, [f"{basic.name}/{server.index}"], 9815, turn_on=True)
         assert target["targets"] == [f"{server.management}:9815"]
         record = basic.lab.engine.vnf(basic.name, server.index)

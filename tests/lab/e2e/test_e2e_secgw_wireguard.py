@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from e2e_support import Lab, Service, Vdu, scraped
 from e2e_wire import captured, wireguard_only
 from support.filters import NEIGHBOURS
 
-from operate.client import Client
 from operate.join import End, join, part
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
@@ -160,7 +158,7 @@ def test_a_cell_that_is_scaled_out_joins_and_leaves(secgw: Service) -> None:
     assert cell.pings(MME)
     assert {link: gateway.peers(f"wg-{link}") for link in ADDED} == keys
     added = Vdu(secgw, "cell1", second["vim-id"])
-    osm = Client((sys.executable, "-m", "lab.cli", "--home", str(lab.home)))
+    osm = lab.client()
     ends = {
         link: (
             End.parse(f"{NAME}/cell1/cell/1:{link}"),

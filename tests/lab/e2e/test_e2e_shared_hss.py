@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
-
 import pytest
 from e2e_support import SHARED_HSS, InBackground, Lab, Service, Vnf, wait
 from e2e_ue import DEVICE, FIRST_IMSI, LONG, OP, SGI, K
@@ -62,8 +59,7 @@ def test_a_ue_attaches_in_each_slice_of_a_shared_hss(lab: Lab) -> None:
     for core in cores.values():
         answer = core["mme"].action("health")
         assert (answer["state"], "end of s6a" in answer["reason"]) == ("waiting", True)
-    words = [sys.executable, "-m", "lab.cli", "--home", str(lab.home)]
-    client = Client(tuple(shlex.split(shlex.join(words))))
+    client = lab.client()
     one = End.parse(f"{hub}/hss:s6a@{HSS}")
     for name, core in cores.items():
         lines = join(client, one, End.parse(f"{name}.core/mme:s6a"))

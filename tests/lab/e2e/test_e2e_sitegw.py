@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from e2e_support import SITEGW, Secrets, wait
 from e2e_wire import Capture, wireguard_only
 from sites_support import Sites, opened
 
-from operate.client import Client
 from operate.join import End, join
 
 pytestmark = pytest.mark.lab
@@ -70,9 +68,8 @@ def test_a_link_of_two_hosts_runs_inside_the_tunnel_of_the_gateways(
             underlay_interface="ens4",
             gateway=reached[member],
         )
-    argv = (sys.executable, "-m", "lab.cli", "--home", str(sites.lab.home))
     ends = [End.parse(f"gw/{m}:vpn-server@{address}") for m, address in reached.items()]
-    join(Client(argv), *ends)
+    join(sites.lab.client(), *ends)
     for member in NESTED:
         assert sites.status("gw", member, "vpn-server")["mtu"] == 1420 - 80
     (lan,) = [n for n in sites.vim("site-a").networks() if n.name.endswith(".hub-lan")]
