@@ -1,4 +1,10 @@
-"""The socket for hook tools: one per running hook or action, in its context folder."""
+"""The socket for hook tools: one per running hook or action, in its context folder.
+
+The client is `hooktool.pl`. Request: a flag byte (1: standard input follows), lengths of fields
+and standard input (4 bytes each, big endian), then both. Fields, joined by NUL: context id, working
+directory, tool name and arguments. Answer: exit code (1 byte), lengths of standard output and error
+(4 bytes each), then both. After exit code 255 the client repeats the request with standard input.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +13,9 @@ import logging
 import os
 import shutil
 import socket
-import sys
 import traceback
 from pathlib import Path
 
-from lab.vca import hooktool
 from lab.vca.context import HookContext
 from lab.vca.toolcall import Answer, NeedStdinError, Request, refusal
 from lab.vca.tools import TOOLS, run_tool
@@ -19,16 +23,15 @@ from lab.vca.tools import TOOLS, run_tool
 SOCKET = "agent.socket"
 CLIENT_TIMEOUT = 10.0
 MAX_REQUEST = 64 * 1024 * 1024
+CLIENT = Path(__file__).with_name("hooktool.pl")
+NEED_STDIN = 255
 
 
 def install_tools(folder: Path) -> None:
     """Put the client into `folder` under each tool's name."""
     folder.mkdir(parents=True, exist_ok=True)
-    source = Path(hooktool.__file__).read_text(encoding="utf-8")
-    # The base interpreter, not a virtual environment's launcher: it starts faster.
-    python = os.path.realpath(sys.executable)
     script = folder / ".hooktool"
-    content = f"#!{python} -ISE\n{source.partition(chr(10))[2]}"
+    content = CLIENT.read_text(encoding="utf-8")
     if not script.is_file() or script.read_text(encoding="utf-8") != content:
         partial = folder / f".hooktool.{os.getpid()}"
         partial.write_text(content, encoding="utf-8")
@@ -80,14 +83,14 @@ class ToolServer:
             return
         with connection, contextlib.suppress(OSError):
             connection.settimeout(CLIENT_TIMEOUT)
-            head = hooktool.receive(connection, 9)
+            head = _receive(connection, 9)
             fields_size = int.from_bytes(head[1:5], "big")
             stdin_size = int.from_bytes(head[5:9], "big")
             if max(fields_size, stdin_size) > MAX_REQUEST:
                 connection.sendall(_encode(refusal("bad request: too long")))
                 return
-            fields = hooktool.receive(connection, fields_size).split(b"\0")
-            stdin = hooktool.receive(connection, stdin_size) if head[:1] == b"\1" else None
+            fields = _receive(connection, fields_size).split(b"\0")
+            stdin = _receive(connection, stdin_size) if head[:1] == b"\1" else None
             connection.sendall(self._answer(fields, stdin))
 
     def _answer(self, fields: list[bytes], stdin: bytes | None) -> bytes:
@@ -108,13 +111,25 @@ class ToolServer:
         try:
             return _encode(run_tool(self._context, request))
         except NeedStdinError:
-            return bytes([hooktool.NEED_STDIN]) + bytes(8)
+            return bytes([NEED_STDIN]) + bytes(8)
         except Exception:
             # Not the agent's end: the charm sees a refusal, and the log says why.
             self._context.log(
                 logging.ERROR, f"internal error in {request.tool}: {traceback.format_exc()}"
             )
             return _encode(refusal("internal error"))
+
+
+def _receive(connection: socket.socket, count: int) -> bytes:
+    """Receive exactly `count` bytes."""
+    parts: list[bytes] = []
+    while count:
+        part = connection.recv(min(count, 65536))
+        if not part:
+            raise OSError("the client closed the connection")
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
 
 
 def _encode(answer: Answer) -> bytes:

@@ -148,7 +148,8 @@ for leader in (True, False):
         status = context.run(event, state).unit_status
         told[f"{event.name} {leader}"] = [status.name, status.message]
     for name, action in actions.items():
-        if action.get("required"):
+        # Units beside the leader refuse all actions at one place.
+        if action.get("required") or not leader and name != "show-status":
             continue
         try:
             context.run(context.on.action(name), state)

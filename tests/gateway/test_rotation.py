@@ -46,7 +46,7 @@ def test_a_probe_on_a_good_path_loses_nothing() -> None:
 )
 def test_all_peers_rotate_without_a_lost_packet(count: int, percent: int) -> None:
     result = measure("wireguard", count, min(count, 10), 50.0, percent)
-    assert (result["let-in"], result["lost"], result["twice"]) == (count, 0, 0), result
+    assert (result["let-in"], result["lost"], result["twice"]) == (count, 0, 0), str(result)
     assert result["sent"] > 50 * result["streams"]
     assert all(goal.met for goal in judge([result]))
     assert [goal.met for goal in judge([{**result, "lost": 1}, {**result, "let-in": 0}])] == [
@@ -57,5 +57,5 @@ def test_all_peers_rotate_without_a_lost_packet(count: int, percent: int) -> Non
 def test_all_peers_of_an_ipsec_link_rotate() -> None:
     """strongSwan's own ESP may lose some packets; tests/kernel has the same on a kernel's."""
     result = measure("ipsec", 4, 4, 50.0, 0)
-    assert (result["let-in"], result["twice"]) == (4, 0), result
-    assert result["lost"] < result["sent"] / 20, result
+    assert (result["let-in"], result["twice"]) == (4, 0), str(result)
+    assert result["lost"] < result["sent"] / 20, str(result)
