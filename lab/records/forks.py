@@ -1,21 +1,23 @@
 """Workers by fork: a program of the lab has loaded nearly all that a worker needs.
 
 To load the modules takes a quarter of a second of a processor, for each operation. A fork is safe
-only in a process with one thread. A program with several threads makes a nursery while it has one:
-a process that does nothing but fork.
+only in a process with one thread. A program with several threads makes a nursery: a process that
+does nothing but fork.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
@@ -71,46 +73,48 @@ def _become(program: Program, log: Path, words: list[str]) -> NoReturn:
 class Nursery:
     """Forks for a program with several threads; it ends with that program."""
 
-    def __init__(self, program: Program) -> None:
-        """Start it; this process must have one thread still."""
+    def __init__(self, command: list[str], environment: Mapping[str, str]) -> None:
+        """Start it by a command that calls `serve`."""
         self._lock = threading.Lock()
-        asked, ask = os.pipe()
-        answer, answered = os.pipe()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        if os.fork() == 0:
-            os.close(ask)
-            os.close(answer)
-            _serve(program, os.fdopen(asked, "rb"), os.fdopen(answered, "wb", buffering=0))
-        os.close(asked)
-        os.close(answered)
-        self._ask = os.fdopen(ask, "wb", buffering=0)
-        self._answer = os.fdopen(answer, "rb")
+        # In a session of its own: Ctrl-C is for the program.
+        self._process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
 
     def fork(self, log: Path, words: list[str]) -> int:
-        """Let it run the program as `fork` does; return the process id.
+        """Let it run the program as `fork` does, in this environment; return the process id.
 
         Raises:
             OSError: it has ended.
         """
+        ask, answered = self._process.stdin, self._process.stdout
+        assert ask is not None  # noqa: S101
+        assert answered is not None  # noqa: S101
         with self._lock:
-            self._ask.write(json.dumps([str(log.resolve()), words]).encode() + b"\n")
-            answer = self._answer.readline()
+            ask.write(json.dumps([str(log.resolve()), words, dict(os.environ)]).encode() + b"\n")
+            ask.flush()
+            answer = answered.readline()
         if not answer:
             raise BrokenPipeError("the process that starts workers has ended")
         return int(answer)
 
 
-def _serve(program: Program, asked: BinaryIO, answered: BinaryIO) -> NoReturn:
-    try:
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a worker
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program
-        for line in asked:
-            log, words = json.loads(line)
-            answered.write(b"%d\n" % fork(program, Path(log), words))
-    except BrokenPipeError:
-        pass  # the program has ended
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(0)
+def serve(program: Program, asked: BinaryIO, answered: BinaryIO) -> None:
+    """Be a nursery: fork for each line of `asked`, and answer with the process id."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a worker
+    for line in asked:
+        log, words, environment = json.loads(line)
+        pid = fork(functools.partial(_within, environment, program), Path(log), words)
+        with contextlib.suppress(BrokenPipeError):  # the program has ended
+            answered.write(b"%d\n" % pid)
+            answered.flush()
+
+
+def _within(environment: Mapping[str, str], program: Program, words: list[str]) -> int:
+    os.environ.clear()
+    os.environ.update(environment)
+    return program(words)

@@ -53,14 +53,10 @@ def fork_workers() -> None:
 
 
 def make_nursery() -> None:
-    """From now on make workers by fork from a process that this one makes now.
-
-    This process must have one thread still.
-    """
+    """From now on make workers by fork, from a process that has loaded what they need."""
     global _start
-    import_module(WORKER)
-    fork_workers()  # for the worker of a slice, which starts those of services
-    nursery = forks.Nursery(_work)
+    command = [sys.executable, "-c", f"from {__name__} import be_nursery; be_nursery()"]
+    nursery = forks.Nursery(command, _environment())
 
     def start(log: Path, words: list[str]) -> int:
         try:
@@ -69,6 +65,13 @@ def make_nursery() -> None:
             return _program(log, words)
 
     _start = start
+
+
+def be_nursery() -> None:
+    """Make workers as another process asks on standard input, until that process ends."""
+    import_module(WORKER)
+    fork_workers()  # for the worker of a slice, which starts those of services
+    forks.serve(_work, sys.stdin.buffer, sys.stdout.buffer)
 
 
 def start(store: Store, operation: Document, collection: str = OPS) -> Tail:
@@ -87,8 +90,11 @@ def start(store: Store, operation: Document, collection: str = OPS) -> Tail:
 
 def launch(module: str, log: Path, *words: str) -> int:
     """Start a module of the lab as a program that outlives this process; return its process id."""
-    environment = {**os.environ, "PYTHONPATH": _path()}
-    return procs.launch([sys.executable, "-m", module, *words], log, environment).pid
+    return procs.launch([sys.executable, "-m", module, *words], log, _environment()).pid
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": _path()}
 
 
 def _path() -> str:

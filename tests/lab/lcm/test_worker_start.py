@@ -31,12 +31,10 @@ from pathlib import Path
 from lab.records import forks
 
 folder = Path(sys.argv[1])
-held = (folder / "lock").open("w")
-fcntl.flock(held, fcntl.LOCK_EX)
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 def program(words):
-    print("begin", *words, os.getsid(0) == os.getpid())
+    print("begin", *words, os.getsid(0) == os.getpid() and os.environ["WORD"] == "now")
     print(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, file=sys.stderr)
     if words == ["breaks"]:
         raise ValueError("broken")
@@ -44,11 +42,17 @@ def program(words):
     (folder / words[0]).write_text("done")
     return 0
 
+if sys.argv[2] == "serve":
+    forks.serve(program, sys.stdin.buffer, sys.stdout.buffer)
+    sys.exit()
+held = (folder / "lock").open("w")
+fcntl.flock(held, fcntl.LOCK_EX)
 fork = forks.fork
 if sys.argv[2] == "nursery":
-    nursery = forks.Nursery(program)
+    nursery = forks.Nursery([*sys.orig_argv[:-1], "serve"], os.environ)
     threading.Thread(target=time.sleep, args=(0.2,)).start()
     fork = lambda program, log, words: nursery.fork(log, words)
+os.environ["WORD"] = "now"
 print("before", end="")
 for word in ("one", "breaks", "two"):
     print("", fork(program, folder / (word + ".log"), [word]), end="")
