@@ -369,6 +369,7 @@ def test_no_interface_sends_or_takes_redirects(server: Vnf, client: Vnf) -> None
         assert {name: value for name, value in values.items() if value != "0"} == {}
 
 
+@pytest.mark.long
 def test_metrics_are_scraped_over_management_and_only_where_asked_for(
     basic: Service, server: Vnf, client: Vnf, untouched: None
 ) -> None:

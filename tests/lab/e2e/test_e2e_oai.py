@@ -176,6 +176,7 @@ def test_a_ue_reaches_nothing_but_the_data_network(epc: Service) -> None:
         assert attempt(ue, address, 22, own) == "silent"
 
 
+@pytest.mark.long
 def test_an_unknown_subscriber_and_a_wrong_key_are_refused(epc: Service) -> None:
     hss, ue = epc["hss"], epc["ue"]
     hss.action("remove-subscriber", imsi=SUBSCRIBER["imsi"])
@@ -260,6 +261,7 @@ def test_nobody_but_root_reads_a_key_of_a_subscriber_or_the_operator(epc: Servic
     attached(epc)
 
 
+@pytest.mark.long
 def test_management_by_http_is_out_of_reach(epc: Service) -> None:
     for name, ports in (("spgwc", (9081,)), ("hss", (9080, 9081, 9082))):
         for port in ports:
