@@ -24,7 +24,8 @@ sub get {
     my $data = "";
     while (length $data < $count) {
         my $got = sysread $from, $data, $count - length $data, length $data;
-        die $! ? "$!\n" : "the unit agent closed the connection\n" unless $got;
+        die "$!\n" unless defined $got;
+        die "the unit agent closed the connection\n" unless $got;
     }
     return $data;
 }
