@@ -28,7 +28,7 @@ _MSG_NOTIFICATION = 0x2000
 _ASSOC_CHANGE = 0x0001
 _COMM_UP, _COMM_LOST, _RESTART, _SHUTDOWN_COMP, _CANT_START = 1, 2, 3, 4, 5
 
-_TICK = 0.05  # seconds between calls of the library's timers, of which the shortest has 200 ms
+_TICK = 0.05  # seconds between calls of the library's timers; the shortest timer is 200 ms
 _LONGEST = 1 << 16
 _IP_HEADER = 20
 

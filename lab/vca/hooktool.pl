@@ -3,7 +3,7 @@
 #
 # A charm calls tools often, and the start of the interpreter is most of the time of a call. Perl
 # without modules starts in a quarter of the time of Python. Every Debian and Ubuntu has it
-# (perl-base is essential). `toolserver.py` tells what the two say to each other.
+# (perl-base is essential). `toolserver.py` describes the messages.
 
 use strict;
 
