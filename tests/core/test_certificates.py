@@ -451,12 +451,33 @@ def test_nobody_is_certified_under_the_providers_own_identity():
     assert hss.vdu.files[INDEX] == before
 
 
+def use_up(charm, ends):
+    """Add as many certificates to the index of an authority as it may issue."""
+    issued = [ca.Entry(f"01{number:024x}", "/CN=x", ends, "") for number in range(ca.MOST)]
+    charm.vdu.files[INDEX] += "".join(map(ca._line, issued))
+
+
+def test_a_peer_keeps_its_place_when_others_have_used_up_the_limit():
+    juju, hss, mme, _ = certified()
+    use_up(hss, juju.world.clock + 10 * MONTH)
+    for _ in range(3):
+        juju.world.clock += MONTH * 11 // 10
+        hss.vdu.charon.sas, mme.vdu.charon.sas = [], []
+        for _ in range(3):
+            juju.changed |= {"hss", "mme"}
+            juju.settle()
+            hss.reconcile(), mme.reconcile()
+        assert juju.world.ping(hss.vdu, "172.16.6.2")
+        assert mme.states() == {"s6a": "up"}
+        # Its next key gets none, and the authority says so.
+        assert hss.states() == {"s6a": "blocked"}
+
+
 @pytest.mark.parametrize(("ends", "state"), [(999_999, "up"), (2_000_000, "blocked")])
 def test_only_certificates_that_have_not_ended_count_towards_the_limit(ends, state):
     juju, hss, mme, _ = certified()
     assert juju.world.clock == 1_000_000
-    issued = [ca.Entry(f"01{number:024x}", "/CN=x", ends, "") for number in range(ca.MOST)]
-    hss.vdu.files[INDEX] += "".join(map(ca._line, issued))
+    use_up(hss, ends)
     other = juju.deploy(
         "mme2", {"s6a": "requirer"}, {"ens3": "10.0.0.3/24", "ens4": "192.168.8.3/24"}
     )

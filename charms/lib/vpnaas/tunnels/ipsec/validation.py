@@ -121,7 +121,9 @@ def _validate_as_authority(
             if len(issues) >= MOST_AT_ONCE:
                 continue  # It waits for the next event; the certificates issued now cause one.
             refusal = verdict(inputs, check_id(link, text), where)
-            if sum(entry.ends > now for entry in held.issued) >= ca.MOST:
+            before = former(held, pin, key, offered.identity)
+            # Whoever used up the limit takes nothing from a peer whose certificate only has ended.
+            if not before and sum(entry.ends > now for entry in held.issued) >= ca.MOST:
                 refusal = str(
                     InputError(
                         where,
@@ -135,7 +137,6 @@ def _validate_as_authority(
                 refused[key] = refusal
                 continue
             pem = x509.armour(text, x509.REQUEST)
-            before = former(held, pin, key, offered.identity)
             path, number = pin_file(link, key), ca.serial(key, now, held.issued, before)
             issues[key] = Issue(pem, offered.identity, number, path, seconds)
             handles[key] = handle(number, root)
