@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 from pathlib import Path
 
@@ -65,22 +67,40 @@ def test_policy_of_the_machine_stays(install: str, tmp_path: Path) -> None:
     assert (tmp_path / "policy").read_text() == text
 
 
-def test_what_a_failed_setup_installed_is_known_too(install: str, tmp_path: Path) -> None:
-    """`clean --all` removes it, and its service does not start at the next boot."""
+@pytest.mark.parametrize("end", ["false", "sleeps"])
+def test_what_an_incomplete_setup_installed_is_known_too(
+    install: str, tmp_path: Path, end: str
+) -> None:
+    """`clean --all` removes it, and its service does not start at the next boot.
+
+    Either apt-get fails, or the user interrupts the set-up.
+    """
     (tmp_path / "cloud").mkdir()
     stubs = f"""
         cache={tmp_path}
         apt_missing() {{ for name; do [ -e "$cache/$name" ] || echo "$name"; done; }}
-        apt-get() {{ [ "$1" != install ] || {{ touch "$cache"/wrk "$cache"/cloud-init; false; }}; }}
+        apt-get() {{ [ "$1" != install ] || {{ touch "$cache"/wrk "$cache"/cloud-init; {end}; }}; }}
+        sleeps() {{ bash -c ': >"$0/asleep"; exec sleep 60' "$cache"; }}
     """
     script = install.replace("apt_install a-package", "apt_install bad cloud-init wrk")
     script = script.replace("/etc/cloud", str(tmp_path / "cloud"))
     marker = "policy=" + str(tmp_path)
     script = script.replace(marker, stubs + marker)
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
-    assert (done.returncode, "apt-get failed, see" in done.stdout) == (1, True), done
+    # These tests may run where interrupts are ignored.
+    command = ["env", "--default-signal=INT", "bash", "-c", script]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as done:
+        if end == "sleeps":
+            while not (tmp_path / "asleep").exists():
+                assert done.poll() is None
+            os.killpg(done.pid, signal.SIGINT)
+        said = done.communicate(timeout=30)[0]
+    assert done.returncode == (1 if end == "false" else -signal.SIGINT)
+    assert ("apt-get failed, see" in said) == (end == "false")
     assert (tmp_path / "installed").read_text().split() == ["cloud-init", "wrk"]
     assert (tmp_path / "cloud" / "cloud-init.disabled").exists()
+    assert not (tmp_path / "policy").exists()
 
 
 @pytest.mark.parametrize("name", ["cloud-init", "cloud-init-base"])
