@@ -144,6 +144,7 @@ def test_throughput_of_tunnel_and_underlay(client: Vnf, nothing_left: None) -> N
     assert 0 < rates["tunnel"] <= rates["underlay"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "present"),
     [

@@ -92,6 +92,7 @@ INNERMOST = {"server": "10.78.0.1", "client": "10.78.0.2"}
 SECOND = {"server": "vpn-client", "client": "vpn-server"}
 
 
+@pytest.mark.long
 def test_a_tunnel_inside_the_tunnel_has_its_mtu_and_no_packet_is_fragmented(
     clear: Service, tmp_path: Path
 ) -> None:
