@@ -122,7 +122,7 @@ def _validate_as_authority(
                 continue  # It waits for the next event; the certificates issued now cause one.
             refusal = verdict(inputs, check_id(link, text), where)
             before = former(held, pin, key, offered.identity)
-            # A key whose certificate only has ended gets one in any case: its peer may be running.
+            # The limit is for new keys. A key whose certificate has ended may be a running peer's.
             if not before and sum(entry.ends > now for entry in held.issued) >= ca.MOST:
                 refusal = str(
                     InputError(
