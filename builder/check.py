@@ -6,10 +6,19 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from builder import documents, identities
+from builder import documents
 from builder.packages import Package as Source
 from builder.validate import Catalog, PackageError, Problem, read, validate, validate_params
 from builder.validate.context import Document
+from builder.validate.creation_rules import twice
+from builder.validate.params_models import MODELS
+from builder.validate.reader import KINDS as ENVELOPES
+
+PARAMETERS = {field.alias for model in MODELS.values() for field in model.model_fields.values()}
+"""Keys of parameters of a service or a slice."""
+SLICE_KEYS = {field.alias for field in MODELS["nsi"].model_fields.values()} - {
+    field.alias for field in MODELS["ns"].model_fields.values()
+}
 
 
 def archives(paths: Iterable[Path], known: Iterable[Source] = ()) -> tuple[Catalog, list[Problem]]:
@@ -51,7 +60,7 @@ def parameters(folder: Path, catalog: Catalog) -> list[Problem]:
     return [
         problem
         for path in sorted(folder.glob("*.yaml"))
-        for problem in document(documents.read(path), catalog, path.name)
+        for problem in users_parameters(path, catalog)
     ]
 
 
@@ -59,24 +68,41 @@ def document(params: dict[str, Any], catalog: Catalog, name: str) -> list[Proble
     """Return the problems of parameters, checked with each service or slice that they fit.
 
     They fit the services that have exactly their members, and the slices that have exactly their
-    services and, if they have a 5QI, this 5QI. Parameters that fit nothing are a problem.
+    services and, if they have a 5QI, this 5QI; if there is one service or slice only, that one.
+    Parameters that fit nothing are a problem.
     """
-    if "netslice-subnet" in params:
-        problems = _of_slices(params, catalog, name)
-    else:
-        problems = _of_services(params, catalog, name)
-    return problems + [
-        Problem(name, "params-disagree", finding) for finding in identities.disagreements(params)
-    ]
+    of_slice = bool(SLICE_KEYS & params.keys())
+    form = validate_params("nsi" if of_slice else "ns", params, Catalog(), name)
+    if any(problem.severity == "refused" for problem in form):
+        return form
+    return sorted({*form, *(_of_slices if of_slice else _of_services)(params, catalog, name)})
+
+
+def parameter_file(path: Path) -> bool:
+    """Tell whether a path is a file of instantiation parameters, and no descriptor."""
+    try:
+        known = documents.load(path.read_bytes()) if path.suffix in (".yaml", ".yml") else None
+    except (OSError, documents.DocumentError):
+        return False
+    if not isinstance(known, dict) or {"id", *ENVELOPES} & known.keys():
+        return False
+    return bool(PARAMETERS & known.keys())
+
+
+def users_parameters(path: Path, catalog: Catalog) -> list[Problem]:
+    """Return the problems of a parameter file that somebody wrote for packages of a catalogue."""
+    text = path.read_bytes().decode()
+    return [*twice(path.name, text), *document(documents.load(text), catalog, path.name)]
 
 
 def _of_services(params: dict[str, Any], catalog: Catalog, name: str) -> list[Problem]:
-    members = {str(m["member-vnf-index"]) for m in params.get("additionalParamsForVnf", ())}
+    members = {str(m["member-vnf-index"]) for m in params.get("additionalParamsForVnf") or ()}
+    known = list(catalog.nsds.values())
     services = [
         nsd
-        for nsd in catalog.nsds.values()
-        if members == {str(profile["id"]) for profile in nsd["df"][0]["vnf-profile"]}
-    ]
+        for nsd in known
+        if members == {str(profile["id"]) for profile in nsd["df"][0].get("vnf-profile") or ()}
+    ] or (known if len(known) == 1 else [])
     if not services:
         sentence = f"no service has exactly the members {', '.join(sorted(members))}"
         return [Problem(name, "params-no-service", sentence)]
@@ -88,13 +114,14 @@ def _of_services(params: dict[str, Any], catalog: Catalog, name: str) -> list[Pr
 
 
 def _of_slices(document: dict[str, Any], catalog: Catalog, name: str) -> list[Problem]:
-    services = {str(subnet["id"]) for subnet in document["netslice-subnet"]}
+    services = {str(subnet["id"]) for subnet in document.get("netslice-subnet") or ()}
+    known = list(catalog.nsts.values())
     fitting = [
         nst
-        for nst in catalog.nsts.values()
+        for nst in known
         if services == {str(subnet["id"]) for subnet in nst.get("netslice-subnet") or ()}
         and _members(document) == _members_of(nst, catalog)
-    ]
+    ] or (known if len(known) == 1 else [])
     if not fitting:
         sentence = f"no slice template has exactly the services {', '.join(sorted(services))}"
         return [Problem(name, "params-no-service", sentence)]
@@ -115,8 +142,8 @@ def _of_slices(document: dict[str, Any], catalog: Catalog, name: str) -> list[Pr
 def _members(document: dict[str, Any]) -> dict[str, set[str]]:
     """Return the members in a slice's parameters, by service."""
     return {
-        str(s["id"]): {str(m["member-vnf-index"]) for m in s.get("additionalParamsForVnf", ())}
-        for s in document["netslice-subnet"]
+        str(s["id"]): {str(m["member-vnf-index"]) for m in s.get("additionalParamsForVnf") or ()}
+        for s in document.get("netslice-subnet") or ()
     }
 
 

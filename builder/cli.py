@@ -15,7 +15,6 @@ from builder import (
     deployment,
     documents,
     helm,
-    identities,
     packages,
     release,
     signing,
@@ -180,9 +179,13 @@ def deployment_parameters(file: Path, out: Path, ns_name: str | None, kind: str)
 def validate(paths: tuple[Path, ...], strict: bool) -> None:
     """Report what OSM refuses in packages, and what it accepts and later fails on or ignores.
 
-    References between packages are looked up only in these packages.
+    PATHS are packages, and files of parameters for their services and slices. References are looked
+    up only in these packages.
     """
-    _, problems = check.archives(paths)
+    given = {path: check.parameter_file(path) for path in paths}
+    catalog, problems = check.archives(path for path, params in given.items() if not params)
+    for path in (path for path, params in given.items() if params):
+        problems += check.users_parameters(path, catalog)
     if not _good(problems, strict):
         sys.exit(1)
 
@@ -237,12 +240,7 @@ def _agrees(file: Path) -> bool:
     if not {"additionalParamsForVnf", "netslice-subnet"} & set(document):
         raise BuildError(f"{file}: no parameters of VNFs; allowed: a file of dist/params")
     kind = "nsi" if "netslice-subnet" in document else "ns"
-    if not _good(validate_params(kind, document, Catalog(), str(file)), strict=True):
-        return False
-    sentences = identities.disagreements(document)
-    for sentence in sentences:
-        click.echo(f"{file}: {sentence}", err=True)
-    return not sentences
+    return _good(validate_params(kind, document, Catalog(), str(file)), strict=True)
 
 
 def _good(problems: list[Problem], strict: bool) -> bool:

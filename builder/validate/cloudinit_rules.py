@@ -87,6 +87,8 @@ def files_of(package: Package, body: dict[str, object]) -> dict[str, str]:
             text = package.text(package.folder("cloud_init") + vdu["cloud-init-file"])
             if text is not None:
                 result[str(vdu["id"])] = text
+        elif vdu.get("cloud-init"):
+            result[str(vdu["id"])] = vdu["cloud-init"]
     return result
 
 

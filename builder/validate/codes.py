@@ -344,7 +344,7 @@ GROUPS: dict[str, dict[str, Code]] = {
     "Instantiation parameters": {
         "params-form": _refused("The parameters are no mapping.", "See the sentence."),
         "params-no-service": _silent(
-            "A parameter file of this tree fits no service of it.", "Correct its members."
+            "A parameter file fits no service or slice among the packages.", "Correct its members."
         ),
         "params-disagree": _silent(
             "Network functions of one file differ in what they must agree on, and would not serve; "
@@ -400,7 +400,8 @@ GROUPS: dict[str, dict[str, Code]] = {
             "A member or a link has two entries; OSM takes the first.", "Make one entry of them."
         ),
         "params-value": _silent(
-            "A value does not fit the action or option it goes to, so the primitive fails.",
+            "A value does not fit the action or option it goes to, so the primitive fails: another "
+            "type, no value, characters that look like others.",
             "See the sentence.",
         ),
         "params-ns-missing": _refused(
@@ -410,9 +411,6 @@ GROUPS: dict[str, dict[str, Code]] = {
         "params-floating-ip": _silent(
             "`floating-ip-required` is stored, and nothing reads it.",
             "Set `use_floating_ip` in the VIM's configuration.",
-        ),
-        "params-nsi-vim": _silent(
-            "Clients do not translate `vim_account` inside a slice.", "Use `vimAccountId`."
         ),
         "params-nss": _refused("The template has no such netslice-subnet.", "Correct the id."),
         "params-nsi-vld": _silent(

@@ -76,7 +76,7 @@ class Catalog:
         if folder is not None:
             # An onboarded package was accepted once; it is no problem here if it cannot be read.
             with suppress(PackageError):
-                self.packages[vnfd_id] = read(folder)
+                self.packages[vnfd_id] = read(folder, shallow=True)
         return self.packages.get(vnfd_id)
 
     def add(self, package: Package) -> None:

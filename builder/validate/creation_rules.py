@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from builder.documents import repeated
+from builder.documents import FASTEST, repeated
 from builder.validate.context import Context, choices, ids, numbered, rule
 from builder.validate.primitive_rules import WHOLE
 from builder.validate.problem import Problem
@@ -27,13 +27,16 @@ def repeated_keys(ctx: Context) -> Iterator[Problem]:
         return
     where = f"{ctx.package.name}: {ctx.package.descriptor_path}"
     try:
-        root = yaml.compose(text, yaml.SafeLoader)
+        yield from twice(where, text, yaml.SafeLoader)
     except yaml.YAMLError as error:
         # NBI has this loader too; the reader's one, libyaml, takes a tab before a value.
         sentence = f"not usable as YAML: {' '.join(str(error).split())[:200]}"
         yield Problem(where, "descriptor-yaml", sentence, "Invalid yaml format")
-        return
-    for line, name, first in repeated(root):
+
+
+def twice(where: str, text: str, loader: Any = FASTEST) -> Iterator[Problem]:
+    """Return the problems of keys that repeat in one mapping of a YAML text."""
+    for line, name, first in repeated(yaml.compose(text, loader)):
         sentence = f"{name!r} is there twice, and what line {first} says is lost; allowed: once"
         yield Problem(f"{where}:{line}", "key-twice", sentence)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from builder.documents import DocumentError, bounded
+from builder.identities import disagreements
 from builder.validate.cloudinit_rules import files_of, variables
 from builder.validate.context import Catalog, Document, choices, day12_of, ids, numbered
 from builder.validate.params_models import MODELS, normalised
@@ -47,21 +49,41 @@ def validate_params(kind: str, document: Any, catalog: Catalog, name: str = "") 
         return [Problem(where, "params-form", sentence)]
     try:
         bounded(document)
-        checked = normalised(kind, document)
     except DocumentError as error:
         return [Problem(where, "params-form", f"the parameters are {error}")]
+    foreign = {Problem(f"{where}: {at}", "wrong-value", say, say) for at, say in _no_json(document)}
+    if foreign:
+        return sorted(foreign)
+    try:
+        checked = normalised(kind, document)
     except ValidationError as error:
         return [
             Problem(p.path, p.code, p.sentence, f"Format error at {p.path}: {p.sentence}")
             for p in problems_of(error, MODELS[kind], where, "")
         ]
+    problems = {Problem(where, "params-disagree", text) for text in disagreements(checked)}
     if kind == "nsi":
-        return sorted(set(_nsi(checked, where, catalog)))
+        return sorted(problems | set(_nsi(checked, where, catalog)))
     chosen = checked.get("nsdId")
     result = [nsd for nsd in catalog.nsds.values() if chosen in (None, nsd["id"], nsd.get("_id"))]
-    if len(result) != 1:
-        return []
-    return sorted(_ns(checked, result[0], where, catalog))
+    if len(result) == 1:
+        problems |= _ns(checked, result[0], where, catalog)
+    return sorted(problems)
+
+
+def _no_json(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Return (place, sentence) of each value that JSON, in which clients send it, does not have."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _no_json(item, f"{place}/{key}" if place else str(key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _no_json(item, f"{place}[{index}]")
+    elif not isinstance(value, (str, int, float, type(None))):
+        kind = type(value).__name__
+        yield place, f"the {kind} {shown(str(value))} cannot be sent; allowed: text, in quotes"
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield place, f"{value} cannot be sent; allowed: a number, or text in quotes"
 
 
 def _ns(document: Document, nsd: Document, where: str, catalog: Catalog) -> set[Problem]:
@@ -78,7 +100,6 @@ def _ns(document: Document, nsd: Document, where: str, catalog: Catalog) -> set[
 
 
 def _nsi(document: Document, where: str, catalog: Catalog) -> Iterator[Problem]:
-    yield from _nsi_vims(document, where)
     chosen = document.get("nstId")
     templates = [
         nst for nst in catalog.nsts.values() if chosen in (None, nst["id"], nst.get("_id"))
@@ -144,17 +165,6 @@ def _dropped(
                 "netslice-vld connects; allowed: a virtual-link-profile in the NSD"
             )
             yield Problem(f"{place}: {at}", "params-nss-vld", sentence)
-
-
-def _nsi_vims(document: Document, where: str) -> Iterator[Problem]:
-    for at, subnet in numbered("netslice-subnet", document.get("netslice-subnet")):
-        for place, vnf in numbered(f"{at}/vnf", subnet.get("vnf")):
-            if "vim_account" in vnf:
-                sentence = (
-                    "clients do not translate vim_account inside a slice; "
-                    "allowed: vimAccountId with the VIM's UUID"
-                )
-                yield Problem(f"{where}: {place}/vim_account", "params-nsi-vim", sentence)
 
 
 def _member(request: Request, place: str, value: str) -> Iterator[Problem]:

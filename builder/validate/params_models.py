@@ -185,7 +185,7 @@ class Vnf(Params):
     """Placement of one VNF."""
 
     member_vnf_index: Name
-    vim_account_id: Name | None = Field(default=None, alias="vimAccountId")
+    vim_account_id: Uuid | None = Field(default=None, alias="vimAccountId")
     vim_account: Name | None = Field(default=None, alias="vim_account")
     vdu: Annotated[list[VnfVdu], Field(min_length=1)] | None = None
     internal_vld: Annotated[list[InternalVld], Field(min_length=1)] | None = None
@@ -197,7 +197,7 @@ class NsParams(Params):
     ns_name: Name | None = Field(default=None, alias="nsName")
     ns_description: str | None = Field(default=None, alias="nsDescription")
     nsd_id: Name | None = Field(default=None, alias="nsdId")
-    vim_account_id: Name | None = Field(default=None, alias="vimAccountId")
+    vim_account_id: Uuid | None = Field(default=None, alias="vimAccountId")
     template_id: Uuid | None = Field(default=None, alias="nsConfigTemplateId")
     wim_account_id: Wim = Field(default=None, alias="wimAccountId")
     wim_account: Wim = Field(default=None, alias="wim_account")
@@ -236,7 +236,7 @@ class NsiParams(Params):
     nsi_name: Name | None = Field(default=None, alias="nsiName")
     nsi_description: str | None = Field(default=None, alias="nsiDescription")
     nst_id: Name | None = Field(default=None, alias="nstId")
-    vim_account_id: Name | None = Field(default=None, alias="vimAccountId")
+    vim_account_id: Uuid | None = Field(default=None, alias="vimAccountId")
     ssh_keys: list[str] | None = Field(default=None, alias="ssh_keys")
     timeout_nsi_deploy: Positive | None = Field(default=None, alias="timeout_nsi_deploy")
     for_nsi: Free | None = Field(default=None, alias="additionalParamsForNsi")

@@ -7,15 +7,26 @@ primitive. These rules know the packages, so they compare the value with the cha
 from __future__ import annotations
 
 import ipaddress
+import re
+import unicodedata
 from collections.abc import Iterator
 from typing import Any
 
 from builder.validate.charm_files import Charm, charm_of
+from builder.validate.cloudinit_rules import files_of, variables
 from builder.validate.context import Document, choices, day12_of, ids, numbered
 from builder.validate.primitive_rules import BUILT_IN, PARAM_KEY, WHOLE, misfit
 from builder.validate.problem import Problem
 from builder.validate.request import Request
 from builder.validate.schema import shown
+
+TEXT = "allowed: text, in quotes"
+SECRET = re.compile("pass|secret|key|token", re.IGNORECASE)
+"""Names of parameters whose values no message shows."""
+NULLS = ("None", "null", "Null", "NULL", "~")
+LOOK_ALIKE = {"Zs", "Zl", "Zp", "Cc", "Cf", "Pd", "Pi", "Pf"}
+"""Unicode categories: blanks, control and format characters, dashes, typographic quotes."""
+ADDRESS = re.compile(r"[0-9]+(\.[0-9]+){3}[0-9\s/]*")
 
 
 def resources(request: Request) -> Iterator[Problem]:
@@ -149,6 +160,7 @@ def service(request: Request) -> Iterator[Problem]:
             yield request.problem("params-key", "additionalParamsForNs", sentence, message)
     config = request.nsd.get("ns-configuration") or {}
     for primitive in config.get("initial-config-primitive") or ():
+        yield from _values(request, "additionalParamsForNs", given, primitive, None)
         for parameter in primitive.get("parameter") or ():
             name = _name(parameter.get("value"))
             if name and name not in (*BUILT_IN, "ns_config_info", "VDU_SCALE_INFO", *given):
@@ -187,7 +199,7 @@ def values(request: Request) -> Iterator[Problem]:
     }
     for index, vnfd in request.vnfds.items():
         package = request.catalog.package(str(vnfd.get("id")))
-        if not vnfd or package is None or index not in given:
+        if not vnfd or index not in given:
             continue
         at, entry = given[index]
         for _, configured in day12_of("", vnfd["df"][0]):
@@ -203,9 +215,15 @@ def values(request: Request) -> Iterator[Problem]:
                     ),
                     None,
                 )
-                charm = charm_of(package, name) if name else None
-                if charm is not None:
-                    yield from _values(request, place, params, primitive, charm)
+                charm = charm_of(package, name) if name and package else None
+                yield from _values(request, place, params, primitive, charm)
+        day_0 = files_of(package, vnfd) if package else {}
+        for vdu, text in day_0.items():
+            place, params = _params_of(at, entry, vdu)
+            for name in sorted(variables(text) & params.keys()):
+                if params[name] is None:
+                    sentence = f"cloud-init of {index}, vdu {vdu}, would have the word None; {TEXT}"
+                    yield request.problem("params-value", f"{place}/{name}", sentence)
 
 
 def _params_of(at: str, entry: Document, target: str) -> tuple[str, Document]:
@@ -218,29 +236,76 @@ def _params_of(at: str, entry: Document, target: str) -> tuple[str, Document]:
 
 
 def _values(
-    request: Request, place: str, params: Document, primitive: Document, charm: Charm
+    request: Request, place: str, params: Document, primitive: Document, charm: Charm | None
 ) -> Iterator[Problem]:
     for parameter in primitive.get("parameter") or ():
         name = _name(parameter.get("value"))
         if not name or name not in params or name in BUILT_IN:
             continue
-        kind = parameter.get("data-type", "STRING")
-        value = params[name]
-        reason = ""
-        if kind == "STRING" and isinstance(value, (bool, int, float)):
-            # LCM does not convert a value of type STRING: a number stays a number.
-            reason = f"{shown(value)} stays a number or boolean; allowed: text, in quotes"
-        elif isinstance(value, (dict, list)):
-            reason = "" if kind == "STRING" else f"{shown(value)} is no {kind}; allowed: one value"
-        elif primitive["name"] != "config":
-            action = (charm.actions or {}).get(
-                primitive.get("execution-environment-primitive") or primitive["name"]
-            )
-            schema = action.params.get(parameter["name"]) if action else None
-            reason = misfit(value, kind, schema) if schema is not None else ""
+        reason = _unfit(name, params[name], parameter, primitive, charm)
         if reason:
             sentence = f"as parameter {parameter['name']!r} of {primitive['name']}: {reason}"
             yield request.problem("params-value", f"{place}/{name}", sentence)
+
+
+def _unfit(
+    name: str, value: Any, parameter: Document, primitive: Document, charm: Charm | None
+) -> str:
+    """Return the reason why a primitive cannot use a value, "" if it can."""
+    kind = parameter.get("data-type", "STRING")
+    quoted = "the value" if SECRET.search(name) else shown(value)
+    if value is None:
+        return f"it is empty (null); {TEXT if kind == 'STRING' else f'allowed: {kind}'}"
+    if isinstance(value, (dict, list)):
+        # LCM sends one line of YAML, whatever the data-type.
+        return (
+            f"{quoted} becomes a line of YAML; {TEXT if kind == 'STRING' else f'allowed: {kind}'}"
+        )
+    if kind == "STRING" and not isinstance(value, str):
+        # LCM does not convert a value of type STRING: a number stays a number.
+        return f"{quoted} stays a number or boolean; {TEXT}"
+    if kind == "BOOLEAN" and str(value).lower() not in ("true", "false"):
+        return f"{quoted} is true for OSM, as is all but 'false'; allowed: true, false"
+    if isinstance(value, str):
+        reason = odd_text(value)
+        if reason:
+            return f"{quoted} {reason}"
+    if primitive["name"] == "config" or charm is None:
+        return ""
+    action = (charm.actions or {}).get(
+        primitive.get("execution-environment-primitive") or primitive["name"]
+    )
+    schema = action.params.get(parameter["name"]) if action else None
+    return misfit(value, kind, schema) if schema is not None else ""
+
+
+def odd_text(value: str) -> str:
+    """Return what is wrong with a text that nobody types on purpose, "" if nothing is.
+
+    Copying from documents brings characters that look like others; a charm refuses them after all
+    machines are up.
+    """
+    if value in NULLS:
+        return f"is a word, and YAML's null is no value either; {TEXT}"
+    for character in value:
+        category = unicodedata.category(character)
+        if character not in " -\n\t" and category in LOOK_ALIKE:
+            what = unicodedata.name(character, "a control character").lower()
+            return f"has {what} (U+{ord(character):04X}); allowed: what a keyboard types"
+    if value.strip(" \t") != value or (value.count("\n") == 1 and value.endswith("\n")):
+        return "begins or ends with a blank or a line end; allowed: without"
+    for part in map(str.strip, value.split(",")):
+        if ADDRESS.fullmatch(part) and not _is_address(part):
+            return "looks like an IPv4 address and is none; allowed: such as 192.0.2.1/24"
+    return ""
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_interface(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _name(value: Any) -> str:

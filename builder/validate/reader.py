@@ -134,15 +134,20 @@ BARE = {"netslice-subnet": "nst", "vnfd-id": "nsd", "df": "vnfd"}
 """Keys that show the kind of a descriptor without envelope."""
 
 
-def read(path: Path) -> Package:
+def read(path: Path, shallow: bool = False) -> Package:
     """Read a folder, tar.gz, zip or single descriptor.
+
+    Args:
+        path: Of the package.
+        shallow: Whether files in folders of charms may stay unread; rules about parameters need
+            the charms' declarations only. Archives are read as a whole.
 
     Raises:
         PackageError: It is another type of file, unsafe, too large, or has no single descriptor.
     """
     reader = _reader(path)
     try:
-        return reader(path)
+        return _from_folder(path, shallow) if path.is_dir() else reader(path)
     except UNREADABLE as error:
         raise _refuse(
             path.name,
@@ -153,8 +158,6 @@ def read(path: Path) -> Package:
 
 
 def _reader(path: Path) -> Callable[[Path], Package]:
-    if path.is_dir():
-        return _from_folder
     if path.suffix in DESCRIPTOR_ENDINGS:
         return _from_descriptor
     # OSM's client derives the type of archive from the file's name.
@@ -180,7 +183,7 @@ def _from_descriptor(path: Path) -> Package:
     return _finish(path.name, "tar", {path.name: Entry(path.read_bytes())})
 
 
-def _from_folder(path: Path) -> Package:
+def _from_folder(path: Path, shallow: bool = False) -> Package:
     files: dict[str, Entry] = {}
     notes = []
     size = 0
@@ -192,9 +195,8 @@ def _from_folder(path: Path) -> Package:
             status = item.stat()
             size += status.st_size
             _limit(path.name, len(files), size)
-            files[relative] = Entry(
-                item.read_bytes(), stat.S_IMODE(status.st_mode), status.st_mtime
-            )
+            data = b"" if shallow and relative.count("/") > 2 else item.read_bytes()
+            files[relative] = Entry(data, stat.S_IMODE(status.st_mode), status.st_mtime)
         elif not item.is_dir():
             notes.append(_odd_member(path.name, relative))
     return _finish(path.name, "tar", files, notes)

@@ -162,9 +162,11 @@ class Engine:
         """
         nsd = self.store.resolve(NSDS, asked.descriptor)
         request = client_params(asked, nsd["_id"], self.vim_key)
-        vnfds = {d["id"]: d["descriptor"] for d in self._members(nsd["descriptor"]).values()}
+        packages = list(self._members(nsd["descriptor"]).values())
+        vnfds = {d["id"]: d["descriptor"] for d in packages}
         nsds = {nsd["id"]: nsd["descriptor"]}
-        warnings = validation.parameters("ns", asked.config, vnfds, nsds)
+        folders = {d["id"]: self.catalogue.folder(d) for d in packages}
+        warnings = validation.parameters("ns", asked.config, vnfds, nsds, folders)
         prepared = self.prepare(nsd, request, asked.description, key)
         return replace(prepared, warnings=warnings)
 

@@ -161,6 +161,13 @@ def _resolve_networks(link: dict[str, Any], resolve_vim: Resolve) -> None:
         link["vim-network-name"] = {resolve_vim(str(k)): v for k, v in names.items()}
 
 
+def _resolve_members(service: dict[str, Any], resolve_vim: Resolve) -> None:
+    """Turn names of VIM accounts into ids, in the ``vnf`` of a service's parameters."""
+    for vnf in _mappings(service, "vnf"):
+        if "vim_account" in vnf:
+            vnf["vimAccountId"] = resolve_vim(str(vnf.pop("vim_account")))
+
+
 def client_params(asked: InstanceRequest, nsd_key: str, resolve_vim: Resolve) -> dict[str, Any]:
     """Return the request osmclient sends for a service; ``nsd_key`` is the id of its NSD.
 
@@ -174,9 +181,7 @@ def client_params(asked: InstanceRequest, nsd_key: str, resolve_vim: Resolve) ->
     request["nsdId"] = nsd_key
     if "wim_account" in request:
         request["wimAccountId"] = request.pop("wim_account")
-    for vnf in _mappings(request, "vnf"):
-        if "vim_account" in vnf:
-            vnf["vimAccountId"] = resolve_vim(str(vnf.pop("vim_account")))
+    _resolve_members(request, resolve_vim)
     for vld in _mappings(request, "vld"):
         _resolve_networks(vld, resolve_vim)
         if "wim_account" in vld:
@@ -192,14 +197,14 @@ def client_params(asked: InstanceRequest, nsd_key: str, resolve_vim: Resolve) ->
 def slice_params(asked: InstanceRequest, nst_key: str, resolve_vim: Resolve) -> dict[str, Any]:
     """Return the request osmclient sends for a slice; ``nst_key`` is the id of its template.
 
-    Of the configuration it has only ``netslice-subnet``, ``netslice-vld`` and
-    ``additionalParamsForNsi``. VIM names become ids in the dictionaries of ``vim-network-name``
-    only.
+    Of the configuration it has only ``netslice-subnet``, ``netslice-vld``,
+    ``additionalParamsForNsi`` and ``timeout_nsi_deploy``. VIM names become ids in ``vnf`` of the
+    services and in the dictionaries of ``vim-network-name``.
 
     Raises:
         NbiError: an unknown VIM account, a private key, or a part of the wrong shape.
     """
-    sent = ("netslice-subnet", "netslice-vld", "additionalParamsForNsi")
+    sent = ("netslice-subnet", "netslice-vld", "additionalParamsForNsi", "timeout_nsi_deploy")
     config = {key: asked.config[key] for key in sent if key in asked.config}
     request = _request(asked, "nsi", config, resolve_vim)
     request["nstId"] = nst_key
@@ -208,12 +213,7 @@ def slice_params(asked: InstanceRequest, nst_key: str, resolve_vim: Resolve) -> 
     for link in [*_mappings(request, "netslice-vld"), *links]:
         _resolve_networks(link, resolve_vim)
     for subnet in subnets:
-        for vnf in _mappings(subnet, "vnf"):
-            if "vim_account" in vnf:
-                raise NbiError(
-                    "Format error at 'netslice-subnet:vnf' 'Additional properties are not allowed "
-                    "('vim_account' was unexpected)'"
-                )
+        _resolve_members(subnet, resolve_vim)
     return request
 
 

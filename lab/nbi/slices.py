@@ -88,11 +88,13 @@ class Slices:
         nst = self.store.resolve(NSTS, asked.descriptor)
         request = slice_params(asked, nst["_id"], self.engine.vim_key)
         template: Document = copy.deepcopy(nst["descriptor"])
+        vnfds = self.store.all(VNFDS)
         warnings = validation.parameters(
             "nsi",
             asked.config,
-            {d["id"]: d["descriptor"] for d in self.store.all(VNFDS)},
+            {d["id"]: d["descriptor"] for d in vnfds},
             {d["id"]: d["descriptor"] for d in self.store.all(NSDS)},
+            {d["id"]: self.engine.catalogue.folder(d) for d in vnfds},
             {nst["id"]: template},
         )
         _check_subnets(request, template)

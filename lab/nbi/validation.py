@@ -41,18 +41,22 @@ def parameters(
     document: Mapping[str, Any],
     vnfds: Mapping[str, Document],
     nsds: Mapping[str, Document],
+    folders: Mapping[str, Path],
     nsts: Mapping[str, Document] | None = None,
 ) -> list[str]:
     """Return the warnings about the parameters of a service or slice, as an operator wrote them.
 
-    The other mappings are descriptors by id; the last of them has the service's or the slice's.
+    The other mappings are descriptors by id, and the VNFDs' unpacked packages. If there are slice
+    templates, the slice's own is the only one; else the service's NSD is.
 
     Raises:
         NbiError: refused, in NBI's words where known.
     """
     from builder.validate import Catalog, validate_params
 
-    catalog = Catalog(vnfds=dict(vnfds), nsds=dict(nsds), nsts=dict(nsts or {}))
+    catalog = Catalog(
+        vnfds=dict(vnfds), nsds=dict(nsds), nsts=dict(nsts or {}), folders=dict(folders)
+    )
     own = {"ns": "nsdId", "nsi": "nstId"}[kind]
     request = {key: value for key, value in document.items() if key != own}
     return _sorted(validate_params(kind, request, catalog), False, "parameters")

@@ -42,7 +42,6 @@ def test_every_code_has_a_case():
         for code in (
             "params-form",
             "params-ns-missing",
-            "params-nsi-vim",
             "params-nss",
             "params-nsi-vld",
             "params-nss-vld",

@@ -90,7 +90,7 @@ def test_good_parameters():
 
 
 def test_good_parameters_of_a_slice():
-    subnet = {"id": "core", "vnf": [{"member-vnf-index": "1", "vimAccountId": "x"}]}
+    subnet = {"id": "core", "vnf": [{"member-vnf-index": "1", "vim_account": "x"}]}
     document = {"netslice-subnet": [subnet], "netslice-vld": [{"name": "between"}]}
     assert validate_params("nsi", document, catalog()) == []
 

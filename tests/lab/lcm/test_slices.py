@@ -420,8 +420,8 @@ def test_a_dead_vim_keeps_only_slices_that_use_it(
         (config("x"), "Invalid parameter nstId='x' is not one of the nst:netslice-subnet"),
         (config("spoke"), "Parameter '<inner>' needed"),
         (
-            {"netslice-subnet": [{"id": "hub", "vnf": [{"vim_account": "north"}]}]},
-            "'vim_account' was unexpected",
+            {"netslice-subnet": [{"id": "hub", "vnf": [{"vim_account": "south"}]}]},
+            "vim account 'south' not found",
         ),
         (
             {"netslice-vld": [{"name": "data", "vim-network-name": {"south": "n"}}]},
@@ -482,6 +482,16 @@ def test_a_slice_fails_with_a_service_that_failed_or_was_cancelled(
     assert run.run(operation["_id"]) == "FAILED"
     reason = slices.store.get(NSIOPS, operation["_id"])["errorMessage"]
     assert sorted(reason.split("; ")) == [f"NS one.{n} {state}: why" for n in ("hub", "spoke")]
+
+
+def test_the_client_translates_what_is_inside_a_slice(slices: Slices) -> None:
+    slices.engine.store.put(VIMS, {"_id": "vim-2", "name": "south", "_admin": admin()})
+    given = config("hub", "spoke", timeout_nsi_deploy=77)
+    given["netslice-subnet"][1]["vnf"] = [{"member-vnf-index": "1", "vim_account": "south"}]
+    started = slices.create(InstanceRequest("one", "an_nst", "north", given))
+    assert started.operation["operationParams"]["timeout_nsi_deploy"] == 77
+    nsr = slices.store.get(NSRS, entries(started.nsr)["spoke"]["nsrId"])
+    assert nsr["instantiate_params"]["vnf"] == [{"member-vnf-index": "1", "vimAccountId": "vim-2"}]
 
 
 def test_names_and_descriptors_in_use_are_protected(slices: Slices) -> None:

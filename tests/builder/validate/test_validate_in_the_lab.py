@@ -1,0 +1,241 @@
+"""Every code of the validator is told by the lab's northbound side, before any machine is made."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import test_validate_archives as archives
+import test_validate_params
+import yaml
+from validate_cases import CASES
+from validate_support import ENTRY, NST, PARAMS, Draft, ns, ns_with_charm, nst, vnf
+
+from builder.validate import CODES, Catalog, reader
+from lab.errors import NbiError
+from lab.nbi.engine import Engine
+from lab.nbi.params import InstanceRequest
+from lab.nbi.slices import Slices
+from lab.records import jobs
+from lab.records.ids import admin, new_id
+from lab.records.journal import Tail
+from lab.records.store import NSDS, NSTS, OPS, VIMS, VNFDS, Store
+
+KIND = {"vnf": VNFDS, "ns": NSDS, "nst": NSTS}
+TOLD_WHICH_SERVICE = {"params-no-service"}
+"""A parameter file beside packages must fit one; here the command names the service."""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The home of a lab with the good packages onboarded."""
+    folder = tmp_path_factory.mktemp("lab")
+    engine = Engine(folder / "home")
+    for name, draft in (("vnf", vnf()), ("ns", ns()), ("nst", nst())):
+        engine.catalogue.onboard(KIND[name], draft.tar(folder / f"{name}.tar.gz"))
+    for name in ("north", "south"):
+        engine.store.put(VIMS, {"_id": new_id(), "name": name, "_admin": admin()})
+    return folder / "home"
+
+
+@pytest.fixture
+def engine(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """An engine of a copy of that home, which starts no workers."""
+    engine = Engine(shutil.copytree(home, tmp_path / "home"))
+
+    def start(store: Store, operation: dict[str, Any], collection: str = OPS) -> Tail:
+        return Tail(store.home / "events")
+
+    monkeypatch.setattr(jobs, "start", start)
+    return engine
+
+
+def onboarded(engine: Engine, kind: str, path: Path) -> str:
+    """Return what the lab says of a package, as warnings or as its refusal."""
+    own = {VNFDS: "gate_vnf", NSDS: "gate_ns", NSTS: "gate_slice"}[kind]
+    try:
+        return "\n".join(engine.catalogue.update(kind, own, path)[1])
+    except NbiError as error:
+        return f"refused: {error}"
+
+
+def kind_of(draft: Draft) -> str:
+    return next(KIND[name] for name, kind in KINDS_OF_DRAFTS if draft is kind)
+
+
+KINDS_OF_DRAFTS = (("vnf", vnf), ("ns", ns), ("ns", ns_with_charm), ("nst", nst))
+FIRST = {case[0]: case for case in reversed(CASES)}
+
+
+@pytest.mark.parametrize("code", FIRST)
+def test_a_package(engine: Engine, code: str, tmp_path: Path) -> None:
+    _, _, message, draft, edits = FIRST[code]
+    made = draft()
+    for edit in edits:
+        edit(made)
+    path = made.tar(tmp_path / "gate.tar.gz")
+    problem = next(p for p in archives.validate_package(path, archives.catalog()) if p.code == code)
+    told = onboarded(engine, kind_of(draft), path)
+    if code in UNPACKED:
+        assert told.startswith("refused: ")
+        return
+    assert (problem.osm_message or problem.sentence) in told
+    assert told.startswith("refused: ") == (problem.severity == "refused")
+
+
+UNPACKED = ("archive-link", "charm-link", "archive-folders", "zip-link")
+"""What the lab itself does not unpack, in a sentence of its own."""
+GOOD = ("p/x_nsd.yaml", archives.DESCRIPTOR)
+ARCHIVES = {
+    "archive-path": [GOOD, ("p/../x", b"")],
+    "archive-top": [GOOD, ("README", b"")],
+    "archive-folders": [GOOD, ("q/charms/x", b"")],
+    "archive-size": [GOOD, ("p/large", bytes(1 << 17))],
+    "archive-member": [GOOD, ("p//LICENSE", b"")],
+    "archive-twice": [GOOD, ("p/a", b""), ("p/a", b"")],
+    "descriptor-count": [GOOD, ("p/other.yml", b"")],
+    "descriptor-json": [("p/x.json", b"{}")],
+    "descriptor-yaml": [("p/x_nsd.yaml", b"a: [")],
+    "key-twice": [("p/x_nsd.yaml", archives.DESCRIPTOR + b"    name: gate_ns\n")],
+}
+
+
+@pytest.mark.parametrize("code", ARCHIVES)
+def test_an_archive(
+    engine: Engine, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "MAX_BYTES", 1 << 16)
+    path = archives.tar(tmp_path / "x.tar.gz", ARCHIVES[code])
+    problems = archives.validate_package(path, archives.catalog())
+    (sentence,) = {p.osm_message or p.sentence for p in problems if p.code == code}
+    told = onboarded(engine, NSDS, path)
+    assert sentence in told or (code in UNPACKED and told.startswith("refused: "))
+
+
+def test_what_is_no_archive(engine: Engine, tmp_path: Path) -> None:
+    path = tmp_path / "x.tar.gz"
+    path.write_bytes(b"no archive")
+    assert "invalid file content" in onboarded(engine, NSDS, path)
+
+
+@pytest.mark.parametrize("made", ["zip-link", "charm-place"])
+def test_a_zip(engine: Engine, made: str, tmp_path: Path) -> None:
+    draft = vnf()
+    if made == "zip-link":
+        draft.files["charms/gate/lib.py"] = archives.File("", link="src/charm.py")
+    told = onboarded(engine, VNFDS, draft.zip(tmp_path / "x.zip"))
+    assert ("loses links" in told) if made == "zip-link" else told == ""
+
+
+def created(engine: Engine, document: Any, service: str = "gate_ns") -> str:
+    """Return what ns-create says of parameters; nothing is recorded where it refuses."""
+    try:
+        started = engine.ns_create(InstanceRequest("s", service, "north", document))
+    except NbiError as error:
+        assert engine.store.all(OPS) == []
+        return f"refused: {error}"
+    return "\n".join(started.warnings)
+
+
+OF_SERVICES = {case[0]: case for case in reversed(test_validate_params.CASES)}
+
+
+@pytest.mark.parametrize("code", OF_SERVICES)
+def test_parameters_of_a_service(engine: Engine, code: str) -> None:
+    document = copy.deepcopy(PARAMS)
+    OF_SERVICES[code][2](document)
+    known = archives.catalog()
+    problem = next(
+        p for p in test_validate_params.validate_params("ns", document, known) if p.code == code
+    )
+    told = created(engine, document)
+    by_nbi = told.startswith("refused: Invalid parameter")  # it says more than the real one
+    assert by_nbi or (problem.osm_message or problem.sentence) in told
+
+
+def test_parameters_of_a_services_own_charm(engine: Engine, tmp_path: Path) -> None:
+    service = ns_with_charm()
+    service.put("ns-configuration/initial-config-primitive/0/parameter/0/value", "<wan>")
+    onboarded(engine, NSDS, service.tar(tmp_path / "own.tar.gz"))
+    assert "Parameter '<wan>' needed for" in created(engine, copy.deepcopy(PARAMS))
+
+
+def test_parameters_that_disagree(engine: Engine) -> None:
+    document = copy.deepcopy(PARAMS)
+    document["additionalParamsForVnf"][0]["additionalParams"]["vpn_technology"] = "wiregaurd"
+    assert "'wiregaurd'; allowed: wireguard" in created(engine, document)
+
+
+def test_parameters_that_are_no_parameters(engine: Engine) -> None:
+    document: dict[str, Any] = {"additionalParamsForNs": {}}
+    deep = document["additionalParamsForNs"]
+    for _ in range(100):
+        deep["a"] = {}
+        deep = deep["a"]
+    assert "the parameters are nested too deeply" in created(engine, document)
+
+
+def of_slice() -> dict[str, Any]:
+    own = copy.deepcopy(PARAMS)
+    del own["vld"][0]["ip-profile"]
+    return {"netslice-subnet": [{"id": n, **copy.deepcopy(own)} for n in ("core", "edge")]}
+
+
+def extra(document: Any) -> Any:
+    return document["netslice-subnet"][0]["additionalParamsForVnf"][0]["additionalParams"]
+
+
+OF_SLICES: dict[str, Any] = {
+    "params-nss": lambda d: d["netslice-subnet"].append({"id": "x"}),
+    "params-nsi-vld": lambda d: d.update({"netslice-vld": [{"name": "x"}]}),
+    "params-value": lambda d: extra(d).update(port=None),
+    "params-cloud-init": lambda d: extra(d).pop("name"),
+    "params-nss-vld": lambda d: d["netslice-subnet"][0].update(
+        vld=[{"name": "mgmt", "vim-network-name": "x"}]
+    ),
+    "params-five-qi": lambda d: extra(d).update(s1u_five_qi=9),
+    "params-five-qi-unused": lambda d: extra(d).update(s1u_five_qi=0),
+}
+
+
+@pytest.mark.parametrize("code", OF_SLICES)
+def test_parameters_of_a_slice(engine: Engine, code: str, tmp_path: Path) -> None:
+    template = copy.deepcopy(NST)
+    document = of_slice()
+    if code.startswith("params-five-qi"):
+        template["nst"][0]["quality-of-service"] = {"id": 82}
+        made = vnf()
+        parameter = {"name": "five-qi", "data-type": "INTEGER", "value": "<s1u_five_qi>"}
+        made.put(f"{ENTRY}/0/initial-config-primitive/1/parameter/1", parameter)
+        onboarded(engine, VNFDS, made.tar(tmp_path / "v.tar.gz"))
+        for service in document["netslice-subnet"]:
+            for entry in service["additionalParamsForVnf"]:
+                entry["additionalParams"]["s1u_five_qi"] = 0
+    path = tmp_path / "t.yaml"
+    path.write_text(yaml.safe_dump(template))
+    onboarded(engine, NSTS, path)
+    OF_SLICES[code](document)
+    store = engine.store
+    known = Catalog(
+        *({d["id"]: d["descriptor"] for d in store.all(kind)} for kind in (VNFDS, NSDS)),
+        nsts={"gate_slice": template["nst"][0]},
+        folders={d["id"]: engine.catalogue.folder(d) for d in store.all(VNFDS)},
+    )
+    problems = test_validate_params.validate_params("nsi", document, known)
+    expected = [p.osm_message or p.sentence for p in problems if p.code == code]
+    assert expected
+    try:
+        _, warnings = Slices(engine).record(InstanceRequest("s", "gate_slice", "north", document))
+        told = "\n".join(warnings)
+    except NbiError as error:
+        told = str(error)
+    assert any(sentence in told for sentence in expected)
+
+
+def test_no_code_is_left_out() -> None:
+    told = {*FIRST, *ARCHIVES, *OF_SERVICES, *OF_SLICES, "archive-unreadable", "zip-link"}
+    told |= {"params-ns-missing", "params-disagree", "params-form"}
+    assert sorted(CODES) == sorted(told | TOLD_WHICH_SERVICE)
