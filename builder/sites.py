@@ -139,7 +139,8 @@ class Site(_Model):
     networks: dict[str, Plain] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _names_are_of_one_kind(self) -> Site:
+    def names_are_of_one_kind(self) -> Site:
+        """Refuse a network that is called like a link."""
         for name in sorted(set(self.links) & set(self.networks)):
             raise ValueError(f"networks: {name} is a link already; allowed: another name")
         return self
@@ -301,7 +302,8 @@ class Core5g(Site):
     ue: Equipment5g | None = None
 
     @model_validator(mode="after")
-    def _slices_are_separate(self) -> Core5g:
+    def slices_are_separate(self) -> Core5g:
+        """Refuse a UE's slice that is not there, and a function of two slices."""
         known = [one.id for one in self.slices]
         for wanted in self.ue.slices if self.ue else ():
             if wanted not in known:

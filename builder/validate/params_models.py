@@ -66,7 +66,8 @@ class Params(Model):
     """A mapping that NBI requires to have a minimum number of keys."""
 
     @model_validator(mode="after")
-    def _enough(self) -> Params:
+    def is_enough(self) -> Params:
+        """Refuse a mapping with fewer keys."""
         need = MINIMUM.get(type(self).__name__, 0)
         if len(self.model_fields_set) < need:
             raise ValueError(f"a mapping of at least {need} keys")

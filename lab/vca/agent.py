@@ -31,11 +31,11 @@ from lab.vca.toolserver import ToolServer
 from lab.vca.unitlog import close_log, open_log
 
 
-class UnitAgent(threading.Thread):
+class UnitAgent:
     """Runs the hooks and actions of one unit, as Juju's uniter does."""
 
     def __init__(self, runtime: Runtime, name: str) -> None:
-        super().__init__(name=f"vca-{name}", daemon=True)
+        self.thread = threading.Thread(target=self._run, name=f"vca-{name}", daemon=True)
         self._runtime = runtime
         self._store = runtime.store
         self._unit_name = name
@@ -80,7 +80,7 @@ class UnitAgent(threading.Thread):
 
     # -- the loop ---------------------------------------------------------------------------
 
-    def run(self) -> None:
+    def _run(self) -> None:
         """Do steps until stopped or until the unit is gone."""
         try:
             while self._try_step():

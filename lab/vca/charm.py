@@ -93,13 +93,14 @@ class Option(Declared):
 
         Raises InvalidValueError with Juju's wording.
         """
-        parsed = self._from_text(value) if isinstance(value, str) else self._from_value(value)
+        parsed = self.from_text(value) if isinstance(value, str) else self.from_value(value)
         if parsed is None:
             shown = f'"{value}"' if isinstance(value, str) else value
             raise InvalidValueError(f'option "{name}" expected {self.type}, got {shown}')
         return parsed
 
-    def _from_text(self, text: str) -> OptionValue | None:
+    def from_text(self, text: str) -> OptionValue | None:
+        """Return the value that a text means, None for none."""
         if self.type == "string":
             return text
         if self.type == "boolean":
@@ -112,7 +113,8 @@ class Option(Declared):
             return None
         return number if number in INT64 else None
 
-    def _from_value(self, value: object) -> OptionValue | None:
+    def from_value(self, value: object) -> OptionValue | None:
+        """Return the value as the option's type, None if it is of another."""
         if isinstance(value, bool):
             return value if self.type == "boolean" else None
         if isinstance(value, int):

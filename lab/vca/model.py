@@ -129,12 +129,12 @@ class Model:
                 self._store.changed.notify_all()
             deadline = time.monotonic() + (0.0 if kill else self._settings.stop_timeout)
             for agent in agents:
-                agent.join(max(0.0, deadline - time.monotonic()))
-            while alive := [agent for agent in agents if agent.is_alive()]:
+                agent.thread.join(max(0.0, deadline - time.monotonic()))
+            while alive := [agent for agent in agents if agent.thread.is_alive()]:
                 for agent in alive:
                     # Repeat it: a hook may have started just after the first kill.
                     agent.kill_hook()
-                    agent.join(0.05)
+                    agent.thread.join(0.05)
             self._agents.clear()
             self.running = False
             self._release()
@@ -176,9 +176,9 @@ class Model:
         with self._store.lock:
             for name in self._store.document.units:
                 known = self._agents.get(name)
-                if known is None or not known.is_alive():
+                if known is None or not known.thread.is_alive():
                     self._agents[name] = agent = UnitAgent(self._runtime, name)
-                    agent.start()
+                    agent.thread.start()
 
     @contextlib.contextmanager
     def _edit(self) -> Iterator[ModelDocument]:

@@ -53,14 +53,14 @@ def _translated(expression: Any) -> str:
 class _Session(Session):  # type: ignore[misc]
     def __init__(self, database: sqlite3.Connection) -> None:
         super().__init__()
-        self._sqlite = database
+        self.rows = database
 
     async def query(self, expression: Any, sql: str, attrs: Any) -> Any:
         text = _translated(expression)
         if not text:
             return [], []
         try:
-            done = self._sqlite.execute(text)
+            done = self.rows.execute(text)
         except sqlite3.Error as error:
             raise MysqlError(str(error), ErrorCode.PARSE_ERROR) from None
         return done.fetchall(), [one[0] for one in done.description or ()]
@@ -70,18 +70,18 @@ class _Users(IdentityProvider):  # type: ignore[misc]
     """Users and their passwords."""
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
-        self._passwords = passwords
-        self._plugin = NativePasswordAuthPlugin()
+        self.passwords = passwords
+        self.plugin = NativePasswordAuthPlugin()
 
     def get_plugins(self) -> list[NativePasswordAuthPlugin]:
-        return [self._plugin]
+        return [self.plugin]
 
     async def get_user(self, username: str) -> User | None:
-        password = self._passwords.get(username)
+        password = self.passwords.get(username)
         if password is None:
             return None
         hidden = NativePasswordAuthPlugin.create_auth_string(password) if password else None
-        return User(name=username, auth_string=hidden, auth_plugin=self._plugin.name)
+        return User(name=username, auth_string=hidden, auth_plugin=self.plugin.name)
 
 
 class Server:

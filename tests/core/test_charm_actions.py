@@ -343,7 +343,7 @@ def act(vnf: Vnf, tools: HookTools) -> None:
         set_results=tools.set_results,
         fail=tools.fail,
     )
-    juju.JujuCharm._on_action(SimpleNamespace(code=vnf.charm()), event)
+    juju.JujuCharm.handle_action(SimpleNamespace(code=vnf.charm()), event)
 
 
 @pytest.mark.parametrize(

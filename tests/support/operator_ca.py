@@ -183,7 +183,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Distribute the authorities (clause 4.1)."""
         chain = self.authority.text("root.pem") + self.authority.text("issuing.pem")
-        self._answer("/cacerts", lambda: chain)
+        self.reply("/cacerts", lambda: chain)
 
     def do_POST(self) -> None:
         """Enrol (clause 4.2), who is of the vendor; or again, who is of the operator."""
@@ -196,9 +196,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             request = pem % base64.encodebytes(base64.b64decode(body)).strip()
             return self.authority.sign(request).decode().partition("-----\n-----BEGIN")[0] + "-----"
 
-        self._answer("/simplereenroll" if again else "/simpleenroll", issue)
+        self.reply("/simplereenroll" if again else "/simpleenroll", issue)
 
-    def _answer(self, operation: str, work: Any) -> None:
+    def reply(self, operation: str, work: Any) -> None:
         kind, status = "application/pkcs7-mime; smime-type=certs-only", 200
         setting = self.authority.settings.get("status", 200)
         try:

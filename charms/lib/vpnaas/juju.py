@@ -241,23 +241,23 @@ class JujuCharm(CharmBase):
                 relation.relation_broken,
             ]
         for event in events:
-            self.framework.observe(event, self._on_event)
-        self.framework.observe(self.on.stop, self._on_stop)
+            self.framework.observe(event, self.handle_event)
+        self.framework.observe(self.on.stop, self.handle_stop)
         for name in actions.declared(self.kind):
             if name in self.meta.actions:
                 event = getattr(self.on, name.replace("-", "_") + "_action")
-                self.framework.observe(event, self._on_action)
+                self.framework.observe(event, self.handle_action)
 
-    def _on_event(self, event: EventBase) -> None:
+    def handle_event(self, event: EventBase) -> None:
         # Juju repeats events. If the data in Juju is as the last reconcile left it, do not contact
         # the VDU. The event update-status looks for drift there.
         repeats = isinstance(event, (RelationEvent, ConfigChangedEvent))
         self.code.reconcile_and_report(unless_settled=repeats)
 
-    def _on_stop(self, event: EventBase) -> None:
+    def handle_stop(self, event: EventBase) -> None:
         self.code.stop()
 
-    def _on_action(self, event: ActionEvent) -> None:
+    def handle_action(self, event: ActionEvent) -> None:
         name = event.handle.kind[: -len("_action")].replace("_", "-")
         answer = actions.run(self.code, name, event.params)
         results = answer.results.items()

@@ -46,7 +46,7 @@ def understood() -> Iterator[None]:
         raise VimError("The guest agent's answer is not what an agent answers.") from None
 
 
-class _Channel(contextlib.AbstractContextManager["_Channel"]):
+class _Channel:
     """Lines of JSON over a Unix socket."""
 
     def __init__(self, directory: Path, name: str, timeout: float) -> None:
@@ -66,6 +66,9 @@ class _Channel(contextlib.AbstractContextManager["_Channel"]):
         except OSError as error:
             self._socket.close()
             raise SilentError(f"{name} does not answer: {error.strerror or error}.") from None
+
+    def __enter__(self) -> _Channel:
+        return self
 
     def __exit__(self, *_: object) -> None:
         self._socket.close()
