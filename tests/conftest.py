@@ -8,13 +8,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
-from support import clock, spent
+from support import changed, clock, spent
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
@@ -29,52 +29,11 @@ hypothesis.settings.load_profile("any machine")
 #: `update-status` comes when a test says so, not in the middle of it.
 os.environ.setdefault("OSMLAB_UPDATE_STATUS_INTERVAL", "0")
 
-#: Modules by prefix, in their order; the longest prefix counts, and "" stands for all others. What
-#: takes longest begins first, so that workers end together. What needs a machine that does little
-#: else comes last: a pair of gateways that act within milliseconds, and emulated processors. Beside
-#: it runs what BEHIND names.
-ORDER = (
-    "kernel/test_kernel_abilities",
-    "lab/e2e/test_e2e_slices_5g",
-    "lab/e2e/test_e2e_shipped",
-    "lab/e2e/test_e2e_basic",
-    "lab/e2e/test_e2e_oai",
-    "experiments/test_fiveg_on_the_lab",
-    "lab/e2e/test_e2e_small_cell",
-    "lab/e2e/test_e2e_access",
-    "lab/e2e/test_e2e_5g",
-    "experiments/test_matrix_on_the_lab",
-    "lab/e2e/test_e2e_n3iwf",
-    "lab/e2e",
-    "gateway",
-    "charm",
-    "lab",
-    "simulators",
-    "builder",
-    "",
-    "lab/e2e/test_e2e_secgw_ha",
-    "kernel",
-    "lab/e2e/test_e2e_containers",
-    "lab/e2e/test_e2e_machines",
-    "charm/test_charm_events",
-    "charm/test_dispatch",
-    "charm/test_frameworks",
-    "core/test_running_peers",
-)
-#: Tests that only calculate. They take what time of the processors all others leave.
-BEHIND = r"charm/test_(charm_events|dispatch|frameworks)\.py|core/test_running_peers\.py"
-#: Tests that one worker runs, by a name: it makes once what they share, or runs one after another
-#: what is to be alone. The first pattern counts.
-GROUPS = {
-    "alone": r"kernel/|lab/e2e/test_e2e_(containers|machines|secgw_ha)\.py",
-    "epc": (
-        r"lab/e2e/(test_e2e_(guard|oai)\.py"
-        r"|test_e2e_evidence\.py::\w+_of_an_epc$|test_e2e_secrets\.py.*\[epc\]$)"
-    ),
-    "basic": (r"lab/e2e/test_e2e_(basic|clear|evidence|peers|refusals|secrets|troubles)\.py"),
-}
-#: Tests that share nothing with others of their module, and are long: each is given on its own.
-APART = "core/test_running_peers.py::test_no_running_peer_loses_anything_in_100000_cases"
+#: Where the mark `schedule` of a test names no order: that of its folder, of the longest name that
+#: fits. What takes longest begins first, so that workers end together. What needs a machine that
+#: does little else comes last: gateways that act within milliseconds, and emulated processors.
+FOLDERS = {"lab/e2e/": 0, "gateway/": 0.1, "charm/": 0.2, "lab/": 0.3, "simulators/": 0.4, "": 0.5}
+TESTS = Path(__file__).parent
 TOOLS = ("cloud-init", "ip", "iperf3", "nft", "nsenter", "ping", "sshd", "tcpdump", "wg")
 
 
@@ -111,34 +70,71 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run tests marked kvm also where processors are emulated: hours",
     )
+    parser.addoption(
+        "--quick", action="store_true", help="leave out what needs a lab or takes seconds"
+    )
+    parser.addoption(
+        "--changed",
+        nargs="?",
+        const="HEAD",
+        metavar="REVISION",
+        help="only tests that files reach which differ from a revision (default: HEAD)",
+    )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order modules for several workers; the tests of one stay as they are."""
-    tests = Path(__file__).parent
+def schedule(item: pytest.Item) -> dict[str, Any]:
+    """Return when and where a test runs: what its marks `schedule` say, the closest first."""
+    name = item.path.relative_to(TESTS).as_posix()
+    settings: dict[str, Any] = {"order": FOLDERS[max(filter(name.startswith, FOLDERS), key=len)]}
+    for mark in reversed(list(item.iter_markers("schedule"))):
+        settings |= mark.kwargs
+    return settings
 
-    def place(item: pytest.Item) -> int:
-        path = item.path.relative_to(tests).as_posix()
-        return ORDER.index(max(filter(path.startswith, ORDER), key=len))
 
-    items.sort(key=place)
+@functools.cache
+def reached(base: str) -> set[Path]:
+    """Return the test modules that files reach which differ from a revision."""
+    files = changed.changed_files(TESTS.parent, base)
+    return {TESTS / module for module in changed.reached(TESTS.parent, files)}
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import what a change does not reach."""
+    base = config.getoption("changed")
+    if base and collection_path.name.startswith("test_") and collection_path.suffix == ".py":
+        return collection_path not in reached(base) or None
+    return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose tests, order them for several workers, and tell xdist which belong to one worker."""
+    if config.getoption("quick"):
+        left_out = [item for item in items if {"lab", "slow"} & set(item.keywords)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+    items.sort(key=lambda item: schedule(item)["order"])
+    for item in items:
+        if worker := schedule(item).get("worker"):
+            item.add_marker(pytest.mark.xdist_group(worker))
 
 
 class _Workers(LoadFileScheduling):
-    """Gives a worker whole modules, but for GROUPS and APART."""
+    """Gives a worker whole modules, or all tests of one name in the mark `schedule`."""
 
     def _split_scope(self, nodeid: str) -> str:
-        name = nodeid.removeprefix("tests/")
-        if name.startswith(APART):
-            return nodeid
-        path: str = super()._split_scope(nodeid)
-        return next((group for group, of in GROUPS.items() if re.match(of, name)), path)
+        # xdist writes the name behind the test.
+        _, at, worker = nodeid.rpartition("@")
+        if at and "]" not in worker:
+            return worker
+        scope: str = super()._split_scope(nodeid)
+        return scope
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
-    """Let one worker run the tests of a group, one after another."""
-    return _Workers(config, log) if config.getoption("dist") == "loadfile" else None
+    """Let one worker run the tests of a module, or of a name, one after another."""
+    return _Workers(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 @functools.cache
@@ -157,8 +153,7 @@ def stand_behind() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Judge before any fixture or mark does, so that nothing turns a failure into a skip."""
-    name = item.path.relative_to(Path(__file__).parent).as_posix()
-    if "PYTEST_XDIST_WORKER" in os.environ and re.match(BEHIND, name):
+    if "PYTEST_XDIST_WORKER" in os.environ and schedule(item).get("idle"):
         stand_behind()
     if item.get_closest_marker("lab") is None:
         return

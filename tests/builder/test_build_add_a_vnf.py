@@ -16,6 +16,8 @@ from click.testing import CliRunner
 from builder.cli import main
 from builder.tree import Tree
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/add-a-vnf.md"
 
 

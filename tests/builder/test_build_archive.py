@@ -3,7 +3,11 @@ import hashlib
 import os
 import tarfile
 
+import pytest
+
 from builder import archive, packages
+
+pytestmark = pytest.mark.slow
 
 
 def folder(where, order):

@@ -6,6 +6,8 @@ from click.testing import CliRunner
 from builder.cli import main
 from builder.tree import Tree
 
+pytestmark = pytest.mark.slow
+
 
 def run(*arguments):
     return CliRunner().invoke(main, arguments)

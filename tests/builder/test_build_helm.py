@@ -18,6 +18,8 @@ from builder.cli import main
 from builder.errors import BuildError
 from builder.validate import Catalog
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("vpn_endpoint_vnf", "mme_vnf", "vpn_basic_ns", "epc_ns")
 IMAGE = "registry.example:5000/vpn/osm-vpnaas-ee:1"
 PROGRAMS = Path(__file__).parents[2] / ".cache" / "bin"

@@ -16,6 +16,8 @@ from builder import vendor
 from builder.cli import main
 from builder.tree import Tree
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("vpn_endpoint_vnf", "vpn_basic_ns", "vpn_basic_nst")
 
 

@@ -9,6 +9,8 @@ from builder import charms, packages, variants
 from builder.errors import BuildError
 from builder.tree import Tree
 
+pytestmark = pytest.mark.slow
+
 SUPPLIED_BY_OSM = {"rw_mgmt_ip"}
 RESOURCES = {  # vCPU, GiB, GB
     "hss_vnf": (4, 8, 20),

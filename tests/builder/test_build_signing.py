@@ -17,6 +17,8 @@ from builder.cli import main
 from builder.errors import BuildError
 from builder.validate import validate_package
 
+pytestmark = pytest.mark.slow
+
 
 def made(folder, name, issuer=None):
     """Return the signer `name` with an EC key, certified by itself or by an issuer."""

@@ -17,6 +17,8 @@ from flavours import Flavour, once
 
 from lab.vca.state import HookInfo
 
+pytestmark = pytest.mark.schedule(idle=True, order=5)
+
 NOWHERE = "127.0.0.2"
 """Loopback, where a login fails at once: refused by the kernel, or by this machine's SSH server."""
 HOOKS = (

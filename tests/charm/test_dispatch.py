@@ -19,6 +19,8 @@ from flavours import WAIT, Flavour, once
 
 from lab.vca import InvalidValueError, Model
 
+pytestmark = pytest.mark.schedule(idle=True, order=6)
+
 UNREACHABLE = "127.0.0.2"
 """Loopback, where no SSH server listens on this address's port 22 in a fresh namespace; where one
 does, the login is refused. Both are a VDU that cannot be used."""

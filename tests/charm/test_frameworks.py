@@ -18,6 +18,8 @@ import pytest
 from builder import charms
 from builder.tree import Tree
 
+pytestmark = pytest.mark.schedule(idle=True, order=7)
+
 TREE = Tree.find(Path(__file__).resolve().parent)
 LIBJUJU = "juju==2.9.44.0"
 """What OSM's LCM pins."""

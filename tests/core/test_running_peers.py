@@ -21,6 +21,8 @@ from vpnaas.peers.offer import KeyOffer, Offer, Remote, encode
 from vpnaas.peers.peer import Peer
 from vpnaas.vdu.facts import Interface, VduFacts
 
+pytestmark = [pytest.mark.schedule(idle=True, order=8), pytest.mark.slow]
+
 SPKI = bytes.fromhex("302a300506032b6570032100")
 PAIR = ("192.168.8.2", "192.168.8.3")
 INNER = [f"172.16.0.{host}" for host in (2, 3, 4)]
@@ -296,7 +298,10 @@ def random_history(draw: random.Random) -> list[tuple[dict[int, Any], dict[str, 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize(
+    "part",
+    [pytest.param(part, marks=pytest.mark.schedule(worker=f"part {part}")) for part in range(4)],
+)
 def test_no_running_peer_loses_anything_in_100000_cases(part: int) -> None:
     """A quarter of them: each worker of a run takes its part."""
     seed = random.randrange(1 << 32)  # noqa: S311

@@ -15,6 +15,8 @@ import pytest
 from builder.tree import Tree
 from builder.vendor import vendored
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -26,7 +26,12 @@ from experiments.slices import EMBB, URLLC
 from experiments.testbed import Testbed
 from lab.vim import clean
 
-pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.long,
+    pytest.mark.timeout(1800),
+    pytest.mark.schedule(order=-6),
+]
 
 
 @pytest.fixture(scope="module")

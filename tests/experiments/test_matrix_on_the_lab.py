@@ -14,7 +14,7 @@ from experiments import on_the_lab, performance, setups, signalling
 from experiments.testbed import VNFS, Testbed
 from lab.vim import clean
 
-pytestmark = [pytest.mark.lab, pytest.mark.long]
+pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.schedule(order=-2)]
 
 NAMES = (setups.DOUBLE, setups.SITES)
 

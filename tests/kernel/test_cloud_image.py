@@ -17,6 +17,7 @@ from lab.vim.qemu import server as machines
 from lab.vim.qemu.bake import Baked
 
 pytestmark = [
+    pytest.mark.schedule(order=2, worker="alone"),
     *(pytest.mark.lab, pytest.mark.vm, pytest.mark.kvm),
     *(pytest.mark.long, pytest.mark.timeout(1800)),
 ]

@@ -15,6 +15,7 @@ from lab.vim.qemu.bake import DAY0
 from lab.vim.qemu.images import bake, export
 
 pytestmark = [
+    pytest.mark.schedule(order=2, worker="alone"),
     *(pytest.mark.lab, pytest.mark.vm, pytest.mark.kvm),
     *(pytest.mark.long, pytest.mark.timeout(1800)),
 ]

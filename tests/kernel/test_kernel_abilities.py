@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from support.guest import GuestMachine
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.schedule(order=-11, worker="alone")]
 
 #: WireGuard, ESP on an XFRM interface with extended sequence numbers, and SCTP.
 ABILITIES = {

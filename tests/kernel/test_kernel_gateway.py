@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.guest import GuestMachine
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.schedule(order=2, worker="alone")]
 
 ETHTOOL = Path("/usr/sbin/ethtool")
 """The benchmark sets up its wires with it; a VDU does not need it, so Day-0 does not install it."""

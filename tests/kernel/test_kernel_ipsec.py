@@ -14,7 +14,7 @@ from support.guest import GuestMachine
 from vpnaas.tunnels.ipsec.observed import parse_sas
 from vpnaas.vdu.steps import Results
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.schedule(order=2, worker="alone")]
 
 #: What a ping carries (its option -p), to be found on the wire or not.
 MARKER = b"esp-in-the-kerne"

@@ -12,7 +12,7 @@ import pytest
 from support.ends import Guest, Link
 from support.guest import GuestMachine
 
-pytestmark = [pytest.mark.lab, pytest.mark.long]
+pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.schedule(order=2, worker="alone")]
 
 BULK, EXPEDITED, SECONDS = 600, 30, 5
 """Packets a second that are sent, and for how long."""

@@ -31,7 +31,7 @@ from support.guest import GuestMachine
 
 from benchmarks.swan import flood
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.schedule(order=2, worker="alone")]
 
 DAEMONS = {"libreswan": libreswan, "openiked": openiked}
 CASES = {

@@ -10,7 +10,7 @@ import json
 import pytest
 from support.guest import GuestMachine
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.schedule(order=2, worker="alone")]
 
 IMPORTS = "from benchmarks.rotation import measure"
 PROGRAM = """

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.guest import ROOT, GuestMachine
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.schedule(order=2, worker="alone")]
 
 TOWN = ROOT / "tests/simulators"
 IMPORTS = f"""

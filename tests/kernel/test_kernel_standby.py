@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.guest import GuestMachine
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.schedule(order=2, worker="alone")]
 
 IMPORTS = """
 from benchmarks import hot_standby as scenarios

@@ -15,7 +15,7 @@ from vpnaas.tunnels.ipsec.names import USERSPACE
 from vpnaas.tunnels.ipsec.observed import parse_sas
 from vpnaas.vdu.steps import Results
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.schedule(order=2, worker="alone")]
 
 GATEWAY, CELL, MOVED = "192.168.122.1", "192.168.122.11", "192.168.122.12"
 AMF, MME, MME6 = "10.43.2.10", "10.43.1.10", "2001:db8:43::10"

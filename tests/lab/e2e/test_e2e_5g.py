@@ -23,7 +23,7 @@ from e2e_wire import Capture, captured, esp, ipsec_only, wireguard_only
 from support.filters import NEIGHBOURS
 from vpnaas.base.links import REFERENCE_POINTS
 
-pytestmark = [pytest.mark.lab, pytest.mark.long]
+pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.schedule(order=-3)]
 
 N6 = "10.254.2.30"
 IMSI = str(FIRST_IMSI)

@@ -24,7 +24,7 @@ from e2e_support import (
 from e2e_wire import captured
 from support.filters import NEIGHBOURS
 
-pytestmark = [pytest.mark.lab, pytest.mark.long]
+pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.schedule(order=-4)]
 
 
 @pytest.fixture(scope="module")

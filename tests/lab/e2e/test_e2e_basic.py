@@ -31,7 +31,7 @@ from lab.lcm import keeper
 from lab.vca import AlreadyExistsError
 from operate.targets import targets
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.schedule(order=-8, worker="basic")]
 
 UP = {"server": "vpn-server up", "client": "vpn-client up"}
 

@@ -10,7 +10,7 @@ from e2e_support import ActionError, Service
 from e2e_wire import captured, wireguard_only
 from support.filters import NEIGHBOURS
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.schedule(worker="basic")]
 
 OUTER = "192.168.100.11"
 #: What a ping carries (its option -p), to be found in a capture or not.

@@ -24,6 +24,7 @@ from simulators.images import IMAGES, reference
 from simulators.oci import make
 
 pytestmark = [
+    pytest.mark.schedule(order=3, worker="alone"),
     *(pytest.mark.lab, pytest.mark.vm, pytest.mark.kvm),
     *(pytest.mark.long, pytest.mark.timeout(3600)),
 ]

@@ -23,7 +23,7 @@ from experiments.traffic import Flow
 from experiments.wire import NEIGHBOURS
 from operate.osm import SERVICES
 
-pytestmark = [pytest.mark.lab, pytest.mark.long]
+pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.schedule(worker="basic")]
 
 LINK = "vpn-client"
 
@@ -157,6 +157,7 @@ def bed(epc: Service, dist: Path, outside: on_the_lab.Lab) -> Testbed:
     return adopted(outside, dist, LINKS, epc=text)
 
 
+@pytest.mark.schedule(worker="epc")
 def test_the_control_shows_the_subscribers_of_an_epc(bed: Testbed, outside: on_the_lab.Lab) -> None:
     result, good = confidentiality.run(bed, "underlay")
     assert good, result

@@ -12,7 +12,7 @@ from e2e_support import Service, Vnf
 from e2e_wire import captured
 from support.filters import NEIGHBOURS
 
-pytestmark = [pytest.mark.lab, pytest.mark.long]
+pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.schedule(worker="epc")]
 
 #: Link, its ends (who sends first), inner addresses, far underlay address, transport, port.
 LINKS = (

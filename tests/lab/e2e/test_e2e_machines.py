@@ -34,7 +34,13 @@ from vpnaas.extras.guard import BOOT, TABLE
 
 from lab.vim.qemu.accelerator import accelerator
 
-pytestmark = [pytest.mark.lab, pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.vm,
+    pytest.mark.long,
+    pytest.mark.timeout(1800),
+    pytest.mark.schedule(order=4, worker="alone"),
+]
 
 LONGEST = 1500
 """Seconds that a stream lasts at most."""

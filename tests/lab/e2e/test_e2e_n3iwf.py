@@ -20,7 +20,7 @@ from support.dist import built
 from support.filters import NEIGHBOURS
 from vpnaas.base.links import REFERENCE_POINTS
 
-pytestmark = [pytest.mark.lab, pytest.mark.long]
+pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.schedule(order=-1)]
 
 PACKAGES = ("amf_vnf", "smf_vnf", "upf_vnf", "n3iwf_vnf", "n3ue_vnf", "5gc_n3iwf_ns")
 MEMBERS = ("amf", "smf", "upf", "smf2", "upf2", "n3iwf", "ue")

@@ -22,7 +22,7 @@ from vpnaas.base.links import REFERENCE_POINTS
 
 from experiments.testbed import LINKS
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.schedule(order=-7, worker="epc")]
 
 SUBSCRIBER = {"imsi": "242881234500000", "msisdn": "24288880000000"}
 MARKER = b"a UE's own words"

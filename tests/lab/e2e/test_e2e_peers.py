@@ -9,7 +9,7 @@ import pytest
 from e2e_basic import SERVER
 from e2e_support import ActionError, Service, Vdu, Vnf, outsider
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.schedule(worker="basic")]
 
 INNER, OUTER = "10.77.0.50", "192.168.100.50"
 

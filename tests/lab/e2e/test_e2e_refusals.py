@@ -12,7 +12,7 @@ import pytest
 import yaml
 from e2e_support import BASIC, Lab, Service
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.schedule(worker="basic")]
 
 Change = Callable[[dict[str, Any]], object]
 

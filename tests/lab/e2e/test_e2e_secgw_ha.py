@@ -14,7 +14,12 @@ from e2e_standby import VIRTUAL, active, carriers, files, is_active, probe, whol
 from e2e_support import ActionError, Service, scraped
 
 # The first test builds packages and waits for five VNFs.
-pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.long,
+    pytest.mark.timeout(900),
+    pytest.mark.schedule(order=1, worker="alone"),
+]
 
 GAP_MS = 2500.0
 """Far below the 31 s after which cells would notice a dead gateway by themselves."""

@@ -7,10 +7,15 @@ import json
 import pytest
 from e2e_support import Lab, Service, scan, secret_files
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.schedule(worker="basic")]
 
 
-@pytest.fixture(params=["basic", pytest.param("epc", marks=pytest.mark.long)])
+@pytest.fixture(
+    params=[
+        "basic",
+        pytest.param("epc", marks=[pytest.mark.long, pytest.mark.schedule(worker="epc")]),
+    ]
+)
 def service(request: pytest.FixtureRequest) -> Service:
     """A service that tests before these may have used."""
     found: Service = request.getfixturevalue(request.param)

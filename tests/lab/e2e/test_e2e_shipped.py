@@ -26,7 +26,7 @@ from support.dist import built
 from builder import packages, variants
 from builder.tree import Tree
 
-pytestmark = [pytest.mark.lab, pytest.mark.long]
+pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.schedule(order=-9)]
 
 TREE = Tree.find(Path(__file__).resolve().parent)
 #: Seconds that tunnels and network functions get after OSM says that the service is ready.

@@ -24,7 +24,12 @@ from lab.records.store import NSIS, VIMS
 from lab.vim import Network, NetworkSpec, Vim
 from operate.slices import Joiner, join_slices
 
-pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(2400)]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.long,
+    pytest.mark.timeout(2400),
+    pytest.mark.schedule(order=-10),
+]
 
 N6 = "10.254.2.30"
 """Of the UPF of each slice: their data networks have the same addresses."""

@@ -18,7 +18,7 @@ from e2e_support import SMALL_CELL, ActionError, Lab, Service, Vnf
 from e2e_wire import Capture, captured
 from support.filters import NEIGHBOURS
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.schedule(order=-5)]
 
 AMF = "10.43.2.10"
 BACKHAUL = "192.168.122.11"

@@ -13,7 +13,7 @@ from e2e_basic import LINKS, SERVER, configure
 from e2e_handshake import initiation
 from e2e_support import ActionError, Lab, Service, Vnf
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.schedule(worker="basic")]
 
 
 def status_line(service: Service, index: str) -> tuple[str, str]:
