@@ -10,7 +10,8 @@
   gets the addresses of a gateway pair from the instantiation parameter `vpn_standby_gateways`.
 - `!day-2 {execution-environment-ref, charm}` becomes the config-primitive list of the charm.
 - `!links {virtual link: external connection point}` becomes virtual-link-connectivity.
-- `!subnets {virtual link: range}` becomes virtual-link-profile, one profile per link.
+- `!subnets {virtual link: range}` becomes virtual-link-profile, one profile per link, without DHCP
+  (docs/adr/0102-no-dhcp-on-underlays.md).
 """
 
 from __future__ import annotations
@@ -280,7 +281,7 @@ def _subnets(_: Tree, value: dict[str, Any], __: dict[str, Any]) -> list[dict[st
             version = ipaddress.ip_network(subnet).version
         except ValueError:
             raise BuildError(f"{link}: {subnet} is no range like 192.168.8.0/24") from None
-        layer3 = {"ip-version": f"ipv{version}", "cidr": str(subnet), "dhcp-enabled": True}
+        layer3 = {"ip-version": f"ipv{version}", "cidr": str(subnet), "dhcp-enabled": False}
         profiles.append(
             {
                 "id": link,

@@ -433,7 +433,7 @@ def _vld(name: str, network: Link | Plain) -> dict[str, Any]:
         "ip-profile": {
             "ip-version": "ipv4",
             "subnet-address": str(network.underlay),
-            "dhcp-params": {"enabled": True},
+            "dhcp-params": {"enabled": False},
         },
         "vnfd-connection-point-ref": [
             {

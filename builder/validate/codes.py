@@ -335,6 +335,10 @@ GROUPS: dict[str, dict[str, Code]] = {
             "Correct `virtual-link-desc-id`.",
         ),
         "link-cidr": _silent("A `cidr` is no subnet, which the VIM refuses.", "Correct it."),
+        "link-dhcp": _silent(
+            "A fixed address is one that DHCP takes, so the VIM refuses the port.",
+            "Set `dhcp-enabled: false`, or take another address.",
+        ),
         "mgmt-link": _silent(
             "No virtual link is connected to a VNF's `mgmt-cp`.", "Connect the management network."
         ),
@@ -395,6 +399,15 @@ GROUPS: dict[str, dict[str, Code]] = {
         "params-address": _silent(
             "A fixed address is outside its link's subnet, its first or last, or given twice.",
             "Correct it.",
+        ),
+        "params-dhcp": _silent(
+            "A fixed address is in the allocation pool, or one that DHCP takes, so the VIM refuses "
+            "the port.",
+            "Set `enabled: false` in `dhcp-params`, or give a pool without the address.",
+        ),
+        "params-pool": _silent(
+            "An allocation pool leaves its subnet, has one end, the gateway, or too few addresses.",
+            "Correct `start-address` and `count`.",
         ),
         "params-twice": _silent(
             "A member or a link has two entries; OSM takes the first.", "Make one entry of them."

@@ -23,6 +23,7 @@ from builder.validate.params_rules import (
     values,
     wrong_key,
 )
+from builder.validate.pool_rules import fixed, pools
 from builder.validate.primitive_rules import BUILT_IN, PARAM_KEY, WHOLE
 from builder.validate.problem import Problem
 from builder.validate.request import Request
@@ -94,7 +95,7 @@ def _ns(document: Document, nsd: Document, where: str, catalog: Catalog) -> set[
     request = Request(document, nsd, vnfds, catalog, where)
     problems: set[Problem] = set()
     ours = (_links, _vnfs, _several_vims, _subnets_elsewhere, _additional, _supplied)
-    for check in (*ours, repeated, resources, addresses, service, values):
+    for check in (*ours, repeated, resources, addresses, pools, service, values):
         problems |= set(check(request))
     return problems
 
@@ -324,38 +325,12 @@ def _subnets_elsewhere(request: Request) -> Iterator[Problem]:
                 networks = networks.get(vim) or set(networks) - set(named.values())
             if networks or name in managed:
                 continue
-            for address in _fixed(request, index, connection, link):
+            for address in fixed(request, index, connection, link):
                 sentence = (
                     f"{index} is at VIM {vim!r}, where OSM gives link {name!r} any 192.168.x.0/24 "
                     f"and not {address}; allowed: vim-network-name with a network that is there"
                 )
                 yield request.problem("params-vim-subnet", place, sentence)
-
-
-def _fixed(request: Request, index: str, connection: Document, link: Document) -> Iterator[str]:
-    points = set()
-    for constituent in connection.get("constituent-cpd-id") or ():
-        points.add(constituent.get("constituent-cpd-id"))
-        if constituent.get("ip-address"):
-            yield str(constituent["ip-address"])
-    for point in link.get("vnfd-connection-point-ref") or ():
-        if point["member-vnf-index-ref"] == index and point.get("ip-address"):
-            yield str(point["ip-address"])
-    nics = {
-        (vdu["id"], nic["name"])
-        for vdu in request.vnfds.get(index, {}).get("vdu") or ()
-        for cpd in vdu.get("int-cpd") or ()
-        for nic in cpd.get("virtual-network-interface-requirement") or ()
-        for ext in request.vnfds[index].get("ext-cpd") or ()
-        if ext["id"] in points
-        and (ext.get("int-cpd") or {}) == {"vdu-id": vdu["id"], "cpd": cpd["id"]}
-    }
-    for entry in request.document.get("vnf") or ():
-        if entry["member-vnf-index"] == index:
-            for vdu in entry.get("vdu") or ():
-                for nic in vdu.get("interface") or ():
-                    if (vdu["id"], nic["name"]) in nics and nic.get("ip-address"):
-                        yield str(nic["ip-address"])
 
 
 def _additional(request: Request) -> Iterator[Problem]:

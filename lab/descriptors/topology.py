@@ -33,6 +33,9 @@ class Network:
     """Exact name of a network that must exist already."""
     subnet: str | None = None
     gateway: str | None = None
+    dhcp: bool = True
+    pool: tuple[str, str] | None = None
+    """First and last address of the subnet's allocation pool."""
     common_id: str | None = None
     """Services with the same id here share one network (link of a slice)."""
 
@@ -275,9 +278,8 @@ class _Planner:
                 name=existing or network_name(self.ns_name, link_id),
                 management=bool(link.get("mgmt-network")),
                 existing=existing,
-                subnet=ip_profile.get("subnet-address"),
-                gateway=ip_profile.get("gateway-address"),
                 common_id=given.get("common_id"),
+                **_subnet(ip_profile),
             )
         )
 
@@ -317,8 +319,7 @@ class _Planner:
                 vim=vim,
                 name=existing or network_name(self.ns_name, f"{index}-{link_id}"),
                 existing=existing,
-                subnet=ip_profile.get("subnet-address"),
-                gateway=ip_profile.get("gateway-address"),
+                **_subnet(ip_profile),
             )
         )
 
@@ -385,8 +386,26 @@ def _management_points(vnfd: Mapping[str, Any], vdu_id: str) -> set[str]:
 def _nsd_ip_profile(profile: Mapping[str, Any] | None) -> dict[str, Any]:
     protocol = (profile or {}).get("virtual-link-protocol-data") or {}
     layer3 = protocol.get("l3-protocol-data") or {}
-    names = {"cidr": "subnet-address", "gateway-ip": "gateway-address"}
-    return {new: layer3[old] for old, new in names.items() if layer3.get(old)}
+    names = {"cidr": "subnet-address", "gateway-ip": "gateway-address", "dhcp-enabled": "dhcp"}
+    return {new: layer3[old] for old, new in names.items() if layer3.get(old) is not None}
+
+
+def _subnet(ip_profile: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what LCM and RO make of an ip-profile (``vld_to_ro_ip_profile``, ``new_network``).
+
+    A profile that does not mention DHCP has none; Neutron's default, on, is for no profile at all.
+    """
+    given = ip_profile.get("dhcp-params") or {}
+    pool = None
+    if given.get("start-address") and given.get("count"):
+        first = str(given["start-address"])
+        pool = first, str(ip_address(first) + int(given["count"]) - 1)
+    return {
+        "subnet": ip_profile.get("subnet-address"),
+        "gateway": ip_profile.get("gateway-address"),
+        "dhcp": bool(not ip_profile or given.get("enabled") or ip_profile.get("dhcp")),
+        "pool": pool,
+    }
 
 
 def _by_id(

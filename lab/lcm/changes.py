@@ -164,10 +164,11 @@ def _another(vim: Vim, port: Port, chosen: Sequence[PortSpec]) -> str:
     """
     network = vim.network(port.network_id)
     used = {new.ip for new in chosen if new.network_id == network.id} | {network.gateway}
+    used |= {*network.dhcp_ports}
     ports = [p for server in vim.recorded() for p in server.ports]
     used |= {p.ip for p in ports if p.network_id == network.id}
     subnet = addresses.parse_subnet(network.subnet)
-    return addresses.take_ip(subnet, None, {ip for ip in used if ip})
+    return addresses.take_ip(subnet, None, {ip for ip in used if ip}, network.pool)
 
 
 def _server(svc: Service, target: _Target) -> Server:

@@ -104,7 +104,9 @@ class VimDeployment:
             return ids[0]
         if network.management:
             return vim.management_network().id
-        spec = NetworkSpec(network.name, network.subnet, network.gateway)
+        spec = NetworkSpec(
+            network.name, network.subnet, network.gateway, dhcp=network.dhcp, pool=network.pool
+        )
         if network.common_id is not None:
             return vim.create_network(spec, network.common_id, once=True).id
         return vim.create_network(spec, self.request.ns_id).id

@@ -154,9 +154,9 @@ class Vim:
                 routed=floating,
                 nat=floating,
             )
-            networks = [planning.plan_network(spec, "", [])]
+            networks = [planning.plan_network(spec, "", [], settings)]
             networks += [
-                planning.plan_network(planning.site_spec(given), "", [])
+                planning.plan_network(planning.site_spec(given), "", [], settings)
                 for given in settings.networks
             ]
             vim = cls(place, name, account)
@@ -342,7 +342,8 @@ class Vim:
             existing = [n for n in state.networks.values() if n.tag == tag] if once else []
             if existing:
                 return existing[0]
-            network = planning.plan_network(spec, tag, [n.subnet for n in state.networks.values()])
+            used = [n.subnet for n in state.networks.values()]
+            network = planning.plan_network(spec, tag, used, self.account.config)
             try:
                 self._make_network(network)
             except VimError:
@@ -597,8 +598,8 @@ class Vim:
         group = self._hierarchy() / self.home.prefix / server_id
         directory = self.directory / "servers" / server_id
         registry = self._registry.address if self.account.config.registry else ""
-        kind = KINDS[self.account.kind]
-        return kind(directory, group, self.fabric, self.home.path, registry)
+        kind, metadata = KINDS[self.account.kind], self.account.config.metadata
+        return kind(directory, group, self.fabric, self.home.path, registry, metadata)
 
     def _hierarchy(self) -> Path:
         return cgroups.hierarchy(machine.REGISTRY / "cgroup")

@@ -58,14 +58,35 @@ def default_subnet(existing: Collection[str]) -> str:
     raise VimError("No 192.168.x.0/24 range is left for another network: give a subnet.")
 
 
-def _hosts(subnet: IPNetwork) -> Iterator[IPAddress]:
-    # From .2 on: the first address is a router's by custom, so it is given out last.
-    first, last = int(subnet.network_address), int(subnet.broadcast_address)
-    end = last if subnet.version == 4 else last + 1
+def check_pool(subnet: IPNetwork, pool: tuple[str, str], gateway: str | None) -> None:
+    """Refuse a pool that Neutron refuses.
+
+    Raises:
+        VimError: an end is no address of the subnet, the last one comes before the first one, or
+            the pool has the gateway.
+    """
+    text = "-".join(pool)
+    try:
+        first, last = (int(ipaddress.ip_address(_host(subnet, end))) for end in pool)
+    except VimError:
+        raise VimError(
+            f"The allocation pool {text} spans beyond the subnet cidr {subnet}."
+        ) from None
+    if last < first:
+        raise VimError(f"The allocation pool {text} is not valid.")
+    if gateway is not None and first <= int(ipaddress.ip_address(gateway)) <= last:
+        raise VimError(f"Gateway ip {gateway} conflicts with allocation pool {text}.")
+
+
+def pool_of(subnet: IPNetwork, pool: tuple[str, str] | None) -> Iterator[str]:
+    """The addresses of a checked pool in order; without a pool, all of the subnet."""
     kind = type(subnet.network_address)
-    for value in range(first + 2, end):
-        yield kind(value)
-    yield kind(first + 1)
+    if pool is not None:
+        first, last = (int(kind(end)) for end in pool)
+    else:
+        first, last = int(subnet.network_address) + 1, int(subnet.broadcast_address)
+        last -= subnet.version == 4
+    return (str(kind(value)) for value in range(first, last + 1))
 
 
 def _host(subnet: IPNetwork, text: str) -> IPAddress:
@@ -84,8 +105,13 @@ def _host(subnet: IPNetwork, text: str) -> IPAddress:
     return address
 
 
-def take_ip(subnet: IPNetwork, asked: str | None, used: Collection[str]) -> str:
-    """Return ``asked``; if it is None, the lowest free address.
+def take_ip(
+    subnet: IPNetwork,
+    asked: str | None,
+    used: Collection[str],
+    pool: tuple[str, str] | None = None,
+) -> str:
+    """Return ``asked``, which may be outside the pool; if it is None, the pool's first free one.
 
     Raises:
         VimError: the address is outside the subnet or in use, or no address is left.
@@ -95,9 +121,9 @@ def take_ip(subnet: IPNetwork, asked: str | None, used: Collection[str]) -> str:
         if address in used:
             raise VimError(f"IP address {address} already allocated in subnet {subnet}.")
         return address
-    for host in _hosts(subnet):
-        if str(host) not in used:
-            return str(host)
+    for host in pool_of(subnet, pool):
+        if host not in used:
+            return host
     raise VimError(f"No more IP addresses available on subnet {subnet}.")
 
 

@@ -34,6 +34,7 @@ class Vdu(Protocol):
         fabric: network namespace with the bridges of its VIM.
         home: the lab's directory.
         registry: host and port from which it pulls images of containers, or empty.
+        metadata: whether it gets network data. Without it, and without DHCP, NICs have no address.
         poll: seconds between two checks while it boots.
         log: name of the log file in its directory, written by the program that runs it.
     """
@@ -43,6 +44,7 @@ class Vdu(Protocol):
     fabric: str
     home: Path
     registry: str = ""
+    metadata: bool = True
     poll: ClassVar[float]
     log: ClassVar[str]
 

@@ -29,21 +29,26 @@ class NetworkSpec:
             192.168.x.0/24, the range OSM's resource orchestrator falls back to.
         gateway: address announced to the servers as their default router, or None. No router
             is made: a network is a wire.
-        mtu: bytes, set on every NIC of the network.
+        mtu: bytes, set on every NIC of the network; None is the account's ``network_mtu``.
         management: a network over which the charms reach the servers. There is one per
             VIM, made with the account; another one is refused.
         routed: the site's router is its gateway; with ``nat`` other sites do not know its range.
         host_routes: ranges the servers reach through the gateway.
+        dhcp: the subnet has DHCP, whose ports take the pool's first addresses.
+        pool: first and last address for DHCP and for ports without a fixed address; None is the
+            whole subnet except the gateway.
     """
 
     name: str
     subnet: str | None = None
     gateway: str | None = None
-    mtu: int = 1500
+    mtu: int | None = None
     management: bool = False
     routed: bool = False
     nat: bool = False
     host_routes: tuple[str, ...] = ()
+    dhcp: bool = True
+    pool: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,10 @@ class ServerSpec:
 
 @dataclass(frozen=True)
 class Network:
-    """A network of the VIM; ``bridge`` is its device in the VIM's fabric namespace."""
+    """A network of the VIM; ``bridge`` is its device in the VIM's fabric namespace.
+
+    ``dhcp_ports`` are the addresses that DHCP has taken; without one nobody answers DHCP requests.
+    """
 
     id: str
     name: str
@@ -103,6 +111,8 @@ class Network:
     routed: bool = False
     nat: bool = False
     host_routes: tuple[str, ...] = ()
+    pool: tuple[str, str] | None = None
+    dhcp_ports: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

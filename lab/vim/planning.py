@@ -6,6 +6,7 @@ Nothing here touches the machine. Errors have the texts of Neutron and Nova if t
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import re
 import uuid
 from collections.abc import Mapping, Sequence
@@ -40,24 +41,31 @@ def network(state: State, network_id: str) -> Network:
         raise VimError(f"Network {network_id} could not be found.") from None
 
 
-def plan_network(spec: NetworkSpec, tag: str, used_ranges: Sequence[str]) -> Network:
+def plan_network(
+    spec: NetworkSpec, tag: str, used_ranges: Sequence[str], config: Config | None = None
+) -> Network:
     """Return the network a specification asks for; without a range it gets none that is used.
 
     Raises:
-        VimError: no name, or a wrong range, gateway or MTU.
+        VimError: no name, or a wrong range, gateway, pool or MTU.
     """
+    config = config or Config()
     if not spec.name:
         raise VimError("Invalid input for name: a network must have a name.")
-    if spec.mtu not in _MTU:
+    mtu = config.network_mtu if spec.mtu is None else spec.mtu
+    if mtu not in _MTU:
         raise VimError(
-            f"Invalid input for mtu: {spec.mtu} is not between {_MTU.start} and {_MTU.stop - 1}."
+            f"Invalid input for mtu: {mtu} is not between {_MTU.start} and {_MTU.stop - 1}."
         )
     subnet = addresses.parse_subnet(spec.subnet or addresses.default_subnet(used_ranges))
-    if subnet.version == 6 and spec.mtu < 1280:
-        raise VimError(
-            f"Invalid input for mtu: IPv6 needs at least 1280 (RFC 8200), not {spec.mtu}."
-        )
+    if subnet.version == 6 and mtu < 1280:
+        raise VimError(f"Invalid input for mtu: IPv6 needs at least 1280 (RFC 8200), not {mtu}.")
     gateway = addresses.parse_gateway(subnet, spec.gateway) if spec.gateway else None
+    if spec.pool is not None:
+        addresses.check_pool(subnet, spec.pool, gateway)
+    # Neutron gives a port of DHCP the first free address (PreferNextAddressRequest of its IPAM).
+    free = (a for a in addresses.pool_of(subnet, spec.pool) if a != gateway)
+    agents = config.dhcp_agents_per_network if spec.dhcp else 0
     network_id = str(uuid.uuid4())
     return Network(
         id=network_id,
@@ -65,12 +73,14 @@ def plan_network(spec: NetworkSpec, tag: str, used_ranges: Sequence[str]) -> Net
         tag=tag,
         subnet=str(subnet),
         gateway=gateway,
-        mtu=spec.mtu,
+        mtu=mtu,
         management=spec.management,
         bridge=f"n{uuid.UUID(network_id).hex[:12]}",
         routed=spec.routed,
         nat=spec.nat,
         host_routes=spec.host_routes,
+        pool=spec.pool,
+        dhcp_ports=tuple(itertools.islice(free, agents)),
     )
 
 
@@ -87,6 +97,7 @@ def site_spec(given: SiteNetwork) -> NetworkSpec:
         routed=given.routed,
         nat=given.nat,
         host_routes=tuple(given.host_routes),
+        dhcp=given.dhcp,
     )
 
 
@@ -186,14 +197,14 @@ def plan_server(spec: ServerSpec, tag: str, state: State, config: Config) -> Ser
 def _plan_port(spec: PortSpec, index: int, state: State, own: Sequence[Port]) -> Port:
     net = network(state, spec.network_id)
     others = [p for p in [*ports(state), *own] if p.network_id == net.id]
-    used = {p.ip for p in others} | ({net.gateway} if net.gateway else set())
+    used = {*net.dhcp_ports, *(p.ip for p in others)} | ({net.gateway} if net.gateway else set())
     port_id = str(uuid.uuid4())
     return Port(
         id=port_id,
         network_id=net.id,
         interface=nic_name(index),
         device=f"p{uuid.UUID(port_id).hex[:12]}",
-        ip=addresses.take_ip(addresses.parse_subnet(net.subnet), spec.ip, used),
+        ip=addresses.take_ip(addresses.parse_subnet(net.subnet), spec.ip, used, net.pool),
         mac=addresses.take_mac(spec.mac, {p.mac for p in others}),
         port_security=spec.port_security,
     )

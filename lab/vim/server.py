@@ -162,16 +162,17 @@ class Namespaced(Vdu):
         for port in server.ports:
             network = networks[port.network_id]
             length = ipaddress.ip_network(network.subnet).prefixlen
+            known = self.metadata or network.dhcp_ports
             ports.append(
                 {
                     "device": port.device,
                     "interface": port.interface,
                     "bridge": network.bridge,
                     "mac": port.mac,
-                    "address": f"{port.ip}/{length}",
-                    "gateway": network.gateway,
+                    "address": f"{port.ip}/{length}" if known else None,
+                    "gateway": network.gateway if known else None,
                     "mtu": network.mtu,
-                    "routes": list(network.host_routes),
+                    "routes": list(network.host_routes) if known else [],
                 }
             )
         config = {

@@ -139,7 +139,9 @@ class SiteNetwork(BaseModel):
     floating: dict[str, str] = Field(default_factory=dict)
     #: Ranges that servers reach through the network's gateway (DHCP's option 121).
     host_routes: list[str] = Field(default_factory=list)
-    mtu: int = 1500
+    #: None: the account's ``network_mtu``.
+    mtu: int | None = None
+    dhcp: bool = True
 
 
 class Config(BaseModel):
@@ -159,6 +161,13 @@ class Config(BaseModel):
     external_subnet: str | None = None
     uplink: Uplink = Field(default_factory=Uplink)
     networks: list[SiteNetwork] = Field(default_factory=list)
+    #: MTU of networks that name none: Ethernet's less 50 for VXLAN, as of tenants' in Neutron.
+    network_mtu: int = 1450
+    #: Neutron's option: how many ports of DHCP each subnet with DHCP has.
+    dhcp_agents_per_network: int = Field(default=1, ge=0, le=10)
+    #: Whether servers get network data, by a metadata service or a configuration drive. Without it
+    #: a NIC has an address only where the subnet has DHCP.
+    metadata: bool = True
     #: Whether VDUs get images of containers from the lab, see :mod:`lab.vim.registry`.
     registry: bool = False
 

@@ -367,8 +367,9 @@ def connect(config: dict[str, Any], pid: int) -> None:
         outside.append(f"link add {device} mtu {mtu} type veth {peer}")
         outside.append(f"link set {device} master {port['bridge']} up")
         inside.append(f"link set {nic} up")
-        flags = "nodad" if ":" in port["address"] else "brd +"
-        inside.append(f"address add {port['address']} {flags} dev {nic}")
+        if port["address"]:
+            flags = "nodad" if ":" in port["address"] else "brd +"
+            inside.append(f"address add {port['address']} {flags} dev {nic}")
         if port["gateway"]:
             route = f"default via {port['gateway']} dev {nic} metric {100 + metric}"
             inside.append(f"route add {route}")

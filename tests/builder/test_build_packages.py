@@ -177,6 +177,25 @@ def test_subnets_of_a_service_are_those_of_its_parameters(documents, dist):
         assert given == {link: subnet for link, subnet in result.items() if link != "uu"}
 
 
+def test_no_subnet_of_an_underlay_has_dhcp_that_takes_a_fixed_address(documents, dist):
+    profiles = [
+        p["virtual-link-protocol-data"]["l3-protocol-data"]
+        for service in network_services(documents).values()
+        for p in service["df"][0].get("virtual-link-profile", ())
+    ]
+    assert len(profiles) > 40
+    assert {p["dhcp-enabled"] for p in profiles} == {False}
+    given = [
+        link["ip-profile"]
+        for document in parameter_files(dist).values()
+        for part in (document, *document.get("netslice-subnet", ()))
+        for link in part.get("vld", ())
+        if "ip-profile" in link
+    ]
+    assert len(given) > 100
+    assert {profile["dhcp-params"]["enabled"] for profile in given} == {False}
+
+
 # TS 23.501, table 5.7.4-1: resource type, priority, delay budget (ms), error rate 10^-n, burst (B).
 FIVE_QI = {
     6: ("non-GBR", 60, 300, 6, None),

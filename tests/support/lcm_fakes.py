@@ -223,7 +223,8 @@ class FakeVim:
         return self.nets
 
     def network(self, network_id: str) -> SimpleNamespace:
-        return SimpleNamespace(id=network_id, subnet="10.7.0.0/24", gateway=None)
+        subnet = "10.7.0.0/24"
+        return SimpleNamespace(id=network_id, subnet=subnet, gateway=None, dhcp_ports=(), pool=None)
 
     def management_network(self) -> SimpleNamespace:
         return self.nets[0]

@@ -425,7 +425,8 @@ def _own_endpoint(
         raise InputError(
             "{}: underlay".format(params.link),
             "{} has no address yet".format(underlay.name),
-            "an interface with an IPv4 or IPv6 address, or the gateway parameter",
+            "an address from DHCP or network data (metadata service or configuration drive), "
+            "or the gateway parameter",
         )
     return addresses[0].ip, params.listen_port
 

@@ -42,6 +42,14 @@ def spread(document, **link):
     document["vld"][0] |= link
 
 
+def dhcp(document, params, address="10.0.0.20"):
+    """Give the link other parameters of DHCP, member 2 an address, and member 1 one far away."""
+    link = document["vld"][0]
+    link["ip-profile"]["dhcp-params"] = params
+    link["vnfd-connection-point-ref"][0]["ip-address"] = address
+    document["vnf"][0]["vdu"][0]["interface"][0]["ip-address"] = "10.0.0.100"
+
+
 CASES = [
     ("unknown-key", "vlds", edit("vlds", [])),
     ("unknown-key", "vnf[0]/vdu[0]/name", edit("vnf/0/vdu/0/name", "x")),
@@ -161,6 +169,36 @@ CASES = [
         "params-address",
         f"{REF.replace('/0', '[0]')}/ip-address",
         edit(f"{REF}/ip-address", "10.0.0.255"),
+    ),
+    # DHCP takes .1; with two agents .2 too. The NSD's profile counts where no ip-profile is given.
+    ("params-dhcp", "vld[0]/ip-profile", lambda d: dhcp(d, {"enabled": True}, "10.0.0.1")),
+    ("params-dhcp", "vld[0]/ip-profile", lambda d: dhcp(d, {"enabled": True}, "10.0.0.2")),
+    (
+        "params-dhcp",
+        "vld[0]/ip-profile",
+        lambda d: dhcp(d, {"enabled": True, "start-address": "10.0.0.9", "count": 20}, "10.0.0.28"),
+    ),
+    ("params-pool", "vld[0]/ip-profile", lambda d: dhcp(d, {"start-address": "10.0.0.9"})),
+    (
+        "params-pool",
+        "vld[0]/ip-profile",
+        lambda d: dhcp(d, {"enabled": True, "start-address": "10.0.0.250", "count": 6}),
+    ),
+    (
+        "params-pool",
+        "vld[0]/ip-profile",
+        lambda d: (
+            dhcp(d, {"enabled": True, "start-address": "10.0.0.250", "count": 1}),
+            d["vld"][0].pop("vnfd-connection-point-ref"),
+        ),
+    ),
+    (
+        "params-pool",
+        "vld[0]/ip-profile",
+        lambda d: (
+            dhcp(d, {"enabled": True, "start-address": "10.0.0.250", "count": 2}),
+            d["vld"][0]["ip-profile"].update({"gateway-address": "10.0.0.251"}),
+        ),
     ),
     ("params-twice", "vld[1]/name", lambda d: d["vld"].append({"name": d["vld"][0]["name"]})),
     (
@@ -521,6 +559,56 @@ def test_vnfs_enforce_the_5qi_of_their_template(given, code):
     document = {"netslice-subnet": [{"id": name, **own} for name in ("core", "edge")]}
     problems = {p.code for p in validate_params("nsi", document, known)}
     assert problems - {"params-value"} == ({code} if code else set())
+
+
+@pytest.mark.parametrize(
+    ("params", "address", "gateway"),
+    [
+        ({"enabled": False}, "10.0.0.1", None),
+        ({}, "10.0.0.1", None),
+        ({"enabled": True}, "10.0.0.3", None),
+        ({"enabled": True, "start-address": "10.0.0.9", "count": 20}, "10.0.0.1", None),
+        ({"enabled": True, "start-address": "10.0.0.9", "count": 1}, "10.0.0.10", "10.0.0.1"),
+    ],
+)
+def test_addresses_that_dhcp_does_not_take(params, address, gateway):
+    document = copy.deepcopy(PARAMS)
+    dhcp(document, params, address)
+    if gateway:
+        document["vld"][0]["ip-profile"]["gateway-address"] = gateway
+    assert validate_params("ns", document, catalog()) == []
+
+
+def test_dhcp_takes_the_address_after_a_gateway_that_is_the_first():
+    document = copy.deepcopy(PARAMS)
+    dhcp(document, {"enabled": True}, "10.0.0.3")
+    document["vld"][0]["ip-profile"]["gateway-address"] = "10.0.0.1"
+    assert [p.code for p in validate_params("ns", document, catalog())] == ["params-dhcp"]
+
+
+@pytest.mark.parametrize(
+    ("cidr", "address", "dhcp_on", "problems"),
+    [
+        ("10.0.0.0/24", "10.0.0.1", True, ["params-dhcp"]),
+        ("10.0.0.0/24", "10.0.0.1", False, []),
+        ("fd00::/64", "fd00::1", True, ["params-dhcp"]),
+        ("fd00::/64", "fd00::9", True, []),
+    ],
+)
+def test_dhcp_of_the_nsd_counts_where_no_ip_profile_is_given(cidr, address, dhcp_on, problems):
+    known = catalog()
+    layer3 = {"cidr": cidr, "dhcp-enabled": dhcp_on}
+    profile = {"id": "data", "virtual-link-desc-id": "data"}
+    profile["virtual-link-protocol-data"] = {"l3-protocol-data": layer3}
+    (nsd,) = known.nsds.values()
+    nsd["df"][0]["virtual-link-profile"] = [profile]
+    document = copy.deepcopy(PARAMS)
+    del document["vld"][0]["ip-profile"]
+    document["vld"][0]["vnfd-connection-point-ref"][0]["ip-address"] = address
+    del document["vnf"]
+    assert [p.code for p in validate_params("ns", document, known)] == problems
+    document["vld"][0]["vim-network-name"] = "there"
+    assert validate_params("ns", document, known) == []
 
 
 def test_a_shared_service_needs_no_parameters():

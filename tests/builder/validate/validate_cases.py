@@ -1036,6 +1036,30 @@ CREATION = [
         [put("df/0/virtual-link-profile", [{"id": "a", "virtual-link-desc-id": "x"}])],
     ),
     (
+        "link-dhcp",
+        "constituent-cpd-id[0]/ip-address",
+        "",
+        ns,
+        [
+            put(
+                "df/0/virtual-link-profile",
+                [
+                    {
+                        "id": "data",
+                        "virtual-link-desc-id": "data",
+                        "virtual-link-protocol-data": {
+                            "l3-protocol-data": {"cidr": "10.0.0.0/24", "dhcp-enabled": True}
+                        },
+                    }
+                ],
+            ),
+            put(
+                "df/0/vnf-profile/0/virtual-link-connectivity/1/constituent-cpd-id/0/ip-address",
+                "10.0.0.1",
+            ),
+        ],
+    ),
+    (
         "link-cidr",
         "l3-protocol-data/cidr",
         "",

@@ -194,7 +194,7 @@ vnf:
 - {member-vnf-index: "1", vdu: [{id: vm, interface: [{name: ens4, ip-address: 10.0.0.1}]}]}
 vld:
 - name: data
-  ip-profile: {ip-version: ipv4, subnet-address: 10.0.0.0/24, dhcp-params: {enabled: true}}
+  ip-profile: {ip-version: ipv4, subnet-address: 10.0.0.0/24, dhcp-params: {enabled: false}}
   vnfd-connection-point-ref:
   - {member-vnf-index-ref: "2", vnfd-connection-point-ref: data-ext, ip-address: 10.0.0.2}
 additionalParamsForVnf:

@@ -120,11 +120,11 @@ def test_a_tunnel_inside_the_tunnel_has_its_mtu_and_no_packet_is_fragmented(
         shown = clear[index].action("show-status")
         (peer,) = shown[SECOND[index]]["peers"]
         assert peer["through"] == outer
-        assert shown[SECOND[index]]["mtu"] == shown[outer]["mtu"] - 80 == 1340
+        assert shown[SECOND[index]]["mtu"] == shown[outer]["mtu"] - 80 == 1290
     far = INNERMOST["server"]
     with captured(clear, "data", tmp_path / "nested.pcap") as capture:
-        assert clear["client"].pings(far, "-M", "do", "-s", str(1340 - 28), tries=50)
-        assert not clear["client"].pings(far, "-M", "do", "-s", str(1340 - 27), tries=5)
+        assert clear["client"].pings(far, "-M", "do", "-s", str(1290 - 28), tries=50)
+        assert not clear["client"].pings(far, "-M", "do", "-s", str(1290 - 27), tries=5)
     assert capture.count(wireguard_only(51820)) >= 2
     assert capture.count("ip[6:2] & 0x3fff != 0") == 0
     # Once more the same inside that is refused, and leaves the link as it is.

@@ -71,13 +71,13 @@ def test_a_link_of_two_hosts_runs_inside_the_tunnel_of_the_gateways(
     ends = [End.parse(f"gw/{m}:vpn-server@{address}") for m, address in reached.items()]
     join(sites.lab.client(), *ends)
     for member in NESTED:
-        assert sites.status("gw", member, "vpn-server")["mtu"] == 1420 - 80
+        assert sites.status("gw", member, "vpn-server")["mtu"] == 1370 - 80
     (lan,) = [n for n in sites.vim("site-a").networks() if n.name.endswith(".hub-lan")]
     capture = Capture(tmp_path / "lan.pcap")
     with sites.vim("site-a").capture(lan.id, capture.path):
         far = NESTED["spoke-host"]
-        wait(lambda: sites.whole("gw", "hub-host", far, 1420 - 80), "the tunnel inside")
-        assert not sites.whole("gw", "hub-host", far, 1420 - 79)
+        wait(lambda: sites.whole("gw", "hub-host", far, 1370 - 80), "the tunnel inside")
+        assert not sites.whole("gw", "hub-host", far, 1370 - 79)
     assert capture.count(wireguard_only(51820)) >= 6
     assert capture.count("ip[6:2] & 0x3fff != 0 or icmp") == 0
     # The same two hosts, the same moment: also what is not in a tunnel of its own.

@@ -18,7 +18,7 @@ from builder import deployment, packages, variants
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
-NESTED_MTU = 1420
+NESTED_MTU = 1370
 
 
 def s6a_only(target: Path) -> Path:

@@ -551,6 +551,48 @@ def test_a_given_ip_profile_replaces_that_of_the_nsd_as_a_whole() -> None:
     assert (data.subnet, data.gateway) == ("10.9.0.0/24", None)
 
 
+@pytest.mark.parametrize(
+    ("of_nsd", "of_params", "dhcp", "pool"),
+    [
+        # Neutron's default counts only where RO gets no ip-profile; LCM's default is off.
+        (None, None, True, None),
+        ({}, None, False, None),
+        ({"dhcp-enabled": True}, None, True, None),
+        ({"dhcp-enabled": False}, None, False, None),
+        ({"dhcp-enabled": True}, {}, False, None),
+        ({"dhcp-enabled": True}, {"enabled": False}, False, None),
+        (
+            {"dhcp-enabled": False},
+            {"enabled": True, "start-address": "10.7.0.200", "count": 20},
+            True,
+            ("10.7.0.200", "10.7.0.219"),
+        ),
+    ],
+)
+def test_dhcp_of_a_network_is_what_lcm_and_ro_make_of_the_ip_profile(
+    of_nsd: dict[str, Any] | None,
+    of_params: dict[str, Any] | None,
+    dhcp: bool,
+    pool: tuple[str, str] | None,
+) -> None:
+    descriptor, given = nsd(), params()
+    descriptor["df"][0]["virtual-link-profile"] = [
+        {
+            "id": "data",
+            "virtual-link-desc-id": "data",
+            "virtual-link-protocol-data": {"l3-protocol-data": {"cidr": "10.7.0.0/24", **of_nsd}}
+            if of_nsd is not None
+            else {},
+        }
+    ]
+    if of_params is not None:
+        profile = {"subnet-address": "10.7.0.0/24", "dhcp-params": of_params}
+        given = params(vld=[{"name": "data", "ip-profile": profile}])
+    result = plan("demo", descriptor, {"1": vnfd(), "2": vnfd()}, given, {})
+    (data,) = [n for n in result.networks if n.link == "data"]
+    assert (data.dhcp, data.pool) == (dhcp, pool)
+
+
 def test_ext_cpd_decides_about_port_security() -> None:
     descriptor = vnfd()
     descriptor["ext-cpd"][1]["port-security-enabled"] = True

@@ -84,6 +84,8 @@ def test_address_in_use_and_network_in_use(vim: Vim, spec: Callable[..., ServerS
         vim.create_server(spec("y", PortSpec(network.id, ip="10.9.0.4")), "busy")
     with pytest.raises(VimError, match=r"IP address 10\.9\.0\.1 already allocated"):
         vim.create_server(spec("y", PortSpec(network.id, ip="10.9.0.1")), "busy")
+    with pytest.raises(VimError, match=r"IP address 10\.9\.0\.2 already allocated"):  # by DHCP
+        vim.create_server(spec("y", PortSpec(network.id, ip="10.9.0.2")), "busy")
     with pytest.raises(VimError, match="one or more ports still in use"):
         vim.delete_network(network.id)
     vim.delete_server(server.id)
