@@ -144,17 +144,20 @@ def test_state_serves_another_process_and_a_restarted_fabric(own_home: Path) -> 
 
 
 def test_two_vims_and_two_labs(own_home: Path, tmp_path: Path) -> None:
-    first, second = Vim.create(own_home, "a"), Vim.create(own_home, "b")
+    # The second has neither metadata service nor configuration drives.
+    first, second = Vim.create(own_home, "a"), Vim.create(own_home, "b", {"metadata": False})
     other = Vim.create(tmp_path / "other", "a")
     try:
         servers = {}
         for vim in (first, second, other):
-            data = vim.create_network(NetworkSpec("data", "10.1.0.0/24"), "ns")
+            data = vim.create_network(NetworkSpec("data", "10.1.0.0/24", dhcp=False), "ns")
             ports = (PortSpec(vim.management_network().id), PortSpec(data.id))
             spec = ServerSpec("s", "s", "ubuntu22.04", 1, 512, 1, ports)
             servers[vim] = vim.create_server(spec, "ns")
         for vim, server in servers.items():
             vim.wait_active(server.id, 60)
+            told = vim.console(server.id, ["ip", "-br", "-4", "address", "show", "ens4"]).stdout
+            assert ("10.1.0.1/24" in told) == (vim is not second), told
         address = servers[second].ports[0].ip
         assert address == "10.250.2.3"  # after the gateway and DHCP
         ping = ping_command(address)
