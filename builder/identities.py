@@ -29,6 +29,8 @@ SAME = {
     "nf_downlink_mhz": "downlink carrier",
     "nf_resource_blocks": "bandwidth",
 }
+#: Parameters with addresses or prefixes of UEs or for them, which no link has.
+OF_UES = {"nf_ue_pool", "nf_inner_pool", "nf_dns", "nf_second_dns"}
 SECRET = ("nf_operator_key", "nf_subscriber_key")
 INNER = "_inner_address"
 NO_LINK = "none"
@@ -221,11 +223,12 @@ def _addresses(functions: dict[str, dict[str, Any]], ended: set[str]) -> Iterato
                     yield f"{key}: {owner} has {address}, which overlaps {subnet} of its {other}"
             own[link] = address.network
     for name, given in functions.items():
-        try:
-            pool = ip_network(str(given.get("nf_ue_pool", "0.0.0.0/32")))
-        except ValueError:
-            yield f"nf_ue_pool: {name} has {given['nf_ue_pool']!r}, which is no prefix"
-            continue
-        for link, subnet in subnets.items():
-            if pool.version == subnet.version and pool.overlaps(subnet):
-                yield f"nf_ue_pool: {pool} of {name} overlaps {subnet} of link {link}"
+        for key in sorted(OF_UES & given.keys()):
+            try:
+                pool = ip_network(str(given[key]))
+            except ValueError:
+                yield f"{key}: {name} has {given[key]!r}, which is no prefix"
+                continue
+            for link, subnet in subnets.items():
+                if pool.version == subnet.version and pool.overlaps(subnet):
+                    yield f"{key}: {pool} of {name} overlaps {subnet} of link {link}"

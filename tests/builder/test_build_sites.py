@@ -209,6 +209,9 @@ def test_a_pool_of_ues_inside_a_link_is_found(files):
         member(document, name)["nf_ue_pool"] = "172.16.0.0/16"
     problems = identities.disagreements(document)
     assert any("overlaps 172.16.6.0/24 of link s6a" in sentence for sentence in problems)
+    member(document, "spgwc")["nf_dns"] = "172.16.1.53"
+    sentence = "nf_dns: 172.16.1.53/32 of spgwc overlaps 172.16.1.0/24 of link s11"
+    assert sentence in identities.disagreements(document)
 
 
 def test_keys_that_differ_are_not_shown(files):

@@ -18,6 +18,13 @@ from vpnaas.vdu.steps import Results, run
 KINDS = tuple(GIVEN)
 
 
+def interface_row(name: str, address: str) -> dict[str, Any]:
+    """Return a row of `ip -j address`."""
+    local, _, length = address.partition("/")
+    shown = {"family": "inet", "local": local, "prefixlen": int(length)}
+    return {"ifname": name, "mtu": 1500, "addr_info": [shown]}
+
+
 class Vdu:
     """Files and started units of one VDU; runs nothing."""
 
@@ -27,6 +34,7 @@ class Vdu:
         self.restarted: list[str] = []
         self.uu = "192.168.77.10"
         self.tables: set[str] = set()
+        self.interfaces: dict[str, str] = {}
         self.probe: dict[str, Any] = {"reasons": [], "units": {}, "restarts": 0}
 
     def execute(self, steps: list[Any]) -> Results:
@@ -45,6 +53,9 @@ class Vdu:
                 result = {"code": self._run(body["argv"]), "out": ""}
                 if step.id == "nf/probe":
                     result["out"] = json.dumps(self.probe)
+                if step.id == "facts/addresses":
+                    rows = [interface_row(*each) for each in self.interfaces.items()]
+                    result["out"] = json.dumps(rows)
                 if step.id == "address" and self.uu:
                     result["out"] = json.dumps([{"addr_info": [{"local": self.uu}]}])
             found[step.id] = result
@@ -168,6 +179,39 @@ def test_ends_that_differ_stop_every_change_but_the_keys_are_kept() -> None:
     assert Secrets.from_json(vdu.files["/etc/osm-vpnaas/nf/secrets.json"]) == SECRETS
     # Nobody has to give them again when the other end was put right.
     assert reconcile(vdu, function_state("hss", given=None)).state == "ready"
+
+
+@pytest.mark.parametrize("kind", ["amf", "upf"])
+def test_what_runs_is_ready_whatever_a_neighbour_says(kind: str) -> None:
+    vdu = Vdu()
+    assert reconcile(vdu, function_state(kind)).state == "ready"
+    started = list(vdu.restarted)
+    link = {"amf": "n2", "upf": "n3"}[kind]
+    other = of("n3iwf", params("n3iwf", slices="7-000007"), True)
+    around = {**parts(kind), link: (*parts(kind)[link], ("n3iwf", other))}
+    outcome = reconcile(vdu, function_state(kind, parts=around, given=None))
+    assert (outcome.state, outcome.bad, outcome.calm) == ("ready", False, True)
+    assert f"{link}: slice" in outcome.summary()
+    assert outcome.part is not None
+    assert outcome.part.ready
+    # Another neighbour's part that cannot be read is a remark too.
+    outcome = reconcile(vdu, function_state(kind, unread=("x: nf-version: 9",), given=None))
+    assert outcome.summary() == f"{kind} ready (x: nf-version: 9)"
+    assert vdu.restarted == started
+    # Where something has to change, the ends have to agree first.
+    changed = params(kind, **{"log-level": "debug"})
+    outcome = reconcile(vdu, function_state(kind, params=changed, parts=around, given=None))
+    assert (outcome.state, vdu.restarted) == ("failed", started)
+
+
+def test_the_function_that_was_changed_is_the_one_that_failed() -> None:
+    vdu = Vdu()
+    assert reconcile(vdu, function_state("n3iwf")).state == "ready"
+    asked = function_state("n3iwf", params=params("n3iwf", slices="7-000007"))
+    outcome = reconcile(vdu, asked)
+    assert outcome.state == "failed"
+    assert "n3: slice" in outcome.reason
+    assert vdu.restarted == ["n3iwf"]
 
 
 def test_without_keys_or_engine_there_is_one_sentence() -> None:

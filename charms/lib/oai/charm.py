@@ -11,12 +11,13 @@ from vpnaas.base.errors import InputError, NotReadyError, VpnaasError
 from vpnaas.charm import VnfCharm
 from vpnaas.extras.extra import Extra
 from vpnaas.params.secret_store import SecretReference
+from vpnaas.peers.admission import Beside
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import secret_store
 from vpnaas.vdu.ssh import Vdu
 from vpnaas.vdu.steps import Step, changes, read, run
 
-from . import meters, params, part, pdn, plan, units, values
+from . import addresses, meters, params, part, pdn, plan, units, values
 from .model import SECRETS_FILE, End, subscriber_file
 from .params import NONE, Common, Secrets
 
@@ -64,6 +65,12 @@ class NfCharm(VnfCharm):
     def _has_more(self) -> bool:
         return self._request.params is not None or self._stored_params() is not None
 
+    def _beside(self) -> Beside:
+        try:
+            return addresses.beside(self.kind, self._request.params or self._stored_params())
+        except VpnaasError:
+            return Beside()  # `_extend` says what is wrong with the stored parameters.
+
     def _extra_state(self) -> str:
         seen = {
             name: [(label, sorted(bag.items())) for _, label, bag in self.environment.related(name)]
@@ -106,6 +113,7 @@ class NfCharm(VnfCharm):
         ends: Dict[str, End] = {}
         parts: Dict[str, Tuple[Tuple[str, part.Part], ...]] = {}
         problems: List[str] = []
+        unread: List[str] = []
         for link, decided in sorted(plans.items()):
             address = decided.params.inner_address
             if not decided.interface:
@@ -114,14 +122,14 @@ class NfCharm(VnfCharm):
             if problem:
                 problems.append(problem)
                 continue
-            parts[link] = self._parts(link, decided, problems)
+            parts[link] = self._parts(link, decided, unread)
             peers = [p.address for _, p in parts[link] if part.expected(self.kind, link, p)]
             ends[link] = End(
                 plan.address_interface(self.kind, decided), address, tuple(a for a in peers if a)
             )
         for name in self.more_relations():
             if part.link_of(name) not in self.roles:
-                parts[name] = tuple(peer_part for _, peer_part in self._peer_parts(name, problems))
+                parts[name] = tuple(peer_part for _, peer_part in self._peer_parts(name, unread))
         request = self._request
         return plan.FunctionState(
             kind=self.kind,
@@ -129,6 +137,9 @@ class NfCharm(VnfCharm):
             ends=ends,
             parts=parts,
             problems=tuple(problems),
+            unread=tuple(unread),
+            used=tuple(addresses.of_links(plans) + addresses.of_functions(self.kind, parts)),
+            requested=request.params is not None,
             link_units=tuple(sorted({p.owner for p in plans.values() if p.owner})),
             given=request.secrets,
             restart=request.restart,
@@ -141,9 +152,9 @@ class NfCharm(VnfCharm):
         )
 
     def _parts(
-        self, link: str, decided: LinkPlan, problems: List[str]
+        self, link: str, decided: LinkPlan, unread: List[str]
     ) -> Tuple[Tuple[str, part.Part], ...]:
-        """Return the parts of the network functions at a reference point; add to `problems`.
+        """Return the parts of the network functions at a reference point; add to `unread`.
 
         A function at the other end of the link has the address that was admitted for it. A function
         behind a gateway publishes its address in a relation between network functions. The operator
@@ -151,16 +162,16 @@ class NfCharm(VnfCharm):
         """
         admitted = {p.name: str(p.inner_address) for p in decided.peers if p.inner_address}
         result = []
-        for peer_name, (label, peer_part) in self._peer_parts(link, problems):
+        for peer_name, (label, peer_part) in self._peer_parts(link, unread):
             result.append((label, attr.evolve(peer_part, address=admitted.get(peer_name, ""))))
         for name in self.more_relations():
             if part.link_of(name) == link:
-                result += [peer_part for _, peer_part in self._peer_parts(name, problems)]
+                result += [peer_part for _, peer_part in self._peer_parts(name, unread)]
         result += sorted(self._manual_functions().get(link, {}).items())
         return tuple(result)
 
     def _peer_parts(
-        self, relation: str, problems: List[str]
+        self, relation: str, unread: List[str]
     ) -> List[Tuple[str, Tuple[str, part.Part]]]:
         """Return the part of each network function of a relation, with label and peer name."""
         result = []
@@ -168,7 +179,7 @@ class NfCharm(VnfCharm):
             try:
                 decoded = part.decode(bag, label)
             except InputError as error:
-                problems.append(str(error))
+                unread.append(str(error))
                 continue
             if decoded is not None:
                 result.append(("rel-{}".format(id), (label, decoded)))
@@ -248,7 +259,19 @@ class NfCharm(VnfCharm):
     @action("restart-nf")
     def _restart_nf(self, given: Params) -> Mapping[str, Any]:
         self._configured()
-        return self._reconcile_for(Request(restart=True, wait=ACTION_WAIT)).details
+        return self._restart_containers()
+
+    def _restart_containers(self) -> Mapping[str, Any]:
+        """Restart the containers.
+
+        Raises:
+            VpnaasError: They were not restarted.
+        """
+        outcome = self._reconcile_for(Request(restart=True, wait=ACTION_WAIT))
+        if not outcome.restarted:
+            reason = outcome.reason or "software is none"
+            raise VpnaasError("nothing was restarted: {}".format(reason))
+        return outcome.details
 
     @action("health")
     def _health(self, given: Params) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from vpnaas.params.fiveqi import TABLE
 from vpnaas.vdu.ssh import Vdu
 
 from . import amf, logs, n3iwf, n3ue, nr_ue, nssai, params, pdn, provision_5g, sql, values
-from .charm import ACTION_WAIT, NfCharm, Request
+from .charm import NfCharm
 from .functions import EquipmentCharm, KeyedCharm, UserPlaneCharm, own_key
 from .params import Amf, Common, Equipment, N3iwf, Secrets, Upf
 
@@ -278,7 +278,7 @@ class N3iwfCharm(NfCharm):
             brought = n3iwf.given_certificate(nf_params, given, results)
             checked = vdu.execute(n3iwf.verify_steps(brought)).check()
             vdu.execute(n3iwf.install_steps(nf_params, brought, checked)).check()
-        return self._reconcile_for(Request(restart=True, wait=ACTION_WAIT)).details
+        return self._restart_containers()
 
 
 class N3ueCharm(SessionsCharm):

@@ -16,7 +16,9 @@ from vpnaas.vdu.steps import Results, Step, run
 
 from . import values
 
-DEVICE = "oaitun_ue1"
+DEVICES = "oaitun_ue"
+"""Start of the names of a UE's tun devices."""
+DEVICE = DEVICES + "1"
 """Tun device of a UE's first connection."""
 USER_PLANE = "tun0"
 """Tun device of SPGW-U and UPF, with the packets of all UEs."""

@@ -11,16 +11,33 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import attr
 from vpnaas.base import fields, links
-from vpnaas.base.errors import MALFORMED, VduError, VpnaasError
+from vpnaas.base.errors import MALFORMED, InputError, VduError, VpnaasError
 from vpnaas.base.links import IPSEC
 from vpnaas.extras.extra import Extra
 from vpnaas.tunnels.technology import LinkPlan
-from vpnaas.vdu import nftables, secret_store
+from vpnaas.vdu import facts, nftables, secret_store
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, ask, disable, enable, read, remove, run, which, write
 from vpnaas.vdu.steps import directory as make_directory
 
-from . import amf, enb, gnb, hss, mme, n3iwf, n3ue, nr_ue, pdn, smf, spgwc, spgwu, ue, units, upf
+from . import (
+    addresses,
+    amf,
+    enb,
+    gnb,
+    hss,
+    mme,
+    n3iwf,
+    n3ue,
+    nr_ue,
+    pdn,
+    smf,
+    spgwc,
+    spgwu,
+    ue,
+    units,
+    upf,
+)
 from .images import Registry
 from .model import BASE, DATABASE_FILE, LIBRARY, SECRETS_FILE, TLS, Ends, File, Software
 from .params import KINDS, NONE, WITH_SECRETS, Common, N3iwf, Secrets, masked
@@ -79,7 +96,10 @@ class FunctionState:
     Attributes:
         ends: The links that are configured.
         parts: Parts of related network functions with their names, per link.
-        problems: Sentences about parts that could not be read.
+        problems: Sentences about links of ours that it cannot use.
+        unread: Sentences about parts of other network functions that could not be read.
+        used: What links and related functions use, see `addresses`.
+        requested: Whether an action brings `params`, which may then be refused.
         link_units: systemd units that bring the links up.
         given: Keys of `configure-nf`; without them those on the VDU are used.
         restart: Whether to restart the containers in any case.
@@ -92,6 +112,9 @@ class FunctionState:
     ends: Ends
     parts: Mapping[str, Tuple[Tuple[str, Part], ...]] = attr.Factory(dict)
     problems: Tuple[str, ...] = ()
+    unread: Tuple[str, ...] = ()
+    used: Tuple[addresses.Named, ...] = ()
+    requested: bool = False
     link_units: Tuple[str, ...] = ()
     given: Optional[Secrets] = None
     restart: bool = False
@@ -104,6 +127,7 @@ class Plan:
     """Steps for the VDU, and problems that prevent them.
 
     Attributes:
+        remarks: Sentences about other network functions, which do not concern what runs here.
         uu: Our address on Uu or NWu.
         authority: Certificate of an N3IWF's authority, base64 of DER.
         note: Further text for the status.
@@ -113,6 +137,7 @@ class Plan:
     files: Mapping[str, File] = attr.Factory(dict)
     hidden: Tuple[str, ...] = attr.field(default=(), repr=False)
     problems: Tuple[str, ...] = ()
+    remarks: Tuple[str, ...] = ()
     waiting: Tuple[str, ...] = ()
     uu: str = ""
     authority: str = ""
@@ -133,6 +158,7 @@ class Outcome(Extra):
         addresses: Our own by link.
         added: Names of network functions of other services, by link.
         uu: Address of a base station on Uu, of an N3IWF on NWu, "" if it has none.
+        restarted: Whether this reconcile started containers.
     """
 
     kind: str
@@ -145,6 +171,7 @@ class Outcome(Extra):
     addresses: Mapping[str, str] = attr.Factory(dict)
     added: Mapping[str, Tuple[str, ...]] = attr.Factory(dict)
     uu: str = ""
+    restarted: bool = False
 
     @property
     def bad(self) -> bool:
@@ -288,6 +315,8 @@ def observe_steps(function_state: FunctionState) -> List[Step]:
         steps += n3iwf.certificate_steps(function_state.params)
     if function_state.kind == "amf":
         steps += database_steps()
+    if addresses.has_any(function_state.kind, function_state.params):
+        steps += facts.observe()
     if lacking(function_state):
         return steps
     # The paths of files depend neither on keys nor on our address.
@@ -316,10 +345,31 @@ def make_plan(function_state: FunctionState, results: Results) -> Plan:
     """Return the steps from the observed to the desired state.
 
     Raises:
-        VpnaasError: The VDU cannot run network functions.
+        VpnaasError: The VDU cannot run network functions, or not with the requested parameters.
     """
+    own = _conflict(function_state, results)
+    if own and function_state.requested:
+        raise own
+    if own:
+        problems = function_state.problems + (str(own),)
+        function_state = attr.evolve(function_state, problems=problems)
     note = "" if function_state.given else secret_store.last_refusal("nf/store", results)
-    return attr.evolve(_plan(function_state, results), note=note)
+    plan = _plan(function_state, results)
+    notes = plan.remarks + ((note,) if note else ())
+    return attr.evolve(plan, note="; ".join(notes))
+
+
+def _conflict(function_state: FunctionState, results: Results) -> Optional[InputError]:
+    """Return why addresses among the parameters cannot work here, None if they can."""
+    kind, params = function_state.kind, function_state.params
+    if params.software == NONE or not addresses.has_any(kind, params):
+        return None
+    try:
+        inner = station(function_state).inner
+        addresses.check(kind, params, facts.parse(results), function_state.used, inner)
+    except InputError as error:
+        return error
+    return None
 
 
 def _plan(function_state: FunctionState, results: Results) -> Plan:
@@ -342,7 +392,8 @@ def _plan(function_state: FunctionState, results: Results) -> Plan:
     if function_state.kind == "n3iwf":
         authority = n3iwf.authority(results)
     if waiting:
-        return Plan(tuple(keep), waiting=tuple(waiting), problems=function_state.problems)
+        problems = function_state.problems + function_state.unread
+        return Plan(tuple(keep), waiting=tuple(waiting), problems=problems)
     secrets = attr.evolve(secrets, database=(results.text("nf/database") or "").strip())
     software = build(function_state, secrets, uu)
     hidden: Tuple[str, ...] = (secrets.operator_key, secrets.subscriber_key, secrets.database)
@@ -353,15 +404,24 @@ def _plan(function_state: FunctionState, results: Results) -> Plan:
     )
     running = any(results.text("nf/started/" + c.name) is not None for c in software.containers)
     gates = [] if running else closed_gates(function_state)
-    problems = list(function_state.problems) + _disagreements(function_state)
+    problems, remarks = function_state.problems, function_state.unread
+    remarks += tuple(_disagreements(function_state))
+    if not all(_is_current(container.name, files, results) for container in software.containers):
+        problems, remarks = problems + remarks, ()
+    made = Plan(files=files, hidden=hidden, problems=problems, uu=uu, authority=authority)
     if problems or gates:
         # Start and restart nothing: running containers keep their configuration.
-        blocked = tuple(problems), tuple(gates)
-        return Plan(tuple(keep), files, hidden, *blocked, uu=uu, authority=authority)
+        return attr.evolve(made, steps=tuple(keep), waiting=tuple(gates))
     steps = keep + _apply(function_state, software, files, results)
     wait = function_state.wait if steps else min(function_state.wait, IDLE_WAIT)
     steps += _probe(function_state, software, path, wait)
-    return Plan(tuple(steps), files, hidden, uu=uu, authority=authority)
+    return attr.evolve(made, steps=tuple(steps), remarks=remarks)
+
+
+def _is_current(container: str, files: Mapping[str, File], results: Results) -> bool:
+    """Tell whether a container was started with the configuration that it should have."""
+    digest = files[units.digest_file(container)].text
+    return results.text("nf/started/" + container) == digest
 
 
 def engine(results: Results) -> str:
@@ -420,8 +480,7 @@ def _apply(
         renewal = n3iwf.renewal_steps(function_state.params, results)
     due = []
     for container in software.containers:
-        digest = files[units.digest_file(container.name)].text
-        current = results.text("nf/started/" + container.name) == digest
+        current = _is_current(container.name, files, results)
         # If a file was edited on the VDU, the container may run with the edited file.
         edited = {file.path for file in units.used_files(container, software.files)}
         if function_state.restart or renewal or not current or edited & set(different):
@@ -559,6 +618,7 @@ def conclude(function_state: FunctionState, plan: Plan, results: Optional[Result
         addresses={link: end.ip for link, end in function_state.ends.items()},
         added=function_state.added,
         uu=plan.uu,
+        restarted=any(step.id == "nf/restart" for step in plan.steps),
     )
 
 

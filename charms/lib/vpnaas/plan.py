@@ -431,6 +431,18 @@ def _own_endpoint(
     return addresses[0].ip, params.listen_port
 
 
+def _check_own_prefixes(params: LinkParams, endpoint: fields.IPAddress) -> None:
+    """Raise InputError if peers of WireGuard would send the tunnel's own packets into it."""
+    for prefix in params.allowed_prefixes if params.technology == WIREGUARD else ():
+        # wg-quick(8) of a device marks the tunnel's packets for a default route only.
+        if prefix.prefixlen and endpoint in prefix:
+            raise InputError(
+                "configure: allowed-prefixes",
+                "{} contains {}, where peers reach {}".format(prefix, endpoint, params.link),
+                "prefixes without it",
+            )
+
+
 def _reached(charm_state: CharmState, params: LinkParams, vdu: VduFacts) -> LinkParams:
     """Return the parameters with a floating IP as gateway, if the link runs over management.
 
@@ -454,6 +466,10 @@ def _inputs(
 ) -> LinkInputs:
     underlay = vdu.underlay(params.underlay_interface, charm_state.management)
     params = _reached(charm_state, params, vdu)
+    endpoint = _own_endpoint(charm_state, params, underlay)
+    # A related peer looks for itself; devices and other manual peers do what they are told.
+    if endpoint is not None and not charm_state.remotes.get(params.link):
+        _check_own_prefixes(params, endpoint[0])
     overhead = TABLE[params.technology].overhead(params)
     return LinkInputs(
         charm_state=charm_state,
@@ -462,7 +478,7 @@ def _inputs(
         underlay=underlay,
         overhead=overhead,
         mtu=_own_mtu(params, underlay, overhead, 0),
-        endpoint=_own_endpoint(charm_state, params, underlay),
+        endpoint=endpoint,
         results=results,
         prepared=prepared,
     )

@@ -20,6 +20,7 @@ from vpnaas.params.gateway import SharedAddress
 from vpnaas.params.intent import Intent
 from vpnaas.params.monitoring import effective
 from vpnaas.peers import leases
+from vpnaas.peers.admission import Beside
 from vpnaas.peers.offer import Remote, asking, declined, encode, show_assigned
 from vpnaas.plan import Plan, conclude, make_plan, observe_steps, prepare_steps, require_tools
 from vpnaas.tunnels.technologies import TABLE
@@ -87,6 +88,10 @@ class ReconcilingCharm:
     def _shared(self) -> Optional[SharedAddress]:
         """Return the address of a gateway pair for its manual peers, None if there is none."""
         return None
+
+    def _beside(self) -> Beside:
+        """Return what else on the VDU is ours, not foreign to the links."""
+        return Beside()
 
     def _extra_state(self) -> str:
         """Return the data in Juju that `_extend` depends on, without the relations of links."""
@@ -263,6 +268,7 @@ class ReconcilingCharm:
             shared=self._shared(),
             holdings=self._holdings(),
             monitoring=effective(intent.monitoring, self._is_gateway()),
+            beside=self._beside(),
         )
 
     def _is_gateway(self) -> bool:

@@ -12,7 +12,7 @@ import attr
 from vpnaas.base import fields
 from vpnaas.base.digests import digest
 from vpnaas.base.errors import InputError
-from vpnaas.base.links import IPSEC, KEYED, NONE, OWN_INTERFACES, REQUIRER
+from vpnaas.base.links import IPSEC, KEYED, NONE, REQUIRER
 from vpnaas.params import pools
 from vpnaas.params.intent import REQUIRE, LinkParams, ManualPeer, key_form
 from vpnaas.params.ipsec import OPERATED, PSK
@@ -30,7 +30,7 @@ least, many give 30 s)."""
 _POOL = (
     "a pool with enough addresses in the subnet of the gateway's inner-address, for related peers"
 )
-_Underlay = Tuple[str, fields.IPNetwork]
+_Network = Tuple[str, fields.IPNetwork]
 
 
 @attr.frozen
@@ -55,6 +55,19 @@ class Proof:
 
 
 @attr.frozen
+class Beside:
+    """What the VNF's network function has on the VDU beside the links.
+
+    Attributes:
+        devices: Starts of the names of its network devices.
+        networks: Networks among its parameters, with the names of these.
+    """
+
+    devices: Tuple[str, ...] = ()
+    networks: Tuple[_Network, ...] = ()
+
+
+@attr.frozen
 class Context:
     """Input to the admission of peers of one link.
 
@@ -72,6 +85,7 @@ class Context:
         leases: Pool addresses of the related peers that ask for one, by peer name.
         holdings: `Peer.holdings` of the last reconcile by peer name. They outlive the VDU, so they
             tell who came first on a healed one.
+        beside: The VNF's network function.
     """
 
     params: LinkParams
@@ -90,6 +104,7 @@ class Context:
     taken: Mapping[str, Sequence[fields.IPNetwork]] = attr.Factory(dict)
     leases: Mapping[str, Addresses] = attr.Factory(dict)
     holdings: Mapping[str, str] = attr.Factory(dict)
+    beside: Beside = attr.Factory(Beside)
 
 
 @attr.frozen
@@ -137,14 +152,17 @@ def admit(context: Context) -> Admission:
             subnet would route the management network into the tunnel.
     """
     underlays = _underlays(context)
-    for name, network in underlays if not context.params.is_outer else ():
+    # A link that runs goes on: the network function has to give way.
+    running = context.vdu.is_local(context.params.inner_address.ip)
+    others = underlays if running else underlays + list(context.beside.networks)
+    for name, network in others if not context.params.is_outer else ():
         if fields.overlaps(context.params.inner_address.network, network):
             raise InputError(
                 "configure: inner-address",
                 "{} overlaps {} of {}".format(context.params.inner_address, network, name),
                 "a subnet that is on none of the VDU's own networks",
             )
-    for name, network in underlays:
+    for name, network in others:
         for given in context.params.given[1:]:
             if fields.overlaps(fields.host_network(given), network):
                 raise InputError(
@@ -166,7 +184,7 @@ def admit(context: Context) -> Admission:
     pools.check(
         context.params.ipsec.pool,
         (fields.host_network(context.params.inner_address),) + context.params.allowed_prefixes,
-        underlays,
+        underlays + list(context.beside.networks),
     )
     remotes = sorted(context.remotes, key=lambda remote: remote.relation_id)
     context = attr.evolve(context, leases=_leases(context, remotes))
@@ -258,7 +276,7 @@ def _leases(context: Context, remotes: Sequence[Remote]) -> Mapping[str, Address
 
 
 def _reserve(
-    context: Context, claims: Claims, requests: Sequence[_Request], underlays: Sequence[_Underlay]
+    context: Context, claims: Claims, requests: Sequence[_Request], underlays: Sequence[_Network]
 ) -> List[str]:
     """Reserve the resources of running peers; return why those without a request cannot stay."""
     problems = []
@@ -286,7 +304,7 @@ def _reserve(
 
 
 def _grant(
-    context: Context, claims: Claims, requests: Sequence[_Request], underlays: Sequence[_Underlay]
+    context: Context, claims: Claims, requests: Sequence[_Request], underlays: Sequence[_Network]
 ) -> List[str]:
     """Reserve what peers request, running peers first, then former ones; return the refusals.
 
@@ -572,7 +590,7 @@ def _keepalive(params: LinkParams, vdu: VduFacts) -> int:
     return KEEPALIVE if behind_nat else 0
 
 
-def _check_own(context: Context, peer: Peer, underlays: Sequence[_Underlay]) -> None:
+def _check_own(context: Context, peer: Peer, underlays: Sequence[_Network]) -> None:
     """Raise InputError if a peer would take an address, a prefix or a key of ours."""
     own = fields.host_network(context.params.inner_address)
     login = context.vdu.login
@@ -598,6 +616,13 @@ def _check_own(context: Context, peer: Peer, underlays: Sequence[_Underlay]) -> 
                     "{} overlaps {} of {}".format(prefix, network, name),
                     "prefixes that are not on the VDU's own networks",
                 )
+        for name, network in context.beside.networks if prefix not in held else ():
+            if fields.overlaps(prefix, network):
+                raise InputError(
+                    peer.label,
+                    "{} overlaps {} of {}".format(prefix, network, name),
+                    "prefixes that no network function of the VDU uses",
+                )
         for link, networks in sorted(context.taken.items()):
             for network in networks:
                 if fields.overlaps(prefix, network):
@@ -612,21 +637,21 @@ def _check_own(context: Context, peer: Peer, underlays: Sequence[_Underlay]) -> 
                 raise InputError(
                     peer.label, "{} overlaps our pool {}".format(prefix, pool), "other addresses"
                 )
+    for name, network in context.beside.networks if peer.endpoint and not held else ():
+        if peer.endpoint and peer.endpoint[0] in network:
+            raise InputError(
+                peer.label,
+                "its endpoint {} is one of {} of {}".format(peer.endpoint[0], network, name),
+                "an address of the underlay",
+            )
     if same_address.is_same(peer) and context.vdu.is_local(peer.endpoint[0]):  # type: ignore[index]
         raise InputError(peer.label, "its address is one of this VDU", "an address of its own")
     if any(key in context.own_keys for key in peer.public_keys()):
         raise InputError(peer.label, "its key is already in use by this VNF", "its own key")
 
 
-def _underlays(context: Context) -> List[_Underlay]:
+def _underlays(context: Context) -> List[_Network]:
     """Return the VDU's own networks, which no tunnel may capture; empty for a link in clear."""
     if context.params.technology not in KEYED:
         return []
-    return [
-        (interface.name, address.network)
-        for interface in context.vdu.interfaces.values()
-        if not interface.name.startswith(OWN_INTERFACES) and interface.name != "lo"
-        for address in interface.addresses
-        # An inner address in clear is a host prefix on the underlay, not a network.
-        if address.network.prefixlen < address.max_prefixlen
-    ]
+    return context.vdu.networks(context.beside.devices)

@@ -24,7 +24,7 @@ from vpnaas.base import fields
 from vpnaas.base.x509 import Certificate
 from vpnaas.params.gateway import GatewayParams, SharedAddress
 from vpnaas.params.intent import Intent, LinkParams, ManualPeer
-from vpnaas.peers.admission import Admission, Context, Proof
+from vpnaas.peers.admission import Admission, Beside, Context, Proof
 from vpnaas.peers.leases import Asking
 from vpnaas.peers.offer import KeyOffer, Offer, Remote
 from vpnaas.peers.peer import Agreed, Peer, read_record
@@ -66,6 +66,7 @@ class CharmState:
         asking: Links that wait for an address from their gateway; `intent` is without them.
         shared: Address of our gateway pair for manual peers, None if there is none.
         holdings: `Peer.holdings` of the last reconcile, by link and peer name.
+        beside: The VNF's network function.
     """
 
     intent: Intent
@@ -84,6 +85,7 @@ class CharmState:
     asking: Mapping[str, Asking] = attr.Factory(dict)
     shared: Optional[SharedAddress] = None
     holdings: Mapping[str, Mapping[str, str]] = attr.Factory(dict)
+    beside: Beside = attr.Factory(Beside)
 
     def using(self, technology: str) -> List[str]:
         """Return the links of one technology, by name."""
@@ -229,6 +231,7 @@ class LinkInputs:
             proofs=proofs,
             revoked=frozenset(self.charm_state.intent.revoked.get(self.link, ())),
             holdings=self.charm_state.holdings.get(self.link, {}),
+            beside=self.charm_state.beside,
         )
 
     def _ends(self) -> Dict[str, List[fields.IPAddress]]:

@@ -2,12 +2,13 @@
 
 import ipaddress
 import json
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
 from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED, InputError, VduError
+from vpnaas.base.links import OWN_INTERFACES
 from vpnaas.vdu.steps import Results, Step, run
 
 
@@ -56,6 +57,22 @@ class VduFacts:
         if self.default_interface in self.interfaces:
             return self.interfaces[self.default_interface]
         raise VduError("no interface of the VDU has the management address or a default route")
+
+    def networks(self, own: Sequence[str] = ()) -> List[Tuple[str, fields.IPNetwork]]:
+        """Return the VDU's own networks with the names of their interfaces, without ours.
+
+        Args:
+            own: Starts of the names of interfaces that are ours beside those of links.
+        """
+        ours = OWN_INTERFACES + tuple(own)
+        return [
+            (interface.name, address.network)
+            for interface in self.interfaces.values()
+            if not interface.name.startswith(ours) and interface.name != "lo"
+            for address in interface.addresses
+            # An inner address in clear is a host prefix on the underlay, not a network.
+            if address.network.prefixlen < address.max_prefixlen
+        ]
 
     def is_local(self, address: fields.IPAddress) -> bool:
         """Tell whether an interface of the VDU has this address."""

@@ -1,0 +1,111 @@
+"""Addresses in the parameters of network functions: what else has them on the VDU or its links.
+
+The packets of UEs are routed by these addresses. So they are checked as those of links are: against
+the VDU's own networks, where OSM logs in from, and what the links and their peers have.
+"""
+
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+
+from vpnaas.base import fields
+from vpnaas.base.errors import InputError
+from vpnaas.peers.admission import Beside
+from vpnaas.tunnels.technology import LinkPlan
+from vpnaas.vdu.facts import VduFacts
+
+from . import n3iwf, n3ue, pdn, values
+from .params import NONE, Common
+from .part import Part
+
+POOLS = ("ue-pool", "inner-pool")
+SERVERS = ("dns", "second-dns")
+DEVICES: Dict[str, Tuple[str, ...]] = {
+    "spgwu": (pdn.USER_PLANE,),
+    "upf": (pdn.USER_PLANE,),
+    "ue": (pdn.DEVICES,),
+    "nr-ue": (pdn.DEVICES,),
+    "n3iwf": (n3iwf.DEVICE + "-",),
+    "n3ue": (n3ue.SIGNALLING + "-", n3ue.TUNNELS + "-"),
+}
+"""Starts of the names of the network devices that containers make."""
+
+Named = Tuple[str, fields.IPNetwork]
+
+
+def _given(params: Common, names: Sequence[str]) -> Dict[str, str]:
+    given = {name: str(getattr(params, name.replace("-", "_"), "")) for name in names}
+    return {name: text for name, text in given.items() if text}
+
+
+def beside(kind: str, params: Optional[Common]) -> Beside:
+    """Return what a network function has on its VDU, for the checks of links."""
+    if params is None or params.software == NONE:
+        return Beside()
+    pools = _given(params, POOLS).items()
+    networks = [("the {} ({})".format(kind, name), values.pool(name, text)) for name, text in pools]
+    return Beside(DEVICES.get(kind, ()), tuple(networks))
+
+
+def of_links(plans: Mapping[str, LinkPlan]) -> List[Named]:
+    """Return what the links of a VNF use, each with a description."""
+    used: List[Named] = []
+    for link, plan in sorted(plans.items()):
+        params, of = plan.params, " of link {}".format(link)
+        if params.has_address:
+            used.append(("the inner subnet" + of, params.inner_address.network))
+        used += [("a pool" + of, prefix) for prefix in params.ipsec.pool]
+        used += [("an accepted prefix" + of, prefix) for prefix in params.accept_prefixes]
+        used += [("a prefix of {}".format(p.label) + of, n) for p in plan.peers for n in p.prefixes]
+        ends = [p.endpoint[0] for p in plan.peers if p.endpoint]
+        ends += [plan.endpoint[0]] if plan.endpoint else []
+        used += [("an endpoint" + of, fields.host_network(end)) for end in ends]
+    return used
+
+
+def of_functions(kind: str, parts: Mapping[str, Sequence[Tuple[str, Part]]]) -> List[Named]:
+    """Return what the related network functions use, each with a description."""
+    used = []
+    for link, related in sorted(parts.items()):
+        for label, part in related:
+            if part.address:
+                address = fields.network("part", part.address)
+                used.append(("the address of {} on {}".format(label, link), address))
+            if part.ue_pool and kind == "n3iwf":
+                # UEs have an address of both pools.
+                pool = values.pool("part", part.ue_pool)
+                used.append(("the UEs' pool of {}".format(label), pool))
+    return used
+
+
+def has_any(kind: str, params: Common) -> bool:
+    """Tell whether there is something to check."""
+    return kind == "n3ue" or bool(_given(params, POOLS + SERVERS))
+
+
+def check(
+    kind: str, params: Common, vdu: VduFacts, used: Sequence[Named], station: str = ""
+) -> None:
+    """Raise InputError if the VDU, its links or related functions have addresses of `params`.
+
+    Args:
+        kind: The network function.
+        params: Its parameters.
+        vdu: The VDU; the devices of the network function itself are not foreign.
+        used: What links and related functions use.
+        station: Address of the UE's N3IWF inside its tunnels, "" if it has none.
+    """
+    networks = vdu.networks(DEVICES.get(kind, ()))
+    taken = [("{} of the VDU".format(name), network) for name, network in networks]
+    if vdu.login is not None:
+        taken.append(("where OSM logs in from", fields.host_network(vdu.login)))
+    taken += used
+    given = {name: values.pool(name, text) for name, text in _given(params, POOLS).items()}
+    hosts = dict(_given(params, SERVERS), **({"inner address of the N3IWF": station}))
+    given.update((name, fields.network(name, text)) for name, text in hosts.items() if text)
+    for name, network in given.items():
+        for owner, other in taken:
+            if fields.overlaps(network, other):
+                form, shown, noun = "{} overlaps {}, {}", str(network), "a prefix"
+                if name in hosts:
+                    form, shown, noun = "{} is in {}, {}", hosts[name], "an address"
+                allowed = "{} that neither the VDU nor a link uses".format(noun)
+                raise InputError(name, form.format(shown, other, owner), allowed)
