@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+import click
+
 from experiments import qos, sessions
 from experiments.testbed import Testbed
 from experiments.traffic import load
@@ -56,6 +58,9 @@ def run(
             udp_mbps=EMULATED_MBPS if slow else UDP_MBPS,
             count=max(20, seconds * 50),
         )
+    failed = [answer[part]["error"] for part in ("tcp", "udp", "echoes") if "error" in answer[part]]
+    if failed:
+        raise click.ClickException(f"{near}: measure-link: {failed[0]}")
     trips = answer["echoes"]["rtt-ms"]
     return {
         # False if this machine does not let the lab limit a VDU to the vCPUs of its flavour.

@@ -44,7 +44,7 @@ SPGWC = {
     "apn": "internet",
     "dns": "192.0.2.53",
     "second-dns": "192.0.2.54",
-    "ue-pool": "10.250.0.0/16",
+    "ue-pool": "10.45.0.0/16",
     "ue-mtu": 1384,
 }
 #: Underlay networks of each VDU in the order of its NICs, then link, NIC and inner address.

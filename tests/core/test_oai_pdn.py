@@ -41,7 +41,7 @@ def test_bad_parameters_are_a_sentence(parse: Any, given: dict[str, object], wor
 
 def test_packets_leave_by_the_ues_own_address() -> None:
     test = pdn.Throughput.parse({"server": SERVER, "direction": "download", "bitrate-mbps": 20})
-    words = list(pdn.throughput_step(test, OWN).body["argv"])
+    words = json.loads(pdn.throughput_step(test, OWN).body["stdin"])["options"]
     assert words[words.index("--bind") + 1] == OWN
     assert words[words.index("--bitrate") + 1] == "20M"
     assert "--reverse" in words
@@ -73,11 +73,13 @@ def test_reports_are_summed_up_and_failures_are_sentences() -> None:
     result = pdn.throughput(test, OWN, results("iperf3", json.dumps(report)))
     assert (result["mbps"], result["mss"], result["retransmits"]) == (85.0, 1332, 3)
     assert (result["address"], result["server"], result["port"]) == (OWN, SERVER, 5201)
-    refused = json.dumps({"error": "unable to connect to server: Connection refused"})
-    with pytest.raises(VpnaasError, match="10.254.1.203:5201 failed: .*refused"):
-        pdn.throughput(test, OWN, results("iperf3", refused, code=1))
-    with pytest.raises(VpnaasError, match="failed: iperf3: unrecognized option"):
-        pdn.throughput(test, OWN, results("iperf3", "", "iperf3: unrecognized option", 1))
+    refused = json.dumps({"cause": "no-server"})
+    sentence = "10.254.1.203:5201 failed: no TCP connection to the iperf3 server of 10.254.1.203"
+    with pytest.raises(VpnaasError, match=sentence):
+        pdn.throughput(test, OWN, results("iperf3", refused))
+    with pytest.raises(VpnaasError) as failed:
+        pdn.throughput(test, OWN, results("iperf3", "", "Traceback: json.decoder: x", 1))
+    assert str(failed.value).endswith("failed: its program on the VDU failed with exit code 1")
     ping = "3 packets transmitted, 3 received, 0% packet loss\nrtt = 0.1/0.2/0.3/0.04 ms\n"
     result = pdn.latency(pdn.Latency.parse({"server": SERVER}), OWN, results("ping", ping))
     assert result["rtt-ms"] == {"min": 0.1, "avg": 0.2, "max": 0.3, "mdev": 0.04}
@@ -89,7 +91,7 @@ def test_a_server_ends_by_itself_or_says_why_it_is_none() -> None:
     done = Results({"stop": {"code": 5, "out": "", "err": ""}, "serve": {"code": 0}})
     assert pdn.served(SERVER, 60, done) == {"address": SERVER, "port": 5201, "seconds": 60}
     bad = Results({"serve": {"code": 1, "out": "", "err": "Failed to start: no\n"}})
-    with pytest.raises(VpnaasError, match="did not start: Failed to start: no"):
+    with pytest.raises(VpnaasError, match="did not start: its program on the VDU failed"):
         pdn.served(SERVER, 60, bad)
 
 

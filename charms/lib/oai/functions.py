@@ -118,8 +118,8 @@ class KeyedCharm(NfCharm):
         step = run("rows", *command, stdin=lines, any_exit=True, timeout=60)
         results = vdu.execute([step], exclusive=False)
         if results.failed is not None or results.exit_code("rows") != 0:
-            reason = results.reason("rows", "no answer")
-            raise VpnaasError("{} did not answer: {}".format(self.language.DATABASE, reason[:200]))
+            form = "{} did not answer: {}; health says more"
+            raise VpnaasError(form.format(self.language.DATABASE, results.why("rows")))
         rows: List[Dict[str, str]] = self.language.table(results.output("rows"))
         return rows
 

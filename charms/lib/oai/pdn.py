@@ -26,6 +26,8 @@ TABLE = "osm_vpnaas_sgi"
 SERVER_PORT = 5201
 SERVER_UNIT = "osm-vpnaas-sgi-server.service"
 UDP_DEFAULT_MBPS = 10
+TRIES = 3
+"""How often a measurement by UDP starts whose streams do not: their first datagrams may be lost."""
 
 RULES = """table ip {table}
 delete table ip {table}
@@ -129,10 +131,12 @@ def not_attached(device: str) -> str:
 
 def throughput_step(test: Throughput, own: str) -> Step:
     """Return the step of one iperf3 run from the UE's own address."""
-    words = ["iperf3", "--client", test.server, "--port", str(test.port)]
     # The source address selects the UE's routing table, and so the PDN connection.
-    words += ["--bind", own, "--connect-timeout", "10000"] + test.options(UDP_DEFAULT_MBPS)
-    return run("iperf3", *words, any_exit=True, timeout=test.duration + 60)
+    words = ["--bind", own, "--connect-timeout", "10000"] + test.options(UDP_DEFAULT_MBPS)
+    tries = TRIES if test.protocol == "udp" else 1
+    request = {"responder": None, "port": test.port, "address": test.server, "options": words}
+    request.update(seconds=test.duration, datagrams=None, keep="", tries=tries)
+    return measure.client("iperf3", request)
 
 
 def throughput(test: Throughput, own: str, results: Results) -> Dict[str, Any]:
@@ -143,10 +147,9 @@ def throughput(test: Throughput, own: str, results: Results) -> Dict[str, Any]:
     """
     where = "{}:{}".format(test.server, test.port)
     failure = "measurement to {}".format(where)
-    report = measure.answer(results, "iperf3", failure)
+    named = {"peer": where, "address": test.server, "path": "UE's connection"}
+    report = measure.checked(measure.answer(results, "iperf3", failure), named)
     try:
-        if report.get("error"):
-            raise VpnaasError("{} failed: {}".format(failure, str(report["error"])[:300]))
         rates = measure.rates(report, test.protocol)
     except MALFORMED:
         raise VpnaasError(failure + " failed: no report")
@@ -191,6 +194,5 @@ def served(own: str, seconds: int, results: Results) -> Dict[str, Any]:
         VpnaasError: It did not start.
     """
     if results.failed is not None or results.exit_code("serve") != 0:
-        reason = results.reason("serve", "no reason")
-        raise VpnaasError("the server did not start: " + reason[:300])
+        raise VpnaasError("the server did not start: " + results.why("serve"))
     return {"address": own, "port": SERVER_PORT, "seconds": seconds}

@@ -341,4 +341,4 @@ def broken(results: Results) -> None:
     if results.exit_code("kill") == 1:
         raise VpnaasError("no process of that name runs on the VDU")
     if results.exit_code("kill") not in (None, 0):
-        raise VpnaasError("pkill failed: {}".format(results.error("kill")))
+        raise VpnaasError("the process was not killed: {}".format(results.why("kill")))

@@ -8,13 +8,13 @@ import json
 import re
 import time
 import uuid
-from typing import Any, Dict, List, Mapping, Sequence, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 import attr
 
 from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED, InputError, VpnaasError
-from vpnaas.extras.responder import RESPONDER_PORT
+from vpnaas.extras.responder import PROGRAM_FILE, RESPONDER_PORT
 from vpnaas.peers.peer import Peer
 from vpnaas.peers.same_address import is_same
 from vpnaas.vdu.programs import source
@@ -25,9 +25,11 @@ KEPT_REPORTS = 200
 """Most reports kept on a VDU; the oldest are deleted."""
 UDP_DEFAULT_MBPS = 100
 UDP_PAYLOAD = 1200
-"""Bytes of a datagram of `measure-link`: it fits into any tunnel."""
+"""Bytes of a datagram, unless `size` says otherwise: it fits into any tunnel."""
 LONGEST = 1500
 """Seconds of a measurement; OSM gives an action no more than half an hour."""
+LEAST_DATAGRAM = 24
+"""Least payload of a numbered datagram in bytes, see `responder`."""
 LEAST_PING = 16
 """Least payload of an echo request in bytes. ping needs them for the timestamp."""
 PATHS = ("tunnel", "underlay")
@@ -74,6 +76,13 @@ class Transfer:
             words.append("--bidir")
         return words
 
+    def datagrams(self) -> Optional[Dict[str, Any]]:
+        """Return the same as numbered datagrams for `throughput_client`, None for TCP."""
+        if self.protocol != "udp":
+            return None
+        mbps = (self.bitrate_mbps or UDP_DEFAULT_MBPS) * self.parallel
+        return numbered(self.duration, mbps, self.size or UDP_PAYLOAD, self.direction)
+
 
 @attr.frozen
 class ThroughputTest(Transfer):
@@ -105,7 +114,7 @@ class ThroughputTest(Transfer):
         """Return the steps of the run."""
         words, keep = self.options(), self.kept
         request = client_request(peer, self.link, self.path, self.duration, words, keep)
-        return [_client("iperf3", request)]
+        return [client("iperf3", dict(request, datagrams=self.datagrams()))]
 
     def summary(self, peer: Peer, results: Results) -> Dict[str, Any]:
         """Return the summary of the run.
@@ -116,7 +125,7 @@ class ThroughputTest(Transfer):
         Raises:
             VpnaasError: The run failed; the text has the reason.
         """
-        report = _report(results, "iperf3", peer)
+        report = report_of(results, "iperf3", peer, self.path)
         try:
             summary = {
                 "link": self.link,
@@ -126,9 +135,12 @@ class ThroughputTest(Transfer):
                 "direction": self.direction,
                 "seconds": self.duration,
                 "parallel": self.parallel,
-                "iperf3": str(report["start"]["version"]).replace("iperf ", ""),
                 "kept": self.kept,
             }  # type: Dict[str, Any]
+            if "method" in report["start"]:
+                summary["method"] = str(report["start"]["method"])
+            else:
+                summary["iperf3"] = str(report["start"]["version"]).replace("iperf ", "")
             summary.update(rates(report, self.protocol))
             return summary
         except MALFORMED:
@@ -267,18 +279,79 @@ def client_request(
         "options": options,
         "keep": keep,
         "most": KEPT_REPORTS,
+        "datagrams": None,
+        "program": PROGRAM_FILE,
+        "tries": 1,
     }
 
 
-def _client(id: str, request: Mapping[str, Any]) -> Step:
-    return ask(id, source("throughput_client.py"), request, int(request["seconds"]) + 60)
+def numbered(seconds: int, mbps: int, size: int, direction: str) -> Dict[str, Any]:
+    """Return what `throughput_client` reads of a measurement by UDP; rates are of payload."""
+    size = max(size, LEAST_DATAGRAM)
+    return {
+        "seconds": seconds,
+        "rate": mbps * 1e6 / 8 / size,
+        "size": size,
+        "up": direction != "download",
+        "down": direction != "upload",
+    }
 
 
-def _report(results: Results, id: str, peer: Peer) -> Dict[str, Any]:
-    report = answer(results, id, "the measurement")
-    if report.get("error"):
-        raise VpnaasError("measurement to {} failed: {}".format(peer.label, report["error"]))
-    return report
+def client(id: str, request: Mapping[str, Any]) -> Step:
+    """Return the step that runs `throughput_client`."""
+    # Numbered datagrams, or another try, may follow iperf3 that waited for its streams.
+    turns = 2 if request["datagrams"] else request["tries"]
+    most = min(int(request["seconds"]) * turns + 60, LONGEST + 120)
+    return ask(id, source("throughput_client.py"), request, most)
+
+
+CAUSES = {
+    "silent": "{peer} does not answer on TCP port {port} of {address} within the link",
+    "closed": "nothing listens on TCP port {port} of {address}: the link of {peer} is not up",
+    "unreachable": "the VDU has no way to {address}",
+    "refused": "the other end refuses: {detail}",
+    "late": "iperf3 did not end in time; the link loses most packets",
+    "no-iperf3": "the VDU has no iperf3; its image or Day-0 cloud-init must install it",
+    "no-server": "no TCP connection to the iperf3 server of {peer} over the {path};"
+    " a firewall may drop it",
+    "broken": "the connection to {peer} broke during the measurement",
+    "busy": "the iperf3 server of {peer} is busy with another measurement",
+    "streams": "iperf3's streams of UDP did not start: datagrams are lost",
+    "option": "the VDU's iperf3 is too old for these parameters",
+    "too-long": "datagrams of that size do not fit into a packet; allowed: a smaller size",
+    "udp": "no datagram came back ({detail} sent), TCP passes: UDP is blocked or lost",
+    "iperf3": "iperf3 ended with {detail}",
+}
+"""Sentence for each cause of `throughput_client`."""
+
+
+def report_of(results: Results, id: str, peer: Peer, path: str) -> Dict[str, Any]:
+    """Return the report of a measurement between two VDUs.
+
+    Raises:
+        VpnaasError: It failed; the text has the reason.
+    """
+    named = {"peer": peer.label, "address": peer.inner_address, "path": path}
+    return checked(answer(results, id, "the measurement"), named)
+
+
+def checked(report: Dict[str, Any], named: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return a report of `throughput_client`.
+
+    Args:
+        report: What it printed.
+        named: "peer", "address" and "path" for the sentences of `CAUSES`.
+
+    Raises:
+        VpnaasError: It failed; the text has the reason.
+    """
+    cause = report.get("cause")
+    if cause is None:
+        return report
+    detail = str(report.get("detail") or "no reason given")[:200]
+    form = CAUSES.get(str(cause), CAUSES["iperf3"])
+    sentence = form.format(port=RESPONDER_PORT, detail=detail, **named)
+    raise VpnaasError("measurement to {} failed: {}".format(named["peer"], sentence))
 
 
 def rates(report: Mapping[str, Any], protocol: str) -> Dict[str, Any]:
@@ -294,11 +367,12 @@ def rates(report: Mapping[str, Any], protocol: str) -> Dict[str, Any]:
         summary["mss"] = start.get("tcp_mss") or start.get("tcp_mss_default")
         summary["retransmits"] = end["sum_sent"].get("retransmits")
     else:
-        summary["jitter-ms"] = round(float(received.get("jitter_ms", 0)), 4)
-        summary["loss-percent"] = round(float(received.get("lost_percent", 0)), 4)
-        summary["packets"] = int(received.get("packets", 0))
+        summary.update(_quality(received))
     if any(name.endswith(REVERSE) for name in end):
-        summary["mbps-reverse"] = _mbps(_received(end, REVERSE))
+        other = _received(end, REVERSE)
+        summary["mbps-reverse"] = _mbps(other)
+        if protocol == "udp":
+            summary.update((name + "-reverse", value) for name, value in _quality(other).items())
     cpu = end.get("cpu_utilization_percent", {})
     summary["cpu-percent"] = {
         "local": round(float(cpu.get("host_total", 0)), 1),
@@ -306,6 +380,15 @@ def rates(report: Mapping[str, Any], protocol: str) -> Dict[str, Any]:
     }
     json.dumps(summary, allow_nan=False)  # Neither NaN nor Infinity is JSON.
     return summary
+
+
+def _quality(received: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return jitter, loss and number of the datagrams of one direction."""
+    return {
+        "jitter-ms": round(float(received.get("jitter_ms", 0)), 4),
+        "loss-percent": round(float(received.get("lost_percent", 0)), 4),
+        "packets": int(received.get("packets", 0)),
+    }
 
 
 def _received(end: Mapping[str, Any], way: str = "") -> Mapping[str, Any]:
@@ -328,6 +411,20 @@ _TIMES = re.compile("= {0}/{0}/{0}/{0} ms".format(_MS))
 _TIME = re.compile("time={} ms".format(_MS))
 
 
+_PING_SAYS = (
+    ("unreachable", "the VDU has no route to it"),
+    ("Required key not available", "no peer of the tunnel has this address"),
+    ("Destination address required", "the tunnel does not know where its peer is yet"),
+    ("not permitted", "the VDU's firewall or an IPsec policy drops the requests"),
+    ("too long", "requests of that size do not fit into a packet; allowed: a smaller size"),
+    ("timed out", "it took too long"),
+    ("No such device", "the interface is not there"),
+    ("Cannot assign requested address", "the VDU no longer has the source address"),
+    ("bind", "the VDU no longer has the source address"),
+)
+"""Texts of ping(8) and of the kernel, and what they mean here."""
+
+
 def round_trips(results: Results, label: str) -> Dict[str, Any]:
     """Return counts, loss and times (ms, round trip) from the output of the step `ping`.
 
@@ -337,8 +434,9 @@ def round_trips(results: Results, label: str) -> Dict[str, Any]:
     shown = results.output("ping")
     counts, times = _COUNTS.search(shown), _TIMES.search(shown)
     if not counts:
-        reason = results.failed or results.error("ping") or "ping printed no summary"
-        raise VpnaasError("ping to {} failed: {}".format(label, reason.splitlines()[-1]))
+        said = (results.failed or "") + results.error("ping")
+        reason = next((why for text, why in _PING_SAYS if text in said), "ping printed no summary")
+        raise VpnaasError("ping to {} failed: {}".format(label, reason))
     sent, received = int(counts.group(1)), int(counts.group(2))
     if not received:
         raise VpnaasError("{} did not answer any of {} echo requests".format(label, sent))
@@ -359,16 +457,13 @@ def answer(results: Results, id: str, what: str) -> Dict[str, Any]:
     Raises:
         VpnaasError: It failed; the text says `what` it does, and the reason.
     """
-    if results.failed is not None:
-        raise VpnaasError("{} failed: {}".format(what, results.failed))
     try:
         document = json.loads(results.output(id))
         if isinstance(document, dict):
             return document
     except MALFORMED:
         pass
-    reason = fields.lines(results.error(id)) or ["no report"]
-    raise VpnaasError("{} failed: {}".format(what, reason[-1]))
+    raise VpnaasError("{} failed: {}".format(what, results.why(id)))
 
 
 @attr.frozen
@@ -398,37 +493,60 @@ class LinkTest:
         address = str(target(peer, self.path, self.link))
         every = ["--time", str(self.duration), "--json"]
         udp = ["--udp", "--bitrate", "{}M".format(self.udp_mbps), "--length", str(UDP_PAYLOAD)]
+        udp.append("--bidir")
+        request = client_request(peer, self.link, self.path, self.duration, every)
+        plan = numbered(self.duration, self.udp_mbps, UDP_PAYLOAD, "bidirectional")
         ping = ("ping", "-n", "-c", str(self.count), "-i", "0.02", "-W", "1", address)
         return [
-            _client("tcp", client_request(peer, self.link, self.path, self.duration, every)),
-            _client("udp", client_request(peer, self.link, self.path, self.duration, every + udp)),
+            client("tcp", request),
+            client("udp", dict(request, options=every + udp, datagrams=plan)),
             run("ping", *ping, any_exit=True, timeout=self.count // 50 + 30),
         ]
 
     def summary(self, peer: Peer, results: Results) -> Dict[str, Any]:
         """Return the figures, in the forms of `measure-throughput` and `measure-latency`.
 
+        A part that failed has `error` with the reason in place of figures.
+
         Raises:
-            VpnaasError: A part failed; the text has the reason.
+            VpnaasError: All parts failed; the text has the reasons.
         """
         figures = {"link": self.link, "peer": peer.label, "path": self.path}  # type: Dict[str, Any]
-        for protocol in ("tcp", "udp"):
-            report = _report(results, protocol, peer)
+        parts: Dict[str, Callable[[], Dict[str, Any]]] = {
+            "tcp": lambda: self._rates("tcp", peer, results),
+            "udp": lambda: self._rates("udp", peer, results),
+            "echoes": lambda: self._echoes(peer, results),
+        }
+        failed = []
+        for name, part in parts.items():
             try:
-                figures[protocol] = rates(report, protocol)
-            except MALFORMED:
-                raise VpnaasError("iperf3 to {} printed no report".format(peer.label))
-        figures["echoes"] = round_trips(results, peer.label)
+                figures[name] = part()
+            except VpnaasError as error:
+                figures[name] = {"error": str(error)}
+                failed.append(str(error))
+        if len(failed) == len(parts):
+            raise VpnaasError("; ".join(failed))
+        return figures
+
+    def _rates(self, protocol: str, peer: Peer, results: Results) -> Dict[str, Any]:
+        report = report_of(results, protocol, peer, self.path)
+        try:
+            return rates(report, protocol)
+        except MALFORMED:
+            raise VpnaasError("iperf3 to {} printed no report".format(peer.label))
+
+    def _echoes(self, peer: Peer, results: Results) -> Dict[str, Any]:
+        echoes = round_trips(results, peer.label)
         times = sorted(float(text) for text in _TIME.findall(results.output("ping")))
         if not times:
             raise VpnaasError("ping to {} printed no round trip times".format(peer.label))
         for name, share in (("median", 0.5), ("p99", 0.99)):
-            figures["echoes"]["rtt-ms"][name] = times[min(len(times) - 1, int(share * len(times)))]
-        figures["echoes"]["rtt-ms-within"] = [
+            echoes["rtt-ms"][name] = times[min(len(times) - 1, int(share * len(times)))]
+        echoes["rtt-ms-within"] = [
             [percent, times[min(len(times) - 1, percent * len(times) // 100)]]
             for percent in range(0, 101, 5)
         ]
-        return figures
+        return echoes
 
 
 LinkMeasurement = Union[ThroughputTest, LatencyTest, LinkTest]

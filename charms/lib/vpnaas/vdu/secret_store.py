@@ -46,7 +46,9 @@ def refusal(id: str, results: Results) -> str:
     """Return why a fetch failed, "" if it did not."""
     if results.exit_code(id) == 0:
         return ""
-    return (results.error(id).splitlines() or ["the VDU did not run it"])[-1]
+    if results.exit_code(id) == 1 and "Traceback" not in results.error(id):
+        return (results.error(id).splitlines() or ["the VDU did not run it"])[-1]
+    return results.why(id)
 
 
 def observe(id: str, file: str) -> Step:

@@ -209,15 +209,36 @@ class Results:
         """Return standard error of `run`."""
         return str(self._results.get(id, {}).get("err", ""))
 
-    def reason(self, id: str, none: str) -> str:
-        """Return the last line on why `run` or a step before it failed, `none` without any."""
-        return ((self.failed or self.error(id)).strip().splitlines() or [none])[-1]
+    def why(self, id: str) -> str:
+        """Return a sentence of ours on why a program failed; no text of a tool."""
+        said = self.failed or self.error(id)
+        for text, sentence in _SAID:
+            if text in said:
+                return sentence or said
+        code = self.exit_code(id)
+        return "its program on the VDU failed" + (" with exit code {}".format(code) if code else "")
 
     def paths(self, id: str) -> Dict[str, Optional[str]]:
         """Return the paths that `which` found, None for a missing program."""
         return dict(self._results.get(id, {}).get("found", {}))
 
 
+_SAID = (
+    # Sentences of the agent stay.
+    ("did not end within", ""),
+    ("is not installed", ""),
+    ("printed more than", ""),
+    ("another reconcile holds", ""),
+    (": not found", "the VDU has no such program; its image or Day-0 cloud-init must install it"),
+    ("MemoryError", "the VDU has no memory left"),
+    ("No space left", "the VDU's disk is full"),
+    ("Read-only file system", "the VDU's disk is read-only"),
+    ("Permission denied", "the VDU does not let the charm's user do that"),
+    ("ailed to connect to bus", "systemd of the VDU does not answer"),
+    ("no such container", "its container does not run"),
+    ("No such container", "its container does not run"),
+)
+"""What tools say and what it means, for `Results.why`."""
 _PACKED = "packed "
 
 
