@@ -154,7 +154,9 @@ def counts(
         for word in words:
             number = int(word) if word.isascii() and word.isdigit() else 0
             if number < 1 or (allowed and number not in allowed):
-                raise click.BadParameter(f"'{word}' is none; allowed: {what}, separated by commas")
+                raise click.BadParameter(
+                    f"'{word}' is not allowed here; allowed: {what}, separated by commas"
+                )
         return sorted(map(int, words))
 
     return click.option(option, default=default, show_default=True, callback=read, help=text)

@@ -171,7 +171,7 @@ def _merged(common: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 
 
 def _expand(actions: dict[str, Any], links: list[str]) -> dict[str, Any]:
-    """Let a parameter `link` take the charm's links only; a charm without links loses its action.
+    """Limit a parameter `link` to the charm's links; a charm without links gets no such action.
 
     With the default `all` it takes this word, too. With another default it takes any text.
     """

@@ -102,7 +102,8 @@ def parameters(
         where: Name of the file, for messages.
 
     Raises:
-        BuildError: A name is unknown, a network or parameter is missing, or nobody is elsewhere.
+        BuildError: A name is unknown, a network or parameter is missing,
+            or all VNFs are at the default site.
     """
     profiles = {str(p["id"]): p for p in nsd["df"][0]["vnf-profile"]}
     _check_names(deployment, set(profiles), where)

@@ -232,7 +232,7 @@ def _listen(vnf: Vnf) -> list[int]:
 
 
 def sent(token: str) -> str:
-    """Return a token as it is sent: its digest if it is none for `probe`, as of long names."""
+    """Return the token to send: `probe` takes short ASCII only, so others become their digest."""
     fits = len(token) <= TOKEN and token.isascii()
     return token if fits else hashlib.sha256(token.encode()).hexdigest()
 

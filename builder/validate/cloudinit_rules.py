@@ -22,7 +22,7 @@ HEADERS = (
     "MIME-Version:",
 )
 OTHER_CONFIGS = ("#cloud-config-archive", "#cloud-config-jsonp")
-"""Formats that are no mapping, and begin like one that is."""
+"""Headers that begin like `#cloud-config` but are other formats."""
 TEMPLATE = "## template: jinja"
 """First line of a file that cloud-init renders as well, on the VDU and after RO."""
 IN_TEMPLATE = ("#cloud-config", "#!")

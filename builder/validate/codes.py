@@ -94,7 +94,10 @@ GROUPS: dict[str, dict[str, Code]] = {
             "A VDU has no `virtual-storage-desc`, on which NBI fails.", "Add one."
         ),
         "vdu-compute": _silent("A VDU has no `virtual-compute-desc`.", "Add one."),
-        "vdu-image": _silent("A VDU has no image that is described.", "Correct `sw-image-desc`."),
+        "vdu-image": _silent(
+            "`sw-image-desc` of a VDU is missing or names no image of the VNFD.",
+            "Correct `sw-image-desc`.",
+        ),
         "vdu-name": _silent(
             "The VDU's name differs from its id, and OSM cannot heal it.", "Make them equal."
         ),

@@ -226,7 +226,7 @@ class SliceOperations:
         """Delete the networks of the slice that no other slice uses; return what went wrong.
 
         VIMs that the slice does not use are asked too: a link of several slices may have a network
-        there. A failure there is none of this slice.
+        there. Failures at other VIMs are ignored.
         """
         used = self._used_links(nsi, leave)
         own = _vims(nsi)
@@ -246,9 +246,9 @@ class SliceOperations:
     def _used_links(self, nsi: Document, leave: bool) -> set[str]:
         """Return the ids of the links that other slices use; note if this one leaves its own.
 
-        Of two slices that end at once, the second to look finds that the first has left.
-        A slice that has no ids yet inherits the links on which it shares services with this one:
-        if it is only recorded, it ends these services and the links, though it never started.
+        Two slices may end together: the second sees the first's mark. A slice without ids takes the
+        shared links over: if it is only recorded, it ends these services and the links, though it
+        never started.
         """
         own = {ro["netslice_scenario_id"] for ro in nsi["_admin"]["deployed"]["RO"]}
         used: set[str] = set()

@@ -68,7 +68,7 @@ def make_nursery() -> None:
 
 
 def be_nursery() -> None:
-    """Make workers as another process asks on standard input, until that process ends."""
+    """Read requests of another process from standard input, and fork a worker for each."""
     import_module(WORKER)
     fork_workers()  # for the worker of a slice, which starts those of services
     forks.serve(_work, sys.stdin.buffer, sys.stdout.buffer)
@@ -127,7 +127,7 @@ def alive(operation: Document) -> bool:
 
 
 def lost(store: Store, operation: Document) -> bool:
-    """Say whether an operation on a service has no result, and nobody who would give it one."""
+    """Say whether an operation on a service is PROCESSING and its worker is dead."""
     if operation["operationState"] != "PROCESSING" or alive(operation):
         return False
     if operation["lab"].get("worker") is not None:

@@ -228,7 +228,7 @@ class Vim:
 
     @property
     def _unfinished(self) -> Path:
-        """A file that is there while the fabric is made, and stays if that was interrupted."""
+        """The marker that the networks are not complete."""
         return self.directory / "unfinished"
 
     def _make(self) -> None:

@@ -184,7 +184,7 @@ def check_user_data(user_data: str) -> None:
     """Refuse user-data of a kind unknown to cloud-init, which would ignore it silently.
 
     Raises:
-        VimError: neither the first line nor the type of a part is one of cloud-init.
+        VimError: cloud-init does not know the type of a part.
     """
     for part in _parts(user_data):
         if part.is_known:

@@ -169,10 +169,7 @@ def named(name: str, source: Path) -> str:
         VimError: it has no name, or one of another registry.
     """
     if "/" not in name and ":" not in name:
-        raise VimError(
-            f"{source} has an image without a name: give the name that VDUs shall pull it by, as "
-            "REPOSITORY/NAME:TAG."
-        )
+        raise VimError(f"An image in {source} has no name: add `--name REPOSITORY/NAME:TAG`.")
     first, slash, rest = name.partition("/")
     if slash and (first == "localhost" or "." in first or ":" in first):
         if first != _SOURCE:

@@ -147,7 +147,9 @@ class Access(nwu.Link):
         try:
             leaf = x509.load_der_x509_certificate(bytes(payload.cert_data))
         except (ValueError, x509.InvalidVersion) as error:
-            raise ProtocolError(f"The N3IWF's certificate is none: {error}") from None
+            raise ProtocolError(
+                f"The N3IWF sent something that is not a certificate: {error}"
+            ) from None
         if self.config.root is None:
             raise ProtocolError("The UE knows no authority of N3IWFs.")
         verify(leaf, self.config.root, name)

@@ -166,7 +166,7 @@ def imsi_of(identity: dict[str, Any]) -> str:
     output: bytes = value["Output"]
     msin = "".join(f"{octet:02x}"[::-1] for octet in output).rstrip("f")
     if not msin.isdecimal():
-        raise ProtocolError("The SUCI's MSIN has a digit that is none.")
+        raise ProtocolError("The MSIN in the SUCI contains a character that is not a digit.")
     return plmn.mcc + plmn.mnc + msin
 
 

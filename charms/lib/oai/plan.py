@@ -57,7 +57,7 @@ IDLE_WAIT = 3
 USER_PLANE = ("s1u", "n3")
 """Links whose ends learn each other's address from the control plane."""
 UNGATED = ("s11",)
-"""Links whose other end need not be ready before the first start, though its address is needed."""
+"""Links whose peer need not be ready before the first start; only its address is needed."""
 CONTAINERS: Mapping[str, Tuple[str, ...]] = {
     **{kind: (kind,) for kind in KINDS},
     "hss": ("cassandra", "hss"),

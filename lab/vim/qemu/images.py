@@ -59,7 +59,7 @@ def prune(store: Path, image: Baked) -> list[str]:
 
 
 def use(image: Baked, server: Path) -> None:
-    """Record beside an image that the server with this directory stands on it."""
+    """Note which server uses the image, so that `prune` keeps it."""
     image.users.mkdir(exist_ok=True)
     (image.users / server.name).write_text(str(server), encoding="utf-8")
 

@@ -296,8 +296,8 @@ class Machine(Vdu):
         base = plan.get("base")
         if base is not None and _look(Path(base[0])) != base[1]:
             raise VimError(
-                f"The image {base[0]}, of which the server's disk has the changes only, is "
-                "not as it was when the server was made: put that image back, or heal the server."
+                f"The image {base[0]} has changed since the server was made: "
+                "restore the image, or heal the server."
             )
         (self.group / "vdu").mkdir(parents=True, exist_ok=True)
         self._pidfile.unlink(missing_ok=True)

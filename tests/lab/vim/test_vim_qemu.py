@@ -338,7 +338,7 @@ def test_a_server_does_not_start_over_another_image_than_it_was_made_of(
     starts = linked and not written
     error = StartsError if starts else VimError
     with pytest.raises(
-        error, match="it starts" if starts else r"qcow2, of which .* put that image"
+        error, match="it starts" if starts else r"qcow2 has changed since .* restore the image"
     ):
         one.power_on(RECORD)
 

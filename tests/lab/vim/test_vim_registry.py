@@ -42,8 +42,8 @@ def test_names_of_images_as_engines_write_them(given: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ("", "has an image without a name"),
-        ("latest", "has an image without a name"),
+        ("", "has no name"),
+        ("latest", "has no name"),
         ("ghcr.io/me/mine:1", "is of the registry ghcr.io"),
         ("localhost/mine:1", "is of the registry localhost"),
         ("localhost:5000/mine:1", "is of the registry localhost:5000"),

@@ -204,8 +204,8 @@ def steps_to(pair: Standby, results: Results) -> List[Step]:
     changed = {path for path in FILES if results.text("pair" + path) != rendered[path][0]}
     again = PENDING.left(results)
     writes = {path: write("pair/apply" + path, path, *rendered[path]) for path in sorted(changed)}
-    # If a step fails, the next reconcile goes by these two files. So they change only together with
-    # what they describe.
+    # The next reconcile takes these two files as the truth. They are written last, so they are true
+    # after a failure.
     late = (standby.FIREWALL_FILE, standby.KEEPALIVED_FILE)
     steps = [step for path, step in writes.items() if path not in late]
     steps += _away_steps(pair.params.away, results)

@@ -220,7 +220,7 @@ DAEMON_TEXT = "[Service]\nExecStopPost=/bin/cp {} {}\n".format(NONE_FILE, HEALTH
 """Sets the health file to 0 as soon as the IKE daemon ends."""
 KEEPALIVED_TEXT = """[Service]
 ExecStartPre=/usr/sbin/nft -f {firewall}
-# Until it is known what this gateway is good for, it is good for nothing.
+# A gateway starts at priority 0, until the first check of its tunnels.
 ExecStartPre=-/bin/cp --no-clobber {none} {health}
 Restart=always
 RestartSec=1

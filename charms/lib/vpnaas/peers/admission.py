@@ -83,8 +83,8 @@ class Context:
         ends: Outer addresses of running peers of the VDU's other links, by link.
         taken: Inner subnets and pools of the VDU's other links, by link.
         leases: Pool addresses of the related peers that ask for one, by peer name.
-        holdings: `Peer.holdings` of the last reconcile by peer name. They outlive the VDU, so they
-            tell who came first on a healed one.
+        holdings: `Peer.holdings` of the last reconcile by peer name. They survive a heal. So
+            the new VDU knows which peer had a prefix first.
         beside: The VNF's network function.
     """
 
@@ -114,7 +114,7 @@ class Admission:
     Attributes:
         peers: What the link gets, by name.
         problems: Sentences, each a reason why a peer is not as requested.
-        waiting: Sentences about problems that end without an operator.
+        waiting: Reasons that go away by themselves.
         offers: Offers that could be read, by peer name.
         leases: As in `Context`.
     """

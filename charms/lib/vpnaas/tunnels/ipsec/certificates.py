@@ -111,7 +111,10 @@ class Held:
     files: Mapping[str, Optional[str]] = attr.Factory(dict)
 
     def certificate(self, key: str) -> Optional[Certificate]:
-        """Return our certificate for a key; a promotion that failed leaves it in either file."""
+        """Return our certificate for a key.
+
+        It may be in either file: an interrupted rotation has moved the key only.
+        """
         both = (self.own.get(""), self.following)
         return next((one for one in both if one is not None and one.key == key), None)
 

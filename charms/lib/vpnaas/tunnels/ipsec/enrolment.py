@@ -105,7 +105,7 @@ def steps_to(
 
 
 PENDING = "issued:"
-"""In an offer until `conclude`: in place of a certificate that the plan's steps issue."""
+"""A placeholder in an offer. `conclude` replaces it by the new certificate."""
 
 
 def offered(

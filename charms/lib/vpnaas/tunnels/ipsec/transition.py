@@ -53,8 +53,8 @@ def steps_to(configuration: Configuration, state: State, made: Optional[Made] = 
         )
         for path in sorted(changed)
     }
-    # If a step fails, the next reconcile goes by these two files. So they change only together with
-    # what they describe; a new interface has its file first, see `up_file`.
+    # The next reconcile takes these two files as the truth. They are written last, so they are true
+    # after a failure. A new interface has its file first, see `up_file`.
     late = (names.DAEMON_FILE, up) if state.files.get(up) else (names.DAEMON_FILE,)
     put = {path: [writes.pop(path)] for path in late if path in writes}
     steps = list(writes.values())

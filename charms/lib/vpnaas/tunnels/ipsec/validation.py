@@ -53,7 +53,7 @@ class Validation:
         following: Our certificate for the staged key, unless an offer brings it.
         issues: Certificates to be issued if their peer is admitted, by key.
         files: Text of the files that a peer needs, by the peer's name.
-        lacking: Text that names who must still certify the staged key.
+        lacking: Who has not certified the next key yet.
         roots: Authorities, by slot.
         chain: Intermediate authorities between our certificates and the root.
         waiting: Sentence about a certificate that we lack although tunnels may be up.

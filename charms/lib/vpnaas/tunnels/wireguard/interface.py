@@ -244,7 +244,7 @@ class Configuration:
 
 
 def gate_file(link: str) -> str:
-    """Return the file of a preshared key that no peer knows; a next key has it until its first use.
+    """Return the path of a random preshared key, which blocks the next key until the peer uses it.
 
     See `handover.py`.
     """

@@ -123,7 +123,7 @@ def busiest(before: Dict[bytes, int], now: Iterable[Tunnel]) -> List[bytes]:
 
 
 def unpacked(data: bytes) -> List[bytes]:
-    """Return the peers of a message; what it says decides about an order only."""
+    """Return the peers that a message names. A forged message can only change their order."""
     return [data[at : at + DIGEST] for at in range(0, len(data) - DIGEST + 1, DIGEST)][:MOST]
 
 
