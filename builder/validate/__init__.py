@@ -63,6 +63,12 @@ REFUSALS = {
 }
 
 OLD_ENVELOPES = {"vnfd-catalog", "vnfd:vnfd-catalog", "nsd-catalog", "nsd:nsd-catalog"}
+TOSCA = {"topology_template", "node_types", "TOSCA-Meta-File-Version"}
+OLD_KEYS = {
+    "connection-point", "mgmt-interface", "internal-vld", "vnf-configuration", "constituent-vnfd",
+    "vnfd-connection-point-ref", "service-function-chain", "short-name", "vld", "vendor",
+}  # fmt: skip
+"""Keys of descriptors before SOL006, which SOL006 does not have at the top."""
 OLD_FORMAT = "ERROR: Unsupported descriptor format. Please, use an ETSI SOL006 descriptor."
 
 
@@ -85,13 +91,28 @@ def validate(package: Package, catalog: Catalog) -> list[Problem]:
     return sorted({*package.notes, *_descriptor(package, catalog)})
 
 
+def _other_format(document: object, body: object) -> str:
+    """Return a sentence about a descriptor in another format than SOL006, "" about any other."""
+    keys = {str(key) for key in document} if isinstance(document, dict) else set()
+    if any(key.startswith("tosca_definitions_version") or key in TOSCA for key in keys):
+        return "this is a TOSCA template (SOL001), which OSM does not read"
+    inner = {str(key) for key in body} if isinstance(body, dict) else set()
+    inner |= keys - {"vnfd", "nsd", "nst"}
+    if OLD_ENVELOPES & keys or (OLD_KEYS & inner and not {"df", "netslice-subnet"} & inner):
+        return "this is a descriptor of OSM before Release 9 (pre-SOL006)"
+    return ""
+
+
 def _descriptor(package: Package, catalog: Catalog) -> list[Problem]:
     where = f"{package.name}: {package.descriptor_path}"
+    body = body_of(package)
+    old = _other_format(package.document, body)
+    if old:
+        sentence = f"{old}; allowed: SOL006, {'; '.join(ENVELOPES.values())}"
+        return [Problem(where, "old-format", sentence, OLD_FORMAT)]
     if not package.kind:
         sentence = f"no vnfd, nsd or nst at the top level; allowed: {'; '.join(ENVELOPES.values())}"
-        old = isinstance(package.document, dict) and OLD_ENVELOPES & set(package.document)
-        return [Problem(where, "envelope", sentence, OLD_FORMAT if old else "")]
-    body = body_of(package)
+        return [Problem(where, "envelope", sentence)]
     if not isinstance(body, dict):
         sentence = f"wrong envelope; allowed: {ENVELOPES[package.kind]}"
         return [Problem(where, "envelope", sentence, REFUSALS[package.kind])]

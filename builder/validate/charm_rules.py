@@ -7,9 +7,13 @@ from collections.abc import Iterator
 from builder.validate.charm_files import Charm
 from builder.validate.context import Context, Document, choices, day12_of, ids, numbered, rule
 from builder.validate.problem import Problem
-from builder.validate.reader import Entry
+from builder.validate.reader import CARRIAGE, Entry
 from builder.validate.schema import LOADER
 
+STARTED = ("hooks/", "actions/")
+MARK = b"\xef\xbb\xbf"
+"""Byte order mark of UTF-8."""
+BOM = "a byte order mark stands before `#!`, so Linux runs no interpreter; allowed: without"
 PUBLIC_KEY = "get-ssh-public-key"
 EARLIEST = 315532800  # 1980-01-01, the earliest date in a ZIP file
 
@@ -98,6 +102,18 @@ def _start(ctx: Context, charm: Charm, files: dict[str, Entry]) -> Iterator[Prob
     if not any(files[path].mode & 0o111 or files[path].link for path in starts):
         sentence = "nothing Juju could start; allowed: an executable `dispatch` or hooks/*"
         yield ctx.in_file("charm-dispatch", charm.folder.rstrip("/"), sentence)
+    for path, entry in sorted(files.items()):
+        started = path == "dispatch" or path.startswith(STARTED) or entry.mode & 0o111
+        data = (ctx.package.data(charm.folder + path) or b"") if started else b""
+        if not entry.link and data.startswith((b"#!", MARK)) and _breaks(data):
+            what = BOM if data.startswith(MARK) else CARRIAGE
+            yield ctx.in_file("charm-line-ends", f"{charm.folder}{path}", what)
+
+
+def _breaks(data: bytes) -> bool:
+    """Tell whether Linux or a shell stumbles over the line ends or first bytes of a script."""
+    first, _, rest = data.partition(b"\n")
+    return data.startswith(MARK) or first.endswith(b"\r") or (b"sh" in first and b"\r\n" in rest)
 
 
 def _members(ctx: Context, charm: Charm, files: dict[str, Entry]) -> Iterator[Problem]:

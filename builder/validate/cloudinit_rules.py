@@ -7,10 +7,14 @@ from collections.abc import Iterator
 from jinja2 import Environment, StrictUndefined, TemplateSyntaxError, nodes
 from jinja2.meta import find_undeclared_variables
 
-from builder.documents import DocumentError, load
+from builder.documents import FASTEST, DocumentError, load, repeated
 from builder.validate.context import Context, choices, rule
+from builder.validate.login_rules import logins, shut_out
 from builder.validate.problem import Problem
-from builder.validate.reader import Package
+from builder.validate.reader import CARRIAGE, Package, is_utf8
+
+Users = tuple[set[str], set[str]]
+"""Users whom OSM gives its key on a VDU, and all as whom somebody logs in."""
 
 HEADERS = (
     "#cloud-config",
@@ -96,6 +100,11 @@ def files_of(package: Package, body: dict[str, object]) -> dict[str, str]:
 def cloud_init(ctx: Context) -> Iterator[Problem]:
     """Check that the file exists, and that OSM's rendering does not change its meaning."""
     done = set()
+    of_file: dict[str, tuple[set[str], set[str]]] = {}
+    for _, vdu in ctx.vdus():
+        known = of_file.setdefault(str(vdu.get("cloud-init-file")), (set(), set()))
+        for users, more in zip(known, logins(ctx, vdu["id"]), strict=True):
+            users |= more
     for place, vdu in ctx.vdus():
         if (vdu.get("supplemental-boot-data") or {}).get("boot-data-drive"):
             sentence = (
@@ -107,14 +116,14 @@ def cloud_init(ctx: Context) -> Iterator[Problem]:
         inline = vdu.get("cloud-init")
         if inline:
             where = f"{ctx.package.descriptor_path}: {ctx.root}{place}/cloud-init"
-            yield from _text(ctx, where, inline)
+            yield from _text(ctx, where, inline, logins(ctx, vdu["id"]))
         name = vdu.get("cloud-init-file")
         if name and name not in done:
             done.add(name)
-            yield from _file(ctx, place, vdu["id"], name)
+            yield from _file(ctx, place, vdu["id"], name, of_file[name])
 
 
-def _file(ctx: Context, place: str, vdu: str, name: str) -> Iterator[Problem]:
+def _file(ctx: Context, place: str, vdu: str, name: str, users: Users) -> Iterator[Problem]:
     path = ctx.package.folder("cloud_init") + name
     other = ctx.package.other_folder("cloud_init") + name
     text = ctx.package.text(path)
@@ -123,7 +132,12 @@ def _file(ctx: Context, place: str, vdu: str, name: str) -> Iterator[Problem]:
         sentence = f"larger than {LARGEST >> 20} MiB; allowed: what a VIM takes, far less"
         yield ctx.in_file("cloud-init-size", path, sentence)
     elif text is not None:
-        yield from _text(ctx, path, text)
+        if not is_utf8(ctx.package, path):
+            sentence = "it is not UTF-8 text, and LCM cannot read it; allowed: UTF-8"
+            yield ctx.in_file("cloud-init-text", path, sentence)
+        elif text.startswith("#!") and "\r" in text.partition("\n")[0]:
+            yield ctx.in_file("cloud-init-text", path, CARRIAGE)
+        yield from _text(ctx, path, text, users)
     elif ctx.package.text(other) is not None:
         sentence = f"NBI accepts the file in {other}, LCM does not; allowed: {path}"
         yield ctx.problem("cloud-init-place", spot, sentence)
@@ -146,7 +160,7 @@ def _is_template(text: str) -> bool:
     return text.lower().startswith(TEMPLATE)
 
 
-def _text(ctx: Context, path: str, text: str) -> Iterator[Problem]:
+def _text(ctx: Context, path: str, text: str, users: Users) -> Iterator[Problem]:
     if _is_template(text):
         if not text.partition("\n")[2].startswith(IN_TEMPLATE):
             formats = ", ".join(IN_TEMPLATE)
@@ -158,7 +172,7 @@ def _text(ctx: Context, path: str, text: str) -> Iterator[Problem]:
         yield ctx.in_file("cloud-init-header", path, sentence)
     try:
         tree = environment().parse(text)
-        found = [*_expressions(ctx, path, text, tree), *_config(ctx, path, text, tree)]
+        found = [*_expressions(ctx, path, text, tree), *_config(ctx, path, text, tree, users)]
     except RecursionError:
         sentence = "Jinja2 cannot read it: nested too deeply; allowed: less"
         yield ctx.in_file("cloud-init-jinja", path, sentence)
@@ -224,12 +238,15 @@ def _unknown(ctx: Context, path: str, tree: nodes.Template) -> Iterator[Problem]
         yield ctx.in_file("cloud-init-jinja", f"{path}:{other.lineno}", sentence)
 
 
-def _config(ctx: Context, path: str, text: str, tree: nodes.Template) -> Iterator[Problem]:
+def _config(
+    ctx: Context, path: str, text: str, tree: nodes.Template, users: Users
+) -> Iterator[Problem]:
     """Check the possible results of a template: with all conditions true, and with all false."""
     twice = _is_template(text)
     config = text.partition("\n")[2] if twice else text
     if not config.startswith("#cloud-config") or config.startswith(OTHER_CONFIGS):
         return
+    repeats = []
     for met in (True, False):
         rendered = _outcome(tree.body, met)
         if twice:
@@ -241,10 +258,14 @@ def _config(ctx: Context, path: str, text: str, tree: nodes.Template) -> Iterato
                 )
                 yield ctx.in_file("cloud-init-jinja", path, sentence)
                 return
-        documents = list(_document(ctx, path, rendered))
+        documents = list(_document(ctx, path, rendered, users))
         yield from documents
         if documents:
             return
+        repeats.append({name for _, name, _ in repeated(FASTEST(rendered).get_single_node())})
+    for name in sorted(set.intersection(*repeats)):  # two branches may have one key each
+        sentence = f"{name!r} is there twice, and cloud-init keeps the last; allowed: once"
+        yield ctx.in_file("key-twice", path, sentence)
 
 
 def _outcome(body: list[nodes.Node], met: bool) -> str:
@@ -261,7 +282,7 @@ def _outcome(body: list[nodes.Node], met: bool) -> str:
     return text
 
 
-def _document(ctx: Context, path: str, rendered: str) -> Iterator[Problem]:
+def _document(ctx: Context, path: str, rendered: str, users: Users) -> Iterator[Problem]:
     try:
         document = load(rendered)
     except DocumentError as error:
@@ -280,6 +301,8 @@ def _document(ctx: Context, path: str, rendered: str) -> Iterator[Problem]:
             "a hash"
         )
         yield ctx.in_file("cloud-init-password", path, sentence)
+    for sentence in shut_out(document, *users):
+        yield ctx.in_file("cloud-init-login", path, sentence)
 
 
 def _clear_password(document: dict[str, object]) -> bool:

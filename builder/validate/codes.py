@@ -69,6 +69,10 @@ GROUPS: dict[str, dict[str, Code]] = {
             "descriptor by itself.",
             "Use one of these.",
         ),
+        "old-format": _refused(
+            "A descriptor of OSM before Release 9, or a TOSCA template (SOL001).",
+            "Write it in SOL006, as OSM's packages since Release 9.",
+        ),
         "envelope-beside": _silent(
             "OSM drops what stands beside the envelope.", "Move it inside or delete it."
         ),
@@ -105,6 +109,11 @@ GROUPS: dict[str, dict[str, Code]] = {
         "image-name": _silent("RO finds images by `image`.", "Set it to the VIM's name."),
         "nic-position": _silent(
             "Some NICs have a `position`, or two the same.", "Give all one, or none."
+        ),
+        "nic-order": _silent(
+            "NICs come in another order than their names say, so a name or `underlay-interface` "
+            "means another network.",
+            "Put `position` in the order of the names.",
         ),
         "df-count": _silent("OSM deploys the first flavour only.", "Make packages of the others."),
         "vdu-profile": _silent("A vdu-profile of no VDU.", "Correct the id."),
@@ -164,6 +173,10 @@ GROUPS: dict[str, dict[str, Code]] = {
         "charm-dispatch": _silent(
             "Nothing executable that Juju could start.", "Make `dispatch` executable."
         ),
+        "charm-line-ends": _silent(
+            "A script has Windows line ends or a byte order mark, and Linux does not start it.",
+            "Save it with LF, without the mark.",
+        ),
         "charm-skipped": _silent(
             "libjuju leaves out `build/` and files that begin with a dot.", "Rename them."
         ),
@@ -199,7 +212,8 @@ GROUPS: dict[str, dict[str, Code]] = {
             "See the sentence.",
         ),
         "rw-mgmt-ip": _silent(
-            "`<rw_mgmt_ip>` after the first primitive can be another instance's address.",
+            "`<rw_mgmt_ip>` after an environment's first primitive can be another instance's "
+            "address.",
             "Use it in the first one only.",
         ),
         "config-string": _silent(
@@ -224,6 +238,14 @@ GROUPS: dict[str, dict[str, Code]] = {
             "tar.gz: `cloud_init/`; zip: `Scripts/cloud_init/`.",
         ),
         "cloud-init-size": _silent("A file of more than 1 MiB.", "Fetch data at first boot."),
+        "cloud-init-text": _silent(
+            "A Day-0 file that is not UTF-8, or a script with Windows line ends.",
+            "Save it as UTF-8, with LF.",
+        ),
+        "cloud-init-login": _silent(
+            "OSM cannot log in as `default-user`: nobody makes that user, or SSH is shut.",
+            "See the sentence.",
+        ),
         "cloud-init-header": _silent("cloud-init ignores it.", "Begin with `#cloud-config`."),
         "cloud-init-jinja": _silent(
             "Jinja2 fails on it, often because of shell code.", "Use raw blocks."

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from builder.documents import FASTEST, repeated
+from builder.documents import FASTEST, Loader, repeated
 from builder.validate.context import Context, choices, ids, numbered, rule
 from builder.validate.primitive_rules import WHOLE
 from builder.validate.problem import Problem
@@ -34,9 +34,9 @@ def repeated_keys(ctx: Context) -> Iterator[Problem]:
         yield Problem(where, "descriptor-yaml", sentence, "Invalid yaml format")
 
 
-def twice(where: str, text: str, loader: Any = FASTEST) -> Iterator[Problem]:
+def twice(where: str, text: str, loader: Loader = FASTEST) -> Iterator[Problem]:
     """Return the problems of keys that repeat in one mapping of a YAML text."""
-    for line, name, first in repeated(yaml.compose(text, loader)):
+    for line, name, first in repeated(loader(text).get_single_node()):
         sentence = f"{name!r} is there twice, and what line {first} says is lost; allowed: once"
         yield Problem(f"{where}:{line}", "key-twice", sentence)
 

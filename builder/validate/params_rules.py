@@ -15,7 +15,14 @@ from typing import Any
 from builder.validate.charm_files import Charm, charm_of
 from builder.validate.cloudinit_rules import files_of, variables
 from builder.validate.context import Document, choices, day12_of, ids, numbered
-from builder.validate.primitive_rules import BUILT_IN, PARAM_KEY, WHOLE, misfit
+from builder.validate.primitive_rules import (
+    BUILT_IN,
+    LOOPBACK,
+    NO_LOOPBACK,
+    PARAM_KEY,
+    WHOLE,
+    misfit,
+)
 from builder.validate.problem import Problem
 from builder.validate.request import Request
 from builder.validate.schema import shown
@@ -275,6 +282,8 @@ def _unfit(
     action = (charm.actions or {}).get(
         primitive.get("execution-environment-primitive") or primitive["name"]
     )
+    if (parameter["name"], value) == LOOPBACK:
+        return NO_LOOPBACK
     schema = action.params.get(parameter["name"]) if action else None
     return misfit(value, kind, schema) if schema is not None else ""
 

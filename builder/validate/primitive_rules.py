@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any
 
 import jsonschema
@@ -26,6 +27,8 @@ ELSEWHERE = {
 }
 PRODUCED = {"INTEGER": {"integer", "number"}, "BOOLEAN": {"boolean"}, "STRING": {"string"}}
 """JSON schema types of the values that LCM sends for each data-type."""
+LOOPBACK = ("underlay-interface", "lo")
+NO_LOOPBACK = "no peer is reached over 'lo'; allowed: a NIC such as 'ens4', or 'auto'"
 SCHEMA = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
     jsonschema.Draft4Validator, {"pattern": lambda *_: None, "patternProperties": lambda *_: None}
 )
@@ -45,7 +48,8 @@ def day1(ctx: Context) -> Iterator[Problem]:
                 yield from _values(ctx, place, primitive, initial)
                 yield from _against_charm(ctx, place, primitive, charm, initial)
             if kind.startswith("initial"):
-                yield from _management_address(ctx, primitives)
+                for _, own in groupby(sorted(primitives, key=_environment), key=_environment):
+                    yield from _management_address(ctx, list(own))
 
 
 @rule("vnfd")
@@ -199,6 +203,11 @@ def _text(
         yield ctx.problem("substitution", at, sentence)
 
 
+def _environment(item: tuple[str, Document]) -> str:
+    """Return the execution environment of a primitive, "" for the first."""
+    return str(item[1].get("execution-environment-ref") or "")
+
+
 def _management_address(ctx: Context, primitives: list[tuple[str, Document]]) -> Iterator[Problem]:
     first = min((primitive["seq"] for _, primitive in primitives), default=0)
     for place, primitive in primitives:
@@ -208,7 +217,7 @@ def _management_address(ctx: Context, primitives: list[tuple[str, Document]]) ->
             if parameter.get("value") == "<rw_mgmt_ip>":
                 sentence = (
                     "execution environments share their parameters, so this can be another "
-                    "instance's address; allowed: <rw_mgmt_ip> in the first primitive only"
+                    "instance's address; allowed: <rw_mgmt_ip> in an environment's first primitive"
                 )
                 yield ctx.problem("rw-mgmt-ip", f"{at}/value", sentence)
 
@@ -303,6 +312,9 @@ def _parameter(
         yield ctx.problem("action-type", f"{at}/data-type", sentence)
         return
     value = parameter.get(key)
+    if (parameter["name"], value) == LOOPBACK:
+        yield ctx.problem("action-value", f"{at}/{key}", NO_LOOPBACK)
+        return
     if value is None or value == "" or (isinstance(value, str) and WHOLE.fullmatch(value)):
         return
     reason = misfit(value, kind, schema)

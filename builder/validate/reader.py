@@ -113,12 +113,33 @@ class Package:
 
     def text(self, path: str) -> str | None:
         """Return the content of a text file, also through links; None if it is missing."""
+        data = self.data(path)
+        return None if data is None else data.decode("utf-8", "replace")
+
+    def data(self, path: str) -> bytes | None:
+        """Return the content of a file, also through links; None if it is missing."""
         for _ in range(8):
             entry = self.files.get(path)
             if entry is None or not entry.link:
-                return None if entry is None else entry.data.decode("utf-8", "replace")
+                return None if entry is None else entry.data
             path = posixpath.normpath(posixpath.join(posixpath.dirname(path), entry.link))
         return None
+
+
+CARRIAGE = (
+    "lines end with CR and LF as on Windows, so Linux looks for an interpreter whose name ends "
+    "with CR; allowed: LF alone"
+)
+"""What is wrong with a script of which the first line ends with a carriage return."""
+
+
+def is_utf8(package: Package, path: str) -> bool:
+    """Tell whether a file is UTF-8 text."""
+    try:
+        (package.data(path) or b"").decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 KINDS = {
@@ -242,7 +263,7 @@ def _from_tar(path: Path) -> Package:
         raise _no_descriptor(path.name, "tar.gz", [])
     descriptors = [name for name in sorted(members) if _descriptor(name) and name.count("/") == 1]
     if len(descriptors) != 1:
-        raise _no_descriptor(path.name, "tar.gz", descriptors)
+        raise _no_descriptor(path.name, "tar.gz", descriptors, members)
     top = descriptors[0].split("/")[0]
     others = sorted({name.split("/")[0] for name in members} - {top})
     if others:
@@ -321,7 +342,7 @@ def _from_zip(path: Path) -> Package:
         if _descriptor(name) and ("/" not in name or "Definitions" in name)
     ]
     if len(descriptors) != 1:
-        raise _no_descriptor(path.name, "zip", descriptors)
+        raise _no_descriptor(path.name, "zip", descriptors, files)
     return _finish(path.name, "zip", files, notes, descriptors[0])
 
 
@@ -357,7 +378,12 @@ def _spelling(name: str, path: str, seen: set[str]) -> list[Problem]:
     return [Problem(where, "archive-member", sentence)]
 
 
-def _no_descriptor(name: str, kind: str, names: list[str]) -> PackageError:
+def _no_descriptor(
+    name: str, kind: str, names: list[str], files: dict[str, Entry] | None = None
+) -> PackageError:
+    if any(b"tosca_definitions_version" in entry.data for entry in (files or {}).values()):
+        sentence = "this is an archive of TOSCA templates (SOL001); allowed: one SOL006 descriptor"
+        return _refuse(name, "old-format", sentence)
     many = f"Found more than one descriptor file at package descriptor {kind}"
     none = f"Not found any descriptor file at package descriptor {kind}"
     where = "at the top or in Definitions/" if kind == "zip" else "directly in the top folder"

@@ -10,6 +10,11 @@ from builder.validate.context import Context, Document, choices, day12_of, ids, 
 from builder.validate.problem import Problem
 from builder.validate.schema import LOADER, shown
 
+KERNEL = re.compile(r"(?:ens|eno|eth|enp[0-9]+s)[0-9]+")
+"""Names that Linux gives to NICs in the order of their slots."""
+ENS = re.compile(r"ens([0-9]+)")
+"""The same on a machine of OpenStack, where the first NIC is in slot 3."""
+
 CHART = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9]/)?[-a-z0-9]*[a-z0-9]|[a-z0-9]")
 """NBI's form of a KDU's helm-chart: [REPO/]NAME."""
 FOLDER = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -208,6 +213,46 @@ def interfaces(ctx: Context) -> Iterator[Problem]:
         if len(set(positions)) != len(positions):
             sentence = "two interfaces have the same position; allowed: one position each"
             yield ctx.problem("nic-position", f"{place}/int-cpd", sentence)
+        elif len(positions) in (0, len(nics)):
+            nics.sort(key=lambda nic: int(nic.get("position") or 0))
+            yield from _order(ctx, place, vdu, [str(nic["name"]) for nic in nics])
+
+
+def _order(ctx: Context, place: str, vdu: Document, names: list[str]) -> Iterator[Problem]:
+    """Linux numbers NICs in the order of their positions, whatever the package calls them."""
+    if all(map(KERNEL.fullmatch, names)) and len({re.sub("[0-9]+", "", n) for n in names}) == 1:
+        by_number = sorted(names, key=lambda name: [int(n) for n in re.findall("[0-9]+", name)])
+        if names != by_number and len(set(names)) == len(names):
+            pairs = zip(names, by_number, strict=True)
+            wrong = ", ".join(f"{name} is {real} there" for name, real in pairs if name != real)
+            sentence = (
+                f"the VDU's NICs come in the order {', '.join(names)}, and Linux names them in "
+                f"that order, so {wrong}; allowed: positions in the order of the names"
+            )
+            yield ctx.problem("nic-order", f"{place}/int-cpd", sentence)
+        return
+    points = {point["id"]: point.get("int-cpd") or {} for point in ctx.body.get("ext-cpd") or ()}
+    managed = points.get(str(ctx.body.get("mgmt-cp")), {})
+    own = [
+        str(nic["name"])
+        for point in vdu.get("int-cpd") or ()
+        if managed == {"vdu-id": vdu["id"], "cpd": point["id"]}
+        for nic in point.get("virtual-network-interface-requirement") or ()
+    ]
+    for at, entry in ctx.day12():
+        initial = f"{at}/initial-config-primitive"
+        for spot, primitive in numbered(initial, entry.get("initial-config-primitive")):
+            for where, parameter in numbered(f"{spot}/parameter", primitive.get("parameter")):
+                match = ENS.fullmatch(str(parameter.get("value")))
+                if parameter["name"] != "underlay-interface" or not match:
+                    continue
+                index = int(match.group(1)) - 3
+                if len(names) > 1 and 0 <= index < len(names) and names[index] in own:
+                    sentence = (
+                        f"{match.group()} is the VDU's NIC number {index + 1}, {names[index]!r}, "
+                        "and the tunnel would run over the management network; allowed: another NIC"
+                    )
+                    yield ctx.problem("nic-order", f"{where}/value", sentence)
 
 
 @rule("vnfd")

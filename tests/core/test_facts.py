@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from vpnaas.base.errors import VduError
+from vpnaas.base.errors import InputError, VduError
 from vpnaas.vdu import facts
 from vpnaas.vdu.ssh import CommandResult, Login, Vdu
 from vpnaas.vdu.steps import Results
@@ -28,6 +28,18 @@ def test_a_default_route_of_ipv6_shows_the_management_interface_too(
     texts = {"addresses": json.dumps(rows), "default": json.dumps(v4), "default6": json.dumps(v6)}
     results = Results({"facts/" + key: {"code": 0, "out": text} for key, text in texts.items()})
     assert facts.parse(results).underlay("", None).name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("lo", "no peer is reached over lo"), ("ens9", "the VDU has no interface ens9")],
+)
+def test_the_loopback_is_no_underlay_and_is_not_offered(name: str, words: str) -> None:
+    rows = json.dumps([{"ifname": dev, "mtu": 1500} for dev in ("lo", "ens3", "ens4")])
+    vdu = facts.parse(Results({"facts/addresses": {"code": 0, "out": rows}}))
+    with pytest.raises(InputError) as caught:
+        vdu.underlay(name, None)
+    assert str(caught.value) == f"configure: underlay-interface: {words}; allowed: ens3, ens4"
 
 
 @pytest.mark.parametrize(

@@ -321,3 +321,17 @@ def test_descriptors_that_are_no_usable_yaml(text, tmp_path):
     assert problem.code == "descriptor-yaml"
     assert problem.osm_message == "Invalid yaml format"
     assert problem.path == "x.tar.gz: x_nsd.yaml"
+
+
+@pytest.mark.parametrize("form", ["tar", "zip"])
+def test_an_archive_of_tosca_templates_is_named(form, tmp_path):
+    text = b"tosca_definitions_version: tosca_simple_yaml_1_2\n"
+    members = [("p/vnfd.yaml", text), ("p/types.yaml", text)]
+    path = tmp_path / f"x.{form}"
+    if form == "tar":
+        tar(path, members)
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, data in members:
+                archive.writestr(f"Definitions/{name}", data)
+    assert (one(path).code, "TOSCA" in one(path).sentence) == ("old-format", True)

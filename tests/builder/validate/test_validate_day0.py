@@ -3,10 +3,11 @@
 import time
 
 import pytest
-from validate_support import PARAMS, Draft, catalog, ns, vnf
+from validate_support import ENTRY, PARAMS, Draft, catalog, ns, vnf
 
-from builder.validate import Catalog, validate_package, validate_params
+from builder.validate import Catalog, validate, validate_package, validate_params
 from builder.validate.cloudinit_rules import HEADERS, TEMPLATE
+from builder.validate.reader import Entry
 
 
 def with_text(text: str) -> Draft:
@@ -89,6 +90,98 @@ def test_texts_that_cloud_init_takes(text, tmp_path):
     made = vnf()
     made.files["cloud_init/init.yaml"].text = text
     assert validate_package(made.tar(tmp_path / "x.tar.gz"), catalog()) == []
+
+
+SSHD = "write_files: [{{path: /etc/ssh/sshd_config.d/1.conf, content: '{}'}}]"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("users: [{name: admin}]", "default-user ubuntu is not made"),
+        ("users: [{name: ubuntu}]", "gets no key of OSM"),
+        ("users: []", "is not made"),
+        ("users: admin", "is not made"),
+        ("users: {admin: {}}", "is not made"),
+        ("user: {name: admin}", "becomes admin"),
+        ("user: admin", "becomes admin"),
+        ("system_info: {default_user: {name: cloud}}", "becomes cloud"),
+        ("user: {name: ubuntu, shell: /usr/sbin/nologin}", "has the shell"),
+        ("users: [default, {name: ubuntu, expiredate: '2020-01-01'}]", "ends"),
+        ("runcmd: [[systemctl, disable, --now, ssh]]", "nobody reaches SSH"),
+        ("bootcmd: ['systemctl mask sshd.service']", "nobody reaches SSH"),
+        ("runcmd: [service ssh stop]", "nobody reaches SSH"),
+        ("runcmd: [apt-get -y purge openssh-server]", "nobody reaches SSH"),
+        ("runcmd: ['iptables -P INPUT DROP']", "nobody reaches SSH"),
+        ("runcmd: [[ufw, deny, '22']]", "nobody reaches SSH"),
+        ("runcmd: [poweroff]", "nobody reaches SSH"),
+        ("power_state: {mode: poweroff}", "ends the VDU"),
+        ("runcmd: [[passwd, -l, ubuntu]]", "cannot log in as ubuntu"),
+        ("runcmd: [usermod -L -e 1 ubuntu]", "cannot log in as ubuntu"),
+        ("runcmd: [[deluser, ubuntu]]", "cannot log in as ubuntu"),
+        ("runcmd: [rm -f /home/ubuntu/.ssh/authorized_keys]", "cannot log in as ubuntu"),
+        ("cloud_init_modules: [write-files, ssh]", "lacks users-groups"),
+        (SSHD.format("Port 2222"), "keeps ubuntu out"),
+        (SSHD.format("PubkeyAuthentication no"), "keeps ubuntu out"),
+        (SSHD.format("AllowUsers admin"), "keeps ubuntu out"),
+        (SSHD.format("DenyUsers ubuntu"), "keeps ubuntu out"),
+        ("users: [default, {name: admin}]", ""),
+        ("users: 'default, admin'", ""),
+        ("user: {name: ubuntu}", ""),
+        ("disable_root: true", ""),
+        ("ssh_pwauth: false", ""),
+        ("runcmd: [[systemctl, restart, ssh]]", ""),
+        ("runcmd: [[systemctl, disable, apt-daily.timer], [usermod, -aG, docker, ubuntu]]", ""),
+        ("runcmd: [[passwd, -l, admin]]", ""),
+        ("power_state: {mode: reboot}", ""),
+        (SSHD.format("PasswordAuthentication no"), ""),
+        (SSHD.format("AllowUsers ubuntu admin"), ""),
+        ("cloud_init_modules: [write-files, [users_groups, always], ssh]", ""),
+    ],
+)
+def test_day_0_that_locks_osm_out(text, words, tmp_path):
+    found = validate_package(with_text(text).tar(tmp_path / "x.tar.gz"), catalog())
+    assert [p.code for p in found] == ["cloud-init-login"] * bool(words), found
+    assert all(words in p.sentence for p in found)
+    made = with_text(text)  # OSM does not log in: Day-0 may do what it likes
+    made.drop("df/0/lcm-operations-configuration/operate-vnf-op-config/day1-2/0/config-access")
+    made.put(f"{ENTRY}/0/initial-config-primitive/0/parameter/1/value", "<name>")
+    assert validate_package(made.tar(tmp_path / "y.tar.gz"), catalog()) == []
+
+
+def test_root_needs_disable_root_false(tmp_path):
+    made = with_text("a: 1")
+    made.put(f"{ENTRY}/0/config-access/ssh-access/default-user", "root")
+    made.put(f"{ENTRY}/0/initial-config-primitive/0/parameter/1/value", "root")
+    (problem,) = validate_package(made.tar(tmp_path / "x.tar.gz"), catalog())
+    assert "disable_root keeps OSM's default-user root out" in problem.sentence
+    made.files["cloud_init/init.yaml"].text += "disable_root: false\n"
+    assert validate_package(made.tar(tmp_path / "y.tar.gz"), catalog()) == []
+
+
+@pytest.mark.parametrize("text", ["#cloud-config\n# für\n", "#!/bin/sh\n# für\n"])
+@pytest.mark.parametrize(("encoding", "good"), [("latin-1", False), ("utf-8", True)])
+def test_a_file_that_is_not_utf_8(text, encoding, good):
+    package = vnf().package()
+    package.files["cloud_init/init.yaml"] = Entry(text.encode(encoding))
+    assert [p.code for p in validate(package, catalog())] == ["cloud-init-text"] * (not good)
+
+
+@pytest.mark.parametrize(
+    ("text", "twice"),
+    [
+        ("runcmd: [a]\nruncmd: [b]", True),
+        ("write_files:\n- {path: a, path: b}", True),
+        ("{% if OSM.vdu_id == 'a' %}a: 1{% else %}a: 2{% endif %}", False),
+        (
+            "{% if OSM.vdu_id == 'a' %}a: 1\n{% endif %}{% if OSM.vdu_id == 'b' %}a: 2{% endif %}",
+            False,
+        ),
+    ],
+)
+def test_a_key_that_stands_twice(text, twice, tmp_path):
+    found = validate_package(with_text(text).tar(tmp_path / "x.tar.gz"), catalog())
+    assert [p.code for p in found] == ["key-twice"] * twice
 
 
 @pytest.mark.parametrize(

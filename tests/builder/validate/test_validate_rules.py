@@ -108,3 +108,69 @@ def test_charms_of_vdus_have_names_of_their_own(tmp_path):
     service.drop("ns-configuration")
     (problem,) = validate_package(service.tar(tmp_path / "gate.tar.gz"), known)
     assert problem.code == "app-name"
+
+
+def nics(draft, *named):
+    """Give the VDU NICs of (name, position), the first of which is that of management."""
+    for number, (name, position) in enumerate(named):
+        nic = {"name": name} | ({} if position is None else {"position": position})
+        draft.put(f"vdu/0/int-cpd/{number}/virtual-network-interface-requirement", [nic])
+    return draft
+
+
+@pytest.mark.parametrize(
+    ("named", "words"),
+    [
+        ([("ens3", 2), ("ens4", 1), ("ens5", 3)], "ens4 is ens3 there, ens3 is ens4 there"),
+        ([("eth1", None), ("eth0", None), ("eth2", None)], "in the order eth1, eth0, eth2"),
+        ([("enp2s0", 1), ("enp1s0", 2), ("enp10s0", 3)], "enp2s0, enp1s0, enp10s0"),
+        ([("ens9", 1), ("ens10", 2), ("ens11", 3)], ""),
+        ([("eth0", 1), ("eth1", 2), ("lan", 3)], ""),
+        ([("mgmtVM-eth0", 1), ("dataVM-xe0", 2), ("x", 3)], ""),
+    ],
+)
+def test_nics_come_in_the_order_of_their_positions(named, words, tmp_path):
+    found = problems(nics(vnf(), *named), tmp_path)
+    assert [p.code for p in found] == ["nic-order"] * bool(words)
+    assert all(words in p.sentence for p in found)
+
+
+@pytest.mark.parametrize(
+    ("positions", "interface", "bad"),
+    [((2, 1, 3), "ens4", True), ((1, 2, 3), "ens4", False), ((2, 1, 3), "ens3", False)],
+)
+def test_an_underlay_that_is_the_management_network(positions, interface, bad, tmp_path):
+    names = ("mgmtVM-eth0", "dataVM-xe0", "more")
+    made = nics(vnf(), *zip(names, positions, strict=True))
+    made.charm("actions.yaml", "quick:", "underlay-interface: {type: string}\n    quick:")
+    parameter = {"name": "underlay-interface", "value": interface}
+    made.add(f"{ENTRY}/0/initial-config-primitive/1/parameter", parameter)
+    found = problems(made, tmp_path)
+    assert [p.code for p in found] == ["nic-order"] * bad
+    assert all("over the management network" in p.sentence for p in found)
+
+
+def test_no_tunnel_runs_over_the_loopback(tmp_path):
+    made = vnf()
+    made.charm("actions.yaml", "quick:", "underlay-interface: {type: string}\n    quick:")
+    parameter = {"name": "underlay-interface", "value": "lo"}
+    made.add(f"{ENTRY}/0/initial-config-primitive/1/parameter", parameter)
+    (problem,) = problems(made, tmp_path)
+    assert (problem.code, "over 'lo'" in problem.sentence) == ("action-value", True)
+
+
+def test_each_execution_environment_may_take_the_management_address_first(tmp_path):
+    made = vnf()
+    second = {"id": "other", "external-connection-point-ref": "mgmt-ext", "juju": {"charm": "gate"}}
+    made.add(f"{ENTRY}/0/execution-environment-list", second)
+    config = {
+        "seq": 3,
+        "name": "config",
+        "execution-environment-ref": "other",
+        "parameter": [{"name": "ssh-hostname", "value": "<rw_mgmt_ip>"}],
+    }
+    made.add(f"{ENTRY}/0/initial-config-primitive", config)
+    assert problems(made, tmp_path) == []
+    made.add(f"{ENTRY}/0/initial-config-primitive", {**config, "seq": 4})
+    (problem,) = problems(made, tmp_path)
+    assert problem.path.endswith("initial-config-primitive[3]/parameter[0]/value")

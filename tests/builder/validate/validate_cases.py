@@ -96,7 +96,18 @@ SCHEMA = [
     ("envelope", "gate.yaml", "list of only one element", ns, [envelope({"nsd": {"nsd": []}})]),
     ("envelope", "gate.yaml", "list of only one element", ns, [envelope({"nsd": [{}]})]),
     ("envelope", "gate.yaml", "list only one element", nst, [envelope({"nst": [{}, {}]})]),
-    ("envelope", "gate.yaml", "use an ETSI SOL006", vnf, [envelope({"vnfd:vnfd-catalog": {}})]),
+    ("old-format", "gate.yaml", "use an ETSI SOL006", vnf, [envelope({"vnfd:vnfd-catalog": {}})]),
+    ("old-format", "gate.yaml", "", vnf, [envelope({"vnfd": {"id": "a", "connection-point": []}})]),
+    ("old-format", "gate.yaml", "", ns, [envelope({"id": "a", "constituent-vnfd": [], "vld": []})]),
+    ("old-format", "gate.yaml", "", ns, [envelope({"nsd": {"nsd": [{"constituent-vnfd": []}]}})]),
+    (
+        "old-format",
+        "gate.yaml",
+        "",
+        vnf,
+        [envelope({"tosca_definitions_version": "tosca_simple_yaml_1_2"})],
+    ),
+    ("old-format", "gate.yaml", "", ns, [envelope({"topology_template": {}})]),
     ("envelope-beside", "gate.yaml", "", vnf, [beside]),
     ("unknown-key", "vnfd/mgmtcp", "did not exist (mgmtcp)", vnf, [put("mgmtcp", "x")]),
     ("unknown-key", "vnfd/vdu[0]/cloud-init-fil", "", vnf, [put("vdu/0/cloud-init-fil", "x")]),
@@ -236,6 +247,16 @@ VNFD = [
         vnf,
         [put("vdu/0/int-cpd/1/virtual-network-interface-requirement/0/position", 1)],
     ),
+    (
+        "nic-order",
+        "vdu[0]/int-cpd",
+        "",
+        vnf,
+        [
+            put("vdu/0/int-cpd/0/virtual-network-interface-requirement/0/position", 2),
+            put("vdu/0/int-cpd/1/virtual-network-interface-requirement/0/position", 1),
+        ],
+    ),
     ("df-count", "vnfd/df", "", vnf, [add("df", {"id": "other"})]),
     ("vdu-profile", "vdu-profile[1]/id", "", vnf, [add("df/0/vdu-profile", {"id": "x"})]),
     (
@@ -353,6 +374,22 @@ CHARMS = [
         [charm("metadata.yaml", "bionic, ", "")],
     ),
     ("charm-dispatch", "charms/gate", "", vnf, [chmod("charms/gate/dispatch", 0o644)]),
+    *(
+        ("charm-line-ends", f"charms/gate/{path}", "", vnf, [file(f"charms/gate/{path}", text)])
+        for path, text in (
+            ("hooks/install", "#!/bin/sh\r\ntrue\r\n"),
+            ("hooks/start", "#!/usr/bin/env python3\r\n"),
+            ("actions/touch", "#!/bin/bash\ntrue\r\n"),
+            ("hooks/stop", "\ufeff#!/bin/sh\n"),
+        )
+    ),
+    (
+        "charm-line-ends",
+        "charms/gate/src/run",
+        "",
+        vnf,
+        [file("charms/gate/src/run", "#!/bin/sh\r\n", mode=0o755)],
+    ),
     ("charm-skipped", "charms/gate/build", "", vnf, [file("charms/gate/build/x")]),
     ("charm-skipped", "charms/gate/.hidden", "", vnf, [file("charms/gate/.hidden")]),
     ("charm-link", "charms/gate/x", "", vnf, [file("charms/gate/x", link="/etc/passwd")]),
@@ -611,6 +648,15 @@ DAY0 = [
     ),
     ("cloud-init-size", "cloud_init/init.yaml", "", vnf, [init(CLOUD_INIT + "#" * (1 << 20))]),
     ("cloud-init-header", "cloud_init/init.yaml", "", vnf, [init("\n" + CLOUD_INIT)]),
+    ("cloud-init-text", "cloud_init/init.yaml", "", vnf, [init("#!/bin/sh\r\ntrue\r\n")]),
+    ("key-twice", "cloud_init/init.yaml", "", vnf, [init(CLOUD_INIT + "runcmd: []\nruncmd: []\n")]),
+    (
+        "cloud-init-login",
+        "cloud_init/init.yaml",
+        "",
+        vnf,
+        [init(CLOUD_INIT + "users: [{name: admin}]\n")],
+    ),
     ("cloud-init-jinja", "cloud_init/init.yaml:3", "", vnf, [init("#!/bin/sh\na=1\necho ${#a}\n")]),
     ("cloud-init-jinja", "cloud_init/init.yaml:2", "", vnf, [init("#!/bin/sh\nprintf '{% d'\n")]),
     (
@@ -675,7 +721,7 @@ DAY0 = [
         "cloud_init/init.yaml",
         "",
         vnf,
-        [init("#cloud-config\nusers: [{name: a, plain_text_passwd: b}]\n")],
+        [init("#cloud-config\nusers: [default, {name: a, plain_text_passwd: b}]\n")],
     ),
     (
         "cloud-init-password",

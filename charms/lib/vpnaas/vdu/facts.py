@@ -44,11 +44,13 @@ class VduFacts:
         then the interface of the default route counts.
         """
         if name:
-            if name not in self.interfaces:
+            usable = sorted(self.interfaces.keys() - {"lo"})
+            if name not in usable:
+                wrong = (
+                    "no peer is reached over lo" if name == "lo" else "the VDU has no interface {}"
+                )
                 raise InputError(
-                    "configure: underlay-interface",
-                    "the VDU has no interface {}".format(name),
-                    ", ".join(sorted(self.interfaces)),
+                    "configure: underlay-interface", wrong.format(name), ", ".join(usable)
                 )
             return self.interfaces[name]
         for interface in self.interfaces.values():

@@ -1,0 +1,170 @@
+"""Day-0 that locks OSM out: no user gets OSM's key, or SSH does not answer at port 22.
+
+RO gives its key to cloud-init's default user and logs in as `default-user` to add the charm's key.
+If that fails, LCM waits ten minutes, and the charm never reaches the VDU.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from builder.validate.context import Context, Document
+
+MODULES = {"cloud_init_modules": ("users-groups", "ssh")}
+"""Modules that make the default user and write its keys, by cloud-init's list that has them."""
+NO_SHELL = ("nologin", "false")
+STOPS = re.compile(
+    r"\b(?:systemctl|service)\b.*\b(?:stop|disable|mask)\b.*\bsshd?\b"
+    r"|\bservice\s+sshd?\s+stop\b|\b(?:purge|remove|erase|autoremove)\b.*\bopenssh-server\b"
+    r"|\bsshd?\b.*\bdisable\b"
+    r"|\b(?:iptables|ip6tables)\b.*-P\s+INPUT\s+DROP\b"
+    r"|\biptables\b.*\b(?:INPUT)\b.*--dport\s+(?:22|ssh)\b.*-j\s+(?:DROP|REJECT)\b"
+    r"|\bufw\s+(?:deny|reject|delete\s+allow)\s+(?:22|ssh|openssh)\b"
+    r"|\b(?:poweroff|halt|shutdown\s+(?:-h|-P|--poweroff))\b",
+    re.IGNORECASE,
+)
+"""Commands after which nothing answers at port 22."""
+LOCKS = re.compile(
+    r"\b(?:userdel|deluser|passwd\s+(?:-l|--lock)|usermod\s+.*(?:-L|--lock|-e|--expiredate)"
+    r"|chage\s+.*-E|rm\s+.*authorized_keys)\b"
+)
+"""Commands after which the user whom they name cannot log in."""
+SSHD = re.compile(r"/etc/ssh/sshd_config(\.d/[^/]+\.conf)?$")
+
+
+def shut_out(config: Document, injected: set[str], all_users: set[str]) -> Iterator[str]:
+    """Return a sentence for each way in which a cloud-config locks OSM out.
+
+    Args:
+        config: The cloud-config.
+        injected: Users whom OSM gives its key, `default-user` of ssh-access.
+        all_users: These, and users as whom a charm logs in.
+    """
+    for user in sorted(injected):
+        yield from _default_user(config, user)
+    if not all_users:
+        return
+    names = ", ".join(sorted(all_users))
+    for key, needed in MODULES.items():
+        listed = config.get(key)
+        if isinstance(listed, list):
+            have = {str(item[0] if isinstance(item, list) and item else item) for item in listed}
+            missing = [name for name in needed if name not in {h.replace("_", "-") for h in have}]
+            if missing:
+                yield f"{key} lacks {', '.join(missing)}, so {names} gets no key; allowed: with it"
+    power = config.get("power_state")
+    if isinstance(power, dict) and str(power.get("mode")) in ("poweroff", "halt"):
+        yield f"power_state: {power['mode']} ends the VDU after Day-0; allowed: reboot, or nothing"
+    for command in _commands(config):
+        if STOPS.search(command):
+            yield f"after {_cut(command)} nobody reaches SSH at port 22; allowed: SSH from OSM"
+        for user in sorted(all_users):
+            if LOCKS.search(command) and re.search(rf"\b{re.escape(user)}\b", command):
+                yield f"after {_cut(command)} OSM cannot log in as {user}; allowed: without"
+    for path, text in _files(config):
+        if SSHD.search(path):
+            for user in sorted(all_users):
+                yield from _sshd(path, text, user)
+
+
+def _default_user(config: Document, user: str) -> Iterator[str]:
+    """OSM's key goes to cloud-init's default user, who must exist and be OSM's `default-user`."""
+    entries = _users(config.get("users"))
+    own = [entry for entry in entries or () if _name(entry) == user]
+    if entries is not None and all(_name(entry) != "default" for entry in entries):
+        made = " is made, but gets no key of OSM" if own else " is not made"
+        yield (
+            f"users has no entry default, so OSM's default-user {user}{made}; "
+            "allowed: `- default` first in users"
+        )
+    system = config.get("system_info")
+    renamed = [config.get("user"), system.get("default_user") if isinstance(system, dict) else None]
+    for value in renamed:
+        name = value.get("name") if isinstance(value, dict) else value
+        if isinstance(name, str) and name != user:
+            yield (
+                f"cloud-init's default user becomes {name}, and OSM logs in as {user}; "
+                f"allowed: {user}, or {name} as default-user"
+            )
+        own += [value] if isinstance(value, dict) else []
+    for entry in own:
+        if isinstance(entry, dict):
+            shell = str(entry.get("shell") or "")
+            if shell.rpartition("/")[2] in NO_SHELL:
+                yield f"{user} has the shell {shell} and cannot log in; allowed: /bin/bash"
+            if entry.get("inactive") or entry.get("expiredate"):
+                yield f"the account {user} ends (inactive, expiredate); allowed: without"
+    if user == "root" and config.get("disable_root", True) is not False:
+        yield "disable_root keeps OSM's default-user root out; allowed: disable_root: false"
+
+
+def _users(value: Any) -> list[Any] | None:
+    """Return the entries of `users`, None if it is not there."""
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",")]
+    if isinstance(value, dict):
+        return list(value)
+    return value if isinstance(value, list) else None
+
+
+def _name(entry: Any) -> str:
+    return str(entry.get("name")) if isinstance(entry, dict) else str(entry)
+
+
+def _commands(config: Document) -> Iterator[str]:
+    for key in ("bootcmd", "runcmd"):
+        listed = config.get(key)
+        for command in listed if isinstance(listed, list) else ():
+            text = " ".join(map(str, command)) if isinstance(command, list) else str(command)
+            yield from text.splitlines()
+
+
+def _files(config: Document) -> Iterator[tuple[str, str]]:
+    listed = config.get("write_files")
+    for file in listed if isinstance(listed, list) else ():
+        if isinstance(file, dict):
+            yield str(file.get("path")), str(file.get("content") or "")
+
+
+def _sshd(path: str, text: str, user: str) -> Iterator[str]:
+    """Check lines of sshd_config(5), up to the first Match."""
+    for line in text.splitlines():
+        word, _, rest = line.strip().partition(" ")
+        values, word = rest.split(), word.lower()
+        if word == "match":
+            return
+        plain = {value.partition("@")[0] for value in values}
+        if (
+            (word == "port" and "22" not in values)
+            or (word == "pubkeyauthentication" and values == ["no"])
+            or (word == "authorizedkeysfile" and ".ssh/authorized_keys" not in rest)
+            or (word == "denyusers" and plain & {user, "*"})
+            or (word == "allowusers" and not plain & {user, "*"})
+            or (word == "permitrootlogin" and user == "root" and values == ["no"])
+        ):
+            yield f"{path} says {_cut(line.strip())}, which keeps {user} out; allowed: without"
+
+
+def _cut(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:57] + "...")
+
+
+def logins(ctx: Context, vdu: str) -> tuple[set[str], set[str]]:
+    """Return the users whom OSM gives its key on a VDU, and all as whom OSM or a charm logs in."""
+    points = {point["id"]: point.get("int-cpd") or {} for point in ctx.body.get("ext-cpd") or ()}
+    managed = points.get(str(ctx.body.get("mgmt-cp")), {}).get("vdu-id")
+    injected, users = set(), set()
+    for _, entry in ctx.day12():
+        if entry["id"] != vdu and not (entry["id"] == ctx.body["id"] and managed == vdu):
+            continue
+        access = (entry.get("config-access") or {}).get("ssh-access") or {}
+        if access.get("required") and access.get("default-user"):
+            injected.add(str(access["default-user"]))
+        for primitive in entry.get("initial-config-primitive") or ():
+            for parameter in primitive.get("parameter") or ():
+                value = str(parameter.get("value") or "")
+                if primitive["name"] == "config" and parameter["name"] == "ssh-username":
+                    users |= {value} if value and not value.startswith("<") else set()
+    return injected, injected | users
