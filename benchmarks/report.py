@@ -15,6 +15,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from experiments.machine import NOTHING, Watch
+
 Main = Callable[..., None]
 
 
@@ -54,6 +56,8 @@ class Report:
             "cpus": os.cpu_count(),
             "load-at-start": os.getloadavg()[0],
         }
+        self.disturbance = ""
+        """Why goals that were missed tell nothing, "" if the machine kept up."""
 
     def say(self, text: object) -> None:
         self.console.print(text)
@@ -82,12 +86,21 @@ class Report:
         self.table(title, [heading for heading, _, _ in columns], rows)
 
     def goals(self, goals: Iterable[Goal]) -> None:
-        """Print goals, and whether they were met; keep them for the file."""
-        self.document["goals"] = given = list(goals)
+        """Keep goals; `command` prints them when it knows whether the machine kept up."""
+        self.document["goals"] = list(goals)
+
+    def missed(self) -> bool:
+        """Tell whether a goal was missed."""
+        return not all(goal.met for goal in self.document.get("goals", ()))
+
+    def show_goals(self) -> None:
+        """Print the goals, and whether they were met."""
+        no = f"[yellow]{NOTHING}[/yellow]" if self.disturbance else "[red]no[/red]"
         view = Table(*Goal._fields, title="Goals")
-        for goal in given:
-            view.add_row(*goal[:3], "yes" if goal.met else "[red]no[/red]")
-        self.say(view)
+        for goal in self.document.get("goals", ()):
+            view.add_row(*goal[:3], "yes" if goal.met else no)
+        if view.row_count:
+            self.say(view)
 
     def write(self) -> Path:
         """Write the file with what is measured until now; return its path."""
@@ -102,7 +115,8 @@ def command(
 ) -> Callable[[Main], Any]:
     """Make a command of a function with a report as first argument, and write the report.
 
-    An interrupted run writes what it has measured.
+    An interrupted run writes what it has measured. One that missed a goal on a busy machine tells
+    nothing, and is made once more.
 
     Args:
         name: Name of the benchmark.
@@ -116,12 +130,21 @@ def command(
         def run(out: Path, **options: Any) -> None:
             if reason := missing():
                 raise click.ClickException(f"this machine {reason}")
-            report = Report(file or name, out)
-            try:
-                main(report, **options)
-            finally:
-                path = report.write()
-            report.say(f"everything measured: {path}")
+            for last in (False, True):
+                report = Report(file or name, out)
+                try:
+                    with Watch() as watch:
+                        main(report, **options)
+                    if report.missed():
+                        report.disturbance = watch.disturbance(report.document)
+                        report.document["disturbance"] = report.disturbance
+                finally:
+                    path = report.write()
+                report.show_goals()
+                report.say(f"everything measured: {path}")
+                if last or not report.disturbance:
+                    return
+                report.say(f"{NOTHING}: {report.disturbance}; once more")
 
         option = click.option(
             "--out",

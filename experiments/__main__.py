@@ -6,7 +6,7 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from rich.table import Table
 
 from experiments import campaign as campaigns
 from experiments import fiveg, qos, setups, slices
+from experiments.machine import campaigning
 from experiments.model import Run, environment, host
 from experiments.named import PROFILE, adopt
 from experiments.named import profile as between
@@ -40,14 +41,15 @@ def console() -> Console:
     return result if result.is_terminal else Console(width=120, highlight=False)
 
 
-def final(runs: list[Run], out: Console) -> None:
-    """Print the verdicts, and the ratios between slices and baselines."""
+def final(runs: list[Run], out: Console, cpus: int = 0) -> bool:
+    """Print the verdicts, and the ratios between slices and baselines; tell whether one failed."""
     judged = Table(title="Isolation")
     for heading in ("experiment", "runs", "verdict"):
         judged.add_column(heading)
-    for name, passed, count in summary.verdicts(runs):
-        good = "[green]holds[/green]" if passed == count else "[red]DOES NOT HOLD[/red]"
-        judged.add_row(name, f"{passed}/{count}", good)
+    verdicts = summary.verdicts(runs, cpus)
+    for verdict in verdicts:
+        colour = "red" if verdict.failed else "green" if verdict.complete else "yellow"
+        judged.add_row(verdict.name, verdict.runs, f"[{colour}]{verdict.words}[/{colour}]")
     out.print(judged)
     measured = [run for run in runs if run.experiment == "performance"]
     if measured:
@@ -58,6 +60,7 @@ def final(runs: list[Run], out: Console) -> None:
         for row in summary.vpn_ratios(measured, "mbps"):
             cost.add_row(escape(row.label), str(row.value), str(trips.get(row.label, "-")))
         out.print(cost)
+    return any(verdict.failed for verdict in verdicts)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -186,6 +189,7 @@ def run(
     chosen_steps(seed)  # A wrong --only leaves no campaign behind.
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     campaign = Campaign(out or Path("results") / f"{profile}-{stamp}")
+    others = _alone(campaign, screen)
     with contextlib.ExitStack() as stack:
         if url is None or vim is None:
             from experiments import on_the_lab
@@ -223,8 +227,30 @@ def run(
                 bed = Testbed(osm, dist, screen, vim)
                 if not keep:
                     stack.callback(_clean, bed)
-            failures = _make_missing(bed, campaign, chosen, steps, beside)
+            failures = _make_missing(bed, campaign, chosen, steps, beside, others)
     _write_report(campaign, failures, screen)
+
+
+def _alone(campaign: Campaign, screen: Console) -> Callable[[], list[str]]:
+    """Lock the folder to the end of the command; tell of other campaigns on this machine.
+
+    Returns:
+        A function that lists the others.
+
+    Raises:
+        click.ClickException: another campaign uses the folder.
+    """
+    command = click.get_current_context()
+    command.with_resource(campaign.locked())
+    others = command.with_resource(campaigning(campaign.directory))
+    for other in others():
+        screen.print(
+            f"another campaign runs on this machine ({other}): each disturbs the other, and the"
+            " runs' records say so",
+            style="yellow",
+            markup=False,
+        )
+    return others
 
 
 def _session(url: str, user: str, project: str, ca: str | None, insecure: bool) -> Osm:
@@ -249,12 +275,14 @@ def _compare(
     campaigns.matching(campaigns.plan(chosen, seed, repetitions), only)
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     campaign = Campaign(out or Path("results") / f"{PROFILE}-{stamp}")
+    others = _alone(campaign, bed.console)
     described = campaign.begin(PROFILE, seed, environs)
     steps = campaigns.matching(campaigns.plan(chosen, described["seed"], repetitions), only)
     if not only:
         # Runs that break a user's slices need --only.
         steps = [step for step in steps if step.cell.experiment != "dependability"]
-    _write_report(campaign, campaigns.make(bed, campaign, steps, bed.console), bed.console)
+    failures = campaigns.make(bed, campaign, steps, bed.console, others)
+    _write_report(campaign, failures, bed.console)
 
 
 def _write_report(campaign: Campaign, failures: int, screen: Console) -> None:
@@ -266,7 +294,7 @@ def _write_report(campaign: Campaign, failures: int, screen: Console) -> None:
     page, table = render.write(campaign)
     runs = campaign.runs()
     screen.print()
-    final(runs, screen)
+    failed = final(runs, screen, campaign.cpus())
     if lacking := render.missing(campaign.describe(), runs):
         screen.print(lacking)
     screen.print(
@@ -277,12 +305,17 @@ def _write_report(campaign: Campaign, failures: int, screen: Console) -> None:
             f"{failures} runs gave no result; the same command with --out {campaign.directory} "
             "makes them"
         )
-    if any(made.passed is False for made in runs):
+    if failed:
         raise click.ClickException("an experiment did not end as it must, see the report")
 
 
 def _make_missing(
-    bed: Testbed, campaign: Campaign, chosen: Profile, steps: list[Planned], beside: list[str]
+    bed: Testbed,
+    campaign: Campaign,
+    chosen: Profile,
+    steps: list[Planned],
+    beside: list[str],
+    running: Callable[[], list[str]],
 ) -> int:
     """Start the slices and services, and make the runs; return how many gave no result."""
     started = time.monotonic()
@@ -315,7 +348,7 @@ def _make_missing(
         f"{names} are up after {time.monotonic() - started:.0f} s; "
         f"{missing} of {len(steps)} runs to make"
     )
-    return campaigns.make(bed, campaign, steps, bed.console)
+    return campaigns.make(bed, campaign, steps, bed.console, running)
 
 
 def _environment(osm: Osm, vim: str) -> dict[str, Any]:

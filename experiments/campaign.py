@@ -25,7 +25,8 @@ from experiments import (
     signalling,
     sweep,
 )
-from experiments.model import Cell, Run, busy_processors
+from experiments.machine import NOTHING, busy_processors
+from experiments.model import Cell, Run
 from experiments.profiles import Profile
 from experiments.progress import ticking
 from experiments.schedule import Planned, interleaved
@@ -117,10 +118,18 @@ def beside(steps: Iterable[Planned]) -> list[str]:
     ]
 
 
-def make(bed: Testbed, campaign: Campaign, steps: list[Planned], console: Console) -> int:
+def make(
+    bed: Testbed,
+    campaign: Campaign,
+    steps: list[Planned],
+    console: Console,
+    others: Callable[[], list[str]] = list,
+) -> int:
     """Make each run that the campaign does not have; return how many gave no result.
 
     A failed run has no result, and the next call makes it again, so the other results are not lost.
+    A run that a busy machine disturbed is made once more at the end. `others` lists the other
+    campaigns on this machine, for the record of each run.
 
     Raises:
         click.ClickException: SURRENDER runs in a row failed.
@@ -129,11 +138,13 @@ def make(bed: Testbed, campaign: Campaign, steps: list[Planned], console: Consol
     if bed.lab is not None:
         errors += bed.lab.errors
     failures = in_a_row = 0
-    for number, step in enumerate(steps, 1):
+    numbered = list(enumerate(steps, 1))
+    again: set[int] = set()
+    for number, step in numbered:
         if campaign.has(step.cell, step.repetition):
             continue
         load, busy = os.getloadavg()[0], busy_processors()
-        started, clock = time.time(), time.monotonic()
+        started, clock, beside = time.time(), time.monotonic(), others()
         try:
             tell = partial("{}/{} {}".format, number, len(steps), describe(step.cell))
             with ticking(console, tell):
@@ -163,9 +174,17 @@ def make(bed: Testbed, campaign: Campaign, steps: list[Planned], console: Consol
             result=result,
             passed=passed,
             busy=busy,
+            beside=sorted({*beside, *others()}),
         )
         campaign.add(run)
         mark = {True: "[green]ok[/green]", False: "[red]FAILED[/red]", None: "  "}[passed]
+        if reason := run.disturbance(campaign.cpus()):
+            mark = f"[yellow]{NOTHING}[/yellow] ({reason})"
+            if number not in again:
+                again.add(number)
+                if campaign.set_aside(run):
+                    numbered.append((number, step))  # The loop comes to it at the end.
+                    mark += ", once more at the end"
         words = escape(f"{describe(step.cell)}: {headline(run)}")
         console.print(f"{number:3}/{len(steps)} {mark} {words}")
     return failures

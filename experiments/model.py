@@ -7,11 +7,12 @@ import json
 import os
 import platform
 import subprocess
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from experiments.machine import disturbance, late_ms
 
 SCHEMA = 1
 
@@ -45,6 +46,7 @@ class Run:
         load: load average of the machine over a minute, before the run began.
         busy: number of busy processors of the machine just before the run began; None if it was
             not measured.
+        beside: other campaigns that ran on the machine, by process and folder.
         result: figures, with the experiment's names.
         passed: the experiment's verdict, None if it only measures.
     """
@@ -60,7 +62,22 @@ class Run:
     result: Mapping[str, Any]
     passed: bool | None = None
     busy: float | None = None
+    beside: list[str] = field(default_factory=list)
     schema: int = SCHEMA
+
+    def disturbance(self, cpus: int) -> str:
+        """Return why the run tells nothing, "" if the machine kept up.
+
+        Only a failure can be the machine's fault, or that a control showed what it should.
+
+        Args:
+            cpus: processors of the machine, 0 if the VDUs were on others.
+        """
+        if self.passed is None or (self.passed and self.params.get("enforced") is not False):
+            return ""
+        if self.beside and cpus:
+            return f"another campaign ran on it ({self.beside[0]})"
+        return disturbance(self.busy, cpus, late_ms(self.result))
 
     def to_json(self) -> str:
         """Return the text of the run's file."""
@@ -124,20 +141,6 @@ def environment(root: Path) -> dict[str, Any]:
             "commit": "unknown" if commit.startswith("fatal") else commit,
         },
     }
-
-
-def processor_seconds() -> float:
-    """Return the seconds that all processors of this machine have worked so far (proc_stat(5))."""
-    words = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()
-    user, nice, system, _idle, _wait, irq, softirq = (int(word) for word in words[1:8])
-    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
-
-
-def busy_processors(seconds: float = 0.3) -> float:
-    """Return how many processors of this machine are busy, as a mean over some seconds."""
-    before = processor_seconds()
-    time.sleep(seconds)
-    return (processor_seconds() - before) / seconds
 
 
 def host() -> dict[str, Any]:

@@ -2,21 +2,27 @@
 
     DIR/campaign.json                       profile, seed, environment
     DIR/runs/EXPERIMENT-KEY-REPETITION.json
+    DIR/lock                                process and machine of a campaign that runs
+    DIR/disturbed/...                       runs that a busy machine disturbed, made again
 
 A run's file is complete or does not exist, so that an interrupted campaign can continue.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import platform
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
+from experiments.machine import is_locked
 from experiments.model import Cell, Run
 
 
@@ -46,6 +52,45 @@ class Campaign:
                     f"{difference(there[name], campaign[name])}; take another --out"
                 )
         return there
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other campaigns out of the folder.
+
+        Raises:
+            click.ClickException: one uses it.
+        """
+        file, machine = self.directory / "lock", platform.node()
+        own = json.dumps({"pid": os.getpid(), "machine": machine})
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            stream = file.open("a+", encoding="utf-8")
+        except OSError as error:
+            reason = error.strerror
+            raise click.ClickException(f"{file} cannot be written: {reason}") from None
+        with stream:
+            held = is_locked(stream)
+            stream.seek(0)
+            try:
+                holder = json.loads(stream.read() or own)
+                who, where = int(holder["pid"]), str(holder["machine"])
+            except (ValueError, KeyError, TypeError):
+                who, where = 0, machine
+            # The kernel frees the lock of a process that ended, on this machine only.
+            if held or where != machine:
+                ended = "" if held else f"; if it has ended, delete {file}"
+                raise click.ClickException(
+                    f"{self.directory} is used by a campaign, process {who} on {where}; wait for"
+                    f" its end, or take another --out{ended}"
+                )
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            stream.truncate(0)
+            stream.write(own)
+            stream.flush()
+            try:
+                yield
+            finally:
+                file.unlink(missing_ok=True)
 
     def describe(self) -> Mapping[str, Any]:
         """Return profile, seed and environment.
@@ -88,6 +133,25 @@ class Campaign:
     def add(self, run: Run) -> None:
         """Write a run's file."""
         self._write(self._run_file(run.experiment, run.key, run.repetition), run.to_json())
+
+    def set_aside(self, run: Run) -> bool:
+        """Move a run's file to `disturbed/`; tell whether there was none of it.
+
+        A run is made again only once.
+        """
+        file = self._run_file(run.experiment, run.key, run.repetition)
+        aside = self.directory / "disturbed" / file.name
+        if aside.exists():
+            return False
+        self._write(aside, run.to_json())
+        file.unlink()
+        return True
+
+    def cpus(self) -> int:
+        """Return the number of processors of the VDUs' machine, 0 if they are on others."""
+        if not self._file.exists():
+            return 0
+        return int(self.describe()["environment"].get("host", {}).get("cpus") or 0)
 
     def _run_file(self, experiment: str, key: str, repetition: int) -> Path:
         return self.directory / "runs" / f"{experiment}-{key}-{repetition}.json"

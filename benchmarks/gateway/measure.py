@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from benchmarks.gateway.loads import ASYMMETRIC2, IMIX, IMIX2, SIZES, Load, fixe
 from benchmarks.gateway.route import Backend, Route
 from benchmarks.gateway.users import Server
 from benchmarks.swan.netns import Block
-from experiments.model import Cell, Run, busy_processors
+from experiments.machine import busy_processors, disturbance
+from experiments.model import Cell, Run
 from experiments.schedule import Planned, interleaved
 
 #: Maximum number of packets in flight: the ring of a veth has no room for more.
@@ -118,17 +120,21 @@ class Bench(Block):
 
     def runs(self, seed: int, tell: Callable[[Planned, int], None]) -> list[Run]:
         steps = list(interleaved(cells(self.profile, self._found), self.profile.rounds, seed))
-        made = []
-        for step in steps:
+        made: dict[int, Run] = {}
+        again: list[Planned] = []
+        for step in chain(list(steps), again):  # `again` grows meanwhile.
             tell(step, len(steps))
             busy = busy_processors(0.1)
             load, started, begin = os.getloadavg()[0], time.time(), time.monotonic()
             result = self.measure(step.cell)
             took = time.monotonic() - begin
             cell = step.cell
-            made.append(Run(cell.experiment, cell.params, cell.key, step.repetition, step.order,
-                            started, took, load, result, busy=busy))  # fmt: skip
-        return made
+            disturbed = disturbance(busy, os.cpu_count() or 1)
+            if disturbed and step.order not in made:
+                again.append(step)
+            key = (cell.experiment, cell.params, cell.key, step.repetition, step.order)
+            made[step.order] = Run(*key, started, took, load, result, busy=busy)
+        return sorted(made.values(), key=lambda run: run.order)
 
     def measure(self, cell: Cell) -> dict[str, Any]:
         p = cell.params

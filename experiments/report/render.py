@@ -122,9 +122,10 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
         cards=[
             {"title": TITLES[name][0],
              "text": f"{TITLES[name][1]}{shows if name == 'confidentiality' else ''} "
-                     f"({passed} of {count} runs).",
-             "good": passed == count}
-            for name, passed, count in summary.verdicts(runs)
+                     f"({verdict.runs}).",
+             "verdict": verdict.words, "bad": verdict.failed}
+            for verdict in summary.verdicts(runs, cpus)
+            for name in [verdict.name]
         ],
         missing=missing(described, runs),
         controlled=bool(shows),

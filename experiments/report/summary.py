@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
+from experiments.machine import BUSY, NOTHING
 from experiments.model import Run
 from experiments.setups import DOUBLE, EPC, SITES
 from experiments.slices import EMBB, URLLC
@@ -31,8 +32,6 @@ PLAIN = "no-vpn"
 """Name in reference.yaml of set-ups without a VPN; the suffix is the same as with a VPN."""
 PUBLISHED = {"mbps": "throughput-mbps", "rtt_ms": "rtt-ms"}
 _BESIDE = ", neighbour saturated"
-BUSY = 0.25
-"""A run counts as disturbed if other work used more than this share of the processors before it."""
 
 Point = tuple[str, str, str, str]
 """Slice, link, path, neighbour."""
@@ -416,14 +415,57 @@ def _control(run: Run) -> bool:
     return run.params.get("enforced") is False or run.params.get("path") == "underlay"
 
 
-def verdicts(runs: Sequence[Run]) -> list[tuple[str, int, int]]:
-    """Return, per experiment with a verdict, the number of passed runs and of all runs."""
+class Isolation(NamedTuple):
+    """Verdict of an experiment.
+
+    Attributes:
+        passed: Number of runs that passed.
+        told: Number of runs that tell something.
+        disturbed: Number of runs that tell nothing, because the machine was busy.
+        complete: Whether a run of each cell tells something.
+    """
+
+    name: str
+    passed: int
+    told: int
+    disturbed: int = 0
+    complete: bool = True
+
+    @property
+    def failed(self) -> bool:
+        """Tell whether a run failed on a machine that kept up."""
+        return self.passed < self.told
+
+    @property
+    def words(self) -> str:
+        """Return the verdict."""
+        if self.failed:
+            return "DOES NOT HOLD"
+        return "holds" if self.complete else NOTHING
+
+    @property
+    def runs(self) -> str:
+        """Return the numbers of runs in words."""
+        more = f", {self.disturbed} disturbed" if self.disturbed else ""
+        return f"{self.passed} of {self.told} runs{more}"
+
+
+def verdicts(runs: Sequence[Run], cpus: int) -> list[Isolation]:
+    """Return a verdict for each experiment that has one.
+
+    Args:
+        runs: runs of the campaign.
+        cpus: processors of the VDUs' machine, 0 if they are on others.
+    """
     rows = []
     for name, made in by_experiment(runs).items():
         judged = [run for run in made if run.passed is not None]
         # Controls that passed show only that the experiment could fail.
         if any(not run.passed or not _control(run) for run in judged):
-            rows.append((name, sum(bool(run.passed) for run in judged), len(judged)))
+            told = [run for run in judged if not run.disturbance(cpus)]
+            passed, disturbed = sum(bool(run.passed) for run in told), len(judged) - len(told)
+            complete = {run.key for run in judged} == {run.key for run in told}
+            rows.append(Isolation(name, passed, len(told), disturbed, complete))
     return rows
 
 

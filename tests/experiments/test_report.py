@@ -146,7 +146,7 @@ def test_what_does_not_hold_is_said(runs: list[Run], judged: list[Run]) -> None:
     assert page.count("DOES NOT HOLD") == 1
     assert "a/hss reached b/&lt;mme&gt; at inner/s6a" in page
     assert "IMSI 001010000000001" in page
-    assert summary.verdicts(judged)[0] == ("confidentiality", 2, 2)
+    assert summary.verdicts(judged, 2)[0] == ("confidentiality", 2, 2, 0, True)
 
 
 def test_who_reached_whom_is_a_matrix(judged: list[Run]) -> None:
@@ -219,10 +219,10 @@ def test_controls_alone_have_no_verdict(judged: list[Run]) -> None:
     tunnel, control = judged[:2]
     params = {"enforced": False}
     other = Run("qos", params, Cell("qos", params).key, 0, 0, 1e9, 1.0, 0.5, {}, True)
-    assert summary.verdicts([control, other]) == []
-    assert summary.verdicts([tunnel, control]) == [("confidentiality", 2, 2)]
+    assert summary.verdicts([control, other], 2) == []
+    assert summary.verdicts([tunnel, control], 2) == [("confidentiality", 2, 2, 0, True)]
     failed = dataclasses.replace(other, passed=False)
-    assert summary.verdicts([failed]) == [("qos", 0, 1)]
+    assert summary.verdicts([failed], 2) == [("qos", 0, 1, 0, True)]
 
 
 def test_runs_that_are_missing_are_named(judged: list[Run]) -> None:
