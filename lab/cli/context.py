@@ -53,8 +53,9 @@ class Lab:
         outcome = watch(started.tail, alive, self.out.progress, timeout)
         kind = started.operation["lcmOperationType"]
         if outcome.lost:
+            reason = jobs.ending(self.engine.store, seen)
             self.slices.reap()
-            raise NbiError(f"{kind} of {subject}: its process was killed")
+            raise NbiError(f"{kind} of {subject} failed: {reason}")
         if outcome.state is None:
             raise NbiError(
                 f"{kind} of {subject} is not done after {timeout:.0f} s and goes on; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,10 +11,9 @@ from typing import Any
 from lab.descriptors.relations import Relation
 from lab.errors import LcmError
 from lab.lcm.timeouts import VERIFY_TRIES, Timeouts
-from lab.vca import Event, Model
+from lab.vca import Event, Model, WaitTimeoutError
 
 READY = ("active", "blocked")
-_POLL = 0.1
 
 
 class CharmOps:
@@ -47,16 +47,18 @@ class CharmOps:
         After the timeout ``charm_ready`` it returns without an error, as OSM does.
 
         Raises:
-            LcmError: the charm folder is not in the package, or cannot be deployed.
+            LcmError: the charm folder is not in the package, or cannot be deployed, or the agent
+                of a unit has ended.
         """
         if not charm.is_dir():
             raise LcmError(f"artifact path does not exist: {charm}")
         self.model.deploy(application, charm, num_units=units)
-        deadline = time.monotonic() + self.timeouts.charm_ready
-        while time.monotonic() < deadline:
-            if self.model.status().applications[application].status in READY:
-                return
-            time.sleep(_POLL)
+        with contextlib.suppress(WaitTimeoutError):
+            self.model.wait_for(
+                lambda status: status.applications[application].status in READY,
+                self.timeouts.charm_ready,
+                app=application,
+            )
 
     def relate(self, relation: Relation) -> None:
         """Add a relation; "not found" and "already exists" count as added (libjuju)."""
@@ -156,7 +158,9 @@ def remove(model: Model, application: str, timeout: float) -> None:
     """Remove an application and wait until its units are gone; a missing one is no error."""
     if application in model.status().applications:
         model.remove_application(application)
-        model.wait_for(lambda status: application not in status.applications, timeout)
+        model.wait_for(
+            lambda status: application not in status.applications, timeout, app=application
+        )
 
 
 _QUIET = {

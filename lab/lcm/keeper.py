@@ -75,7 +75,10 @@ def ensure(home: Path) -> None:
     if not interval() or ProcessRef.saved(_file(home)):
         return
     log = home / "lcm" / "keeper.log"
-    jobs.launch("lab.lcm.keeper", log, "--home", str(home.resolve()))
+    try:
+        jobs.launch("lab.lcm.keeper", log, "--home", str(home.resolve()))
+    except OSError as error:  # the operation that starts it has its result already
+        print(f"no process for update-status could be started: {error}", flush=True)
 
 
 def end(home: Path) -> None:

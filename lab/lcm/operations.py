@@ -29,7 +29,7 @@ from lab.lcm.timeouts import Timeouts
 from lab.records.journal import Journal
 from lab.records.operations import fail_operation, remove_service
 from lab.records.store import NSRS, OPS, VIMS, VNFRS, Document, Store
-from lab.vca import Event, Model, WaitTimeoutError
+from lab.vca import AgentEndedError, Event, Model, WaitTimeoutError
 from lab.vim import Server as VimServer
 
 
@@ -170,11 +170,13 @@ class Operations:
             self.journal.write("note", "ns", str(error))
 
     def _settle(self, ns_id: str, model: Model, vms_ready: float | None) -> None:
-        idle = True
+        idle, ended = True, {}
         try:
             model.wait_idle(self.timeouts.settle)
         except WaitTimeoutError:
             idle = False
+        except AgentEndedError as error:
+            idle, ended = False, {"charms": str(error)}
         now = time.time()
         status = model.status()
         statuses = {}
@@ -186,7 +188,7 @@ class Operations:
                 if found is None
                 else {"status": found.status, "message": found.message}
             )
-        errors = dict(status.failed)
+        errors = status.failed | ended
         errors.update({a: s["message"] for a, s in statuses.items() if s["status"] == "error"})
 
         def change(nsr: Document) -> None:
@@ -204,7 +206,7 @@ class Operations:
                 )
 
         self.store.update(NSRS, ns_id, change)
-        for unit, reason in sorted(status.failed.items()):
+        for unit, reason in sorted((status.failed | ended).items()):
             self.journal.write("note", "ns", f"{unit}: {reason}")
         self.journal.write(
             "settled", "ns", "all charms idle" if idle else "charms still busy", idle=idle

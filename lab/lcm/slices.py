@@ -287,8 +287,7 @@ class SliceOperations:
                 if step["operationState"] == "PROCESSING":
                     if not jobs.lost(self.store, step):
                         continue
-                    reason = "the process running the operation was killed"
-                    fail_operation(self.store, step, reason)
+                    fail_operation(self.store, step, jobs.ending(self.store, step))
                     step = self.store.get(OPS, op_id)
                 states[op_id] = step["operationState"]
                 name = str(names.get(step["nsInstanceId"], step["nsInstanceId"]))

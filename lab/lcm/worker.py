@@ -22,7 +22,7 @@ from lab.lcm.slices import SliceOperations
 from lab.lcm.timeouts import lab_timeouts
 from lab.records.jobs import record_worker
 from lab.records.journal import Journal
-from lab.records.operations import end_slice_operation, fail_operation, ns_folder, operation_folder
+from lab.records.operations import fail, ns_folder, operation_folder
 from lab.records.store import NSIOPS, OPS, Store, file_lock
 
 
@@ -51,10 +51,8 @@ def run(home: Path, op_id: str, collection: str = OPS) -> str:
             reason = f"internal error: {error!r}"
         document = store.find(collection, op_id)
         subject = "nsi" if collection == NSIOPS else "ns"
-        if document is not None and collection == NSIOPS:
-            end_slice_operation(store, document, reason)
-        elif document is not None:
-            fail_operation(store, document, reason)
+        if document is not None:
+            fail(store, collection, document, reason)
         journal.write("end", subject, reason, state="FAILED", detail=reason)
         journal.write("settled", subject, "failed", idle=True)
         return "FAILED"

@@ -488,9 +488,7 @@ class Engine:
         """Mark operations FAILED if their worker died without a result."""
         for operation in self.store.all(OPS):
             if jobs.lost(self.store, operation):
-                fail_operation(
-                    self.store, operation, "the process running the operation was killed"
-                )
+                fail_operation(self.store, operation, jobs.ending(self.store, operation))
 
     def _run(
         self, nsr: Document, kind: str, request: Mapping[str, Any], timeout: int | None = None

@@ -65,8 +65,7 @@ class Slices:
             if operation["lab"].get("never-done"):
                 continue  # as in OSM
             if operation["operationState"] == "PROCESSING" and not jobs.alive(operation):
-                reason = "the process running the operation was killed"
-                end_slice_operation(self.store, operation, reason)
+                end_slice_operation(self.store, operation, jobs.ending(self.store, operation))
 
     # -- create -------------------------------------------------------------------------------
 

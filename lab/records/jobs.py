@@ -11,16 +11,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
+from http import HTTPStatus
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from lab import procs
+from lab.errors import NbiError
 from lab.procs import ProcessRef
 from lab.records import forks
 from lab.records.journal import Tail
-from lab.records.operations import operation_folder
+from lab.records.operations import fail, operation_folder
 from lab.records.store import NSIOPS, OPS, Document, Store
 
 WORKER = "lab.lcm.worker"
@@ -78,12 +81,20 @@ def start(store: Store, operation: Document, collection: str = OPS) -> Tail:
     """Start the worker of an operation; return its journal, opened before the first event.
 
     ``collection`` is the collection of the operation's document: ``OPS`` or ``NSIOPS``.
+
+    Raises:
+        NbiError: no process could be started; the operation has failed.
     """
     folder = operation_folder(store.home, operation["_id"])
     folder.mkdir(parents=True, exist_ok=True)
     tail = Tail(folder / "events.jsonl")
     words = [str(store.home.resolve()), collection, operation["_id"]]
-    pid = _start(folder / "worker.log", words)
+    try:
+        pid = _start(folder / "worker.log", words)
+    except OSError as error:
+        reason = f"no process could be started for the operation: {error}"
+        fail(store, collection, operation, reason)
+        raise NbiError(reason, HTTPStatus.INTERNAL_SERVER_ERROR) from None
     record_worker(store, operation["_id"], pid, collection)
     return tail
 
@@ -115,6 +126,15 @@ def record_worker(store: Store, op_id: str, pid: int, collection: str = OPS) -> 
 
     if store.find(collection, op_id) is not None:
         store.update(collection, op_id, change)
+
+
+def ending(store: Store, operation: Document) -> str:
+    """Say how a worker ended that left no result, with the last line it printed."""
+    log = operation_folder(store.home, operation["_id"]) / "worker.log"
+    with suppress(OSError):
+        if lines := log.read_text(errors="replace").strip().splitlines():
+            return f"the process running the operation has ended: {lines[-1].strip()}"
+    return "the process running the operation was killed"
 
 
 def alive(operation: Document) -> bool:

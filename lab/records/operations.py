@@ -49,6 +49,14 @@ def remove_slice(store: Store, nsi_id: str) -> None:
     store.delete(NSIS, nsi_id)
 
 
+def fail(store: Store, collection: str, operation: Document, reason: str) -> None:
+    """Mark an operation on a service or on a slice FAILED, if it has not ended."""
+    if collection == NSIOPS:
+        end_slice_operation(store, operation, reason)
+    else:
+        fail_operation(store, operation, reason)
+
+
 def fail_operation(store: Store, operation: Document, reason: str, state: str = "FAILED") -> bool:
     """Mark an operation FAILED, and for an instantiation or termination the service BROKEN.
 

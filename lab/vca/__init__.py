@@ -5,6 +5,7 @@ docs/reference/lab-vca.md lists the parts of Juju that it has and lacks.
 
 from lab.vca.controller import Controller
 from lab.vca.errors import (
+    AgentEndedError,
     AlreadyExistsError,
     InvalidCharmError,
     InvalidValueError,
@@ -19,6 +20,7 @@ from lab.vca.runtime import Settings
 from lab.vca.status import ModelStatus, UnitStatus
 
 __all__ = [
+    "AgentEndedError",
     "AlreadyExistsError",
     "Controller",
     "Event",

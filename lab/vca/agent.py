@@ -11,7 +11,9 @@ from pathlib import Path
 from lab.vca import applications, process, relations
 from lab.vca import charm as charms
 from lab.vca.context import FlushError, HookContext
+from lab.vca.errors import VcaError
 from lab.vca.events import Event, EventKind
+from lab.vca.python import check
 from lab.vca.resolver import (
     START,
     STATUS_BEFORE,
@@ -30,6 +32,9 @@ from lab.vca.state import ActionDocument, HookInfo, ModelDocument, Operation, St
 from lab.vca.toolserver import ToolServer
 from lab.vca.unitlog import close_log, open_log
 
+_MOST_FAULTS = 5
+"""Errors of the system in a row after which an agent gives up."""
+
 
 class UnitAgent:
     """Runs the hooks and actions of one unit, as Juju's uniter does."""
@@ -43,7 +48,9 @@ class UnitAgent:
         self._stopping = False
         self._retry_at = 0.0
         self._faults = 0
-        """Internal errors in a row."""
+        """Errors of the system in a row."""
+        self.fault = ""
+        """Why the agent ended before its unit did."""
         self._interrupt: process.Interrupt | None = None
         self.executing = False
         self._log = open_log(runtime.paths.log(name), f"unit.{name}")
@@ -81,22 +88,33 @@ class UnitAgent:
     # -- the loop ---------------------------------------------------------------------------
 
     def _run(self) -> None:
-        """Do steps until stopped or until the unit is gone."""
+        """Do steps until stopped or until the unit is gone; say why if it ends before."""
+        reason = "no reason known"
         try:
             while self._try_step():
                 pass
+        except BaseException as error:
+            reason = str(error) if isinstance(error, VcaError | OSError) else repr(error)
+            self._log.exception("the agent of %s ends", self._unit_name)
+            self._runtime.log.exception("the agent of %s ends", self._unit_name)
         finally:
+            with self._store.changed:
+                if not self._is_over():
+                    self.fault = f"the agent of {self._unit_name} has ended: {reason}"
+                self._store.changed.notify_all()
             close_log(self._log)
 
     def _try_step(self) -> bool:
-        """Do one step; after an internal error, such as a full disk, wait like after a failed hook.
+        """Do one step; after an error of the system, such as a full disk, wait and try again.
 
         The next attempt begins with what is recorded, as Juju's agent does after its restart.
         """
         try:
             going_on = self._one_step()
-        except Exception:
+        except OSError:
             self._faults += 1
+            if self._faults == _MOST_FAULTS:
+                raise
             delay = self._runtime.settings.retry_delay(self._faults)
             message = "internal error in the agent of %s, to be repeated in %g s"
             self._log.exception(message, self._unit_name, delay)
@@ -380,7 +398,7 @@ class UnitAgent:
             try:
                 with self._store.lock:
                     self._interrupt = interrupt
-                return process.run(
+                outcome = process.run(
                     [*runtime.exec_prefix, str(script)],
                     environment=process.environment(
                         runtime, dispatch_path, context, context_id, server.address
@@ -396,6 +414,9 @@ class UnitAgent:
                 with self._store.lock:
                     self._interrupt = None
                 server.close()
+            if outcome.problem and not outcome.interrupted:
+                check(runtime.python_bin / "python3")
+            return outcome
         except OSError as error:
             return process.Outcome(problem=f"cannot start: {error.strerror or error}")
         finally:

@@ -33,5 +33,9 @@ class ModelBusyError(VcaError):
     """Another process runs the model and did not stop in time."""
 
 
+class AgentEndedError(VcaError):
+    """The agent of a unit ended before its unit did, so nobody goes on with it in this process."""
+
+
 class WaitTimeoutError(VcaError):
     """The timeout of a wait expired."""

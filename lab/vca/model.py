@@ -17,6 +17,7 @@ from lab.vca import charm as charms
 from lab.vca.agent import UnitAgent
 from lab.vca.charm import Action, Charm
 from lab.vca.errors import (
+    AgentEndedError,
     InvalidCharmError,
     InvalidValueError,
     ModelBusyError,
@@ -176,7 +177,7 @@ class Model:
         with self._store.lock:
             for name in self._store.document.units:
                 known = self._agents.get(name)
-                if known is None or not known.thread.is_alive():
+                if known is None or not (known.thread.is_alive() or known.fault):
                     self._agents[name] = agent = UnitAgent(self._runtime, name)
                     agent.thread.start()
 
@@ -407,13 +408,14 @@ class Model:
         return action if action.completed is not None else None
 
     def wait_action(self, action_id: str, timeout: float) -> ActionDocument:
-        """Wait for the end of an action. Raises WaitTimeoutError."""
+        """Wait for the end of an action. Raises WaitTimeoutError and AgentEndedError."""
         deadline = time.monotonic() + timeout
         with self._store.changed:
             while (result := self.action(action_id)) is None:
                 left = deadline - time.monotonic()
+                queued = self._store.load_action(action_id)
+                self._check_agents(queued.unit)
                 if left <= 0:
-                    queued = self._store.load_action(action_id)
                     raise WaitTimeoutError(
                         f"action {queued.name} of {queued.unit} is still {queued.status} "
                         f"after {timeout:g} s"
@@ -441,11 +443,16 @@ class Model:
         return self._publisher.subscribe(callback)
 
     def wait_for(
-        self, predicate: Callable[[ModelStatus], bool], timeout: float, what: str = "the condition"
+        self,
+        predicate: Callable[[ModelStatus], bool],
+        timeout: float,
+        what: str = "the condition",
+        app: str = "",
     ) -> ModelStatus:
         """Wait until `predicate` is true; return the status for which it is.
 
-        Raises WaitTimeoutError, naming `what`.
+        Raises WaitTimeoutError, naming `what`, and AgentEndedError if the agent of a unit, or of a
+        unit of `app`, has ended.
         """
         deadline = time.monotonic() + timeout
         with self._store.changed:
@@ -453,6 +460,7 @@ class Model:
                 status = self.status()
                 if predicate(status):
                     return status
+                self._check_agents(app)
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise WaitTimeoutError(f"{what} did not come about within {timeout:g} s")
@@ -462,14 +470,15 @@ class Model:
     def wait_idle(self, timeout: float, retries: bool = True) -> ModelStatus:
         """Wait until no agent has anything to do; return the status then.
 
-        Raises WaitTimeoutError, naming the unfinished work. A failed hook is unfinished work;
-        without `retries` only until its next repetition has failed too.
+        Raises WaitTimeoutError, naming the unfinished work, and AgentEndedError. A failed hook is
+        unfinished work; without `retries` only until its next repetition has failed too.
         """
         if not self.running:
             raise VcaError(f'model "{self.uuid}" is not running in this process')
         deadline = time.monotonic() + timeout
         with self._store.changed:
             while busy := self._busy(retries):
+                self._check_agents()
                 left = deadline - time.monotonic()
                 if left <= 0:
                     unfinished = "; ".join(f"{name}: {what}" for name, what in sorted(busy.items()))
@@ -477,6 +486,13 @@ class Model:
                 # Check again without a notification: a retry may become due.
                 self._store.changed.wait(min(left, 1.0))
             return model_status(self._store.document)
+
+    def _check_agents(self, of: str = "") -> None:
+        """Raise AgentEndedError if an agent has ended (`of`: the unit's, or the application's)."""
+        for name, agent in self._agents.items():
+            asked = of in ("", name, name.rpartition("/")[0])
+            if agent.fault and asked and name in self._store.document.units:
+                raise AgentEndedError(agent.fault)
 
     def _busy(self, retries: bool) -> dict[str, str]:
         document = self._store.document
@@ -542,9 +558,9 @@ class Model:
                 if status.life == "alive":
                     self.remove_application(app)
             self.wait_for(lambda now: not now.applications, timeout)
-        except WaitTimeoutError:
+        except (WaitTimeoutError, AgentEndedError) as error:
             left = ", ".join(sorted(self.status().units))
-            self._log.warning("destroyed while units were left: %s", left)
+            self._log.warning("destroyed while units were left: %s (%s)", left, error)
 
 
 def _relation(document: ModelDocument, ends: set[str]) -> Relation:

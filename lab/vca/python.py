@@ -61,6 +61,12 @@ def _candidates() -> Iterator[tuple[Path, str]]:
         yield python, f"no {PREFERRED} found"
 
 
+def check(path: Path) -> None:
+    """Raise VcaError if charms cannot run under an interpreter (any more)."""
+    if _probe(path, "") is None:
+        raise VcaError(f"{path.resolve()} is not a Python interpreter that runs, so no charm does")
+
+
 @functools.lru_cache(maxsize=8)
 def _choose(given: str | None, path: str | None) -> CharmPython:
     if given:

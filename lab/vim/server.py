@@ -229,6 +229,7 @@ class Namespaced(Vdu):
     def kill(self) -> None:
         """End every process of the server at once and remove its control group."""
         cgroups.kill(self.group)
+        (self.directory / "run.json").unlink(missing_ok=True)
 
     def reboot(self) -> bool:
         before = self.running()
@@ -276,6 +277,8 @@ class Namespaced(Vdu):
         if now.keeper is None:
             if now.state == "error":
                 return ERROR, now.error
+            if now.state in ("starting", "running"):
+                return ERROR, "the process that runs it was killed"
             return SHUTOFF, ""
         if now.init is None or now.state != "running":
             return BUILD, ""

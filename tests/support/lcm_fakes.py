@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from lab.errors import LcmError
+from lab.vca import WaitTimeoutError
 from lab.vim import NetworkSpec, Port, Server, ServerSpec
 
 
@@ -347,8 +348,9 @@ class FakeModel:
         self.log.add("remove", application)
         del self.statuses[application]
 
-    def wait_for(self, predicate: Any, timeout: float) -> None:
-        assert predicate(self.status())
+    def wait_for(self, predicate: Any, timeout: float, app: str) -> None:
+        if not predicate(self.status()):
+            raise WaitTimeoutError(f"no end after {timeout:g} s")
 
     def set_config(self, application: str, options: Any) -> None:
         self.config.setdefault(application, {}).update(options)

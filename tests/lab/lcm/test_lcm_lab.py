@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -346,9 +347,12 @@ def creating(verbs: Verbs, name: str) -> Iterator[int]:
             verbs.run("ns-delete", name, "--wait")
 
 
-def _worker(verbs: Verbs, name: str) -> int:
-    operations = verbs.json("ns-op-list", name)
-    worker = operations[0]["lab"].get("worker") if operations else None
+def _worker(verbs: Verbs, name: str, state: str = "") -> int:
+    """Return the worker of a service's first operation, or of the first in a state."""
+    known = name in [n["name"] for n in verbs.json("ns-list")]
+    operations = verbs.json("ns-op-list", name) if known else []
+    found = [o for o in operations if state in ("", o["operationState"])]
+    worker = found[0]["lab"].get("worker") if found else None
     return int(worker["pid"]) if worker else 0
 
 
@@ -385,6 +389,25 @@ def test_killed_create_is_deleted_without_a_trace(
     assert [n["name"] for n in verbs.json("ns-list")] == ["demo"]
     assert _servers(verbs, "doomed") == 0
     assert not [line for line in leftovers(verbs.home) if record["_id"] in line]
+
+
+@pytest.mark.parametrize("verb", ["create", "action"])
+def test_a_verb_that_waits_ends_with_its_worker(verbs: Verbs, ns: str, verb: str) -> None:
+    words = {
+        "create": [*CREATE[:-1], SLOW, "--ns_name", "doomed", "--wait"],
+        "action": [*ACTION, "sleep", "--params", "{seconds: 60}", "--wait"],
+    }[verb]
+    name = "doomed" if verb == "create" else ns
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(verbs.refused, *words)
+        worker = until(lambda: _worker(verbs, name, "PROCESSING"))
+        started = time.monotonic()
+        os.kill(worker, signal.SIGKILL)
+        reason = waiting.result(PATIENCE)
+    assert time.monotonic() < started + 10
+    assert reason.endswith("failed: the process running the operation was killed")
+    if verb == "create":
+        verbs.run("ns-delete", "doomed", "--wait")
 
 
 def test_delete_cancels_a_create_that_runs(verbs: Verbs, ns: str) -> None:

@@ -29,6 +29,7 @@ from lab.nbi.primitives import check_action
 from lab.records import jobs
 from lab.records.ids import admin
 from lab.records.journal import Journal, Tail
+from lab.records.operations import operation_folder
 from lab.records.store import NSDS, NSRS, OPS, VIMS, VNFDS, VNFRS, Store, file_lock
 
 
@@ -460,6 +461,31 @@ def test_dead_worker_is_noticed(engine: Engine) -> None:
     record = engine.operation(operation["_id"])
     assert record["operationState"] == "FAILED"
     assert "was killed" in record["errorMessage"]
+
+
+def test_a_dead_worker_is_quoted(engine: Engine) -> None:
+    operation = create(engine).operation
+    log = operation_folder(engine.store.home, operation["_id"]) / "worker.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("w") as stream:
+        command = [sys.executable, "-c", "import lab.vanished"]
+        process = subprocess.Popen(command, stderr=stream)
+        jobs.record_worker(engine.store, operation["_id"], process.pid)
+        process.wait()
+    reason = "the process running the operation has ended: ModuleNotFoundError: No module named"
+    assert reason in engine.operation(operation["_id"])["errorMessage"]
+
+
+def test_an_operation_whose_worker_cannot_be_started_fails(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(sys, "executable", "/nowhere/python3")
+    with pytest.raises(NbiError, match="no process could be started for .*No such file"):
+        create(engine)
+    (operation,) = engine.store.all(OPS)
+    assert operation["operationState"] == "FAILED"
+    assert "No such file" in operation["errorMessage"]
 
 
 def test_another_process_with_the_same_id_is_not_killed(engine: Engine) -> None:

@@ -31,7 +31,17 @@ from vca_support import (
 
 from lab import files
 from lab.lcm.backends import Backends
-from lab.vca import Controller, ModelBusyError, NotFoundError, VcaError, WaitTimeoutError
+from lab.lcm.charmops import CharmOps
+from lab.lcm.timeouts import Timeouts
+from lab.vca import (
+    AgentEndedError,
+    Controller,
+    ModelBusyError,
+    NotFoundError,
+    VcaError,
+    WaitTimeoutError,
+)
+from lab.vca.agent import UnitAgent
 from lab.vca.tools import TOOLS
 from lab.vca.toolserver import install_tools
 
@@ -379,3 +389,96 @@ def test_services_that_begin_at_one_moment_install_the_hook_tools(tmp_path: Path
             folders = [tmp_path / str(number)] * 4
             assert pool.map(install_tools, folders, chunksize=1) == [None] * 4
             assert {link.name for link in folders[0].iterdir()} == {".hooktool", *TOOLS}
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no luck"), SystemExit(3), GeneratorExit()])
+@pytest.mark.parametrize("waiting", ["idle", "action", "condition"])
+def test_the_end_of_an_agent_ends_what_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, waiting: str
+) -> None:
+    model = new_model(tmp_path / "h")
+    for name in ("a", "b"):
+        model.deploy(name, write_charm(tmp_path / name, name, actions={"go": {}}))
+    waits = {
+        "idle": lambda: model.wait_idle(WAIT),
+        "action": lambda: model.run_action("a", "go", timeout=WAIT),
+        "condition": lambda: model.wait_for(lambda _: False, WAIT, app="a"),
+    }
+
+    def broken(agent: UnitAgent, step: object) -> None:
+        raise error
+
+    with model:
+        model.wait_idle(WAIT)
+        with monkeypatch.context() as patch:
+            patch.setattr(UnitAgent, "_run_action", broken)
+            patch.setattr(UnitAgent, "_run_hook", broken)
+            model.enqueue_action("a", "go")
+            started = time.monotonic()
+            with pytest.raises(AgentEndedError) as caught:
+                waits[waiting]()
+        assert time.monotonic() < started + 10
+        # Neither does the next one wait, and what concerns others goes on.
+        with pytest.raises(AgentEndedError):
+            model.run_action("a", "go", timeout=WAIT)
+        assert model.run_action("b", "go", timeout=WAIT).status == "completed"
+    assert str(caught.value) == f"the agent of a/0 has ended: {error!r}"
+    assert type(error).__name__ in log_text(model, "a/0")
+    with model:  # another operation tries again
+        assert model.run_action("a", "go", timeout=WAIT).status == "completed"
+
+
+def test_an_agent_gives_up_on_a_disk_that_stays_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, disk = new_model(tmp_path / "h"), Disk(monkeypatch)
+    model.deploy("a", write_charm(tmp_path / "a", "a"))
+    with model:
+        model.wait_idle(WAIT)
+        disk.left = 1000
+        model.update_status()
+        with pytest.raises(AgentEndedError, match="a/0 has ended: .*No space left on device"):
+            model.wait_idle(WAIT)
+
+
+def test_a_model_whose_agent_ended_is_destroyed_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller = Controller(tmp_path / "h", settings=QUICK)
+    model = controller.add_model("m")
+    model.deploy("a", write_charm(tmp_path / "a", "a"))
+    with model:
+        model.wait_idle(WAIT)
+
+    def broken(agent: UnitAgent, step: object) -> None:
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr(UnitAgent, "_run_hook", broken)
+    started = time.monotonic()
+    controller.destroy_model("m", timeout=WAIT)
+    assert time.monotonic() < started + 10
+    assert controller.models() == []
+
+
+@pytest.mark.parametrize("waiting", ["install", "action"])
+def test_a_broken_interpreter_of_charms_ends_what_waits_for_them(
+    tmp_path: Path, waiting: str
+) -> None:
+    model = new_model(tmp_path / "h")
+    charm = write_charm(tmp_path / "a", "a", script='exec python3 -c "pass"', actions={"go": {}})
+    with model:
+        if waiting == "action":
+            model.deploy("a", charm)
+            model.wait_idle(WAIT)
+        (python,) = (tmp_path / "h").glob("vca/python-*/python3")
+        python.unlink()
+        python.write_text("#!/bin/sh\nexit 1\n")
+        python.chmod(0o755)
+        started = time.monotonic()
+        wait = {
+            "install": lambda: CharmOps(model, Timeouts()).install("a", charm, 1),
+            "action": lambda: model.run_action("a", "go", timeout=WAIT),
+        }
+        with pytest.raises(VcaError, match="python3 is not a Python interpreter that runs, so no"):
+            wait[waiting]()
+        assert time.monotonic() < started + 10

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import platform
 import re
+import signal
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -181,6 +184,18 @@ def test_stop_and_start(vim: Vim, pair: list[Server]) -> None:
     vim.start(server.id)  # a second time has no effect
     assert vim.wait_active(server.id, 60).status == "ACTIVE"
     assert pings(vim, pair[0], "10.77.0.20")
+
+
+def test_a_server_whose_keeper_is_killed_is_not_waited_for(
+    home: Path, vim: Vim, spec: Callable[..., ServerSpec]
+) -> None:
+    server = vim.create_server(spec("doomed"), "doomed")
+    (report,) = home.glob(f"**/{server.id}/run.json")
+    os.kill(json.loads(report.read_text())["keeper"][0], signal.SIGKILL)
+    with pytest.raises(VimError, match="did not become active: the process that runs it was kil"):
+        vim.wait_active(server.id, 60)
+    vim.delete_tag("doomed")
+    assert vim.servers("doomed") == []
 
 
 def test_link_local_addresses_do_not_answer_on_management(vim: Vim, pair: list[Server]) -> None:
