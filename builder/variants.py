@@ -22,6 +22,7 @@ class Variant(BaseModel):
         services: Service packages that get the variant, with the VNF packages they name.
         description: Appended to that of each package.
         compute_factor: Multiplies vCPU and memory.
+        port_security: On at the NICs that only tunnels use (docs/reference/packages.md).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -31,6 +32,7 @@ class Variant(BaseModel):
     services: tuple[str, ...] = Field(alias="of", min_length=1)
     description: str
     compute_factor: int = Field(alias="compute-factor", default=1, ge=1, le=64)
+    port_security: bool = Field(alias="port-security", default=False)
 
 
 class _Variants(BaseModel):
@@ -91,7 +93,25 @@ def vnfd(descriptor: dict[str, Any], variant: Variant) -> dict[str, Any]:
         for entry in operations.get("operate-vnf-op-config", {}).get("day1-2", ()):
             if entry["id"] == before:
                 entry["id"] += variant.suffix
+            if variant.port_security:
+                _secure(body, _underlays(entry))
     return changed
+
+
+def _underlays(entry: dict[str, Any]) -> set[str]:
+    """Return the NICs of the links that Day-1 configures with a tunnel."""
+    result = set()
+    for primitive in entry["initial-config-primitive"]:
+        given = {p["name"]: p["value"] for p in primitive["parameter"]}
+        if "underlay-interface" in given and given.get("technology") != "none":
+            result.add(given["underlay-interface"])
+    return result
+
+
+def _secure(body: dict[str, Any], nics: set[str]) -> None:
+    for cpd in (cpd for vdu in body["vdu"] for cpd in vdu["int-cpd"]):
+        if {nic["name"] for nic in cpd["virtual-network-interface-requirement"]} <= nics:
+            cpd.pop("port-security-enabled", None)
 
 
 def nsd(descriptor: dict[str, Any], variant: Variant) -> dict[str, Any]:

@@ -40,7 +40,10 @@ _KNOWN: tuple[tuple[str, Remedy], ...] = (
     ),
     (
         r"[Qq]uota|Exceeded|exceeds",
-        Remedy("A quota of the project is full.", "openstack quota show --usage"),
+        Remedy(
+            "A quota of the project is full.",
+            "openstack quota show && openstack limits show --absolute",
+        ),
     ),
     (
         r"[Nn]o valid host|not enough hosts",

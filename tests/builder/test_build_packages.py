@@ -102,6 +102,17 @@ def test_double_is_the_same_with_twice_the_compute(documents):
         assert day_1_2(double)["id"] == f"{name}_double"
 
 
+def test_guarded_packages_have_port_security_where_only_tunnels_are(documents):
+    def off(name):
+        cpds = [cpd for vdu in documents[name]["vnfd"]["vdu"] for cpd in vdu["int-cpd"]]
+        return [c["id"] for c in cpds if c.get("port-security-enabled") is False]
+
+    for name in ("vpn_endpoint_vnf", "hss_vnf", "mme_vnf", "spgwc_vnf", "enb_vnf"):
+        assert off(name) != [] == off(f"{name}_guarded")
+    # UEs' packets leave by SGi with their own addresses.
+    assert off("spgwu_vnf_guarded") == ["sgi-int"]
+
+
 def test_what_scales_has_a_charm_for_each_instance_and_room_for_their_addresses(documents, dist):
     """A charm of the VNF would be deployed again for each, and be pointed at the first one."""
     scaling = {}

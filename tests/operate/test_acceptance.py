@@ -259,7 +259,11 @@ def test_full_quota(engine: Engine, site: Site, dist: Path, outcome: Outcome) ->
             "Of 8 vcpus 7 are in use, and the smallest service needs 2.",
             "openstack quota set --cores 9 PROJECT",
         ),
-        ("smallest service", "A quota of the project is full.", "openstack quota show --usage"),
+        (
+            "smallest service",
+            "A quota of the project is full.",
+            "openstack quota show && openstack limits show --absolute",
+        ),
     ]
     nothing_left(engine)
 

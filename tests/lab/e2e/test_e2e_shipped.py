@@ -90,7 +90,11 @@ def cases() -> list[Case]:
     files = variants.parameter_files(TREE)
     slices = yaml.safe_load((TREE.root / "params/slices.yaml").read_text(encoding="utf-8"))
     found: list[Case] = []
-    derived = {s + variant.suffix for variant in variants.load(TREE) for s in variant.services}
+    made = variants.load(TREE)
+    derived = {s + variant.suffix for variant in made for s in variant.services}
+    guarded = {
+        s + variant.suffix for variant in made if variant.port_security for s in variant.services
+    }
     twice: set[str] = set()
     for name, document in files.items():
         if name in slices:
@@ -102,14 +106,14 @@ def cases() -> list[Case]:
         if any(given(document).items() < given(other).items() for other in files.values()):
             continue
         # A larger copy of a service comes up with one file, in place of the service.
-        larger = [service for service in fits if service in derived - twice]
+        larger = [service for service in fits if service in derived - guarded - twice]
         plain = [service for service in fits if service not in derived]
         found += [Case(service, name, "lab") for service in larger or plain]
         twice.update(larger)
     for path in sorted((TREE.root / "params/deployments").glob("*.yaml")):
         deployment = yaml.safe_load(path.read_text(encoding="utf-8"))
         found.append(Case(deployment["service"], path.stem, "site-a"))
-    return found
+    return found + [Case(name, name.removesuffix("_ns_guarded"), "lab") for name in sorted(guarded)]
 
 
 ELSEWHERE = {
