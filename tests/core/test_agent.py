@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 
+import attr
 import pytest
 from vpnaas.base.errors import VduError
 from vpnaas.vdu import steps
@@ -212,3 +213,59 @@ def test_an_answer_that_unpacks_to_more_than_is_allowed_is_refused(monkeypatch):
 def test_of_what_a_program_prints_only_what_is_picked_travels():
     results = execute(steps.run("x", "printf", "name=%s secret\\n", "a", "b", pick=r"name=(\w)"))
     assert results.out("x") == "a\nb"
+
+
+def test_a_failure_ends_its_part_and_what_needs_it_and_nothing_else(tmp_path):
+    def step(id, *argv, part, needs="", **options):
+        return attr.evolve(steps.run(id, *argv, **options), part=part, needs=needs)
+
+    results = execute(
+        step("a/1", "false", part="a"),
+        step("a/2", "true", part="a"),
+        step("b/1", "true", part="b"),
+        step("b/2", "sleep", "9", part="b", timeout=1),
+        step("c/1", "true", part="c", needs="b"),
+        step("d/1", "true", part="d"),
+    ).check()
+    assert results.ids() == ["b/1", "d/1"]
+    assert {part: cause.step.id for part, cause in results.broken.items()} == {
+        "a": "a/1",
+        "b": "b/2",
+        "c": "b/2",
+    }
+    assert results.broken["b"].sentence() == "sleep did not end within 1 s on the VDU"
+
+
+@pytest.mark.parametrize(
+    ("step", "sentence"),
+    [
+        (
+            steps.write("w", "{}/folder", "x"),
+            "{}/folder is a folder on the VDU, where a file belongs",
+        ),
+        (steps.write("w", "{}/file/x", "x"), "a folder of {}/file/x is a file on the VDU"),
+        (steps.write("w", "/dev/full/x", "x"), "a folder of /dev/full/x is a file on the VDU"),
+        (steps.write("w", "/proc/version", "x"), "/proc/version cannot be used on the VDU"),
+        (
+            steps.run("r", "openssl", "pkey", "-pubout", stdin_file="{}/file"),
+            "openssl cannot use {}/file of the VDU; it may be empty or damaged",
+        ),
+        (
+            steps.run("r", "systemctl", "restart", "no-such.service"),
+            "no-such.service of the VDU does not restart",
+        ),
+    ],
+)
+def test_what_the_kernel_or_a_tool_says_becomes_a_sentence(step, sentence, tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("")
+    body = json.loads(json.dumps(dict(step.body)).replace("{}", str(tmp_path)))
+    results = execute(attr.evolve(step, body=body, part="a"))
+    assert results.broken["a"].sentence() == sentence.replace("{}", str(tmp_path))
+
+
+def test_a_full_disk_is_named(tmp_path):
+    cause = steps.Broken(steps.write("w", "/etc/x", "x"), "[Errno 28] No space left on device")
+    assert cause.sentence() == "there is no room left for /etc/x on the VDU"
+    cause = steps.Broken(steps.enable("e", "x.service"), "Failed: No space left on device")
+    assert cause.sentence() == "there is no room left for files of systemctl on the VDU"

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from ops.model import ModelError, RelationDataContent
 from ops.testing import Harness
-from support.model_world import World
+from support.model_world import PlainInterface, World
 from test_access_charm import KEYS, Reached, Store
 from test_certificates import Operator
 from vpnaas import actions, juju
@@ -119,16 +119,81 @@ def test_a_new_link_that_is_refused_is_not_left_up(vnf: Vnf) -> None:
     assert set(vnf.vdu.interfaces) == {"wg-s11", "wg-s6a"}
 
 
-def test_a_new_link_whose_steps_fail_is_taken_down(vnf: Vnf) -> None:
-    vnf.run("configure", **S11)
-    vnf.vdu.fail_on = "after/"
-    assert "after/" in vnf.refused("configure", **S6A)
-    assert "wg-s6a" in vnf.vdu.interfaces
+@pytest.mark.parametrize("step", ["wg/public-key", "s6a/public", "s6a/apply/start", "guard/load"])
+def test_a_first_configure_that_fails_leaves_the_link_blocked_with_its_reason(vnf: Vnf, step):
+    vnf.run("configure", **{**S11, "technology": "none"})
+    vnf.vdu.fail_on = step
+    reason = vnf.refused("configure", **S6A)
+    status = vnf.charm().environment.status
+    assert status[0]
+    assert f"s6a blocked ({reason}" in status[1]
+    shown = vnf.run("show-status", link="s6a")["s6a"]
+    assert (shown["state"], shown["reason"].split("; ")[0]) == ("blocked", reason.split("; ")[0])
     vnf.vdu.fail_on = None
     vnf.charm().reconcile_and_report()
+    assert vnf.run("show-status", link="s6a")["s6a"]["state"] == "waiting"
+    assert set(vnf.vdu.interfaces) == {"wg-s6a"}
+
+
+def test_a_link_that_fails_leaves_the_others_alone(vnf: Vnf) -> None:
+    vnf.run("configure", **S6A)
+    del vnf.vdu.interfaces["wg-s6a"]
+    vnf.vdu.taken[51821] = "python3"
+    vnf.vdu.fail_on = "s6a/apply/start"
+    assert vnf.run("configure", **S11)["s11"]["state"] == "waiting"
     assert set(vnf.vdu.interfaces) == {"wg-s11"}
-    assert vnf.run("show-status", link="s6a")["s6a"]["state"] == "off"
-    assert vnf.run("configure", **S6A)["s6a"]["state"] == "waiting"
+    reason = "UDP port 51821 of the VDU is used by python3; allowed: another listen-port"
+    assert vnf.run("show-status", link="s6a")["s6a"]["reason"].startswith(reason)
+
+
+def test_a_foreign_interface_with_the_links_name_is_named(vnf: Vnf) -> None:
+    vnf.vdu.plain["wg-s6a"] = PlainInterface(kind="dummy")
+    vnf.vdu.fail_on = "s6a/apply/start"
+    assert vnf.refused("configure", **S6A) == (
+        "the VDU has an interface wg-s6a that is not of WireGuard; allowed: none of that name"
+    )
+
+
+def test_the_end_of_a_units_journal_is_in_a_sentence(vnf: Vnf) -> None:
+    vnf.vdu.journal = "[#] ip link add wg-s6a type wireguard\nUnknown device type.\n"
+    vnf.vdu.fail_on = "s6a/apply/start"
+    says = "wg-quick@wg-s6a.service of the VDU failed and says: Unknown device type."
+    assert vnf.refused("configure", **S6A) == says
+
+
+def test_a_link_that_was_up_keeps_what_it_had_when_a_change_fails(vnf: Vnf) -> None:
+    vnf.run("configure", **S6A)
+    vnf.vdu.fail_on = "s6a/apply/port"
+    assert vnf.refused("configure", **dict(S6A, **{"listen-port": 51900}))
+    assert vnf.run("show-status", link="s6a")["s6a"]["listen-port"] == 51821
+    assert "ListenPort = 51821" in vnf.vdu.files["/etc/wireguard/wg-s6a.conf"]
+
+
+def test_a_vdu_that_fails_as_a_whole_during_an_action_is_in_the_status(vnf: Vnf) -> None:
+    vnf.run("configure", **S6A)
+    vnf.vdu.fail_on = "facts/now"
+    sentence = vnf.refused("restart", link="s6a")
+    assert vnf.charm().environment.status == (True, sentence)
+
+
+def test_a_key_that_cannot_be_used_is_named_and_a_forced_rotation_replaces_it(vnf: Vnf) -> None:
+    before = vnf.run("configure", **S6A)["s6a"]["public-key"]
+    vnf.vdu.files["/etc/osm-vpnaas/s6a/private.key"] = ""
+    reason = vnf.run("show-status", link="s6a")["s6a"]["reason"]
+    assert "/etc/osm-vpnaas/s6a/private.key" in reason
+    assert "rotate-keys with force" in reason
+    assert vnf.run("rotate-keys", link="s6a")["s6a"]["rotation"] == "failed"
+    done = vnf.run("rotate-keys", link="s6a", force=True)["s6a"]
+    assert (done["rotation"], done["key-generation"]) == ("done", 2)
+    assert done["public-key"] != before
+    assert vnf.run("show-status", link="s6a")["s6a"]["state"] == "waiting"
+
+
+def test_so_is_the_staged_key_of_a_rotation(vnf: Vnf) -> None:
+    vnf.run("configure", **S6A)
+    vnf.vdu.files["/etc/osm-vpnaas/s6a/next.key"] = "no key"
+    assert "/etc/osm-vpnaas/s6a/next.key" in vnf.run("show-status", link="s6a")["s6a"]["reason"]
+    assert vnf.run("rotate-keys", link="s6a", force=True)["s6a"]["rotation"] == "done"
 
 
 def test_a_link_that_is_stored_nowhere_is_taken_down(vnf: Vnf) -> None:

@@ -62,15 +62,20 @@ def test_the_daemon_restarts_once_for_new_settings_which_override_those_of_links
 def test_settings_that_the_daemon_did_not_read_are_read_after_the_next_reconcile(step):
     hss, _ = settled()
     hss.configure("s6a", "172.16.6.130/24", technology="ipsec", **{"underlay-interface": "ens4"})
+    hss.vdu.commands.clear()
     hss.vdu.fail_on = step
     hss.reconcile(gateway=GatewayParams(tunnels=3000))
     assert step in hss.error
     hss.vdu.fail_on = None
-    for restarts in (1, 0):
-        hss.vdu.commands.clear()
-        hss.reconcile(gateway=GatewayParams(tunnels=3000))
-        done = [c for c in hss.vdu.commands if c == ["systemctl", "restart", "strongswan.service"]]
-        assert len(done) == restarts
+    restart = ["systemctl", "restart", "strongswan.service"]
+    # A link that fails does not keep the gateway from its restart.
+    done = hss.vdu.commands.count(restart)
+    assert done == (step == "s6a/apply")
+    hss.reconcile(gateway=GatewayParams(tunnels=3000))
+    assert hss.vdu.commands.count(restart) == 1
+    hss.vdu.commands.clear()
+    hss.reconcile(gateway=GatewayParams(tunnels=3000))
+    assert restart not in hss.vdu.commands
 
 
 def test_a_firewall_that_was_not_loaded_is_loaded_by_the_next_reconcile():

@@ -62,6 +62,42 @@ def test_a_settled_reconcile_takes_one_round_trip_and_changes_nothing():
             assert not {"--load-conns", "--load-creds", "--initiate", "restart"} & set(command)
 
 
+@pytest.mark.parametrize("port", [500, 4500])
+def test_another_ike_daemon_is_named_and_ours_starts_when_it_is_gone(port):
+    juju, hss, mme, _ = ipsec_pair()
+    mme.vdu.taken[port] = "pluto"
+    mme.reconcile()
+    said = f"s6a: UDP port {port} of the VDU is used by pluto; allowed: no other IKE daemon"
+    assert mme.plans["s6a"].problems[0].startswith(said)
+    assert mme.states() == {"s6a": "blocked"}
+    del mme.vdu.taken[port]
+    sockets, mme.vdu.sockets = mme.vdu.sockets, dict  # it came up beside the other one
+    mme.vdu.commands.clear()
+    mme.reconcile()
+    assert ["systemctl", "restart", "strongswan.service"] in mme.vdu.commands
+    mme.vdu.sockets = sockets
+    mme.reconcile()
+    assert mme.states() == {"s6a": "up"}
+
+
+def test_a_vdu_that_does_not_say_who_has_its_ports_is_taken_as_it_is():
+    juju, hss, mme, _ = ipsec_pair()
+    mme.vdu._cmd_ss = lambda argv, text: (127, "") if argv[1] == "-Hlunp" else (0, "")
+    mme.vdu.commands.clear()
+    mme.reconcile()
+    assert ["systemctl", "restart", "strongswan.service"] not in mme.vdu.commands
+    assert mme.states() == {"s6a": "up"}
+
+
+def test_swanctl_that_hangs_is_the_problem_of_links_with_ipsec_only():
+    juju, hss, mme, _ = ipsec_pair()
+    mme.roles["s11"] = "requirer"
+    mme.configure("s11", "172.16.11.2/24", **{"underlay-interface": "ens4"})
+    mme.vdu.fail_on = "ipsec/sas"
+    mme.reconcile()
+    assert mme.states() == {"s6a": "blocked", "s11": "waiting"}
+
+
 def test_an_unchanged_peer_is_never_bounced():
     juju, hss, mme, _ = ipsec_pair()
     (before,) = hss.vdu.charon.sas

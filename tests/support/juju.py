@@ -9,7 +9,14 @@ from vpnaas.base.errors import VpnaasError
 from vpnaas.params.intent import Intent
 from vpnaas.peers import leases
 from vpnaas.peers.offer import Remote, asking, declined, encode, show_assigned
-from vpnaas.plan import conclude, make_plan, observe_steps, prepare_steps
+from vpnaas.plan import (
+    broken_extras,
+    conclude,
+    diagnose_steps,
+    make_plan,
+    observe_steps,
+    prepare_steps,
+)
 from vpnaas.status import link_status
 from vpnaas.tunnels.technology import CharmState
 
@@ -82,9 +89,11 @@ class Charm:
             prepared = self.vdu.execute(prepare).check() if prepare else None
             plan = make_plan(charm_state, results, prepared)
             after = self.vdu.execute(list(plan.steps)).check() if plan.steps else None
-            self.plans = conclude(plan, after)
-            self.problems = tuple(plan.problems.values())
-            self.error = ""
+            asked = diagnose_steps(plan, after) if after else []
+            self.plans = conclude(plan, after, self.vdu.execute(asked) if asked else None)
+            self.problems = tuple({**plan.problems, **broken_extras(self.plans, after)}.values())
+            found = [each.broken.values() for each in (results, prepared, after) if each]
+            self.error = "; ".join(cause.why for broken in found for cause in broken)
         except VpnaasError as error:
             self.error = str(error)
             return self.vdu.round_trips - before

@@ -19,11 +19,15 @@ import tempfile
 from pathlib import Path
 
 from vpnaas.vdu.programs import kem, source
-from vpnaas.vdu.steps import Results, Step
+from vpnaas.vdu.steps import Broken, Results, Step
 
 from support.authority import OpenSsl
 from support.model_charon import Charon
 from support.model_world import PlainInterface, WgInterface, WgPeer, World, public_of, spki
+
+
+def _detail(kind: str) -> dict[str, object]:
+    return {"linkinfo": {"info_kind": kind}}
 
 
 class ModelVdu:
@@ -63,6 +67,9 @@ class ModelVdu:
         """Exit code and output of a ping with Don't Fragment, by address; else nobody answers."""
         self.listening: dict[str, str] = {}
         """What a socket unit listens at since it was started, as `ss -Hltn` prints it."""
+        self.taken: dict[int, str] = {}
+        """Who has a UDP port that a tunnel may want."""
+        self.journal = ""
         self.charon = Charon(self)
         world.vdus.append(self)
 
@@ -71,19 +78,26 @@ class ModelVdu:
         names = [step.id for step in steps]
         assert len(names) == len(set(names)), "step ids repeat, which the agent refuses"
         results: dict[str, dict[str, object]] = {}
+        broken: dict[str, Broken] = {}
         for step in steps:
             body = dict(step.body)
             if self.steps_left is not None:
                 self.steps_left -= 1
                 if self.steps_left < 0:
                     return Results(results, "died on purpose")
-            if self.fail_on and self.fail_on in step.id:
-                return Results(results, f"{step.id} failed on purpose")
+            cause = broken.get(step.part) or broken.get(step.needs)
             try:
-                results[step.id] = getattr(self, "_" + str(body["do"]))(body)
+                if self.fail_on and self.fail_on in step.id and cause is None:
+                    raise RuntimeError(f"{step.id} failed on purpose")
+                if cause is None:
+                    results[step.id] = getattr(self, "_" + str(body["do"]))(body)
             except RuntimeError as error:
-                return Results(results, str(error))
-        return Results(results)
+                if not step.part:
+                    return Results(results, str(error), broken)
+                cause = Broken(step, str(error))
+            if cause is not None:
+                broken[step.part] = cause
+        return Results(results, None, broken)
 
     def reboot(self) -> None:
         self.interfaces.clear()
@@ -169,6 +183,10 @@ class ModelVdu:
         folders = [folder + "/" for folder in argv[1:]]
         paths = [path for path in self.files if path.startswith(tuple(folders))]
         return 0, "".join(path.rpartition("/")[2] + "\n" for path in paths)
+
+    def _cmd_rm(self, argv, text):
+        self.files.pop(argv[-1], None)
+        return 0, ""
 
     def _cmd_find(self, argv, text):
         if argv[-1] == "-delete":
@@ -322,8 +340,22 @@ class ModelVdu:
         return 0, ""
 
     def _cmd_ss(self, argv, text):
+        if argv[1] == "-Hlunp":
+            return 0, "".join(
+                f'UNCONN 0 0 0.0.0.0:{port} 0.0.0.0:* users:(("{owner}",pid=7,fd=3))\n'
+                for port, owner in self.sockets().items()
+                if f":{port} " in argv[2] + " "
+            )
         assert argv == ["ss", "-Hltn", "sport = :5199"]
         return 0, "".join(self.listening.values())
+
+    def sockets(self) -> dict[int, str]:
+        """Return who has which UDP port."""
+        ike = dict.fromkeys((500, 4500), "charon-systemd") if self.charon.running else {}
+        return {**ike, **self.taken}
+
+    def _cmd_journalctl(self, argv, text):
+        return 0, self.journal
 
     def _cmd_systemctl(self, argv, text):
         words = [word for word in argv[1:] if not word.startswith("--")]
@@ -490,10 +522,12 @@ class ModelVdu:
         return 0, ""
 
     def _cmd_ip(self, argv, text):
-        words = [word for word in argv[1:] if word not in ("-j", "-4", "-6")]
+        words = [word for word in argv[1:] if word not in ("-j", "-d", "-4", "-6")]
         if words[:2] == ["address", "show"]:
             rows = [self._ip_row(name, 1500, set(a.split())) for name, a in self._nics()]
-            rows += [self._ip_row(n, wg.mtu, wg.addresses) for n, wg in self._made()]
+            for name, made in self._made():
+                kind = "wireguard" if isinstance(made, WgInterface) else made.kind
+                rows.append(dict(self._ip_row(name, made.mtu, made.addresses), **_detail(kind)))
             return 0, json.dumps(rows)
         if words[:2] == ["route", "show"]:
             routes = [
@@ -544,4 +578,4 @@ class ModelVdu:
         for address in sorted(addresses):
             host, _, length = address.partition("/")
             info.append({"family": "inet", "local": host, "prefixlen": int(length)})
-        return {"ifname": name, "mtu": mtu, "addr_info": info}
+        return {"ifname": name, "mtu": mtu, "addr_info": info, "flags": ["UP"]}

@@ -62,6 +62,7 @@ class PlainInterface:
     mtu: int = 1500
     addresses: set[str] = field(default_factory=set)
     routes: set[str] = field(default_factory=set)
+    kind: str = "tun"
 
 
 class World:

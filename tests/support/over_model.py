@@ -32,19 +32,27 @@ class OverModel(Vdu):
         if not stdin:
             return CommandResult(0, "vdu\n", "")
         request = json.loads(agent_request(stdin))
-        steps = [Step(step["id"], whole(model, step)) for step in request["steps"]]
+        steps = [
+            Step(s["id"], whole(model, s), part=s.get("part", ""), needs=s.get("needs", ""))
+            for s in request["steps"]
+        ]
         done = model.execute(steps)
         for step in request["steps"]:
             if step.get("argv", [])[:2] == ["wg", "set"]:
                 agent.run(step)  # As on a VDU, by a process of its own.
-        answer = {"results": {id: done._results[id] for id in done.ids()}, "failed": done.failed}
+        answer = {
+            "results": {id: done._results[id] for id in done.ids()},
+            "failed": done.failed,
+            "broken": {k: {"id": b.step.id, "why": b.why} for k, b in done.broken.items()},
+        }
         return CommandResult(0, json.dumps(answer), "")
 
 
 def whole(model: ModelVdu, step: dict[str, Any]) -> dict[str, Any]:
     """Return a step that replaces the middle of a file as one that writes all of it."""
     if step["do"] != "patch":
-        return {key: value for key, value in step.items() if key not in ("id", "known")}
+        left_out = ("id", "known", "part", "needs")
+        return {key: value for key, value in step.items() if key not in left_out}
     before = model.files[step["path"]]
     assert hashlib.sha256(before.encode()).hexdigest() == step["of"]
     text = before[: step["start"]] + step["text"] + before[len(before) - step["end"] :]

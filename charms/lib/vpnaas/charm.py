@@ -1,6 +1,6 @@
 """The charm class that every VNF of the collection uses, with the primitives of links."""
 
-from typing import Any, Callable, Dict, FrozenSet, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Sequence, Tuple
 
 import attr
 
@@ -18,7 +18,7 @@ from vpnaas.params.monitoring import exporter_port
 from vpnaas.params.qos import link_qos
 from vpnaas.params.secret_store import SecretReference
 from vpnaas.peers.peer import Peer, read_record
-from vpnaas.plan import GATEWAY, MONITORING, shares
+from vpnaas.plan import GATEWAY, MONITORING, QOS, shares
 from vpnaas.reconciling import HOST_KEY, INTENT_KEY, TRUST_KEY, Outcome
 from vpnaas.tunnels import preshared
 from vpnaas.tunnels.technologies import TABLE
@@ -32,7 +32,11 @@ class VnfCharm(ExperimentingCharm):
     """Proxy charm of a VNF; its links are the relations of interface vpnaas-link."""
 
     def _reconcile_now(self, **options: Any) -> Outcome:
-        outcome = self._reconcile(self._charm_state(**options))
+        try:
+            outcome = self._reconcile(self._charm_state(**options))
+        except VpnaasError as error:
+            self.environment.set_status(True, str(error))
+            raise
         if outcome is None:
             if not self._login():
                 raise VpnaasError("ssh-hostname and ssh-username are not set yet")
@@ -45,28 +49,29 @@ class VnfCharm(ExperimentingCharm):
     ) -> Outcome:
         """Reconcile with a new intent, and store it unless `refusals` returns a reason.
 
+        A new link that cannot be used is stored all the same: there is no earlier state to return
+        to, so it is blocked with its reason, and comes up when the cause is gone.
+
         Raises:
-            VpnaasError: The first reason, or a step that failed. If a new link is up by then, this
-                or the next reconcile takes it down.
+            VpnaasError: The first reason, or a step that failed.
         """
+        stored = self._intent()
+        new = frozenset(intent.links) - frozenset(stored.links)
         try:
             outcome = self._reconcile_now(intent=intent)
         except VpnaasError:
-            stored = self._intent()
-            new = frozenset(intent.links) - frozenset(stored.links)
-            if new and self.changed:
-                off = attr.evolve(stored, off=stored.off | new)
-                self.environment.store(INTENT_KEY, off.to_json())
+            if new:
+                self.environment.store(INTENT_KEY, intent.to_json())
             raise
         refused = refusals(outcome)
-        if refused:
-            # Go back to the stored intent, which says nothing of a link that is up only now.
-            stored = self._intent()
-            usable = (link for link, plan in outcome.plans.items() if not plan.unusable)
-            new = frozenset(usable) - frozenset(stored.links)
+        if refused and any(outcome.plans[link].unusable for link in new & set(outcome.plans)):
+            self.environment.store(INTENT_KEY, intent.to_json())
+        elif refused:
             if new:
+                # The stored intent says nothing of a link that is up only now.
                 self._reconcile_now(intent=attr.evolve(stored, off=stored.off | new))
             self.reconcile_and_report()
+        if refused:
             raise VpnaasError(refused[0])
         self.environment.store(INTENT_KEY, intent.to_json())
         return outcome
@@ -135,8 +140,9 @@ class VnfCharm(ExperimentingCharm):
         def refusals(outcome: Outcome) -> Sequence[str]:
             plan = outcome.plans.get(link)
             if plan is None:
-                return ()
-            return [p for p in plan.problems if plan.unusable or p.startswith("set-qos")]
+                return _problem(outcome, link)
+            reasons = [p for p in plan.problems if plan.unusable or p.startswith("set-qos")]
+            return reasons + _problem(outcome, QOS)
 
         outcome = self._change_intent(self._intent().configured(params), refusals)
         return self._view(outcome, frozenset([link]))
@@ -154,11 +160,16 @@ class VnfCharm(ExperimentingCharm):
         outcome = self._reconcile_now(rotate=links)
         staged = {link: _rotation(outcome, link) for link in sorted(links)}
         # The first pass may have ended a rotation: `force` then begins no other one.
-        late = frozenset(link for link, view in staged.items() if view.get("next-public-key"))
+        # It also replaces keys that cannot be used.
+        late = frozenset(k for k, view in staged.items() if view.get("next-public-key", "broken"))
         # The next event finishes a staged rotation. So the rotation does not fail if the VDU fails
         # now, for example because it is slow.
         try:
             outcome = self._reconcile_now(rotate=late if force else frozenset(), force=force)
+            # A staged key that could not be used was made anew and is not in use yet.
+            behind = frozenset(k for k in late if _rotation(outcome, k).get("next-public-key"))
+            if force and behind:
+                outcome = self._reconcile_now(rotate=behind, force=True)
         except VpnaasError as error:
             if all(view["rotation"] == "failed" for view in staged.values()):
                 raise
@@ -313,7 +324,7 @@ class VnfCharm(ExperimentingCharm):
         def refusals(outcome: Outcome) -> Sequence[str]:
             plan = outcome.plans[link]
             refused = [p for p in plan.problems if p.startswith("set-qos")]
-            return refused or (plan.problems if plan.unusable else ())
+            return refused + _problem(outcome, QOS) or (plan.problems if plan.unusable else ())
 
         outcome = self._change_intent(intent, refusals)
         return self._qos(self._charm_state(intent), outcome.plans)
@@ -352,9 +363,7 @@ class VnfCharm(ExperimentingCharm):
         if intent.empty:
             self.environment.store(INTENT_KEY, intent.to_json())
         else:
-            self._change_intent(
-                intent, lambda outcome: [outcome.problems[part]] if part in outcome.problems else []
-            )
+            self._change_intent(intent, lambda outcome: _problem(outcome, part))
 
     def _view(self, outcome: Outcome, links: FrozenSet[str], peer: str = "all") -> Dict[str, Any]:
         """Return the details of links, with as many peers as fit, or with one peer only."""
@@ -362,6 +371,10 @@ class VnfCharm(ExperimentingCharm):
         if peer != "all":
             return status.of_peer(result, peer)
         return status.bounded(result, OUTPUT_LIMIT * 9 // 10)
+
+
+def _problem(outcome: Outcome, part: str) -> List[str]:
+    return [outcome.problems[part]] if part in outcome.problems else []
 
 
 def unless_admitted(peer: ManualPeer) -> Callable[[Outcome], Sequence[str]]:
@@ -394,7 +407,7 @@ def require_removed(action: str, link: str, outcome: Outcome) -> None:
 
 def _rotation(outcome: Outcome, link: str) -> Dict[str, Any]:
     plan = outcome.plans[link]
-    if plan.state is None:
+    if plan.unusable or plan.state is None:
         return {"rotation": "failed", "reason": "; ".join(plan.problems or plan.waiting)}
     return {
         "rotation": "waiting for peers" if plan.state.next_public_key else "done",

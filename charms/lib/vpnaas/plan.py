@@ -11,7 +11,7 @@ The caller does the round trips in between:
 This module uses no ops, paramiko or files. `technology` hides how a link is secured.
 """
 
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
@@ -26,10 +26,10 @@ from vpnaas.peers.peer import Peer, in_turn, read_record
 from vpnaas.peers.same_address import is_same
 from vpnaas.tunnels import nesting
 from vpnaas.tunnels.technologies import TABLE
-from vpnaas.tunnels.technology import CharmState, Draft, LinkInputs, LinkPlan, Technology
+from vpnaas.tunnels.technology import AGAIN, CharmState, Draft, LinkInputs, LinkPlan, Technology
 from vpnaas.vdu import facts
 from vpnaas.vdu.facts import VduFacts
-from vpnaas.vdu.steps import Results, Step, authorize, run, which
+from vpnaas.vdu.steps import Broken, Results, Step, authorize, run, which
 
 TOOLS = ("ip", "ping", "systemctl", "systemd-run")
 PACKAGES = ("iproute2", "iputils-ping", "nftables", "systemd")
@@ -40,7 +40,9 @@ handshake, and ends at the first answer."""
 MAX_PROBES = 16
 """Pings per link in one reconcile; a peer that does not answer costs two seconds."""
 AFTER = "after/"
-GATEWAY, MONITORING = "gateway", "monitoring"
+GATEWAY, MONITORING, GUARD, QOS = "gateway", "monitoring", "guard", "qos"
+COMMON = ("tools", "facts")
+"""Starts of the ids of steps without which no link can be planned."""
 
 
 @attr.frozen
@@ -72,7 +74,32 @@ def observe_steps(charm_state: CharmState) -> List[Step]:
         steps += _look_for_others(link, params.technology) + responder.observe(link)
     for link in _absent_links(charm_state):
         steps += _look_for_others(link)
-    return steps
+    return _in_parts(charm_state, steps)
+
+
+def _in_parts(charm_state: CharmState, steps: Sequence[Step]) -> List[Step]:
+    """Return the steps with the parts of the VNF that they belong to: a failure ends one part.
+
+    The first word of an id names the part: a link, what all links of a technology share, or an
+    extra. The facts of the VDU belong to all. No packet may leave in clear, so tunnels need the
+    guard.
+    """
+    secured = {k for k, params in charm_state.intent.links.items() if params.technology != NONE}
+    parted = []
+    for step in steps:
+        words = step.id.split("/")
+        part = words[1] if words[0] + "/" in (AGAIN, AFTER) else words[0]
+        needs = GUARD if part in secured else ""
+        parted.append(step if part in COMMON else attr.evolve(step, part=part, needs=needs))
+    return parted
+
+
+def _broken(params: LinkParams, *found: Optional[Results]) -> Optional[Broken]:
+    """Return the step whose failure ended a link, None if it goes on."""
+    technology = TABLE[params.technology]
+    parts = [params.link, technology.part] + ([GUARD] if technology.keyed else [])
+    causes = (results.broken.get(part) for results in found if results for part in parts)
+    return next((cause for cause in causes if cause is not None), None)
 
 
 def _used(charm_state: CharmState) -> Iterator[Tuple[Technology[Any], List[str]]]:
@@ -144,8 +171,9 @@ def prepare_steps(charm_state: CharmState, results: Results) -> List[Step]:
     """
     steps = nesting.probes(charm_state, facts.parse(results), results)
     for technology, links in _used(charm_state):
-        steps += technology.prepare(charm_state, links, results)
-    return steps
+        whole = [k for k in links if not _broken(charm_state.intent.links[k], results)]
+        steps += technology.prepare(charm_state, whole, results) if whole else []
+    return _in_parts(charm_state, steps)
 
 
 def make_plan(
@@ -164,17 +192,20 @@ def make_plan(
     links = _plan_links(charm_state, vdu, results, prepared, known)
     steps = _switched_off(charm_state, results)
     # The guard comes before the links: no packet may leave in clear while a tunnel comes up.
-    steps += guard.steps_to(links, results, _management(charm_state, vdu))
+    if GUARD not in results.broken:
+        steps += guard.steps_to(links, results, _management(charm_state, vdu))
     first, last, problems = _gateway_steps(charm_state, vdu, links, results)
     steps += first + [step for plan in links.values() for step in plan.steps] + last
     steps += nesting.steps_to(known, results)
     try:
         management = charm_state.management
-        steps += monitoring.steps_to(charm_state.monitoring, vdu, management, results)
+        if MONITORING not in results.broken:
+            steps += monitoring.steps_to(charm_state.monitoring, vdu, management, results)
     except VpnaasError as error:
         problems[MONITORING] = str(error)
     try:
-        steps += qos.steps_to(shares(charm_state, links), results)
+        if QOS not in results.broken:
+            steps += qos.steps_to(shares(charm_state, links), results)
     except InputError as error:
         for link in sorted(set(charm_state.intent.qos) & set(links)):
             sentences = links[link].problems + (str(error),)
@@ -183,7 +214,22 @@ def make_plan(
         steps.append(authorize("authorize", charm_state.user, charm_state.authorize))
     steps += _probes(charm_state, vdu, links, changed=bool(steps))
     links.update({link: _waiting(asking) for link, asking in charm_state.asking.items()})
-    return Plan(vdu.now, links, tuple(steps), problems)
+    problems.update(broken_extras(links, results))
+    return Plan(vdu.now, links, tuple(_in_parts(charm_state, steps)), problems)
+
+
+def broken_extras(links: Mapping[str, LinkPlan], results: Optional[Results]) -> Dict[str, str]:
+    """Return why parts other than these links failed, one sentence each."""
+    shown = set(links)
+    for plan in links.values():
+        technology = TABLE[plan.params.technology]
+        shown |= {technology.part, GUARD} if technology.keyed else {technology.part}
+    broken = results.broken if results is not None else {}
+    return {
+        part: "{}: {}".format(part, cause.sentence())
+        for part, cause in sorted(broken.items())
+        if part not in shown
+    }
 
 
 def _management(charm_state: CharmState, vdu: VduFacts) -> str:
@@ -208,7 +254,7 @@ def _gateway_steps(
     charm_state: CharmState, vdu: VduFacts, links: Mapping[str, LinkPlan], results: Results
 ) -> Tuple[List[Step], List[Step], Dict[str, str]]:
     """Return the gateway's steps before its links and after them, and its problem, if any."""
-    if charm_state.gateway is None:
+    if charm_state.gateway is None or GATEWAY in results.broken:
         return [], [], {}
     usable = [plan for plan in links.values() if not plan.unusable]
     unusable = sorted(link for link, plan in links.items() if plan.unusable)
@@ -260,6 +306,10 @@ def _plan_links(
     peers = _running(charm_state, results)
     for link, params in sorted(charm_state.intent.links.items()):
         elsewhere = {other: theirs for other, theirs in peers.items() if other != link}
+        broken = _broken(params, results, prepared)
+        if broken is not None:
+            refuse(link, VduError(TABLE[params.technology].reason(params, broken)))
+            continue
         try:
             inputs = _inputs(charm_state, params, vdu, results, prepared)
             drafts[link] = _admit(attr.evolve(inputs, elsewhere=elsewhere))
@@ -504,16 +554,37 @@ def _plan_link(draft: Draft) -> LinkPlan:
     )
 
 
-def conclude(plan: Plan, results: Optional[Results]) -> Dict[str, LinkPlan]:
+def conclude(
+    plan: Plan, results: Optional[Results], diagnosis: Optional[Results] = None
+) -> Dict[str, LinkPlan]:
     """Merge what the VDU reported after the steps into the link plans.
 
-    The live state becomes the one after the steps. Offers get a key that the steps staged.
+    The live state becomes the one after the steps. Offers get a key that the steps staged. A link
+    whose steps failed gives its peers no new offer.
     """
     if results is None:
         return dict(plan.links)
     concluded = dict(plan.links)
     for link, decided in plan.links.items():
-        if decided.state is not None:
-            technology = TABLE[decided.params.technology]
-            concluded[link] = technology.conclude(decided, decided.state, results, AFTER)
+        if decided.state is None:
+            continue
+        technology = TABLE[decided.params.technology]
+        concluded[link] = technology.conclude(decided, decided.state, results, AFTER)
+        broken = _broken(decided.params, results)
+        if broken is not None:
+            reason = technology.reason(decided.params, broken, diagnosis)
+            problems = (reason,) + concluded[link].problems
+            concluded[link] = attr.evolve(
+                concluded[link], unusable=True, problems=problems, offers={}
+            )
     return concluded
+
+
+def diagnose_steps(plan: Plan, results: Results) -> List[Step]:
+    """Return the steps that look why steps of links failed; none if all went well."""
+    steps: List[Step] = []
+    for decided in plan.links.values():
+        broken = _broken(decided.params, results)
+        if broken is not None and broken.step.part == decided.params.link:
+            steps += TABLE[decided.params.technology].diagnose(decided.params, broken)
+    return steps

@@ -22,7 +22,16 @@ from vpnaas.params.monitoring import effective
 from vpnaas.peers import leases
 from vpnaas.peers.admission import Beside
 from vpnaas.peers.offer import Remote, asking, declined, encode, show_assigned
-from vpnaas.plan import Plan, conclude, make_plan, observe_steps, prepare_steps, require_tools
+from vpnaas.plan import (
+    Plan,
+    broken_extras,
+    conclude,
+    diagnose_steps,
+    make_plan,
+    observe_steps,
+    prepare_steps,
+    require_tools,
+)
 from vpnaas.tunnels.technologies import TABLE
 from vpnaas.tunnels.technology import CharmState, Given, LinkPlan
 from vpnaas.vdu.ssh import Login, Vdu, address_of, ensure_key, replace_file
@@ -64,8 +73,6 @@ class ReconcilingCharm:
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
         self.roles = environment.endpoints(RELATION_INTERFACE)
-        self.changed = False
-        """Whether this run has begun to change the VDU."""
 
     # Overridden by a VNF that has more than links
 
@@ -200,9 +207,10 @@ class ReconcilingCharm:
             if plan.steps:
                 # If a step fails, the VDU is no longer as the last reconcile left it.
                 self.environment.settle("")
-                self.changed = True
                 results = vdu.execute(plan.steps).check()
-            plans = conclude(plan, results)
+            asked = diagnose_steps(plan, results) if results is not None else []
+            diagnosis = vdu.execute(asked, exclusive=False) if asked else None
+            plans = conclude(plan, results, diagnosis)
             extra = self._extend(vdu, plans)
             logger.info(
                 "reconciled in %d round trips and %.2f s: %s",
@@ -213,9 +221,10 @@ class ReconcilingCharm:
         self._publish(charm_state, plans)
         now, off = plan.now, charm_state.intent.off
         links = [status.link_status(name, plans.get(name), now, off) for name in sorted(self.roles)]
-        outcome = Outcome(plans, now, links, extra or Extra(), plan.problems)
+        problems = dict(plan.problems, **broken_extras(plans, results))
+        outcome = Outcome(plans, now, links, extra or Extra(), problems)
         calm = all(link.state not in (status.BLOCKED, status.DOWN) for link in outcome.links)
-        calm = calm and outcome.extra.calm and not (plan.problems or self.environment.problems())
+        calm = calm and outcome.extra.calm and not (problems or self.environment.problems())
         self.environment.settle(self._fingerprint(charm_state) if calm else "")
         return outcome
 

@@ -6,7 +6,7 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.base.links import directory
-from vpnaas.vdu.steps import Results, Step, move, read, run, write
+from vpnaas.vdu.steps import Results, Step, move, read, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
 
@@ -41,6 +41,43 @@ class KeyPair:
             read(link + "/applied", directory(link) + "/applied.json", cacheable=True),
         ]
 
+    def renew(self, *more: Tuple[str, Tuple[str, ...]]) -> List[Step]:
+        """Return the steps that remove keys that cannot be used; they come before `observe`.
+
+        `more` are further files of the link, each with a command that reads it and fails if it
+        cannot be used.
+        """
+        steps: List[Step] = []
+        for path, check in ((self.file, self.public), (self.staged, self.public), *more):
+            at, good = self.link + "/renew" + path, "/run/osm-vpnaas-usable-" + self.link
+            words = ("rm", "-f", path)
+            steps += [
+                remove(at + "/before", good),
+                run(at, *check, stdin_file=path, stdout_file=good, only_if=path, any_exit=True),
+                run(at + "/gone", *words, only_if=path, unless=good),
+                remove(at + "/after", good),
+            ]
+        return steps
+
+    def renewed(self, results: Results) -> bool:
+        """Tell whether `renew` removed the key in use."""
+        return results.exit_code(self.link + "/renew" + self.file + "/gone") is not None
+
+    def unusable(self, id: str) -> str:
+        """Return why the step `id` failed, if it was for a key; "" for another step."""
+        path = {self.link + "/public": self.file, self.link + "/next": self.staged}.get(id)
+        text = (
+            "the private key of {} in {} of the VDU is empty or damaged; rotate-keys with force"
+            " makes a new one"
+        )
+        return text.format(self.link, path) if path else ""
+
+    def count(self, generation: int) -> Step:
+        """Return the step that stores the generation of the key in use."""
+        return write(
+            self.link + "/promote/generation", self.counter, "{}\n".format(generation), 0o600
+        )
+
     def stage(self) -> List[Step]:
         """Return the steps that make the next key, if none is staged; its result is LINK/next."""
         path, generate = self.staged, self.generate
@@ -55,14 +92,16 @@ class KeyPair:
         The file moves first. After a crash at this point, the next reconcile finds that the tunnels
         still have the former key.
         """
-        text = "{}\n".format(generation)
         return [
             move(self.link + "/promote/move", self.staged, self.file),
-            write(self.link + "/promote/generation", self.counter, text, 0o600),
+            self.count(generation),
         ]
 
 
 def generation(link: str, results: Results) -> int:
-    """Return the generation of the key in use, from the results of `KeyPair.observe`."""
-    text = (results.text(link + "/generation") or "1").strip()
+    """Return the generation of the key in use, from the results of `KeyPair.observe`.
+
+    A file that holds nothing counts as one that is missing.
+    """
+    text = (results.text(link + "/generation") or "").strip() or "1"
     return fields.integer("VDU: {} generation".format(link), text, 1, 999999999)

@@ -20,7 +20,7 @@ from vpnaas.tunnels import preshared
 from vpnaas.tunnels.key_pair import KeyPair
 from vpnaas.tunnels.technology import AGAIN, CharmState, LinkInputs, LinkPlan, Technology
 from vpnaas.vdu import secret_store
-from vpnaas.vdu.steps import Results, Step
+from vpnaas.vdu.steps import Broken, Results, Step
 
 _WANTS = {offered: wanted for wanted, offered in QUANTUM_OFFERS.items()}
 
@@ -48,6 +48,24 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
     def key_pair(self, params: LinkParams) -> KeyPair:
         """Return the keys of a link."""
         raise NotImplementedError
+
+    def reason(
+        self, params: LinkParams, broken: Broken, diagnosis: Optional[Results] = None
+    ) -> str:
+        key = self.key_pair(params).unusable(broken.step.id)
+        return key or super().reason(params, broken, diagnosis)
+
+    def renew(self, charm_state: CharmState, link: str) -> List[Step]:
+        """Return the steps that remove files of a forced rotation's link that cannot be used."""
+        if not (charm_state.force and link in charm_state.rotate):
+            return []
+        wrap = (preshared.wrap_key_file(link), ("openssl", "pkey", "-noout"))
+        pair = self.key_pair(charm_state.intent.links[link])
+        return pair.renew(wrap, *self.more_files(link))
+
+    def more_files(self, link: str) -> Sequence[Tuple[str, Tuple[str, ...]]]:
+        """Return further files of a link, each with a command that fails if it cannot be used."""
+        return ()
 
     def stage_key(self, inputs: LinkInputs, state: Keys) -> List[Step]:
         """Return the steps that make the next key; its public half is the result LINK/next."""
@@ -145,7 +163,10 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         charm_state, link = inputs.charm_state, inputs.link
         waiting = list(admission.waiting) + _failed_fetches(inputs)
         steps: List[Step] = []
-        if not state.next_public_key:
+        if self.key_pair(inputs.params).renewed(inputs.results):
+            state = attr.evolve(state, generation=state.generation + 1)
+            steps.append(self.key_pair(inputs.params).count(state.generation))
+        elif not state.next_public_key:
             if link in charm_state.rotate or self.due(inputs, state):
                 steps += self.stage_key(inputs, state)
         else:

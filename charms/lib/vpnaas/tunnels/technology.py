@@ -30,7 +30,7 @@ from vpnaas.peers.offer import KeyOffer, Offer, Remote
 from vpnaas.peers.peer import Agreed, Peer, read_record
 from vpnaas.vdu import facts
 from vpnaas.vdu.facts import VduFacts
-from vpnaas.vdu.steps import Results, Step
+from vpnaas.vdu.steps import Broken, Results, Step
 
 AGAIN = "again/"
 """Start of the ids of results that were read after the steps of `Technology.prepare`."""
@@ -295,6 +295,7 @@ class Technology(Generic[State]):
 
     Attributes:
         name: Value of the parameter `technology`.
+        part: First word of the ids of steps that all its links share.
         tools: Programs that a VDU needs for its links.
         packages: Packages that contain these programs.
         keyed: Whether peers have keys, which authenticate them and can be rotated.
@@ -302,6 +303,7 @@ class Technology(Generic[State]):
     """
 
     name = ""
+    part = ""
     tools: Tuple[str, ...] = ()
     packages: Tuple[str, ...] = ()
     keyed = False
@@ -360,6 +362,16 @@ class Technology(Generic[State]):
     def conclude(self, plan: LinkPlan, state: State, results: Results, prefix: str) -> LinkPlan:
         """Merge what the VDU reported after the steps into the plan of a link."""
         return plan
+
+    def diagnose(self, params: LinkParams, broken: Broken) -> List[Step]:
+        """Return the steps that look why a step of a link failed; none of them fails."""
+        return []
+
+    def reason(
+        self, params: LinkParams, broken: Broken, diagnosis: Optional[Results] = None
+    ) -> str:
+        """Return why a step of a link failed, from the results of `diagnose` if there are any."""
+        return broken.sentence()
 
     def absent(self, link: str) -> List[Step]:
         """Return the steps that take a link down for good; its keys stay."""

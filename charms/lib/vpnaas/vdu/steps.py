@@ -32,16 +32,21 @@ class Step:
     Attributes:
         before: Known text of the file that a `write` replaces: then only the difference is sent.
         cacheable: Whether the charm may store the text of a `read`, so that it is sent only once.
+        part: What ends if the step fails, such as a link; "" for all.
+        needs: Another part, without which the step does not run.
     """
 
     id: str
     body: Mapping[str, Any]
     before: Optional[str] = None
     cacheable: bool = False
+    part: str = ""
+    needs: str = ""
 
     def to_json(self) -> Json:
         """Return the form the functions below describe."""
-        return dict(self.body, id=self.id)
+        more = {"part": self.part, "needs": self.needs}
+        return dict(self.body, id=self.id, **{key: text for key, text in more.items() if text})
 
 
 def write(id: str, path: str, text: str, mode: int = 0o644, before: Optional[str] = None) -> Step:
@@ -145,12 +150,72 @@ def disable(id: str, *units: str, timeout: int = 60) -> Step:
     return run(id, "systemctl", "disable", "--now", *units, any_exit=True, timeout=timeout)
 
 
-class Results:
-    """What the agent reported, by step id."""
+_MEANINGS = (
+    ("No space left on device", "there is no room left for {} on the VDU"),
+    ("Read-only file system", "{} is on a read-only file system of the VDU"),
+    ("Operation not permitted", "{} cannot be changed on the VDU; it may be protected (lsattr)"),
+    ("Permission denied", "{} cannot be changed on the VDU; it may be protected (lsattr)"),
+    ("Is a directory", "{} is a folder on the VDU, where a file belongs"),
+    ("Not a directory", "a folder of {} is a file on the VDU"),
+    ("File exists", "a folder of {} is a file on the VDU"),
+)
+"""What the kernel's reasons mean for a file, in the order in which they are looked for."""
 
-    def __init__(self, results: Mapping[str, Json], failed: Optional[str] = None) -> None:
+
+@attr.frozen
+class Broken:
+    """The step that ended a part.
+
+    Attributes:
+        why: The agent's reason; a tool may have written it.
+    """
+
+    step: Step
+    why: str
+
+    def sentence(self) -> str:
+        """Return the reason in words of ours."""
+        body = self.step.body
+        argv = list(body.get("argv", ()))
+        path = str(body.get("path") or body.get("stdout_file") or "")
+        for text, meaning in _MEANINGS if path or "No space" in self.why else ():
+            if text in self.why:
+                return meaning.format(path or "files of {}".format(argv[0]))
+        if not argv:
+            return "{} cannot be used on the VDU".format(path)
+        if "did not end within" in self.why:
+            return "{} did not end within {} s on the VDU".format(argv[0], body["timeout"])
+        file = body.get("stdin_file") or ("-in" in argv and argv[argv.index("-in") + 1])
+        if argv[0] == "systemctl":
+            return "{} of the VDU does not {}".format(argv[-1], argv[1])
+        if file:
+            return "{} cannot use {} of the VDU; it may be empty or damaged".format(argv[0], file)
+        last = (self.why.splitlines() or [""])[-1].rpartition(": ")[2]
+        return "{} failed on the VDU ({})".format(" ".join(argv[:4]), printable(last)[:200])
+
+
+def printable(text: str) -> str:
+    """Return what a VDU said, without control characters."""
+    return "".join(character for character in text if character.isprintable())
+
+
+class Results:
+    """What the agent reported, by step id.
+
+    Attributes:
+        failed: Why it did not run all steps, None if it did.
+        broken: The step that failed, by its part.
+    """
+
+    def __init__(
+        self,
+        results: Mapping[str, Json],
+        failed: Optional[str] = None,
+        broken: Optional[Mapping[str, Broken]] = None,
+    ) -> None:
         self._results = results
         self.failed = failed
+        self.broken = dict(broken or {})
 
     @classmethod
     def from_json(
@@ -164,11 +229,16 @@ class Results:
         try:
             document = json.loads(_unpack(text) if text.startswith(_PACKED) else text)
             results, failed = document["results"], document["failed"]
-            _check(results, failed)
+            sent = {step.id: step for step in steps}
+            broken = {
+                part: Broken(sent[cause["id"]], str(cause["why"]))
+                for part, cause in document.get("broken", {}).items()
+            }
+            _check(results, [failed or "", *broken, *(cause.why for cause in broken.values())])
             for step in steps:
                 if known is not None and step.id in results:
                     file_cache.learn(known, step, results[step.id])
-            return cls(results, failed)
+            return cls(results, failed, broken)
         except (zlib.error, *MALFORMED):
             raise VduError("the VDU answered something that is not an agent's result")
 
@@ -242,9 +312,9 @@ _SAID = (
 _PACKED = "packed "
 
 
-def _check(results: Mapping[str, Json], failed: Optional[str]) -> None:
+def _check(results: Mapping[str, Json], reasons: Sequence[str]) -> None:
     """Raise an error if the agent does not report such data; a hostile VDU may answer anything."""
-    texts = list(results) + ([] if failed is None else [failed])
+    texts = [*results, *reasons]
     for result in results.values():
         if type(result.get("code", 0)) is not int:
             raise TypeError("an exit code is no number")

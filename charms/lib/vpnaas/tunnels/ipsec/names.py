@@ -13,6 +13,10 @@ TUN = "ipsec0"
 TUN_MTU = 1400
 
 DAEMON = "strongswan.service"
+CHARON = "charon-systemd"
+"""The program of DAEMON."""
+PORTS = (500, 4500)
+"""UDP ports of IKE (RFC 7296 section 2)."""
 KEEPER = "osm-vpnaas-ipsec-keeper.service"
 KEEPER_FILE = "/etc/systemd/system/" + KEEPER
 PROGRAM_FILE = "/usr/local/lib/osm-vpnaas/ipsec"

@@ -13,7 +13,7 @@ from vpnaas.tunnels.ipsec import names
 from vpnaas.tunnels.ipsec.certificates import Held
 from vpnaas.tunnels.ipsec.validation import Validation
 from vpnaas.tunnels.key_pair import KeyPair, generation
-from vpnaas.vdu import facts
+from vpnaas.vdu import facts, trouble
 from vpnaas.vdu.programs.swanctl_raw import events
 from vpnaas.vdu.steps import Results, Step, read, remove, run
 
@@ -87,7 +87,7 @@ class State(KeyState):
     Attributes:
         identity: Our IKE identity on this link.
         plane: Data plane of this VDU.
-        running: Whether the daemon answers.
+        running: Whether the daemon answers and has IKE's ports.
         daemon_plane: Whether the daemon runs with the plugin that the data plane needs.
         enabled: Whether everything starts at boot.
         files: Text of each file, None for a missing file.
@@ -127,7 +127,7 @@ def observe(links: Mapping[str, str]) -> List[Step]:
     """
     steps: List[Step] = []
     for link, key_type in links.items():
-        identity = directory(link) + "/identity"
+        identity = identity_file(link)
         name = ("openssl", "rand", "-hex", "8")
         steps += key_pair(link, key_type).observe()
         steps += [
@@ -142,6 +142,11 @@ def observe(links: Mapping[str, str]) -> List[Step]:
         run("ipsec/active", "systemctl", "is-active", *_units(links), any_exit=True),
     ]
     return steps + _probe() + look()
+
+
+def identity_file(link: str) -> str:
+    """Return the file of our IKE identity, without the link's name."""
+    return directory(link) + "/identity"
 
 
 def _units(links: Iterable[str]) -> List[str]:
@@ -202,6 +207,7 @@ def look(prefix: str = "") -> List[Step]:
         ask("stats", "--stats"),
         ask("conns", "--list-conns", _NAME),
         ask("sas", "--list-sas"),
+        trouble.sockets(prefix + "ipsec/ports", *names.PORTS),
         run(prefix + "ipsec/route-4", "ip", "-j", "-4", "route", "show"),
         run(prefix + "ipsec/route-6", "ip", "-j", "-6", "route", "show"),
     ]
@@ -226,7 +232,7 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
     )
     plane = parse_plane(results)
     plugins = (results.out("ipsec/stats") or "").partition("plugins=[")[2].partition("]")[0]
-    running = active.get(names.DAEMON) == "active" and bool(plugins)
+    running = active.get(names.DAEMON) == "active" and bool(plugins) and _listens(results)
     keys, identity = keys_of(link, results)
     return State(
         public_key=keys[0],
@@ -255,6 +261,21 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
         ),
         routes=_routes(link, results),
     )
+
+
+def _listens(results: Results) -> bool:
+    """Tell whether the daemon has IKE's ports; where `ss` does not say, it counts as yes."""
+    found = trouble.owners(results, "ipsec/ports")
+    own = {port for port, owner in found if owner == names.CHARON}
+    return results.exit_code("ipsec/ports") != 0 or own.issuperset(names.PORTS)
+
+
+def intruder(results: Results) -> str:
+    """Return what has IKE's ports in place of the daemon, "" for nothing."""
+    for port, owner in trouble.owners(results, "ipsec/ports"):
+        if owner != names.CHARON:
+            return "UDP port {} of the VDU is used by {}".format(port, owner)
+    return ""
 
 
 def keys_of(link: str, results: Results) -> Tuple[Tuple[str, str], str]:

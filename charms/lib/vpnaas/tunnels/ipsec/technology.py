@@ -39,6 +39,7 @@ class Ipsec(KeyedTechnology[State]):
     """IKEv2 and ESP by strongSwan."""
 
     name = IPSEC
+    part = "ipsec"
     tools = ("swanctl", "openssl", "sed")
     packages = (
         "charon-systemd",
@@ -70,7 +71,8 @@ class Ipsec(KeyedTechnology[State]):
 
     def observe(self, charm_state: CharmState, links: Sequence[str]) -> List[Step]:
         types = {link: charm_state.intent.links[link].ipsec.key_type for link in links}
-        steps = [*observed.observe(types), algorithms.observe()]
+        steps = [step for link in links for step in self.renew(charm_state, link)]
+        steps += [*observed.observe(types), algorithms.observe()]
         for link in links:
             steps += observe_preshared(charm_state, link)
             steps += certificates.observe(charm_state, link)
@@ -84,6 +86,9 @@ class Ipsec(KeyedTechnology[State]):
                 steps += certificates.prepare(charm_state, link, keys, identity, results)
         return steps
 
+    def more_files(self, link: str) -> Sequence[Tuple[str, Tuple[str, ...]]]:
+        return ((observed.identity_file(link), ("grep", "-qxE", "[0-9a-f]{16}")),)
+
     def look_again(self, charm_state: CharmState, link: str) -> List[Step]:
         again = certificates.observe(charm_state, link, AGAIN)
         return super().look_again(charm_state, link) + again
@@ -91,6 +96,9 @@ class Ipsec(KeyedTechnology[State]):
     def fitted(self, inputs: LinkInputs) -> LinkInputs:
         """Return the inputs, limited to what strongSwan and the kernel of this VDU allow."""
         params = inputs.params
+        intruder = observed.intruder(inputs.results)
+        if intruder:
+            raise InputError(params.link, intruder, "no other IKE daemon beside strongSwan")
         missing = algorithms.lacking(params.ipsec.proposal, inputs.results)
         if missing:
             raise InputError(

@@ -19,7 +19,7 @@ from vpnaas.params.intent import LinkParams
 from vpnaas.peers.peer import KeyState, Peer, read_record, recording
 from vpnaas.tunnels.key_pair import KeyPair, generation
 from vpnaas.tunnels.preshared import preshared_file
-from vpnaas.vdu import facts, generated
+from vpnaas.vdu import facts, generated, trouble
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, enable, read, run, write
 
@@ -157,6 +157,26 @@ def parse(links: Sequence[str], link: str, results: Results) -> State:
         applied=read_record(results.text(link + "/applied")),
         recorded=results.text(link + "/applied"),
     )
+
+
+def diagnose(params: LinkParams) -> List[Step]:
+    """Return the steps that look why the interface of a link cannot be set up."""
+    return trouble.diagnose(params.link + "/why", unit(params.link), params.listen_port)
+
+
+def cause(params: LinkParams, results: Results) -> str:
+    """Return why the interface of a link cannot be set up, "" if it is not known."""
+    at, port, interface = params.link + "/why", params.listen_port, wireguard_interface(params.link)
+    device = trouble.devices(results, at).get(interface)
+    if device is not None and trouble.kind(device) not in ("wireguard", "tun"):
+        what = "the VDU has an interface {} that is not of WireGuard; allowed: none of that name"
+        return what.format(interface)
+    owner = trouble.taken(results, at, port, interface)
+    if owner:
+        what = "UDP port {} of the VDU is used by {}; allowed: another listen-port"
+        return what.format(port, owner)
+    said = trouble.journal(results, at)
+    return "{} of the VDU failed and says: {}".format(unit(params.link), said) if said else ""
 
 
 def parse_live(link: str, results: Results, prefix: str = "") -> Optional[Live]:

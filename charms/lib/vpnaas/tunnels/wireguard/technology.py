@@ -1,6 +1,6 @@
 """WireGuard as a technology of links; `interface` talks to its programs."""
 
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import attr
 
@@ -11,13 +11,14 @@ from vpnaas.tunnels.key_pair import KeyPair
 from vpnaas.tunnels.keyed import KeyedTechnology, observe_preshared
 from vpnaas.tunnels.technology import CharmState, LinkInputs, LinkPlan, PeerSession
 from vpnaas.tunnels.wireguard import interface as wireguard
-from vpnaas.vdu.steps import Results, Step, disable, remove, run
+from vpnaas.vdu.steps import Broken, Results, Step, disable, remove, run
 
 
 class Wireguard(KeyedTechnology[wireguard.State]):
     """WireGuard with wg-quick: one interface per link."""
 
     name = WIREGUARD
+    part = "wg"
     renews = True
     tools = ("wg", "wg-quick")
     packages = ("wireguard-tools",)
@@ -39,10 +40,14 @@ class Wireguard(KeyedTechnology[wireguard.State]):
         return wireguard.unit(inputs.link)
 
     def observe(self, charm_state: CharmState, links: Sequence[str]) -> List[Step]:
-        steps = wireguard.observe(links)
+        steps = [step for link in links for step in self.renew(charm_state, link)]
+        steps += wireguard.observe(links)
         for link in links:
             steps += observe_preshared(charm_state, link)
         return steps
+
+    def more_files(self, link: str) -> Sequence[Tuple[str, Tuple[str, ...]]]:
+        return ((wireguard.gate_file(link), ("wg", "pubkey")),)
 
     def observed(self, inputs: LinkInputs) -> wireguard.State:
         return wireguard.parse(inputs.charm_state.using(self.name), inputs.link, inputs.results)
@@ -74,6 +79,15 @@ class Wireguard(KeyedTechnology[wireguard.State]):
             return []
         words = ("systemctl", "restart", wireguard.unit(inputs.link))
         return [run(inputs.link + "/restart", *words, timeout=60)]
+
+    def diagnose(self, params: LinkParams, broken: Broken) -> List[Step]:
+        return wireguard.diagnose(params)
+
+    def reason(
+        self, params: LinkParams, broken: Broken, diagnosis: Optional[Results] = None
+    ) -> str:
+        found = wireguard.cause(params, diagnosis) if diagnosis is not None else ""
+        return found or super().reason(params, broken, diagnosis)
 
     def look(self, charm_state: CharmState, links: Sequence[str], prefix: str) -> List[Step]:
         return wireguard.look(prefix)

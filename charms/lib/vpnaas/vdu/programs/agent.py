@@ -202,16 +202,32 @@ def _lock(seconds: float) -> None:
 
 
 def execute(steps: List[Json], exclusive: bool) -> Json:
-    """Run the steps in order up to the first failure; return what each reported."""
+    """Run the steps in order; return what each reported.
+
+    A failure ends the steps of its part, and of the parts that need this one. A failure of a step
+    without a part ends all.
+    """
     results: Json = {}
+    broken: Dict[str, Json] = {}
     try:
         if exclusive:
             _lock(30)
         for step in steps:
-            results[step["id"]] = KINDS[step["do"]](step)
+            part = step.get("part", "")
+            cause = broken.get(part) or broken.get(step.get("needs", ""))
+            try:
+                if cause is None:
+                    results[step["id"]] = KINDS[step["do"]](step)
+            except (StepError, OSError, KeyError) as error:
+                if not part:
+                    raise
+                cause = {"id": step["id"], "why": str(error) or type(error).__name__}
+            if cause is not None:
+                broken[part] = cause
     except (StepError, OSError, KeyError) as error:
-        return {"results": results, "failed": str(error) or type(error).__name__}
-    return {"results": results, "failed": None}
+        failed = str(error) or type(error).__name__
+        return {"results": results, "failed": failed, "broken": broken}
+    return {"results": results, "failed": None, "broken": broken}
 
 
 def main(request: str) -> None:

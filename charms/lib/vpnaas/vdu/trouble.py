@@ -1,0 +1,81 @@
+"""Why a unit of the VDU does not start: who has its UDP port, and the end of its journal."""
+
+import json
+import re
+from typing import Any, Dict, List, Tuple
+
+from vpnaas.base.errors import MALFORMED
+from vpnaas.vdu.steps import Results, Step, printable, run
+
+_SOCKET = re.compile(r'^\S+ +\d+ +\d+ +\S+:(\d+) +\S+ *(?:users:\(\("([^"]*)")?', re.M)
+"""A line of `ss -Hlunp`: the port, and the first process that has the socket."""
+KERNEL = "the kernel"
+_MOST = 300
+"""Characters of a journal that a sentence quotes."""
+
+
+def sockets(id: str, *ports: int) -> Step:
+    """Return the step that lists who has UDP ports of the VDU."""
+    words = " or ".join("sport = :{}".format(port) for port in ports)
+    return run(id, "ss", "-Hlunp", words, any_exit=True)
+
+
+def owners(results: Results, id: str) -> List[Tuple[int, str]]:
+    """Return UDP ports with the program that has each, KERNEL for a socket of no program."""
+    found = _SOCKET.findall(results.output(id))
+    return [(int(port), printable(name) or KERNEL) for port, name in found]
+
+
+def diagnose(at: str, unit: str, port: int) -> List[Step]:
+    """Return the steps that look why a unit of WireGuard failed; `at` starts their ids."""
+    words = ("journalctl", "--no-pager", "-q", "-o", "cat", "-n", "9", "_SYSTEMD_UNIT=" + unit)
+    return [
+        sockets(at + "/sockets", port),
+        run(at + "/ports", "wg", "show", "all", "listen-port", any_exit=True),
+        run(at + "/devices", "ip", "-j", "-d", "address", "show", any_exit=True),
+        run(at + "/journal", *words, any_exit=True),
+    ]
+
+
+def taken(results: Results, at: str, port: int, interface: str) -> str:
+    """Return what has a UDP port that `interface` wants, "" if it is free."""
+    owner = dict(owners(results, at + "/sockets")).get(port, "")
+    if owner != KERNEL:
+        return owner
+    rows = [line.split("\t") for line in results.output(at + "/ports").splitlines()]
+    listening = {row[0] for row in rows if row[1:] == [str(port)]}
+    names = [
+        name
+        for name, device in sorted(devices(results, at).items())
+        if "UP" in device.get("flags", ())
+        and (name in listening or str(_data(device).get("port")) == str(port))
+    ]
+    return "" if interface in names else (names or [owner])[0]
+
+
+def devices(results: Results, at: str) -> Dict[str, Dict[str, Any]]:
+    """Return the interfaces of the VDU by name, as `ip -j -d` prints them."""
+    try:
+        return {str(each["ifname"]): each for each in json.loads(results.output(at + "/devices"))}
+    except MALFORMED:
+        return {}
+
+
+def kind(device: Dict[str, Any]) -> str:
+    """Return the kind of an interface, such as "wireguard", "" for a physical one."""
+    info = device.get("linkinfo")
+    return str(info.get("info_kind", "")) if isinstance(info, dict) else ""
+
+
+def _data(device: Dict[str, Any]) -> Dict[str, Any]:
+    info = device.get("linkinfo")
+    data = info.get("info_data") if isinstance(info, dict) else None
+    return data if isinstance(data, dict) else {}
+
+
+def journal(results: Results, at: str) -> str:
+    """Return the last lines that the unit's programs wrote, "" for none."""
+    # wg-quick(8) shows each command after this mark.
+    lines = results.output(at + "/journal").splitlines()
+    said = [line.strip() for line in lines if line.strip() and not line.startswith("[#]")]
+    return printable("; ".join(said[-2:]))[-_MOST:]
