@@ -175,8 +175,10 @@ class WireguardField(Rotating):
         there = {
             peer.public_key: wireguard.LivePeer(frozenset(peer.prefixes)) for peer in before or ()
         }
+        own = link.inner_address
+        nets = frozenset([own.network])
         live = wireguard.Live(
-            self.own[1], link.listen_port, there, frozenset([link.inner_address]), 1400, frozenset()
+            self.own[1], link.listen_port, there, frozenset([own]), 1400, frozenset(), nets
         )
         state = wireguard.State(self.own[1], "", 1, tuple(before or ()), live, None, True)
         for step in wireguard.steps_to(wireguard.Configuration(link, 1400, tuple(peers)), state):

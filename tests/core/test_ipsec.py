@@ -98,6 +98,65 @@ def test_swanctl_that_hangs_is_the_problem_of_links_with_ipsec_only():
     assert mme.states() == {"s6a": "blocked", "s11": "waiting"}
 
 
+def test_what_carries_a_tunnel_is_put_back():
+    """systemd-networkd removes rules and routes that it did not make; people do other things."""
+    juju, hss, mme, _ = ipsec_pair()
+    vdu, link, tun = mme.vdu, mme.vdu.plain["xf-s6a"], mme.vdu.plain["ipsec0"]
+    before = mme.vdu.charon.made, (link.mtu, tun.mtu)
+    damage = {
+        "rule": lambda: vdu.rules.discard(220),
+        "route": lambda: vdu.charon.lost_routes.add("172.16.6.129/32"),
+        "tun down": lambda: setattr(tun, "up", False),
+        "tun mtu": lambda: setattr(tun, "mtu", 1280),
+        "link down": lambda: setattr(link, "up", False),
+        "link mtu": lambda: setattr(link, "mtu", 1280),
+        "subnet": lambda: link.lost.add("172.16.6.0/24"),
+    }
+    for what, done in damage.items():
+        done()
+        mme.reconcile()
+        assert not mme.error, what
+        assert 220 in vdu.rules, what
+        assert (link.up, tun.up, link.lost, vdu.charon.lost_routes) == (True, True, set(), set())
+        vdu.commands.clear()
+        mme.reconcile()
+        again = [c for c in vdu.commands if {"set", "replace", "pref"} & set(c)]
+        assert not again, what
+    assert before == (mme.vdu.charon.made, (link.mtu, tun.mtu))
+    assert mme.states() == {"s6a": "up"}
+
+
+def test_a_probe_that_did_not_end_is_no_answer_and_leaves_nothing_for_the_next():
+    juju, hss, mme, _ = ipsec_pair()
+    before = mme.vdu.files[CONF]
+    mme.vdu.fail_on = "ipsec/esp"
+    mme.reconcile()
+    assert mme.states() == {"s6a": "blocked"}
+    assert mme.vdu.files[CONF] == before
+    mme.vdu.fail_on = None
+    mme.vdu.commands.clear()
+    mme.reconcile()
+    assert mme.states() == {"s6a": "up"}
+    probes = [c[3] if c[1] == "xfrm" else c[2] for c in mme.vdu.commands if is_probe(c)]
+    assert probes == ["delete", "add", "delete", "delete", "add", "delete"]
+
+
+def is_probe(words):
+    return words[:3] == ["ip", "xfrm", "state"] or "vpnaas-probe" in words
+
+
+def test_an_address_or_the_tun_that_is_gone_comes_back():
+    juju, hss, mme, _ = ipsec_pair()
+    mme.vdu.plain["xf-s6a"].addresses.clear()
+    mme.reconcile()
+    assert mme.vdu.plain["xf-s6a"].addresses == {"172.16.6.2/24"}
+    del mme.vdu.plain["ipsec0"]
+    mme.reconcile()
+    assert "ipsec0" in mme.vdu.plain
+    mme.reconcile()
+    assert mme.states() == {"s6a": "up"}
+
+
 def test_an_unchanged_peer_is_never_bounced():
     juju, hss, mme, _ = ipsec_pair()
     (before,) = hss.vdu.charon.sas

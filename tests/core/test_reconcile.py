@@ -525,3 +525,39 @@ def test_a_manual_peer_without_a_recent_handshake_is_idle() -> None:
         seen[age] = [p["state"] for p in link.details["peers"] if p["peer"] == "laptop"]
         assert link.state == "up"
     assert seen == {60: ["up"], 400: ["idle"]}
+
+
+@pytest.mark.parametrize("inner", ["", "10.20.0.0/24"])
+def test_what_carries_a_tunnel_is_put_back(inner):
+    """Somebody sets the interface down, changes its MTU, or removes an address or a route."""
+    juju, hss, mme, _ = pair()
+    mme.configure(
+        "s6a", "172.16.6.2/24", **{"underlay-interface": "ens4", "accept-prefixes": inner or "none"}
+    )
+    hss.configure(
+        "s6a",
+        "172.16.6.129/24",
+        **{"underlay-interface": "ens4", "allowed-prefixes": inner or "none"},
+    )
+    juju.changed |= {"hss", "mme"}
+    juju.settle()
+    tunnel = mme.interface("s6a")
+    whole = (set(tunnel.addresses), set(tunnel.routes), tunnel.mtu)
+    assert tunnel.routes == ({inner} if inner else set())
+    damage = {
+        "down": tunnel.down,
+        "mtu": lambda: setattr(tunnel, "mtu", 1280),
+        "address": tunnel.addresses.clear,
+        "route": tunnel.routes.clear,
+        "subnet": lambda: tunnel.lost.add("172.16.6.0/24"),
+    }
+    for what, done in damage.items():
+        done()
+        mme.reconcile()
+        assert not mme.error, what
+        assert (tunnel.addresses, tunnel.routes, tunnel.mtu) == whole, what
+        assert (tunnel.up, tunnel.lost) == (True, set()), what
+        mme.vdu.commands.clear()
+        mme.reconcile()
+        assert not [c for c in mme.vdu.commands if "set" in c or "replace" in c], what
+    assert tunnel.bounces == 0

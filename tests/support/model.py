@@ -18,6 +18,7 @@ import shlex
 import tempfile
 from pathlib import Path
 
+from vpnaas.tunnels.ipsec.names import interface_id
 from vpnaas.vdu.programs import kem, source
 from vpnaas.vdu.steps import Broken, Results, Step
 
@@ -70,6 +71,8 @@ class ModelVdu:
         self.taken: dict[int, str] = {}
         """Who has a UDP port that a tunnel may want."""
         self.journal = ""
+        self.rules: set[int] = set()
+        """Priorities of the rules of its routing tables."""
         self.charon = Charon(self)
         world.vdus.append(self)
 
@@ -102,6 +105,7 @@ class ModelVdu:
     def reboot(self) -> None:
         self.interfaces.clear()
         self.plain.clear()
+        self.rules.clear()
         self.charon.stop()
         self.active.clear()
         self.listening.clear()
@@ -421,8 +425,10 @@ class ModelVdu:
                 made.addresses.add(words[2])
             elif words[:2] == ["link", "set"]:
                 made.mtu = int(words[4])
-            elif words[:2] == ["route", "replace"] and "table" not in words:
-                made.routes.add(words[2])
+            elif words[:2] == ["route", "replace"]:
+                (made.own_routes if "table" in words else made.routes).add(words[2])
+            elif words[:2] == ["rule", "add"]:
+                self.rules.add(int(words[5]))
         self.plain["xf-" + link] = made
 
     def _wg_quick_up(self, name):
@@ -527,7 +533,8 @@ class ModelVdu:
             rows = [self._ip_row(name, 1500, set(a.split())) for name, a in self._nics()]
             for name, made in self._made():
                 kind = "wireguard" if isinstance(made, WgInterface) else made.kind
-                rows.append(dict(self._ip_row(name, made.mtu, made.addresses), **_detail(kind)))
+                row = self._ip_row(name, made.mtu, made.addresses)
+                rows.append(dict(row, flags=["UP"] if made.up else [], **_detail(kind)))
             return 0, json.dumps(rows)
         if words[:2] == ["route", "show"]:
             routes = [
@@ -535,18 +542,40 @@ class ModelVdu:
                 for name, wg in self._made()
                 for route in sorted(wg.routes)
             ]
+            for name, wg in self._made():
+                nets = {str(ipaddress.ip_interface(a).network) for a in wg.addresses if wg.up}
+                routes += [
+                    {"dst": net, "dev": name, "protocol": "kernel"}
+                    for net in sorted(nets - wg.lost)
+                    if not net.endswith("/32")
+                ]
             routes = self.routes + routes
+            if "all" in words:
+                number = {n: str(interface_id(n[3:])) for n in self.plain if n.startswith("xf-")}
+                routes += [
+                    {"dst": dst, "dev": name, "table": number[name]}
+                    for name in number
+                    for dst in sorted(self.plain[name].own_routes)
+                ]
+                routes += self.charon.routes()
             if "default" in words:
                 routes = [{"dst": "default", "dev": self.default}] if self.default else []
             return 0, json.dumps([] if "-6" in argv else routes)
+        if words[:2] == ["rule", "show"]:
+            return 0, json.dumps([{"priority": number} for number in sorted(self.rules)])
+        if words[:2] == ["rule", "add"]:
+            self.rules.add(int(words[words.index("pref") + 1]))
+            return 0, ""
         made = dict(self._made())
         if words[:2] == ["xfrm", "state"]:
             return (0 if self.esp else 2), ""
         if words[0] == "link" and words[1] == "add":
             return (0 if self.esp else 2), ""
         if words[0] == "link" and words[1] == "set":
-            if words[2] in made:
+            if words[2] in made and "mtu" in words:
                 made[words[2]].mtu = int(words[4])
+            if words[2] in made and "up" in words:
+                made[words[2]].up = True
         elif words[0] == "link":
             gone = self.interfaces.pop(words[2], None) or self.plain.pop(words[2], None)
             return (0 if gone else 1), ""
@@ -560,7 +589,16 @@ class ModelVdu:
                 if not addresses:
                     made[words[4]].routes.clear()
         elif words[0] == "route":
-            routes = set() if "table" in words else made[words[4]].routes
+            if not made[words[4]].up:
+                raise RuntimeError("Error: Device for nexthop is not up.")
+            routes = made[words[4]].routes
+            if "table" in words:
+                lost = self.charon.lost_routes
+                lost.discard(words[2])
+                routes = getattr(made[words[4]], "own_routes", set())
+            if "kernel" in words:
+                routes = set()
+                made[words[4]].lost.discard(words[2])
             (routes.add if words[1] == "replace" else routes.discard)(words[2])
         else:
             raise AssertionError(words)

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vpnaas.base import x509
+from vpnaas.tunnels.ipsec.names import DROPIN_FILE, TABLE, TUN
 
 from support.authority import verifies
-from support.model_world import spki
+from support.model_world import PlainInterface, spki
 
 if TYPE_CHECKING:
     from support.model import ModelVdu
@@ -91,6 +92,8 @@ class Charon:
         self.sas: list[ModelSa] = []
         self.lists: dict[str, list[str]] = {}
         """Revoked serial numbers by issuer, of lists that were used."""
+        self.lost_routes: set[str] = set()
+        """Its routes that somebody removed."""
         self.made = 0
         self.algorithms = ["AES_CBC", "AES_GCM_16", "CHACHA20_POLY1305", "HMAC_SHA2_256_128"]
         self.algorithms += ["HMAC_SHA2_384_192", "HMAC_SHA2_512_256", "PRF_HMAC_SHA2_256"]
@@ -100,14 +103,26 @@ class Charon:
     def start(self) -> None:
         self.stop()
         self.running = True
+        if not self.vdu.esp:
+            mtu = re.search(r"mtu (\d+)", self.vdu.files.get(DROPIN_FILE, ""))
+            self.vdu.plain[TUN] = PlainInterface(mtu=int(mtu.group(1)) if mtu else 1400)
+        self.vdu.rules.add(TABLE)
         self._load_creds()
         self._load_conns()
 
     def stop(self) -> None:
         self.running = False
         self.connections, self.keys, self.lists = {}, set(), {}
+        self.vdu.plain.pop(TUN, None)
+        self.vdu.rules.discard(TABLE)
         # Without a word to the peers, which must notice by themselves.
         self.sas = []
+
+    def routes(self) -> list[dict[str, str]]:
+        """Return the routes of kernel-libipsec, as `ip -j route show table all` prints them."""
+        there = {ts for sa in self.sas for ts in sa.remote_ts} if TUN in self.vdu.plain else set()
+        left = sorted(there - self.lost_routes)
+        return [{"dst": prefix, "dev": TUN, "table": str(TABLE)} for prefix in left]
 
     def end(self, sa: ModelSa) -> None:
         self.sas.remove(sa)

@@ -53,6 +53,14 @@ class WgInterface:
     routes: set[str] = field(default_factory=set)
     peers: dict[str, WgPeer] = field(default_factory=dict)
     bounces: int = 0
+    up: bool = True
+    lost: set[str] = field(default_factory=set)
+    """Routes that the kernel made with an address and somebody deleted."""
+
+    def down(self) -> None:
+        """Set it down: its routes go."""
+        self.up = False
+        self.routes.clear()
 
 
 @dataclass
@@ -62,7 +70,11 @@ class PlainInterface:
     mtu: int = 1500
     addresses: set[str] = field(default_factory=set)
     routes: set[str] = field(default_factory=set)
+    own_routes: set[str] = field(default_factory=set)
+    """Those in the link's own table."""
     kind: str = "tun"
+    up: bool = True
+    lost: set[str] = field(default_factory=set)
 
 
 class World:

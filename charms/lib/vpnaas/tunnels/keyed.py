@@ -52,6 +52,7 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
     def reason(
         self, params: LinkParams, broken: Broken, diagnosis: Optional[Results] = None
     ) -> str:
+        """Return why a step of a link failed."""
         key = self.key_pair(params).unusable(broken.step.id)
         return key or super().reason(params, broken, diagnosis)
 

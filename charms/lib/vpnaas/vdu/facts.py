@@ -2,7 +2,7 @@
 
 import ipaddress
 import json
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
 
 import attr
 
@@ -19,6 +19,7 @@ class Interface:
     name: str
     mtu: int
     addresses: Tuple[fields.IPInterface, ...]
+    up: bool = True
 
 
 @attr.frozen
@@ -110,7 +111,8 @@ def parse(results: Results) -> VduFacts:
         interfaces = {}
         for item in json.loads(results.out("facts/addresses") or "[]"):
             name = str(item["ifname"])
-            interfaces[name] = Interface(name, int(item["mtu"]), addresses(item))
+            up = "UP" in item.get("flags", ("UP",))
+            interfaces[name] = Interface(name, int(item["mtu"]), addresses(item), up)
         routes = json.loads(results.out("facts/default") or "[]")
         routes += json.loads(results.out("facts/default6") or "[]")
         default = str(routes[0].get("dev", "")) if routes else ""
@@ -118,6 +120,38 @@ def parse(results: Results) -> VduFacts:
         return VduFacts(int(results.out("facts/now") or "0"), interfaces, default, login)
     except MALFORMED:
         raise VduError("`ip -j` of the VDU printed something unexpected (iproute2 4.14 or newer?)")
+
+
+def routes(
+    results: Results, ids: Sequence[str], device: str, table: str = ""
+) -> Tuple[FrozenSet[fields.IPNetwork], FrozenSet[fields.IPNetwork]]:
+    """Return the routes by a device, and apart those that the kernel made with its addresses.
+
+    `ids` are results of `ip -j route`; "" is the main table. The default route is left out.
+
+    Raises:
+        One of MALFORMED: `ip` printed something else.
+    """
+    own: Set[fields.IPNetwork] = set()
+    connected: Set[fields.IPNetwork] = set()
+    for id in ids:
+        for route in json.loads(results.out(id) or "[]"):
+            here = route.get("dev") == device and str(route.get("table", "")) == table
+            if here and route["dst"] != "default" and route.get("type") != "multicast":
+                kept = connected if route.get("protocol") == "kernel" else own
+                kept.add(ipaddress.ip_network(route["dst"]))
+    return frozenset(own), frozenset(connected)
+
+
+def reconnect(link: str, interface: str, address: fields.IPInterface) -> List[Step]:
+    """Return the step that makes the route which the kernel made with an address; often none."""
+    net = address.network
+    if net.prefixlen == net.max_prefixlen:
+        return []
+    # Of the metric with which the kernel made it, so that its deletion finds it.
+    more = ("metric", "256") if net.version == 6 else ("scope", "link", "src", str(address.ip))
+    words = ("ip", "route", "replace", str(net), "dev", interface, "proto", "kernel", *more)
+    return [run(link + "/apply/subnet", *words)]
 
 
 def _login(text: str) -> Optional[fields.IPAddress]:

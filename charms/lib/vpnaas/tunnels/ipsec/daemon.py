@@ -3,13 +3,15 @@
 from vpnaas.tunnels.ipsec.configuration import Configuration
 from vpnaas.tunnels.ipsec.names import PROGRAM_FILE, TUN, USERSPACE
 
-MARKED = """    kernel-netlink {
-      fwmark = !0x6f73
-    }
-    socket-default {
-      fwmark = 0x6f73
-    }
-"""
+MARK = "0x6f73"
+"""Mark of the packets of IKE and ESP, where they must not take charon's own routes."""
+MARKED = """    kernel-netlink {{
+      fwmark = !{0}
+    }}
+    socket-default {{
+      fwmark = {0}
+    }}
+""".format(MARK)
 NOT_NEEDED = (
     "attr", "bypass-lan", "connmark", "dhcp", "farp", "forecast", "ha", "led", "resolve", "unity",
     "xauth-eap", "xauth-pam",

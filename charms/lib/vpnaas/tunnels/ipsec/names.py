@@ -11,6 +11,8 @@ USERSPACE = "userspace"
 TUN = "ipsec0"
 """TUN of charon's kernel-libipsec, which all links of a VDU share."""
 TUN_MTU = 1400
+TABLE = 220
+"""Table of charon's routes, and priority of the rule that leads there (charon.routing_table)."""
 
 DAEMON = "strongswan.service"
 CHARON = "charon-systemd"

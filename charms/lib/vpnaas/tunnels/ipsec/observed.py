@@ -88,13 +88,18 @@ class State(KeyState):
         identity: Our IKE identity on this link.
         plane: Data plane of this VDU.
         running: Whether the daemon answers and has IKE's ports.
-        daemon_plane: Whether the daemon runs with the plugin that the data plane needs.
+        daemon_plane: Whether the daemon runs with what the data plane needs: its plugin, its TUN.
         enabled: Whether everything starts at boot.
         files: Text of each file, None for a missing file.
         loaded: Names of loaded connections.
         sas: Security associations of the link's connections.
         interface: The link's interface, or None if its unit has not made it completely.
         routes: Routes of the link's interface.
+        own_routes: Those in the link's own table.
+        connected: Those that the kernel made with its addresses.
+        tun: TUN of the daemon, None without one.
+        tun_routes: Routes into it, in the daemon's table.
+        rules: Priorities of the rules, by version of IP.
         held: Certificates on the VDU.
         validated: Result of the check of these and of offers; None for a link without certificates.
     """
@@ -109,6 +114,11 @@ class State(KeyState):
     sas: Tuple[Sa, ...]
     interface: Optional[facts.Interface]
     routes: FrozenSet[fields.IPNetwork]
+    own_routes: FrozenSet[fields.IPNetwork] = frozenset()
+    connected: FrozenSet[fields.IPNetwork] = frozenset()
+    tun: Optional[facts.Interface] = None
+    tun_routes: FrozenSet[fields.IPNetwork] = frozenset()
+    rules: Mapping[int, FrozenSet[int]] = attr.Factory(dict)
     held: Held = attr.Factory(Held)
     validated: Optional[Validation] = None
     _ends: Mapping[str, List[Sa]] = attr.ib(
@@ -183,12 +193,16 @@ def _probe() -> List[Step]:
     add = ("ip", "xfrm", "state", "add") + state + ("mode", "tunnel") + aead
     delete = ("ip", "xfrm", "state", "delete", "dst", "127.0.0.1") + state[4:]
     link = ("ip", "link", "add", "vpnaas-probe", "type", "xfrm", "if_id", "1")
+    gone = ("ip", "link", "delete", "vpnaas-probe")
     esp, xfrm = names.PROBED + "esp", names.PROBED + "xfrm"
+    # A probe that did not end in time, as it had to load modules, may have left its state.
     return [
-        run("ipsec/esp", *add, stdout_file=esp, unless=esp, any_exit=True),
+        run("ipsec/esp-left", *delete, unless=esp, any_exit=True),
+        run("ipsec/esp", *add, stdout_file=esp, unless=esp, any_exit=True, timeout=60),
         run("ipsec/esp-gone", *delete, any_exit=True),
-        run("ipsec/if", *link, stdout_file=xfrm, unless=xfrm, any_exit=True),
-        run("ipsec/if-gone", "ip", "link", "delete", "vpnaas-probe", any_exit=True),
+        run("ipsec/if-left", *gone, unless=xfrm, any_exit=True),
+        run("ipsec/if", *link, stdout_file=xfrm, unless=xfrm, any_exit=True, timeout=60),
+        run("ipsec/if-gone", *gone, any_exit=True),
     ]
 
 
@@ -208,8 +222,10 @@ def look(prefix: str = "") -> List[Step]:
         ask("conns", "--list-conns", _NAME),
         ask("sas", "--list-sas"),
         trouble.sockets(prefix + "ipsec/ports", *names.PORTS),
-        run(prefix + "ipsec/route-4", "ip", "-j", "-4", "route", "show"),
-        run(prefix + "ipsec/route-6", "ip", "-j", "-6", "route", "show"),
+        run(prefix + "ipsec/route-4", "ip", "-j", "-4", "route", "show", "table", "all"),
+        run(prefix + "ipsec/route-6", "ip", "-j", "-6", "route", "show", "table", "all"),
+        run(prefix + "ipsec/rule-4", "ip", "-j", "-4", "rule", "show"),
+        run(prefix + "ipsec/rule-6", "ip", "-j", "-6", "rule", "show", any_exit=True),
     ]
 
 
@@ -234,6 +250,10 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
     plugins = (results.out("ipsec/stats") or "").partition("plugins=[")[2].partition("]")[0]
     running = active.get(names.DAEMON) == "active" and bool(plugins) and _listens(results)
     keys, identity = keys_of(link, results)
+    tun = vdu.interfaces.get(names.TUN)
+    fits = ("kernel-libipsec" in plugins.split()) == (plane == names.USERSPACE)
+    interface, table = ipsec_interface(link), str(names.interface_id(link))
+    routes, connected = _routes(interface, results)
     return State(
         public_key=keys[0],
         next_public_key=keys[1],
@@ -243,8 +263,7 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
         identity=identity,
         plane=plane,
         running=running,
-        daemon_plane=running
-        and ("kernel-libipsec" in plugins.split()) == (plane == names.USERSPACE),
+        daemon_plane=running and fits and (plane != names.USERSPACE or tun is not None),
         enabled=all(enabled.get(name) == "enabled" for name in _units([link]))
         and all(active.get(name) == "active" for name in _units([])),
         files={
@@ -255,11 +274,14 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
         sas=parse_sas(link, results),
         # If its unit failed, the interface lacks what comes after the failure.
         interface=(
-            vdu.interfaces.get(ipsec_interface(link))
-            if active.get(names.unit(link)) == "active"
-            else None
+            vdu.interfaces.get(interface) if active.get(names.unit(link)) == "active" else None
         ),
-        routes=_routes(link, results),
+        routes=routes,
+        own_routes=_routes(interface, results, table)[0],
+        connected=connected,
+        tun=tun,
+        tun_routes=_routes(names.TUN, results, str(names.TABLE))[0],
+        rules=_priorities(results),
     )
 
 
@@ -298,17 +320,27 @@ def public_key(pem: str) -> str:
     return "".join(line.strip() for line in pem.splitlines() if not line.startswith("-----"))
 
 
-def _routes(link: str, results: Results) -> FrozenSet[fields.IPNetwork]:
-    routes = set()
+def _routes(
+    device: str, results: Results, table: str = ""
+) -> Tuple[FrozenSet[fields.IPNetwork], FrozenSet[fields.IPNetwork]]:
     try:
-        for family in ("4", "6"):
-            for route in json.loads(results.out("ipsec/route-" + family) or "[]"):
-                mine = route.get("dev") == ipsec_interface(link) and route["dst"] != "default"
-                if mine and route.get("protocol") != "kernel":
-                    routes.add(fields.network("VDU: route", route["dst"]))
+        return facts.routes(results, ("ipsec/route-4", "ipsec/route-6"), device, table)
     except MALFORMED:
         raise VduError("`ip -j route` printed something unexpected")
-    return frozenset(routes)
+
+
+def _priorities(results: Results) -> Dict[int, FrozenSet[int]]:
+    """Return the priorities of the rules of IPv4 and IPv6."""
+    try:
+        return {
+            version: frozenset(
+                int(rule["priority"])
+                for rule in json.loads(results.out("ipsec/rule-{}".format(version)) or "[]")
+            )
+            for version in (4, 6)
+        }
+    except MALFORMED:
+        raise VduError("`ip -j rule` printed something unexpected")
 
 
 def parse_loaded(results: Results, prefix: str = "") -> FrozenSet[str]:

@@ -1,11 +1,12 @@
 """The steps from the observed to the wanted state of IPsec on a VDU."""
 
-from typing import List, Optional, Sequence, Set
+from ipaddress import ip_interface, ip_network
+from typing import List, Optional, Sequence, Set, Tuple
 
 from vpnaas.base import fields
 from vpnaas.base.links import IPSEC, directory, ipsec_interface
 from vpnaas.peers.peer import Peer, recording
-from vpnaas.peers.same_address import no_rules
+from vpnaas.peers.same_address import is_same, no_rules
 from vpnaas.tunnels.ipsec import enrolment, names
 from vpnaas.tunnels.ipsec.configuration import (
     Configuration,
@@ -17,9 +18,11 @@ from vpnaas.tunnels.ipsec.configuration import (
     render_up,
     routes_of,
 )
-from vpnaas.tunnels.ipsec.daemon import KEEPER_UNIT, UNIT, daemon_conf, dropin
+from vpnaas.tunnels.ipsec.daemon import KEEPER_UNIT, MARK, UNIT, daemon_conf, dropin
 from vpnaas.tunnels.ipsec.observed import Sa, State
 from vpnaas.tunnels.preshared import preshared_file
+from vpnaas.vdu import facts
+from vpnaas.vdu.facts import Interface
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Step, disable, enable, remove, run, write
 
@@ -83,6 +86,18 @@ def _in_own_table(lines: Sequence[str]) -> Set[str]:
     return {line.partition("route replace ")[2] for line in routes}
 
 
+def _complete(state: State, live: Interface, lines: Sequence[str]) -> bool:
+    """Tell whether the addresses and rules of an `ip -batch` file are there."""
+    words = [line.split() for line in lines]
+    own = {ip_interface(each[2]) for each in words if each[:2] == ["address", "add"]}
+    # rule add from PREFIX priority NUMBER table NUMBER
+    rules = {
+        (ip_network(each[3]).version, int(each[5])) for each in words if each[:2] == ["rule", "add"]
+    }
+    there = {(version, number) for version, found in state.rules.items() for number in found}
+    return own <= set(live.addresses) and rules <= there
+
+
 def _interface_changes(
     configuration: Configuration, state: State, put: Sequence[Step]
 ) -> List[Step]:
@@ -92,15 +107,17 @@ def _interface_changes(
     text = render_up(configuration, state.plane)
     before = (state.files.get(names.up_file(link)) or "").splitlines()
     same_kind = _making(before) == _making(text.splitlines())
-    if live is None or not same_kind or configuration.params.inner_address not in live.addresses:
+    if live is None or not same_kind or not _complete(state, live, before):
         return [
             *put,
             run(link + "/apply/start", "systemctl", "restart", names.unit(link), timeout=60),
         ]
     steps: List[Step] = []
-    if live.mtu != configuration.mtu:
+    if live.mtu != configuration.mtu or not live.up:
         mtu = str(configuration.mtu)
-        steps.append(run(link + "/apply/mtu", "ip", "link", "set", interface, "mtu", mtu))
+        steps.append(run(link + "/apply/mtu", "ip", "link", "set", interface, "mtu", mtu, "up"))
+    if live.up and configuration.params.inner_address.network not in state.connected:
+        steps += facts.reconnect(link, interface, configuration.params.inner_address)
     routes = frozenset(routes_of(configuration))
     for index, prefix in enumerate(fields.ordered(routes - state.routes)):
         id = "{}/apply/route-{}".format(link, index)
@@ -108,9 +125,9 @@ def _interface_changes(
     for index, prefix in enumerate(fields.ordered(state.routes - routes)):
         id = "{}/apply/unroute-{}".format(link, index)
         steps.append(run(id, "ip", "route", "del", str(prefix), "dev", interface, any_exit=True))
-    # Only the main table is observed. The former file shows the routes of the link's own table.
     now, then = _in_own_table(text.splitlines()), _in_own_table(before)
-    for index, route in enumerate(sorted(now - then)):
+    gone = {route for route in now if ip_network(route.split()[0]) not in state.own_routes}
+    for index, route in enumerate(sorted(gone)):
         words = ["ip", "route", "replace"] + route.split()
         steps.append(run("{}/apply/own-route-{}".format(link, index), *words))
     for index, route in enumerate(sorted(then - now)):
@@ -152,11 +169,44 @@ def _daemon_changes(
         # charon caches each revocation list, and would not read the new one.
         flush = ("swanctl", "--flush-certs", "--type", "x509_crl")
         steps.append(run(link + "/apply/flush", *flush, any_exit=True, timeout=60))
-    if names.DROPIN_FILE in changed and state.plane == names.USERSPACE:
-        mtu = ("ip", "link", "set", names.TUN, "mtu", str(configuration.tun_mtu))
-        steps.append(run(link + "/apply/tun", *mtu, any_exit=True))
+    if state.plane == names.USERSPACE:
+        tun = state.tun
+        if names.DROPIN_FILE in changed or (
+            tun is not None and (not tun.up or tun.mtu != configuration.tun_mtu)
+        ):
+            mtu = ("ip", "link", "set", names.TUN, "mtu", str(configuration.tun_mtu), "up")
+            steps.append(run(link + "/apply/tun", *mtu, any_exit=True))
+    if state.daemon_plane and state.plane != names.XFRM:
+        steps += _daemon_routes(configuration, state)
     for sa in stale(configuration, state, made):
         steps.append(_terminate("{}/apply/stale-{}".format(link, sa.id), sa))
+    return steps
+
+
+def _daemon_routes(configuration: Configuration, state: State) -> List[Step]:
+    """Return the steps that put back rules and routes of charon that somebody removed.
+
+    charon makes them once, and does not look again.
+    """
+    link, own = configuration.link, configuration.params.inner_address
+    steps: List[Step] = []
+    if names.TABLE not in state.rules.get(own.version, ()):
+        marked = state.plane == names.USERSPACE and configuration.same_address
+        but: Tuple[str, ...] = ("not", "fwmark", MARK) if marked else ()
+        rule = ("pref", str(names.TABLE), "table", str(names.TABLE))
+        family = "-{}".format(own.version)
+        words = ("ip", family, "rule", "add", *but, *rule)
+        steps.append(run(link + "/apply/rule", *words, any_exit=True))
+    if state.plane != names.USERSPACE:
+        return steps
+    for peer in configuration.peers:
+        passing = any(sa.up for sa in state.of(link, peer.name)) and not is_same(peer)
+        for prefix in peer.prefixes if passing else ():
+            if prefix.version == own.version and prefix not in state.tun_routes:
+                id = "{}/apply/daemon-route-{}".format(link, prefix)
+                words = ("ip", "route", "replace", str(prefix), "dev", names.TUN)
+                more = ("table", str(names.TABLE), "proto", "static", "src", str(own.ip))
+                steps.append(run(id, *words, *more, any_exit=True))
     return steps
 
 

@@ -63,6 +63,8 @@ class Live:
     addresses: FrozenSet[fields.IPInterface]
     mtu: int
     routes: FrozenSet[fields.IPNetwork]
+    connected: FrozenSet[fields.IPNetwork]
+    up: bool = True
 
 
 @attr.frozen
@@ -213,20 +215,17 @@ def parse_live(link: str, results: Results, prefix: str = "") -> Optional[Live]:
             )
         shown = json.loads(results.out(prefix + "wg/address") or "[]")
         details = next(item for item in shown if item.get("ifname") == interface)
-        routes = set()
-        for family in ("-4", "-6"):
-            for route in json.loads(results.out(prefix + "wg/route" + family) or "[]"):
-                if route.get("dev") != interface or route["dst"] == "default":
-                    continue
-                if route.get("protocol") != "kernel":
-                    routes.add(ipaddress.ip_network(route["dst"]))
+        ids = [prefix + "wg/route" + family for family in ("-4", "-6")]
+        routes, connected = facts.routes(results, ids, interface)
         return Live(
             public_key=public_keys[0],
             listen_port=int(next(iter(table("listen-port")))),
             peers=peers,
             addresses=frozenset(facts.addresses(details)),
             mtu=int(details["mtu"]),
-            routes=frozenset(routes),
+            routes=routes,
+            connected=connected,
+            up="UP" in details.get("flags", ("UP",)),
         )
     except (StopIteration, *MALFORMED):
         raise VduError("`wg show` or `ip` printed something unexpected of {}".format(interface))
@@ -382,6 +381,9 @@ def _interface_changes(
 ) -> List[Step]:
     link, address = configuration.link, configuration.params.inner_address
     steps = []
+    if not live.up:
+        # Its routes went when it went down.
+        steps.append(run(link + "/apply/up", "ip", "link", "set", interface, "up"))
     if live.public_key != state.public_key:
         steps.append(
             run(link + "/apply/key", "wg", "set", interface, "private-key", key_file(link))
@@ -458,8 +460,10 @@ def _route_changes(configuration: Configuration, live: Live, interface: str) -> 
     routes = {
         p for peer in configuration.peers for p in peer.prefixes if not fields.covers(subnet, p)
     }
-    steps = []
-    kept = live.routes if live.addresses == {configuration.params.inner_address} else frozenset()
+    same = live.up and live.addresses == {configuration.params.inner_address}
+    steps = facts.reconnect(configuration.link, interface, configuration.params.inner_address)
+    steps = steps if same and subnet not in live.connected else []
+    kept = live.routes if same else frozenset()
     for index, prefix in enumerate(fields.ordered(routes - kept)):
         id = "{}/apply/route-{}".format(configuration.link, index)
         steps.append(run(id, "ip", "route", "replace", str(prefix), "dev", interface))

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """Open and close IPsec tunnels of osm-vpnaas.
 
-Usage: ipsec keep         keep the connections in /etc/osm-vpnaas/*/ipsec.keep up, for ever
+Usage: ipsec keep         keep the connections in /etc/osm-vpnaas/*/ipsec.keep up, and the rules
+                          to charon's routes, for ever
        ipsec drop PREFIX  end the security associations of all connections that start with PREFIX
        ipsec load LINK    replace the daemon's connections of a link by those of the link's file
        ipsec initiate-shared   initiate to the peers of a pair's shared address, which is ours now
@@ -19,6 +20,7 @@ import base64
 import glob
 import json
 import re
+import select
 import socket
 import struct
 import subprocess
@@ -30,6 +32,11 @@ PERIOD = 2
 LONGEST = 30
 SOCKET = "/var/run/charon.vici"
 SECONDS = 60
+SETTINGS = "/etc/strongswan.d/00-osm-vpnaas.conf"
+TABLE = 220
+"""charon's routing table, and the priority of its rule."""
+RULES = 0x80 | 0x40000  # groups: rules of IPv4 and IPv6
+DELRULE, PRIORITY = 33, 6
 LISTS = (
     "local_addrs",
     "remote_addrs",
@@ -83,8 +90,10 @@ def documents(name: str) -> Iterator[Any]:
 
 
 def keep() -> None:
-    """Initiate wanted connections that are not up, for ever."""
+    """Initiate wanted connections that are not up, and keep charon's rules, for ever."""
     waits: Dict[Tuple[str, ...], Tuple[float, int]] = {}
+    messages = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+    messages.bind((0, RULES))
     while True:
         # Of the connections of a peer, one has to be up.
         lists = [tuple(names) for each in documents("ipsec.keep") for names in each]
@@ -105,7 +114,45 @@ def keep() -> None:
                 if any(n == name and passing for n, _, passing in associations()):
                     break
             waits[names] = (time.monotonic() + wait, min(2 * wait, LONGEST))
-        time.sleep(PERIOD)
+        guard_rules(messages, time.monotonic() + PERIOD)
+
+
+def removed(data: bytes) -> Set[int]:
+    """Return the families of charon's rules whose removal the kernel tells (rtnetlink(7))."""
+    families = set()
+    while len(data) >= 16:
+        length, kind = struct.unpack_from("=IH", data)
+        at = 28  # after the headers nlmsghdr and fib_rule_hdr
+        while kind == DELRULE and at + 8 <= min(length, len(data)):
+            size, what, value = struct.unpack_from("=HHI", data, at)
+            if (what, value) == (PRIORITY, TABLE):
+                families.add(data[16])
+            at += max(4, size + 3 & ~3)
+        data = data[max(16, length + 3 & ~3) :]
+    return families
+
+
+def guard_rules(messages: socket.socket, until: float) -> None:
+    """Wait, and put back the rule to charon's routes if somebody removes it meanwhile.
+
+    charon makes it once. systemd-networkd removes rules of others when it configures again.
+    """
+    while select.select([messages], [], [], max(0.0, until - time.monotonic()))[0]:
+        try:
+            families = removed(messages.recv(1 << 16))
+        except OSError:
+            families = {socket.AF_INET, socket.AF_INET6}  # messages were lost
+        daemon = ["systemctl", "is-active", "--quiet", "strongswan.service"]
+        # A daemon that stops removes its rule itself.
+        if not families or subprocess.call(daemon):
+            continue
+        with open(SETTINGS) as stream:
+            mark = re.search("fwmark = !(0x[0-9a-f]+)", stream.read())
+        words = ["not", "fwmark", mark.group(1)] if mark else []
+        for family in families:
+            rule = ["pref", str(TABLE), "table", str(TABLE)]
+            command = ["ip", "-4" if family == socket.AF_INET else "-6", "rule", "add"]
+            subprocess.call(command + words + rule, stderr=subprocess.DEVNULL)
 
 
 def sections(text: str) -> Dict[str, Any]:
