@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -94,3 +95,53 @@ def test_where_a_login_comes_from_is_known_beyond_sudo(
     (step,) = (step for step in facts.observe() if step.id == "facts/login")
     vdu = Local(Login("10.0.0.1", user, "", ""))
     assert str(facts.parse(vdu.execute([step], exclusive=False).check()).login) == login
+
+
+NICS = [
+    {"ifname": "enp3s0", "mtu": 1500, "address": "fa:16:3e:00:00:03"},
+    {"ifname": "enp4s0", "mtu": 1450, "address": "fa:16:3e:00:00:04"},
+]
+#: As cloud-init keeps what Nova says (ds.meta_data of DataSourceOpenStack).
+DEVICES = [
+    {"address": "0000:04:00.0", "bus": "pci", "mac": "FA:16:3E:00:00:04", "tags": ["ens4"]},
+    {"address": "0000:03:00.0", "bus": "pci", "mac": "fa:16:3e:00:00:03", "tags": ["ens3"]},
+    {"bus": "scsi", "serial": "disk-vol", "tags": ["ens5"], "type": "disk"},
+]
+
+
+def of_metadata(text: str) -> facts.VduFacts:
+    (step,) = (step for step in facts.observe() if step.id == "facts/devices")
+    picked = "\n".join(re.findall(step.body["pick"], text, re.M))
+    texts = {"addresses": json.dumps(NICS), "devices": picked}
+    return facts.parse(Results({f"facts/{k}": {"code": 0, "out": v} for k, v in texts.items()}))
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_nic_is_found_by_the_name_that_the_descriptor_gives_it(indent: int | None) -> None:
+    data = {"v1": {"x": "{"}, "ds": {"meta_data": {"devices": DEVICES, "uuid": "1"}}}
+    vdu = of_metadata(json.dumps(data, indent=indent, sort_keys=True))
+    assert vdu.underlay("ens4", None).name == "enp4s0"
+    assert vdu.underlay("enp3s0", None).name == "enp3s0"
+    with pytest.raises(InputError, match="no interface ens5"):
+        vdu.underlay("ens5", None)
+
+
+def test_a_tag_counts_more_than_a_kernels_name_that_is_the_same_by_chance() -> None:
+    swapped = [{"mac": "fa:16:3e:00:00:03", "tags": ["enp4s0"]}]
+    assert of_metadata(json.dumps({"devices": swapped})).underlay("enp4s0", None).name == "enp3s0"
+
+
+@pytest.mark.parametrize("text", ["", "{}", "no JSON"])
+def test_without_metadata_the_kernels_names_count(text: str) -> None:
+    assert of_metadata(text).underlay("enp4s0", None).name == "enp4s0"
+
+
+def test_behind_a_floating_address_the_login_shows_the_management_interface() -> None:
+    rows = [
+        dict(nic, addr_info=[{"family": "inet", "local": f"10.0.{n}.2", "prefixlen": 24}])
+        for n, nic in enumerate(NICS)
+    ]
+    login = "172.21.248.20 50412 10.0.1.2 22\n"
+    texts = {"addresses": json.dumps(rows), "login": login, "default": json.dumps(V4)}
+    results = Results({f"facts/{k}": {"code": 0, "out": v} for k, v in texts.items()})
+    assert facts.parse(results).underlay("", None).name == "enp4s0"

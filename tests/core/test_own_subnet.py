@@ -2,6 +2,7 @@
 
 import pytest
 from support.juju import pair
+from vpnaas.status import link_status
 
 
 @pytest.mark.parametrize(
@@ -61,3 +62,13 @@ def test_a_peer_takes_no_prefix_from_where_osm_logs_in(technology):
     hss.vdu.login = "172.21.248.20"
     hss.reconcile()
     assert hss.plans["s6a"].problems == ()
+
+
+def test_a_tunnel_over_the_management_network_says_so():
+    """The NICs come in another order than the package says."""
+    juju, hss, mme, _ = pair()
+    mme.vdu.underlay = {"ens4": "10.0.0.2/24", "ens3": "192.168.8.2/24"}
+    mme.reconcile()
+    said = "the tunnel runs over the management network: ens4 has the address of OSM's login"
+    assert said in link_status("s6a", mme.plans["s6a"], juju.world.clock).reason
+    assert not hss.plans["s6a"].waiting

@@ -546,12 +546,23 @@ def _plan_link(draft: Draft) -> LinkPlan:
     return attr.evolve(
         plan,
         steps=tuple(steps),
+        waiting=plan.waiting + _over_management(inputs),
         interface=interface,
         underlay=inputs.underlay.name,
         owner=owner,
         endpoint=inputs.endpoint,
         through=inputs.through,
     )
+
+
+def _over_management(inputs: LinkInputs) -> Tuple[str, ...]:
+    """Return a remark on a link whose own underlay turns out to be the management interface."""
+    named, name = inputs.params.underlay_interface, inputs.underlay.name
+    management = _management(inputs.charm_state, inputs.vdu)
+    if not named or management != name or len(inputs.vdu.networks()) < 2:
+        return ()
+    what = "the tunnel runs over the management network: {} has the address of OSM's login"
+    return (what.format(name) + "; compare the order of the VDU's NICs with the package",)
 
 
 def conclude(

@@ -123,7 +123,7 @@ class LinkPlan:
         params: Its Day-1 parameters.
         unusable: Whether the parameters cannot work on this VDU. The link then stays unchanged.
         problems: Sentences, each a reason why a peer or the link is not as requested.
-        waiting: Reasons that go away by themselves.
+        waiting: Sentences of the same kind about what ends without an operator, and remarks.
         peers: Wanted peers on the VDU.
         mtu: MTU of the tunnel in bytes.
         offers: Our offer to each relation, by relation id.

@@ -2,6 +2,7 @@
 
 import ipaddress
 import json
+import re
 from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
 
 import attr
@@ -20,6 +21,7 @@ class Interface:
     mtu: int
     addresses: Tuple[fields.IPInterface, ...]
     up: bool = True
+    mac: str = ""
 
 
 @attr.frozen
@@ -31,19 +33,33 @@ class VduFacts:
         interfaces: By name.
         default_interface: Interface of the default route, that of IPv4 if there is one, or "".
         login: Address from which the charm is logged in, as the VDU sees it; None if unknown.
+        server: Address to which it is logged in, behind a floating IP too; None if unknown.
+        tags: MAC addresses by the VNFD's names of interfaces, from the cloud's metadata.
     """
 
     now: int
     interfaces: Dict[str, Interface]
     default_interface: str = ""
     login: Optional[fields.IPAddress] = None
+    server: Optional[fields.IPAddress] = None
+    tags: Mapping[str, str] = attr.Factory(dict)
+
+    def tagged(self, name: str) -> str:
+        """Return the VDU's name of an interface that has another one in the VNFD.
+
+        OSM gives that name to the cloud, which keeps it as a tag of the NIC. The kernel names NICs
+        by the machine's buses: enp4s0 instead of ens4.
+        """
+        mac = self.tags.get(name)
+        return next((i.name for i in self.interfaces.values() if mac and i.mac == mac), name)
 
     def underlay(self, name: str, management: Optional[fields.IPAddress]) -> Interface:
         """Return the interface a tunnel runs over: `name`, or with "" that of management.
 
         Where `management`, the address that OSM logs in to, is a floating IP, no interface has it;
-        then the interface of the default route counts.
+        then the interface to which the login came counts, or that of the default route.
         """
+        name = self.tagged(name)
         if name:
             usable = sorted(self.interfaces.keys() - {"lo"})
             if name not in usable:
@@ -54,9 +70,10 @@ class VduFacts:
                     "configure: underlay-interface", wrong.format(name), ", ".join(usable)
                 )
             return self.interfaces[name]
-        for interface in self.interfaces.values():
-            if any(a.ip == management for a in interface.addresses):
-                return interface
+        for address in (management, self.server):
+            for interface in self.interfaces.values():
+                if any(a.ip == address for a in interface.addresses):
+                    return interface
         if self.default_interface in self.interfaces:
             return self.interfaces[self.default_interface]
         raise VduError("no interface of the VDU has the management address or a default route")
@@ -82,6 +99,24 @@ class VduFacts:
         return any(a.ip == address for i in self.interfaces.values() for a in i.addresses)
 
 
+METADATA = "/run/cloud-init/instance-data.json"
+"""What cloud-init got of the cloud, without secrets; Nova lists NICs in `devices`, with tags."""
+_DEVICE = r'("mac": *"[0-9a-fA-F:]{17}"[^{}]*)'
+"""What follows in a device; cloud-init sorts the keys."""
+
+
+def _tags(text: str) -> Dict[str, str]:
+    """Return the MAC addresses of NICs by tag, from what _DEVICE picks."""
+    tags: Dict[str, str] = {}
+    for device in text.split('"mac":')[1:]:
+        listed = re.search(r'"tags": *\[([^\]]*)\]', device)
+        mac = device.split('"')[1].lower()
+        tags.update(
+            (tag, mac) for tag in re.findall('"([^"]+)"', listed.group(1) if listed else "")
+        )
+    return tags
+
+
 def observe() -> List[Step]:
     """Return the steps that gather the facts."""
     return [
@@ -90,6 +125,7 @@ def observe() -> List[Step]:
         run("facts/default", "ip", "-j", "route", "show", "default", any_exit=True),
         run("facts/default6", "ip", "-6", "-j", "route", "show", "default", any_exit=True),
         run("facts/login", "printenv", "SSH_CONNECTION", any_exit=True),
+        run("facts/devices", "cat", METADATA, only_if=METADATA, pick=_DEVICE, any_exit=True),
     ]
 
 
@@ -112,12 +148,20 @@ def parse(results: Results) -> VduFacts:
         for item in json.loads(results.out("facts/addresses") or "[]"):
             name = str(item["ifname"])
             up = "UP" in item.get("flags", ("UP",))
-            interfaces[name] = Interface(name, int(item["mtu"]), addresses(item), up)
+            mac = str(item.get("address", "")).lower()
+            interfaces[name] = Interface(name, int(item["mtu"]), addresses(item), up, mac)
         routes = json.loads(results.out("facts/default") or "[]")
         routes += json.loads(results.out("facts/default6") or "[]")
         default = str(routes[0].get("dev", "")) if routes else ""
-        login = _login(results.out("facts/login") or "")
-        return VduFacts(int(results.out("facts/now") or "0"), interfaces, default, login)
+        ends = (results.out("facts/login") or "").split(" ")
+        return VduFacts(
+            now=int(results.out("facts/now") or "0"),
+            interfaces=interfaces,
+            default_interface=default,
+            login=_end(ends[0]),
+            server=_end(ends[2]) if len(ends) == 4 else None,
+            tags=_tags(results.out("facts/devices") or ""),
+        )
     except MALFORMED:
         raise VduError("`ip -j` of the VDU printed something unexpected (iproute2 4.14 or newer?)")
 
@@ -154,9 +198,9 @@ def reconnect(link: str, interface: str, address: fields.IPInterface) -> List[St
     return [run(link + "/apply/subnet", *words)]
 
 
-def _login(text: str) -> Optional[fields.IPAddress]:
-    """Return the first address of sshd's SSH_CONNECTION, that of the client, or None."""
+def _end(text: str) -> Optional[fields.IPAddress]:
+    """Return an address of sshd's SSH_CONNECTION (client, its port, server, its port), or None."""
     try:
-        return fields.address("SSH_CONNECTION", text.split(" ")[0])
+        return fields.address("SSH_CONNECTION", text)
     except InputError:
         return None
