@@ -33,19 +33,27 @@ def server_spec(
         vcpus=server.vcpus,
         ram_mib=server.ram_mib,
         disk_gb=server.disk_gb,
-        ports=tuple(
-            PortSpec(
-                network_id=network,
-                ip=p.ip,
-                mac=p.mac,
-                port_security=p.port_security,
-                # RO requests a floating address for management interfaces only.
-                floating=p.management and bool(vim.account.config.use_floating_ip),
-            )
-            for p, network in zip(server.ports, networks, strict=True)
-        ),
+        ports=ports_of(server, networks, bool(vim.account.config.use_floating_ip)),
         user_data=user_data,
         ssh_keys=tuple(ssh_keys),
+    )
+
+
+def ports_of(server: Server, networks: Sequence[str], floating: bool) -> tuple[PortSpec, ...]:
+    """Return the ports of a server, the n-th on the n-th network.
+
+    RO requests a floating address for management interfaces only.
+    """
+    return tuple(
+        PortSpec(network, p.ip, p.mac, p.port_security, floating and p.management)
+        for p, network in zip(server.ports, networks, strict=True)
+    )
+
+
+def network_spec(network: Network) -> NetworkSpec:
+    """Return what the VIM is asked for: a network with its subnet."""
+    return NetworkSpec(
+        network.name, network.subnet, network.gateway, dhcp=network.dhcp, pool=network.pool
     )
 
 
@@ -104,9 +112,7 @@ class VimDeployment:
             return ids[0]
         if network.management:
             return vim.management_network().id
-        spec = NetworkSpec(
-            network.name, network.subnet, network.gateway, dhcp=network.dhcp, pool=network.pool
-        )
+        spec = network_spec(network)
         if network.common_id is not None:
             return vim.create_network(spec, network.common_id, once=True).id
         return vim.create_network(spec, self.request.ns_id).id
