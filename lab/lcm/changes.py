@@ -118,7 +118,10 @@ def _recreate(ops: Operations, svc: Service, target: _Target, same: bool) -> Non
         deployment = VimDeployment(ops.backends, ops.journal, work, ops.timeouts.vm_ip, known)
         deployment.run(partial(ops.record_server, ns_id))
     else:
-        ops.record_server(ns_id, server, vim.wait_active(new, ops.timeouts.vm_ip))
+        made = vim.wait_active(new, ops.timeouts.vm_ip)
+        ops.record_server(ns_id, server, made)
+        for note in made.notes:
+            ops.journal.write("note", target.index, note)
     ops.journal.write("vm", target.index, "active", state="ACTIVE", **label)
     fresh = ops.store.get(VNFRS, target.vnfr["_id"])
     target.vnfr.update(fresh)

@@ -168,6 +168,8 @@ class Config(BaseModel):
     #: Whether servers get network data, by a metadata service or a configuration drive. Without it
     #: a NIC has an address only where the subnet has DHCP.
     metadata: bool = True
+    #: Whether errors that cloud-init reports fail the server. Nova never looks at them.
+    strict_day0: bool = False
     #: Whether VDUs get images of containers from the lab, see :mod:`lab.vim.registry`.
     registry: bool = False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -96,12 +97,29 @@ def test_address_in_use_and_network_in_use(vim: Vim, spec: Callable[..., ServerS
     assert not (vim.directory / "servers" / server.id).exists()
 
 
-def test_cloud_init_errors_are_told(vim: Vim, spec: Callable[..., ServerSpec]) -> None:
-    script = "#cloud-config\nruncmd:\n- echo about to fail\n- exit 3\n"
-    server = vim.create_server(spec("bad", user_data=script), "bad")
-    with pytest.raises(VimError, match=r"cloud-init in server 'bad' reported: .*scripts.user"):
-        vim.wait_active(server.id, 60)
-    assert vim.server(server.id).status == "ACTIVE"  # it runs, as it would in a cloud
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("#cloud-config\nruncmd:\n- echo about to fail\n- exit 3\n", "scripts.user.*about to fail"),
+        ("#include\nhttp://127.0.0.1:9/none\n", "127.0.0.1"),
+    ],
+    ids=["last command", "dead include"],
+)
+def test_cloud_init_errors_are_told(
+    vim: Vim,
+    spec: Callable[..., ServerSpec],
+    monkeypatch: pytest.MonkeyPatch,
+    script: str,
+    reason: str,
+) -> None:
+    made = vim.create_server(spec("bad", user_data=script), "bad")
+    server = vim.wait_active(made.id, 60)
+    assert server.status == "ACTIVE"  # it runs, as it would in a cloud
+    assert re.search(f"cloud-init in server 'bad' reported: .*{reason}", server.notes[-1])
+    assert vim.wait_active(made.id, 60).notes == server.notes
+    monkeypatch.setattr(vim.account.config, "strict_day0", True)
+    with pytest.raises(VimError, match=f"cloud-init in server 'bad' reported: .*{reason}"):
+        vim.wait_active(made.id, 60)
     vim.delete_tag("bad")
 
 
