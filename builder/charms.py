@@ -70,11 +70,12 @@ def load(tree: Tree, name: str) -> Charm:
     Raises:
         BuildError: There is no such charm, or one of its files is invalid.
     """
-    if name not in tree.charms():
+    if name not in tree.own and name not in tree.charms():
         raise BuildError(f"no charm {name}; allowed are {', '.join(tree.charms())}")
     source = tree.root / "charms" / name
     try:
-        declared = _Declaration.model_validate(_yaml(source / "charm.yaml"))
+        text = tree.own.get(name) or _yaml(source / "charm.yaml")
+        declared = _Declaration.model_validate(text)
     except ValidationError as error:
         raise BuildError(f"charms/{name}/charm.yaml: {sentence(error)}") from None
     if declared.name != name:

@@ -15,6 +15,7 @@ from builder import (
     deployment,
     documents,
     helm,
+    links,
     packages,
     release,
     signing,
@@ -187,6 +188,35 @@ def validate(paths: tuple[Path, ...], strict: bool) -> None:
     for path in (path for path, params in given.items() if params):
         problems += check.users_parameters(path, catalog)
     if not _good(problems, strict):
+        sys.exit(1)
+
+
+@main.command(name="add-link")
+@click.argument("package", type=click.Path(exists=True, path_type=Path))
+@click.option("--link", "names", multiple=True, required=True, help="NAME:provider or :requirer.")
+@click.option(
+    "--interface", "over", multiple=True, required=True, help="VDU interface of the link before."
+)
+@click.option("--user", default="", help="Login of the image, if the package names none; ubuntu.")
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder of the new package.",
+)
+@click.option("--force", is_flag=True, help="Replace an earlier result.")
+def add_link(
+    package: Path, names: tuple[str, ...], over: tuple[str, ...], user: str, out: Path, force: bool
+) -> None:
+    """Add links to a VNF PACKAGE of any vendor; print what the service needs."""
+    wanted = links.parse(names, over)
+    result = links.add(Tree.find(), package, wanted, out, user, force)
+    good = _good(result.problems, strict=False)
+    for note in result.notes:
+        click.echo(f"note: {note}", err=True)
+    click.echo(f"# {result.path}\n# Into the NSD, with the ids of both members:")
+    click.echo(f"{result.relation}# Into the parameters of the service:\n{result.parameters}")
+    if not good:
         sys.exit(1)
 
 

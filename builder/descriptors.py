@@ -117,7 +117,8 @@ def _expand(tree: Tree, value: Any, parent: dict[str, Any], where: str) -> Any:
     return value
 
 
-def _day_1(tree: Tree, value: dict[str, Any], _: dict[str, Any]) -> list[dict[str, Any]]:
+def day_1(tree: Tree, value: dict[str, Any], _: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the initial primitives of `!day-1`, with `seq` from 1."""
     tag = _Day1.model_validate(value)
     reference, named_by = tag.execution_environment_ref, tag.named_by
     charm = charms.load(tree, tag.charm)
@@ -224,7 +225,8 @@ def _data_type(schema: dict[str, Any]) -> str:
     return DATA_TYPES[schema.get("type", "string")]
 
 
-def _day_2(tree: Tree, value: dict[str, Any], _: dict[str, Any]) -> list[dict[str, Any]]:
+def day_2(tree: Tree, value: dict[str, Any], _: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the operators' primitives of `!day-2`."""
     tag = _Day2.model_validate(value)
     charm = charms.load(tree, tag.charm)
     return [
@@ -292,7 +294,7 @@ def _subnets(_: Tree, value: dict[str, Any], __: dict[str, Any]) -> list[dict[st
     return profiles
 
 
-_TAGS = {"!day-1": _day_1, "!day-2": _day_2, "!links": _links, "!subnets": _subnets}
+_TAGS = {"!day-1": day_1, "!day-2": day_2, "!links": _links, "!subnets": _subnets}
 
 
 def charm_names(descriptor: dict[str, Any]) -> list[str]:

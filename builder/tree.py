@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from builder.errors import BuildError
 
@@ -21,9 +22,15 @@ RELEASED = Path(__file__).resolve().parent / "released"
 
 @dataclass(frozen=True)
 class Tree:
-    """The source tree."""
+    """The source tree.
+
+    Attributes:
+        root: Its folder.
+        own: Declarations of charms that the tree does not have, by name.
+    """
 
     root: Path
+    own: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def find(cls, start: Path | None = None) -> Tree:
