@@ -62,6 +62,8 @@ def delete(engine: Engine, name_or_id: str, force: bool = False) -> None:
     from lab.vim import Vim
 
     store = engine.store
+    if store.discard(VIMS, name_or_id):
+        return
     document = store.resolve(VIMS, name_or_id)
     if not force:
         for vnfr in store.all(VNFRS):

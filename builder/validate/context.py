@@ -24,13 +24,14 @@ MODELS: dict[str, type[BaseModel]] = {"vnfd": Vnfd, "nsd": NsdList, "nst": Nst}
 def checked(kind: str, body: Any) -> Document:
     """Return a descriptor with the types of the schema, for example numbers as text.
 
-    pyangbind does the same in OSM. Rules get only this form, so they need not check types.
+    pyangbind does the same in OSM. Keys without a value are left out.
+    Rules get only this form, so they need not check types.
 
     Raises:
         ValidationError: It does not have the form of the schema.
     """
     model = MODELS[kind].model_validate({"nsd": [body]} if kind == "nsd" else body)
-    document: Document = model.model_dump(by_alias=True, exclude_unset=True)
+    document: Document = model.model_dump(by_alias=True, exclude_unset=True, exclude_none=True)
     return dict(document["nsd"][0]) if kind == "nsd" else document
 
 

@@ -126,7 +126,7 @@ def vim_create(
 def vim_list(lab: Lab) -> None:
     """List VIM accounts."""
     lab.out.rows(
-        lab.engine.store.all(VIMS),
+        [*lab.engine.store.all(VIMS), *lab.engine.store.damaged(VIMS)],
         {
             "vim name": ["name"],
             "uuid": ["_id"],
@@ -184,7 +184,8 @@ def _package_verbs(kind: str, prefixes: tuple[str, ...], what: str) -> None:
     @verb(*(f"{p}-list" for p in prefixes), told=f"List {what.split(maxsplit=1)[1]}s.")
     @pass_lab
     def show_all(lab: Lab) -> None:
-        lab.out.rows(lab.engine.store.all(kind), _PACKAGE_COLUMNS)
+        store = lab.engine.store
+        lab.out.rows([*store.all(kind), *store.damaged(kind)], _PACKAGE_COLUMNS)
 
     @verb(*(f"{p}-show" for p in prefixes), told=f"Show the descriptor of {what}.")
     @click.argument("name")
@@ -270,7 +271,7 @@ def ns_list(lab: Lab) -> None:
     lab.engine.reap()
     services = [{**n, "date": when(n["create-time"])} for n in lab.engine.store.all(NSRS)]
     lab.out.rows(
-        services,
+        [*services, *lab.engine.store.damaged(NSRS)],
         {
             "ns instance name": ["name"],
             "id": ["_id"],
@@ -318,6 +319,8 @@ def ns_delete(
     lab: Lab, name: str, force: bool, config_text: str, wait: bool, timeout: int | None
 ) -> None:
     """Terminate and delete a network service, also one whose creation was killed."""
+    if lab.discarded(NSRS, name):
+        return
     config = load_mapping(config_text, "--config")
     unknown = set(config) - {"skip_terminate_primitives", "timeout_ns_terminate", "autoremove"}
     if unknown:

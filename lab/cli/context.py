@@ -28,6 +28,13 @@ class Lab:
         """The northbound engine for slices."""
         return Slices(self.engine)
 
+    def discarded(self, collection: str, key: str) -> bool:
+        """Delete a record that is damaged and tell what stays; return whether it was."""
+        done = self.engine.store.discard(collection, key)
+        if done:
+            self.out.remark("Deleted the damaged record. VDUs of it stay until `lab clean`.")
+        return done
+
     def follow(self, started: Started, wait: bool, timeout: float | None = None) -> None:
         """Print warnings; with ``wait`` show progress until the operation's end.
 

@@ -266,7 +266,7 @@ def clean_verb(lab: Lab) -> None:
     """Remove everything: services, VIM accounts, packages and records, also after a crash."""
     _check_home(lab)
     engine = lab.engine
-    for operation in [*engine.store.sound(NSIOPS), *engine.store.sound(OPS)]:
+    for operation in [*engine.store.all(NSIOPS), *engine.store.all(OPS)]:
         if jobs.alive(operation):
             jobs.kill(operation)
     keeper.end(lab.home)

@@ -46,7 +46,7 @@ def nsi_create(
 def nsi_list(lab: Lab) -> None:
     """List network slices."""
     lab.out.rows(
-        lab.slices.all(),
+        [*lab.slices.all(), *lab.engine.store.damaged(NSIS)],
         {
             "netslice instance name": ["name"],
             "id": ["_id"],
@@ -87,6 +87,8 @@ def nsi_show(lab: Lab, name: str, literal: bool) -> None:
 @pass_lab
 def nsi_delete(lab: Lab, name: str, force: bool, wait: bool) -> None:
     """Terminate and delete a network slice; shared services are deleted with their last slice."""
+    if lab.discarded(NSIS, name):
+        return
     lab.follow(lab.slices.delete(name, force), wait)
     lab.out.remark("Deleted" if wait else "Deletion in progress")
 

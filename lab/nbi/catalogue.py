@@ -129,20 +129,24 @@ class Catalogue:
             self._drop(target)
             raise
 
-    def delete(self, kind: str, name_or_id: str, force: bool = False) -> Document:
+    def delete(self, kind: str, name_or_id: str, force: bool = False) -> None:
         """Remove a package that nothing uses.
 
         Raises:
-            NbiError: it is unknown, or in use and not ``force``.
+            NbiError: it is unknown, or in use and not ``force``. Nobody can tell who uses one with
+                a damaged record; its ``_id`` deletes it.
         """
-        document = self.store.resolve(kind, name_or_id)
-        with self.store.lock(kind):
-            if not force:
-                self._check_unused(kind, document)
-            self.store.delete(kind, document["_id"])
-        for place in (self.store.root / "packages").glob(f"{document['_id']}*"):
+        if self.store.discard(kind, name_or_id):
+            key = name_or_id
+        else:
+            document = self.store.resolve(kind, name_or_id)
+            key = document["_id"]
+            with self.store.lock(kind):
+                if not force:
+                    self._check_unused(kind, document)
+                self.store.delete(kind, key)
+        for place in (self.store.root / "packages").glob(f"{key}*"):
             self._drop(place)
-        return document
 
     def folder(self, document: Document) -> Path:
         """Return the unpacked folder of a package."""
@@ -254,7 +258,14 @@ def read_descriptor(folder: Path, kind: str) -> Document:
     descriptor = _open_envelope(document, kind)
     if descriptor is None:
         raise NbiError(f"{file.name} is no {kind} descriptor")
-    return descriptor
+    from pydantic import ValidationError
+
+    from builder.validate.context import checked  # slow to import, as in validation
+
+    try:
+        return checked(kind, descriptor)  # with text where numbers stand for text, as NBI's model
+    except ValidationError as error:
+        raise NbiError(f"{file.name}: {error.errors()[0]['msg']}") from None
 
 
 def descriptor_file(folder: Path) -> Path:
@@ -296,25 +307,4 @@ def _open_envelope(document: Any, kind: str) -> Document | None:
         inner = inner[0] if len(inner) == 1 and kind != "vnfd" else None
     if not isinstance(inner, dict) or not {"df", "netslice-subnet"} & set(inner):
         return None
-    if not isinstance(inner.get("id"), str | int):
-        return None
-    return _loaded(inner)
-
-
-def _loaded(descriptor: Document) -> Document:
-    """Return a descriptor as NBI's model loads it: ids as text, single names as lists."""
-    loaded = {**descriptor, "id": str(descriptor["id"])}
-    if isinstance(loaded.get("vnfd-id"), str):
-        loaded["vnfd-id"] = [loaded["vnfd-id"]]
-    if "vdu" in loaded:
-        loaded["vdu"] = [
-            {
-                key: [value]
-                if isinstance(value, str)
-                and key in ("virtual-storage-desc", "alternative-sw-image-desc")
-                else value
-                for key, value in vdu.items()
-            }
-            for vdu in loaded["vdu"]
-        ]
-    return loaded
+    return inner

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,10 @@ NSIOPS = "nsilcmops"
 VCAS = "vca"
 CREATED = "created_packages"
 """Packages without content yet."""
+DAMAGED = "(damaged)"
+"""In place of the name of a document that cannot be read."""
+_SENTENCES = ("detailed-status", "errorDetail")
+"""Where lists show why."""
 _KINDS = {
     VIMS: kinds.VIM,
     VCAS: kinds.VCA,
@@ -129,7 +133,8 @@ class Store:
         except (ValueError, RecursionError):
             pass
         raise NbiError(
-            f"the lab's record {self._path(collection, key)} {wrong}: remove it, or clean the lab",
+            f"the lab's record {self._path(collection, key)} {wrong}: delete it by its id {key}, "
+            "or clean the lab",
             HTTPStatus.INTERNAL_SERVER_ERROR,
         )
 
@@ -145,21 +150,32 @@ class Store:
         return document
 
     def all(self, collection: str) -> list[Document]:
-        """Return all documents, oldest first (by ``_admin.created``)."""
-        documents = []
-        for path in (self.root / collection).glob("*.json"):
-            document = self.find(collection, path.stem)
-            if document is not None:  # deleted between glob and read
-                documents.append(document)
+        """Return all documents, oldest first (by ``_admin.created``), without damaged ones."""
+        documents, _ = self._read(collection)
         return sorted(documents, key=lambda d: (d["_admin"]["created"], d["_id"]))
 
-    def sound(self, collection: str) -> list[Document]:
-        """Return the documents that are not damaged, in no order; for a clean-up."""
-        result = []
-        for path in (self.root / collection).glob("*.json"):
-            with suppress(NbiError):
-                result.append(self.find(collection, path.stem))
-        return [document for document in result if document is not None]
+    def damaged(self, collection: str) -> list[Document]:
+        """Return a line for lists in place of each damaged document: its ``_id``, and why."""
+        return self._read(collection)[1]
+
+    def _read(self, collection: str) -> tuple[list[Document], list[Document]]:
+        documents, lines = [], []
+        for path in sorted((self.root / collection).glob("*.json")):
+            try:
+                document = self.find(collection, path.stem)
+            except NbiError as error:
+                why = dict.fromkeys(_SENTENCES, str(error))
+                lines.append({"_id": path.stem, "id": DAMAGED, "name": DAMAGED, **why})
+            else:
+                documents += [document] if document is not None else []  # deleted since
+        return documents, lines
+
+    def discard(self, collection: str, key: str) -> bool:
+        """Delete a document if it is damaged; return whether it was."""
+        damaged = any(key == line["_id"] for line in self.damaged(collection))
+        if damaged:
+            self.delete(collection, key)
+        return damaged
 
     def update(self, collection: str, key: str, change: Callable[[Document], None]) -> Document:
         """Let ``change`` edit the document in place under the lock, write it, and return it."""

@@ -206,6 +206,8 @@ def edit_vim(resources: Resources, call: Call) -> Answer:
 
 def delete_vim(resources: Resources, call: Call) -> Answer:
     """Delete a VIM account."""
+    if resources.discarded(VIMS, call.key):
+        return _deleted(call)
     resources.get(VIMS, call.key)
     accounts.delete(resources.engine, call.key, call.force)
     return _deleted(call)

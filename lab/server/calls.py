@@ -98,6 +98,10 @@ class Resources:
             raise not_found(table, key)
         return record
 
+    def discarded(self, table: str, key: str) -> bool:
+        """Delete a record if it is damaged; return whether it was."""
+        return self.engine.store.discard(table, key)
+
 
 def listed(documents: list[Document], call: Call) -> Answer:
     """Answer with the documents that match the query string."""
@@ -125,7 +129,8 @@ def show_all(table: str, resources: Resources, call: Call) -> Answer:
     """List the records of a table."""
     _reap(table, resources)
     store = resources.engine.store
-    return listed([_SHOWN[table](document, store) for document in store.all(table)], call)
+    shown = [_SHOWN[table](document, store) for document in store.all(table)]
+    return listed(shown + store.damaged(table), call)
 
 
 def show(table: str, resources: Resources, call: Call) -> Answer:

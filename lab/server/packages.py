@@ -16,7 +16,8 @@ def _packages(kind: str, resources: Resources, call: Call) -> Answer:
     store = resources.engine.store
     entries = [records.package(kind, d, d["_id"] in used) for d in store.all(kind)]
     waiting = [d for d in store.all(CREATED) if d["_admin"]["kind"] == kind]
-    return listed(entries + [records.created_package(kind, d) for d in waiting], call)
+    entries += [records.created_package(kind, d) for d in waiting]
+    return listed(entries + store.damaged(kind), call)
 
 
 def _used(kind: str, resources: Resources) -> set[str]:
@@ -112,7 +113,8 @@ def _delete_package(kind: str, resources: Resources, call: Call) -> Answer:
     if _waiting(kind, resources, call.key) is not None:
         resources.engine.store.delete(CREATED, call.key)
     else:
-        resources.get(kind, call.key)
+        if all(line["_id"] != call.key for line in resources.engine.store.damaged(kind)):
+            resources.get(kind, call.key)
         resources.engine.catalogue.delete(kind, call.key, call.force)
     return Answer(None, HTTPStatus.NO_CONTENT)
 

@@ -83,6 +83,8 @@ def instantiate(resources: Resources, call: Call) -> Answer:
 
 def forget_service(resources: Resources, call: Call) -> Answer:
     """Delete the records of a service that is not instantiated (SOL005, clause 6.4.3)."""
+    if resources.discarded(NSRS, call.key):
+        return Answer(None, HTTPStatus.NO_CONTENT)
     resources.get(NSRS, call.key)
     if call.force:
         return delete_service(resources, call)
@@ -165,6 +167,8 @@ def terminate(resources: Resources, call: Call) -> Answer:
 
 def delete_service(resources: Resources, call: Call) -> Answer:
     """Terminate a service and delete it; its parameters are in the query string."""
+    if resources.discarded(NSRS, call.key):
+        return Answer(None, HTTPStatus.NO_CONTENT)
     resources.get(NSRS, call.key)
     known = schemas.NS_TERMINATE["properties"]
     try:

@@ -56,6 +56,8 @@ def instantiate_slice(resources: Resources, call: Call) -> Answer:
 
 def forget_slice(resources: Resources, call: Call) -> Answer:
     """Delete the records of a slice that is not instantiated."""
+    if resources.discarded(NSIS, call.key):
+        return Answer(None, HTTPStatus.NO_CONTENT)
     resources.get(NSIS, call.key)
     if call.force:
         return delete_slice(resources, call)
@@ -70,6 +72,8 @@ def forget_slice(resources: Resources, call: Call) -> Answer:
 
 def delete_slice(resources: Resources, call: Call) -> Answer:
     """Terminate a slice and delete it."""
+    if resources.discarded(NSIS, call.key):
+        return Answer(None, HTTPStatus.NO_CONTENT)
     resources.get(NSIS, call.key)
     if not call.force and resources.slices.forget(call.key):
         return Answer(None, HTTPStatus.NO_CONTENT)

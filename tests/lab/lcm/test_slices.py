@@ -569,12 +569,15 @@ def test_a_record_that_lacks_anything_is_a_sentence(
             result += 1
             assert str(error).startswith(f"the lab's record {path} lacks '")
             assert ".".join(map(str, way)) in str(error)
-            assert str(error).endswith("': remove it, or clean the lab")
+            assert str(error).endswith(f"': delete it by its id {record['_id']}, or clean the lab")
+            assert record["_id"] not in [other["_id"] for other in store.all(kind)]
         else:
             assert not any(str(path) in line for line in verbs())
     assert result
     path.write_text(json.dumps({**record, "_admin": []}))
-    assert any(f"{path} is damaged at '_admin'" in line for line in verbs())
+    assert [line["_id"] for line in store.damaged(kind)] == [record["_id"]]
+    assert f"{path} is damaged at '_admin'" in store.damaged(kind)[0]["errorDetail"]
+    assert not any("Traceback" in line for line in verbs())
 
 
 def test_an_announced_package_that_lacks_anything_is_a_sentence(tmp_path: Path) -> None:
@@ -585,5 +588,5 @@ def test_an_announced_package_that_lacks_anything_is_a_sentence(tmp_path: Path) 
     assert store.get(CREATED, "one")["_admin"]["kind"] == VNFDS
     for key in [*states, "usageState", "kind", "created"]:
         store.put(CREATED, {"_id": "one", "_admin": {k: whole[k] for k in whole if k != key}})
-        with pytest.raises(NbiError, match=f"one.json lacks '_admin.{key}': remove it"):
+        with pytest.raises(NbiError, match=f"one.json lacks '_admin.{key}': delete it"):
             store.get(CREATED, "one")
