@@ -39,6 +39,20 @@ _KNOWN: tuple[tuple[str, Remedy], ...] = (
         ),
     ),
     (
+        r"[Aa]lready ?[Aa]llocated",
+        Remedy(
+            "An address is taken at the VIM, as by a port of DHCP: underlays must have no DHCP.",
+            "openstack subnet set --no-dhcp SUBNET",
+        ),
+    ),
+    (
+        r"has no address yet",
+        Remedy(
+            "A VDU got no network data: there is no metadata service or configuration drive.",
+            "openstack server show SERVER -c config_drive",
+        ),
+    ),
+    (
         r"[Qq]uota|Exceeded|exceeds",
         Remedy(
             "A quota of the project is full.",

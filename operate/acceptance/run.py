@@ -340,12 +340,9 @@ class Acceptance:
                     step.sentence = "up"
                     return
                 if time.monotonic() > deadline:
-                    step.fail(
-                        f"The link is {state}.",
-                        "openstack extension list --network -c Alias -f value | "
-                        "grep -x port-security",
-                        json.dumps(answer),
-                    )
+                    said = json.dumps(answer)
+                    known = remedy(said if "has no address yet" in said else "port security")
+                    step.fail(f"The link is {state}.", known.command if known else "", said)
                     return
                 time.sleep(self.nbi.pause)
 

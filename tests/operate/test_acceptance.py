@@ -470,6 +470,15 @@ def test_nobody_there(dist: Path, tmp_path: Path, url: str) -> None:
         ("Image ubuntu22.04 could not be found (this VIM has: x).", "openstack image create"),
         ("Error at VIM, x: vimconnNotFoundException image not found", "openstack image create"),
         ("Quota exceeded for instances", "openstack quota show"),
+        (
+            "IP address 192.168.120.1 already allocated in subnet x",
+            "openstack subnet set --no-dhcp",
+        ),
+        ("IpAddressAlreadyAllocated", "openstack subnet set --no-dhcp"),
+        (
+            '{"problem": "s6a: underlay: ens4 has no address yet; allowed: x"}',
+            "openstack server show",
+        ),
         ("Cannot inject ssh-key to target VM", "openstack security group rule create"),
         ("Network not found with this criteria: 'mgmt'", "osm vim-update"),
         ("Deploying VCA vnf.x: N2VC error", "osm vca-add"),
