@@ -71,6 +71,8 @@ class ModelVdu:
         self.taken: dict[int, str] = {}
         """Who has a UDP port that a tunnel may want."""
         self.journal = ""
+        self.chains: list[dict[str, str]] = []
+        """Of its firewalls, as `nft -j list chains` prints them."""
         self.rules: set[int] = set()
         """Priorities of the rules of its routing tables."""
         self.charon = Charon(self)
@@ -217,6 +219,8 @@ class ModelVdu:
         return 0, "".join(f"qdisc htb 1: dev {name} root refcnt 2\n" for name in devices)
 
     def _cmd_nft(self, argv, text):
+        if argv[1:] == ["-j", "list", "chains"]:
+            return 0, json.dumps({"nftables": [{"chain": chain} for chain in self.chains]})
         if "osm_vpnaas_qos" in argv:
             return (0 if "osm-vpnaas-qos.service" in self.active else 1), ""
         if "gateway" in argv[-1]:

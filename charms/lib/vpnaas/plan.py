@@ -18,7 +18,7 @@ import attr
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VduError, VpnaasError
 from vpnaas.base.links import IPSEC, KEYED, NONE, WIREGUARD
-from vpnaas.extras import gateway, guard, monitoring, qos, responder
+from vpnaas.extras import foreign_firewall, gateway, guard, monitoring, qos, responder
 from vpnaas.extras.gateway_firewall import GatewayFirewall
 from vpnaas.params.intent import LinkParams
 from vpnaas.peers.leases import Asking
@@ -67,6 +67,8 @@ def observe_steps(charm_state: CharmState) -> List[Step]:
     if charm_state.gateway is not None:
         steps += gateway.observe(charm_state.gateway.tunnels)
     steps += nesting.observe(charm_state)
+    if any(params.technology != NONE for params in charm_state.intent.links.values()):
+        steps += foreign_firewall.observe()
     steps += monitoring.observe(charm_state.monitoring)
     for technology, links in _used(charm_state):
         steps += technology.observe(charm_state, links)
@@ -546,13 +548,22 @@ def _plan_link(draft: Draft) -> LinkPlan:
     return attr.evolve(
         plan,
         steps=tuple(steps),
-        waiting=plan.waiting + _over_management(inputs),
+        waiting=plan.waiting + _over_management(inputs) + _other_firewalls(inputs),
         interface=interface,
         underlay=inputs.underlay.name,
         owner=owner,
         endpoint=inputs.endpoint,
         through=inputs.through,
     )
+
+
+def _other_firewalls(inputs: LinkInputs) -> Tuple[str, ...]:
+    """Return a remark on firewalls of others that may drop what the VDU forwards for a link."""
+    chains = foreign_firewall.found(inputs.results)
+    if not chains or not TABLE[inputs.params.technology].keyed:
+        return ()
+    what = "a firewall that is not ours drops what it does not accept, forwarded packets too: {}"
+    return (what.format(fields.few(chains)),)
 
 
 def _over_management(inputs: LinkInputs) -> Tuple[str, ...]:
