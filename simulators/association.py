@@ -99,9 +99,11 @@ class ControlPlane:
         self._restoring: asyncio.Task[None] | None = None
         self._seeking: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
-        """Open the socket."""
+    async def start(self, up: str = "") -> None:
+        """Open the socket, and associate with a user plane function at the address ``up``."""
         await self.endpoint.start(self.address, pfcp.PORT)
+        if up:
+            self._seeking = asyncio.create_task(self._seek(up, up))
 
     def stop(self) -> None:
         """Close the socket."""
@@ -159,7 +161,7 @@ class ControlPlane:
             self._restoring = asyncio.create_task(self._restore())
 
     async def _seek(self, node: str, address: str) -> None:
-        """Send association requests to a lost user plane function until one is associated."""
+        """Send association requests to a user plane function until one is associated."""
         ies = (pfcp.node_id(self.address), pfcp.recovery(self.started))
         while self.up is None:
             try:

@@ -37,6 +37,7 @@ NAMES = {
 NO_STATE = constants.E_AUTH_SESSION_STATE_NO_STATE_MAINTAINED
 EUTRAN = 1004  # RAT-Type, TS 29.212 section 5.3.31
 _ULR_FLAGS = 1 << 1 | 1 << 5  # S6a/S6d-Indicator, Initial-AttachIndicator (section 7.3.7)
+_ONLY_PACKET = 2  # Network-Access-Mode (section 7.3.21); a function without voice of its own
 _ULA_FLAGS = 1  # Separation Indication (section 7.3.8)
 _DEFAULT_QCI = 9
 #: Maximum octets of an MSISDN in Magma's MME.
@@ -169,6 +170,7 @@ def with_subscription(answer: Any, one: Subscriber) -> Any:
         subscriber_status=0,
         msisdn=one.msisdn,
         access_restriction_data=0,
+        network_access_mode=_ONLY_PACKET,
         ambr=ambr,
         apn_configuration_profile=profile,
     )

@@ -175,6 +175,7 @@ def smf_config(file: File) -> smf.Config:
         ),
         int(file.find("smf", "ue_mtu", default=1500)),
         local,
+        file.address("smf", "upfs", 0, "host") if file.find("smf", "upfs", default=[]) else "",
     )
 
 

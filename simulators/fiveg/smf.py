@@ -37,6 +37,7 @@ class Config:
         dns: name servers for UEs.
         mtu: MTU for UEs, in bytes.
         local: 5QI and session AMBR (down, up) by slice and DNN; they replace the UDM's.
+        upf: address of the UPF with which it associates; without one, it waits for the UPF.
     """
 
     n4: str
@@ -46,6 +47,7 @@ class Config:
     dns: tuple[str, ...] = ()
     mtu: int = 1500
     local: dict[tuple[Snssai, str], tuple[int, str, str]] | None = None
+    upf: str = ""
 
 
 @dataclass
@@ -97,7 +99,7 @@ class Smf:
 
     async def start(self) -> None:
         """Open N4 and SBI."""
-        await self.n4.start()
+        await self.n4.start(self.config.upf)
         await self.node.start()
 
     async def stop(self) -> None:

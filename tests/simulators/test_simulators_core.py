@@ -452,3 +452,31 @@ def test_a_released_association_has_no_sessions(monkeypatch: pytest.MonkeyPatch)
             assert (core.u.sessions, core.u.associated) == ({}, {})
 
     run(monkeypatch, go)
+
+
+def test_a_control_plane_that_knows_its_user_plane_opens_the_association(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As OAI's SMF does: a foreign UPF may wait for it."""
+    monkeypatch.setattr(association, "RETRY", 0.05)
+
+    async def go() -> None:
+        asked = []
+
+        async def answer(message: Message, peer: udp.Address) -> Message | None:
+            asked.append((message.type, peer[0]))
+            ies = (pfcp.node_id(UP), pfcp.cause(pfcp.ACCEPTED), pfcp.recovery(7))
+            return Message(pfcp.ASSOCIATION_RESPONSE, None, ies)
+
+        upf = udp.Endpoint(pfcp.CODEC, answer)
+        await upf.start(UP, pfcp.PORT)
+        n4 = association.ControlPlane(SGW, "UPF")
+        await n4.start(UP)
+        await asyncio.wait_for(n4.associated.wait(), 10)
+        assert asked == [(pfcp.ASSOCIATION_REQUEST, SGW)]
+        assert n4.up is not None
+        assert n4.up.address == UP
+        n4.stop()
+        upf.stop()
+
+    asyncio.run(go())

@@ -77,6 +77,7 @@ def test_a_registration() -> None:
             profile = answer.subscription_data.apn_configuration_profile
             points = [one.context_identifier for one in profile.apn_configuration]
             assert (points, profile.context_identifier) == ([1, 2], 1), "0 is no identifier"
+            assert answer.subscription_data.network_access_mode == 2, "ONLY_PACKET"
             found = s6a.subscription_of(answer)
             assert found == s6a.Subscription(
                 "24288880000000", ("internet", "ims"), 50_000_000, 100_000_000

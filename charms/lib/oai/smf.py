@@ -6,18 +6,23 @@ from . import sbi
 from .model import Check, Ends, File, Software, conf
 from .params import Smf
 
+PFCP = 8805
+"""UDP port of N4 (TS 29.244 clause 4.2.2)."""
+
 
 def configuration(params: Smf, ends: Ends, shared: str) -> str:
     """Return smf.yaml; `shared` is the address of NRF, AMF and UDM on SBI."""
     own, n4 = ends["sbi"], ends["n4"]
     snssai = {"sst": params.snssai.sst, "sd": params.snssai.differentiator}
     nfs = {
-        "smf": sbi.function(own.ip, sbi.PORT, own.interface, n4=(n4.interface, 8805)),
+        "smf": sbi.function(own.ip, sbi.PORT, own.interface, n4=(n4.interface, PFCP)),
         "amf": sbi.function(shared, sbi.PORT),
         "nrf": sbi.function(shared, sbi.NRF_PORT),
         "udm": sbi.function(shared, sbi.UDM_PORT),
     }
     smf = {
+        # The UPF is not at the NRF. Either end may set up the association (TS 29.244 clause 6.2.6).
+        "upfs": [{"host": peer, "port": PFCP} for peer in n4.peers],
         "ue_mtu": params.ue_mtu,
         "support_features": {
             # 5QI and AMBR of a session come from the subscriber's data at the UDM.
@@ -29,7 +34,6 @@ def configuration(params: Smf, ends: Ends, shared: str) -> str:
             "sNssaiSmfInfoList": [{"sNssai": snssai, "dnnSmfInfoList": [{"dnn": params.dnn}]}]
         },
     }
-    # The UPF is not at the NRF: it sets up the PFCP association (TS 29.244 clause 6.2.6.3).
     more = {"smf": smf, "dnns": [sbi.data_network(params.dnn, params.ue_pool)]}
     return sbi.document(sbi.LOGGED[params.log_level], nfs, more)
 
@@ -44,6 +48,6 @@ def software(params: Smf, ends: Ends, **_: Any) -> Software:
         files=(File(conf("smf.yaml"), configuration(params, ends, shared)), sbi.WAIT),
         checks=(
             Check("tcp", "the SMF does not listen on SBI yet", ends["sbi"].ip, sbi.PORT),
-            Check("udp", "no PFCP on N4 yet", ends["n4"].ip, 8805),
+            Check("udp", "no PFCP on N4 yet", ends["n4"].ip, PFCP),
         ),
     )
