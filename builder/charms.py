@@ -19,6 +19,8 @@ from builder.vendor import vendored
 INTERFACE = "vpnaas-link"
 FUNCTIONS = "oai-function"
 """Interface of relations between network functions; such a relation is not a link."""
+KEPT = "configure-nf"
+"""Action whose parameters keep their values if they are not given, see `_kept`."""
 SERIES = ("bionic", "focal", "jammy")
 
 # Linux allows 15 characters for an interface name, which is "wg-" and the link.
@@ -109,6 +111,8 @@ def load(tree: Tree, name: str) -> Charm:
     config = _yaml(tree.common / "config.yaml")
     more = _yaml(source / "config.yaml", missing={"options": {}})
     options = {**config["options"], **more.get("options", {})}
+    if KEPT in actions:
+        actions[KEPT] = _kept(actions[KEPT])
     links: dict[str, str] = {**declared.links}
     return Charm(
         name=name,
@@ -156,6 +160,28 @@ def _complete(where: str, parameter: dict[str, Any]) -> dict[str, Any]:
             raise BuildError(f"{where}: range must be two whole numbers, not {limits}")
         full["minimum"], full["maximum"] = limits
     return {"type": kind, **full}
+
+
+def _kept(action: dict[str, Any]) -> dict[str, Any]:
+    """Return an action whose parameters keep their values if they are not given.
+
+    Juju and OSM fill in defaults, so each default is a word for that. A boolean has none: without a
+    default Juju leaves it out.
+    """
+    params = {}
+    for name, parameter in action["params"].items():
+        full = dict(parameter)
+        full.pop("default", None)
+        if full["type"] == "string":
+            full["default"] = "keep"
+        if full["type"] == "integer":
+            if full["minimum"] > 0:
+                full["not"] = {"minimum": 0, "maximum": full["minimum"] - 1}
+            full["default"] = full["minimum"] = -1
+        if "enum" in full:
+            full["enum"] = ["keep", *full["enum"]]
+        params[name] = full
+    return {**{k: v for k, v in action.items() if k != "required"}, "params": params}
 
 
 def _merged(common: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:

@@ -246,6 +246,8 @@ def _parameters(primitive: str, action: dict[str, Any]) -> dict[str, Any]:
     listed = []
     for name, schema in (action.get("params") or {}).items():
         parameter: dict[str, Any] = {"name": name, "data-type": _data_type(schema)}
+        if primitive == charms.KEPT and "default" not in schema:
+            continue  # OSM sends a BOOLEAN in any case; configure-sgi or configure-n6 changes it.
         if name in required:
             parameter["mandatory"] = True
         else:

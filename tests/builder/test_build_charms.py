@@ -6,6 +6,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 from oai.charm import NfCharm
@@ -200,3 +201,22 @@ def test_every_action_has_a_handler_and_every_handler_an_action(unpacked, tree, 
             assert folder.name != "secgw"
             handlers.discard("configure-gateway")
         assert set(actions) == handlers, folder.name
+
+
+def test_parameters_of_a_network_function_can_all_stay_as_they_are(tree):
+    for name in ("amf", "hss", "n3iwf", "spgwu", "upf", "ue"):
+        action = charms.load(tree, name).actions.get(charms.KEPT)
+        if action is None:
+            continue
+        assert "required" not in action
+        for parameter in action["params"].values():
+            validator = jsonschema.Draft4Validator(parameter)
+            if parameter["type"] == "boolean":
+                assert "default" not in parameter
+            else:
+                validator.validate(parameter["default"])
+            if parameter["type"] == "integer":
+                assert parameter["default"] == -1
+                low = parameter.get("not", {"maximum": -1})["maximum"] + 1
+                validator.validate(low)
+                assert validator.is_valid(low - 1) == (low == 0)

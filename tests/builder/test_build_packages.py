@@ -383,7 +383,11 @@ def test_day_2_primitives_ask_for_nothing_but_what_the_action_requires(documents
         for primitive in entry["config-primitive"]:
             action = charm.actions[primitive["name"]]
             parameters = {p["name"]: p for p in primitive.get("parameter", ())}
-            assert set(parameters) == set(action.get("params") or {})
+            offered = action.get("params") or {}
+            if primitive["name"] == charms.KEPT:
+                # OSM sends a BOOLEAN in any case, so it could not stay as it is.
+                offered = {name: p for name, p in offered.items() if p["type"] != "boolean"}
+            assert set(parameters) == set(offered)
             for name, parameter in parameters.items():
                 schema = action["params"][name]
                 assert parameter["data-type"] == kinds[schema["type"]]

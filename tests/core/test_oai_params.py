@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import attr
 import pytest
@@ -108,6 +109,34 @@ def test_a_wrong_key_is_refused_without_being_shown(key: str) -> None:
         nf.parse_secrets("hss", {"operator-key": OP, "subscriber-key": key})
     assert "subscriber-key" in str(caught.value)
     assert not key or key not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", sorted(GIVEN))
+def test_a_parameter_that_is_not_given_keeps_its_value(kind: str) -> None:
+    changes = {"log-level": "debug", "image-prefix": "registry.example/x"}
+    changes |= {"spgwu": {"sgi-nat": False}, "upf": {"n6-nat": False}}.get(kind, {})
+    changes |= {"amf": {"amf-region": 0}, "hss": {"subscribers": 0}}.get(kind, {})
+    before = params(kind, **changes)
+    # As Juju and OSM fill them in.
+    untouched: dict[str, Any] = {
+        name: -1 if isinstance(value, int) else "keep"
+        for name, value in nf.to_given(before).items()
+        if not isinstance(value, bool)
+    }
+    assert nf.parse(kind, nf.completed(untouched, before)) == before
+    after = nf.parse(kind, nf.completed({**untouched, "log-level": "error"}, before))
+    assert after == attr.evolve(before, log_level="error")
+    # The first time there is nothing to keep.
+    with pytest.raises(InputError, match="configure-nf: "):
+        nf.parse(kind, nf.completed(untouched, None))
+    assert nf.parse(kind, nf.completed(GIVEN[kind], None)) == params(kind)
+
+
+@pytest.mark.parametrize("given", [{}, {"operator-key": "keep", "subscriber-key": "keep"}])
+def test_keys_that_are_not_given_are_those_of_the_vdu(given: dict[str, str]) -> None:
+    assert nf.parse_secrets("hss", given) is None
+    with pytest.raises(InputError, match="the other key stays as it is; allowed: keep, or both"):
+        nf.parse_secrets("hss", {"operator-key": OP})
 
 
 def test_keys_are_masked_and_never_part_of_a_repr() -> None:

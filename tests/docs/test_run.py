@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,3 +90,48 @@ def test_help_of_a_command_shows_its_options_and_builds_nothing(words: str, opti
     assert done.returncode == 0, done.stderr
     assert option in done.stdout
     assert "building" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--profile", "quick", "4g"], "Got unexpected extra argument (4g)"),
+        (["--profile", "nosuch"], "'nosuch' is not one of '5g'"),
+        (["--profile", "quick", "--repetition", "2"], "No such option"),
+        (["--profile", "quick", "--keep"], ""),
+    ],
+)
+def test_arguments_of_a_campaign_are_checked_before_anything_is_built(
+    words: list[str], sentence: str
+) -> None:
+    script = (ROOT / "run").read_text(encoding="utf-8")
+    check = re.search(r"^check_arguments\(\) \{.*?^\}$", script, re.M | re.S)
+    assert check is not None
+    demo = script.partition("    demo)\n")[2].partition(";;")[0]
+    campaign = script.partition("    experiments)\n")[2].partition(";;")[0]
+    for branch in (demo, campaign):
+        assert branch.index("check_arguments") < branch.index("building packages")
+    command = f'venv={Path(sys.executable).parents[1]}\n{check.group()}\ncheck_arguments "$@"'
+    done = subprocess.run(
+        ["bash", "-c", command, "bash", *words], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.returncode != 0) == bool(sentence), done.stderr
+    assert sentence in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="clean needs root")
+def test_clean_keeps_results_and_says_what_all_takes(tmp_path: Path) -> None:
+    for name in ("run", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    for name in ("dist", "site", "results", ".cache"):
+        (tmp_path / name).mkdir()
+    done = subprocess.run(["./run", "clean"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    left = {path.name for path in tmp_path.iterdir()}
+    assert {"results", ".cache"} <= left
+    assert not left & {"dist", "site"}
+    assert "kept: results/" in done.stderr
+    assert "'./run clean --all' removes these too" in done.stderr
+    done = subprocess.run(["./run", "clean", "--all"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "results" not in {path.name for path in tmp_path.iterdir()}

@@ -223,7 +223,11 @@ class NfCharm(VnfCharm):
 
     @action("configure-nf")
     def _configure_nf(self, given: Params) -> Mapping[str, Any]:
-        nf_params = params.parse(self.kind, given)
+        try:
+            stored = self._stored_params()
+        except InputError:
+            stored = None  # Of another version: what is given takes its place.
+        nf_params = params.parse(self.kind, params.completed(given, stored))
         return self._change(nf_params, params.parse_secrets(self.kind, given))
 
     def _change(self, nf_params: Common, secrets: Optional[Secrets] = None) -> Mapping[str, Any]:

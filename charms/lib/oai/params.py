@@ -19,6 +19,8 @@ from .values import Plmn
 
 NONE = "none"
 SECRET_NAMES = ("operator-key", "subscriber-key")
+KEEP = "keep"
+"""Value in place of a parameter of `configure-nf` that stays as it is; a number has -1."""
 STORE = "store"
 """Value in place of a key: the VDU fetches the key from a secret store."""
 _FORM = ("[0-9A-Fa-f]{32}", "32 hexadecimal digits")
@@ -444,17 +446,28 @@ def parse(kind: str, given: Given, where: str = "configure-nf") -> Common:
     return params
 
 
+def completed(given: Given, stored: Optional[Common]) -> Dict[str, Any]:
+    """Return the parameters of `configure-nf`; one that is not given keeps its value."""
+    named = {name: value for name, value in given.items() if value not in (KEEP, -1)}
+    return dict(to_given(stored) if stored is not None else {}, **named)
+
+
 def parse_secrets(kind: str, given: Given) -> Optional[Secrets]:
-    """Parse the keys of `configure-nf`; None if a store has them or the kind needs none."""
+    """Parse the keys of `configure-nf`.
+
+    Returns:
+        None if the VDU keeps those that it has, if a store has them, or if the kind needs none.
+    """
     if kind not in WITH_SECRETS:
         return None
     named = fields.Parameters("configure-nf", given)
-    keys = {named.at(name): named.text(name) for name in SECRET_NAMES}
-    if STORE in keys.values():
-        for where, key in keys.items():
-            if key != STORE:
-                raise InputError(where, "the other key comes from a store", STORE)
-        return None
+    keys = {named.at(name): named.text(name, KEEP) for name in SECRET_NAMES}
+    for word, other in ((STORE, "comes from a store"), (KEEP, "stays as it is")):
+        if word in keys.values():
+            for where, key in keys.items():
+                if key != word:
+                    raise InputError(where, "the other key " + other, word + ", or both keys")
+            return None
     return Secrets(*(values.key(where, key) for where, key in keys.items()))
 
 
