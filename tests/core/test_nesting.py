@@ -44,6 +44,23 @@ def test_the_mtu_follows_the_tunnel_outside():
     assert hss.interface("s11").mtu == 1320
 
 
+@pytest.mark.parametrize(("technology", "overhead"), [("wireguard", 80), ("ipsec", 85)])
+@pytest.mark.parametrize("size", [1450, 1400])
+def test_a_link_follows_a_network_as_tenants_have_on_openstack(
+    technology, overhead, size, monkeypatch
+):
+    """Neutron's VXLAN networks have 1450 bytes, those behind another tunnel less."""
+    monkeypatch.setattr("support.model.ModelVdu.nic_mtu", size)
+    juju, hss, mme, _ = pair(technology)
+    assert hss.plans["s6a"].mtu == mme.plans["s6a"].mtu == size - overhead
+    inside(juju, "s11", "172.16.1", OUTER)
+    if size - overhead - 80 >= 1280:
+        assert hss.plans["s11"].mtu == size - overhead - 80
+    else:
+        (problem,) = hss.plans["s11"].problems
+        assert f"only {size - overhead} bytes get to" in problem
+
+
 def test_a_route_somebody_added_counts_too():
     juju, hss, _, _ = pair()
     hss.vdu.routes.append({"dst": "203.0.113.0/24", "dev": "wg-s6a", "gateway": "172.16.6.2"})

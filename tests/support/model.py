@@ -36,6 +36,7 @@ class ModelVdu:
 
     esp = False
     """Whether the kernel has ESP and XFRM interfaces."""
+    nic_mtu = 1500
     has_kem = True
     """Whether its Python has ML-KEM."""
 
@@ -534,7 +535,7 @@ class ModelVdu:
     def _cmd_ip(self, argv, text):
         words = [word for word in argv[1:] if word not in ("-j", "-d", "-4", "-6")]
         if words[:2] == ["address", "show"]:
-            rows = [self._ip_row(name, 1500, set(a.split())) for name, a in self._nics()]
+            rows = [self._ip_row(name, self.nic_mtu, set(a.split())) for name, a in self._nics()]
             for name, made in self._made():
                 kind = "wireguard" if isinstance(made, WgInterface) else made.kind
                 row = self._ip_row(name, made.mtu, made.addresses)
