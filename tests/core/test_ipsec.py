@@ -1,6 +1,7 @@
 """IPsec behind the same link model: the pure reconcile on the model, and what is refused."""
 
 import base64
+import json
 import re
 
 import pytest
@@ -8,8 +9,9 @@ from support.juju import Juju, pair
 from support.model_charon import ModelSa
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
-from vpnaas.params.intent import Intent, link_params, manual_peer
+from vpnaas.params.intent import MANUAL, Intent, link_params, manual_peer
 from vpnaas.params.ipsec import OPTIONS, WEAK, IpsecParams, Proposal, options
+from vpnaas.status import link_status
 from vpnaas.tunnels.ipsec import algorithms
 from vpnaas.tunnels.ipsec.names import (
     DAEMON_FILE,
@@ -20,6 +22,7 @@ from vpnaas.tunnels.ipsec.names import (
     secret_file,
     up_file,
 )
+from vpnaas.vdu.programs.revocation import STATE
 from vpnaas.vdu.steps import Results
 
 CONF = "/etc/swanctl/conf.d/osm-vpnaas-s6a.conf"
@@ -600,6 +603,102 @@ def test_a_manual_peer_is_pinned_by_its_key_and_called_by_its_name():
     hss.intent = hss.intent.without_peer("s6a", "laptop")
     hss.reconcile()
     assert KEY not in hss.vdu.files[CONF]
+
+
+def laptop(hss, prefixes="10.9.0.0/24,10.9.8.0/24"):
+    """Add a manual peer with prefixes to a VNF; return the name of its connection."""
+    peer = {"link": "s6a", "name": "laptop", "public-key": KEY, "allowed-prefixes": prefixes}
+    hss.intent = hss.intent.with_peer(manual_peer(peer))
+    hss.reconcile()
+    (name,) = [name for name in hss.vdu.charon.connections if "laptop" in name]
+    return name
+
+
+def looked(hss, label="laptop"):
+    """Reconcile; return the status of the link, and the view of one peer."""
+    hss.reconcile()
+    status = link_status("s6a", hss.plans["s6a"], hss.vdu.world.clock)
+    return status, next(p for p in status.details["peers"] if p["peer"] == label)
+
+
+def noted(hss, part, name, why):
+    document = {part: {name: {"at": hss.vdu.world.clock, "why": why}}}
+    hss.vdu.files[STATE] = json.dumps(document)
+
+
+TAKEN = ("10.9.0.5/32",)
+
+
+@pytest.mark.parametrize(
+    ("prefixes", "theirs", "lacking"),
+    [
+        ("10.9.0.0/24,10.9.8.0/24", TAKEN, "10.9.0.0/24,10.9.8.0/24"),
+        ("10.9.0.0/24,10.9.8.0/24", ("10.9.0.0/24",), "10.9.8.0/24"),
+        ("10.9.0.0/24,10.9.8.0/24", ("10.9.0.0/24", "10.9.8.0/24[tcp/80]"), "10.9.8.0/24"),
+        ("10.9.0.0/24,fd09::/64", ("10.9.0.0/24",), "fd09::/64"),
+    ],
+)
+def test_a_peer_that_narrows_selectors_is_named_with_what_lacks(prefixes, theirs, lacking):
+    juju, hss, mme, _ = ipsec_pair()
+    name = laptop(hss, prefixes)
+    hss.vdu.charon.sas.append(ModelSa(name, 99, "192.0.2.9:4500", theirs, ("172.16.6.129/32",)))
+    status, view = looked(hss)
+    assert (view["state"], view["selectors"]) == ("up", ",".join(sorted(theirs)))
+    assert f"ask its owner for {lacking}, or for a CHILD_SA for each prefix" in view["reason"]
+    assert "laptop: it took " + ", ".join(sorted(theirs)) + " only" in status.reason
+
+
+def test_a_peer_with_a_child_for_each_prefix_has_all():
+    juju, hss, mme, _ = ipsec_pair()
+    name = laptop(hss)
+    for number, prefix in enumerate(("10.9.0.0/24", "10.9.8.0/24"), 99):
+        child = ModelSa(name, number, "192.0.2.9:4500", (prefix,), ("172.16.6.129/32",))
+        hss.vdu.charon.sas.append(child)
+    status, view = looked(hss)
+    assert (view["state"], status.reason) == ("up", "")
+    assert view["selectors"] == "10.9.0.0/24,10.9.8.0/24"
+    # The same if the peer takes part of our own prefixes.
+    for sa in hss.vdu.charon.sas:
+        if sa.name == name:
+            sa.local_ts = ("172.16.6.128/32",)
+    assert "of our prefixes 172.16.6.129/32" in looked(hss)[0].reason
+
+
+def test_an_association_without_a_child_is_down_with_the_last_refusal():
+    juju, hss, mme, _ = ipsec_pair()
+    name = laptop(hss)
+    hss.vdu.charon.sas.append(ModelSa(name, 99, "192.0.2.9:4500", ()))
+    status, view = looked(hss)
+    assert (status.state, view["state"], view["ike"]) == ("down", "down", "established")
+    assert "laptop: it proved itself, but there is no CHILD_SA" in status.reason
+    why = "it asks for 10.1.0.0/24 to 172.16.6.129/32, which is not allowed here"
+    noted(hss, "refused", f"s6a_{MANUAL}laptop", why)
+    status, view = looked(hss)
+    assert (status.state, f"laptop: {why} (" in status.reason) == ("down", True)
+    assert "no handshake" not in status.reason
+
+
+def test_the_last_refusal_is_the_reason_of_a_peer_that_is_down():
+    juju, hss, mme, _ = ipsec_pair()
+    peer = hss.plans["s6a"].peers[0]
+    mme.vdu.charon.stop()
+    hss.vdu.charon.sas.clear()
+    mme.vdu.charon.connections.clear()
+    assert looked(hss, "mme")[0].reason == "no handshake with mme"
+    # The address of a caller that showed no known identity.
+    noted(hss, "refused", str(peer.endpoint[0]), "it calls itself them")
+    assert looked(hss, "mme")[0].reason.startswith("mme: it calls itself them (")
+    noted(hss, "refused", "s6a_" + peer.name, "its certificate is revoked")
+    status, view = looked(hss, "mme")
+    assert status.state == view["state"] == "down"
+    assert status.reason.startswith("mme: its certificate is revoked (")
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"refused": {"s6a_rel-2": 5}}', '{"refused": []}'])
+def test_notes_out_of_form_are_no_notes(text):
+    juju, hss, mme, _ = ipsec_pair()
+    hss.vdu.files[STATE] = text
+    assert looked(hss, "mme")[0].reason == ""
 
 
 def test_links_with_different_mtus_agree_on_that_of_the_tun_they_share():

@@ -378,9 +378,9 @@ class ModelVdu:
         verb = words[0]
         if verb == "daemon-reload":
             return 0, ""
-        if verb == "enable" and len(words) > 2:
+        if verb in ("enable", "restart") and len(words) > 2:
             for name in words[1:]:
-                self._systemctl(["enable", name], now)
+                self._systemctl([verb, name], now)
             return 0, ""
         if verb == "is-active" and len(words) > 2:
             states = ["active" if name in self.active else "inactive" for name in words[1:]]

@@ -73,10 +73,13 @@ class Connection:
 
 @dataclass(eq=False)
 class ModelSa:
+    """An IKE_SA with one CHILD_SA; without one if `remote_ts` is empty."""
+
     name: str
     id: int
     remote: str
     remote_ts: tuple[str, ...]
+    local_ts: tuple[str, ...] = ()
     other: ModelSa | None = None
     owner: Charon | None = None
 
@@ -164,13 +167,15 @@ class Charon:
     @staticmethod
     def _show(sa: ModelSa) -> str:
         host, _, port = sa.remote.rpartition(":")
+        selectors = f"local-ts=[{' '.join(sa.local_ts)}] remote-ts=[{' '.join(sa.remote_ts)}]"
         child = (
             f"{sa.name}-{sa.id} {{name={sa.name} uniqueid={sa.id} state=INSTALLED install-time=1"
+            f" bytes-in=1 bytes-out=1 encr-alg=AES_GCM_16 {selectors}}}"
         )
         return (
             f"list-sa event {{{sa.name} {{uniqueid={sa.id} version=2 state=ESTABLISHED "
             f"remote-host={host} remote-port={port} established=1 "
-            f"child-sas {{{child} bytes-in=1 bytes-out=1 encr-alg=AES_GCM_16}}}}}}}}\n"
+            f"child-sas {{{child if sa.remote_ts else ''}}}}}}}\n"
         )
 
     def _load_creds(self) -> None:
@@ -272,8 +277,11 @@ class Charon:
             next(self.vdu.world.serial),
             mine.remote_addrs.split(", ")[0] + ":4500",
             mine.remote_ts,
+            mine.local_ts,
         )
-        two = ModelSa(other, one.id, mine.local_addrs[0] + ":4500", answer.remote_ts)
+        two = ModelSa(
+            other, one.id, mine.local_addrs[0] + ":4500", answer.remote_ts, answer.local_ts
+        )
         one.other, two.other, one.owner, two.owner = two, one, self, theirs
         self.made += 1
         self.sas.append(one)

@@ -63,8 +63,9 @@ def link_status(
         state = BLOCKED
     elif DOWN in states:
         state = DOWN
-        silent = [peer["peer"] for peer in peers if peer["state"] == DOWN]
-        reasons.append("no handshake with {}".format(fields.few(silent)))
+        silent = [p["peer"] for p in peers if p["state"] == DOWN and not p.get("reason")]
+        if silent:
+            reasons.append("no handshake with {}".format(fields.few(silent)))
     elif PENDING in states:
         state = PENDING
         unsure = [peer["peer"] for peer in peers if peer["state"] == PENDING]
@@ -78,6 +79,7 @@ def link_status(
         state = CLEAR
     else:
         state = UP
+    reasons += ["{peer}: {reason}".format(**peer) for peer in peers if peer.get("reason")]
     reason = fields.few(reasons, "; ")
     details = {
         "state": state,
@@ -114,9 +116,12 @@ def _peer(peer: Peer, plan: LinkPlan, now: int) -> Dict[str, Any]:
     view["sent-bytes"] = session.sent
     view["endpoint"] = session.endpoint or view["endpoint"]
     view.update(session.details)
+    trouble = TABLE[plan.params.technology].trouble(plan.state, plan.params, peer)
+    if trouble.reason:
+        view["reason"] = trouble.reason
     if fresh(now, plan, peer, grace=60):
         view["state"] = UP
-    elif peer.reached:
+    elif peer.reached or trouble.down:
         view["state"] = DOWN
     elif peer.inner_address is None:
         view["state"] = IDLE  # A manual peer connects at any time.

@@ -285,6 +285,19 @@ class PeerSession:
     details: Mapping[str, Any] = attr.Factory(dict)
 
 
+@attr.frozen
+class Trouble:
+    """What is wrong with the tunnel to a peer, "" for nothing known.
+
+    Attributes:
+        reason: A sentence without the peer's name.
+        down: Whether it shows that no packet can pass.
+    """
+
+    reason: str = ""
+    down: bool = False
+
+
 State = TypeVar("State")
 
 
@@ -380,6 +393,10 @@ class Technology(Generic[State]):
     def session(self, state: State, link: str, peer: Peer) -> PeerSession:
         """Return what the VDU knows of a peer."""
         return PeerSession()
+
+    def trouble(self, state: State, params: LinkParams, peer: Peer) -> Trouble:
+        """Return what is wrong with the tunnel to a peer, as far as the VDU knows it."""
+        return Trouble()
 
     def alive(self, state: State, link: str, peer: Peer, now: int, grace: int) -> bool:
         """Tell whether a peer's last handshake is recent enough for its tunnel to count as up.

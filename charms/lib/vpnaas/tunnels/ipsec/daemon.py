@@ -1,7 +1,8 @@
 """Settings of the IKE daemon and systemd units."""
 
 from vpnaas.tunnels.ipsec.configuration import Configuration
-from vpnaas.tunnels.ipsec.names import PROGRAM_FILE, TUN, USERSPACE
+from vpnaas.tunnels.ipsec.names import ASKER_PROGRAM_FILE, PROGRAM_FILE, TUN, USERSPACE
+from vpnaas.vdu.programs.revocation import ADDRESS
 
 MARK = "0x6f73"
 """Mark of the packets of IKE and ESP, where they must not take charon's own routes."""
@@ -57,6 +58,18 @@ RestartSec=2
 [Install]
 WantedBy=multi-user.target
 """.format(PROGRAM_FILE)
+ASKER_UNIT = """[Unit]
+Description=Questions about revoked certificates, and refusals of IKE (osm-vpnaas)
+Before=strongswan.service
+
+[Service]
+ExecStart={}
+Restart=always
+RestartSec=2
+
+[Install]
+WantedBy=multi-user.target
+""".format(ASKER_PROGRAM_FILE)
 
 
 def daemon_conf(plane: str, same_address: bool = False, given: bool = False) -> str:
@@ -85,6 +98,9 @@ charon {{
     aesni {{
       load = 100
     }}
+    revocation {{
+      timeout = 5s
+    }}
 {}  }}
 }}
 """.format(given_line, "100" if userspace else "no", libipsec, "".join(off) + more)
@@ -93,9 +109,10 @@ charon {{
 def dropin(configuration: Configuration, plane: str) -> str:
     """Return the drop-in file of the daemon's unit.
 
-    libipsec takes packets of up to 1400 bytes from its TUN, which all links of a VDU share.
+    charon asks for revocations by the proxy, which answers in time. libipsec takes packets of up to
+    1400 bytes from its TUN, which all links of a VDU share.
     """
-    text = "[Service]\n"
+    text = "[Service]\nEnvironment=http_proxy=http://{}:{}\n".format(*ADDRESS)
     if plane == USERSPACE:
         text += "ExecStartPost=-/bin/ip link set {} mtu {}\n".format(TUN, configuration.tun_mtu)
     return text

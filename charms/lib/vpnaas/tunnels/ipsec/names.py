@@ -22,10 +22,15 @@ PORTS = (500, 4500)
 KEEPER = "osm-vpnaas-ipsec-keeper.service"
 KEEPER_FILE = "/etc/systemd/system/" + KEEPER
 PROGRAM_FILE = "/usr/local/lib/osm-vpnaas/ipsec"
+ASKER = "osm-vpnaas-ipsec-revocation.service"
+ASKER_FILE = "/etc/systemd/system/" + ASKER
+ASKER_PROGRAM_FILE = "/usr/local/lib/osm-vpnaas/revocation"
 UNIT_FILE = "/etc/systemd/system/osm-vpnaas-ipsec@.service"
 DAEMON_FILE = "/etc/strongswan.d/00-osm-vpnaas.conf"
 DROPIN_FILE = "/etc/systemd/system/strongswan.service.d/osm-vpnaas.conf"
-OF_DAEMON = (DAEMON_FILE, DROPIN_FILE, UNIT_FILE, KEEPER_FILE, PROGRAM_FILE)
+OF_DAEMON = (
+    DAEMON_FILE, DROPIN_FILE, UNIT_FILE, KEEPER_FILE, PROGRAM_FILE, ASKER_FILE, ASKER_PROGRAM_FILE,
+)  # fmt: skip
 """Files that all links of a VDU share."""
 RESTARTED = "/run/osm-vpnaas-restarted"
 """Exists if an earlier step of the same plan has restarted the daemon."""

@@ -9,18 +9,19 @@ from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED, VduError
 from vpnaas.base.links import directory, ipsec_interface
 from vpnaas.peers.peer import KeyState, read_record
-from vpnaas.tunnels.ipsec import names
+from vpnaas.tunnels.ipsec import names, refusals
 from vpnaas.tunnels.ipsec.certificates import Held
 from vpnaas.tunnels.ipsec.validation import Validation
 from vpnaas.tunnels.key_pair import KeyPair, generation
 from vpnaas.vdu import facts, trouble
+from vpnaas.vdu.programs.revocation import STATE
 from vpnaas.vdu.programs.swanctl_raw import events
 from vpnaas.vdu.steps import Results, Step, read, remove, run
 
 
 @attr.frozen
 class Child:
-    """A pair of ESP security associations."""
+    """A pair of ESP security associations; `ours` and `theirs` are its traffic selectors."""
 
     name: str
     state: str
@@ -30,6 +31,8 @@ class Child:
     cipher: str = ""
     esn: bool = False
     encap: bool = False
+    ours: Tuple[str, ...] = ()
+    theirs: Tuple[str, ...] = ()
 
     @property
     def installed(self) -> bool:
@@ -65,7 +68,17 @@ class Sa:
     @property
     def up(self) -> bool:
         """Tell whether the peer has authenticated and packets can pass."""
-        return self.state in ("ESTABLISHED", "REKEYING") and any(c.installed for c in self.children)
+        return bool(self.passing)
+
+    @property
+    def authenticated(self) -> bool:
+        """Tell whether the peer has proved itself."""
+        return self.state in ("ESTABLISHED", "REKEYING")
+
+    @property
+    def passing(self) -> Tuple[Child, ...]:
+        """Return the children through which packets can pass."""
+        return tuple(c for c in self.children if c.installed) if self.authenticated else ()
 
 
 def end_of(name: str) -> str:
@@ -102,6 +115,7 @@ class State(KeyState):
         rules: Priorities of the rules, by version of IP.
         held: Certificates on the VDU.
         validated: Result of the check of these and of offers; None for a link without certificates.
+        notes: Why peers were refused, and which servers did not answer.
     """
 
     identity: str
@@ -121,6 +135,7 @@ class State(KeyState):
     rules: Mapping[int, FrozenSet[int]] = attr.Factory(dict)
     held: Held = attr.Factory(Held)
     validated: Optional[Validation] = None
+    notes: refusals.Notes = attr.Factory(refusals.Notes)
     _ends: Mapping[str, List[Sa]] = attr.ib(
         init=False, eq=False, repr=False, default=attr.Factory(_by_end, takes_self=True)
     )
@@ -160,7 +175,7 @@ def identity_file(link: str) -> str:
 
 
 def _units(links: Iterable[str]) -> List[str]:
-    return [names.DAEMON, names.KEEPER] + [names.unit(link) for link in links]
+    return [names.DAEMON, names.KEEPER, names.ASKER] + [names.unit(link) for link in links]
 
 
 _GENPKEY = ("openssl", "genpkey", "-algorithm")
@@ -221,6 +236,7 @@ def look(prefix: str = "") -> List[Step]:
         ask("stats", "--stats"),
         ask("conns", "--list-conns", _NAME),
         ask("sas", "--list-sas"),
+        read(prefix + "ipsec/notes", STATE),
         trouble.sockets(prefix + "ipsec/ports", *names.PORTS),
         run(prefix + "ipsec/route-4", "ip", "-j", "-4", "route", "show", "table", "all"),
         run(prefix + "ipsec/route-6", "ip", "-j", "-6", "route", "show", "table", "all"),
@@ -272,6 +288,7 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
         },
         loaded=parse_loaded(results),
         sas=parse_sas(link, results),
+        notes=parse_notes(results),
         # If its unit failed, the interface lacks what comes after the failure.
         interface=(
             vdu.interfaces.get(interface) if active.get(names.unit(link)) == "active" else None
@@ -348,6 +365,18 @@ def parse_loaded(results: Results, prefix: str = "") -> FrozenSet[str]:
     return frozenset(results.output(prefix + "ipsec/conns").splitlines())
 
 
+def selectors(children: Sequence[Child]) -> Tuple[List[str], List[str]]:
+    """Return our and the peer's traffic selectors of all children."""
+    ours = {text for child in children for text in child.ours}
+    theirs = {text for child in children for text in child.theirs}
+    return sorted(ours), sorted(theirs)
+
+
+def parse_notes(results: Results, prefix: str = "") -> refusals.Notes:
+    """Return what the VDU noted about refusals."""
+    return refusals.parse(results.text(prefix + "ipsec/notes"))
+
+
 def parse_sas(link: str, results: Results, prefix: str = "") -> Tuple[Sa, ...]:
     """Return the security associations of a link's connections, the newest first."""
     sas = []
@@ -378,6 +407,8 @@ def _sa(name: str, body: Mapping[str, object]) -> Sa:
                 cipher="-".join(word for word in cipher if word),
                 esn="esn" in child and str(child["esn"]) in ("1", "yes"),
                 encap=child.get("encap") == "yes",
+                ours=_items(child, "local-ts"),
+                theirs=_items(child, "remote-ts"),
             )
         )
     ike = [str(body.get(key, "")) for key in ("encr-alg", "encr-keysize", "prf-alg", "dh-group")]
@@ -390,5 +421,9 @@ def _sa(name: str, body: Mapping[str, object]) -> Sa:
         age=number(body, "established"),
         ike="-".join(word for word in ike if word),
         children=tuple(children),
-        given=tuple(str(body.get("remote-vips", "")).strip("[]").split()),
+        given=_items(body, "remote-vips"),
     )
+
+
+def _items(body: Mapping[str, object], key: str) -> Tuple[str, ...]:
+    return tuple(str(body.get(key, ""))[1:-1].split())

@@ -18,6 +18,7 @@ from vpnaas.tunnels.ipsec import (
     certificates,
     enrolment,
     observed,
+    refusals,
     transition,
     validation,
 )
@@ -26,7 +27,14 @@ from vpnaas.tunnels.ipsec.names import DAEMON, POLICY, TUN, TUN_MTU, USERSPACE, 
 from vpnaas.tunnels.ipsec.observed import State
 from vpnaas.tunnels.key_pair import KeyPair
 from vpnaas.tunnels.keyed import KeyedTechnology, observe_preshared
-from vpnaas.tunnels.technology import AGAIN, CharmState, LinkInputs, LinkPlan, PeerSession
+from vpnaas.tunnels.technology import (
+    AGAIN,
+    CharmState,
+    LinkInputs,
+    LinkPlan,
+    PeerSession,
+    Trouble,
+)
 from vpnaas.vdu.steps import Results, Step
 
 MOST_CALLS = 8
@@ -127,6 +135,9 @@ class Ipsec(KeyedTechnology[State]):
         more = enrolment.untimely(plan.state.held, inputs.vdu.now)
         if state.validated is not None:
             more = state.validated.waiting + more
+        operator = certificates.role(inputs.charm_state, inputs.link) == certificates.OPERATOR
+        if operator and inputs.params.ipsec.revocation == "relaxed":
+            more += refusals.unanswered(state.notes, inputs.vdu.now)
         return attr.evolve(plan, waiting=plan.waiting + more)
 
     def observed(self, inputs: LinkInputs) -> State:
@@ -323,7 +334,8 @@ class Ipsec(KeyedTechnology[State]):
                         "{}: strongSwan did not load its connection, see the VDU's"
                         " `swanctl --load-conns`".format(peer.label)
                     )
-            state = attr.evolve(plan.state, sas=sas, loaded=loaded)
+            notes = observed.parse_notes(results, prefix)
+            state = attr.evolve(plan.state, sas=sas, loaded=loaded, notes=notes)
             plan = attr.evolve(plan, state=state, problems=tuple(problems))
             if plan.params.given:
                 plan = self._acknowledging(plan)
@@ -373,6 +385,10 @@ class Ipsec(KeyedTechnology[State]):
         for child in newest:
             details.update({"esp": child.cipher, "esn": child.esn, "esp-in-udp": child.encap})
             details["last-rekey-s"] = child.age
+        passing = [child for sa in mine for child in sa.passing]
+        if passing:
+            ours, theirs = observed.selectors(passing)
+            details.update({"own-selectors": ",".join(ours), "selectors": ",".join(theirs)})
         return PeerSession(
             age=best[0].age,
             received=sum(child.received for child in children),
@@ -380,6 +396,18 @@ class Ipsec(KeyedTechnology[State]):
             endpoint=best[0].remote,
             details=details,
         )
+
+    def trouble(self, state: State, params: LinkParams, peer: Peer) -> Trouble:
+        """Compare the CHILD_SAs with what was agreed; without any, return the last refusal."""
+        mine = state.of(params.link, peer.name)
+        passing = [child for sa in mine for child in sa.passing]
+        if passing:
+            encap = all(child.encap for child in passing)
+            return Trouble(refusals.lacking(params, peer, *observed.selectors(passing), encap))
+        known = any(sa.authenticated for sa in mine)
+        alone = "it proved itself, but there is no CHILD_SA, so no packet can pass" if known else ""
+        note = refusals.last(state.notes, params.link, peer)
+        return Trouble(str(note or alone), down=known)
 
     def details(self, plan: LinkPlan, state: State) -> Dict[str, Any]:
         return dict(

@@ -18,7 +18,14 @@ from vpnaas.tunnels.ipsec.configuration import (
     render_up,
     routes_of,
 )
-from vpnaas.tunnels.ipsec.daemon import KEEPER_UNIT, MARK, UNIT, daemon_conf, dropin
+from vpnaas.tunnels.ipsec.daemon import (
+    ASKER_UNIT,
+    KEEPER_UNIT,
+    MARK,
+    UNIT,
+    daemon_conf,
+    dropin,
+)
 from vpnaas.tunnels.ipsec.observed import Sa, State
 from vpnaas.tunnels.preshared import preshared_file
 from vpnaas.vdu import facts
@@ -41,6 +48,8 @@ def steps_to(configuration: Configuration, state: State, made: Optional[Made] = 
         names.UNIT_FILE: (UNIT, 0o644),
         names.KEEPER_FILE: (KEEPER_UNIT, 0o644),
         names.PROGRAM_FILE: (source("ipsec.py"), 0o755),
+        names.ASKER_FILE: (ASKER_UNIT, 0o644),
+        names.ASKER_PROGRAM_FILE: (source("revocation.py"), 0o755),
         names.conf_path(link): (conf, 0o600),
         up: (render_up(configuration, state.plane), 0o644),
         names.keep_file(link): (render_keep(configuration, state, made), 0o600),
@@ -61,17 +70,20 @@ def steps_to(configuration: Configuration, state: State, made: Optional[Made] = 
     late = (names.DAEMON_FILE, up) if state.files.get(up) else (names.DAEMON_FILE,)
     put = {path: [writes.pop(path)] for path in late if path in writes}
     steps = list(writes.values())
-    if changed & {names.UNIT_FILE, names.KEEPER_FILE, names.DROPIN_FILE}:
+    if changed & {names.UNIT_FILE, names.KEEPER_FILE, names.DROPIN_FILE, names.ASKER_FILE}:
         steps.append(run(link + "/apply/reload", "systemctl", "daemon-reload", timeout=90))
     steps += configuration.certificates
     steps += _secrets(configuration, state)
-    if not state.enabled or changed & {names.UNIT_FILE, names.KEEPER_FILE, names.PROGRAM_FILE}:
-        steps.append(enable(link + "/apply/enable", names.DAEMON, names.KEEPER, names.unit(link)))
+    keeping = {names.KEEPER_FILE, names.PROGRAM_FILE, names.ASKER_FILE, names.ASKER_PROGRAM_FILE}
+    if not state.enabled or changed & (keeping | {names.UNIT_FILE}):
+        units = (names.DAEMON, names.KEEPER, names.ASKER, names.unit(link))
+        steps.append(enable(link + "/apply/enable", *units))
     steps += _interface_changes(configuration, state, put.get(up, []))
     settings = put.get(names.DAEMON_FILE, [])
     steps += _daemon_changes(configuration, state, changed, made, conf, settings)
-    if changed & {names.KEEPER_FILE, names.PROGRAM_FILE} or not state.enabled:
-        steps.append(run(link + "/apply/keeper", "systemctl", "restart", names.KEEPER, timeout=90))
+    if changed & keeping or not state.enabled:
+        restart = ("systemctl", "restart", names.ASKER, names.KEEPER)
+        steps.append(run(link + "/apply/keeper", *restart, timeout=90))
     return steps + recording(link, configuration.peers, state, bool(steps))
 
 

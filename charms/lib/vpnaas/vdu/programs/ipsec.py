@@ -60,8 +60,11 @@ def swanctl(*words: str) -> str:
     ).stdout.decode("utf-8", "replace")
 
 
-def associations() -> Iterator[Tuple[str, str, bool]]:
-    """Yield (connection, id, whether packets pass)."""
+UP, OPENING, OTHER = "up", "opening", "other"
+
+
+def associations() -> Iterator[Tuple[str, str, str]]:
+    """Yield (connection, id, UP if packets pass or OPENING if the peer has not proved itself)."""
     head = re.compile(r"list-sa event \{(\S+) \{uniqueid=(\d+) version=\d+ state=(\S+)")
     for line in swanctl("--list-sas", "--raw").splitlines():
         match = head.match(line)
@@ -69,7 +72,8 @@ def associations() -> Iterator[Tuple[str, str, bool]]:
             children = line.partition("child-sas {")[2]
             passing = re.search(r"state=(INSTALLED|REKEY)", children)
             known = match.group(3) in ("ESTABLISHED", "REKEYING")
-            yield match.group(1), match.group(2), known and bool(passing)
+            opening = OPENING if match.group(3) in ("CREATED", "CONNECTING") else OTHER
+            yield match.group(1), match.group(2), UP if known and passing else opening
 
 
 def drop(prefix: str) -> None:
@@ -97,21 +101,23 @@ def keep() -> None:
     while True:
         # Of the connections of a peer, one has to be up.
         lists = [tuple(names) for each in documents("ipsec.keep") for names in each]
-        up: Set[str] = set()
-        if lists:
-            up = {name for name, _, passing in associations() if passing}
+        states: Dict[str, Set[str]] = {UP: set(), OPENING: set(), OTHER: set()}
+        for name, _, state in associations() if lists else ():
+            states[state].add(name)
         now = time.monotonic()
         for names in lists:
-            if up.intersection(names):
+            if states[UP].intersection(names):
                 waits.pop(names, None)
                 continue
+            if states[OPENING].intersection(names):
+                continue  # charon ends this by itself. A second attempt would wait for the first.
             due, wait = waits.get(names, (0.0, PERIOD))
             if now < due:
                 continue
             for name in names:
                 link = name.partition("_")[0]
                 swanctl("--initiate", "--ike", name, "--child", link, "--timeout", "10")
-                if any(n == name and passing for n, _, passing in associations()):
+                if any(n == name and state == UP for n, _, state in associations()):
                     break
             waits[names] = (time.monotonic() + wait, min(2 * wait, LONGEST))
         guard_rules(messages, time.monotonic() + PERIOD)

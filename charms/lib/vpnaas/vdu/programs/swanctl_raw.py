@@ -3,7 +3,9 @@
 import re
 from typing import Dict, List, Tuple
 
-_WORD = re.compile(r"\[[^\]]*\]|[{}]|[^\s{}=]+=(?:\[[^\]]*\]|[^\s{}]*)|[^\s{}=]+")
+# An item of a list may end with ports in brackets: `remote-ts=[10.9.0.5/32[tcp/80]]`.
+_LIST = r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]"
+_WORD = re.compile(_LIST + r"|[{}]|[^\s{}=]+=(?:" + _LIST + r"|[^\s{}]*)|[^\s{}=]+")
 
 
 def events(text: str) -> List[Tuple[str, Dict[str, object]]]:

@@ -1,0 +1,348 @@
+"""Questions about revoked certificates are answered in time, and refusals of IKE have a reason."""
+
+from __future__ import annotations
+
+import http.client
+import http.server
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from vpnaas.vdu.programs import revocation
+from vpnaas.vdu.programs.revocation import Answer, Notes, Proxy, Question, Refusals, Servers
+
+Serve = Callable[[http.server.BaseHTTPRequestHandler], None]
+
+
+@contextmanager
+def server(serve: Serve) -> Iterator[str]:
+    """Serve revocation lists; yield the address."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            serve(self)
+
+        def do_POST(self) -> None:
+            serve(self)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Stay silent."""
+
+    with Proxy(("127.0.0.1", 0), Handler) as made:
+        threading.Thread(target=made.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{made.server_port}"
+        made.shutdown()
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Notes:
+    return Notes(str(tmp_path / "state.json"))
+
+
+@pytest.fixture
+def ask(
+    notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., tuple[int, bytes, float]]]:
+    """Ask as charon does: through the proxy. Return status, answer and seconds."""
+    monkeypatch.setattr(revocation, "WAIT", 0.3)
+    monkeypatch.setattr(revocation, "RETRY", 0.1)
+    monkeypatch.setattr(revocation, "PATIENCE", 3.0)
+    handler = type("Bound", (revocation.Handler,), {"servers": Servers(notes)})
+    with Proxy(("127.0.0.1", 0), handler) as proxy:
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+
+        def asking(url: str, body: bytes | None = None) -> tuple[int, bytes, float]:
+            began = time.monotonic()
+            connection = http.client.HTTPConnection("127.0.0.1", proxy.server_port, timeout=10)
+            headers = {"Content-Type": "application/ocsp-request"} if body else {}
+            connection.request("POST" if body else "GET", url, body, headers)
+            reply = connection.getresponse()
+            return reply.status, reply.read(), time.monotonic() - began
+
+        yield asking
+        proxy.shutdown()
+
+
+def said(notes: Notes, part: str = "unanswered") -> dict[str, str]:
+    if not Path(notes.path).exists():
+        return {}
+    document = json.loads(Path(notes.path).read_text(encoding="utf-8"))
+    return {name: note["why"] for name, note in document[part].items()}
+
+
+def answering(text: bytes, status: int = 200, after: float = 0) -> Serve:
+    def serve(handler: http.server.BaseHTTPRequestHandler) -> None:
+        handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+        time.sleep(after)
+        handler.send_response(status)
+        handler.send_header("Content-Length", str(len(text)))
+        handler.end_headers()
+        handler.wfile.write(text)
+
+    return serve
+
+
+def test_an_answer_comes_through(ask, notes) -> None:
+    with server(answering(b"list")) as url:
+        assert ask(url + "/a.crl")[:2] == (200, b"list")
+        assert ask(url + "/ocsp", b"question")[:2] == (200, b"list")
+    assert said(notes) == {}
+
+
+def test_a_server_that_drops_packets_costs_little_once_and_nothing_later(ask, notes) -> None:
+    """Its listening queue is full, as for a firewall that drops: nobody answers the SYN."""
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        fillers = [socket.socket() for _ in range(4)]
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex(deaf.getsockname())
+        status, _, first = ask(url + "/ocsp", b"question")
+        assert (status, first < 2) == (504, True)
+        # All addresses of the chain's certificates are at this server.
+        total = sum(ask(f"{url}/{n}.crl")[2] for n in range(20))
+        assert total < 2
+        for filler in fillers:
+            filler.close()
+    assert said(notes)[url + "/ocsp"] == "it did not answer within 0.3 s"
+    assert said(notes)[url + "/19.crl"] == "it did not answer within 0.3 s"
+
+
+def test_a_server_that_is_back_is_asked_again(ask, notes) -> None:
+    slow = [True]
+
+    def serve(handler: http.server.BaseHTTPRequestHandler) -> None:
+        answering(b"list", after=1 if slow[0] else 0)(handler)
+
+    with server(serve) as url:
+        assert ask(url + "/ocsp", b"question")[0] == 504
+        slow[0] = False
+        deadline = time.monotonic() + 5
+        while ask(url + "/ocsp", b"question")[0] != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    assert said(notes) == {}
+
+
+def test_a_list_that_comes_late_is_there_for_the_next_question(ask, notes) -> None:
+    def serve(handler: http.server.BaseHTTPRequestHandler) -> None:
+        answering(b"list", after=0.8 if "slow" in handler.path else 0)(handler)
+
+    with server(serve) as url:
+        assert ask(url + "/slow.crl")[0] == 504
+        time.sleep(1)
+        assert ask(url + "/slow.crl")[:2] == (200, b"list")
+        # The server's other answers are in time, and are not held up.
+        assert ask(url + "/ocsp", b"question")[:2] == (200, b"list")
+    assert said(notes) == {}
+
+
+def test_what_refuses_or_answers_badly_is_named(ask, notes) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        closed = f"http://127.0.0.1:{free.getsockname()[1]}/a.crl"
+    assert ask(closed)[0] == 502
+    with server(answering(b"no", status=404)) as url:
+        assert ask(url + "/b.crl")[0] == 404
+    assert said(notes) == {
+        closed: "it refuses the connection",
+        url + "/b.crl": "it answers HTTP 404",
+    }
+
+
+def test_a_name_server_that_does_not_answer_holds_nothing_up(ask, notes, monkeypatch) -> None:
+    def hang(*_: object, **__: object) -> object:
+        time.sleep(2)
+        raise socket.gaierror(-3, "Temporary failure in name resolution")
+
+    real = socket.getaddrinfo
+    names = {"ca.example"}
+    monkeypatch.setattr(
+        socket,
+        "getaddrinfo",
+        lambda host, *w, **k: (hang if host in names else real)(host, *w, **k),
+    )
+    assert ask("http://ca.example/a.crl")[0] == 504
+    assert ask("http://ca.example/b.crl")[2] < 0.25
+    assert said(notes)["http://ca.example/b.crl"] == "it did not answer within 0.3 s"
+
+
+def test_only_http_is_asked_for(ask, notes) -> None:
+    assert ask("file:///etc/shadow")[0] == 501
+    assert said(notes) == {}
+
+
+def test_a_silent_server_is_not_tried_for_ever(notes, monkeypatch) -> None:
+    monkeypatch.setattr(revocation, "WAIT", 0.05)
+    monkeypatch.setattr(revocation, "RETRY", 0.01)
+    monkeypatch.setattr(revocation, "FORGET", 0.3)
+    asked: list[Question] = []
+
+    def slow(question: Question) -> Answer:
+        asked.append(question)
+        time.sleep(0.1)
+        return Answer(502, why="it does not answer")
+
+    servers = Servers(notes, slow)
+    servers.answer(Question("http://ca.example/a.crl"))
+    time.sleep(1)
+    many = len(asked)
+    assert many > 1
+    time.sleep(0.3)
+    assert (len(asked), servers.silent) == (many, {})
+
+
+NAME = "s6a_rel-2_191164fb_ba750de6"
+END = "s6a_rel-2"
+START = "192.0.2.7 is initiating an IKE_SA"
+LOOK = "looking for peer configs matching 192.0.2.1[us]...192.0.2.7[them]"
+CHECK = 'checking certificate status of "CN=them"'
+
+
+def refused(notes: Notes, *lines: str, name: str = NAME, number: str = "1") -> dict[str, str]:
+    refusals = Refusals(notes)
+    for line in lines:
+        # A responder knows no connection before the peer has said who it is.
+        known = name if not line.startswith((START, "no IKE config", "received proposals")) else ""
+        refusals.line(known or "(unnamed)", number, line)
+    return said(notes, "refused")
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [
+        ((CHECK, "certificate was revoked on Nov 28 04:50:00 UTC 2026, reason: unspecified",
+          "no trusted ED25519 public key found for 'them'"),
+         'its certificate "CN=them" is revoked'),
+        (('  using certificate "CN=them"', '  using untrusted intermediate certificate "CN=sub"',
+          "subject certificate invalid (valid from Jan 01 00:00:00 2026 to Feb 01 2026)",
+          "no trusted ED25519 public key found for 'them'"),
+         'its certificate "CN=sub" is valid from Jan 01 00:00:00 2026 to Feb 01 2026 only'),
+        (('no issuer certificate found for "CN=them"', '  issuer is "CN=sub"',
+          "no trusted ED25519 public key found for 'them'"),
+         "the authority that issued CN=them is not known here: the peer did not send it, or it is"
+         " below another root"),
+        (("no trusted ED25519 public key found for 'them'",),
+         "no key or certificate that it shows is trusted for them"),
+        (("constraint check failed: peer not authenticated by CA 'CN=root'",
+          f"selected peer config '{NAME}' unacceptable: constraint checking failed"),
+         "its certificate is of another authority than the one of this link"),
+        (("tried 1 shared key for 'us' - 'them', but MAC mismatched",),
+         "it has another preshared key"),
+        (("PPK required but no PPK found for 'ppk-1'",),
+         "it uses a postquantum preshared key (PPK) that is not here"),
+        (("PPK required but peer does not support PPK",),
+         "it does not use the postquantum preshared key (PPK) of this link"),
+        (("received AUTHENTICATION_FAILED notify error",),
+         "it refuses our key, certificate or identity (AUTHENTICATION_FAILED); its own status or"
+         " log says why"),
+        (("received NO_PROPOSAL_CHOSEN notify error",),
+         "it has none of our algorithms for IKE, or no link with us yet (NO_PROPOSAL_CHOSEN)"),
+        (("IKE_SA s6a[1] established between 192.0.2.1[us]...192.0.2.7[them]",
+          "received TS_UNACCEPTABLE notify, no CHILD_SA built"),
+         "it takes none of our prefixes (TS_UNACCEPTABLE)"),
+        (("traffic selectors 10.77.0.1/32 === 10.1.0.0/24 unacceptable",),
+         "it asks for 10.1.0.0/24 to 10.77.0.1/32, which is not allowed here"),
+        (("received FAILED_CP_REQUIRED notify, no CHILD_SA built",),
+         "it refuses (FAILED_CP_REQUIRED)"),
+    ],
+)  # fmt: skip
+def test_the_last_refusal_of_a_peer(notes: Notes, lines: tuple[str, ...], sentence: str) -> None:
+    assert refused(notes, START, LOOK, *lines) == {END: sentence}
+
+
+def test_a_status_that_nobody_knows_names_the_servers(notes: Notes) -> None:
+    notes.put("unanswered", "http://ca/ocsp", "it did not answer within 3 s")
+    notes.put("unanswered", "http://ca/sub.crl", "it answers HTTP 404")
+    assert refused(
+        notes, START, LOOK, CHECK,
+        "  requesting ocsp status from 'http://ca/ocsp' ...",
+        "ocsp request to http://ca/ocsp failed",
+        "  fetching crl from 'http://ca/sub.crl' ...", "crl fetching failed",
+        "constraint check failed: RULE_CRL_VALIDATION is FAILED, but requires at least SKIPPED",
+        f"selected peer config '{NAME}' unacceptable: constraint checking failed",
+    ) == {END: 'nobody says whether its certificate "CN=them" is revoked; http://ca/ocsp: it did'
+               " not answer within 3 s; http://ca/sub.crl: it answers HTTP 404"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [
+        (("received proposals unacceptable",),
+         "it proposes other algorithms for IKE than this link has"),
+        (("no IKE config found for 192.0.2.1...192.0.2.7, sending NO_PROPOSAL_CHOSEN",),
+         "no link here is for calls from its address"),
+        ((LOOK, "no matching peer config found"),
+         "it calls itself them and us us: no peer here has these identities"),
+    ],
+)  # fmt: skip
+def test_a_caller_that_no_connection_fits_is_known_by_its_address(
+    notes: Notes, lines: tuple[str, ...], sentence: str
+) -> None:
+    assert refused(notes, START, *lines, name="(unnamed)") == {"192.0.2.7": sentence}
+
+
+def test_our_own_reason_is_not_replaced_by_the_peers_vague_one(
+    notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both ends call, and both are refused."""
+    refused(notes, START, LOOK, CHECK, "certificate was revoked on Nov 28, reason: unspecified")
+    vague = "received AUTHENTICATION_FAILED notify error"
+    assert "is revoked" in refused(notes, vague, number="2")[END]
+    later = time.time() + revocation.LATELY + 1
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert "it refuses our key" in refused(notes, vague, number="3")[END]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "CHILD_SA s6a{1} established with SPIs 0e46_i 6328_o and TS 10.77.0.2/32 === 10.77.0.1/32",
+        "giving up after 4 retransmits",
+    ],
+)
+def test_a_refusal_is_forgotten_when_it_is_no_longer_true(notes: Notes, line: str) -> None:
+    refused(notes, START, LOOK, CHECK, "certificate was revoked on Nov 28, reason: unspecified")
+    assert refused(notes, START, LOOK, line, number="2") == {}
+
+
+def test_a_peers_text_cannot_do_harm(notes: Notes) -> None:
+    look = (
+        "looking for peer configs matching 192.0.2.1[us]...192.0.2.7[\x1b[31m{urls}%s"
+        + "x" * 999
+        + "]"
+    )
+    (sentence,) = refused(notes, START, look, "no matching peer config found", name="").values()
+    assert sentence.isprintable()
+    assert len(sentence) < 300
+
+
+def test_the_log_is_read_from_the_daemon(notes: Notes, tmp_path: Path, monkeypatch) -> None:
+    def pair(key: str, value: str) -> bytes:
+        return bytes([3, len(key)]) + key.encode() + len(value).to_bytes(2, "big") + value.encode()
+
+    path = str(tmp_path / "vici")
+    monkeypatch.setattr(revocation, "VICI", path)
+    event = b"\x07\x03log" + b"".join(
+        [pair("group", "IKE"), pair("level", "1"), pair("thread", "7"), pair("ikesa-name", NAME),
+         pair("ikesa-uniqueid", "1"), pair("msg", "received AUTHENTICATION_FAILED notify error")]
+    )  # fmt: skip
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen(1)
+        thread = threading.Thread(target=revocation.follow, args=(Refusals(notes),))
+        thread.start()
+        daemon, _ = listening.accept()
+        assert daemon.recv(9) == b"\x00\x00\x00\x05\x03\x03log"
+        for packet in (b"\x05", event):
+            daemon.sendall(len(packet).to_bytes(4, "big") + packet)
+        daemon.close()
+        thread.join(5)
+    assert "AUTHENTICATION_FAILED" in said(notes, "refused")[END]
