@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shlex
 from pathlib import Path
@@ -16,7 +18,7 @@ from operate.client import Client, OperateError
 from operate.ending import clean_up_when_ended
 from operate.join import End, join, part
 from operate.nbi import Nbi
-from operate.slices import Joiner, follow, join_slices
+from operate.slices import Joiner, Record, follow, join_slices
 from operate.targets import PORT, targets
 
 
@@ -101,18 +103,34 @@ def part_command(one: str, other: str, client: Client) -> None:
     show_default=True,
     help="Seconds between two looks.",
 )
+@click.option(
+    "--record",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File with what was joined, for the next start.  [default: one for each OSM below"
+    " $STATE_DIRECTORY, or ~/.local/state/osm-vpnaas]",
+)
 @_client
-def join_slices_command(slices: tuple[str, ...], timeout: int, pause: int, client: Client) -> None:
+def join_slices_command(
+    slices: tuple[str, ...], timeout: int, pause: int, record: Path | None, client: Client
+) -> None:
     """Join the services of these slices, or without names of all slices, also of later ones.
 
     With names it ends when all network functions are ready. Without names it runs on, as a service
     beside OSM: it joins new slices, and removes deleted slices from the services that they shared.
     """
-    joiner = Joiner(client, click.echo)
+    joiner = Joiner(client, click.echo, Record(record or _record_of(client)))
     if slices:
         join_slices(joiner, slices, timeout, pause)
     else:
         follow(joiner, pause)
+
+
+def _record_of(client: Client) -> Path:
+    """Return the file about the OSM that a client talks to."""
+    osm = json.dumps([*client.command, os.environ.get("OSM_HOSTNAME", "")])
+    name = f"join-slices-{hashlib.sha256(osm.encode()).hexdigest()[:8]}.json"
+    systemd = os.environ.get("STATE_DIRECTORY")
+    return (Path(systemd) if systemd else Path.home() / ".local/state/osm-vpnaas") / name
 
 
 @main.command(name="targets")

@@ -36,6 +36,7 @@ class End:
         address: Underlay address at which the other end reaches it, None if it cannot.
         prefixes: Prefixes behind it.
         instance: Its VDU and count index, if each instance has its own charm.
+        id: Id of its service, "" where unknown: another service may get the name later.
     """
 
     ns: str
@@ -44,6 +45,7 @@ class End:
     address: str | None = None
     prefixes: tuple[str, ...] = ()
     instance: tuple[str, int] | None = None
+    id: str = ""
 
     @classmethod
     def parse(cls, text: str, prefixes: str = "") -> End:

@@ -8,11 +8,15 @@ other network function, and its state, as a relation would carry them.
 
 from __future__ import annotations
 
+import fcntl
 import itertools
+import json
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from operate.client import Client, OperateError
@@ -45,9 +49,18 @@ def ends_of(client: Client, nsi: Mapping[str, Any], status: Statuses) -> list[Pa
     A link has the name of its netslice-vld. Its ends are the VNFs with an interface there. If one
     of these VNFs has no such link, for example on a data network, there is no pair.
     """
+    pairs: list[Pair] = []
+    for one, other in _sides(client, nsi):
+        if all(end.link in status(end) for end in (*one, *other)):
+            pairs += itertools.product(one, other)
+    return pairs
+
+
+def _sides(client: Client, nsi: Mapping[str, Any]) -> list[tuple[list[End], list[End]]]:
+    """Return the VNFs at both sides of each netslice-vld, whether or not they have the link."""
     template = nsi["network-slice-template"]
     services = {e["nss-id"]: str(e["nsrId"]) for e in nsi["_admin"]["nsrs-detailed-list"]}
-    pairs: list[Pair] = []
+    found = []
     for vld in template.get("netslice-vld") or ():
         if vld.get("mgmt-network"):
             continue
@@ -57,10 +70,27 @@ def ends_of(client: Client, nsi: Mapping[str, Any], status: Statuses) -> list[Pa
             for p in points
             if p["nss-ref"] in services  # OSM does not check the references of a template
         ]
-        for one, other in itertools.combinations(sides, 2):
-            if one and other and all(end.link in status(end) for end in (*one, *other)):
-                pairs += itertools.product(one, other)
-    return pairs
+        found += [pair for pair in itertools.combinations(sides, 2) if all(pair)]
+    return found
+
+
+def _nothing(client: Client, name: str, nsi: Mapping[str, Any], status: Statuses) -> str:
+    """Return why a slice has no pair of ends: its netslice-vlds, and the links of its VNFs."""
+    vlds = [str(v["id"]) for v in nsi["network-slice-template"].get("netslice-vld") or ()]
+    ends = [end for sides in _sides(client, nsi) for side in sides for end in side]
+    there = {
+        f"{end.ns}/{end.vnf} has {', '.join(sorted(_links(status(end)))) or 'none'}": None
+        for end in ends
+    }
+    return (
+        f"nothing of {name} was joined: no netslice-vld of its template has the id of a link that"
+        f" the VNFs at both of its sides have; netslice-vlds: {', '.join(vlds) or 'none'}"
+        f"; links: {'; '.join(there) or 'none'}"
+    )
+
+
+def _links(status: Mapping[str, Any]) -> list[str]:
+    return [name for name, shown in status.items() if isinstance(shown, dict) and "state" in shown]
 
 
 def _ends_at(client: Client, nsr_id: str, sap: str, link: str) -> list[End]:
@@ -78,13 +108,70 @@ def _ends_at(client: Client, nsr_id: str, sap: str, link: str) -> list[End]:
         ]
         if addresses:
             member = str(vnf["member-vnf-index-ref"])
-            ends.append(End(str(record["name"]), member, link, addresses[0]))
+            ends.append(End(str(record["name"]), member, link, addresses[0], id=nsr_id))
     return ends
 
 
 def ready(state: State) -> bool:
     """Tell whether an end's network function is ready, or the end has no network function."""
     return state.function is None or state.function.get("nf-ready") == "yes"
+
+
+@dataclass(frozen=True)
+class Record:
+    """A file with the pairs that were joined, by slice: what a restarted joiner must know.
+
+    Several processes may use it at once.
+    """
+
+    path: Path
+
+    def read(self) -> dict[str, tuple[str, list[Pair]]]:
+        """Return id and pairs of each slice, by its name; empty without a file.
+
+        Raises:
+            OperateError: the file has another form.
+        """
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return {}
+        try:
+            return {
+                name: (str(each["id"]), [(_end(one), _end(other)) for one, other in each["pairs"]])
+                for name, each in json.loads(text).items()
+            }
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise OperateError(
+                f"{self.path} is no record of join-slices; remove it, and delete-peer what"
+                " deleted slices left at shared services"
+            ) from None
+
+    def write(self, name: str, id: str, pairs: Iterable[Pair]) -> None:
+        """Replace what is known of a slice; without pairs, forget it."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            known = {**self.read(), name: (id, list(pairs))}
+            document = {
+                name: {"id": id, "pairs": [[asdict(end) for end in pair] for pair in each]}
+                for name, (id, each) in known.items()
+                if each
+            }
+            new = self.path.with_suffix(".new")
+            new.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+            os.replace(new, self.path)
+
+
+def _end(shown: dict[str, Any]) -> End:
+    instance = shown["instance"]
+    return End(
+        **{
+            **shown,
+            "prefixes": tuple(shown["prefixes"]),
+            "instance": tuple(instance) if instance else None,
+        }
+    )
 
 
 @dataclass
@@ -94,7 +181,9 @@ class Joiner:
     Attributes:
         client: Client of OSM.
         tell: Prints a line for the operator.
+        record: Keeps what was joined for the next start.
         pairs: Pairs of ends to join, by slice.
+        ids: Id of each of these slices, as another slice may get the name.
         introduced: States of each pair when its ends last got each other's data.
         settled: Slices that are completely joined.
         leaving: Ends that still have a peer of a deleted slice, each with that peer, by slice.
@@ -102,10 +191,18 @@ class Joiner:
 
     client: Client
     tell: Callable[[str], None]
+    record: Record | None = None
     pairs: dict[str, list[Pair]] = field(default_factory=dict)
+    ids: dict[str, str] = field(default_factory=dict)
     introduced: dict[Pair, tuple[State, State]] = field(default_factory=dict)
     settled: set[str] = field(default_factory=set)
     leaving: dict[str, list[Pair]] = field(default_factory=dict)
+    _looked: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Read what an earlier process joined."""
+        for name, (id, pairs) in (self.record.read() if self.record else {}).items():
+            self.ids[name], self.pairs[name] = id, pairs
 
     def step(self, name: str) -> bool:
         """Do the next step for one slice; return True if it is completely joined.
@@ -116,9 +213,24 @@ class Joiner:
         nsi = self.client.document("nsi-show", name)
         if nsi.get("operational-status") != "running":
             return False
-        self.leaving.pop(name, None)  # A new slice has peers of the same names.
+        id = str(nsi.get("_id") or self.ids.get(name, ""))
+        if self.ids.setdefault(name, id) != id:
+            self.drop(name)
+            self.ids[name] = id
         status = statuses(self.client)
-        pairs = self.pairs[name] = self.pairs.get(name) or ends_of(self.client, nsi, status)
+        if name not in self._looked:
+            self.pairs[name] = ends_of(self.client, nsi, status)
+            self._looked.add(name)
+        pairs = self.pairs[name]
+        if not pairs:
+            self.settled.add(name)
+            raise OperateError(_nothing(self.client, name, nsi, status))
+        # Its peers have the names of those of a deleted slice, and take their places.
+        ours = {(*_place(here), there.name) for pair in pairs for here, there in (pair, pair[::-1])}
+        left = [p for p in self.leaving.pop(name, ()) if (*_place(p[0]), p[1].name) not in ours]
+        if left:
+            self.leaving[name] = left
+        self._keep(name)
         done = True
         for pair in pairs:
             states = state_of(pair[0], status(pair[0])), state_of(pair[1], status(pair[1]))
@@ -138,35 +250,60 @@ class Joiner:
         What fails is told, and left for the next call.
         """
         self.settled.discard(name)
-        left = self.leaving.pop(name, [])
+        self._looked.discard(name)
         for pair in self.pairs.pop(name, ()):
             self.introduced.pop(pair, None)
-            left += [pair, (pair[1], pair[0])]
-        for here, there in left:
+            self.leaving.setdefault(name, []).extend([pair, (pair[1], pair[0])])
+        self.retry(name)
+
+    def retry(self, name: str) -> None:
+        """Remove what is left of a deleted slice of this name."""
+        for here, there in self.leaving.pop(name, ()):
             try:
-                if self._there(here.ns):
+                if self._there(here):
                     self.tell(forget(self.client, here, there))
             except OperateError as error:
-                self.tell(f"error: {error.message}")
-                self.leaving.setdefault(name, []).append((here, there))
+                if f"no manual peer '{there.name}'" not in error.message:
+                    self.tell(f"error: {error.message}")
+                    self.leaving.setdefault(name, []).append((here, there))
+        self._keep(name)
 
-    def _there(self, service: str) -> bool:
-        """Tell whether a service exists; it may have been deleted with its slice."""
+    def _keep(self, name: str) -> None:
+        """Write what a restarted joiner must know of a slice, before anything is joined."""
+        if self.record is not None:
+            pairs = [*self.pairs.get(name, ()), *self.leaving.get(name, ())]
+            self.record.write(name, self.ids.get(name, ""), pairs)
+
+    def _there(self, end: End) -> bool:
+        """Tell whether the service of an end exists; it may have been deleted with its slice.
+
+        Another service may have its name now.
+        """
+        service = end.ns
         try:
-            self.client.document("ns-show", service)
+            found = self.client.document("ns-show", service)
         except OperateError as error:
             said = (f"'{service}' not found", f"'{service}' does not exist")  # osm, osm-lab
             if getattr(error, "status", 0) == 404 or any(one in error.message for one in said):
                 return False
             raise
-        return True
+        return str(found.get("_id", end.id)) == end.id
+
+
+def _place(end: End) -> tuple[object, ...]:
+    return end.id or end.ns, end.vnf, end.instance, end.link
 
 
 def names(client: Client) -> list[str]:
-    """Return the names of all slices, from the table that the client prints."""
+    """Return the names of all slices."""
+    return [*ids_of(client)]
+
+
+def ids_of(client: Client) -> dict[str, str]:
+    """Return the ids of all slices by name, from the table that the client prints."""
     rows = [_BAR.split(line) for line in client.verb("nsi-list").splitlines()]
-    cells = [row[1].strip() for row in rows if len(row) > 2]
-    return [cell for cell in cells if cell and cell != "netslice instance name"]
+    cells = [(row[1].strip(), row[2].strip()) for row in rows if len(row) > 3]
+    return {name: id for name, id in cells if name and name != "netslice instance name"}
 
 
 def join_slices(joiner: Joiner, names: Iterable[str], timeout: float, pause: float) -> None:
@@ -199,15 +336,21 @@ def follow(joiner: Joiner, pause: float, rounds: Iterable[int] = itertools.count
     """Join all present and future slices; report errors, and try again in the next round."""
     for _ in rounds:
         try:
-            present = names(joiner.client)
+            present = ids_of(joiner.client)
         except OperateError as error:
             joiner.tell(f"error: {error.message}")
-            present = [*joiner.pairs, *joiner.leaving]
-        for name in {*joiner.pairs, *joiner.leaving} - {*present}:
-            joiner.drop(name)
-        for name in present:
+            present = {name: joiner.ids.get(name, "") for name in (*joiner.pairs, *joiner.leaving)}
+        late = [*joiner.leaving]
+        for name in sorted({*joiner.pairs} | joiner.settled):
+            if name not in present or joiner.ids.get(name) not in ("", None, present[name]):
+                joiner.drop(name)
+                joiner.ids.pop(name, None)
+        for name, id in present.items():
+            joiner.ids[name] = joiner.ids.get(name) or id
             if name not in joiner.settled:
                 _try(joiner, lambda name=name: joiner.step(name))  # type: ignore[misc]
+        for name in late:
+            joiner.retry(name)
         time.sleep(pause)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
 from operate_support import Answering, Instance
 
 from operate.client import OperateError
-from operate.slices import Joiner, ends_of, follow, join_slices, names, statuses
+from operate.slices import Joiner, Record, ends_of, follow, join_slices, names, statuses
 
 POINTS = [
     {"nss-ref": "shared", "nsd-connection-point-ref": "sbi-sap"},
@@ -75,7 +76,12 @@ class Osm(Answering):
     ) -> dict[str, Any]:
         if name == "show-status":
             result = {"nf-kind": vnf, "nf-ready": "yes" if vnf in self.ready else "no"}
-            link = {"public-key": vnf, "inner-address": "172.16.23.9/24", "listen-port": 51829}
+            link = {
+                "state": "up",
+                "public-key": vnf,
+                "inner-address": "172.16.23.9/24",
+                "listen-port": 51829,
+            }
             functions = {"functions": {"sbi": result}, "added": {"sbi": ["first-slice-smf"]}}
             return {"sbi": link, "network-function": functions}
         self.asked.append((vnf, name, params["name"]))
@@ -178,6 +184,124 @@ def test_a_new_slice_of_the_name_of_a_deleted_one_is_joined(
     assert lines.count("error: busy") == 1
     assert ("amf", "add-peer", "first-slice-smf") in osm.asked
     assert joiner.settled == {"first"}
+
+
+class Growing(Osm):
+    """Slices get other ids each time they are made; services of a deleted slice are gone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        object.__setattr__(self, "age", 1)
+
+    age: int
+
+    def anew(self) -> None:
+        """Delete the slice, and make it again under its name; the shared service stays."""
+        object.__setattr__(self, "age", self.age + 1)
+
+    def verb(self, *words: str) -> str:
+        return super().verb(*words).replace("id-of-", f"id-{self.age}-of-")
+
+    def document(self, verb: str, id: str) -> dict[str, Any]:
+        found = super().document(verb, id.partition("-of-")[0] if "-of-" in id else id)
+        if verb == "nsi-show":
+            services = [{"nss-id": "shared", "nsrId": "id-1"},
+                        {"nss-id": "slice", "nsrId": f"id-2-of-{self.age}"}]  # fmt: skip
+            return {**found, "_id": f"id-{self.age}-of-{id}",
+                    "_admin": {"nsrs-detailed-list": services}}  # fmt: skip
+        if verb == "ns-show":
+            return {**found, "_id": "id-1" if "shared" in found["name"] else f"id-2-of-{self.age}"}
+        return found
+
+
+def test_a_slice_made_again_under_its_name_between_two_looks_is_joined() -> None:
+    osm, lines = Growing(), list[str]()
+    joiner = Joiner(osm, lines.append)
+    follow(joiner, 0, range(3))
+    assert joiner.settled == {"first"}
+    osm.asked.clear()
+    osm.anew()
+    follow(joiner, 0, range(3))
+    # The old key goes from the shared service before the new one comes; the service that has the
+    # old one's name now is not told to forget anything.
+    assert osm.asked[:3] == [
+        ("amf", "delete-function", "first-slice-smf"),
+        ("amf", "delete-peer", "first-slice-smf"),
+        ("amf", "add-peer", "first-slice-smf"),
+    ]
+    assert ("smf", "delete-peer", "first-shared-amf") not in osm.asked
+    assert lines.count("first: joined") == 2
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_restarted_joiner_knows_what_it_joined(tmp_path: Path, again: bool) -> None:
+    osm, lines, record = Growing(), list[str](), Record(tmp_path / "state" / "joined.json")
+    follow(Joiner(osm, lines.append, record), 0, range(3))
+    osm.asked.clear()
+    if again:
+        osm.anew()
+    else:
+        osm.slices.clear()
+    joiner = Joiner(osm, lines.append, record)
+    follow(joiner, 0, range(3))
+    assert osm.asked[:2] == [
+        ("amf", "delete-function", "first-slice-smf"),
+        ("amf", "delete-peer", "first-slice-smf"),
+    ]
+    assert (joiner.settled, bool(record.read())) == (({"first"}, True) if again else (set(), False))
+
+
+def test_a_removal_that_failed_is_repeated_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    osm, lines, record = Growing(), list[str](), Record(tmp_path / "joined.json")
+    follow(Joiner(osm, lines.append, record), 0, range(3))
+    osm.slices.clear()
+    answer, failing = Osm.answer, [True, True]
+
+    def busy(self: Osm, *words: Any) -> dict[str, Any]:
+        if words[2] == "delete-peer":
+            if failing and failing.pop():
+                raise OperateError("busy")
+            if ("amf", "delete-peer", "first-slice-smf") in self.asked:
+                raise OperateError(
+                    "delete-peer: name: link sbi has no manual peer 'first-slice-smf'"
+                )
+        return answer(self, *words)
+
+    monkeypatch.setattr(Osm, "answer", busy)
+    follow(Joiner(osm, lines.append, record), 0, range(1))
+    for _ in range(2):
+        joiner = Joiner(osm, lines.append, record)
+        follow(joiner, 0, range(2))
+    assert [name for _, name, _ in osm.asked].count("delete-peer") == 1
+    assert (joiner.leaving, record.read()) == ({}, {})
+
+
+def test_a_record_that_is_none_says_what_to_do(tmp_path: Path) -> None:
+    file = tmp_path / "joined.json"
+    for text in ("[]", '{"first": {"id": 1, "pairs": [[]]}}', "{", '{"first": []}'):
+        file.write_text(text, encoding="utf-8")
+        with pytest.raises(OperateError, match="is no record of join-slices; remove it"):
+            Joiner(Osm(), print, Record(file))
+
+
+def test_a_slice_without_anything_to_join_is_not_called_joined(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As with a typing error in a link, or links of other names than that of the network."""
+    link = {"id": "sbj", "nss-connection-point-ref": POINTS}
+    monkeypatch.setitem(NSI, "network-slice-template", {"netslice-vld": [link]})
+    osm, lines = Osm(), list[str]()
+    with pytest.raises(OperateError, match=r"^first: not joined$"):
+        join_slices(Joiner(osm, lines.append), ["first"], timeout=60, pause=0)
+    assert osm.asked == []
+    (said,) = lines
+    assert "nothing of first was joined" in said
+    assert "netslice-vlds: sbj; links: first.shared/amf has sbi; first.slice/smf has sbi" in said
+    # The service says it once, and goes on.
+    follow(Joiner(osm, lines.append), 0, range(3))
+    assert lines[1:] == [said.replace("first: ", "")]
 
 
 def test_one_that_fails_does_not_stop_the_others() -> None:
