@@ -69,6 +69,10 @@ class Backends:
         """Remove the model of a network service; a missing one is no error."""
         controller = self.controller()
         if ns_id in controller.models():
-            # Do not wait for a unit in error or without an agent: its last hooks would not run.
-            stuck = bool(controller.model(ns_id).status().failed)
+            # Do not wait for a unit in error or without an agent: its last hooks would not run. The
+            # same is true of a record that this version cannot read.
+            try:
+                stuck = bool(controller.model(ns_id).status().failed)
+            except LcmError:
+                stuck = True
             controller.destroy_model(ns_id, timeout=_LAST_HOOKS, force=stuck)

@@ -54,6 +54,33 @@ _KINDS = {
 }
 
 
+VERSION = 3
+"""Version of the form of a lab's home. A home without a version is of the ones before 3.
+
+Records of earlier versions can be read: new fields have defaults, and fields that went are ignored.
+Raise it if an earlier lab cannot read what this one writes.
+"""
+
+
+def check_version(home: Path) -> None:
+    """Refuse a home of a later version.
+
+    Raises:
+        NbiError: it is of a later version, or its version cannot be read.
+    """
+    try:
+        text = (home / "version").read_text(encoding="ascii").strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except UnicodeDecodeError:
+        text = ""
+    if not text.isdecimal() or int(text[:9]) > VERSION:
+        raise NbiError(
+            f"the lab's home {home} is of version '{text[:20]}', and this lab reads homes up to"
+            f" version {VERSION}: use the lab that made it, or another home (--home)"
+        )
+
+
 @contextmanager
 def file_lock(path: Path, timeout: float | None = None, what: str = "") -> Iterator[None]:
     """Hold an exclusive lock on ``path`` (made when absent) for the length of the block.
@@ -85,6 +112,7 @@ class Store:
         """Open the store of the lab in ``home``; directories are made on the first write."""
         self.home = home
         self.root = home / "nbi"
+        check_version(home)
 
     def _path(self, collection: str, key: str) -> Path:
         if collection not in _KINDS:
@@ -106,7 +134,9 @@ class Store:
     def put(self, collection: str, document: Document) -> None:
         """Write a whole document under its ``_id``."""
         path = self._path(collection, document["_id"])
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.parent.exists():
+            path.parent.mkdir(parents=True)
+            files.replace(self.home / "version", f"{VERSION}\n")
         files.replace(path, json.dumps(document, indent=1, sort_keys=True), synced=True)
 
     def find(self, collection: str, key: str) -> Document | None:

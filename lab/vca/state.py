@@ -15,9 +15,9 @@ OptionValue = str | int | float | bool
 
 
 class Document(BaseModel):
-    """Base of all stored parts: an unknown key means a file of another version."""
+    """Base of all stored parts; a key that only an earlier version had is left out."""
 
-    model_config = ConfigDict(extra="forbid", defer_build=True)
+    model_config = ConfigDict(extra="ignore", defer_build=True)
 
 
 class StatusInfo(Document):
