@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -168,6 +169,8 @@ class Nbi:
                 self.url + path,
                 headers={**self._headers, **(headers or {})},
                 timeout=self._timeout,
+                # Another host, or plain HTTP, would get the password.
+                allow_redirects=False,
                 **how,
             )
         except requests.exceptions.SSLError as error:
@@ -177,6 +180,11 @@ class Nbi:
             ) from None
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
             raise Unreachable(f"{self.url} does not answer: {_reason(error)}") from None
+        if answer.is_redirect:
+            to = re.sub(r"[^!-~]", "?", answer.headers["Location"])[:200]
+            raise Unreachable(
+                f"{self.url} sends clients on to {to}: give that address if it is OSM"
+            )
         if answer.status_code >= 300:
             raise Refused(answer.status_code, _detail(answer))
         try:

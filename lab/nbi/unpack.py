@@ -16,7 +16,9 @@ from lab.errors import NbiError
 
 MAX_BYTES = 1 << 30
 """Largest size of an unpacked package, in bytes."""
-MAX_FILES = 100_000
+MAX_FILES = 20_000
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""Of the others zipfile decompresses a whole block at once, whatever size the archive says."""
 
 
 def unpack(source: Path, target: Path) -> Path:
@@ -87,6 +89,8 @@ def _unzip(source: Path, target: Path) -> None:
             raise NbiError(f"{source.name} is too large when unpacked")
         for info in infos:
             path = target / _safe(info.filename, source)
+            if info.compress_type not in _METHODS:
+                raise NbiError(f"{source.name}: {info.filename} is neither stored nor deflated")
             if info.is_dir():
                 path.mkdir(parents=True, exist_ok=True)
                 continue

@@ -261,7 +261,9 @@ class ServicePage:
                 inputs[name] = ui.textarea(name, value=value).props("autogrow rows=1")
             inputs[name].classes("w-full")
         given = {p["name"]: p for p in primitive.get("parameter") or ()}
-        answer = ui.code("", language="json").classes("w-full max-h-96 overflow-auto")
+        # As text: `ui.code` is Markdown, in which a VDU's output could be HTML.
+        answer = ui.label().classes("w-full max-h-96 overflow-auto font-mono text-xs")
+        answer.style("white-space: pre-wrap; overflow-wrap: anywhere")
         answer.visible = False
 
         async def press() -> None:
@@ -278,9 +280,9 @@ class ServicePage:
                     self.data.press, node.service, node.member, primitive["name"], values
                 )
                 shown = result if isinstance(result, str) else json.dumps(result, indent=1)
-                answer.content = shown or "done"
+                answer.text = shown or "done"
             except REFUSALS as error:
-                answer.content = str(error)
+                answer.text = str(error)
             answer.visible = True
             button.enable()
 

@@ -6,11 +6,42 @@ import asyncio
 import importlib
 import os
 from contextlib import AsyncExitStack
+from urllib.parse import urlsplit
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
 
 from lab.nbi.engine import Engine
 from lab.server.tokens import Tokens
+
+POLICY = (
+    "default-src 'self'",
+    # NiceGUI has scripts and styles in the page, and compiles templates in the browser.
+    "script-src 'self' 'unsafe-inline' 'unsafe-eval'",
+    "style-src 'self' 'unsafe-inline'",
+    "img-src 'self' data: blob:",
+    "font-src 'self' data:",
+    "object-src 'none'",
+    "base-uri 'self'",
+    "form-action 'self'",
+    "frame-ancestors 'none'",
+)
+GUARD = {
+    "Content-Security-Policy": "; ".join(POLICY),
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+"""Headers with which a browser loads nothing from elsewhere, and shows the page in no frame."""
+
+
+def _same_origin(scope: Scope) -> bool:
+    """Tell whether a request is from our own page, or from no page."""
+    headers = Headers(scope=scope)
+    origin = headers.get("origin")
+    return origin is None or urlsplit(origin).netloc == headers.get("host")
 
 
 class WithPage:
@@ -35,8 +66,18 @@ class WithPage:
             await send({"type": "lifespan.shutdown.complete"})
         elif scope["type"] == "http" and f"{scope['path']}/".startswith("/osm/"):
             await self._api(scope, receive, send)
+        elif not _same_origin(scope):
+            refusal = PlainTextResponse("The request comes from another site's page", 403)
+            close = WebSocketClose(1008, "another origin")
+            await (refusal if scope["type"] == "http" else close)(scope, receive, send)
         else:
-            await (await self._made())(scope, receive, send)
+
+            async def guarded(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    MutableHeaders(scope=message).update(GUARD)
+                await send(message)
+
+            await (await self._made())(scope, receive, guarded)
 
     async def _made(self) -> ASGIApp:
         async with self._making:

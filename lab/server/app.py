@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -27,6 +28,8 @@ from lab.server.routes import ROUTES
 from lab.server.tokens import Tokens
 
 log = logging.getLogger(__name__)
+WRONG_SECONDS = 1.0
+"""Seconds until a wrong password is answered; a client has a limited number of connections."""
 
 
 def create_app(engine: Engine, tokens: Tokens, vca: bool = True) -> Starlette:
@@ -81,6 +84,8 @@ def _endpoint(
                 result = await run_in_threadpool(resource.handler, resources, call)
             return _response(request, result)
         except NbiError as error:
+            if error.status == HTTPStatus.UNAUTHORIZED and request.method == "POST":
+                await asyncio.sleep(WRONG_SECONDS)
             return _refuse(request, error.status, error.detail)
         except LcmError as error:
             return _refuse(request, HTTPStatus.BAD_REQUEST, str(error))
@@ -100,7 +105,7 @@ async def _call(
         async with bodies.package(request, uploads) as file:
             yield Call(method, path, query, {}, token, file)
     else:
-        body = {} if method == "GET" else await bodies.document(request)
+        body = {} if method == "GET" else await bodies.document(request, resource.open)
         accept = request.headers.get("accept", "")
         yield Call(method, path, query, body, token, accept=accept)
 
@@ -131,4 +136,5 @@ async def _no_such_path(request: Request, error: Exception) -> Response:
 async def _broken(request: Request, error: Exception) -> Response:
     """Answer as NBI does after an internal error; the traceback is in the log."""
     log.error("%s %s", request.method, request.url.path, exc_info=error)
-    return _refuse(request, HTTPStatus.BAD_REQUEST, f"internal error: {error!r}")
+    text = "internal error; the log of the server says more"
+    return _refuse(request, HTTPStatus.BAD_REQUEST, text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
@@ -27,6 +28,10 @@ from lab.nbi.unpack import MAX_BYTES
 MAX_DOCUMENT = 4 << 20
 """Largest body of a request without a package, in bytes."""
 
+MAX_OPEN = 16 << 10
+"""Largest body of a request without a token, in bytes; the client has OPEN_SECONDS to send it."""
+OPEN_SECONDS = 10.0
+
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
 
 
@@ -45,13 +50,22 @@ async def _chunks(request: Request, limit: int) -> AsyncIterator[bytes]:
         yield chunk
 
 
-async def document(request: Request) -> dict[str, Any]:
+async def document(request: Request, open: bool = False) -> dict[str, Any]:
     """Return the mapping in a request's body (JSON or YAML); an empty body is an empty mapping.
 
+    Args:
+        request: The request.
+        open: Whether it needs no token.
+
     Raises:
-        NbiError: the body is not JSON or YAML, not a mapping, or too large.
+        NbiError: the body is not JSON or YAML, not a mapping, too large, or comes too slowly.
     """
-    data = b"".join([chunk async for chunk in _chunks(request, MAX_DOCUMENT)])
+    limit, seconds = (MAX_OPEN, OPEN_SECONDS) if open else (MAX_DOCUMENT, None)
+    try:
+        async with asyncio.timeout(seconds):
+            data = b"".join([chunk async for chunk in _chunks(request, limit)])
+    except TimeoutError:
+        raise NbiError("The body comes too slowly", HTTPStatus.REQUEST_TIMEOUT) from None
     if not data.strip():
         return {}
     kind = "json" if "application/json" in request.headers.get("content-type", "") else "yaml"

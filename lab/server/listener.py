@@ -2,14 +2,67 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from pathlib import Path
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lab.certificates import self_signed
 from lab.errors import NbiError
+
+MAX_CONNECTIONS = 200
+MAX_OF_ADDRESS = 100
+"""Connections from one address."""
+MAX_HEADERS = 64 << 10
+"""Bytes of a request without its body."""
+HEADER_SECONDS = 10.0
+"""Seconds for a client to send the request line and headers."""
+
+
+class Bounded(H11Protocol):
+    """A connection that ends if the client sends no complete request in time."""
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Refuse an address with too many connections."""
+        super().connection_made(transport)
+        clients = [getattr(c, "client", None) for c in self.connections]
+        same = [c for c in clients if c and self.client and c[0] == self.client[0]]
+        if len(same) > MAX_OF_ADDRESS:
+            transport.abort()
+            return
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Wait for the rest of a request that has begun."""
+        super().data_received(data)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._stop()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        """Start the timer between requests; stop it while one is answered."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop()
+        elif self._timer is None and self in self.connections:  # else it is a WebSocket now
+            self._timer = self.loop.call_later(HEADER_SECONDS, self._late)
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _late(self) -> None:
+        self._timer = None
+        if self in self.connections and (self.cycle is None or self.cycle.response_complete):
+            self.transport.abort()
 
 
 class Listener:
@@ -36,7 +89,9 @@ class Listener:
             ssl_keyfile=str(key),
             lifespan="auto",
             log_level="warning",
-            limit_concurrency=200,
+            http=Bounded,
+            h11_max_incomplete_event_size=MAX_HEADERS,
+            limit_concurrency=MAX_CONNECTIONS,
             timeout_graceful_shutdown=1,
             server_header=False,
         )

@@ -52,6 +52,16 @@ def test_figures_of_a_vnf_are_not_shown_at_another(monkeypatch: pytest.MonkeyPat
     assert list(view.samples) == ["vpn"]
 
 
+def test_an_answer_of_a_vdu_is_shown_as_text() -> None:
+    """In Markdown, as of `ui.code`, it could end the block and draw a login form."""
+    view = shown(Graph("basic", (NODE,)))
+    with view.forms:
+        view._form(NODE, {"name": "show-status"})
+    elements = list(view.forms.descendants())
+    assert [each for each in elements if type(each) is ui.label]
+    assert not [each for each in elements if isinstance(each, ui.markdown | ui.code | ui.html)]
+
+
 def test_a_service_without_vnfs_has_a_page() -> None:
     assert shown(Graph("basic")).select.value is None
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import hashlib
+import socket
+import ssl
 import subprocess
 import sys
 import tarfile
 import threading
+import time
+import tracemalloc
+import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,12 +23,19 @@ from typing import Any
 import pytest
 import requests
 import yaml
+from starlette.responses import PlainTextResponse
+from starlette.testclient import TestClient
+from starlette.websockets import WebSocketDisconnect
 from support.nbi_server import PASSWORD, VIM, Api, instantiation
 
 from lab.errors import NbiError
 from lab.nbi.engine import Engine
+from lab.nbi.unpack import unpack
+from lab.page.mount import WithPage
 from lab.records.store import CREATED, NSDS, NSRS, OPS, VNFDS, VNFRS, Document
-from lab.server import bodies, tokens
+from lab.server import app as server_app
+from lab.server import bodies, listener, tokens
+from lab.server.app import create_app
 from lab.server.listener import Listener
 
 VNFD_CONTENT = "/vnfpkgm/v1/vnf_packages_content"
@@ -610,6 +623,120 @@ def test_yaml_where_no_json_is_asked_for(api: Api) -> None:
     assert answer.headers["content-type"].startswith("application/yaml")
     assert yaml.safe_load(answer.text)[0]["name"] == "lab"
     assert "&id" not in answer.text
+
+
+def connected(api: Api) -> ssl.SSLSocket:
+    """Return a TLS connection to the server without a request."""
+    host, _, port = api.url.removeprefix("https://").partition("/")[0].rpartition(":")
+    context = ssl.create_default_context(cafile=api.site.certificate)
+    plain = socket.create_connection((host, int(port)), timeout=20)
+    return context.wrap_socket(plain, server_hostname=host)
+
+
+def closed(connection: ssl.SSLSocket) -> bool:
+    """Tell whether the server ends the connection without an answer."""
+    try:
+        return connection.recv(1) == b""
+    except (ConnectionError, ssl.SSLError):
+        return True
+
+
+def test_without_a_token_little_can_be_sent(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "a: " + "[" * 20_000
+    answer = api.http.post(api.url + "/admin/v1/tokens", data=text, headers={"Accept": "*/*"})
+    assert answer.status_code == 413
+    monkeypatch.setattr(bodies, "OPEN_SECONDS", 0.2)
+    with connected(api) as slow:
+        head = "POST /osm/admin/v1/tokens HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{"
+        slow.sendall(head.encode())
+        assert slow.recv(4096).startswith(b"HTTP/1.1 408 ")
+
+
+def test_connections_without_a_request_end(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "HEADER_SECONDS", 0.5)
+    for sent in (b"", b"GET /osm/version HTTP/1.1\r\nX: "):
+        with connected(api) as idle:
+            idle.sendall(sent)
+            assert closed(idle)
+    # One that asks again and again lives longer.
+    with connected(api) as busy:
+        for _ in range(4):
+            busy.sendall(b"GET /osm/version HTTP/1.1\r\nHost: a\r\n\r\n")
+            answer = b""
+            while b"version: " not in answer:
+                answer += busy.recv(65536)
+            assert answer.startswith(b"HTTP/1.1 200 ")
+            time.sleep(0.3)
+
+
+def test_one_address_does_not_get_all_connections(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "MAX_OF_ADDRESS", 3)
+    api.http.close()
+    with contextlib.ExitStack() as stack:
+        several = [stack.enter_context(connected(api)) for _ in range(5)]
+        assert closed(several[4])
+        several[0].sendall(b"GET /osm/version HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert several[0].recv(4096).startswith(b"HTTP/1.1 200 ")
+
+
+def test_long_headers_are_refused(api: Api) -> None:
+    with connected(api) as long:
+        with contextlib.suppress(OSError):
+            long.sendall(b"GET /osm/version HTTP/1.1\r\nX: " + b"a" * (2 * listener.MAX_HEADERS))
+        try:
+            assert not long.recv(4096).startswith(b"HTTP/1.1 200 ")
+        except OSError:
+            pass  # ended without an answer
+
+
+def test_a_wrong_password_is_answered_late(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_app, "WRONG_SECONDS", 0.6)
+    started = time.monotonic()
+    answer = api.post("/admin/v1/tokens", {"username": "admin", "password": "guess"})
+    assert (answer.status_code, time.monotonic() - started > 0.6) == (401, True)
+
+
+def test_a_zip_cannot_lie_about_its_size(tmp_path: Path) -> None:
+    """Of a method other than deflate, a whole block is decompressed at once."""
+    file = tmp_path / "package.zip"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("p/p_vnfd.yaml", b"0" * (64 << 20))
+    data = bytearray(file.read_bytes())
+    for magic, offset in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):
+        at = data.index(magic) + offset
+        data[at : at + 4] = (1).to_bytes(4, "little")
+    file.write_bytes(data)
+    tracemalloc.start()
+    with pytest.raises(NbiError, match="p/p_vnfd.yaml is neither stored nor deflated"):
+        unpack(file, tmp_path / "out")
+    assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    tracemalloc.stop()
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_page_is_for_its_own_origin_only(tmp_path: Path) -> None:
+    """NiceGUI's socket.io takes each origin."""
+    engine = Engine(tmp_path / "home")
+    passed: list[str] = []
+
+    async def made(scope: Any, receive: Any, send: Any) -> None:
+        passed.append(scope["path"])
+        await PlainTextResponse("page")(scope, receive, send)
+
+    both = WithPage(create_app(engine, tokens.Tokens("a")), engine, tokens.Tokens("a"))
+    both._page = made
+    with TestClient(both, base_url="https://lab") as client:
+        answer = client.get("/", headers={"Origin": "https://lab"})
+        assert answer.status_code == 200
+        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+        assert answer.headers["x-frame-options"] == "DENY"
+        path = "/_nicegui_ws/socket.io/?transport=polling"
+        assert client.post(path, headers={"Origin": "https://evil"}).status_code == 403
+        with pytest.raises(WebSocketDisconnect):
+            client.websocket_connect(path, headers={"Origin": "https://evil"}).__enter__()
+    assert passed == ["/"]
 
 
 def test_an_api_client_does_not_load_the_page_and_a_browser_does(tmp_path: Path) -> None:
