@@ -155,7 +155,7 @@ def targets_command(
         click.echo(text, nl=False)
         return
     # Prometheus reads the file at every change, so replace it in one step.
-    staging = out.with_name(out.name + ".new")
+    staging = out.with_name(f"{os.getpid()}-{out.name}.new")
     staging.write_text(text, encoding="utf-8")
     staging.replace(out)
 

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from lab.errors import NbiError
+from lab.lcm.backends import Backends
 from lab.nbi.catalogue import Catalogue
 from lab.nbi.params import load_mapping
 from lab.records.ids import admin
-from lab.records.store import NSRS, OPS, VIMS, VNFDS, Store
+from lab.records.store import NSRS, OPS, VERSION, VIMS, VNFDS, Store
 from lab.vim.errors import VimError
 from lab.vim.store import Account, State, Stored, read_json
 
@@ -82,6 +83,29 @@ def test_a_damaged_record_is_named(tmp_path: Path, kind: str) -> None:
     assert read_json(path) is None or kind == "another's"
     assert (store.discard(VIMS, "three"), store.discard(VIMS, "one")) == (False, True)
     assert (store.damaged(VIMS), len(store.all(VIMS))) == ([], 1)
+
+
+@pytest.mark.parametrize("text", [str(VERSION + 1), "", "1.5", "later", "9" * 5000])
+def test_a_home_of_a_later_lab_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "version").write_text(text)
+    with pytest.raises(NbiError, match=f"home {tmp_path} is of version .*up to version {VERSION}"):
+        Store(tmp_path)
+
+
+def test_a_home_has_a_version_from_its_first_record_on(tmp_path: Path) -> None:
+    Store(tmp_path / "home").put(VIMS, {"_id": "one", "name": "one", "_admin": {"created": 1.0}})
+    assert (tmp_path / "home" / "version").read_text() == f"{VERSION}\n"
+    assert Store(tmp_path / "home").get(VIMS, "one")["name"] == "one"
+
+
+def test_charms_whose_record_is_damaged_can_be_deleted(tmp_path: Path) -> None:
+    backends = Backends(tmp_path)
+    model = backends.model("one")
+    (model.paths.model / "model.json").write_text("{damaged")
+    again = Backends(tmp_path)
+    again.destroy_model("one")
+    assert again.controller().models() == []
+    assert not model.paths.model.exists()
 
 
 def test_a_record_of_the_vim_that_lacks_something_is_named(tmp_path: Path) -> None:
