@@ -259,16 +259,16 @@ def test_the_last_refusal_of_a_peer(notes: Notes, lines: tuple[str, ...], senten
 
 
 def test_a_status_that_nobody_knows_names_the_servers(notes: Notes) -> None:
-    notes.put("unanswered", "http://ca/ocsp", "it did not answer within 3 s")
+    notes.put("unanswered", "http://ca/", "it did not answer within 3 s")
     notes.put("unanswered", "http://ca/sub.crl", "it answers HTTP 404")
     assert refused(
         notes, START, LOOK, CHECK,
-        "  requesting ocsp status from 'http://ca/ocsp' ...",
-        "ocsp request to http://ca/ocsp failed",
+        "  requesting ocsp status from 'http://ca' ...",
+        "ocsp request to http://ca failed",
         "  fetching crl from 'http://ca/sub.crl' ...", "crl fetching failed",
         "constraint check failed: RULE_CRL_VALIDATION is FAILED, but requires at least SKIPPED",
         f"selected peer config '{NAME}' unacceptable: constraint checking failed",
-    ) == {END: 'nobody says whether its certificate "CN=them" is revoked; http://ca/ocsp: it did'
+    ) == {END: 'nobody says whether its certificate "CN=them" is revoked; http://ca: it did'
                " not answer within 3 s; http://ca/sub.crl: it answers HTTP 404"}  # fmt: skip
 
 

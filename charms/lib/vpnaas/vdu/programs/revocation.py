@@ -386,7 +386,11 @@ class Refusals:
 
     def _sentence(self, sentence: str, match: Any, exchange: Exchange) -> str:
         words = {name: clean(text or "") for name, text in match.groupdict().items()}
-        failed = [(url, self.notes.why("unanswered", url)) for url in exchange.urls]
+        # libcurl adds the path of an address that has none.
+        failed = [
+            (url, self.notes.why("unanswered", url) or self.notes.why("unanswered", url + "/"))
+            for url in exchange.urls
+        ]
         urls = ["{}: {}".format(clean(url), why) for url, why in failed if why]
         words.update(
             cert='"{}"'.format(clean(exchange.cert)),
