@@ -123,7 +123,9 @@ class Charon:
 
     def routes(self) -> list[dict[str, str]]:
         """Return the routes of kernel-libipsec, as `ip -j route show table all` prints them."""
-        there = {ts for sa in self.sas for ts in sa.remote_ts} if TUN in self.vdu.plain else set()
+        # A selector may have ports, a route has none.
+        selectors = {ts.partition("[")[0] for sa in self.sas for ts in sa.remote_ts}
+        there = selectors if TUN in self.vdu.plain else set()
         left = sorted(there - self.lost_routes)
         return [{"dst": prefix, "dev": TUN, "table": str(TABLE)} for prefix in left]
 
