@@ -359,7 +359,10 @@ GROUPS: dict[str, dict[str, Code]] = {
             "A virtual-link-profile names no virtual-link-desc; without the key LCM fails.",
             "Correct `virtual-link-desc-id`.",
         ),
-        "link-cidr": _silent("A `cidr` is no subnet, which the VIM refuses.", "Correct it."),
+        "link-cidr": _silent(
+            "A `cidr` is no subnet, or `ip-version` or `gateway-ip` is not of it; the VIM refuses.",
+            "Correct it.",
+        ),
         "link-dhcp": _silent(
             "A fixed address is one that DHCP takes, so the VIM refuses the port.",
             "Set `dhcp-enabled: false`, or take another address.",

@@ -186,14 +186,24 @@ def subnets(ctx: Context) -> Iterator[Problem]:
         profiles = numbered(f"{at}/virtual-link-profile", flavour.get("virtual-link-profile"))
         for place, profile in profiles:
             protocol = profile.get("virtual-link-protocol-data") or {}
-            cidr = (protocol.get("l3-protocol-data") or {}).get("cidr")
+            layer = protocol.get("l3-protocol-data") or {}
+            cidr, gateway = layer.get("cidr"), layer.get("gateway-ip")
+            spot = f"{place}/virtual-link-protocol-data/l3-protocol-data"
+            if cidr is None:
+                continue
             try:
-                if cidr is not None:
-                    ipaddress.ip_network(cidr)
+                network = ipaddress.ip_network(cidr)
             except ValueError:
                 sentence = f"{shown(cidr)} is no subnet; allowed: for example 192.168.8.0/24"
-                spot = f"{place}/virtual-link-protocol-data/l3-protocol-data/cidr"
-                yield ctx.problem("link-cidr", spot, sentence)
+                yield ctx.problem("link-cidr", f"{spot}/cidr", sentence)
+                continue
+            version = f"ipv{network.version}"
+            if layer.get("ip-version", version) != version:
+                sentence = f"{layer['ip-version']} with {cidr}; allowed: {version}"
+                yield ctx.problem("link-cidr", f"{spot}/ip-version", sentence)
+            if gateway is not None and ipaddress.ip_address(gateway) not in network:
+                sentence = f"{gateway} is outside of {cidr}; allowed: an address in it"
+                yield ctx.problem("link-cidr", f"{spot}/gateway-ip", sentence)
 
 
 @rule("nsd")

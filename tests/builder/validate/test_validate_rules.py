@@ -174,3 +174,24 @@ def test_each_execution_environment_may_take_the_management_address_first(tmp_pa
     made.add(f"{ENTRY}/0/initial-config-primitive", {**config, "seq": 4})
     (problem,) = problems(made, tmp_path)
     assert problem.path.endswith("initial-config-primitive[3]/parameter[0]/value")
+
+
+@pytest.mark.parametrize(
+    ("layer", "place"),
+    [
+        ({"ip-version": "ipv6", "cidr": "192.168.8.0/24"}, "/ip-version"),
+        ({"ip-version": "ipv4", "cidr": "fd00::/64"}, "/ip-version"),
+        ({"cidr": "192.168.8.0/24", "gateway-ip": "192.168.9.1"}, "/gateway-ip"),
+        ({"cidr": "192.168.8.0/24", "gateway-ip": "fd00::1"}, "/gateway-ip"),
+        ({"ip-version": "ipv4", "cidr": "192.168.8.0/24", "gateway-ip": "192.168.8.1"}, None),
+        ({"gateway-ip": "192.168.8.1"}, None),
+    ],
+)
+def test_a_subnet_and_what_stands_beside_it(layer, place, tmp_path):
+    made = ns()
+    profile = {"id": "data", "virtual-link-desc-id": "data"}
+    profile["virtual-link-protocol-data"] = {"l3-protocol-data": layer}
+    made.put("df/0/virtual-link-profile", [profile])
+    found = problems(made, tmp_path)
+    assert [p.code for p in found] == ["link-cidr"] * bool(place)
+    assert all(p.path.endswith(place) for p in found)
