@@ -19,7 +19,7 @@ CHART = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9]/)?[-a-z0-9]*[a-z0-9]|[a-z0-9]")
 """NBI's form of a KDU's helm-chart: [REPO/]NAME."""
 FOLDER = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
-KEYS = {"vdu-level": "vdu-id", "virtual-link-connectivity": "virtual-link-profile-id"}
+KEYS = {"vdu-level": "vdu-id"}
 """Keys in YANG of lists whose entries have neither id nor name; pyangbind refuses a second one."""
 
 

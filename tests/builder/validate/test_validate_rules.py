@@ -195,3 +195,12 @@ def test_a_subnet_and_what_stands_beside_it(layer, place, tmp_path):
     found = problems(made, tmp_path)
     assert [p.code for p in found] == ["link-cidr"] * bool(place)
     assert all(p.path.endswith(place) for p in found)
+
+
+def test_a_vnf_may_have_two_interfaces_on_one_virtual_link(tmp_path):
+    made = ns()
+    place = "df/0/vnf-profile/0/virtual-link-connectivity"
+    point = {"constituent-base-element-id": "1", "constituent-cpd-id": "mgmt-ext"}
+    entry = {"virtual-link-profile-id": "data", "constituent-cpd-id": [point]}
+    made.add(place, entry)
+    assert problems(made, tmp_path) == []

@@ -1029,13 +1029,6 @@ CREATION = [
         ],
     ),
     (
-        "duplicate-id",
-        "virtual-link-connectivity[1]/virtual-link-profile-id",
-        "list index out of range",
-        ns,
-        [put(f"{CONN}/virtual-link-profile-id", "mgmt")],
-    ),
-    (
         "action-missing",
         "config-access/ssh-access",
         "",
