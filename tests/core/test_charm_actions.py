@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from ops.model import ModelError, RelationDataContent
 from ops.testing import Harness
-from support.model_world import PlainInterface, World
+from support.model_world import PlainInterface, WgInterface, World
 from test_access_charm import KEYS, Reached, Store
 from test_certificates import Operator
 from vpnaas import actions, juju
@@ -144,6 +144,17 @@ def test_a_link_that_fails_leaves_the_others_alone(vnf: Vnf) -> None:
     assert set(vnf.vdu.interfaces) == {"wg-s11"}
     reason = "UDP port 51821 of the VDU is used by python3; allowed: another listen-port"
     assert vnf.run("show-status", link="s6a")["s6a"]["reason"].startswith(reason)
+
+
+@pytest.mark.parametrize("owner", ["", "wireguard-go"])
+def test_another_wireguard_interface_at_the_port_is_named(vnf: Vnf, owner: str) -> None:
+    vnf.vdu.interfaces["wg0"] = WgInterface(port="51821")
+    vnf.vdu.taken[51821] = owner
+    vnf.vdu.fail_on = "s6a/apply/start"
+    said = "UDP port 51821 of the VDU is used by wg0; allowed: another listen-port"
+    assert vnf.refused("configure", **S6A) == said
+    vnf.vdu.interfaces["wg0"].up = False
+    assert " is used by wg0" not in vnf.run("show-status", link="s6a")["s6a"]["reason"]
 
 
 def test_a_foreign_interface_with_the_links_name_is_named(vnf: Vnf) -> None:

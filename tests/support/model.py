@@ -351,7 +351,8 @@ class ModelVdu:
     def _cmd_ss(self, argv, text):
         if argv[1] == "-Hlunp":
             return 0, "".join(
-                f'UNCONN 0 0 0.0.0.0:{port} 0.0.0.0:* users:(("{owner}",pid=7,fd=3))\n'
+                f"UNCONN 0 0 0.0.0.0:{port} 0.0.0.0:* "
+                + (f'users:(("{owner}",pid=7,fd=3))\n' if owner else "\n")
                 for port, owner in self.sockets().items()
                 if f":{port} " in argv[2] + " "
             )

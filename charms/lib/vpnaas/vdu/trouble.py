@@ -40,8 +40,6 @@ def diagnose(at: str, unit: str, port: int) -> List[Step]:
 def taken(results: Results, at: str, port: int, interface: str) -> str:
     """Return what has a UDP port that `interface` wants, "" if it is free."""
     owner = dict(owners(results, at + "/sockets")).get(port, "")
-    if owner != KERNEL:
-        return owner
     rows = [line.split("\t") for line in results.output(at + "/ports").splitlines()]
     listening = {row[0] for row in rows if row[1:] == [str(port)]}
     names = [
@@ -50,7 +48,8 @@ def taken(results: Results, at: str, port: int, interface: str) -> str:
         if "UP" in device.get("flags", ())
         and (name in listening or str(_data(device).get("port")) == str(port))
     ]
-    return "" if interface in names else (names or [owner])[0]
+    # Where WireGuard is a program, the name of its interface says more than that of the program.
+    return "" if interface in names or not owner else (names or [owner])[0]
 
 
 def devices(results: Results, at: str) -> Dict[str, Dict[str, Any]]:
