@@ -9,12 +9,13 @@ import contextlib
 import functools
 import os
 import shutil
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
-from support import changed, clock, spent
+from support import changed, clock, keep, spent
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
@@ -71,6 +72,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run tests marked kvm also where processors are emulated: hours",
     )
     parser.addoption(
+        "--keep",
+        action="store_true",
+        help="end at the first red test and leave its lab; the report says how to enter it",
+    )
+    parser.addoption(
         "--quick", action="store_true", help="leave out what needs a lab or takes seconds"
     )
     parser.addoption(
@@ -80,6 +86,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="REVISION",
         help="only tests that files reach which differ from a revision (default: HEAD)",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("keep"):
+        config.option.maxfail = 1
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    keep.note(item, report)
+    return report
 
 
 def schedule(item: pytest.Item) -> dict[str, Any]:

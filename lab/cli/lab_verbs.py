@@ -8,6 +8,8 @@ import signal
 import sys
 import threading
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from lab.lcm import keeper
 from lab.lcm.backends import Backends
 from lab.lcm.timeouts import lab_timeouts
 from lab.records import jobs
+from lab.records.journal import Tail
+from lab.records.operations import operation_folder
 from lab.records.store import NSIOPS, OPS, VIMS, Document
 from lab.vca import Model
 from lab.vim import Vim, clean, probe, registry
@@ -102,6 +106,63 @@ def logs(lab: Lab, ns: str, unit: str | None, follow: bool) -> None:
         raise NbiError(f"ns '{ns}' has no unit '{unit}', its units are {', '.join(units)}")
     for name, line in lines(lambda: [model.log_path(u) for u in shown], follow):
         click.echo(line if len(shown) == 1 else f"{name}: {line}")
+
+
+@lab_group.command("trace")
+@click.argument("operation")
+@pass_lab
+def trace(lab: Lab, operation: str) -> None:
+    """Show one OPERATION through all logs, in the order of time.
+
+    Its own events, what its worker wrote, and the log of each unit of the service meanwhile.
+    """
+    record = lab.engine.operation(operation)
+    folder = operation_folder(lab.home, record["_id"])
+    entries = [
+        (event["time"], "lcm", "{kind} {subject}: {text}".format(**event))
+        for event in _events(folder)
+    ]
+    running = record["operationState"] == "PROCESSING"
+    begin, end = record["startTime"], inf if running else record["statusEnteredTime"]
+    controller = Backends(lab.home).controller()
+    if record["nsInstanceId"] in controller.models():
+        model = controller.model(record["nsInstanceId"])
+        logs = [model.log_path(unit) for unit in sorted(model.status().units)]
+        at = begin
+        for unit, line in lines(lambda: logs, follow=False):
+            # A text of several lines has the time of its first.
+            stamp = _time_of(line)
+            at, text = (at, line) if stamp is None else (stamp, line[_STAMP:].strip())
+            entries.append((at, unit, text))
+    for at, source, text in sorted(entries, key=lambda entry: entry[0]):
+        if int(begin) <= at <= end + 1:
+            click.echo(f"{datetime.fromtimestamp(at, UTC):%H:%M:%S} {source}: {text}")
+    worker = folder / "worker.log"
+    if worker.is_file() and (said := worker.read_text(encoding="utf-8", errors="replace").strip()):
+        click.echo(f"The worker wrote:\n{said}")
+
+
+def _events(folder: Path) -> list[dict[str, Any]]:
+    if not (folder / "events.jsonl").exists():
+        return []
+    tail = Tail(folder / "events.jsonl")
+    try:
+        return list(tail.new_events())
+    finally:
+        tail.close()
+
+
+#: Length of the time at the beginning of a line of a unit's log.
+_STAMP = len("2000-01-01 00:00:00")
+
+
+def _time_of(line: str) -> float | None:
+    """Return the time at the beginning of a line of a unit's log, None where it has none."""
+    try:
+        stamp = datetime.strptime(line[:_STAMP], "%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        return None
+    return stamp.replace(tzinfo=UTC).timestamp()
 
 
 @lab_group.command("reboot")

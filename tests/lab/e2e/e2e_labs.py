@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from e2e_leftovers import lasting_leftovers
 from e2e_support import Lab, Secrets
+from support import keep
 
 from lab.vim import clean
 from lab.vim.qemu.images import bake
@@ -26,11 +27,13 @@ def open_lab(home: Path, dist: Path, secrets: Secrets, *options: str) -> Iterato
         lab.done("vim-create", "--name", "lab", *options)
         yield lab
     finally:
-        cleaned = lab.verb("lab", "clean")
-        left = lasting_leftovers([str(home), prefix])
-        clean(home)  # a lab that failed to clean up must not stay on the machine
-    assert cleaned.returncode == 0, cleaned.stderr
-    assert left == []
+        if not keep.kept():
+            cleaned = lab.verb("lab", "clean")
+            left = lasting_leftovers([str(home), prefix])
+            clean(home)  # a lab that failed to clean up must not stay on the machine
+    if not keep.kept():
+        assert cleaned.returncode == 0, cleaned.stderr
+        assert left == []
 
 
 def open_machines(home: Path, dist: Path, secrets: Secrets, *options: str) -> Iterator[Lab]:

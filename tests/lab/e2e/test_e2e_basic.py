@@ -508,6 +508,16 @@ def test_the_page_shows_a_service_and_presses_its_primitives(basic: Service) -> 
         assert phone.driver.execute_script(wide) <= 0
 
 
+def test_one_operation_is_shown_through_all_logs(lab: Lab, basic: Service) -> None:
+    first = min(lab.engine.operations("basic"), key=lambda operation: operation["startTime"])
+    shown = lab.done("lab", "trace", first["_id"]).splitlines()
+    sources = {line.split()[1].rstrip(":") for line in shown}
+    assert "lcm" in sources
+    assert len({source for source in sources if "/" in source}) == 2  # the units of both VNFs
+    times = [line.split()[0] for line in shown]
+    assert times == sorted(times)
+
+
 def test_a_picture_of_a_service(basic: Service) -> None:
     result = json.loads(basic.lab.done("--json", "lab", "graph", "basic"))
     (edge,) = result["edges"]
