@@ -366,7 +366,21 @@ def ns_action(
 ) -> None:
     """Run a day-2 primitive."""
     params = yaml_options(params_text, params_file, "--params")
-    started = lab.engine.ns_action(name, action_name, params, vnf_name, vdu_id, vdu_count, timeout)
+    try:
+        started = lab.engine.ns_action(
+            name, action_name, params, vnf_name, vdu_id, vdu_count, timeout
+        )
+    except NbiError as error:
+        if vnf_name is not None:
+            raise
+        indexes = sorted(
+            vnf["member-vnf-index-ref"]
+            for vnf in lab.engine.vnfs()
+            if vnf["nsr-id-ref"] == lab.engine.ns(name)["_id"]
+        )
+        raise NbiError(
+            f"{error}; a primitive of a VNF needs --vnf_name: {', '.join(indexes)}"
+        ) from None
     lab.follow(started, wait)
     if wait:
         lab.out.result(lab.engine.operation(started.operation["_id"]))
@@ -569,6 +583,7 @@ def main(argv: list[str] | None = None) -> None:
             stream.reconfigure(errors="replace")  # names may have what a terminal has not
     if argv is None:
         jobs.fork_workers()
+    _take_json_after(cli)
     try:
         cli.main(args=argv, prog_name="osm-lab", standalone_mode=False)
     except click.exceptions.Exit as stop:
@@ -579,10 +594,33 @@ def main(argv: list[str] | None = None) -> None:
         _complain(error.format_message(), 2 if isinstance(error, click.UsageError) else 1)
     except PermissionError as error:
         _complain(f"{error.filename}: permission denied; the lab needs root")
+    except BrokenPipeError:
+        # Whoever read has enough, as `head`. Python would complain when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except OSError as error:
         _complain(of_file(error))
     except (NbiError, LcmError) as error:
         _complain(str(error))
+
+
+def _take_json_after(command: click.Command) -> None:
+    """Let every verb take --json as its own option too."""
+
+    def choose(context: click.Context, _: click.Parameter, chosen: bool) -> None:
+        if chosen and isinstance(context.obj, Lab):
+            context.obj.out.as_json = True
+
+    for below in command.commands.values() if isinstance(command, click.Group) else ():
+        _take_json_after(below)
+        taken = any("--json" in parameter.opts for parameter in below.params)
+        # The words of `console` are another program's.
+        foreign = any(parameter.nargs == -1 for parameter in below.params)
+        if not taken and not foreign:
+            option = click.Option(
+                ["--json"], is_flag=True, expose_value=False, hidden=True, callback=choose
+            )
+            below.params.append(option)
 
 
 def _complain(text: str, status: int = 1) -> NoReturn:

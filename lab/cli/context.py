@@ -57,8 +57,14 @@ class Lab:
             seen = self.engine.store.find(started.collection, op_id) or seen
             return jobs.alive(seen)
 
-        outcome = watch(started.tail, alive, self.out.progress, timeout)
         kind = started.operation["lcmOperationType"]
+        try:
+            outcome = watch(started.tail, alive, self.out.progress, timeout)
+        except KeyboardInterrupt:
+            self.out.remark(
+                f"{kind} of {subject} goes on; follow it with: osm-lab {what}-op-show {op_id}"
+            )
+            raise
         if outcome.lost:
             reason = jobs.ending(self.engine.store, seen)
             self.slices.reap()

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import click
 import pytest
@@ -21,7 +23,7 @@ from benchmarks.__main__ import SUITES
 from benchmarks.__main__ import main as benchmarks
 from benchmarks.report import counts
 from lab.certificates import self_signed
-from lab.cli import progress, watching
+from lab.cli import context, progress, watching
 from lab.cli.commands import DEFAULT_HOME, cli, main
 from lab.errors import NbiError
 from lab.nbi.engine import Engine
@@ -322,3 +324,62 @@ def test_log_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     ]
     log.write_text("a\nb")
     assert list(watching.lines(lambda: [log], follow=False)) == [("mme-0", "a"), ("mme-0", "b")]
+
+
+def test_a_forgotten_vnf_is_asked_for_with_the_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*_: object) -> None:
+        raise NbiError("Invalid primitive 'show-status' is not present at vnfd/nsd")
+
+    vnfs = [{"nsr-id-ref": "7", "member-vnf-index-ref": name} for name in ("mme", "hss")]
+    vnfs.append({"nsr-id-ref": "8", "member-vnf-index-ref": "other"})
+    monkeypatch.setattr(Engine, "ns_action", refused)
+    monkeypatch.setattr(Engine, "ns", lambda *_: {"_id": "7"})
+    monkeypatch.setattr(Engine, "vnfs", lambda *_: vnfs)
+    words = ["--home", str(tmp_path), "ns-action", "epc", "--action_name", "show-status"]
+    with pytest.raises(SystemExit, match="1"):
+        main(words)
+    assert capsys.readouterr().err.endswith(
+        "vnfd/nsd; a primitive of a VNF needs --vnf_name: hss, mme\n"
+    )
+    with pytest.raises(SystemExit, match="1"):
+        main([*words, "--vnf_name", "mme"])
+    assert capsys.readouterr().err.endswith("vnfd/nsd\n")
+
+
+def test_json_may_follow_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--json", "vim-list"], ["vim-list", "--json"]):
+        main(["--home", str(tmp_path), *words])
+        assert json.loads(capsys.readouterr().out) == []
+
+
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    code = "import lab.cli.commands as c; c.cli = c.click.Command('x', params=[], "
+    code += "callback=lambda: [print('y' * 99) for _ in range(100000)]); c.main([])"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
+def test_an_interrupted_wait_says_that_the_operation_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(context, "watch", interrupted)
+    operation = {"_id": "op-1", "lcmOperationType": "instantiate"}
+    started: Any = SimpleNamespace(
+        warnings=(), operation=operation, collection="nslcmops", nsr={"name": "epc"}, tail=None
+    )
+    with pytest.raises(KeyboardInterrupt):
+        context.Lab(tmp_path, False).follow(started, True)
+    assert capsys.readouterr().err == (
+        "instantiate of ns 'epc' goes on; follow it with: osm-lab ns-op-show op-1\n"
+    )
