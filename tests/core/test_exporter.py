@@ -375,6 +375,7 @@ def exported() -> set[str]:
             loss="1 0 0 0 60",
         )
     )
+    meter.answers = {peer.key: True for peer in meter.peers}
     return {s.name for family in meter.collect() for s in family.samples}
 
 
@@ -459,3 +460,46 @@ def test_a_scrape_is_text_that_prometheus_reads(monkeypatch: pytest.MonkeyPatch)
         samples = {(s.name, s.labels.get("peer", "")): s.value for f in families for s in f.samples}
         assert samples["vpnaas_received_bytes_total", "cell1"] == 5
         assert samples["vpnaas_peer_up", "cell2"] == 0
+
+
+def test_a_peer_that_does_not_answer_is_not_up_before_its_handshake_is_old() -> None:
+    """WireGuard's handshake counts for minutes; nothing comes back within seconds."""
+    inner = {"inner-address": "172.16.6.2", "endpoint": "192.0.2.7:51820"}
+    items = json.loads(record("wireguard", "mme"))["peers"]
+    records = {"s6a": json.dumps({"version": 1, "peers": [dict(items[0], **inner)]})}
+    meter = Meter()
+
+    def looked(now: int, received: int, sent: int) -> None:
+        meter.update(
+            Look(
+                now,
+                records,
+                handshakes="wg-s6a\tkey1=\t1000\n",
+                transfer=f"wg-s6a\tkey1=\t{received}\t{sent}\n",
+            )
+        )
+
+    looked(1010, 500, 500)
+    assert meter.silent == []
+    looked(1015, 500, 900)
+    (silent,) = meter.silent
+    assert silent.address == "172.16.6.2"
+    meter.answers[silent.key] = False
+    looked(1020, 500, 1300)
+    assert value(meter, "vpnaas_peer_up", peer="mme") == 0
+    assert value(meter, "vpnaas_peer_answers", peer="mme") == 0
+    assert value(meter, "vpnaas_peer_losses_total", peer="mme") == 1
+    looked(1025, 532, 1700)
+    assert value(meter, "vpnaas_peer_up", peer="mme") == 1
+
+
+def test_the_exporter_asks_who_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    items = json.loads(record("wireguard", "here", "asleep"))["peers"]
+    items[0]["inner-address"] = "127.0.0.1"
+    outer = dict(items[0], name="rel-9", label="same", endpoint="127.0.0.1:4500")
+    seen = Look(9, {"s6a": json.dumps({"version": 1, "peers": [*items, outer]})})
+    monkeypatch.setattr(exporter, "look", lambda: seen)
+    asking = Exporter()
+    asking.refresh()
+    asking.ask()
+    assert asking._meter.answers == {("s6a", "rel-1"): True}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -97,8 +98,6 @@ def sample(values: str, **more: str) -> dict[str, str]:
 
 def test_prometheus_records_what_an_alarm_compares(tmp_path: Path) -> None:
     """At 30 s all is well, at 90 s a peer is down, at 180 s the exporter is silent."""
-    promtool = shutil.which("promtool")
-    assert promtool, "promtool of the package prometheus is missing; ./run setup installs it"
     rules = ROOT / "operate/prometheus"
     expected = [
         {
@@ -118,9 +117,69 @@ def test_prometheus_records_what_an_alarm_compares(tmp_path: Path) -> None:
     files = [str(rules / "rules.yaml"), str(rules / "osm.yaml")]
     document = {"rule_files": files, "evaluation_interval": "15s", "tests": [test]}
     file.write_text(yaml.safe_dump(document))
-    for words in (["check", "rules", *files], ["test", "rules", str(file)]):
+    checked(["check", "rules", *files], ["test", "rules", str(file)])
+
+
+def checked(*commands: list[str]) -> None:
+    promtool = shutil.which("promtool")
+    assert promtool, "promtool of the package prometheus is missing; ./run setup installs it"
+    for words in commands:
         done = subprocess.run([promtool, *words], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+PEER_LABELS = f'{LABELS},ns="epc",vnf="mme",link="s6a",peer="hss",technology="wireguard"'
+
+
+@pytest.mark.parametrize(
+    ("series", "alerts"),
+    [
+        pytest.param({"peer_answers": "1x8 0x12"}, {"2m": 0, "4m": 1}, id="no answer"),
+        pytest.param(
+            {"sent_bytes_total": "0+640x40", "received_bytes_total": "0+148x8 1184x32"},
+            {"2m": 0, "6m": 1},
+            id="sends and hears nothing",
+        ),
+        pytest.param(
+            {"sent_bytes_total": "0+32x40", "received_bytes_total": "0x7 92x7 184x7 276x40"},
+            {"3m": 0, "5m": 0},
+            id="keepalives and handshakes only",
+        ),
+        pytest.param(
+            {"sent_bytes_total": "900x40", "received_bytes_total": "900x40"},
+            {"6m": 0},
+            id="a device that sleeps",
+        ),
+    ],
+)  # fmt: skip
+def test_a_silent_wireguard_peer_is_an_alert(
+    tmp_path: Path, series: dict[str, str], alerts: dict[str, int]
+) -> None:
+    name = "LinkSilent" if "peer_answers" in series else "WireguardPeerSilent"
+    where = "s6a to hss of epc/mme "
+    summary = {
+        "LinkSilent": where + "gets no answer",
+        "WireguardPeerSilent": where + "sends, and receives nothing",
+    }
+    alarm = {
+        "exp_labels": dict(re.findall(r'(\w+)="(\w+)"', PEER_LABELS)),
+        "exp_annotations": {"summary": summary[name]},
+    }
+    test = {
+        "interval": "15s",
+        "input_series": [
+            {"series": f"vpnaas_{metric}{{{PEER_LABELS}}}", "values": values}
+            for metric, values in series.items()
+        ],
+        "alert_rule_test": [
+            {"alertname": name, "eval_time": at, "exp_alerts": [alarm] * count}
+            for at, count in alerts.items()
+        ],
+    }
+    rules = str(ROOT / "operate/prometheus/rules.yaml")
+    document = {"rule_files": [rules], "evaluation_interval": "15s", "tests": [test]}
+    (tmp_path / "test.yaml").write_text(yaml.safe_dump(document))
+    checked(["test", "rules", str(tmp_path / "test.yaml")])
 
 
 def test_a_package_in_use_takes_alarms_later() -> None:

@@ -1,9 +1,9 @@
 """Exporter of metrics for Prometheus; this file is installed on the VDU and runs there as root.
 
 It reads the state of the kernel, WireGuard and strongSwan and the records of the charm, and answers
-scrapes on one address. It changes nothing. Besides the standard library it needs prometheus_client
-(Debian's and Ubuntu's python3-prometheus-client) and `swanctl_raw.py`, which is installed beside
-it.
+scrapes on one address. It changes nothing, and asks peers that are silent for an echo. Besides the
+standard library it needs prometheus_client (Debian's and Ubuntu's python3-prometheus-client), and
+`swanctl_raw.py` and `echo.py`, which are installed beside it.
 
 Security associations are short-lived: a rekey deletes their byte counters. So the exporter reads
 them every few seconds, and adds up the differences per peer.
@@ -30,6 +30,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from .echo import Echo
 from .swanctl_raw import events
 
 RECORDS = "/etc/osm-vpnaas/*/applied.json"
@@ -45,6 +46,8 @@ RECENT = 1.0
 """Seconds for which a scrape reuses the last look."""
 HANDSHAKE_FRESH = 210
 """Seconds after a handshake for which a WireGuard peer counts as up, as in show-status."""
+ANSWER_SECONDS = 3.0
+"""Seconds for which a silent peer may take to answer an echo request."""
 HANGS = "hangs"
 """In place of the output of a program that took too long."""
 UP_IKE = ("ESTABLISHED", "REKEYING", "REKEYED")
@@ -85,6 +88,8 @@ class Peer(NamedTuple):
     label: str
     technology: str
     keys: Tuple[str, ...]
+    address: str = ""
+    """At which it answers echo requests, "" for a manual peer, or if its packets bypass the link."""
 
     @property
     def key(self) -> PeerKey:
@@ -182,7 +187,11 @@ def peers(records: Mapping[str, str]) -> List[Peer]:
             for item in json.loads(text)["peers"]:
                 keys = tuple(str(item.get(key) or "") for key in ("public-key", "next-public-key"))
                 technology = str(item.get("technology") or "wireguard")
-                result.append(Peer(link, str(item["name"]), str(item["label"]), technology, keys))
+                outer = str(item.get("endpoint") or "").rpartition(":")[0].strip("[]")
+                inner = str(item.get("inner-address") or "")
+                address = inner if inner != outer and technology != "none" else ""
+                name, label = str(item["name"]), str(item["label"])
+                result.append(Peer(link, name, label, technology, keys, address))
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
     return result
@@ -208,6 +217,9 @@ class Meter:
         self.seconds = 0.0
         self.tunnels: Dict[PeerKey, Tunnel] = {}
         self.peers: List[Peer] = []
+        self.silent: List[Peer] = []
+        """Peers from which nothing came between the last two looks."""
+        self.answers: Dict[PeerKey, bool] = {}
         self.last = Look(0, {})
 
     def alert(self, kind: int) -> None:
@@ -227,13 +239,24 @@ class Meter:
             received[key, source], sent[key, source] = into, out
         hanging = {"ipsec": seen.sas == HANGS, "wireguard": seen.transfer == HANGS}
         unseen = {p.key for p in self.peers if hanging.get(p.technology)}
+        before_this = dict(self.received.totals)
         self.received.update(received, unseen)
         self.sent.update(sent, unseen)
+        totals = self.received.totals
+        self.silent = [p for p in self.peers if before_this.get(p.key) == totals.get(p.key)]
+        known = {peer.key for peer in self.peers}
+        # Who is heard again answers; who is silent did as it was when it was asked last.
+        self.answers = {
+            key: answered or totals.get(key) != before_this.get(key)
+            for key, answered in self.answers.items()
+            if key in known
+        }
         unknown = {"ipsec": seen.sas == HANGS, "wireguard": seen.handshakes == HANGS}
         for peer in self.peers:
             if unknown.get(peer.technology) and peer.key in self.tunnels:
                 tunnels[peer.key] = self.tunnels[peer.key]
         for key, tunnel in tunnels.items():
+            tunnel.up = tunnel.up and self.answers.get(key, True)
             before = self.tunnels.get(key)
             if before is not None and before.up and not tunnel.up:
                 self.losses[key] = self.losses.get(key, 0) + 1
@@ -297,6 +320,8 @@ class Meter:
                 samples["vpnaas_received_bytes"][each] = self.received.totals.get(peer.key, 0)
                 samples["vpnaas_sent_bytes"][each] = self.sent.totals.get(peer.key, 0)
                 samples["vpnaas_peer_losses"][each] = self.losses.get(peer.key, 0)
+            if peer.key in self.answers:
+                samples["vpnaas_peer_answers"][each] = int(self.answers[peer.key])
             if peer.technology == "ipsec":
                 samples["vpnaas_ike_sas"][ends] = tunnel.ike
                 samples["vpnaas_child_sas"][ends] = tunnel.children
@@ -337,6 +362,7 @@ PAIR = ["link", "peer"]
 PEER = PAIR + ["technology"]
 METRICS: Dict[str, Tuple[Any, List[str], str]] = {
     "vpnaas_peer_up": (GAUGE, PEER, "Whether packets pass"),
+    "vpnaas_peer_answers": (GAUGE, PEER, "Whether a peer was heard, or answered an echo request"),
     "vpnaas_received_bytes": (COUNTER, PEER, "Bytes from a peer, in its tunnel"),
     "vpnaas_sent_bytes": (COUNTER, PEER, "Bytes to a peer, in its tunnel"),
     "vpnaas_peer_losses": (COUNTER, PEER, "How often a tunnel went down"),
@@ -447,6 +473,19 @@ class Exporter:
             self._looked = time.monotonic()
             self._meter.seconds = self._looked - started
 
+    def ask(self) -> None:
+        """Ask silent peers for an echo."""
+        with self._lock:
+            silent = {peer.key: peer for peer in self._meter.silent if peer.address}
+        asked = {" ".join(key): (peer.address, ANSWER_SECONDS) for key, peer in silent.items()}
+        try:
+            echoes = Echo(asked).run() if asked else {}
+        except OSError:  # No raw sockets here: the counters alone have to do.
+            return
+        with self._lock:
+            for key in silent:
+                self._meter.answers[key] = bool(echoes[" ".join(key)][1])
+
     def collect(self) -> List[Any]:
         """Answer a scrape."""
         self.refresh(RECENT)
@@ -523,6 +562,7 @@ def main(words: List[str]) -> int:
     while True:
         time.sleep(PERIOD)
         exporter.refresh(PERIOD / 2)
+        exporter.ask()
 
 
 if __name__ == "__main__":
