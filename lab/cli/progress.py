@@ -107,11 +107,16 @@ class Outcome:
 
 
 def watch(
-    tail: Tail, alive: Callable[[], bool], console: Console, timeout: float | None = None
+    tail: Tail,
+    alive: Callable[[], bool],
+    console: Console,
+    timeout: float | None = None,
+    until_idle: bool = True,
 ) -> Outcome:
     """Show an operation until it has ended and its charms are idle; a terminal gets a live table.
 
     ``alive`` returns whether its worker still runs; ``timeout``: seconds, ``None`` for no limit.
+    Without ``until_idle`` the charms may still have something to do.
     """
     board = Board()
     live = Live(board.table(), console=console, refresh_per_second=8)
@@ -136,6 +141,8 @@ def watch(
                     last_news = time.monotonic()
                 if event["kind"] == "end":
                     outcome = Outcome(event["state"], event.get("detail"))
+                    if not until_idle:
+                        return outcome
                 if event["kind"] == "settled":
                     return outcome
             if not running:

@@ -121,8 +121,13 @@ class Charm:
     def states(self) -> dict[str, str]:
         clock = self.juju.world.clock
         plans, off = self.plans, self.intent.off
-        found = [link_status(name, plans.get(name), clock, off) for name in sorted(self.roles)]
-        return {status.link: status.state for status in found}
+        found = {}
+        for name in sorted(self.roles):
+            # A minute ago it was the same, so no peer is new.
+            ago = link_status(name, plans.get(name), clock, off, at=clock - 60)
+            known = link_status(name, plans.get(name), clock, off, ago.memory, clock)
+            found[name] = known.state
+        return found
 
     def interface(self, link: str):
         return self.vdu.interfaces.get("wg-" + link)

@@ -243,9 +243,7 @@ class ModelVdu:
         return 0, ""
 
     def _cmd_ping(self, argv, text):
-        if "-M" in argv:
-            return self.pings.get(argv[-1], (1, ""))
-        return (0 if self.world.ping(self, argv[-1]) else 1), ""
+        return self.pings.get(argv[-1], (1, ""))
 
     def _cmd_systemd_run(self, argv, text):
         prefix = "--property=RuntimeDirectory="
@@ -263,6 +261,13 @@ class ModelVdu:
     def _cmd_python3(self, argv, text):
         if argv[1:4] == ["-I", "-c", source("est.py")]:
             return self.world.est(self, argv[4:])
+        if argv[1:4] == ["-I", "-c", source("echo.py")]:
+            return 0, json.dumps(
+                {
+                    name: [5, 5, 1.5] if self.world.ping(self, address) else [5, 0, None]
+                    for name, (address, _) in json.loads(text).items()
+                }
+            )
         return self._hybrid(argv, text)
 
     def _hybrid(self, argv, text):

@@ -80,6 +80,8 @@ class ModelSa:
     remote: str
     remote_ts: tuple[str, ...]
     local_ts: tuple[str, ...] = ()
+    age: int = 1
+    """Seconds since the peer authenticated: heard just now, unless a test says otherwise."""
     other: ModelSa | None = None
     owner: Charon | None = None
 
@@ -176,7 +178,7 @@ class Charon:
         )
         return (
             f"list-sa event {{{sa.name} {{uniqueid={sa.id} version=2 state=ESTABLISHED "
-            f"remote-host={host} remote-port={port} established=1 "
+            f"remote-host={host} remote-port={port} established={sa.age} "
             f"child-sas {{{child if sa.remote_ts else ''}}}}}}}\n"
         )
 

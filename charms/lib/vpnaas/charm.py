@@ -291,7 +291,11 @@ class VnfCharm(ExperimentingCharm):
         more = outcome.extra.shown() if link == "all" and peer == "all" else {}
         if self.environment.problems():
             more = dict(more, problems=list(self.environment.problems()))
-        return dict(self._view(outcome, links, peer), **more)
+        view = self._view(outcome, links, peer)
+        configured = self._intent().links
+        for name in set(view) & set(configured):
+            view[name] = dict(view[name], configured=configured[name].to_params())
+        return dict(view, **more)
 
     # Measurements
 

@@ -11,12 +11,13 @@ The caller does the round trips in between:
 This module uses no ops, paramiko or files. `technology` hides how a link is secured.
 """
 
+import json
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
 from vpnaas.base import fields
-from vpnaas.base.errors import InputError, VduError, VpnaasError
+from vpnaas.base.errors import MALFORMED, InputError, VduError, VpnaasError
 from vpnaas.base.links import IPSEC, KEYED, NONE, WIREGUARD
 from vpnaas.extras import foreign_firewall, gateway, guard, monitoring, qos, responder
 from vpnaas.extras.gateway_firewall import GatewayFirewall
@@ -26,19 +27,30 @@ from vpnaas.peers.peer import Peer, in_turn, read_record
 from vpnaas.peers.same_address import is_same
 from vpnaas.tunnels import nesting
 from vpnaas.tunnels.technologies import TABLE
-from vpnaas.tunnels.technology import AGAIN, CharmState, Draft, LinkInputs, LinkPlan, Technology
+from vpnaas.tunnels.technology import (
+    AGAIN,
+    CharmState,
+    Draft,
+    Echo,
+    LinkInputs,
+    LinkPlan,
+    Technology,
+)
 from vpnaas.vdu import facts
 from vpnaas.vdu.facts import VduFacts
-from vpnaas.vdu.steps import Broken, Results, Step, authorize, run, which
+from vpnaas.vdu.programs import source
+from vpnaas.vdu.steps import Broken, Results, Step, ask, authorize, run, which
 
 TOOLS = ("ip", "ping", "systemctl", "systemd-run")
 PACKAGES = ("iproute2", "iputils-ping", "nftables", "systemd")
-PROBE_SECONDS = 2
-PING = ("ping", "-n", "-q", "-c", "1", "-i", "0.2", "-w", str(PROBE_SECONDS))
-"""With -w, -c counts answers: ping sends up to ten requests, which also start a WireGuard
-handshake, and ends at the first answer."""
-MAX_PROBES = 16
-"""Pings per link in one reconcile; a peer that does not answer costs two seconds."""
+ECHO = "echo"
+RECENT = 5
+"""A peer that was heard so many seconds ago need not be asked for an echo."""
+ANSWER_SECONDS, FIRST_SECONDS = 3, 6
+"""Seconds for an answer through a tunnel that has keys, and through one that must agree on keys
+first. WireGuard repeats a handshake after 5 to 5.4 s: two that cross are both lost."""
+MAX_PROBES = 1000
+"""Peers of a link that are asked in one reconcile, all at once; further ones in turn."""
 AFTER = "after/"
 GATEWAY, MONITORING, GUARD, QOS = "gateway", "monitoring", "guard", "qos"
 COMMON = ("tools", "facts")
@@ -51,12 +63,14 @@ class Plan:
 
     Attributes:
         problems: Why GATEWAY or MONITORING is not as requested, one sentence each.
+        asked: Peers that the steps ask for an echo, by link.
     """
 
     now: int
     links: Mapping[str, LinkPlan]
     steps: Tuple[Step, ...]
     problems: Mapping[str, str] = attr.Factory(dict)
+    asked: Mapping[str, Tuple[str, ...]] = attr.Factory(dict)
 
 
 def observe_steps(charm_state: CharmState) -> List[Step]:
@@ -214,10 +228,12 @@ def make_plan(
             links[link] = attr.evolve(links[link], problems=sentences)
     if charm_state.authorize:
         steps.append(authorize("authorize", charm_state.user, charm_state.authorize))
-    steps += _probes(charm_state, vdu, links, changed=bool(steps))
+    asked = _to_ask(vdu, links, changed=bool(steps))
+    steps += _look_again(charm_state, links, asked, changed=bool(steps))
     links.update({link: _waiting(asking) for link, asking in charm_state.asking.items()})
     problems.update(broken_extras(links, results))
-    return Plan(vdu.now, links, tuple(_in_parts(charm_state, steps)), problems)
+    names = {link: tuple(sorted(peers)) for link, peers in asked.items()}
+    return Plan(vdu.now, links, tuple(_in_parts(charm_state, steps)), problems, names)
 
 
 def broken_extras(links: Mapping[str, LinkPlan], results: Optional[Results]) -> Dict[str, str]:
@@ -415,36 +431,63 @@ def require_tools(charm_state: CharmState, results: Results) -> None:
         )
 
 
-def _probes(
-    charm_state: CharmState, vdu: VduFacts, links: Mapping[str, LinkPlan], changed: bool
-) -> List[Step]:
-    """Return pings to some peers that have installed us, and steps that read the state again."""
-    steps: List[Step] = []
+def _to_ask(
+    vdu: VduFacts, links: Mapping[str, LinkPlan], changed: bool
+) -> Dict[str, Dict[str, Tuple[str, int]]]:
+    """Return whom to ask for an echo: address and seconds to wait, by link and peer name.
+
+    These are the peers that have installed us, or whose tunnel is up, and that were silent for some
+    seconds, or whose link changes. A manual peer without a tunnel may sleep, and is left alone. A
+    peer with the option same-address cannot be asked: our packets to its address bypass the tunnel.
+    """
+    asked: Dict[str, Dict[str, Tuple[str, int]]] = {}
     for link, plan in sorted(links.items()):
-        # Do not ping a peer with the option same-address: our own packets to it bypass the tunnel.
-        addresses = {
-            peer.name: peer.inner_address
-            for peer in plan.peers
-            if peer.reached and peer.inner_address and not is_same(peer)
+        if not TABLE[plan.params.technology].keyed:
+            continue
+        due = {}
+        for peer in plan.peers:
+            address, alive = peer.echo_address(), fresh(vdu.now, plan, peer)
+            if address is None or is_same(peer) or not (alive or peer.reached):
+                continue
+            renewed = bool(plan.steps) and changed
+            if renewed or not (alive and heard(vdu.now, plan, peer)):
+                slow = renewed or not alive
+                due[peer.name] = str(address), FIRST_SECONDS if slow else ANSWER_SECONDS
+        chosen = in_turn(sorted(due), MAX_PROBES, vdu.now)
+        if chosen:
+            asked[link] = {name: due[name] for name in chosen}
+    return asked
+
+
+def _look_again(
+    charm_state: CharmState,
+    links: Mapping[str, LinkPlan],
+    asked: Mapping[str, Mapping[str, Tuple[str, int]]],
+    changed: bool,
+) -> List[Step]:
+    """Return the steps that ask for echoes, and that read the state again."""
+    steps: List[Step] = []
+    if asked:
+        request = {
+            "{}/{}".format(link, name): each
+            for link, peers in asked.items()
+            for name, each in peers.items()
         }
-        due = [
-            peer.name
-            for peer in plan.peers
-            if peer.name in addresses and not fresh(vdu.now, plan, peer)
-        ]
-        chosen = list(in_turn(due, MAX_PROBES, vdu.now))
-        if plan.steps and changed:
-            others = [name for name in addresses if name not in frozenset(due)]
-            chosen += in_turn(others, MAX_PROBES - len(chosen), vdu.now)
-        for name in sorted(chosen):
-            id, words = "{}/probe/{}".format(link, name), (*PING, str(addresses[name]))
-            steps.append(run(id, *words, any_exit=True, timeout=PROBE_SECONDS + 3))
+        longest = max(seconds for _, seconds in request.values())
+        steps.append(ask(ECHO, source("echo.py"), request, timeout=longest + 20))
     if changed or steps:
         for technology, using in _used(charm_state):
             planned = [link for link in using if links[link].state is not None]
             if planned:
                 steps += technology.look(charm_state, planned, AFTER)
     return steps
+
+
+def heard(now: int, plan: LinkPlan, peer: Peer) -> bool:
+    """Tell whether a peer was heard a few seconds ago; its last packet, or its handshake."""
+    session = TABLE[plan.params.technology].session(plan.state, plan.params.link, peer)
+    ages = [session.heard, now - session.handshake if session.handshake else session.age]
+    return any(age is not None and abs(age) < RECENT for age in ages)
 
 
 def fresh(now: int, plan: LinkPlan, peer: Peer, grace: int = 0) -> bool:
@@ -591,7 +634,12 @@ def conclude(
         if decided.state is None:
             continue
         technology = TABLE[decided.params.technology]
-        concluded[link] = technology.conclude(decided, decided.state, results, AFTER)
+        after = technology.conclude(decided, decided.state, results, AFTER)
+        names, waiting = plan.asked.get(link, ()), after.waiting
+        echoes = _echoes(link, names, results)
+        if names and not echoes:
+            waiting += ("the VDU cannot send echo requests: {}".format(results.why(ECHO)),)
+        concluded[link] = attr.evolve(after, echoes=echoes, waiting=waiting)
         broken = _broken(decided.params, results)
         if broken is not None:
             reason = technology.reason(decided.params, broken, diagnosis)
@@ -610,3 +658,19 @@ def diagnose_steps(plan: Plan, results: Results) -> List[Step]:
         if broken is not None and broken.step.part == decided.params.link:
             steps += TABLE[decided.params.technology].diagnose(decided.params, broken)
     return steps
+
+
+def _echoes(link: str, names: Tuple[str, ...], results: Results) -> Dict[str, Echo]:
+    """Return what came back from the peers that were asked; none if the VDU could not ask."""
+    text = results.out(ECHO)
+    if not names or text is None:
+        return {}
+    try:
+        answers = json.loads(text)
+        return {
+            name: Echo(int(sent), int(received), None if took is None else float(took))
+            for name in names
+            for sent, received, took in [answers["{}/{}".format(link, name)]]
+        }
+    except MALFORMED:
+        raise VduError("the VDU did not say which peers answered an echo request")

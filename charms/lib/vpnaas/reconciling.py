@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import time
-from typing import FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
@@ -21,7 +21,7 @@ from vpnaas.params.intent import Intent
 from vpnaas.params.monitoring import effective
 from vpnaas.peers import leases
 from vpnaas.peers.admission import Beside
-from vpnaas.peers.offer import Remote, asking, declined, encode, show_assigned
+from vpnaas.peers.offer import Remote, asking, declined, encode, look, looking, show_assigned
 from vpnaas.plan import (
     Plan,
     broken_extras,
@@ -46,6 +46,7 @@ INTENT_KEY = "intent"
 ADDRESSES_KEY = "given-addresses"
 HOST_KEY = "ssh-host-key"
 TRUST_KEY = "ssh-host-key-trust"
+HOLDINGS_FILE, MEMORY_FILE = "holdings.json", "looks.json"
 STANDBY = "standby, the leader manages the VDU"
 #: Time in `stop` for a VDU that is probably gone: a lost SYN is sent again after 1 and 3 s.
 STOP_SECONDS = 4
@@ -218,15 +219,27 @@ class ReconcilingCharm:
                 time.monotonic() - started,
                 ", ".join(id for _, id in changes(plan.steps)) or "no difference",
             )
-        self._publish(charm_state, plans)
-        now, off = plan.now, charm_state.intent.off
-        links = [status.link_status(name, plans.get(name), now, off) for name in sorted(self.roles)]
+        links = self._statuses(charm_state, plan.now, plans)
+        self._publish(charm_state, plans, {link.link: link.memory.looks[0] for link in links})
         problems = dict(plan.problems, **broken_extras(plans, results))
-        outcome = Outcome(plans, now, links, extra or Extra(), problems)
+        outcome = Outcome(plans, plan.now, links, extra or Extra(), problems)
         calm = all(link.state not in (status.BLOCKED, status.DOWN) for link in outcome.links)
         calm = calm and outcome.extra.calm and not (problems or self.environment.problems())
         self.environment.settle(self._fingerprint(charm_state) if calm else "")
         return outcome
+
+    def _statuses(
+        self, charm_state: CharmState, now: int, plans: Mapping[str, LinkPlan]
+    ) -> List[status.LinkStatus]:
+        """Return the status of each link; what the next reconcile should know of it is stored."""
+        before, at, off = self._stored(MEMORY_FILE), int(time.time()), charm_state.intent.off
+        links = []
+        for name in sorted(self.roles):
+            known = status.Memory.from_json(before.get(name))
+            woken = [look(bag) for _, _, bag in self.environment.related(name)]
+            links.append(status.link_status(name, plans.get(name), now, off, known, at, woken))
+        self._store(MEMORY_FILE, {link.link: link.memory.to_json() for link in links}, before)
+        return links
 
     def _plan(self, charm_state: CharmState, vdu: Vdu) -> Plan:
         results = vdu.execute(observe_steps(charm_state))
@@ -284,7 +297,9 @@ class ReconcilingCharm:
         """Tell whether charm.yaml has `gateway: true`, which adds this action."""
         return "configure-gateway" in self.environment.actions
 
-    def _publish(self, charm_state: CharmState, plans: Mapping[str, LinkPlan]) -> None:
+    def _publish(
+        self, charm_state: CharmState, plans: Mapping[str, LinkPlan], looks: Mapping[str, int]
+    ) -> None:
         for link in sorted(charm_state.intent.off):
             for id in self.environment.relation_ids(link):
                 self.environment.tell(link, id, declined())
@@ -298,10 +313,12 @@ class ReconcilingCharm:
             self.environment.store(ADDRESSES_KEY, json.dumps(given, sort_keys=True))
         self._note_holdings(charm_state, plans)
         for link, plan in plans.items():
+            bags = {id: bag for id, _, bag in self.environment.related(link)}
             for id in self.environment.relation_ids(link):
                 offer = plan.offers.get(id)
                 if offer is not None:
-                    self.environment.tell(link, id, encode(offer))
+                    again = looking(looks[link], bags.get(id, {}))
+                    self.environment.tell(link, id, dict(encode(offer), **again))
 
     # Stored data
 
@@ -313,16 +330,23 @@ class ReconcilingCharm:
         text = self.environment.stored(ADDRESSES_KEY)
         return fields.json_object("peer relation: " + ADDRESSES_KEY, text) if text else {}
 
-    def _holdings_file(self) -> str:
-        return os.path.join(os.path.dirname(self._key_file()), "holdings.json")
+    def _stored(self, name: str) -> Mapping[str, Any]:
+        """Return a JSON object of this unit; {} if it has none."""
+        try:
+            with open(os.path.join(os.path.dirname(self._key_file()), name), "rb") as stream:
+                return fields.json_object(name, stream.read().decode("ascii"))
+        except (OSError, ValueError, InputError):
+            return {}
+
+    def _store(self, name: str, value: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+        """Store a JSON object of this unit, unless it is as `before`."""
+        text = json.dumps(value, sort_keys=True)
+        if json.loads(text) != before:
+            replace_file(os.path.join(os.path.dirname(self._key_file()), name), text.encode())
 
     def _holdings(self) -> Mapping[str, Mapping[str, str]]:
         """Return `Peer.holdings` of the last reconcile, by link and peer name."""
-        try:
-            with open(self._holdings_file(), encoding="ascii") as stream:
-                return fields.json_object("holdings.json", stream.read())
-        except (OSError, ValueError, InputError):
-            return {}
+        return self._stored(HOLDINGS_FILE)
 
     def _note_holdings(self, charm_state: CharmState, plans: Mapping[str, LinkPlan]) -> None:
         """Store what peers hold. A related one that has to wait keeps what it held."""
@@ -332,8 +356,7 @@ class ReconcilingCharm:
             before = charm_state.holdings.get(link, {})
             noted[link] = {name: held for name, held in before.items() if name in names}
             noted[link].update((peer.name, peer.holdings()) for peer in plan.peers)
-        if noted != charm_state.holdings:
-            replace_file(self._holdings_file(), json.dumps(noted, sort_keys=True).encode())
+        self._store(HOLDINGS_FILE, noted, charm_state.holdings)
 
     # SSH
 

@@ -1,12 +1,14 @@
 """What operators see: one state and reason per link, one line per unit."""
 
 import json
-from typing import Any, Dict, FrozenSet, Mapping, Optional, Sequence, Tuple
+import time
+from typing import Any, Container, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
 from vpnaas.base import fields
-from vpnaas.base.errors import InputError
+from vpnaas.base.digests import digest
+from vpnaas.base.errors import MALFORMED, InputError
 from vpnaas.base.links import reference_point
 from vpnaas.params import pools
 from vpnaas.peers.peer import Peer
@@ -27,7 +29,58 @@ IDLE = "idle"
 _MOST = (100, 50, 20, 10, 5, 0)
 """Limits of the peers shown per link, if not all fit; `bounded` uses the first that fits."""
 _SHOWN = (DOWN, PENDING, IDLE, UP, CLEAR)
+SETTLING = 20
+"""Seconds after a peer has confirmed our key in which it is not yet `down` without a handshake."""
+FURTHER_LOOKS = 3
+"""How often the ends of a link that is not up wake each other for another look."""
 _WORST = (BLOCKED, DOWN, PENDING, WAITING, UNCONFIGURED, OFF, CLEAR, UP)
+
+
+@attr.frozen
+class Memory:
+    """What earlier reconciles saw of a link. Times are those of the charm, seconds since the epoch.
+
+    Attributes:
+        state: As in `LinkStatus`.
+        since: When the link came into this state.
+        key: Digest of our public key, and when it was first in use.
+        confirmed: When a peer confirmed our key first: digest of both keys, and time, by peer name.
+        answered: Peers that have answered an echo request.
+        looks: Number of the last further look that we asked the other ends for, and how many since
+            the link was last good; see `offer.looking`.
+        woken: Numbers of the looks that the other ends asked us for.
+    """
+
+    state: str = ""
+    since: int = 0
+    key: Tuple[str, int] = ("", 0)
+    confirmed: Mapping[str, Tuple[str, int]] = attr.Factory(dict)
+    answered: FrozenSet[str] = frozenset()
+    looks: Tuple[int, int] = (0, 0)
+    woken: Tuple[str, ...] = ()
+
+    @classmethod
+    def from_json(cls, stored: Any) -> "Memory":
+        """Read it; what cannot be read was not seen."""
+        try:
+            confirmed = {str(n): (str(d), int(at)) for n, (d, at) in stored["confirmed"].items()}
+            own, when = stored["key"]
+            number, asked = map(int, stored["looks"])
+            return cls(
+                str(stored["state"]),
+                int(stored["since"]),
+                (str(own), int(when)),
+                confirmed,
+                frozenset(map(str, stored["answered"])),
+                (number, asked),
+                tuple(map(str, stored["woken"])),
+            )
+        except MALFORMED:
+            return cls()
+
+    def to_json(self) -> Dict[str, Any]:
+        """Return the form that `from_json` reads."""
+        return dict(attr.asdict(self, recurse=False), answered=sorted(self.answered))
 
 
 @attr.frozen
@@ -41,38 +94,57 @@ class LinkStatus:
             answer), "blocked" (an operator must act).
         reason: Reason for the state, "" for none.
         details: Output of show-status.
+        memory: What the next reconcile should know.
     """
 
     link: str
     state: str
     reason: str
     details: Mapping[str, Any]
+    memory: Memory = Memory()
 
 
 def link_status(
-    link: str, plan: Optional[LinkPlan], now: int, off: FrozenSet[str] = frozenset()
+    link: str,
+    plan: Optional[LinkPlan],
+    now: int,
+    off: FrozenSet[str] = frozenset(),
+    before: Memory = Memory(),
+    at: int = 0,
+    woken: Sequence[str] = (),
 ) -> LinkStatus:
-    """Return the status of one link."""
+    """Return the status of one link.
+
+    `now` is the time of the VDU, `at` that of the charm, `before` what an earlier reconcile saw.
+    `woken` are the numbers of the looks that the other ends ask for.
+    """
     if plan is None:
         state = OFF if link in off else UNCONFIGURED
-        return LinkStatus(link, state, "", {"state": state, "peers": []})
-    peers = [_peer(peer, plan, now) for peer in plan.peers]
+        memory = Memory(state, before.since if before.state == state else at)
+        shown = {"state": state, "since": shown_time(memory.since), "peers": []}
+        return LinkStatus(link, state, "", shown, memory)
+    memory = _noted(plan, before, at)
+    peers = [_peer(peer, plan, now, memory, at) for peer in plan.peers]
     states = [peer["state"] for peer in peers]
     reasons = list(plan.problems) + list(plan.waiting)
     if plan.problems:
         state = BLOCKED
     elif DOWN in states:
         state = DOWN
-        silent = [p["peer"] for p in peers if p["state"] == DOWN and not p.get("reason")]
-        if silent:
-            reasons.append("no handshake with {}".format(fields.few(silent)))
+        down = [p["peer"] for p in peers if p["state"] == DOWN and not p.get("reason")]
+        reasons += _silent(plan, now, down)
     elif PENDING in states:
         state = PENDING
         unsure = [peer["peer"] for peer in peers if peer["state"] == PENDING]
+        calling = [name for name in unsure if name in _labels(plan, memory.confirmed)]
+        if calling:
+            reasons.append("waiting for the first handshake with {}".format(fields.few(calling)))
         # Our key waits there, or was refused or revoked: only the other end knows.
-        reasons.append(
-            "waiting for {} to confirm our key; see its status".format(fields.few(unsure))
-        )
+        others = [name for name in unsure if name not in calling]
+        if others:
+            reasons.append(
+                "waiting for {} to confirm our key; see its status".format(fields.few(others))
+            )
     elif not states:
         state = WAITING
     elif not TABLE[plan.params.technology].keyed:
@@ -81,8 +153,13 @@ def link_status(
         state = UP
     reasons += ["{peer}: {reason}".format(**peer) for peer in peers if peer.get("reason")]
     reason = fields.few(reasons, "; ")
+    memory = attr.evolve(memory, state=state, since=memory.since if memory.state == state else at)
+    memory = attr.evolve(memory, looks=_further(plan, memory, states, at, tuple(woken)))
+    memory = attr.evolve(memory, woken=tuple(woken))
     details = {
         "state": state,
+        "since": shown_time(memory.since),
+        "looked": shown_time(at),
         "reason": reason,
         "reference-point": reference_point(link).title,
         "technology": plan.params.technology,
@@ -92,10 +169,67 @@ def link_status(
     }  # type: Dict[str, Any]
     if plan.state is not None:
         details.update(TABLE[plan.params.technology].details(plan, plan.state))
-    return LinkStatus(link, state, reason, details)
+        if memory.key[0]:
+            details["key-since"] = shown_time(memory.key[1])
+    return LinkStatus(link, state, reason, details, memory)
 
 
-def _peer(peer: Peer, plan: LinkPlan, now: int) -> Dict[str, Any]:
+def _further(
+    plan: LinkPlan, memory: Memory, states: Sequence[str], at: int, woken: Tuple[str, ...]
+) -> Tuple[int, int]:
+    """Return `Memory.looks` after a look: a link that is not up asks for another one.
+
+    It does so once, and some times more while a key is new. If the other end has just asked, it
+    comes back by itself.
+    """
+    number, asked = memory.looks
+    if not {DOWN, PENDING} & set(states):
+        return number, 0
+    new = [when for _, when in memory.confirmed.values() if at - when < FURTHER_LOOKS * SETTLING]
+    enough = asked >= (FURTHER_LOOKS if new else 1) or woken != memory.woken
+    return (number, asked) if enough or not memory.confirmed else (number + 1, asked + 1)
+
+
+def shown_time(at: int) -> str:
+    """Return a time of the charm as UTC (RFC 3339)."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+
+
+def _noted(plan: LinkPlan, before: Memory, at: int) -> Memory:
+    """Return what is to be remembered of a link after a look; its state comes later."""
+    own = getattr(plan.state, "public_key", "")
+    confirmed = {}
+    for peer in plan.peers:
+        if peer.reached:
+            keys = digest(own + " " + peer.public_key)
+            known = before.confirmed.get(peer.name, ("", 0))
+            confirmed[peer.name] = known if known[0] == keys else (keys, at)
+    names = {peer.name for peer in plan.peers}
+    answered = {name for name, echo in plan.echoes.items() if echo.received}
+    key = (digest(own), at) if own else ("", 0)
+    return attr.evolve(
+        before,
+        key=before.key if before.key[0] == key[0] else key,
+        confirmed=confirmed,
+        answered=frozenset(answered | (before.answered & names)),
+    )
+
+
+def _labels(plan: LinkPlan, names: Container[str]) -> List[str]:
+    return [peer.label for peer in plan.peers if peer.name in names]
+
+
+def _silent(plan: LinkPlan, now: int, down: Sequence[str]) -> List[str]:
+    """Return why peers are down: they agree on no keys, or packets get no answer."""
+    secured = [peer.label for peer in plan.peers if fresh(now, plan, peer)]
+    sentences = (
+        ("no handshake with", [name for name in down if name not in secured]),
+        ("no answer from", [name for name in down if name in secured]),
+    )
+    return ["{} {}".format(text, fields.few(names)) for text, names in sentences if names]
+
+
+def _peer(peer: Peer, plan: LinkPlan, now: int, memory: Memory, at: int) -> Dict[str, Any]:
     view = {
         "peer": peer.label,
         "prefixes": fields.show_networks(peer.prefixes) or pools.ASKS,
@@ -119,12 +253,21 @@ def _peer(peer: Peer, plan: LinkPlan, now: int) -> Dict[str, Any]:
     trouble = TABLE[plan.params.technology].trouble(plan.state, plan.params, peer)
     if trouble.reason:
         view["reason"] = trouble.reason
-    if fresh(now, plan, peer, grace=60):
+    alive, echo = fresh(now, plan, peer, grace=60), plan.echoes.get(peer.name)
+    if echo is not None:
+        view["loss-percent"] = 100 * (echo.sent - echo.received) // max(1, echo.sent)
+        view["rtt-ms"] = echo.rtt_ms
+        # A manual peer may filter ICMP, but not one that has answered before.
+        if echo.received or not peer.is_manual or peer.name in memory.answered:
+            alive = bool(echo.received)
+    if alive:
         view["state"] = UP
-    elif peer.reached or trouble.down:
+    elif trouble.down:
         view["state"] = DOWN
-    elif peer.inner_address is None:
-        view["state"] = IDLE  # A manual peer connects at any time.
+    elif peer.is_manual:
+        view["state"] = IDLE  # It connects at any time.
+    elif peer.reached and max(age or 0, at - memory.confirmed[peer.name][1]) >= SETTLING:
+        view["state"] = DOWN
     else:
         view["state"] = PENDING
     return view
@@ -178,6 +321,8 @@ def summary(links: Sequence[LinkStatus]) -> Tuple[bool, str]:
     words = []
     for link in sorted(links, key=lambda item: (_WORST.index(item.state), item.link)):
         text = "{} {}".format(link.link, link.state)
+        if link.state == DOWN:
+            text += " since " + shown_time(link.memory.since)
         words.append("{} ({})".format(text, link.reason) if link.reason else text)
     bad = any(link.state in (BLOCKED, DOWN) for link in links)
     return bad, ", ".join(words)

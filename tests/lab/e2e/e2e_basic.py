@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from e2e_support import Service, Vnf
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from e2e_support import Service, Vnf, wait
+from vpnaas.plan import ANSWER_SECONDS, RECENT
+
+from lab.records import jobs
 
 SERVER, CLIENT = "10.77.0.1", "10.77.0.2"
 INNER = {"server": SERVER, "client": CLIENT}
@@ -29,3 +38,50 @@ def told(service: Service) -> dict[str, dict[str, object]]:
 
 def journal(vnf: Vnf) -> str:
     return vnf.out("journalctl", "-u", "strongswan", "-o", "cat")
+
+
+@contextmanager
+def rules(vnf: Vnf, *lines: str) -> Iterator[None]:
+    """Filter what comes into a VDU, as a firewall in front of it would."""
+    hook = "type filter hook input priority -300;"
+    body = "\n".join((hook, *lines))
+    table = f"table inet trouble {{\nchain input {{\n{body}\n}}\n}}\n"
+    vnf.out("nft", "-f", "-", input=table)
+    try:
+        yield
+    finally:
+        vnf.out("nft", "delete", "table", "inet", "trouble")
+
+
+def is_red_when_asked(vnf: Vnf, other: Vnf, rule: str) -> None:
+    """Cut a link that is up, at its other end; check that show-status says so in time, and why."""
+    link, engine = LINKS[vnf.index], vnf.service.lab.engine
+
+    def asked() -> tuple[dict[str, Any], float]:
+        """Return what show-status says of the link, and how long it took."""
+        began = time.monotonic()
+        op_id = vnf.service.begin(vnf.index, "show-status", link=link)
+        while (done := engine.operation(op_id))["operationState"] == "PROCESSING":
+            time.sleep(0.1)
+        took = time.monotonic() - began
+        wait(lambda: not jobs.alive(engine.operation(op_id)), "the charms are idle")
+        return json.loads(done["detailed-status"]["output"])[link], took
+
+    assert vnf.pings(SERVER if vnf.index == "client" else CLIENT)
+    time.sleep(RECENT + 1)  # Who was heard just now is not asked.
+    shown, usual = asked()
+    assert (shown["state"], shown["peers"][0]["loss-percent"]) == ("up", 0)
+    time.sleep(RECENT + 1)
+    with rules(other, rule):
+        shown, took = asked()
+        print(f"red {took:.1f} s after the cut, green takes {usual:.1f} s")
+        assert (shown["state"], shown["peers"][0]["loss-percent"]) == ("down", 100)
+        assert shown["reason"] == f"no answer from {other.application}"
+        # On a machine with nothing else to do a look takes two seconds.
+        assert took < max(10, 2 * usual + ANSWER_SECONDS)
+        with vnf.service.controller() as controlled:
+            since = shown["since"]
+            said = controlled.status(vnf.index)
+            assert said[0] == "blocked"
+            assert f"{link} down since {since} (no answer from " in said[1]
+    assert vnf.status(link)["state"] == "up"

@@ -289,11 +289,15 @@ class Service:
         assert len(found) == 1, f"{self.name} has {len(found)} networks {name}"
         return found[0]
 
-    def action(self, index: str, name: str, /, **params: object) -> Any:
-        """Run a day-2 primitive in a worker process and wait until the charms are idle."""
+    def begin(self, index: str, name: str, /, **params: object) -> str:
+        """Begin a day-2 primitive in a worker process; return the id of the operation."""
         given = {key.replace("_", "-"): value for key, value in params.items()}
         started = self.lab.engine.ns_action(self.name, name, given, index, self._vdus[index])
-        op_id = started.operation["_id"]
+        return str(started.operation["_id"])
+
+    def action(self, index: str, name: str, /, **params: object) -> Any:
+        """Run a day-2 primitive in a worker process and wait until the charms are idle."""
+        op_id = self.begin(index, name, **params)
         until = time.monotonic() + PATIENCE
         while jobs.alive(self.lab.engine.store.get(OPS, op_id)):
             assert time.monotonic() < until, f"{name} of {index} takes too long"

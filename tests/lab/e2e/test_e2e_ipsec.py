@@ -7,7 +7,16 @@ import time
 from pathlib import Path
 
 import pytest
-from e2e_basic import CLIENT, INNER, LINKS, SERVER, configure, configure_both, journal
+from e2e_basic import (
+    CLIENT,
+    INNER,
+    LINKS,
+    SERVER,
+    configure,
+    configure_both,
+    is_red_when_asked,
+    journal,
+)
 from e2e_support import (
     BASIC,
     PATIENCE,
@@ -56,6 +65,11 @@ def test_tunnel_is_up_and_only_ipsec_is_on_the_wire(
             f"/etc/swanctl/conf.d/osm-vpnaas-{link}.conf",
         )  # fmt: skip
         assert modes.split() == ["600", "600"]
+
+
+def test_a_dead_link_is_red_for_who_asks(client: Vnf, server: Vnf) -> None:
+    """Before charon notices: it asks a silent peer after 10 s, and gives up 26 s later."""
+    is_red_when_asked(client, server, "meta l4proto { 50, 17 } drop")
 
 
 def test_the_largest_packet_passes_whole(client: Vnf) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
 from pathlib import Path
 
 import pytest
 import yaml
-from e2e_basic import LINKS, SERVER, configure
+from e2e_basic import LINKS, SERVER, configure, is_red_when_asked, rules
 from e2e_handshake import initiation
 from e2e_support import ActionError, Lab, Service, Vnf
 
@@ -23,24 +22,17 @@ def status_line(service: Service, index: str) -> tuple[str, str]:
         return controlled.status(index)
 
 
-@contextmanager
-def rules(vnf: Vnf, *lines: str) -> Iterator[None]:
-    """Filter what comes into a VDU, as a firewall in front of it would."""
-    hook = "type filter hook input priority -300;"
-    body = "\n".join((hook, *lines))
-    table = f"table inet trouble {{\nchain input {{\n{body}\n}}\n}}\n"
-    vnf.out("nft", "-f", "-", input=table)
-    try:
-        yield
-    finally:
-        vnf.out("nft", "delete", "table", "inet", "trouble")
-
-
 def restarted(vnf: Vnf) -> str:
     """Forget the handshakes there were, and return the reason show-status has now."""
     vnf.action("restart", link=LINKS[vnf.index])
     answer = vnf.status(LINKS[vnf.index])
     return f"{answer['state']}: {answer['reason']}"
+
+
+def test_a_dead_link_is_red_for_who_asks(basic: Service, client: Vnf, server: Vnf) -> None:
+    is_red_when_asked(client, server, "udp dport 51820 drop")
+    # Both ends know it: the first to notice has woken the other one.
+    assert status_line(basic, "client")[0] == status_line(basic, "server")[0] == "active"
 
 
 @pytest.mark.long
@@ -73,7 +65,9 @@ def test_gateways_that_are_not_the_right_addresses(
         assert client.status("vpn-client")["peers"][0]["endpoint"] == f"{wrong['server']}:51820"
         workload, text = status_line(basic, "client")
         assert workload == "blocked"
-        assert text.startswith(f"vpn-client down (no handshake with {server.application})")
+        assert re.match(
+            rf"vpn-client down since \S+Z \(no handshake with {server.application}\)", text
+        )
     finally:
         for vnf in (server, client):
             configure(vnf)

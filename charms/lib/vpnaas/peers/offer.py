@@ -5,6 +5,7 @@ versions, missing fields and malformed values raise an InputError. The caller th
 configuration.
 """
 
+import re
 from typing import Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 import attr
@@ -179,6 +180,22 @@ def asked(bag: Mapping[str, str], where: str) -> pools.Request:
     """
     where = "{}: address-request".format(where)
     return pools.parse_request(where, fields.string(where, bag.get(_REQUEST, "")))
+
+
+def looking(number: int, bag: Mapping[str, str]) -> Dict[str, str]:
+    """Return what wakes the two ends of a link for another look; `bag` is that of the remote.
+
+    A first look may come too early, for example while two handshakes cross. An end that finds its
+    link not up writes a new number. Juju wakes the other end, which looks and returns the number,
+    so Juju wakes the first end again. This takes some seconds, and no hook waits meanwhile.
+    """
+    return {PREFIX + "look": str(number) if number else "", PREFIX + "looked": look(bag)}
+
+
+def look(bag: Mapping[str, str]) -> str:
+    """Return the number of the look that the remote asks for, "" for none."""
+    text = bag.get(PREFIX + "look", "")
+    return text if re.fullmatch("[0-9]{1,9}", text) else ""
 
 
 def declines(bag: Mapping[str, str]) -> bool:

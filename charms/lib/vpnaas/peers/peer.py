@@ -84,6 +84,11 @@ class Peer:
         """Return its keys, the one in use first."""
         return tuple(key for key in (self.public_key, self.next_public_key) if key)
 
+    def echo_address(self) -> Optional[fields.IPAddress]:
+        """Return the address at which it may answer an echo request, None if none is known."""
+        hosts = [p.network_address for p in self.prefixes if p.prefixlen == p.max_prefixlen]
+        return self.inner_address or (hosts[0] if hosts else None)
+
     def holdings(self) -> str:
         """Return a digest of what no other peer of the link may take from it."""
         prefixes = [str(prefix) for prefix in self.prefixes]

@@ -116,6 +116,21 @@ class CharmState:
 
 
 @attr.frozen
+class Echo:
+    """What came back from a peer through its tunnel.
+
+    Attributes:
+        sent: Echo requests.
+        received: Answers.
+        rtt_ms: Milliseconds until the first answer, None without any.
+    """
+
+    sent: int
+    received: int
+    rtt_ms: Optional[float] = None
+
+
+@attr.frozen
 class LinkPlan:
     """Plan of one link.
 
@@ -133,6 +148,7 @@ class LinkPlan:
         owner: systemd unit that brings the link up.
         endpoint: Outer address and port at which peers reach the link, None without a decision.
         through: Link whose tunnel carries our packets to a peer, by the peer's name.
+        echoes: What came back from the peers that were asked in this reconcile, by name.
     """
 
     params: LinkParams
@@ -149,6 +165,7 @@ class LinkPlan:
     owner: str = ""
     endpoint: Optional[Tuple[fields.IPAddress, int]] = None
     through: Mapping[str, str] = attr.Factory(dict)
+    echoes: Mapping[str, Echo] = attr.Factory(dict)
 
     def with_keys(self, change: Callable[[int, KeyOffer], KeyOffer]) -> "LinkPlan":
         """Return the plan with changed offers; `change` gets the relation id and our keys."""
@@ -273,12 +290,14 @@ class PeerSession:
     Attributes:
         handshake: When the peer last proved itself, seconds since the epoch, 0 for never.
         age: Seconds since then, for technologies that report this instead.
+        heard: Seconds since its last packet, for technologies that report this.
         endpoint: Where it is reached now, "" where unknown.
         details: What show-status adds for this technology.
     """
 
     handshake: int = 0
     age: Optional[int] = None
+    heard: Optional[int] = None
     received: int = 0
     sent: int = 0
     endpoint: str = ""

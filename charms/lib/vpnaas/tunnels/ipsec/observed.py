@@ -21,13 +21,20 @@ from vpnaas.vdu.steps import Results, Step, read, remove, run
 
 @attr.frozen
 class Child:
-    """A pair of ESP security associations; `ours` and `theirs` are its traffic selectors."""
+    """A pair of ESP security associations.
+
+    Attributes:
+        heard: Seconds since the last packet from the peer, None if there was none.
+        ours: Traffic selectors of this end.
+        theirs: Those of the peer.
+    """
 
     name: str
     state: str
     received: int = 0
     sent: int = 0
     age: int = 0
+    heard: Optional[int] = None
     cipher: str = ""
     esn: bool = False
     encap: bool = False
@@ -404,6 +411,7 @@ def _sa(name: str, body: Mapping[str, object]) -> Sa:
                 received=number(child, "bytes-in"),
                 sent=number(child, "bytes-out"),
                 age=number(child, "install-time"),
+                heard=number(child, "use-in") if "use-in" in child else None,
                 cipher="-".join(word for word in cipher if word),
                 esn="esn" in child and str(child["esn"]) in ("1", "yes"),
                 encap=child.get("encap") == "yes",
