@@ -16,12 +16,14 @@ from lab import accounts
 from lab.cli.context import Lab, pass_lab
 from lab.cli.heal_options import heal_words, split
 from lab.cli.lab_verbs import lab_group
+from lab.cli.links import links
 from lab.cli.options import instantiation_options, literally
 from lab.cli.render import when
 from lab.cli.serve import serve
 from lab.cli.slice_verbs import SLICE_VERBS
 from lab.cli.watching import watched
 from lab.errors import LcmError, NbiError
+from lab.graph.states import links_of
 from lab.nbi.params import InstanceRequest, load_mapping, public_keys, yaml_options
 from lab.records import jobs
 from lab.records.store import NSDS, NSRS, NSTS, VIMS, VNFDS, Document
@@ -49,6 +51,7 @@ def cli(context: click.Context, home: Path, as_json: bool) -> None:
 
 cli.add_command(lab_group)
 cli.add_command(serve)
+cli.add_command(links)
 
 
 def verb(*names: str, told: str | None = None) -> Callable[[F], click.Command]:
@@ -269,7 +272,10 @@ def ns_create(
 def ns_list(lab: Lab) -> None:
     """List network services."""
     lab.engine.reap()
-    services = [{**n, "date": when(n["create-time"])} for n in lab.engine.store.all(NSRS)]
+    services = [
+        {**n, "date": when(n["create-time"]), "links": links_of(lab.home, n)}
+        for n in lab.engine.store.all(NSRS)
+    ]
     lab.out.rows(
         [*services, *lab.engine.store.damaged(NSRS)],
         {
@@ -277,6 +283,7 @@ def ns_list(lab: Lab) -> None:
             "id": ["_id"],
             "date": ["date"],
             "ns state": ["nsState"],
+            "links": ["links"],
             "current operation": ["currentOperation"],
             "error details": ["errorDetail"],
         },
@@ -381,7 +388,9 @@ def ns_action(
         raise NbiError(
             f"{error}; a primitive of a VNF needs --vnf_name: {', '.join(indexes)}"
         ) from None
-    lab.follow(started, wait)
+    # Who only looks gets the answer at once; the charms may look again because of it.
+    reads = action_name.startswith("show-") or action_name == "health"
+    lab.follow(started, wait, until_idle=not reads)
     if wait:
         lab.out.result(lab.engine.operation(started.operation["_id"]))
     else:

@@ -9,10 +9,11 @@ import click
 from lab.cli.progress import watch
 from lab.cli.render import Output
 from lab.errors import NbiError
+from lab.lcm import keeper
 from lab.nbi.engine import Engine, Started
 from lab.nbi.slices import Slices
 from lab.records import jobs
-from lab.records.store import NSIOPS
+from lab.records.store import NSIOPS, NSRS
 
 
 class Lab:
@@ -22,6 +23,9 @@ class Lab:
         self.home = home.absolute()
         self.out = Output(as_json)
         self.engine = Engine(self.home)
+        # After a restart of the machine it is gone.
+        if self.engine.store.has(NSRS):
+            keeper.ensure(self.home)
 
     @property
     def slices(self) -> Slices:
@@ -35,8 +39,16 @@ class Lab:
             self.out.remark("Deleted the damaged record. VDUs of it stay until `lab clean`.")
         return done
 
-    def follow(self, started: Started, wait: bool, timeout: float | None = None) -> None:
+    def follow(
+        self,
+        started: Started,
+        wait: bool,
+        timeout: float | None = None,
+        until_idle: bool = True,
+    ) -> None:
         """Print warnings; with ``wait`` show progress until the operation's end.
+
+        With ``until_idle`` also until the charms have nothing more to do.
 
         Raises:
             NbiError: the operation failed, or was not done in time.
@@ -59,7 +71,7 @@ class Lab:
 
         kind = started.operation["lcmOperationType"]
         try:
-            outcome = watch(started.tail, alive, self.out.progress, timeout)
+            outcome = watch(started.tail, alive, self.out.progress, timeout, until_idle)
         except KeyboardInterrupt:
             self.out.remark(
                 f"{kind} of {subject} goes on; follow it with: osm-lab {what}-op-show {op_id}"

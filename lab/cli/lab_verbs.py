@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 import threading
+import time
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from math import inf
@@ -15,6 +16,7 @@ from typing import Any
 
 import click
 
+from builder.link_table import span
 from lab.cli.context import Lab, pass_lab
 from lab.cli.watching import lines, watched
 from lab.errors import NbiError
@@ -255,10 +257,11 @@ def juju_status(lab: Lab, ns: str) -> None:
             "workload": unit.workload,
             "agent": unit.agent,
             "message": unit.message or unit.agent_message,
+            "looked": f"{span(round(time.time() - unit.since))} ago" if unit.since else "never",
         }
         for name, unit in sorted(status.units.items())
     ]
-    lab.out.rows(units, {k: [k] for k in ("unit", "workload", "agent", "message")})
+    lab.out.rows(units, {k: [k] for k in ("unit", "workload", "agent", "message", "looked")})
 
 
 @lab_group.command("graph")

@@ -9,6 +9,7 @@ import click
 from lab.cli.context import Lab, pass_lab
 from lab.cli.options import instantiation_options, literally
 from lab.cli.watching import watched
+from lab.graph.states import links_of
 from lab.nbi.params import InstanceRequest, public_keys, yaml_options
 from lab.records.store import NSIS, NSRS, Document
 
@@ -46,10 +47,14 @@ def nsi_create(
 def nsi_list(lab: Lab) -> None:
     """List network slices."""
     lab.out.rows(
-        [*lab.slices.all(), *lab.engine.store.damaged(NSIS)],
+        [
+            *({**n, "links": links_of(lab.home, *services(lab, n))} for n in lab.slices.all()),
+            *lab.engine.store.damaged(NSIS),
+        ],
         {
             "netslice instance name": ["name"],
             "id": ["_id"],
+            "links": ["links"],
             "operational status": ["operational-status"],
             "config status": ["config-status"],
             "detailed status": ["detailed-status"],
@@ -118,6 +123,12 @@ SLICE_VERBS = {
 """Each verb with osmclient's other name for it."""
 
 
+def services(lab: Lab, nsi: Document) -> list[Document]:
+    """Return the records of a slice's services that are there."""
+    found = [lab.engine.store.find(NSRS, e["nsrId"]) for e in nsi["_admin"]["nsrs-detailed-list"]]
+    return [nsr for nsr in found if nsr is not None]
+
+
 def _service(lab: Lab, entry: Document) -> dict[str, object]:
     nsr = lab.engine.store.find(NSRS, entry["nsrId"]) or {}
     users = [
@@ -129,6 +140,7 @@ def _service(lab: Lab, entry: Document) -> dict[str, object]:
         "id": entry["nss-id"],
         "ns": nsr.get("name"),
         "state": nsr.get("nsState"),
+        "links": links_of(lab.home, nsr) if nsr else None,
         "shared": entry["shared"],
         "slices": ", ".join(users),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 
 import networkx
 from matplotlib.axes import Axes
@@ -10,6 +11,7 @@ from matplotlib.figure import Figure
 from rich.text import Text
 from rich.tree import Tree
 
+from builder.link_table import span
 from lab.graph.model import COLOURS, Edge, Graph, Node
 
 TECHNOLOGIES = {"wireguard": "WireGuard", "ipsec": "IPsec", "none": "in clear"}
@@ -35,6 +37,7 @@ def text(graph: Graph) -> Tree:
                 node.id if several else node.member,
                 f" ({node.vnfd}) ",
                 (node.state, COLOURS.get(node.state, "")),
+                f", seen {span(round(time.time() - node.looked))} ago" if node.looked else "",
             )
         )
         for edge in graph.edges:

@@ -40,6 +40,7 @@ class Node:
         vnfd: Id of its VNFD.
         state: Workload status of its charm, as in `juju status`, or "unknown".
         message: The charm's message.
+        looked: When the charm looked last, seconds since the epoch; 0 for never.
     """
 
     id: str
@@ -48,6 +49,7 @@ class Node:
     vnfd: str
     state: str
     message: str
+    looked: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,8 @@ def stated(message: str) -> dict[str, str]:
 
 def _node(service_name: str, member: str, vnfd: str, unit: UnitStatus | None) -> Node:
     state, message = ("unknown", "") if unit is None else (unit.workload, unit.message)
-    return Node(f"{service_name}/{member}", service_name, member, vnfd, state, message)
+    looked = unit.since if unit is not None else 0.0
+    return Node(f"{service_name}/{member}", service_name, member, vnfd, state, message, looked)
 
 
 def _edges(

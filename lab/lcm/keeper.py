@@ -1,8 +1,9 @@
 """Juju's `update-status` between operations: ``python -m lab.lcm.keeper --home DIR``.
 
 Juju fires `update-status` at every unit every five minutes. In the lab the agents of a service run
-only while an operation does; so one process per lab runs them when `update-status` is due. The
-worker of an operation starts it when it is not there. It ends with the last service.
+only while an operation does; so one process per lab runs them when `update-status` is due. While
+somebody watches the links, it also looks at them often (`looking`). The worker of an operation
+starts it when it is not there, as does every verb that finds services. It ends with the last one.
 
 Like a worker it does not handle SIGTERM.
 """
@@ -16,17 +17,25 @@ from pathlib import Path
 
 import click
 
+from lab.descriptors.service import vnfrs_of
 from lab.errors import ConflictError, LcmError, NbiError
+from lab.lcm import looking
 from lab.lcm.backends import Backends
 from lab.lcm.timeouts import lab_timeouts
 from lab.procs import ProcessRef, start_time
 from lab.records import jobs
-from lab.records.store import file_lock
+from lab.records.store import NSRS, Document, file_lock
 from lab.vca.errors import WaitTimeoutError
 
 VARIABLE = "OSMLAB_UPDATE_STATUS_INTERVAL"
 DEFAULT = 300.0
 """Seconds: the default of Juju's model option `update-status-hook-interval`."""
+CHECKS = 10.0
+"""Seconds between two looks whether the VDUs run."""
+HEALS = ": ns-heal "
+"""In the text of a service whose VDUs do not run."""
+LOOKS = 15.0
+"""Seconds between two looks at the links of a service that somebody watches."""
 
 
 def interval() -> float:
@@ -91,23 +100,73 @@ def _file(home: Path) -> Path:
     return home / "lcm" / "keeper.json"
 
 
+def mark_lost(backends: Backends, nsr: Document) -> None:
+    """Make a service DEGRADED while VDUs do not run that nobody stopped, as OSM's monitoring does.
+
+    Raises:
+        NbiError, LcmError: a record cannot be read.
+    """
+    ended: dict[str, str] = {}
+    for index, vnfr in vnfrs_of(backends.store, nsr["_id"]).items():
+        ids = {vdur["vim-id"] for vdur in vnfr["vdur"]}
+        vim = backends.vim(vnfr["vim-account-id"])
+        for server in vim.servers(nsr["_id"]) if ids else ():
+            if server.id in ids and server.status == "ERROR":
+                ended[index] = server.fault
+    before = str(nsr["errorDetail"] or "")
+    detail = None
+    if ended:
+        why = sorted(set(ended.values()))
+        words = " ".join(f"--vnf {index}" for index in sorted(ended))
+        detail = f"{'; '.join(why)}{HEALS}{nsr['name']} {words} makes them anew"
+    if detail == nsr["errorDetail"] or not (detail or HEALS in before):
+        return
+
+    def change(record: Document) -> None:
+        if record["nsState"] in ("READY", "DEGRADED") and record["currentOperation"] == "IDLE":
+            record["nsState"] = "DEGRADED" if detail else "READY"
+            record["errorDetail"] = detail
+
+    backends.store.update(NSRS, nsr["_id"], change)
+
+
 def keep(home: Path, seconds: float) -> None:
-    """Fire `update-status` at all services every ``seconds``, until there is no service."""
+    """Fire `update-status` at all services every ``seconds``, until there is no service.
+
+    While somebody watches, look at their links every ``LOOKS`` seconds too, but not more than half
+    of the time.
+    """
     backends = Backends(home)
-    due: dict[str, float] = {}
-    while home.exists() and (services := backends.controller().models()):
-        for ns_id in services:
-            now = time.monotonic()
-            if due.setdefault(ns_id, now + seconds) > now:
+    due: dict[tuple[str, bool], float] = {}
+    checked = -CHECKS
+    while home.exists() and (services := [n["_id"] for n in backends.store.all(NSRS)]):
+        models = backends.controller().models()
+        if time.monotonic() >= checked + CHECKS:
+            checked = time.monotonic()
+            for nsr in backends.store.all(NSRS):
+                with suppress(NbiError, LcmError):
+                    mark_lost(backends, nsr)
+        for ns_id, looks in ((ns_id, looks) for ns_id in services for looks in (False, True)):
+            began = time.monotonic()
+            pause = LOOKS if looks else seconds
+            if not (looking.watched(home) if looks else ns_id in models):
+                due.pop((ns_id, looks), None)
                 continue
-            due[ns_id] = now + seconds
+            if due.setdefault((ns_id, looks), began + pause * (not looks)) > began:
+                continue
+            due[ns_id, looks] = began + pause
             try:
-                update_status(backends, ns_id, 0)
+                if looks:
+                    looking.look(backends, ns_id, 0)
+                else:
+                    update_status(backends, ns_id, 0)
             except (NbiError, LcmError, OSError) as error:
                 if isinstance(error, ConflictError):  # an operation runs
-                    due[ns_id] = now + min(seconds, 5.0)
+                    due[ns_id, looks] = began + min(pause, 5.0)
                 with suppress(OSError):  # the disk is full
                     print(error, flush=True)
+            if looks:
+                time.sleep(min(LOOKS, time.monotonic() - began))
         time.sleep(min(seconds, 1.0))
 
 

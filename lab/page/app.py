@@ -16,20 +16,27 @@ from lab.errors import NbiError
 from lab.graph import draw
 from lab.graph.model import COLOURS, Edge, Graph, Node
 from lab.nbi.engine import Engine
-from lab.page.data import REFUSALS, Data, Sample, Summary, default, typed
+from lab.page.data import REFUSALS, Data, Sample, Summary, default, text, typed
 from lab.server.tokens import NAME, Tokens
 
 REFRESH = 3.0
 """Seconds between two looks at the records."""
-LIVE = 10.0
-"""Seconds between two looks at the counters of a VNF."""
+LIVE = 5.0
+"""Seconds after which the page asks for a new look at the counters of a VNF."""
 KEPT = 60
 """Samples that the chart shows."""
+LINK_COLUMNS = {
+    "ns": "service", "ends": "ends", "state": "state", "since": "since", "looked": "seen, s ago",
+    "reason": "reason", "technology": "technology", "inner": "inner addresses",
+    "outer": "outer addresses", "handshake": "handshake, s ago", "rate": "rate, kbit/s",
+    "key_age": "key, min old", "loss": "loss, %",
+}  # fmt: skip
+"""Attribute and heading of each column of the table of links."""
 OPERATIONS = 100
 """Operations that the table shows, the latest."""
 STATES = {
     **dict.fromkeys(("COMPLETED", "running", "configured", "READY"), "active"),
-    **dict.fromkeys(("FAILED", "failed", "BROKEN"), "error"),
+    **dict.fromkeys(("FAILED", "failed", "BROKEN", "DEGRADED"), "error"),
     **dict.fromkeys(("PROCESSING", "init", "BUILDING"), "waiting"),
 }
 
@@ -91,6 +98,9 @@ class Page:
             return
         self._header("Lab")
 
+        links = LinksTable(self.data)
+        labels: dict[str, ui.label] = {}
+
         @ui.refreshable
         def lists(slices: list[Summary], services: list[Summary]) -> None:
             for title, kind, records in (
@@ -102,17 +112,22 @@ class Page:
                     ui.label("none")
                 with ui.row().classes("w-full"):
                     for record in records:
-                        _card(kind, record)
+                        labels[record.key] = _card(kind, record)
 
         shown = self.data.overview()
         lists(*shown)
 
         def look() -> None:
             nonlocal shown
+            if not self.known():
+                return
             # Cards that did not change are not drawn again: a click would miss them.
-            if self.known() and (now := self.data.overview()) != shown:
+            if (now := self.data.overview()) != shown:
                 shown = now
                 lists.refresh(*shown)
+            for record in (*now[0], *now[1]):
+                labels[record.key].text = record.links
+            links.refresh()
 
         ui.timer(REFRESH, look)
 
@@ -145,6 +160,45 @@ class Page:
             ui.button("Log out", on_click=leave).props("flat color=white")
 
 
+class LinksTable:
+    """All links of the lab; whoever sees them makes the keeper look."""
+
+    def __init__(self, data: Data) -> None:
+        self.data = data
+        columns = [
+            {"name": name, "label": label, "field": name, "align": "left", "sortable": True}
+            for name, label in LINK_COLUMNS.items()
+        ]
+        with ui.row().classes("w-full items-center"):
+            ui.label("Links").classes("text-h6")
+            filtered = ui.input("Filter").props("dense clearable")
+        self.table = ui.table(columns=columns, rows=[], row_key="key", pagination=20)
+        self.table.classes("w-full").props("dense wrap-cells")
+        self.table.bind_filter_from(filtered, "value")
+        self.table.add_slot(
+            "body-cell-state",
+            '<q-td :props="props"><q-badge :style="`background: ${props.row.colour} !important`">'
+            "{{ props.value }}</q-badge></q-td>",
+        )
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read the last looks again."""
+        self.data.watched()
+        rows = [
+            {
+                **{name: getattr(link, name) for name in LINK_COLUMNS},
+                "rate": None if link.rate is None else round(link.rate, 1),
+                "key_age": None if link.key_age is None else link.key_age // 60,
+                "key": f"{link.ns} {link.ends}",
+                "colour": COLOURS.get(link.state, COLOURS["unknown"]),
+            }
+            for link in self.data.links()
+        ]
+        if rows != self.table.rows:
+            self.table.rows = rows
+
+
 class ServicePage:
     """The picture of a service or slice, and the forms and counters of one of its VNFs."""
 
@@ -173,7 +227,7 @@ class ServicePage:
                 self.forms = ui.column().classes("w-full")
         with ui.card().classes("w-full"):
             self.live = ui.switch(
-                f"Traffic of this VNF, by show-status every {LIVE:.0f} s", on_change=self._live
+                "Traffic of this VNF, from the looks at its links", on_change=self._live
             )
             self.rates = ui.echart(rates({})).classes("h-64 w-full")
             self.rates.visible = False
@@ -199,6 +253,7 @@ class ServicePage:
         """Read the records again."""
         if not self.page.known():
             return
+        self.data.watched()
         try:
             graph = self.data.graph(self.key)
             listed = self.data.operations(self.key)[:OPERATIONS]
@@ -214,7 +269,9 @@ class ServicePage:
             self.operations.rows = rows
         node = self._node()
         if node is not None:
-            self.state.text = f"{node.vnfd}, {node.state}\n" + node.message.replace(", ", "\n")
+            seen = f", seen {time.time() - node.looked:.0f} s ago" if node.looked else ""
+            lines = node.message.replace(", ", "\n")
+            self.state.text = f"{node.vnfd}, {node.state}{seen}\n{lines}"
 
     def _node(self) -> Node | None:
         return next((node for node in self.graph.nodes if node.id == self.chosen), None)
@@ -242,14 +299,26 @@ class ServicePage:
             chosen = ui.select(sorted(primitives), label="Primitive").classes("w-full")
             fields = ui.column().classes("w-full")
 
-            def show() -> None:
+            async def show() -> None:
                 fields.clear()
+                primitive = primitives[chosen.value]
+                links: Mapping[str, Mapping[str, Any]] | None = None
+                if primitive["name"] == "configure":
+                    # What is left out takes its default: one press would reset the link.
+                    try:
+                        links = await run.io_bound(self.data.in_force, node.service, node.member)
+                    except REFUSALS as error:
+                        with fields:
+                            ui.label(f"values in force are not known: {error}")
                 with fields:
-                    self._form(node, primitives[chosen.value])
+                    self._form(node, primitive, links or {})
 
             chosen.on_value_change(show)
 
-    def _form(self, node: Node, primitive: Mapping[str, Any]) -> None:
+    def _form(
+        self, node: Node, primitive: Mapping[str, Any], links: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """Show the form of a primitive; `links` are values in force, by link."""
         inputs: dict[str, Any] = {}
         for parameter in primitive.get("parameter") or ():
             name, value = parameter["name"], default(parameter)
@@ -261,10 +330,16 @@ class ServicePage:
                 inputs[name] = ui.textarea(name, value=value).props("autogrow rows=1")
             inputs[name].classes("w-full")
         given = {p["name"]: p for p in primitive.get("parameter") or ()}
-        # As text: `ui.code` is Markdown, in which a VDU's output could be HTML.
-        answer = ui.label().classes("w-full max-h-96 overflow-auto font-mono text-xs")
-        answer.style("white-space: pre-wrap; overflow-wrap: anywhere")
-        answer.visible = False
+
+        def fill(link: str) -> None:
+            for name, field in inputs.items():
+                if link in links:
+                    field.value = text(links[link].get(name, default(given[name])))
+
+        if links and "link" in inputs:
+            inputs["link"].on_value_change(lambda event: fill(str(event.value)))
+            inputs["link"].value = min(links)
+        answer = answer_label()
 
         async def press() -> None:
             if not self.page.known():
@@ -280,10 +355,9 @@ class ServicePage:
                     self.data.press, node.service, node.member, primitive["name"], values
                 )
                 shown = result if isinstance(result, str) else json.dumps(result, indent=1)
-                answer.text = shown or "done"
+                tell(answer, shown or "done", refused=False)
             except REFUSALS as error:
-                answer.text = str(error)
-            answer.visible = True
+                tell(answer, str(error), refused=True)
             button.enable()
 
         button = ui.button(f"Run {primitive['name']}", on_click=press)
@@ -307,7 +381,9 @@ class ServicePage:
         if node.id != self.chosen:  # while the primitive ran; these are not its figures
             return
         for link, sample in values.items():
-            self.samples.setdefault(link, deque(maxlen=KEPT)).append(sample)
+            kept = self.samples.setdefault(link, deque(maxlen=KEPT))
+            if not kept or kept[-1].at != sample.at:
+                kept.append(sample)
         self.rates.options.clear()
         self.rates.options.update(rates(self.samples))
         self.ages.text = "Last handshake: " + ", ".join(
@@ -322,6 +398,20 @@ class ServicePage:
             text = str(error)
         with ui.dialog(value=True), ui.card().classes("w-full max-w-4xl"):
             ui.label(text).classes("whitespace-pre-wrap break-all font-mono text-xs")
+
+
+def answer_label() -> ui.label:
+    """Return an element for what a primitive answers: text that wraps, and is no HTML."""
+    # `ui.code` is Markdown, in which a VDU's output could be HTML.
+    label = ui.label().classes("w-full max-h-96 overflow-auto font-mono text-xs")
+    label.classes("whitespace-pre-wrap break-words").visible = False
+    return label
+
+
+def tell(answer: ui.label, text: str, refused: bool) -> None:
+    """Show an answer or a refusal."""
+    answer.text, answer.visible = text, True
+    answer.classes("text-negative") if refused else answer.classes(remove="text-negative")
 
 
 def picture(graph: Graph) -> dict[str, Any]:
@@ -396,7 +486,8 @@ def rates(samples: Mapping[str, deque[Sample]]) -> dict[str, Any]:
     }
 
 
-def _card(kind: str, record: Summary) -> None:
+def _card(kind: str, record: Summary) -> ui.label:
+    """Draw a service or slice; return the label of its links."""
     # By its id: a name may have a slash or a question mark, and a slice and a service the same.
     link = ui.link(target=f"/{kind}/{record.key}").classes("no-underline text-black")
     with link, ui.card():
@@ -405,6 +496,9 @@ def _card(kind: str, record: Summary) -> None:
             for state in record.states:
                 colour = COLOURS.get(STATES.get(state, "unknown"))
                 ui.badge(state).style(f"background: {colour} !important")
+        if record.problem:
+            ui.label(record.problem).classes("text-negative whitespace-pre-wrap max-w-md")
+        return ui.label(record.links).classes("text-caption")
 
 
 def _row(operation: Mapping[str, Any]) -> dict[str, str]:

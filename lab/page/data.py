@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from builder.link_table import Link
+from builder.link_table import links as table
 from lab.descriptors.environments import day12
 from lab.descriptors.service import service
 from lab.errors import LcmError, NbiError
 from lab.graph import model
+from lab.graph.states import links_of
+from lab.lcm import keeper, looking
 from lab.lcm.backends import Backends
 from lab.nbi.engine import Engine
 from lab.nbi.slices import Slices
@@ -45,11 +49,20 @@ class Sample:
 
 @dataclass(frozen=True)
 class Summary:
-    """A slice or a service in the list: id, name, its operational and its config status."""
+    """A slice or a service in the list.
+
+    Attributes:
+        key: Its id.
+        states: Its operational and its config status, and its state if that is another one.
+        problem: What is wrong with it, "" for nothing.
+        links: The worst state of its links, with its age.
+    """
 
     key: str
     name: str
-    states: tuple[str, str]
+    states: tuple[str, ...]
+    problem: str = ""
+    links: str = field(default="", compare=False)
 
 
 class Data:
@@ -65,8 +78,42 @@ class Data:
         slices = self.slices.all()
         inside = {n["nsrId"] for nsi in slices for n in nsi["_admin"]["nsrs-detailed-list"]}
         self.engine.reap()
-        services = [n for n in self.engine.store.all(NSRS) if n["_id"] not in inside]
-        return [_summary(each) for each in slices], [_summary(each) for each in services]
+        services = {n["_id"]: n for n in self.engine.store.all(NSRS)}
+
+        def summary(record: Document, ids: Iterable[str]) -> Summary:
+            mine = [services[each] for each in ids if each in services]
+            return _summary(record, links_of(self.home, *mine))
+
+        return (
+            [summary(n, [e["nsrId"] for e in n["_admin"]["nsrs-detailed-list"]]) for n in slices],
+            [summary(n, [key]) for key, n in services.items() if key not in inside],
+        )
+
+    def watched(self) -> None:
+        """Note that somebody looks at the page: the lab's keeper then looks at the links often."""
+        looking.watch(self.home)
+        if self.engine.store.has(NSRS):
+            keeper.ensure(self.home)
+
+    def links(self) -> list[Link]:
+        """Return the links of all services, as the last look found them."""
+        found: list[Link] = []
+        for nsr in self.engine.store.all(NSRS):
+            found += table(*looking.looks(self.home, nsr["_id"]), time.time())
+        return found
+
+    def in_force(self, ns: str, member: str) -> dict[str, Mapping[str, Any]]:
+        """Return the parameters of `configure` that are in force, by link.
+
+        Raises:
+            NbiError: the charm did not say so.
+        """
+        answers, _ = looking.looks(self.home, self.engine.ns(ns)["_id"])
+        shown = next((a.shown for a in answers if a.member == member and not a.problem), None)
+        if shown is None:
+            shown = self.press(ns, member, "show-status", {})
+        links = shown.items() if isinstance(shown, Mapping) else ()
+        return {link: details["configured"] for link, details in links if "configured" in details}
 
     def graph(self, key: str) -> model.Graph:
         """Return the picture of a service or slice, by its id or name.
@@ -113,16 +160,20 @@ class Data:
             return output
 
     def sample(self, ns: str, member: str) -> dict[str, Sample]:
-        """Return the counters of each link of a VNF, by its primitive show-status.
+        """Return the counters of each link of a VNF, as the last look found them.
 
         Raises:
-            NbiError: the primitive failed, or returns no links.
+            NbiError: there is no such service.
         """
-        shown = self.press(ns, member, "show-status", {})
-        if not isinstance(shown, Mapping):
-            raise NbiError(f"show-status of vnf '{member}' returns no links")
+        answers, _ = looking.looks(self.home, self.engine.ns(ns)["_id"])
         # The answer also has an entry for the network function, which has no peers.
-        return {link: _sample(peers) for link, peers in shown.items() if peers.get("peers")}
+        return {
+            link: _sample(details, answer.at)
+            for answer in answers
+            if answer.member == member
+            for link, details in answer.shown.items()
+            if isinstance(details, Mapping) and details.get("peers")
+        }
 
     def operations(self, key: str) -> list[Document]:
         """Return the operations of a slice and of its services, or of a service, latest first."""
@@ -172,6 +223,11 @@ def default(parameter: Mapping[str, Any]) -> str:
     return text
 
 
+def text(value: object) -> str:
+    """Return what a field shows of a parameter's value."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def typed(parameter: Mapping[str, Any], text: str) -> Any:
     """Return a parameter's value from the text of its field.
 
@@ -186,16 +242,19 @@ def typed(parameter: Mapping[str, Any], text: str) -> Any:
     return text
 
 
-def _summary(record: Mapping[str, Any]) -> Summary:
-    states = (str(record.get("operational-status")), str(record.get("config-status")))
-    return Summary(record["_id"], record["name"], states)
+def _summary(record: Mapping[str, Any], links: str) -> Summary:
+    states = [str(record.get("operational-status")), str(record.get("config-status"))]
+    if record.get("nsState") in ("DEGRADED", "BROKEN"):
+        states.append(record["nsState"])
+    problem = str(record.get("errorDetail") or "")
+    return Summary(record["_id"], record["name"], tuple(states), problem, links)
 
 
-def _sample(details: Mapping[str, Any]) -> Sample:
+def _sample(details: Mapping[str, Any], at: float) -> Sample:
     peers = details["peers"]
     ages = [peer["last-handshake-s"] for peer in peers if peer.get("last-handshake-s") is not None]
     return Sample(
-        time.time(),
+        at,
         sum(peer.get("received-bytes", 0) for peer in peers),
         sum(peer.get("sent-bytes", 0) for peer in peers),
         max(ages, default=None),

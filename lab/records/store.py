@@ -207,6 +207,10 @@ class Store:
             self.delete(collection, key)
         return damaged
 
+    def has(self, collection: str) -> bool:
+        """Tell whether there is a document, whatever is in it."""
+        return any((self.root / collection).glob("*.json"))
+
     def update(self, collection: str, key: str, change: Callable[[Document], None]) -> Document:
         """Let ``change`` edit the document in place under the lock, write it, and return it."""
         with self.lock(collection):

@@ -402,6 +402,10 @@ class Model:
             raise VcaError(f'model "{self.uuid}" is not running in this process')
         return self.wait_action(self.enqueue_action(target, name, params), timeout)
 
+    def forget_action(self, action_id: str) -> None:
+        """Delete the record of an action that has ended."""
+        self._store.delete_action(action_id)
+
     def action(self, action_id: str) -> ActionDocument | None:
         """Return an action, or None if it has not ended."""
         action = self._store.load_action(action_id)

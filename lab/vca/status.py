@@ -33,6 +33,8 @@ class UnitStatus(_Frozen):
     leader: bool
     machine: int
     pending_actions: int
+    since: float = 0.0
+    """When the charm set its status last, seconds since the epoch: its last look at the VDU."""
 
 
 class ApplicationStatus(_Frozen):
@@ -113,6 +115,7 @@ def _unit_status(app: Application, unit: Unit) -> UnitStatus:
         leader=app.leader == unit.name,
         machine=unit.machine,
         pending_actions=len(unit.pending_actions) + bool(unit.running_action),
+        since=workload.since,
     )
 
 

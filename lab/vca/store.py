@@ -113,6 +113,10 @@ class Store:
         action.status, action.message, action.completed = status, message, time.time()
         self.save_action(action)
 
+    def delete_action(self, action_id: str) -> None:
+        """Delete an action's record."""
+        (self._actions / f"{int(action_id)}.json").unlink(missing_ok=True)
+
     def action_ids(self) -> list[str]:
         """Return the ids of all recorded actions, oldest first."""
         return sorted((path.stem for path in self._actions.glob("*.json")), key=int)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,13 @@ Tell = Callable[[str], None]
 
 #: Bytes of a file of a VDU that the lab reads at most.
 MOST_READ = 1 << 16
+
+
+def lost(path: Path) -> str:
+    """Return why a VDU does not run that nobody stopped; it wrote a file when it was started."""
+    began = time.time() - float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
+    again = path.exists() and path.stat().st_mtime < began
+    return "the machine was restarted" if again else "the process that runs it was killed"
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from lab.procs import ProcessRef, process_group
 from lab.vim import cgroups, cloudinit, dataplane, engine, image
 from lab.vim import vdu as vdu_program
 from lab.vim.errors import VimError
-from lab.vim.kind import MOST_READ, Tell, Vdu
+from lab.vim.kind import MOST_READ, Tell, Vdu, lost
 from lab.vim.model import ACTIVE, BUILD, ERROR, SHUTOFF, Network, Server, ServerSpec
 from lab.vim.run import start, tool
 from lab.vim.store import Config, Image, ServerRecord, read_json
@@ -225,6 +225,7 @@ class Namespaced(Vdu):
             while running.keeper and running.keeper.alive() and time.monotonic() < end:
                 time.sleep(0.02)
         self.kill()
+        (self.directory / "run.json").unlink(missing_ok=True)
 
     def kill(self) -> None:
         """End every process of the server at once and remove its control group."""
@@ -277,8 +278,8 @@ class Namespaced(Vdu):
         if now.keeper is None:
             if now.state == "error":
                 return ERROR, now.error
-            if now.state in ("starting", "running"):
-                return ERROR, "the process that runs it was killed"
+            if now.state in ("starting", "running"):  # The keeper writes "off" when it ends.
+                return ERROR, lost(self.directory / "run.json")
             return SHUTOFF, ""
         if now.init is None or now.state != "running":
             return BUILD, ""

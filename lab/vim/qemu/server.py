@@ -29,7 +29,7 @@ from lab import files
 from lab.procs import ProcessRef
 from lab.vim import cgroups, cloudinit, fabric, machine, registry
 from lab.vim.errors import VimError
-from lab.vim.kind import Tell, Vdu
+from lab.vim.kind import Tell, Vdu, lost
 from lab.vim.model import ACTIVE, BUILD, ERROR, FIRST_NIC_SLOT, SHUTOFF, Network, Server, ServerSpec
 from lab.vim.qemu import configdrive
 from lab.vim.qemu.accelerator import EMULATED, accelerator
@@ -395,7 +395,8 @@ class Machine(Vdu):
         if self._process() is None:
             # QEMU removes the file when it ends normally.
             if self._pidfile.exists():
-                return ERROR, f"QEMU ended unexpectedly: {self.complaint()}"
+                why = lost(self._pidfile)
+                return ERROR, f"QEMU ended unexpectedly ({why}): {self.complaint()}"
             return SHUTOFF, ""
         self._limit_console()
         return (ACTIVE if self.cloud_init_result() is not None else BUILD), ""

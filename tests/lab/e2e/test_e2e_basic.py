@@ -485,7 +485,7 @@ def test_the_page_shows_a_service_and_presses_its_primitives(basic: Service) -> 
         seen.text("vpn-client up")
         seen.choose("Primitive", "show-status")
         seen.click("//button[contains(., 'Run show-status')]")
-        seen.find("//code[contains(., 'last-handshake-s')]")
+        seen.find("//*[contains(text(), 'last-handshake-s')]")
         seen.choose("Primitive", "set-certificate")
         seen.find("//textarea[@aria-label='certificate']")  # which keeps the lines of PEM
         row = "//tr[td[contains(., 'client show-status')]]"
@@ -516,6 +516,23 @@ def test_one_operation_is_shown_through_all_logs(lab: Lab, basic: Service) -> No
     assert len({source for source in sources if "/" in source}) == 2  # the units of both VNFs
     times = [line.split()[0] for line in shown]
     assert times == sorted(times)
+
+
+def test_all_links_are_one_table(basic: Service) -> None:
+    operations = len(basic.lab.engine.operations("basic"))
+    (link,) = json.loads(basic.lab.done("--json", "links", "basic"))
+    ends = {"client:vpn-client", "server:vpn-server"}
+    assert set(link["ends"].split(" - ")) == ends
+    assert (link["state"], link["technology"]) == ("up", "wireguard")
+    assert set(link["inner"].split(" - ")) == {"10.77.0.2", "10.77.0.1"}
+    assert sorted(link["outer"].split(" - ")) == ["192.168.100.11:51820", "192.168.100.12:51820"]
+    assert {link["since"], link["key_age"], link["handshake"]}.isdisjoint({"", None})
+    (again,) = json.loads(basic.lab.done("--json", "links", "--all"))
+    assert again["rate"] is not None
+    assert len(basic.lab.engine.operations("basic")) == operations, "looks are no operations"
+    for verb in (("ns-list",), ("lab", "graph", "basic"), ("lab", "juju-status", "basic")):
+        assert " s ago" in basic.lab.done(*verb), verb
+    assert "name a service or a slice, or give --all" in basic.lab.refused("links")
 
 
 def test_a_picture_of_a_service(basic: Service) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import subprocess
 import threading
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -15,7 +17,7 @@ from rich.console import Console
 from lab.cli.progress import Board, watch
 from lab.cli.render import Output
 from lab.errors import ConflictError, LcmError, NbiError
-from lab.lcm import keeper
+from lab.lcm import keeper, looking
 from lab.lcm.keys import OpenSshInjector
 from lab.nbi.params import public_keys
 from lab.procs import start_time
@@ -218,13 +220,90 @@ def test_the_keeper_comes_back_soon_for_a_lock_only(
     def services() -> list[str]:
         return ["a", "b"] if now < 900 else []
 
-    backends = SimpleNamespace(controller=lambda: SimpleNamespace(models=services))
+    backends = SimpleNamespace(
+        controller=lambda: SimpleNamespace(models=services),
+        store=SimpleNamespace(all=lambda _: [{"_id": key} for key in services()]),
+    )
+    monkeypatch.setattr(keeper, "mark_lost", lambda *_: None)
     monkeypatch.setattr(keeper, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
     monkeypatch.setattr(keeper, "Backends", lambda home: backends)
     monkeypatch.setattr(keeper, "update_status", update)
     monkeypatch.setattr(keeper, "print", full, raising=False)
     keeper.keep(tmp_path, 300)
     assert (served.count("a"), served.count("b")) == (calls, 2)
+
+
+def test_the_keeper_looks_often_while_somebody_watches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, looks = 0.0, []
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    def look(_: object, ns_id: str, patience: float) -> None:
+        looks.append(now)
+        sleep(4)
+
+    def services(_: object = None) -> list[dict[str, str]]:
+        return [{"_id": "a"}] if now < 400 else []
+
+    backends = SimpleNamespace(
+        controller=lambda: SimpleNamespace(models=lambda: ["a"]),
+        store=SimpleNamespace(all=services),
+    )
+    monkeypatch.setattr(keeper, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    monkeypatch.setattr(keeper, "Backends", lambda home: backends)
+    monkeypatch.setattr(keeper, "update_status", lambda *_: None)
+    monkeypatch.setattr(keeper, "mark_lost", lambda *_: None)
+    monkeypatch.setattr(keeper.looking, "look", look)
+    monkeypatch.setattr(keeper.looking, "watched", lambda _: 100 <= now < 200)
+    keeper.keep(tmp_path, 300)
+    assert looks[0] < 102, "at once for who begins to watch"
+    assert max(later - one for one, later in itertools.pairwise(looks)) <= keeper.LOOKS + 4
+    assert looks[-1] < 200
+    assert 4 * len(looks) <= 50, "not more than half of the time"
+
+
+def test_a_note_that_somebody_watches_ends(tmp_path: Path) -> None:
+    assert not looking.watched(tmp_path)
+    looking.watch(tmp_path)
+    assert looking.watched(tmp_path)
+    os.utime(tmp_path / "lcm" / "watched", (0, 0))
+    assert not looking.watched(tmp_path)
+
+
+@pytest.mark.parametrize("state", ["READY", "DEGRADED"])
+def test_a_service_whose_vdus_were_lost_is_degraded_until_they_run(state: str) -> None:
+    nsr = {"_id": "n", "name": "basic", "nsState": state, "errorDetail": None,
+           "currentOperation": "IDLE"}  # fmt: skip
+    vnfrs = [
+        {"_id": name, "nsr-id-ref": "n", "member-vnf-index-ref": name, "vim-account-id": "v",
+         "vdur": [{"vim-id": server}]}
+        for name, server in (("client", "s1"), ("server", "s2"))
+    ]  # fmt: skip
+    store = SimpleNamespace(
+        all=lambda _: vnfrs, update=lambda _, key, change: change(nsr)
+    )
+    servers = {"s1": "the machine was restarted", "s2": ""}
+    vim = SimpleNamespace(
+        servers=lambda tag: [
+            SimpleNamespace(id=key, status="ERROR" if fault else "ACTIVE", fault=fault)
+            for key, fault in servers.items()
+        ]
+    )
+    backends: Any = SimpleNamespace(store=store, vim=lambda _: vim)
+    keeper.mark_lost(backends, nsr)
+    detail = "the machine was restarted: ns-heal basic --vnf client makes them anew"
+    assert (nsr["nsState"], nsr["errorDetail"]) == ("DEGRADED", detail)
+    servers["s1"] = ""
+    keeper.mark_lost(backends, nsr)
+    assert (nsr["nsState"], nsr["errorDetail"]) == ("READY", None)
+    # Other reasons are not the keeper's.
+    nsr.update(nsState="DEGRADED", errorDetail="vpn-ee/0: hook failed")
+    keeper.mark_lost(backends, nsr)
+    assert nsr["nsState"] == "DEGRADED"
 
 
 def test_ssh_keys_of_files(tmp_path: Path) -> None:

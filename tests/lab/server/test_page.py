@@ -10,17 +10,36 @@ from typing import Any
 import pytest
 from nicegui import Client, run, ui
 
+from builder.link_table import Link
 from lab.graph import model
 from lab.graph.model import Graph, Node
-from lab.page.app import ServicePage
+from lab.page.app import LinksTable, ServicePage, answer_label, tell
 from lab.page.data import Sample
 
 NODE = Node("basic/client", "basic", "client", "vnfd", "active", "up")
 
+IN_FORCE = {"link": "vpn-client", "technology": "ipsec", "mtu": 1400, "preshared-key": True}
+CONFIGURE = {
+    "name": "configure",
+    "parameter": [
+        {"name": "link", "data-type": "STRING"},
+        {"name": "technology", "data-type": "STRING", "default-value": "wireguard"},
+        {"name": "mtu", "data-type": "INTEGER", "default-value": "0"},
+        {"name": "preshared-key", "data-type": "BOOLEAN", "default-value": "false"},
+        {"name": "gateway", "data-type": "STRING", "default-value": "auto"},
+    ],
+}
+REFUSAL = "configure: mtu: 9 is too small; allowed: at least 1280 <b>bytes</b>"
+
 
 def shown(graph: Graph) -> ServicePage:
     data: Any = SimpleNamespace(
-        graph=lambda _: graph, operations=lambda _: [], primitives=lambda *_: {}, sample=None
+        graph=lambda _: graph,
+        operations=lambda _: [],
+        primitives=lambda *_: {"configure": CONFIGURE},
+        in_force=lambda *_: {"vpn-client": IN_FORCE},
+        watched=lambda: None,
+        sample=None,
     )
     page: Any = SimpleNamespace(data=data, known=lambda: True)
     with Client(ui.page("/"), request=None):
@@ -56,10 +75,48 @@ def test_an_answer_of_a_vdu_is_shown_as_text() -> None:
     """In Markdown, as of `ui.code`, it could end the block and draw a login form."""
     view = shown(Graph("basic", (NODE,)))
     with view.forms:
-        view._form(NODE, {"name": "show-status"})
+        view._form(NODE, {"name": "show-status"}, {})
     elements = list(view.forms.descendants())
     assert [each for each in elements if type(each) is ui.label]
     assert not [each for each in elements if isinstance(each, ui.markdown | ui.code | ui.html)]
+
+
+def test_a_form_begins_with_the_values_in_force() -> None:
+    view = shown(Graph("basic", (NODE,)))
+    with view.forms:
+        view._form(NODE, CONFIGURE, {"vpn-client": IN_FORCE})
+    fields = {each.props.get("label"): each for each in view.forms.descendants()
+              if isinstance(each, ui.input | ui.textarea | ui.select)}  # fmt: skip
+    values = {name: field.value for name, field in fields.items() if name in str(CONFIGURE)}
+    assert values == {
+        "link": "vpn-client", "technology": "ipsec", "mtu": "1400", "preshared-key": "true",
+        "gateway": "auto",
+    }  # fmt: skip
+
+
+def test_a_refusal_is_wrapped_text_and_not_code() -> None:
+    with Client(ui.page("/"), request=None):
+        answer = answer_label()
+        tell(answer, REFUSAL, refused=True)
+    assert (type(answer), answer.text, answer.visible) == (ui.label, REFUSAL, True)
+    assert {"whitespace-pre-wrap", "break-words", "text-negative"} <= set(answer.classes)
+    tell(answer, "done", refused=False)
+    assert "text-negative" not in answer.classes
+
+
+def test_the_table_of_links_shows_state_and_ages() -> None:
+    row = Link("basic", "vpn", "a - b", "1 - 2", "3 - 4", "ipsec", "down", "2026-11-28T04:00:00Z",
+               9, 1.25, 7200, 100, "no answer from b", 12)  # fmt: skip
+    watched: list[int] = []
+    data: Any = SimpleNamespace(links=lambda: [row], watched=lambda: watched.append(1))
+    with Client(ui.page("/"), request=None):
+        links = LinksTable(data)
+    assert watched == [1], "the keeper knows that somebody looks"
+    (found,) = links.table.rows
+    assert (found["state"], found["looked"], found["key_age"]) == ("down", 12, 120)
+    assert found["colour"] == model.COLOURS["down"]
+    assert all(column["sortable"] for column in links.table.columns)
+    assert {"inner", "outer", "rate", "loss", "handshake"} <= set(found)
 
 
 def test_a_service_without_vnfs_has_a_page() -> None:
