@@ -16,17 +16,33 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.machine import NOTHING, Watch
+from experiments.stats import Estimate
 
 Main = Callable[..., None]
 
 
 class Goal(NamedTuple):
-    """A figure and its goal; the report shows whether it was met, but nothing fails."""
+    """A figure and its goal; the report shows whether it was met, but nothing fails.
+
+    `met` is None if the run cannot tell: the interval of the figure is on both sides of the goal.
+    """
 
     figure: str
     goal: str
     measured: str
-    met: bool
+    met: bool | None
+
+    @classmethod
+    def at_least(cls, figure: str, value: Estimate, limit: float) -> Goal:
+        """Return the goal that a figure with an interval is not below a limit."""
+        met = True if value.low >= limit else False if value.high < limit else None
+        return cls(figure, f">= {limit:g}", str(value), met)
+
+    @classmethod
+    def at_most(cls, figure: str, value: Estimate, limit: float) -> Goal:
+        """Return the goal that a figure with an interval is not above a limit."""
+        met = True if value.high <= limit else False if value.low > limit else None
+        return cls(figure, f"<= {limit:g}", str(value), met)
 
     @classmethod
     def below(cls, figure: str, value: float, limit: float, unit: str = "") -> Goal:
@@ -91,16 +107,22 @@ class Report:
 
     def missed(self) -> bool:
         """Tell whether a goal was missed."""
-        return not all(goal.met for goal in self.document.get("goals", ()))
+        return any(goal.met is False for goal in self.document.get("goals", ()))
 
     def show_goals(self) -> None:
         """Print the goals, and whether they were met."""
         no = f"[yellow]{NOTHING}[/yellow]" if self.disturbance else "[red]no[/red]"
         view = Table(*Goal._fields, title="Goals")
         for goal in self.document.get("goals", ()):
-            view.add_row(*goal[:3], "yes" if goal.met else no)
+            word = no if goal.met is False else "yes" if goal.met else f"[yellow]{NOTHING}[/yellow]"
+            view.add_row(*goal[:3], word)
         if view.row_count:
             self.say(view)
+        if any(goal.met is None for goal in self.document.get("goals", ())):
+            self.say(
+                "The run tells nothing of some figures: other work on the machine, or too few "
+                "rounds. Run it again on a machine with nothing else to do, or with more --rounds."
+            )
 
     def write(self) -> Path:
         """Write the file with what is measured until now; return its path."""

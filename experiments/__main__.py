@@ -41,6 +41,13 @@ def console() -> Console:
     return result if result.is_terminal else Console(width=120, highlight=False)
 
 
+ONE_MACHINE = (
+    "These VDUs share one machine: without a VPN a packet is only copied in memory, and encryption "
+    "takes its usual processor time. Between two sites 18 ms apart our recorded campaign has 0.96 "
+    "of the throughput and 1.04 of the round trip: there the distance sets the pace."
+)
+
+
 def final(runs: list[Run], out: Console, cpus: int = 0) -> bool:
     """Print the verdicts, and the ratios between slices and baselines; tell whether one failed."""
     judged = Table(title="Isolation")
@@ -60,6 +67,8 @@ def final(runs: list[Run], out: Console, cpus: int = 0) -> bool:
         for row in summary.vpn_ratios(measured, "mbps"):
             cost.add_row(escape(row.label), str(row.value), str(trips.get(row.label, "-")))
         out.print(cost)
+        if not any(run.params["slice"] == setups.SITES for run in measured):
+            out.print(ONE_MACHINE)
     return any(verdict.failed for verdict in verdicts)
 
 

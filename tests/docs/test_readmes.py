@@ -103,3 +103,18 @@ def test_the_readme_of_a_charm_names_its_actions_and_users(folder: Path) -> None
         if f"juju: {{charm: {folder.name}," in path.read_text(encoding="utf-8")
     }
     assert users == found
+
+
+def test_the_costs_of_readme_and_demo_are_those_of_the_recorded_campaign() -> None:
+    from experiments.__main__ import ONE_MACHINE
+
+    results = (ROOT / "docs/reference/results.md").read_text(encoding="utf-8")
+    sites = re.search(r"^\| two sites \| ([0-9.]+) .*? \| ([0-9.]+) ", results, re.M)
+    alone = re.search(r"^\| eMBB alone \| ([0-9.]+) .*? \| ([0-9.]+) ", results, re.M)
+    assert sites and alone
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f"throughput {sites[1]} of that without a VPN" in readme
+    assert f"round trip {sites[2]} times" in readme
+    assert f"throughput {alone[1]} (" in readme
+    assert f"round trip {float(alone[2]):.1f} times" in readme
+    assert f"{sites[1]} of the throughput and {sites[2]} of the round trip" in ONE_MACHINE
