@@ -6,10 +6,14 @@ import hashlib
 import json
 import os
 import shlex
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 import yaml
+from rich.console import Console
 
 from builder.errors import of_file
 from operate.acceptance.report import Report
@@ -17,7 +21,9 @@ from operate.acceptance.run import Acceptance
 from operate.client import Client, OperateError
 from operate.ending import clean_up_when_ended
 from operate.join import End, join, part
+from operate.links import links, shown
 from operate.nbi import Nbi
+from operate.osm import Osm
 from operate.slices import Joiner, Record, follow, join_slices
 from operate.targets import PORT, targets
 
@@ -160,21 +166,65 @@ def targets_command(
     staging.replace(out)
 
 
+def _osm(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say which OSM, and who we are there."""
+    for option in (
+        click.option("--insecure", is_flag=True, help="Accept any certificate, as osmclient does."),
+        click.option(
+            "--ca", type=click.Path(exists=True, dir_okay=False), help="CA of OSM's certificate."
+        ),
+        click.option(
+            "--project",
+            envvar="OSM_PROJECT",
+            default="admin",
+            show_default=True,
+            help="Project of the user; $OSM_PROJECT.",
+        ),
+        click.option(
+            "--user",
+            envvar="OSM_USER",
+            default="admin",
+            show_default=True,
+            help="User of OSM; $OSM_USER.",
+        ),
+        click.option(
+            "--osm", "url", required=True, help="Address of its API: https://HOST[:PORT]."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@main.command(name="links")
+@click.argument("services", nargs=-1, metavar="[NS]...")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@_osm
+def links_command(
+    services: tuple[str, ...],
+    as_json: bool,
+    url: str,
+    user: str,
+    project: str,
+    ca: str | None,
+    insecure: bool,
+) -> None:
+    """Show the links of services, or of all, as they are now: every end is asked.
+
+    It runs show-status on each VNF, which is an operation of its service. The password is
+    $OSM_PASSWORD, else OSM's default.
+    """
+    session = Nbi(url, False if insecure else ca or True)
+    session.log_in(user, os.environ.get("OSM_PASSWORD", "admin"), project)
+    found = links(Osm(session), services)
+    if as_json:
+        click.echo(json.dumps([asdict(link) for link in found], indent=1))
+    else:
+        Console(highlight=False).print(shown(found))
+
+
 @main.command()
-@click.option("--osm", "url", required=True, help="Address of its API: https://HOST[:PORT].")
 @click.option("--vim", required=True, help="Name of the VIM account.")
-@click.option(
-    "--user", envvar="OSM_USER", default="admin", show_default=True, help="User of OSM; $OSM_USER."
-)
-@click.option(
-    "--project",
-    envvar="OSM_PROJECT",
-    default="admin",
-    show_default=True,
-    help="Project of the user; $OSM_PROJECT.",
-)
-@click.option("--ca", type=click.Path(exists=True, dir_okay=False), help="CA of OSM's certificate.")
-@click.option("--insecure", is_flag=True, help="Accept any certificate, as osmclient does.")
+@_osm
 @click.option("--smallest", is_flag=True, help="Do not test the slice.")
 @click.option(
     "--timeout",

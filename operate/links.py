@@ -1,0 +1,68 @@
+"""The links of an OSM's services, from what their VNFs answer to show-status."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Iterator, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from builder.link_table import COLUMNS, Answer, Link
+from builder.link_table import links as table
+from operate.client import OperateError
+from operate.osm import SERVICES, Osm
+
+PRIMITIVE = "show-status"
+STYLES = {"up": "green", "clear": "blue", "down": "red", "blocked": "red", "unknown": "red"}
+
+
+def links(osm: Osm, names: Collection[str]) -> list[Link]:
+    """Return the links of these services, or of all, the worst first.
+
+    Raises:
+        OperateError: there is no such service.
+    """
+    services = osm.nbi.get(SERVICES)
+    unknown = sorted(set(names) - {service["name"] for service in services})
+    if unknown:
+        known = ", ".join(sorted(service["name"] for service in services)) or "none"
+        raise OperateError(f"OSM has no service {unknown[0]}; allowed: {known}")
+    answers = [
+        answer
+        for service in services
+        if not names or service["name"] in names
+        for answer in _answers(osm, str(service["_id"]), service["name"])
+    ]
+    return table(answers, now=time.time())
+
+
+def _answers(osm: Osm, key: str, name: str) -> Iterator[Answer]:
+    charms = osm.service(key)["_admin"].get("deployed", {}).get("VCA") or ()
+    for charm in charms:
+        member, vdu, count = (
+            charm["member-vnf-index"],
+            charm.get("vdu_id"),
+            charm.get("vdu_count_index"),
+        )
+        instance = (str(vdu), int(count or 0)) if vdu else None
+        problem, said = "", {}
+        try:
+            found = json.loads(osm.output(osm.start(key, member, PRIMITIVE, {}, instance)))
+            said = found if isinstance(found, dict) else {}
+        except OperateError as error:
+            problem = str(error)
+        except ValueError:
+            problem = f"{PRIMITIVE} returns no links"
+        yield Answer(name, str(member), time.time(), said, problem)
+
+
+def shown(found: Sequence[Link]) -> Table:
+    """Return the table that people read."""
+    rows = [link.cells() for link in found]
+    headings = [heading for heading in COLUMNS if any(row[heading] for row in rows)]
+    drawn = Table(*headings)
+    for link, row in zip(found, rows, strict=True):
+        drawn.add_row(*(Text(row[heading], STYLES.get(link.state, "")) for heading in headings))
+    return drawn
