@@ -52,9 +52,8 @@ def test_a_peer_that_was_just_heard_is_not_asked() -> None:
 
 def test_ipsec_is_asked_though_its_daemon_has_the_tunnel() -> None:
     juju, hss, mme, _ = pair(technology="ipsec")
-    juju.world.clock += 60
     for sa in hss.vdu.charon.sas:
-        sa.remote_ts = ()  # Nothing comes back; the daemon does not know it yet.
+        sa.age, sa.remote_ts = 60, ()  # Nothing comes back; the daemon does not know it yet.
     hss.reconcile()
     assert hss.states() == {"s6a": "down"}
 
