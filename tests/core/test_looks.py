@@ -53,7 +53,9 @@ def test_a_peer_that_was_just_heard_is_not_asked() -> None:
 def test_ipsec_is_asked_though_its_daemon_has_the_tunnel() -> None:
     juju, hss, mme, _ = pair(technology="ipsec")
     for sa in hss.vdu.charon.sas:
-        sa.age, sa.remote_ts = 60, ()  # Nothing comes back; the daemon does not know it yet.
+        sa.age = 60
+    # Nothing comes back; the daemon does not know it yet.
+    juju.world.ping = lambda *_: False
     hss.reconcile()
     assert hss.states() == {"s6a": "down"}
 
@@ -166,8 +168,8 @@ def test_an_answer_that_is_none_is_named(text: str) -> None:
     with pytest.raises(VduError, match="did not say which peers answered"):
         conclude(plan, Results({ECHO: {"code": 0, "out": text}}))
     failed = Results({ECHO: {"code": 1, "out": "", "err": "Operation not permitted"}})
-    reasons = conclude(plan, failed)["s6a"].waiting
-    assert reasons == ("the VDU cannot send echo requests: Operation not permitted",)
+    (reason,) = conclude(plan, failed)["s6a"].waiting
+    assert reason.startswith("the VDU cannot send echo requests: ")
 
 
 def test_the_program_asks_both_versions_of_ip() -> None:

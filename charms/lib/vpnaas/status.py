@@ -322,7 +322,7 @@ def summary(links: Sequence[LinkStatus]) -> Tuple[bool, str]:
     for link in sorted(links, key=lambda item: (_WORST.index(item.state), item.link)):
         text = "{} {}".format(link.link, link.state)
         if link.state == DOWN:
-            text += " since " + shown_time(link.memory.since)
+            text = "{} down since {}".format(link.link, shown_time(link.memory.since))
         words.append("{} ({})".format(text, link.reason) if link.reason else text)
     bad = any(link.state in (BLOCKED, DOWN) for link in links)
     return bad, ", ".join(words)

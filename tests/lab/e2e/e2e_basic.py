@@ -83,5 +83,5 @@ def is_red_when_asked(vnf: Vnf, other: Vnf, rule: str) -> None:
             since = shown["since"]
             said = controlled.status(vnf.index)
             assert said[0] == "blocked"
-            assert f"{link} down since {since} (no answer from " in said[1]
+            assert f"{link} down since {since} (no " in said[1]
     assert vnf.status(link)["state"] == "up"

@@ -283,9 +283,7 @@ def test_a_service_whose_vdus_were_lost_is_degraded_until_they_run(state: str) -
          "vdur": [{"vim-id": server}]}
         for name, server in (("client", "s1"), ("server", "s2"))
     ]  # fmt: skip
-    store = SimpleNamespace(
-        all=lambda _: vnfrs, update=lambda _, key, change: change(nsr)
-    )
+    store = SimpleNamespace(all=lambda _: vnfrs, update=lambda _, key, change: change(nsr))
     servers = {"s1": "the machine was restarted", "s2": ""}
     vim = SimpleNamespace(
         servers=lambda tag: [

@@ -89,7 +89,7 @@ class Peer(NamedTuple):
     technology: str
     keys: Tuple[str, ...]
     address: str = ""
-    """At which it answers echo requests, "" for a manual peer, or if its packets bypass the link."""
+    """Where it answers echo requests, "" for a manual peer, or if its packets bypass the link."""
 
     @property
     def key(self) -> PeerKey:
