@@ -4,14 +4,18 @@ import base64
 import ipaddress
 import re
 
+import attr
 import pytest
+from hypothesis import given as tried_with
+from hypothesis import settings
+from hypothesis import strategies as st
 from support.juju import pair
 from vpnaas.base.errors import InputError
 from vpnaas.extras import guard
 from vpnaas.params import pools
 from vpnaas.params.intent import Intent, link_params, manual_peer
 from vpnaas.peers import leases
-from vpnaas.peers.offer import Remote
+from vpnaas.peers.offer import KeyOffer, Offer, Remote, encode
 
 CONF = "/etc/swanctl/conf.d/osm-vpnaas-s6a.conf"
 UP = "/etc/osm-vpnaas/s6a/ipsec.up"
@@ -283,6 +287,112 @@ def test_a_gateway_with_a_revoked_key_does_not_decide_beside_another_one():
         intent = mme.intent.with_revoked("s6a", revoked)
         intent, _ = leases.resolved(intent, mme.roles, remotes, {})
         assert str(intent.links["s6a"].inner_address) == given
+
+
+def two_gateways():
+    """Return a cell with a tunnel to the second of two related gateways, and both relations."""
+    juju, hss, mme, relation = asking_pair()
+    attacker = juju.deploy("attacker", {"s6a": "provider"}, {"ens4": "192.168.8.77/24"})
+    attacker.configure("s6a", "172.16.6.7/24", **CELL, **{"ipsec-options": "pool=172.16.6.64/26"})
+    other = juju.relate("s6a", "attacker", "mme")
+    juju.relations.remove(other)
+    other.id = 0
+    juju.relations.insert(0, other)
+    juju.settle()
+    assert {peer.label for peer in mme.plans["s6a"].peers} == {"hss", "attacker"}
+    return juju, hss, mme, relation, other
+
+
+THEFTS = {
+    "another address": ("172.16.6.99/24", "it gives 172.16.6.99/24, not {}, which is in force"),
+    "another subnet": ("10.99.0.5/24", "it gives 10.99.0.5/24, not {}, which is in force"),
+    "the other gateway's": ("172.16.6.1/24", "172.16.6.1/24 is the inner address of hss of s6a"),
+    "what covers it": ("192.168.8.130/25", "contains 192.168.8.129 of hss of s6a"),
+    "in accept-prefixes": ("10.45.0.5/24", "10.45.0.5/24 is in accept-prefixes"),
+    "two": ("172.16.6.99/24,172.16.6.98/24", "ipv4 was asked for"),
+    "no address": ("all of them", "not an address"),
+}
+
+
+@pytest.mark.parametrize("theft", THEFTS)
+@pytest.mark.parametrize("running", [True, False])
+def test_one_gateway_takes_no_tunnel_of_another_one(theft, running):
+    juju, hss, mme, relation, other = two_gateways()
+    mme.configure("s6a", "pool", **CELL, **{"accept-prefixes": "10.45.0.0/16"})
+    juju.changed.add("mme")
+    juju.settle()
+    given = relation.ends["hss"]["vpnaas-assigned-addresses"]
+    assert mme.addresses == {"s6a": given}
+    if not running:
+        mme.plans["s6a"] = attr.evolve(
+            mme.plans["s6a"], peers=[p for p in mme.plans["s6a"].peers if p.label == "hss"]
+        )
+    answer, reason = THEFTS[theft]
+    other.ends["attacker"] = {**other.ends["attacker"], "vpnaas-assigned-addresses": answer}
+    for _ in range(2):
+        mme.reconcile()
+        plan = mme.plans["s6a"]
+        assert mme.addresses == {"s6a": given}
+        assert str(plan.params.inner_address) == given
+        assert "hss" in {peer.label for peer in plan.peers}
+        assert any(
+            reason.format(given) in text and text.startswith("attacker: ")
+            for text in plan.problems + plan.waiting
+        ), (plan.problems, plan.waiting)
+    assert juju.world.ping(mme.vdu, "172.16.6.1")
+
+
+def test_gateways_that_agree_may_give_another_address():
+    _, hss, mme, relation, other = two_gateways()
+    for bag in (relation.ends["hss"], other.ends["attacker"]):
+        before = mme.addresses["s6a"]
+        bag["vpnaas-assigned-addresses"] = "172.16.6.101/24"
+        mme.reconcile()
+    assert before != mme.addresses["s6a"] == "172.16.6.101/24"
+
+
+GIFTS = ["172.16.6.70/24", "172.16.6.71/24", "10.9.0.4/24", "172.16.6.9/24", "192.168.8.1/24"]
+"""The second to last is a gateway's own; the last has their outer addresses in its subnet."""
+
+
+@settings(max_examples=500, deadline=None)
+@tried_with(
+    gifts=st.lists(st.sampled_from(["", *GIFTS]), min_size=1, max_size=3),
+    running=st.sets(st.sampled_from(["rel-0", "rel-1", "rel-2"])),
+    kept=st.sampled_from(["", *GIFTS[:3]]),
+)
+def test_what_is_in_force_stays_unless_all_who_run_give_the_same(gifts, running, kept):
+    link = {"link": "s6a", "technology": "ipsec", "inner-address": "pool"}
+    remotes = []
+    for number, gift in enumerate(gifts):
+        offer = Offer(
+            technology="ipsec",
+            inner_address=ipaddress.ip_address("172.16.6.9"),
+            mtu=1400,
+            endpoint=(ipaddress.ip_address(f"192.168.8.{number + 10}"), 4500),
+            assigned=(ipaddress.ip_interface(gift),) if gift else (),
+            keys=KeyOffer(KEY, identity="x", proposal="aes256gcm-curve25519", credentials="pubkey"),
+        )
+        remotes.append(Remote.read(number, f"gw{number}", encode(offer)))
+        assert not remotes[-1].problem
+    intent, asking = leases.resolved(
+        Intent().with_link(link_params(link)),
+        {"s6a": "requirer"},
+        {"s6a": remotes},
+        {"s6a": kept},
+        running={"s6a": running},
+    )
+    after = str(intent.links["s6a"].inner_address) if "s6a" in intent.links else ""
+    assert after not in GIFTS[3:]
+    tunnels = [gift for number, gift in enumerate(gifts) if f"rel-{number}" in running]
+    if kept and any(gifts):
+        assert after, "the tunnel was lost"
+    if kept and kept in (tunnels or gifts):
+        assert after == kept
+    if kept and after not in ("", kept):
+        assert set(tunnels) <= {after}
+    if not kept and set(gifts) & set(GIFTS[:3]):
+        assert after == next(gift for gift in gifts if gift in GIFTS[:3])
 
 
 def asker(name, offered="", applied="", request="ipv4"):

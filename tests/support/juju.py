@@ -72,7 +72,10 @@ class Charm:
                 other = relation.remote(self.name)
                 bag = dict(relation.ends[other])
                 remotes[relation.link].append(Remote.read(relation.id, other, bag))
-        intent, asked = leases.resolved(self.intent, self.roles, remotes, self.addresses)
+        tunnels = {link: {peer.name for peer in plan.peers} for link, plan in self.plans.items()}
+        intent, asked = leases.resolved(
+            self.intent, self.roles, remotes, self.addresses, running=tunnels
+        )
         charm_state = CharmState(
             intent=intent,
             asking=asked,
@@ -97,7 +100,9 @@ class Charm:
         except VpnaasError as error:
             self.error = str(error)
             return self.vdu.round_trips - before
-        self.addresses = {p.link: show_assigned(p.given) for p in intent.links.values() if p.given}
+        for link, decided in self.plans.items():
+            given = show_assigned(decided.params.given)
+            self.addresses[link] = self.addresses.get(link, "") if decided.unusable else given
         for relation in self.juju.relations:
             if self.name not in relation.ends:
                 continue

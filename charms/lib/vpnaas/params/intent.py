@@ -77,6 +77,8 @@ class LinkParams:
             inner address.
         given: Addresses from the gateway, () before it gives any. The first is `inner_address`;
             another one is among `allowed_prefixes` too.
+        refused_gifts: Why addresses from a gateway cannot be used, while `given` stay.
+        other_gifts: Which gateways give other addresses than these.
     """
 
     link: str
@@ -95,6 +97,8 @@ class LinkParams:
     ipsec: IpsecParams = attr.Factory(IpsecParams)
     request: pools.Request = ()
     given: Tuple[fields.IPInterface, ...] = ()
+    refused_gifts: Tuple[str, ...] = ()
+    other_gifts: Tuple[str, ...] = ()
 
     @property
     def inner_text(self) -> str:

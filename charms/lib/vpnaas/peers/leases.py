@@ -8,7 +8,18 @@ depend on its name, so both gateways mostly choose the same ones at once.
 """
 
 import zlib
-from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import (
+    Collection,
+    Dict,
+    FrozenSet,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 import attr
 
@@ -18,9 +29,11 @@ from vpnaas.base.errors import InputError
 from vpnaas.base.links import REQUIRER
 from vpnaas.params import pools
 from vpnaas.params.intent import Intent, LinkParams, conflicting
-from vpnaas.peers.offer import Remote, assigned
+from vpnaas.peers.offer import Remote, assigned, show_assigned
 
 Addresses = Tuple[fields.IPAddress, ...]
+Gift = Tuple[fields.IPInterface, ...]
+"""Addresses with the prefix length of their subnet, as a gateway gives them."""
 MOST = 1 << 20
 """Limit of the addresses of a pool that the search looks at."""
 _KEPT = "peer relation: given-addresses"
@@ -146,17 +159,20 @@ def resolved(
     roles: Mapping[str, str],
     remotes: Mapping[str, Sequence[Remote]],
     kept: Mapping[str, str],
+    running: Optional[Mapping[str, Collection[str]]] = None,
 ) -> Tuple[Intent, Dict[str, Asking]]:
     """Return the intent with the addresses that gateways give, and the links that have none.
 
-    The gateway with the lowest relation id decides, unless its keys are revoked; the other one of a
-    pair follows. The last addresses stay while the data of a gateway cannot be read.
+    The addresses in force stay as long as a gateway with a tunnel gives them, and as long as no
+    others can be used. Others must be given by all gateways with a tunnel. At first, the gateway
+    with the lowest relation id decides, unless its keys are revoked.
 
     Args:
         intent: What the operator asks for.
         roles: "provider" or "requirer" by link.
         remotes: Related applications by link.
-        kept: Last addresses of each link, as text of `offer.show_assigned`.
+        kept: Addresses in force of each link, as text of `offer.show_assigned`.
+        running: Names of the peers with a tunnel by link, as far as known.
     """
     links = dict(intent.links)
     asking: Dict[str, Asking] = {}
@@ -174,24 +190,94 @@ def resolved(
             continue
         revoked = frozenset(intent.revoked.get(link, ()))
         related = sorted(remotes.get(link, ()), key=lambda remote: _rank(remote, revoked))
-        answers = [
-            (remote.label, remote.offer.assigned)
-            for remote in related
-            if remote.offer is not None and remote.offer.assigned
-        ]
-        label, given = answers[0] if answers else ("", ())
+        gifts: Dict[str, Gift] = {}
+        refusals: List[str] = []
+        differing: List[str] = []
+        for remote in related:
+            given = remote.offer.assigned if remote.offer is not None else ()
+            try:
+                if given:
+                    _check_peers(given, remotes)
+                    conflicting(with_addresses(params, given), links)
+                    gifts[remote.peer_name] = given
+            except InputError as error:
+                refusals.append("{}: {}".format(remote.label, error))
+        names = {remote.peer_name for remote in related if not _rank(remote, revoked)[0]}
+        if names.intersection(gifts):
+            gifts = {name: given for name, given in gifts.items() if name in names}
+        answered = gifts or refusals or any(remote.problem for remote in related)
+        tunnels = names.intersection((running or {}).get(link, ()))
         try:
-            if not given and any(remote.problem for remote in related):
-                given = assigned(_KEPT, fields.string(_KEPT, kept.get(link, "")))
-            if not given:
-                asking[link] = Asking(params)
+            now = assigned(_KEPT, fields.string(_KEPT, kept.get(link, ""))) if answered else ()
+            if now:
+                now = _usable(params, now, links)
+            given = _chosen(now, gifts, tunnels)
+            if given:
+                for remote in related:
+                    if gifts.get(remote.peer_name, given) != given and now == given:
+                        what = "{}: it gives {}, not {}, which is in force"
+                        theirs = show_assigned(gifts[remote.peer_name])
+                        differing.append(what.format(remote.label, theirs, show_assigned(given)))
+                links[link] = attr.evolve(
+                    with_addresses(params, given),
+                    refused_gifts=tuple(refusals),
+                    other_gifts=tuple(differing),
+                )
                 continue
-            with_address = with_addresses(params, given)
-            conflicting(with_address, links)
-            links[link] = with_address
         except InputError as error:
-            asking[link] = Asking(params, "{}: {}".format(label, error) if label else str(error))
+            refusals.append(str(error))
+        asking[link] = Asking(params, refusals[0] if refusals else "")
     return attr.evolve(intent, links=links), asking
+
+
+def _usable(params: LinkParams, given: Gift, links: Mapping[str, LinkParams]) -> Gift:
+    """Return the addresses in force, () if they do not fit the parameters any more."""
+    try:
+        conflicting(with_addresses(params, given), links)
+    except InputError:
+        return ()
+    return given
+
+
+def _chosen(now: Gift, gifts: Mapping[str, Gift], tunnels: Collection[str]) -> Gift:
+    """Return the addresses to use, () without any.
+
+    Args:
+        now: The addresses in force, () without any.
+        gifts: What each gateway gives, the one that decides first.
+        tunnels: Names of the peers with a tunnel.
+    """
+    givers = {name for name, given in gifts.items() if given == now}
+    if now and (givers.intersection(tunnels) or (givers and not tunnels)):
+        return now
+    for given in gifts.values():
+        if not now or all(gifts.get(name) == given for name in tunnels):
+            return given
+    return now
+
+
+def _check_peers(given: Gift, remotes: Mapping[str, Sequence[Remote]]) -> None:
+    """Raise InputError for addresses that would take a related peer's own."""
+    where = "assigned-addresses"
+    for link, each in sorted(remotes.items()):
+        for remote in each:
+            if remote.offer is None:
+                continue
+            for address in given:
+                if address.ip == remote.offer.inner_address:
+                    raise InputError(
+                        where,
+                        "{} is the inner address of {} of {}".format(address, remote.label, link),
+                        "an address that nobody else has",
+                    )
+                if remote.offer.endpoint and remote.offer.endpoint[0] in address.network:
+                    raise InputError(
+                        where,
+                        "the subnet of {} contains {} of {} of {}".format(
+                            address, remote.offer.endpoint[0], remote.label, link
+                        ),
+                        "a subnet without the outer addresses of peers",
+                    )
 
 
 def _rank(remote: Remote, revoked: FrozenSet[str]) -> Tuple[bool, int]:
