@@ -20,6 +20,7 @@ import pytest
 from paramiko.kex_curve25519 import KexCurve25519, c_MSG_KEXECDH_REPLY
 from support.ports import free_port
 from support.waiting import listens, wait_until
+from vpnaas.vdu.ssh import fingerprint
 
 pytestmark = pytest.mark.lab
 
@@ -74,6 +75,21 @@ except UnreachableError as error:
     sys.exit(3)
 """
 
+#: A request to the agent, where a host key is required; prints the key that the VDU showed.
+REQUEST = """
+import sys
+from vpnaas.base.errors import VpnaasError
+from vpnaas.vdu import ssh, steps
+ssh.PORT = int(sys.argv[1])
+try:
+    with ssh.Vdu(ssh.Login("127.0.0.1", "root", "", sys.argv[2]), "", *sys.argv[3:]) as vdu:
+        print(vdu.execute([steps.run("echo", "echo", "text")], exclusive=False).check().out("echo"))
+        print(vdu.host_key)
+except VpnaasError as error:
+    print(error)
+    sys.exit(3)
+"""
+
 Done = subprocess.CompletedProcess[str]
 Run = Callable[..., Done]
 
@@ -87,9 +103,10 @@ def login(
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     path = [str(LIBRARY), *([str(vendored / "hss/venv")] if request.param == "vendored" else [])]
 
-    def run(port: int, seconds: float = 30) -> subprocess.CompletedProcess[str]:
+    def run(port: int, *more: object, program: str = PROGRAM) -> subprocess.CompletedProcess[str]:
+        words = list(map(str, more or (() if program == REQUEST else (30,))))
         return subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", PROGRAM, str(port), str(key), str(seconds)],
+            [sys.executable, "-W", "ignore", "-c", program, str(port), str(key), *words],
             env={**os.environ, "PYTHONPATH": ":".join(path)},
             capture_output=True,
             text=True,
@@ -247,3 +264,85 @@ def test_malformed_key_exchange_is_one_sentence(login: Run) -> None:
     done = login_to(login, 10, serve)
     assert done.returncode == 3, done.stdout + done.stderr
     assert done.stdout.startswith("cannot reach 127.0.0.1: ")
+
+
+def host_keys(folder: Path) -> dict[str, str]:
+    """Return "type base64" of each host key of `sshd`, by kind."""
+    return {
+        kind: " ".join((folder / f"host_{kind}.pub").read_text().split()[:2])
+        for kind in ("ed25519", "ecdsa")
+    }
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "ecdsa"])
+@pytest.mark.parametrize("by", ["pin", "fingerprint", "fingerprint, the other one pinned"])
+def test_any_host_key_of_the_vdu_is_found_whatever_its_type(
+    login: Run, sshd: Callable[[dict[str, str]], int], tmp_path: Path, kind: str, by: str
+) -> None:
+    port = sshd({})
+    keys = host_keys(tmp_path)
+    other = keys["ecdsa" if kind == "ed25519" else "ed25519"]
+    wanted = (keys[kind],) if by == "pin" else ("", fingerprint(keys[kind]))
+    if "other" in by:
+        wanted = (other, fingerprint(keys[kind]))
+    done = login(port, *wanted, program=REQUEST)
+    assert (done.returncode, done.stdout) == (0, f"text\n\n{keys[kind]}\n"), done.stdout
+
+
+@pytest.mark.parametrize("by", ["pin", "fingerprint"])
+def test_a_host_key_that_the_vdu_does_not_have_is_refused_before_a_login(
+    login: Run, sshd: Callable[[dict[str, str]], int], tmp_path: Path, by: str
+) -> None:
+    port = sshd({})
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "x"], check=True
+    )
+    strange = " ".join((tmp_path / "x.pub").read_text().split()[:2])
+    wanted = (strange,) if by == "pin" else ("", fingerprint(strange))
+    done = login(port, *wanted, program=REQUEST)
+    shown = ", ".join(fingerprint(key) for key in host_keys(tmp_path).values())
+    reason = f"not the pinned {fingerprint(strange)}; if it was changed run trust-host-key"
+    if by != "pin":
+        reason = f"where {fingerprint(strange)} is required"
+    joint = ", " if by == "pin" else " "
+    assert (done.returncode, done.stdout) == (
+        3,
+        f"127.0.0.1 shows host key {shown}{joint}{reason}\n",
+    )
+    assert "Accepted" not in (tmp_path / "sshd.log").read_text()
+
+
+NOISE = {
+    "before": "echo This machine belongs to Example Ltd; {}",
+    "after": "{}; echo Bye",
+    "without an end of line": "printf before; {}; printf after",
+    "binary": "head -c 5000 /dev/urandom; {}; head -c 5000 /dev/urandom",
+    "huge": "yes Example | head -c 3000000; {}; yes | head -c 3000000",
+    "on standard error": "echo Example >&2; {}; echo Bye >&2",
+    "with an exit code": "{}; exit 7",
+    "like an answer": 'echo \'{{"results": {{}}, "failed": null}}\'; {}; echo packed x',
+}
+
+
+@pytest.mark.parametrize("noise", NOISE)
+def test_what_a_shell_prints_around_the_answer_is_skipped(
+    login: Run, sshd: Callable[[dict[str, str]], int], noise: str
+) -> None:
+    port = sshd({"ForceCommand": NOISE[noise].format('eval "$SSH_ORIGINAL_COMMAND"')})
+    done = login(port, program=REQUEST)
+    assert (done.returncode, done.stdout.split()[0]) == (0, "text"), done.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        ("echo Only for staff", ", it printed 'Only for staff'"),
+        ("true", ", it printed nothing"),
+        ("echo not available; exit 1", " (exit code 1): not available"),
+    ],
+)
+def test_what_a_shell_prints_instead_of_an_answer_is_quoted(
+    login: Run, sshd: Callable[[dict[str, str]], int], command: str, answer: str
+) -> None:
+    done = login(sshd({"ForceCommand": command}), program=REQUEST)
+    assert (done.returncode, done.stdout) == (3, f"the VDU did not run the agent{answer}\n")

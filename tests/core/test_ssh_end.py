@@ -5,10 +5,12 @@ import threading
 import time
 from types import SimpleNamespace
 
+import paramiko
 import pytest
 from paramiko import SSHException
-from vpnaas.base.errors import VduError
-from vpnaas.vdu.ssh import Login, Vdu
+from vpnaas.base.errors import UnreachableError, VduError
+from vpnaas.vdu import ssh
+from vpnaas.vdu.ssh import Login, Vdu, ensure_key
 
 
 class Channel(SimpleNamespace):
@@ -74,3 +76,54 @@ def test_the_limit_of_a_request_costs_a_good_command_nothing():
         assert vdu.command("true", seconds=3600).code == 3
     assert time.monotonic() - begun < 60
     assert threading.active_count() == threads
+
+
+class OneTry(paramiko.ServerInterface):
+    """An sshd with `MaxAuthTries 1`, which knows a password and no key."""
+
+    def __init__(self, transport):
+        self.transport, self.tried = transport, []
+
+    def get_allowed_auths(self, username):
+        return "publickey,password"
+
+    def check_auth_publickey(self, username, key):
+        return self.tries("key", False)
+
+    def check_auth_password(self, username, password):
+        return self.tries("password", password == "right")
+
+    def tries(self, how, good):
+        self.tried.append(how)
+        # paramiko's server ends the connection after ten of them
+        self.transport.auth_handler.auth_fail_count = 9
+        return paramiko.AUTH_SUCCESSFUL if good else paramiko.AUTH_FAILED
+
+
+@pytest.mark.parametrize("password", ["right", "wrong"])
+def test_a_password_has_a_connection_of_its_own(tmp_path, monkeypatch, password):
+    ensure_key(str(tmp_path / "key"))
+    host_key, servers = paramiko.ECDSAKey.generate(), []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve():
+            while True:
+                try:
+                    transport = paramiko.Transport(listener.accept()[0])
+                except OSError:
+                    return
+                transport.add_server_key(host_key)
+                servers.append(OneTry(transport))
+                transport.start_server(threading.Event(), servers[-1])
+
+        threading.Thread(target=serve, daemon=True).start()
+        monkeypatch.setattr(ssh, "PORT", listener.getsockname()[1])
+        vdu = Vdu(Login("127.0.0.1", "root", password, str(tmp_path / "key")))
+        with vdu:
+            if password == "right":
+                vdu._connect()
+            else:
+                with pytest.raises(UnreachableError, match="refuses the login of root"):
+                    vdu._connect()
+        listener.shutdown(socket.SHUT_RDWR)
+    assert [server.tried for server in servers] == [["key"], ["password"]]

@@ -8,13 +8,15 @@ and both outputs.
 import base64
 import hashlib
 import os
+import secrets
 import socket
 import threading
 from contextlib import contextmanager
-from typing import Any, Callable, Iterator, Optional, Sequence
+from typing import Any, Callable, Iterator, List, Mapping, Optional, Sequence
 
 import attr
 
+from vpnaas.base import fields
 from vpnaas.base.errors import UnreachableError, VduError
 from vpnaas.vdu.file_cache import FileCache
 from vpnaas.vdu.steps import Results, Step, program
@@ -143,7 +145,7 @@ class Vdu:
         login: How to get in.
         recall_file: File cache of this VDU, "" for none.
         pinned: "type base64" of the host key to insist on, "" to accept the first.
-        fingerprint: SHA256 fingerprint of the host key to insist on, "" for any.
+        fingerprint: SHA256 fingerprint of the host key to insist on instead, "" for none.
 
     Attributes:
         connect_seconds: Time that the VDU has to accept the connection.
@@ -188,15 +190,19 @@ class Vdu:
         command = python if self._login.user == "root" else sudo + python
         if self._cache is None:
             self._cache = _cached_files(self._recall_file)
-        result = self.command(command, program(steps, exclusive, self._cache), limit)
-        if result.code != 0:
-            lines = [line for line in result.err.splitlines() if line.strip()]
-            raise VduError(
-                "the VDU did not run the agent (exit code {}): {}".format(
-                    result.code, lines[-1][:200] if lines else "no message"
-                )
+        mark = secrets.token_hex(16)
+        result = self.command(command, program(steps, exclusive, self._cache, mark), limit)
+        try:
+            return Results.from_json(result.out, steps, self._cache, mark)
+        except VduError:
+            if result.code == 0:
+                raise
+        lines = [line for line in (result.err or result.out).splitlines() if line.strip()]
+        raise VduError(
+            "the VDU did not run the agent (exit code {}): {}".format(
+                result.code, lines[-1][:200] if lines else "no message"
             )
-        return Results.from_json(result.out, steps, self._cache)
+        )
 
     def command(self, command: str, stdin: str = "", seconds: int = 60) -> CommandResult:
         """Run one command line in the login shell; it is passed unchanged.
@@ -232,15 +238,69 @@ class Vdu:
     def _connect(self) -> Any:
         if self._client is not None:
             return self._client
+        wanted = self._pinned.split(" ")[0]
+        if self._fingerprint and self._fingerprint != (wanted and fingerprint(self._pinned)):
+            wanted = ""
+        # sshd shows one of its host keys: the one of the first type that both ends have.
+        names = sorted(ALGORITHMS["key_types"], key=lambda name: _key_type(name) != wanted)
+        wrong: List[str] = []
+        while names:
+            try:
+                self._client = self._logged_in(names)
+                return self._client
+            except _WrongKeyError as error:
+                wrong.append(error.key)
+                names = [name for name in names if _key_type(name) != error.key.split(" ")[0]]
+            except UnreachableError:
+                if not wrong:
+                    raise
+                break
+        shown = fields.few([fingerprint(key) for key in wrong])
+        if self._fingerprint:
+            what = "{} shows host key {} where {} is required"
+            raise UnreachableError(what.format(self._login.host, shown, self._fingerprint))
+        raise UnreachableError(
+            "{} shows host key {}, not the pinned {}; if it was changed run trust-host-key".format(
+                self._login.host, shown, fingerprint(self._pinned)
+            )
+        )
+
+    def _logged_in(self, key_types: Sequence[str]) -> Any:
+        """Return a client that is logged in, by the unit's key or else by the password.
+
+        Raises:
+            _WrongKeyError: The VDU shows another host key.
+            UnreachableError: All other failures.
+        """
+        import paramiko
+
+        login, key = self._login, None
+        if os.path.exists(login.key_file):
+            try:
+                key = paramiko.Ed25519Key.from_private_key_file(login.key_file)
+            except (paramiko.SSHException, OSError, ValueError) as error:
+                raise UnreachableError("this unit's SSH key cannot be read: {}".format(error))
+        client, sentence = self._attempt(key_types, key)
+        if client is None and key is not None and login.password:
+            # With few MaxAuthTries sshd ends the connection after the key that it refused.
+            client, again = self._attempt(key_types, None)
+            sentence = again or sentence
+        if client is None:
+            raise UnreachableError(sentence)
+        return client
+
+    def _attempt(self, key_types: Sequence[str], key: Any) -> "tuple[Any, str]":
+        """Return a client that is logged in, or None and why not; fail if no login was tried."""
         import paramiko
 
         login = self._login
         client = paramiko.SSHClient()
         client.set_missing_host_key_policy(_policy(self._seen))
-        key = None
+
+        def transport(sock: Any, **options: Any) -> Any:
+            return _transport(sock, dict(ALGORITHMS, key_types=tuple(key_types)), **options)
+
         try:
-            if os.path.exists(login.key_file):
-                key = paramiko.Ed25519Key.from_private_key_file(login.key_file)
             client.connect(
                 login.host,
                 username=login.user,
@@ -252,43 +312,48 @@ class Vdu:
                 auth_timeout=LOGIN_SECONDS,
                 allow_agent=False,
                 look_for_keys=False,
-                transport_factory=_transport,
+                transport_factory=transport,
             )
-        except UnreachableError:
+        except _WrongKeyError:
             client.close()
             raise
         # paramiko raises here what failed in its own thread, such as a ValueError of a bad key.
         except Exception as error:
-            sentence = _login_failure(login, client.get_transport(), error)
+            over = client.get_transport()
+            sentence = _login_failure(login, over, error)
             client.close()
-            raise UnreachableError(sentence)
-        self._client = client
-        return client
+            if over is None or not over.initial_kex_done:
+                raise UnreachableError(sentence)
+            return None, sentence
+        return client, ""
 
     def _seen(self, key: str) -> None:
-        if self._fingerprint and fingerprint(key) != self._fingerprint:
-            raise UnreachableError(
-                "{} shows host key {} where {} is required".format(
-                    self._login.host, fingerprint(key), self._fingerprint
-                )
-            )
-        if self._pinned and key != self._pinned:
-            raise UnreachableError(
-                "{} shows host key {}, not the pinned {};"
-                " if it was changed run trust-host-key".format(
-                    self._login.host, fingerprint(key), fingerprint(self._pinned)
-                )
-            )
+        required = self._fingerprint or (self._pinned and fingerprint(self._pinned))
+        if required and fingerprint(key) != required:
+            raise _WrongKeyError(key)
         self.host_key = key
 
 
-def _transport(sock: Any, **options: Any) -> Any:
-    """Return paramiko's end of a connection, with our algorithms only."""
+class _WrongKeyError(UnreachableError):
+    """The VDU shows another host key than it must."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__("another host key")
+        self.key = key
+
+
+def _key_type(algorithm: str) -> str:
+    """Return the type of the host keys that an algorithm of ALGORITHMS signs with."""
+    return "ssh-rsa" if algorithm.startswith("rsa-") else algorithm
+
+
+def _transport(sock: Any, algorithms: Mapping[str, Sequence[str]], **options: Any) -> Any:
+    """Return paramiko's end of a connection, with these algorithms only."""
     import paramiko
 
     transport = paramiko.Transport(sock, **options)
     security = transport.get_security_options()
-    for kind, names in ALGORITHMS.items():
+    for kind, names in algorithms.items():
         setattr(security, kind, tuple(n for n in names if n in getattr(security, kind)))
     return transport
 

@@ -6,12 +6,14 @@ found.
 """
 
 import base64
+import hashlib
 import json
 import zlib
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
+from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED, VduError
 from vpnaas.vdu import file_cache
 from vpnaas.vdu.file_cache import FileCache
@@ -219,13 +221,24 @@ class Results:
 
     @classmethod
     def from_json(
-        cls, text: str, steps: Sequence[Step] = (), known: Optional[FileCache] = None
+        cls,
+        text: str,
+        steps: Sequence[Step] = (),
+        known: Optional[FileCache] = None,
+        mark: str = "",
     ) -> "Results":
-        """Read the agent's answer to steps; the cache that `program` got learns from it.
+        """Read the agent's answer to steps; cache and mark are those that `program` got.
 
         Raises:
             VduError: The VDU printed something else.
         """
+        if mark:
+            parts = text.split(hashlib.sha256(mark.encode()).hexdigest())
+            if len(parts) != 3:
+                said = " ".join(text.split())[:200]
+                what = "the VDU did not run the agent, it printed {}"
+                raise VduError(what.format(fields.shown(said) if said else "nothing"))
+            text = parts[1]
         try:
             document = json.loads(_unpack(text) if text.startswith(_PACKED) else text)
             results, failed = document["results"], document["failed"]
@@ -334,13 +347,17 @@ def _unpack(text: str) -> str:
 
 
 def program(
-    steps: Sequence[Step], exclusive: bool = True, known: Optional[FileCache] = None
+    steps: Sequence[Step],
+    exclusive: bool = True,
+    known: Optional[FileCache] = None,
+    mark: str = "",
 ) -> str:
     """Return the Python text to feed to `python3 -` on the VDU.
 
     The request is embedded as a string literal of ASCII, JSON or compressed JSON, so it stays data.
     An exclusive one takes the VDU's reconcile lock; measurements run beside reconciles. Text that
-    is `known` of the VDU's files is not sent again.
+    is `known` of the VDU's files is not sent again. The answer is between two digests of `mark`,
+    which nobody can guess.
     """
     ids = [step.id for step in steps]
     if len(set(ids)) != len(ids):
@@ -351,7 +368,7 @@ def program(
         raise VduError("the plan for the VDU is too large ({} bytes)".format(len(request)))
     if len(request) > _PLAIN:
         request = _PACKED + base64.b64encode(zlib.compress(request.encode())).decode("ascii")
-    return "{}\n\nmain({})\n".format(source("agent.py"), repr(request))
+    return "{}\n\nmain({!r}, {!r})\n".format(source("agent.py"), request, mark)
 
 
 def changes(steps: Sequence[Step]) -> List[Tuple[str, str]]:
