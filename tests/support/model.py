@@ -76,6 +76,7 @@ class ModelVdu:
         """Of its firewalls, as `nft -j list chains` prints them."""
         self.rules: set[int] = set()
         """Priorities of the rules of its routing tables."""
+        self.machine = "a machine"
         self.charon = Charon(self)
         world.vdus.append(self)
 
@@ -142,6 +143,12 @@ class ModelVdu:
 
     def _authorize(self, body):
         return {"changed": False}
+
+    def _machine(self, body):
+        if not any(fnmatch.fnmatch(path, body["left"][0] + "*") for path in self.files):
+            self.files.setdefault(body["path"], self.machine)
+        ours = self.files.get(body["path"]) == self.machine
+        return {"text": self.machine if ours else None}
 
     def _which(self, body):
         return {"found": {name: f"/usr/bin/{name}" for name in body["names"]}}
@@ -268,7 +275,23 @@ class ModelVdu:
                     for name, (address, _) in json.loads(text).items()
                 }
             )
+        if argv[1:4] == ["-I", "-c", source("forget.py")]:
+            return self._forget(argv[4])
         return self._hybrid(argv, text)
+
+    def _forget(self, what):
+        """Do roughly as the program does; a test of its own runs it."""
+        stays = () if what == "all" else ("/etc/osm-vpnaas/machine", "/var/lib/osm-vpnaas/")
+        for path in [path for path in self.files if "/osm-vpnaas" in path or "/wg-" in path]:
+            if not path.startswith(("/usr/", "/etc/sysctl.d/60", *stays)):
+                del self.files[path]
+        if what == "all":
+            self.files["/etc/osm-vpnaas/machine"] = self.machine
+        self.interfaces.clear()
+        self.enabled.clear()
+        self.active.clear()
+        self.guard = self.firewall = self.devices = ""
+        return 0, ""
 
     def _hybrid(self, argv, text):
         """Run the program of hybrid keys on copies of the files it names."""

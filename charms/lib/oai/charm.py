@@ -13,9 +13,9 @@ from vpnaas.extras.extra import Extra
 from vpnaas.params.secret_store import SecretReference
 from vpnaas.peers.admission import Beside
 from vpnaas.tunnels.technology import LinkPlan
-from vpnaas.vdu import secret_store
+from vpnaas.vdu import machine, secret_store
 from vpnaas.vdu.ssh import Vdu
-from vpnaas.vdu.steps import Step, changes, read, run
+from vpnaas.vdu.steps import changes, read, run
 
 from . import addresses, meters, params, part, pdn, plan, units, values
 from .model import SECRETS_FILE, End, subscriber_file
@@ -78,9 +78,6 @@ class NfCharm(VnfCharm):
         }
         stored = self.environment.stored(NF_KEY) + self.environment.stored(FUNCTIONS_KEY)
         return stored + json.dumps(seen, sort_keys=True)
-
-    def _extra_absent(self) -> List[Step]:
-        return plan.removal_steps(self.kind)
 
     def _extend(self, vdu: Vdu, plans: Mapping[str, LinkPlan]) -> Optional[Extra]:
         nf_params = None
@@ -252,6 +249,7 @@ class NfCharm(VnfCharm):
             file = subscriber_file(imsi)
             del forms["operator_key"]
         with self._vdu() as vdu:
+            self._disowned(vdu, vdu.execute([machine.observe()]))
             results = vdu.execute([secret_store.fetch("keys", reference, forms, file)]).check()
         reason = secret_store.refusal("keys", results)
         if imsi == NONE:

@@ -2,7 +2,7 @@
 
 import io
 import json
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 import attr
 import segno
@@ -24,7 +24,6 @@ from vpnaas.tunnels.technology import CharmState, LinkPlan
 from vpnaas.vdu import facts
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.ssh import Vdu
-from vpnaas.vdu.steps import Step
 
 ACCESS_KEY = "access"
 
@@ -65,9 +64,6 @@ class AccessCharm(VnfCharm):
 
     def _extra_state(self) -> str:
         return self.environment.stored(ACCESS_KEY)
-
-    def _extra_absent(self) -> List[Step]:
-        return access.absent()
 
     def _facts(self) -> VduFacts:
         with self._vdu() as vdu:

@@ -19,7 +19,7 @@ from vpnaas.params.qos import link_qos
 from vpnaas.params.secret_store import SecretReference
 from vpnaas.peers.peer import Peer, read_record
 from vpnaas.plan import GATEWAY, MONITORING, QOS, shares
-from vpnaas.reconciling import HOST_KEY, INTENT_KEY, TRUST_KEY, Outcome
+from vpnaas.reconciling import HOST_KEY, INTENT_KEY, NOTICE_KEY, TRUST_KEY, Outcome
 from vpnaas.tunnels import preshared
 from vpnaas.tunnels.technologies import TABLE
 from vpnaas.tunnels.technology import CharmState, LinkPlan
@@ -289,6 +289,10 @@ class VnfCharm(ExperimentingCharm):
         outcome = self._reconcile_now()
         links = frozenset(self.roles) if link == "all" else frozenset([link])
         more = outcome.extra.shown() if link == "all" and peer == "all" else {}
+        if outcome.notice:
+            more = dict(more, notice=outcome.notice)
+            self.environment.store(NOTICE_KEY, "")
+            self._report(attr.evolve(outcome, notice=""))
         if self.environment.problems():
             more = dict(more, problems=list(self.environment.problems()))
         view = self._view(outcome, links, peer)

@@ -1,7 +1,7 @@
 """The charm of a security gateway that may be one of a pair."""
 
 import logging
-from typing import Any, List, Mapping, Optional
+from typing import Any, Mapping, Optional
 
 import attr
 
@@ -16,7 +16,7 @@ from vpnaas.params.gateway import SharedAddress
 from vpnaas.params.pair import NO_ROLE, PairParams
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.ssh import Vdu
-from vpnaas.vdu.steps import Step, changes
+from vpnaas.vdu.steps import changes
 
 logger = logging.getLogger(__name__)
 
@@ -41,9 +41,6 @@ class GatewayCharm(VnfCharm):
 
     def _extra_state(self) -> str:
         return self.environment.stored(PAIR_KEY)
-
-    def _extra_absent(self) -> List[Step]:
-        return gateway_pair.absent() if self._pair() else []
 
     def _extend(self, vdu: Vdu, plans: Mapping[str, LinkPlan]) -> Optional[Extra]:
         params = None

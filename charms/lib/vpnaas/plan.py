@@ -36,7 +36,7 @@ from vpnaas.tunnels.technology import (
     LinkPlan,
     Technology,
 )
-from vpnaas.vdu import facts
+from vpnaas.vdu import facts, machine
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Broken, Results, Step, ask, authorize, run, which
@@ -64,6 +64,7 @@ class Plan:
     Attributes:
         problems: Why GATEWAY or MONITORING is not as requested, one sentence each.
         asked: Peers that the steps ask for an echo, by link.
+        machine: Identity of the machine.
     """
 
     now: int
@@ -71,11 +72,12 @@ class Plan:
     steps: Tuple[Step, ...]
     problems: Mapping[str, str] = attr.Factory(dict)
     asked: Mapping[str, Tuple[str, ...]] = attr.Factory(dict)
+    machine: Optional[str] = None
 
 
 def observe_steps(charm_state: CharmState) -> List[Step]:
     """Return the steps of the first round trip: make missing keys and read the state."""
-    steps = [which("tools", _tools(charm_state))] + facts.observe()
+    steps = [machine.observe(), which("tools", _tools(charm_state))] + facts.observe()
     steps += guard.observe(tuple(charm_state.intent.links.values()))
     steps += qos.observe(bool(charm_state.intent.qos))
     if charm_state.gateway is not None:
@@ -233,7 +235,8 @@ def make_plan(
     links.update({link: _waiting(asking) for link, asking in charm_state.asking.items()})
     problems.update(broken_extras(links, results))
     names = {link: tuple(sorted(peers)) for link, peers in asked.items()}
-    return Plan(vdu.now, links, tuple(_in_parts(charm_state, steps)), problems, names)
+    steps = _in_parts(charm_state, steps)
+    return Plan(vdu.now, links, tuple(steps), problems, names, machine.identity(results))
 
 
 def broken_extras(links: Mapping[str, LinkPlan], results: Optional[Results]) -> Dict[str, str]:

@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import time
-from typing import Any, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
@@ -14,7 +14,6 @@ from vpnaas.base import fields
 from vpnaas.base.errors import InputError, NotReadyError, UnreachableError, VpnaasError
 from vpnaas.base.links import RELATION_INTERFACE
 from vpnaas.environment import Environment
-from vpnaas.extras import gateway, guard, monitoring, qos, responder
 from vpnaas.extras.extra import Extra
 from vpnaas.params.gateway import SharedAddress
 from vpnaas.params.intent import Intent
@@ -32,10 +31,11 @@ from vpnaas.plan import (
     prepare_steps,
     require_tools,
 )
-from vpnaas.tunnels.technologies import TABLE
+from vpnaas.tunnels.keyed import counted
 from vpnaas.tunnels.technology import CharmState, Given, LinkPlan
+from vpnaas.vdu import machine
 from vpnaas.vdu.ssh import Login, Vdu, address_of, ensure_key, replace_file
-from vpnaas.vdu.steps import Step, changes
+from vpnaas.vdu.steps import Results, changes
 
 logger = logging.getLogger(__name__)
 # Each log record starts a juju-log process. paramiko logs every packet of a login, and the
@@ -44,6 +44,8 @@ logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 INTENT_KEY = "intent"
 ADDRESSES_KEY = "given-addresses"
+GENERATIONS_KEY = "key-generations"
+NOTICE_KEY = "notice"
 HOST_KEY = "ssh-host-key"
 TRUST_KEY = "ssh-host-key-trust"
 HOLDINGS_FILE, MEMORY_FILE = "holdings.json", "looks.json"
@@ -54,13 +56,18 @@ STOP_SECONDS = 4
 
 @attr.frozen
 class Outcome:
-    """What a reconcile found and did."""
+    """What a reconcile found and did.
+
+    Attributes:
+        notice: A sentence on what it did that nobody asked for, until show-status has shown it.
+    """
 
     plans: Mapping[str, LinkPlan]
     now: int
     links: Sequence[status.LinkStatus]
     extra: Extra
     problems: Mapping[str, str] = attr.Factory(dict)
+    notice: str = ""
 
 
 class ReconcilingCharm:
@@ -105,10 +112,6 @@ class ReconcilingCharm:
         """Return the data in Juju that `_extend` depends on, without the relations of links."""
         return ""
 
-    def _extra_absent(self) -> List[Step]:
-        """Return the steps that remove from the VDU what `_extend` has set up."""
-        return []
-
     # Events
 
     def reconcile_and_report(self, unless_settled: bool = False) -> None:
@@ -145,30 +148,20 @@ class ReconcilingCharm:
             return
         bad, links = status.summary(outcome.links)
         problems = tuple(outcome.problems.values()) + self.environment.problems()
-        parts = problems + (outcome.extra.summary(), links)
+        parts = problems + (outcome.notice, outcome.extra.summary(), links)
         text = ", ".join(words for words in parts if words)
         bad = bad or outcome.extra.bad or bool(problems)
         self.environment.set_status(bool(bad), text)
 
     def stop(self) -> None:
-        """Take the links down if this is the last unit; the VDU may be gone already."""
+        """Remove links and secrets if this is the last unit; the VDU may be gone already."""
         environment = self.environment
         if not environment.is_leader() or environment.others_go_on() or not self._login():
             return
         try:
-            steps = self._extra_absent() + monitoring.UNITS.absent()
-            for link in sorted(self.roles):
-                steps += responder.absent(link)
-                for _, technology in sorted(TABLE.items()):
-                    steps += technology.absent(link)
-            steps += qos.UNITS.absent()
-            if self._is_gateway():
-                steps += gateway.absent()
-            # The guard goes last: no packet may leave in clear while the tunnels go down.
-            steps += guard.BOOT.absent()
             with self._vdu() as vdu:
                 vdu.connect_seconds = STOP_SECONDS
-                vdu.execute(steps).check()
+                vdu.execute(machine.forget(all_data=False)).check()
         except VpnaasError as error:
             logger.warning("links were not taken down: %s", error)
 
@@ -221,8 +214,11 @@ class ReconcilingCharm:
             )
         links = self._statuses(charm_state, plan.now, plans)
         self._publish(charm_state, plans, {link.link: link.memory.looks[0] for link in links})
+        if results is None or not results.broken:
+            self._note_generations(plan.machine, plans)
+        notice = self.environment.stored(NOTICE_KEY)
         problems = dict(plan.problems, **broken_extras(plans, results))
-        outcome = Outcome(plans, plan.now, links, extra or Extra(), problems)
+        outcome = Outcome(plans, plan.now, links, extra or Extra(), problems, notice)
         calm = all(link.state not in (status.BLOCKED, status.DOWN) for link in outcome.links)
         calm = calm and outcome.extra.calm and not (problems or self.environment.problems())
         self.environment.settle(self._fingerprint(charm_state) if calm else "")
@@ -245,10 +241,37 @@ class ReconcilingCharm:
         results = vdu.execute(observe_steps(charm_state))
         self._pin(vdu)
         require_tools(charm_state, results)
+        if self._disowned(vdu, results):
+            results = vdu.execute(observe_steps(charm_state))
         results.check()
+        known = self._generations(machine.identity(results))
+        charm_state = attr.evolve(charm_state, generations=known)
         prepare = prepare_steps(charm_state, results)
         prepared = vdu.execute(prepare).check() if prepare else None
         return make_plan(charm_state, results, prepared)
+
+    def _disowned(self, vdu: Vdu, results: Results) -> bool:
+        """Remove what another machine has left on this VDU; tell whether there was any."""
+        if not machine.foreign(results):
+            return False
+        self.changed = True
+        vdu.execute(machine.forget(all_data=True)).check()
+        if self.environment.is_leader():
+            self.environment.store(NOTICE_KEY, machine.NOTICE)
+        return True
+
+    def _generations(self, identity: Optional[str]) -> Dict[str, int]:
+        """Return the latest generation of each key that this machine had, {} for a new one."""
+        text = self.environment.stored(GENERATIONS_KEY)
+        seen = fields.json_object("peer relation: " + GENERATIONS_KEY, text) if text else {}
+        return dict(seen["latest"]) if seen.get("machine") == identity else {}
+
+    def _note_generations(self, identity: Optional[str], plans: Mapping[str, LinkPlan]) -> None:
+        known = self._generations(identity)
+        later = counted(plans, known)
+        if later:
+            seen = {"machine": identity, "latest": dict(known, **later)}
+            self.environment.store(GENERATIONS_KEY, json.dumps(seen, sort_keys=True))
 
     def _charm_state(
         self,
@@ -272,7 +295,10 @@ class ReconcilingCharm:
             for link in self.roles
         }
         intent = attr.evolve(intent, links=kept, off=intent.off & frozenset(self.roles))
-        intent, waiting = leases.resolved(intent, self.roles, remotes, self._addresses())
+        holdings = self._holdings()
+        intent, waiting = leases.resolved(
+            intent, self.roles, remotes, self._addresses(), running=holdings
+        )
         return CharmState(
             intent=intent,
             asking=waiting,
@@ -288,7 +314,7 @@ class ReconcilingCharm:
             gateway=intent.gateway if self._is_gateway() else None,
             translated=self._translated(),
             shared=self._shared(),
-            holdings=self._holdings(),
+            holdings=holdings,
             monitoring=effective(intent.monitoring, self._is_gateway()),
             beside=self._beside(),
         )
@@ -307,8 +333,13 @@ class ReconcilingCharm:
             for id in self.environment.relation_ids(link) if not each.refused else ():
                 request = asking(each.params.technology, each.params.request)
                 self.environment.tell(link, id, request)
-        links = charm_state.intent.links.values()
-        given = {params.link: show_assigned(params.given) for params in links if params.given}
+        given = dict(self._addresses())
+        for link, plan in plans.items():
+            if not plan.params.given:
+                given.pop(link, None)
+            elif not plan.unusable:
+                given[link] = show_assigned(plan.params.given)
+        given = {link: text for link, text in given.items() if link in plans}
         if given != self._addresses():
             self.environment.store(ADDRESSES_KEY, json.dumps(given, sort_keys=True))
         self._note_holdings(charm_state, plans)

@@ -25,6 +25,7 @@ from e2e_support import (
     wait,
 )
 from vpnaas.extras import guard
+from vpnaas.vdu import machine
 
 from lab.errors import NbiError
 from lab.lcm import keeper
@@ -112,6 +113,61 @@ def test_update_status_comes_by_itself_and_mends_the_vdu(
     monkeypatch.setenv(keeper.VARIABLE, "soon")
     with pytest.raises(NbiError, match="is 'soon', it must be seconds, or 0 for never"):
         keeper.ensure(basic.lab.home)
+
+
+# -- whose disk, whose host key, whose greeting --------------------------------------------------
+
+
+def test_a_copy_of_a_configured_disk_gets_keys_of_its_own(
+    server: Vnf, client: Vnf, untouched: None
+) -> None:
+    """The note on the disk is that of another server, as on an image made from it."""
+    before = client.status("vpn-client")["public-key"]
+    note = json.loads(client.out("cat", machine.MARK))
+    note["instance"] = "another server"
+    client.out("tee", machine.MARK, input=json.dumps(note))
+    client.out("touch", "/etc/osm-vpnaas/s6a.nft", "/etc/swanctl/osm-vpnaas-s6a-rel-1.secret")
+    answer = client.action("show-status")
+    assert answer["notice"] == machine.NOTICE
+    after = answer["vpn-client"]["public-key"]
+    assert after != before
+    assert client.run("ls", "/etc/osm-vpnaas/s6a.nft").returncode
+    assert client.run("ls", "/etc/swanctl/osm-vpnaas-s6a-rel-1.secret").returncode
+    assert client.pings(SERVER, tries=60)
+    assert [peer["public-key"] for peer in server.status("vpn-server")["peers"]] == [after]
+    assert "notice" not in client.action("show-status")
+    assert client.status("vpn-client")["public-key"] == after
+
+
+def test_an_answer_of_the_vdu_stands_in_what_its_shell_prints(
+    client: Vnf, server: Vnf, untouched: None
+) -> None:
+    greeting = client.out("cat", "/etc/bash.bashrc")
+    try:
+        client.out("sed", "-i", "1i echo This machine belongs to Example Ltd", "/etc/bash.bashrc")
+        assert client.status("vpn-client")["state"] == "up"
+        assert client.action("measure-latency", link="vpn-client")["rtt-ms"]
+    finally:
+        client.out("tee", "/etc/bash.bashrc", input=greeting)
+
+
+def test_a_host_key_of_another_type_is_no_other_vdu(client: Vnf, untouched: None) -> None:
+    dropin = "/etc/ssh/sshd_config.d/01-hk.conf"
+    prints = {
+        kind: client.out("ssh-keygen", "-lf", f"/etc/ssh/ssh_host_{kind}_key.pub").split()[1]
+        for kind in ("ed25519", "ecdsa")
+    }
+    client.out("tee", dropin, input="HostKey /etc/ssh/ssh_host_ecdsa_key\n")
+    client.out("systemctl", "restart", "ssh")
+    client.action("trust-host-key", fingerprint=prints["ecdsa"])
+    client.out("rm", dropin)
+    client.out("systemctl", "restart", "ssh")
+    # sshd has both again, and prefers the other one.
+    assert client.status("vpn-client")["state"] == "up"
+    assert "ed25519" in client.action("trust-host-key", fingerprint=prints["ed25519"])
+    assert "ecdsa" in client.action("trust-host-key", fingerprint=prints["ecdsa"])
+    assert "ed25519" in client.action("trust-host-key", fingerprint=prints["ed25519"])
+    assert client.status("vpn-client")["state"] == "up"
 
 
 # -- measuring ---------------------------------------------------------------------------------

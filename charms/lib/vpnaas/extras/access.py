@@ -147,11 +147,6 @@ def switched_off(results: Results) -> List[Step]:
     return (BOOT.absent() if BOOT.present(results) else []) + _expiry((), results)
 
 
-def absent() -> List[Step]:
-    """Return the steps that take all of it off the VDU."""
-    return EXPIRY.absent() + BOOT.absent()
-
-
 def check_interface(name: str, vdu: VduFacts, charm_state: CharmState) -> None:
     """Raise InputError if an interface cannot be that of the slice's data network."""
     params = charm_state.intent.links.get(LINK)

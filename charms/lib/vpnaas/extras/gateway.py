@@ -18,7 +18,7 @@ from vpnaas.tunnels.ipsec.names import DAEMON, RESTARTED
 from vpnaas.vdu import generated
 from vpnaas.vdu.nftables import BootTable
 from vpnaas.vdu.pending import Pending
-from vpnaas.vdu.steps import Results, Step, read, remove, run, write
+from vpnaas.vdu.steps import Results, Step, read, run, write
 
 BOOT = BootTable("gateway", TABLE, "Firewall of a security gateway")
 PENDING = Pending("gateway")
@@ -127,11 +127,3 @@ def _untuned(gateway: Gateway, results: Results) -> bool:
         "/proc/sys/" + name.replace(".", "/") in settable and live.get(name) != str(value)
         for name, value in _sysctls(gateway)
     )
-
-
-def absent() -> List[Step]:
-    """Return the steps that remove all of a gateway; kernel settings end with a reboot."""
-    return BOOT.absent() + [
-        remove("gateway/no-daemon", DAEMON_FILE),
-        remove("gateway/no-sysctl", SYSCTL_FILE),
-    ]

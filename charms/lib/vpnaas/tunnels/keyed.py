@@ -100,9 +100,13 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
             state,
             public_key=state.next_public_key,
             next_public_key="",
-            generation=state.generation + 1,
+            generation=max(state.generation, self._latest(inputs)) + 1,
         )
         return switched, self.key_pair(inputs.params).promote(switched.generation)
+
+    def _latest(self, inputs: LinkInputs) -> int:
+        """Return the latest generation of the link's keys that this VDU had, 0 if unknown."""
+        return inputs.charm_state.generations.get(counter(inputs.link, self.name), 0)
 
     def apply(self, inputs: LinkInputs, state: Keys, mtu: int, peers: Sequence[Peer]) -> List[Step]:
         """Return the steps from the observed to the wanted state; none where they agree."""
@@ -163,6 +167,11 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         """Return the plan of a link with these peers."""
         charm_state, link = inputs.charm_state, inputs.link
         waiting = list(admission.waiting) + _failed_fetches(inputs)
+        waiting += inputs.params.other_gifts
+        latest = self._latest(inputs)
+        if state.generation < latest:
+            what = "its key has the number {} after {}, as from an old backup; run rotate-keys"
+            waiting.append(what.format(state.generation, latest))
         steps: List[Step] = []
         if self.key_pair(inputs.params).renewed(inputs.results):
             state = attr.evolve(state, generation=state.generation + 1)
@@ -171,7 +180,7 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
             if link in charm_state.rotate or self.due(inputs, state):
                 steps += self.stage_key(inputs, state)
         else:
-            late = _unacknowledged(inputs.remotes, state.next_public_key, admission)
+            late, never = _unacknowledged(inputs.remotes, state, admission)
             lacking = self.lacking(inputs, state)
             forced = charm_state.force and link in charm_state.rotate
             if lacking and not forced:
@@ -180,6 +189,10 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
                 )
             elif late and not forced:
                 waiting.append("key rotation waits for {}".format(fields.few(late)))
+                if never:
+                    what = "{} has not accepted our present key either, see its status;"
+                    what += " rotate-keys with force=true does not wait"
+                    waiting.append(what.format(fields.few(never)))
             else:
                 if self.renews:
                     hybrid = [peer.name for peer in state.applied if peer.hybrid]
@@ -196,7 +209,7 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
             steps += self.restart(inputs, state, peers)
         return LinkPlan(
             params=inputs.params,
-            problems=admission.problems,
+            problems=admission.problems + inputs.params.refused_gifts,
             waiting=tuple(waiting),
             peers=peers,
             mtu=mtu,
@@ -256,6 +269,25 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
             "key-generation": state.generation,
             "rotation": "under way" if state.next_public_key else "none",
         }
+
+
+def counted(plans: Mapping[str, LinkPlan], known: Mapping[str, int]) -> Dict[str, int]:
+    """Return the generation of each planned key that is later than the known one.
+
+    The names are those of `CharmState.generations`.
+    """
+    found = {}
+    for link, plan in plans.items():
+        if isinstance(plan.state, KeyState):
+            name = counter(link, plan.params.technology)
+            if plan.state.generation > known.get(name, 0):
+                found[name] = plan.state.generation
+    return found
+
+
+def counter(link: str, technology: str) -> str:
+    """Return the name of a link's keys in `CharmState.generations`."""
+    return "{} {}".format(link, technology)
 
 
 def observe_preshared(charm_state: CharmState, link: str, prefix: str = "") -> List[Step]:
@@ -364,15 +396,23 @@ def _agreed(inputs: LinkInputs, able: bool) -> Dict[str, Agreed]:
     return table
 
 
-def _unacknowledged(remotes: Sequence[Remote], key: str, admission: Admission) -> List[str]:
-    """Return the related applications that have not installed a staged key."""
-    late = []
+def _unacknowledged(
+    remotes: Sequence[Remote], state: KeyState, admission: Admission
+) -> Tuple[List[str], List[str]]:
+    """Return the related applications that have not installed the staged key.
+
+    The second list has those of them that have not even installed the present one.
+    """
+    late: List[str] = []
+    never: List[str] = []
     installed = {peer.name for peer in admission.peers}
     for remote in remotes:
         if remote.peer_name not in installed:
             continue  # It has no tunnel that a switch could break, for example if it is revoked.
         offer = admission.offers.get(remote.peer_name)
         keys = offer.keys if offer else None
-        if keys is None or key not in keys.acknowledged:
+        if keys is None or state.next_public_key not in keys.acknowledged:
             late.append(remote.label)
-    return late
+        if keys is None or not {state.public_key, state.next_public_key} & set(keys.acknowledged):
+            never.append(remote.label)
+    return late, never

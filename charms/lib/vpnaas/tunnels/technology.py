@@ -67,6 +67,7 @@ class CharmState:
         shared: Address of our gateway pair for manual peers, None if there is none.
         holdings: `Peer.holdings` of the last reconcile, by link and peer name.
         beside: The VNF's network function.
+        generations: The latest generation of each key that this VDU had, by link and technology.
     """
 
     intent: Intent
@@ -86,6 +87,7 @@ class CharmState:
     shared: Optional[SharedAddress] = None
     holdings: Mapping[str, Mapping[str, str]] = attr.Factory(dict)
     beside: Beside = attr.Factory(Beside)
+    generations: Mapping[str, int] = attr.Factory(dict)
 
     def using(self, technology: str) -> List[str]:
         """Return the links of one technology, by name."""
