@@ -322,8 +322,8 @@ class Namespaced(Vdu):
     def _joining(self) -> Iterator[list[int]]:
         """Open the member lists of the groups whose limits apply inside the server.
 
-        The flavour limits a console's command like any other process of the VDU. The command gets
-        open files, because nsenter itself must stay outside, see `_end_console`.
+        The flavour limits a console's command like any other process of the VDU. They are open
+        files, because what reaps the command must stay outside, see `_end_console`.
         """
         leaf = self.group / "console"
         with contextlib.suppress(OSError):
@@ -338,8 +338,8 @@ class Namespaced(Vdu):
             for number in opened:
                 os.close(number)
 
-    def _entering(self) -> list[str]:
-        """Return the words before a command that is run inside as root.
+    def _entering(self, groups: Sequence[int]) -> list[str]:
+        """Return the words before a command that is run inside as root, in these groups.
 
         Raises:
             VimError: the VDU does not run.
@@ -347,19 +347,9 @@ class Namespaced(Vdu):
         init = self.running().init
         if init is None:
             raise VimError("The server is not running, so nothing can be run in it.")
-        spaces = ["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup"]
-        if Path(f"/proc/{init.pid}/ns/user").readlink() != Path("/proc/self/ns/user").readlink():
-            spaces.append("--user")
-        # No more capabilities than the VDU's own processes have.
-        bounded = [
-            "setpriv",
-            "--bounding-set",
-            ",".join(f"-cap_{n}" for n in vdu_program.DROPPED_CAPABILITIES.values()),
-        ]
-        return ["nsenter", "--target", str(init.pid), *spaces, "--", *bounded, "--"]
+        return [*_KEEPER, "--enter", str(init.pid), ",".join(map(str, groups))]
 
     def terminal(self) -> int:
-        enter = self._entering()
         size = os.get_terminal_size()
         script = f"stty rows {size.lines} cols {size.columns}; exec bash --login"
         environment = {**_ENVIRONMENT, "TERM": os.environ.get("TERM", "dumb")}
@@ -367,16 +357,15 @@ class Namespaced(Vdu):
         with self._joining() as groups:
             for number in groups:
                 os.set_inheritable(number, True)
-            shell = _joined(groups, ["bash", "-c", script])
-            return os.waitstatus_to_exitcode(pty.spawn(["env", "-i", *words, *enter, *shell]))
+            shell = [*self._entering(groups), "bash", "-c", script]
+            return os.waitstatus_to_exitcode(pty.spawn(["env", "-i", *words, *shell]))
 
     def console(
         self, argv: Sequence[str], stdin: str | bytes | None, timeout: float
     ) -> subprocess.CompletedProcess[str]:
-        enter = self._entering()
         with self._joining() as groups:
             process = subprocess.Popen(
-                [*enter, *_joined(groups, argv)],
+                [*self._entering(groups), *argv],
                 stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -399,20 +388,8 @@ class Namespaced(Vdu):
         return subprocess.CompletedProcess(list(argv), process.returncode, *texts)
 
 
-#: A process joins a group by writing 0 to its member list.
-_JOIN = (
-    'n=$1; shift; while ((n-- > 0)); do echo 0 >&"$1"; eval "exec $1>&-"; shift; done 2>/dev/null; '
-    'exec "$@"'
-)
-
-
-def _joined(groups: Sequence[int], argv: Sequence[str]) -> list[str]:
-    """Return a command that joins the groups of open member lists before it is run."""
-    return ["bash", "-c", _JOIN, "console", str(len(groups)), *map(str, groups), *argv]
-
-
 def _end_console(process: subprocess.Popen[bytes]) -> None:
-    """Kill the command that nsenter runs, but not nsenter: it must reap its child.
+    """Kill the command, but not the process that entered the VDU: it must reap its child.
 
     Otherwise the machine's init must reap it, and until then the VDU's pid namespace cannot end,
     and the VDU cannot restart.

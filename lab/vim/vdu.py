@@ -28,6 +28,7 @@ import socket
 import struct
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -39,6 +40,7 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
 MNT_DETACH = 2
 PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, SECCOMP_MODE_FILTER = 22, 24, 36, 2
+PR_SET_DUMPABLE, KEYCTL_JOIN_SESSION_KEYRING = 4, 1
 AT_EMPTY_PATH, AT_RECURSIVE, AT_FDCWD = 0x1000, 0x8000, -100
 OPEN_TREE_CLONE, MOVE_MOUNT_F_EMPTY_PATH, MOUNT_ATTR_IDMAP = 1, 4, 0x00100000
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41}
@@ -571,8 +573,74 @@ def try_users(base: int, place: Path) -> None:
         raise OSError(f"an overlay shows owner {owner} in place of {base}")
 
 
+# --- a command from outside --------------------------------------------------------------------
+
+
+def new_keyring() -> None:
+    """Give up the keys of this process's session for an empty keyring (keyctl(2))."""
+    column = 0 if platform.machine() == "x86_64" else 1
+    call = REFUSED_CALLS["keyctl"][column]
+    # A kernel without keys has none to give up.
+    if _libc.syscall(call, KEYCTL_JOIN_SESSION_KEYRING, None) < 0:
+        number = ctypes.get_errno()
+        if number != errno.ENOSYS:
+            raise OSError(number, f"keyctl: {os.strerror(number)}")
+
+
+def enter(pid: int, groups: Sequence[int], argv: Sequence[str]) -> int:
+    """Run a command inside as root, in the place of a process of the VDU; return its exit code.
+
+    All that limits it is in force before the first file of the VDU is used. This process stays
+    outside the groups, whose open member lists are ``groups``, and reaps the command.
+    """
+    new_keyring()
+    # Nothing of the VDU may look into this process, whose descriptors are the machine's.
+    _checked(_libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl PR_SET_DUMPABLE")
+    users = Path(f"/proc/{pid}/ns/user")
+    foreign = users.readlink() != Path("/proc/self/ns/user").readlink()
+    names = ("cgroup", "ipc", "uts", "net", "pid", "mnt")
+    spaces = [os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY) for name in names]
+    if foreign:
+        become_root_of(os.open(users, os.O_RDONLY))
+    for space in spaces:
+        _checked(_libc.setns(space, 0), "setns")
+    child = os.fork()
+    if child == 0:
+        try:
+            for group in groups:
+                with contextlib.suppress(OSError):
+                    os.write(group, b"0")
+            os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+            os.chdir("/")
+            for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ):
+                signal.signal(number, signal.SIG_DFL)
+            drop_capabilities()
+            refuse_calls()
+            os.execvpe(argv[0], list(argv), os.environ)  # noqa: S606
+        except OSError as error:
+            os.write(2, f"{argv[0]}: {error.strerror or error}\n".encode())
+            os._exit(127 if isinstance(error, FileNotFoundError) else 126)
+    status = os.waitpid(child, 0)[1]
+    return os.waitstatus_to_exitcode(status)
+
+
 def main() -> int:
-    """Run the keeper; the argument is the configuration's path, or --try-users BASE DIRECTORY."""
+    """Run the keeper; the argument is the configuration's path.
+
+    Or --try-users BASE DIRECTORY, or --enter PID GROUP,... COMMAND.
+    """
+    if sys.argv[1] == "--enter":
+        for number in (signal.SIGINT, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_IGN)
+        groups = [int(number) for number in sys.argv[3].split(",") if number]
+        try:
+            code = enter(int(sys.argv[2]), groups, sys.argv[4:])
+        except OSError as error:
+            sys.exit(f"the server cannot be entered: {error.strerror or error}")
+        if code < 0:
+            signal.signal(-code, signal.SIG_DFL)
+            os.kill(os.getpid(), -code)
+        return code
     if sys.argv[1] == "--try-users":
         try:
             try_users(int(sys.argv[2]), Path(sys.argv[3]))

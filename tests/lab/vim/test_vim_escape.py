@@ -5,6 +5,10 @@ An attempt is harmless where it succeeds: it opens, or writes what is there alre
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import json
+import os
 import subprocess
 import sys
 import threading
@@ -15,6 +19,7 @@ import pytest
 from vim_support import Boot
 
 from lab.vim import Server, ServerSpec, Vim, cloudinit, server
+from lab.vim import vdu as program
 from lab.vim.model import ACTIVE, BUILD
 
 pytestmark = pytest.mark.lab
@@ -197,3 +202,80 @@ def test_a_machine_that_cannot_map_users_says_so(
     assert vim.console(made.id, words).returncode == 1
     assert vim.console(made.id, [*WAYS["service"], *words]).returncode == 1
     vim.delete_tag("plain")
+
+
+#: What a program of the VDU finds when an operator runs a command.
+FOUND = """
+import ctypes, json, os
+libc = ctypes.CDLL(None, use_errno=True)
+def call(*words):
+    return 0 if libc.syscall(*words) >= 0 else ctypes.get_errno()
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+print(json.dumps({
+    "seccomp": status["Seccomp"].strip(),
+    "io_uring": call(425, 1, ctypes.create_string_buffer(256)),
+    "keyctl": call(NUMBER, 0, -3, 0),
+    "open": [n for n in os.listdir("/proc/self/fd") if n not in "012" and
+             os.path.exists("/proc/self/fd/" + n)],
+    "group": open("/proc/self/cgroup").read().splitlines()[-1],
+    "capabilities": int(status["CapBnd"], 16) >> 16 & 1,
+}))
+"""
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_command_of_the_operator_has_no_more_rights_than_the_vdu(
+    vim: Vim, vdu: Server, replaced: bool
+) -> None:
+    """Root of the VDU may have put its own programs in the place of those that enter it."""
+    column = 0 if os.uname().machine == "x86_64" else 1
+    number = program.REFUSED_CALLS["keyctl"][column]
+    # The operator has a key, and a file open.
+    libc = ctypes.CDLL(None, use_errno=True)
+    add = program.REFUSED_CALLS["add_key"][column]
+    libc.syscall(add, b"user", b"operators", b"secret", 6, -3)
+    marked = "#!/usr/bin/python3\nopen('/run/replaced', 'a').write('ran')\n"
+    places = [f"/usr/bin/{name}" for name in ("bash", "setpriv", "nsenter")]
+    if replaced:
+        for path in places:
+            words = ["sh", "-c", f"mv {path} {path}.own; cat > {path}; chmod 755 {path}"]
+            assert vim.console(vdu.id, words, marked).returncode == 0
+    try:
+        words = ["python3", "-c", FOUND.replace("NUMBER", str(number))]
+        found = json.loads(vim.console(vdu.id, words).stdout)
+    finally:
+        for path in places if replaced else ():
+            vim.console(vdu.id, ["mv", f"{path}.own", path])
+    assert (found["seccomp"], found["open"], found["capabilities"]) == ("2", [], 0)
+    assert found["io_uring"] == found["keyctl"] == errno.ENOSYS
+    assert found["group"].endswith("/console"), found
+    assert vim.console(vdu.id, ["cat", "/run/replaced"]).returncode == 1
+
+
+def test_a_command_that_is_not_there_or_dies_is_told(vim: Vim, vdu: Server) -> None:
+    done = vim.console(vdu.id, ["no-such-program"])
+    assert (done.returncode, done.stderr) == (127, "no-such-program: No such file or directory\n")
+    assert vim.console(vdu.id, ["/etc/passwd"]).returncode == 126
+    assert vim.console(vdu.id, ["sh", "-c", "kill -TERM $$"]).returncode == -15
+    assert vim.console(vdu.id, ["sh", "-c", "exit 7"]).returncode == 7
+
+
+def test_the_keys_of_the_operators_session_stay_outside() -> None:
+    code = f"""
+import ctypes, sys
+sys.path.insert(0, {str(Path(program.__file__).parent)!r})
+import vdu
+column = 0 if vdu.platform.machine() == "x86_64" else 1
+keyctl, add = vdu.REFUSED_CALLS["keyctl"][column], vdu.REFUSED_CALLS["add_key"][column]
+vdu.new_keyring()
+assert vdu._libc.syscall(add, b"user", b"operators", b"secret", 6, -3) > 0
+def seen():
+    return vdu._libc.syscall(keyctl, 10, -3, b"user", b"operators", 0) > 0
+before = seen()
+vdu.new_keyring()
+print(before, seen())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    if "not implemented" in done.stderr:
+        pytest.skip("this kernel has no keys")
+    assert done.stdout == "True False\n", done.stderr
