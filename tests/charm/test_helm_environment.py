@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 from helm_ee import offers, server
-from support.helm import Environment, Namespace, certificates
+from helm_ee.environment import HelmEnvironment
+from support.helm import Environment, InMemory, Namespace, certificates, declared
 from support.juju import Juju
 from support.model import ModelVdu
 from support.over_model import OverModel
@@ -151,9 +152,9 @@ def test_data_that_come_back_after_a_failure_are_not_taken_for_those_in_force(
 def test_a_removal_that_fails_half_way_is_logged(
     pair: tuple[Environment, Environment], caplog: pytest.LogCaptureFixture
 ) -> None:
-    OverModel.models["10.0.0.1"].fail_on = "qos/off"
+    OverModel.models["10.0.0.1"].fail_on = "forget"
     pair[0].execution._code().stop()
-    assert "links were not taken down: the VDU refused a step: qos/off" in caplog.text
+    assert "links were not taken down: the VDU refused a step: forget" in caplog.text
 
 
 def test_a_removal_waits_four_seconds_for_a_vdu_that_may_be_gone(
@@ -291,19 +292,100 @@ def test_who_says_it_is_a_member_that_is_known_is_not_believed(
     assert "not believed" in json.loads(pair[0].ask("show-status")[1])["problems"][0]
 
 
+def problem(ee: Environment) -> str:
+    told = json.loads(ee.ask("show-status")[1]).get("problems", [])
+    return " ".join(told)
+
+
+def believed(ee: Environment) -> dict[str, str]:
+    return dict(ee.execution._environment._state.members)
+
+
 def test_of_two_that_say_they_are_one_member_none_is_believed(
     namespace: Namespace, tmp_path: Path
 ) -> None:
     second = environment(namespace, "client", tmp_path)
     day_1(second, "client")
-    namespace.offers["a-stranger"] = namespace.offers[second.name]
+    stranger = "vpn-endpoint-0"
+    namespace.offers[stranger] = namespace.offers[second.name]
     first = environment(namespace, "server", tmp_path)
     day_1(first, "server")
     settle(first, second)
     assert not OverModel.models["10.0.0.1"].interfaces["wg-vpn-server"].peers
-    del namespace.offers["a-stranger"]
+    assert "more than one release says that it is client" in problem(first)
+    # Who waits until the other one goes gets nothing; an operator decides.
+    real = namespace.offers.pop(second.name)
+    settle(first)
+    assert not OverModel.models["10.0.0.1"].interfaces["wg-vpn-server"].peers
+    assert f"config with members: client={stranger}" in problem(first)
+    namespace.offers[second.name] = real
+    assert first.ask("config", members=f"client={second.name}")[0] == "OK"
     settle(first, second)
     assert state(first, "server") == "up"
+    assert f"{second.name} is client; the claim of {stranger} is not believed" in problem(first)
+
+
+def test_a_later_claim_stays_refused_when_the_real_release_is_gone(
+    pair: tuple[Environment, Environment], namespace: Namespace
+) -> None:
+    first, second = pair
+    forged = namespace.offers[second.name].replace("192.168.100.12", "192.168.100.66")
+    namespace.offers["vpn-endpoint-0"] = forged
+    settle(*pair)
+    del namespace.offers[second.name]
+    for _ in range(2):
+        settle(first)
+        first.restart()
+        assert not OverModel.models["10.0.0.1"].interfaces["wg-vpn-server"].peers
+        assert f"{second.name} was client and is gone" in problem(first)
+        assert "the claim of vpn-endpoint-0 is not believed" in problem(first)
+    # One that has not claimed it before is the member's new release.
+    namespace.offers["vpn-endpoint-7"] = forged.replace("192.168.100.66", "192.168.100.12")
+    settle(first)
+    assert believed(first) == {"client": "vpn-endpoint-7"}
+
+
+def test_who_is_one_member_is_no_other_one(namespace: Namespace, tmp_path: Path) -> None:
+    first = environment(namespace, "server", tmp_path)
+    day_1(first, "server")
+    relations = "vpn-server=client:vpn-client,vpn-server=other:vpn-client"
+    assert first.ask("config", relations=relations)[0] == "OK"
+    text = offers.encode(offers.Document("client", {}))
+    namespace.offers["vpn-endpoint-1"] = text
+    settle(first)
+    assert believed(first) == {"client": "vpn-endpoint-1"}
+    namespace.offers["vpn-endpoint-1"] = text.replace("client", "other")
+    settle(first)
+    assert believed(first) == {"client": "vpn-endpoint-1"}
+    assert "the claim of vpn-endpoint-1 is not believed" in problem(first)
+
+
+@pytest.mark.parametrize(
+    ("name", "whose"),
+    [("mme-0012345678", True), ("hss-0012345678", False), ("mme", False), ("a-mme-1", False)],
+)
+def test_a_member_is_a_release_of_a_chart_that_has_the_other_end(
+    namespace: Namespace, tmp_path: Path, name: str, whose: bool
+) -> None:
+    charts = {chart: declared(chart)["metadata"] for chart in ("hss", "mme", "spgwc")}
+    namespace.offers[name] = offers.encode(offers.Document("mme", {}))
+    charm = {**charts["hss"], "actions": []}
+    state = HelmEnvironment(InMemory(namespace, "hss-1"), str(tmp_path), charm, charts)
+    state.configure({"member": "hss", "relations": "s6a=mme:s6a"})
+    state.look()
+    assert (state.problems() == ()) is whose
+    assert (state._state.members == {"mme": name}) is whose
+    if not whose:
+        (said,) = state.problems()
+        assert said == f"{name} says that it is mme; it is no release of mme, so it is not believed"
+
+
+@pytest.mark.parametrize("text", ["mme", "mme=", "=mme-1", "mme=a,mme=b"])
+def test_members_of_another_form_are_refused(
+    pair: tuple[Environment, Environment], text: str
+) -> None:
+    status, answer = pair[0].ask("config", members=text)
+    assert (status, "is no release; allowed: mme=mme-0012345678" in answer) == ("ERROR", True)
 
 
 def test_two_services_do_not_see_each_other(namespace: Namespace, tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ class OverModel(Vdu):
         self.host_key = "ssh-ed25519 AAAA"
         if not stdin:
             return CommandResult(0, "vdu\n", "")
-        request = json.loads(agent_request(stdin))
+        text, mark = agent_call(stdin)
+        request = json.loads(text)
         steps = [
             Step(s["id"], whole(model, s), part=s.get("part", ""), needs=s.get("needs", ""))
             for s in request["steps"]
@@ -45,7 +46,8 @@ class OverModel(Vdu):
             "failed": done.failed,
             "broken": {k: {"id": b.step.id, "why": b.why} for k, b in done.broken.items()},
         }
-        return CommandResult(0, json.dumps(answer), "")
+        end = hashlib.sha256(mark.encode()).hexdigest()
+        return CommandResult(0, "Welcome\n" + end + json.dumps(answer) + end + "\nBye\n", "")
 
 
 def whole(model: ModelVdu, step: dict[str, Any]) -> dict[str, Any]:
@@ -61,12 +63,17 @@ def whole(model: ModelVdu, step: dict[str, Any]) -> dict[str, Any]:
 
 def agent_request(program: str) -> str:
     """Return the JSON in the call at the end of the program that goes to a VDU."""
+    return agent_call(program)[0]
+
+
+def agent_call(program: str) -> tuple[str, str]:
+    """Return the JSON and the mark of its answer."""
     call = ast.parse(program.rstrip().rpartition("\n")[2]).body[0]
     assert isinstance(call, ast.Expr)
     assert isinstance(call.value, ast.Call)
-    request = str(ast.literal_eval(call.value.args[0]))
+    request, mark = map(ast.literal_eval, call.value.args)
     if request.startswith(agent.PACKED):
         request = agent.zlib.decompress(
             agent.base64.b64decode(request[len(agent.PACKED) :])
         ).decode()
-    return request
+    return request, mark

@@ -17,19 +17,27 @@ logger = logging.getLogger(__name__)
 
 MEMBER = "member"
 RELATIONS = "relations"
+MEMBERS = "members"
 KEY_FILE = "id_ed25519"
 
 
 class HelmEnvironment(Environment):
     """One release of the chart. It has one pod at a time, which is always the leader."""
 
-    def __init__(self, cluster: Cluster, folder: str, charm: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        folder: str,
+        charm: Mapping[str, Any],
+        charts: Optional[Mapping[str, Mapping[str, Any]]] = None,
+    ) -> None:
         """Read the state from the cluster.
 
         Args:
             cluster: Access to our objects.
             folder: For files of this pod.
             charm: metadata.yaml of the charm, and its actions in `actions`.
+            charts: metadata.yaml of all charts that a release may have, by name.
 
         Raises:
             ClusterError: The cluster does not answer.
@@ -38,6 +46,7 @@ class HelmEnvironment(Environment):
         self.actions = frozenset(charm["actions"])
         self._cluster = cluster
         self._charm = charm
+        self._charts = charts or {}
         self._state = State.from_json(cluster.state())
         self._settled = ""
         self._bags: Dict[offers.Relation, Dict[str, str]] = self._published_before()
@@ -94,7 +103,9 @@ class HelmEnvironment(Environment):
             if relation.endpoint not in self._endpoints():
                 what = "this charm has no endpoint {}".format(relation.endpoint)
                 raise InputError("config: relations", what, ", ".join(sorted(self._endpoints())))
+        offers.named("config: members", merged.get(MEMBERS, ""))
         self._change(options=merged)
+        self._read = None
 
     def option(self, name: str) -> str:
         return str(self._state.options.get(name, ""))
@@ -155,9 +166,10 @@ class HelmEnvironment(Environment):
     def _documents(self) -> Tuple[Dict[str, offers.Document], List[str]]:
         """Return the document of each related member, and sentences about refused documents.
 
-        The name of an object can be trusted: an environment can change only its own object. The
-        member in the text is only a claim. So the first object that claims a member keeps it while
-        it exists; a second one is refused.
+        The name of an object can be trusted: an environment can change only its own object, and LCM
+        names it by the chart. The member in the text is only a claim. So a claim counts if a chart
+        of that name has the end of the relation. The first object that claims a member is this
+        member for good; a later claim stays refused until `config` names its object in `members`.
         """
         if self._read is None:
             self._read = self._read_documents()
@@ -176,26 +188,51 @@ class HelmEnvironment(Environment):
                 continue
             claims.setdefault(document.member, {})[name] = document
         own = self.option(MEMBER)
-        related = {r.member for e in self._endpoints() for r in self._relations(e)} - {own}
+        listed = [relation for e in self._endpoints() for relation in self._relations(e)]
         documents, members = {}, dict(self._state.members)
-        for member in sorted(related & set(claims)):
-            claimants = claims[member]
-            if members.get(member) not in claimants:
-                if len(claimants) > 1:
-                    problems.append(
-                        "{} say that they are {}; none is believed".format(
-                            " and ".join(sorted(claimants)), member
-                        )
-                    )
-                    continue
-                members[member] = min(claimants)
-            documents[member] = claimants[members[member]]
-            if len(claimants) > 1:
-                problems.append(
-                    "{} is {}; another claim is not believed".format(members[member], member)
-                )
-        self._change(members=members)
+        refused = {member: list(names) for member, names in self._state.refused.items()}
+        trusted = offers.named("config: members", self.option(MEMBERS))
+        for member in sorted({relation.member for relation in listed} - {own}):
+            charts = self._fitting([each for each in listed if each.member == member])
+            claimants = claims.get(member, {})
+            for name in sorted(claimants):
+                if charts and name.rpartition("-")[0] not in charts:
+                    what = "{} says that it is {}; it is no release of {}, so it is not believed"
+                    problems.append(what.format(name, member, " or ".join(charts)))
+                    del claimants[name]
+            against = refused.setdefault(member, [])
+            if member in trusted:
+                members[member] = trusted[member]
+                against[:] = [name for name in against if name != trusted[member]]
+            taken = {name for other, name in members.items() if other != member}
+            fresh = [n for n in sorted(claimants) if n not in against and n not in taken]
+            if len(fresh) == 1 and members.get(member) not in claimants:
+                members[member] = fresh[0]
+            believed = members.get(member, "")
+            against += [n for n in sorted(claimants) if n != believed and n not in against]
+            if believed in claimants:
+                documents[member] = claimants[believed]
+            others = [name for name in sorted(claimants) if name != believed]
+            if others:
+                problems.append(_refusal(member, believed, believed in claimants, others))
+        refused = {member: names for member, names in refused.items() if names}
+        self._change(members=members, refused=refused)
         return documents, problems
+
+    def _fitting(self, relations: List[offers.Relation]) -> List[str]:
+        """Return the charts that can be the other end of all these relations, [] if unknown."""
+        return [
+            chart
+            for chart, declared in sorted(self._charts.items())
+            if all(
+                relation.remote in (declared.get(key) or {})
+                for relation in relations
+                for key in (("requires",) if self._provides(relation) else ("provides",))
+            )
+        ]
+
+    def _provides(self, relation: offers.Relation) -> bool:
+        return relation.endpoint in (self._charm.get("provides") or {})
 
     def problems(self) -> Tuple[str, ...]:
         return tuple(self._documents()[1])
@@ -240,3 +277,16 @@ class HelmEnvironment(Environment):
         listed = {relation for e in self._endpoints() for relation in self._relations(e)}
         bags = {relation: self._bags.get(relation, {}) for relation in listed}
         self._cluster.tell(offers.encode(offers.Document(self.option(MEMBER), bags)))
+
+
+def _refusal(member: str, believed: str, there: bool, others: List[str]) -> str:
+    """Return the sentence on releases that claim a member and are not believed."""
+    if there:
+        known = "{} is {}".format(believed, member)
+    elif believed:
+        known = "{} was {} and is gone".format(believed, member)
+    else:
+        known = "more than one release says that it is {}".format(member)
+    return "{}; the claim of {} is not believed; allowed: config with members: {}={}".format(
+        known, " and ".join(others), member, others[0]
+    )

@@ -9,7 +9,7 @@ from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.reconciling import ReconcilingCharm
 
 from .cluster import Cluster, ClusterError
-from .environment import MEMBER, RELATIONS, HelmEnvironment
+from .environment import MEMBER, MEMBERS, RELATIONS, HelmEnvironment
 from .schema import Actions, mapping
 
 logger = logging.getLogger(__name__)
@@ -37,7 +37,8 @@ class Execution:
             kind: Class of the charm's code.
             cluster: Access to our objects.
             folder: For files of this pod.
-            declared: metadata.yaml, actions.yaml and config.yaml, by "metadata" and so on.
+            declared: metadata.yaml, actions.yaml and config.yaml, by "metadata" and so on; and the
+                metadata.yaml of all charts by name in "charts", {} if they are not known.
 
         Raises:
             ClusterError: The cluster does not answer.
@@ -47,7 +48,7 @@ class Execution:
         self._options = frozenset(declared["config"]["options"])
         self._cluster = cluster
         charm = dict(declared["metadata"], actions=sorted(declared["actions"]))
-        self._environment = HelmEnvironment(cluster, folder, charm)
+        self._environment = HelmEnvironment(cluster, folder, charm, declared.get("charts", {}))
 
     def primitive(self, name: str, params: str) -> Tuple[str, str]:
         """Run a primitive; return the status for LCM and the answer or the error."""
@@ -103,8 +104,8 @@ class Execution:
         for name, value in given.items():
             if name == OSM:
                 options[MEMBER] = _member(value)
-            elif name not in self._options and name != RELATIONS:
-                known = ", ".join(sorted(self._options | {OSM, RELATIONS}))
+            elif name not in self._options and name not in (MEMBERS, RELATIONS):
+                known = ", ".join(sorted(self._options | {OSM, MEMBERS, RELATIONS}))
                 raise InputError("config", "there is no option {}".format(name[:100]), known)
             elif not isinstance(value, str):
                 raise InputError("config: " + name, "it is no text", "a text")

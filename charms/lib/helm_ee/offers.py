@@ -82,6 +82,22 @@ def relations(where: str, text: str) -> Tuple[Relation, ...]:
     return tuple(result)
 
 
+def named(where: str, text: str) -> Dict[str, str]:
+    """Read who is believed: `member=release`, separated by commas; "none" for nobody.
+
+    Raises:
+        InputError: The text has another form.
+    """
+    result: Dict[str, str] = {}
+    for part in text.split(",") if text.strip() not in ("", "none") else ():
+        member, _, release = part.strip().partition("=")
+        if not member or not release or member in result or len(part) > 200:
+            what = "{} is no release".format(fields.shown(part.strip()))
+            raise InputError(where, what, "mme=mme-0012345678")
+        result[member] = release
+    return result
+
+
 def encode(document: Document) -> str:
     """Return the text of a document; equal documents have equal texts."""
     items = [

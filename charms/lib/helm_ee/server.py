@@ -186,9 +186,16 @@ async def serve(
 def _declared(folder: str) -> Dict[str, Any]:
     declared = {}
     for name in ("metadata", "actions", "config"):
-        with open(os.path.join(folder, name + ".yaml"), encoding="utf-8") as stream:
-            declared[name] = yaml.safe_load(stream)
+        declared[name] = _yaml(folder, name)
+    beside = os.path.dirname(folder)
+    charts = sorted(os.listdir(beside))
+    declared["charts"] = {name: _yaml(os.path.join(beside, name), "metadata") for name in charts}
     return declared
+
+
+def _yaml(folder: str, name: str) -> Any:
+    with open(os.path.join(folder, name + ".yaml"), encoding="utf-8") as stream:
+        return yaml.safe_load(stream)
 
 
 def make_folder(place: str) -> str:

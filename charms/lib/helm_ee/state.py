@@ -1,7 +1,7 @@
 """State that an execution environment keeps over restarts of its pod, in its own Secret."""
 
 import json
-from typing import Any, Dict, Mapping
+from typing import Any, Dict, Mapping, Sequence
 
 import attr
 from vpnaas.base.errors import VpnaasError
@@ -16,12 +16,14 @@ class State:
         stored: Texts that the charm's code stores, by key.
         key: Files of the SSH key of this environment, by name; none before it is made.
         members: ConfigMap of each related member, by member; the first that claimed it.
+        refused: ConfigMaps of later claims, by member; they stay refused.
     """
 
     options: Mapping[str, str] = attr.Factory(dict)
     stored: Mapping[str, str] = attr.Factory(dict)
     key: Mapping[str, str] = attr.field(factory=dict, repr=False)
     members: Mapping[str, str] = attr.Factory(dict)
+    refused: Mapping[str, Sequence[str]] = attr.Factory(dict)
 
     def to_json(self) -> str:
         """Return the state as text."""
