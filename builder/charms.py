@@ -21,7 +21,10 @@ FUNCTIONS = "oai-function"
 """Interface of relations between network functions; such a relation is not a link."""
 KEPT = "configure-nf"
 """Action whose parameters keep their values if they are not given, see `_kept`."""
-SERIES = ("bionic", "focal", "jammy")
+SERIES = {"bionic": "18.04", "focal": "20.04", "jammy": "22.04"}
+"""Channel of each series in the words of newer releases of Juju."""
+MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+"""Names of processor architectures in Juju."""
 
 # Linux allows 15 characters for an interface name, which is "wg-" and the link.
 Link = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,11}$")]
@@ -243,6 +246,13 @@ def assemble(tree: Tree, name: str, target: Path, architecture: str = "x86_64") 
         shutil.copytree(tree.library.with_name("oai"), target / "lib/oai", ignore=no_caches)
     shutil.copytree(vendored(tree, architecture), target / "venv", ignore=no_caches)
     shutil.copyfile(tree.root / "LICENSE", target / "LICENSE")
+    bases = [
+        {"name": "ubuntu", "channel": channel, "architectures": [MACHINES[architecture]]}
+        for channel in SERIES.values()
+    ]
+    # Juju 4 refuses a charm without it; older releases read the series of metadata.yaml.
+    text = yaml.safe_dump({"bases": bases}, sort_keys=False)
+    (target / "manifest.yaml").write_text(text, encoding="utf-8")
     # Juju shows the content of this file as the charm's version.
     (target / "version").write_text(f"{tree.version}\n", encoding="utf-8")
     return charm

@@ -60,6 +60,49 @@ def test_every_charm_is_complete(unpacked):
         assert set(actions) >= ACTIONS_OF_OSM
 
 
+ACTION_OF_JUJU = re.compile(r"[a-z](?:[a-z-]*[a-z0-9])?(?:[a-z0-9-]*[a-z0-9])?")
+OPTION_TYPES = {"string": str, "int": int, "float": float, "boolean": bool}
+
+
+@pytest.mark.parametrize("release", ["2.9", "3.6", "4.0"])
+def test_juju_takes_every_charm(unpacked, release):
+    """What each release of Juju reads before it deploys a charm (juju/charm, meta and manifest)."""
+    for folder in charm_folders(unpacked):
+
+        def read(name, folder=folder):
+            return yaml.safe_load((folder / name).read_text())
+
+        metadata, manifest = read("metadata.yaml"), read("manifest.yaml")
+        for key in ("name", "summary", "description"):
+            assert isinstance(metadata[key], str) and metadata[key].strip()
+        assert re.fullmatch("[a-z][a-z0-9]*(-[a-z0-9]*[a-z][a-z0-9]*)*", metadata["name"])
+        # The manifest as Juju 2.9 and later parse it; 4.0 refuses a charm without any base.
+        channels = []
+        for base in manifest["bases"]:
+            assert set(base) <= {"name", "channel", "architectures"}
+            assert base["name"] == "ubuntu"
+            assert isinstance(base["channel"], str)
+            channels.append(base["channel"])
+            assert base["architectures"] and set(base["architectures"]) <= {"amd64", "arm64"}
+        if release == "2.9":  # Without a series of its own, OSM's machines would not fit.
+            assert metadata["series"][0] == "bionic"
+        else:
+            assert channels and "22.04" in channels
+        assert [charms.SERIES[name] for name in metadata["series"]] == channels
+        ends = [n for key in ("provides", "requires", "peers") for n in metadata.get(key, {})]
+        assert len(ends) == len(set(ends))
+        assert not [name for name in ends if name == "juju" or name.startswith("juju-")]
+        for option in read("config.yaml")["options"].values():
+            assert isinstance(option["default"], OPTION_TYPES[option["type"]])
+        for name, action in read("actions.yaml").items():
+            assert ACTION_OF_JUJU.fullmatch(name) and not name.startswith("juju")
+            assert set(action.get("required", [])) <= set(action.get("params", {}))
+            for parameter in action.get("params", {}).values():
+                assert parameter["type"] in ("string", "integer", "number", "boolean", "array")
+        assert os.access(folder / "dispatch", os.X_OK)
+        assert (folder / "version").read_text().count("\n") == 1
+
+
 def test_no_charm_has_what_juju_or_zip_would_trip_over(unpacked):
     for folder in charm_folders(unpacked):
         for path in folder.rglob("*"):
