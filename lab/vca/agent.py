@@ -91,6 +91,7 @@ class UnitAgent:
         """Do steps until stopped or until the unit is gone; say why if it ends before."""
         reason = "no reason known"
         try:
+            self._note_restart()
             while self._try_step():
                 pass
         except BaseException as error:
@@ -103,6 +104,14 @@ class UnitAgent:
                     self.fault = f"the agent of {self._unit_name} has ended: {reason}"
                 self._store.changed.notify_all()
             close_log(self._log)
+
+    def _note_restart(self) -> None:
+        with self._store.lock:
+            unit = self._store.document.units.get(self._unit_name)
+            known = unit is None or unit.charm_revision is None or unit.agent_restarted
+        if not known:
+            with self._store.transaction() as document:
+                document.units[self._unit_name].agent_restarted = True
 
     def _try_step(self) -> bool:
         """Do one step; after an error of the system, such as a full disk, wait and try again.

@@ -176,8 +176,12 @@ def _next_hook_of(
             return info(
                 DEPARTED, name, seen.members[name], departing=unit.name if leaving_here else name
             )
+    if broken and relation.is_peer:
+        # Juju 2.9 to 4.0: an agent that was started again takes its peer relations for ordinary
+        # ones, but for the name of the other application.
+        return info(BROKEN).model_copy(update={"remote_app": ""}) if unit.agent_restarted else None
     if broken:
-        return None if relation.is_peer else info(BROKEN)
+        return info(BROKEN)
     version = relation.apps[other].version
     # A leader also gets relation-changed for its own writes to a peer relation. Juju's
     # documentation says otherwise, but Juju does this and did not change it (juju issue 20178).

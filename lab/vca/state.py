@@ -137,6 +137,8 @@ class Unit(Document):
     address: str
     life: Life = "alive"
     agent_lost: bool = False
+    agent_restarted: bool = False
+    """Whether the unit's agent was started again since it unpacked the charm."""
     charm_revision: int | None = None
     """Revision unpacked in the unit's charm folder; None before the first."""
     installed: bool = False

@@ -6,12 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from support.juju import pair
 from test_access_charm import LINK, Access, own_key
 from test_agent import execute
+from vpnaas.access_charm import AccessCharm
+from vpnaas.base.errors import NotReadyError
 from vpnaas.vdu import machine
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Step
@@ -250,3 +253,50 @@ def test_a_rotation_that_the_peer_never_confirms_says_why_and_names_force(techno
     )
     hss.reconcile(rotate=frozenset(["s6a"]), force=True)
     assert hss.plans["s6a"].state.generation == 2
+
+
+def test_the_last_hook_takes_down_what_there_is_though_the_peer_relation_is_gone(monkeypatch):
+    """Juju breaks it before, if the unit's agent was ever started again."""
+    made = Access()
+    made.vdu.host_key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA=="
+    made.run("configure", **{k.replace("-", "_"): v for k, v in LINK.items()})
+    assert "wg-access" in made.vdu.interfaces
+
+    def gone(key):
+        raise NotReadyError("the peer relation cannot be read yet; try again")
+
+    monkeypatch.setattr(made.environment, "stored", gone)
+    pin = Path(made.environment.folder, "host-key")
+    assert pin.stat().st_mode & 0o777 == 0o600
+    opened = []
+    login = AccessCharm._vdu
+
+    def stopping(charm):
+        opened.append(login(charm)._pinned)
+        return nullcontext(made.vdu)
+
+    monkeypatch.setattr(AccessCharm, "_vdu", stopping)
+    charm = AccessCharm(made.environment)
+    with pytest.raises(NotReadyError):
+        charm._vdu()  # In no other hook does a text that cannot be read count as none.
+    charm.stop()
+    assert opened == [made.vdu.host_key]
+    assert made.vdu.interfaces == {}
+    left = [path for path in made.vdu.files if path.startswith("/etc/osm-vpnaas/")]
+    assert left == [machine.MARK]
+
+
+def test_the_last_hook_gives_no_login_to_a_machine_that_it_does_not_know(monkeypatch):
+    made = Access()
+    options = {"ssh-hostname": "10.0.0.9", "ssh-username": "ubuntu"}
+    monkeypatch.setattr(made.environment, "option", lambda name: options.get(name, ""))
+    charm = AccessCharm(made.environment)
+    Path(made.environment.folder, "host-key").write_text("10.0.0.1 ssh-ed25519 AAAA")
+    charm._leaving = True
+
+    def gone(key):
+        raise NotReadyError("the peer relation cannot be read yet; try again")
+
+    monkeypatch.setattr(made.environment, "stored", gone)
+    with pytest.raises(NotReadyError):
+        charm._vdu()

@@ -53,7 +53,7 @@ MAX_PROBES = 1000
 """Peers of a link that are asked in one reconcile, all at once; further ones in turn."""
 AFTER = "after/"
 GATEWAY, MONITORING, GUARD, QOS = "gateway", "monitoring", "guard", "qos"
-COMMON = ("tools", "facts")
+COMMON = ("machine", "tools", "facts")
 """Starts of the ids of steps without which no link can be planned."""
 
 

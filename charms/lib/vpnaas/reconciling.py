@@ -81,6 +81,8 @@ class ReconcilingCharm:
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
         self.roles = environment.endpoints(RELATION_INTERFACE)
+        # The peer relation may be gone before the hook `stop`.
+        self._leaving = False
 
     # Overridden by a VNF that has more than links
 
@@ -159,6 +161,7 @@ class ReconcilingCharm:
         if not environment.is_leader() or environment.others_go_on() or not self._login():
             return
         try:
+            self._leaving = True
             with self._vdu() as vdu:
                 vdu.connect_seconds = STOP_SECONDS
                 vdu.execute(machine.forget(all_data=False)).check()
@@ -254,7 +257,6 @@ class ReconcilingCharm:
         """Remove what another machine has left on this VDU; tell whether there was any."""
         if not machine.foreign(results):
             return False
-        self.changed = True
         vdu.execute(machine.forget(all_data=True)).check()
         if self.environment.is_leader():
             self.environment.store(NOTICE_KEY, machine.NOTICE)
@@ -409,17 +411,36 @@ class ReconcilingCharm:
         fingerprint = fields.host_key_fingerprint("ssh-host-key-fingerprint", option)
         pinned = ""
         if self.environment.is_leader():
-            host, _, key = self.environment.stored(HOST_KEY).partition(" ")
+            try:
+                text = self.environment.stored(HOST_KEY)
+                fingerprint = fingerprint or self.environment.stored(TRUST_KEY)
+            except NotReadyError:
+                text = self._last_pin() if self._leaving else ""
+                if not text.startswith(login.host + " "):
+                    raise
+            host, _, key = text.partition(" ")
             pinned = key if host == login.host else ""
-            if not fingerprint:
-                fingerprint = self.environment.stored(TRUST_KEY)
         cache = os.path.join(os.path.dirname(self._key_file()), "file-cache.json")
         return Vdu(login, cache, pinned, fingerprint)
 
     def _pin(self, vdu: Vdu) -> None:
         login = self._login()
         if login and vdu.host_key and self.environment.is_leader():
-            self.environment.store(HOST_KEY, "{} {}".format(login.host, vdu.host_key))
+            pin = "{} {}".format(login.host, vdu.host_key)
+            self.environment.store(HOST_KEY, pin)
+            if self._last_pin() != pin:
+                replace_file(self._pin_file(), pin.encode())
+
+    def _pin_file(self) -> str:
+        return os.path.join(os.path.dirname(self._key_file()), "host-key")
+
+    def _last_pin(self) -> str:
+        """Return the VDU's address and host key as this unit pinned them last, "" without any."""
+        try:
+            with open(self._pin_file(), encoding="ascii") as stream:
+                return stream.read()
+        except (OSError, ValueError):
+            return ""
 
     def _other_ssh_keys(self) -> Tuple[str, ...]:
         return tuple(

@@ -7,7 +7,19 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from vca_support import QUICK, WAIT, about, databag, events, log_text, logged, on, runs, write_charm
+from vca_support import (
+    QUICK,
+    WAIT,
+    about,
+    databag,
+    events,
+    log_text,
+    logged,
+    new_model,
+    on,
+    runs,
+    write_charm,
+)
 
 from lab.errors import NbiError
 from lab.lcm import keeper
@@ -355,3 +367,32 @@ def test_statuses_before_and_after_the_charm_sets_one(model: Model, tmp_path: Pa
     status = model.wait_idle(WAIT)
     assert (status.applications["a"].status, status.units["a/0"].workload) == ("unknown", "unknown")
     assert (status.units["a/0"].agent, status.units["a/0"].agent_message) == ("idle", "")
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_an_agent_that_was_started_again_breaks_its_peer_relation_before_it_stops(
+    tmp_path: Path, restarted: bool
+) -> None:
+    """As Juju 2.9 to 4.0 do; before the hook stop nothing of that relation can be read any more."""
+    trace = tmp_path / "last"
+    told = f'echo "$event [$JUJU_REMOTE_APP] $(relation-ids ring)" >> {trace}'
+    model = new_model(tmp_path / "h")
+    model.deploy("a", write_charm(tmp_path / "a", "a", peers="ring", script=on("*", told)))
+    with model:
+        model.wait_idle(WAIT)
+        if not restarted:
+            trace.unlink()
+            model.remove_unit("a/0")
+            model.wait_idle(WAIT)
+    if restarted:
+        with model:
+            model.wait_idle(WAIT)
+            trace.unlink()
+            model.remove_unit("a/0")
+            model.wait_idle(WAIT)
+    lines = trace.read_text().splitlines()
+    if restarted:
+        assert lines[0].startswith("hooks/ring-relation-broken [] ring:")
+        assert lines[1:] == ["hooks/stop [] ", "hooks/remove [] "]
+    else:
+        assert [line.split()[0] for line in lines] == ["hooks/stop", "hooks/remove"]
