@@ -638,7 +638,8 @@ def main() -> int:
         except OSError as error:
             sys.exit(f"the server cannot be entered: {error.strerror or error}")
         if code < 0:
-            signal.signal(-code, signal.SIG_DFL)
+            with contextlib.suppress(OSError):  # as of SIGKILL
+                signal.signal(-code, signal.SIG_DFL)
             os.kill(os.getpid(), -code)
         return code
     if sys.argv[1] == "--try-users":
