@@ -138,6 +138,8 @@ LEFT = {
     "etc/systemd/system/hss.service": "[Unit]\nDescription=... in a container (osm-vpnaas)\n",
     "etc/systemd/system/strongswan.service.d/osm-vpnaas.conf": "",
     "var/lib/osm-vpnaas/cassandra/rows": "",
+    "usr/local/lib/osm-vpnaas/expire": "",
+    "usr/local/lib/osm-vpnaas/exporter/vpnaas/exporter.py": "",
 }
 OTHERS = {
     "etc/osm-vpnaas/vendor/key.pem": "",
@@ -145,6 +147,7 @@ OTHERS = {
     "etc/swanctl/conf.d/office.conf": "",
     "etc/systemd/system/company.service": "[Unit]\n",
     "etc/sysctl.d/60-osm-vpnaas.conf": "",
+    "usr/local/lib/osm-vpnaas/python/kyber.py": "",
 }
 
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 FOLDER = "/etc/osm-vpnaas"
-KEPT = ("vendor",)
+KEPT = ("vendor", "python")
 ROWS = "/var/lib/osm-vpnaas"
 UNITS = "/etc/systemd/system/"
 OURS = "osm-vpnaas"
@@ -29,7 +29,8 @@ FILES = (
 )
 CONNECTIONS = "/etc/swanctl/conf.d/osm-vpnaas-"
 KEEPALIVED = "/etc/keepalived/keepalived.conf"
-DROP = "/usr/local/lib/osm-vpnaas/ipsec"
+LIBRARY = "/usr/local/lib/osm-vpnaas"
+DROP = LIBRARY + "/ipsec"
 
 
 def _text(path: str) -> str:
@@ -104,6 +105,9 @@ def main(what: str, root: str = "") -> None:
         _run("swanctl", "--load-conns")
     for path in connections:
         _run(DROP, "drop", path[len(root + CONNECTIONS) : -len(".conf")] + "_")
+    for path in glob.glob(root + LIBRARY + "/*"):
+        if os.path.basename(path) not in KEPT:
+            _remove(path)
     # Last: no packet may leave in clear while the tunnels go down.
     for line in _run("nft", "list", "tables").splitlines():
         if re.fullmatch("table [a-z0-9]+ osm_vpnaas[a-z_]*", line.strip()):
