@@ -92,8 +92,8 @@ class Charm:
             prepared = self.vdu.execute(prepare).check() if prepare else None
             plan = make_plan(charm_state, results, prepared)
             after = self.vdu.execute(list(plan.steps)).check() if plan.steps else None
-            asked = diagnose_steps(plan, after) if after else []
-            self.plans = conclude(plan, after, self.vdu.execute(asked) if asked else None)
+            looks = diagnose_steps(plan, after) if after else []
+            self.plans = conclude(plan, after, self.vdu.execute(looks) if looks else None)
             self.problems = tuple({**plan.problems, **broken_extras(self.plans, after)}.values())
             found = [each.broken.values() for each in (results, prepared, after) if each]
             self.error = "; ".join(cause.why for broken in found for cause in broken)
