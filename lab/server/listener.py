@@ -25,7 +25,7 @@ HEADER_SECONDS = 10.0
 class Bounded(H11Protocol):
     """A connection that ends if the client sends no complete request in time."""
 
-    _timer: asyncio.TimerHandle | None = None
+    request_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Refuse an address with too many connections."""
@@ -35,32 +35,34 @@ class Bounded(H11Protocol):
         if len(same) > MAX_OF_ADDRESS:
             transport.abort()
             return
-        self._wait()
+        self.await_request()
 
     def data_received(self, data: bytes) -> None:
         """Wait for the rest of a request that has begun."""
         super().data_received(data)
-        self._wait()
+        self.await_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
-        self._stop()
+        self.stop_waiting()
         super().connection_lost(exc)
 
-    def _wait(self) -> None:
+    def await_request(self) -> None:
         """Start the timer between requests; stop it while one is answered."""
         if self.cycle is not None and not self.cycle.response_complete:
-            self._stop()
-        elif self._timer is None and self in self.connections:  # else it is a WebSocket now
-            self._timer = self.loop.call_later(HEADER_SECONDS, self._late)
+            self.stop_waiting()
+        elif self.request_timer is None and self in self.connections:  # else it is a WebSocket now
+            self.request_timer = self.loop.call_later(HEADER_SECONDS, self.end_late)
 
-    def _stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def stop_waiting(self) -> None:
+        """Stop the timer."""
+        if self.request_timer is not None:
+            self.request_timer.cancel()
+            self.request_timer = None
 
-    def _late(self) -> None:
-        self._timer = None
+    def end_late(self) -> None:
+        """End a connection whose request did not come in time."""
+        self.request_timer = None
         if self in self.connections and (self.cycle is None or self.cycle.response_complete):
             self.transport.abort()
 

@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.juju import Juju
 from support.model_world import public_of
+from vpnaas.vdu.programs import source
 
 LINKS = {
     "s6a": ("hss", "mme", "172.16.6.1/24", "172.16.6.2/24"),
@@ -241,7 +242,8 @@ def test_no_databag_displaces_the_tunnel_or_reaches_a_command(garbage):
                 if len(value) > 3 and value not in good.values():
                     assert not any(value in word for word in set(command) - usual), command
     for command in hss.vdu.commands:
-        assert not any("\n" in word or "$(" in word for word in command)
+        words = [word for word in command if word != source("echo.py")]
+        assert not any("\n" in word or "$(" in word for word in words)
     # And the tunnel is as before once the peer is honest again.
     relation.ends["mme"] = good
     epc.juju.changed |= set(ROLES)

@@ -198,7 +198,14 @@ class Failing:
 
 
 @pytest.mark.parametrize("kind", [HssCharm, AmfCharm])
-@pytest.mark.parametrize(("error", "said"), [(" \n", "no answer"), ("E 2002\n", "E 2002")])
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (" \n", "its program on the VDU failed with exit code 1"),
+        ("E 2002\n", "its program on the VDU failed with exit code 1"),
+        ("Error: no such container\n", "its container does not run"),
+    ],
+)
 def test_a_client_that_fails_is_a_sentence(kind: type[KeyedCharm], error: str, said: str) -> None:
     charm = kind.__new__(kind)
     with pytest.raises(VpnaasError, match=f"(Cassandra|MySQL) did not answer: {said}"):

@@ -615,9 +615,11 @@ def laptop(hss, prefixes="10.9.0.0/24,10.9.8.0/24"):
 
 
 def looked(hss, label="laptop"):
-    """Reconcile; return the status of the link, and the view of one peer."""
+    """Reconcile; return the status of the link a minute later, and the view of one peer."""
     hss.reconcile()
-    status = link_status("s6a", hss.plans["s6a"], hss.vdu.world.clock)
+    plan, clock = hss.plans["s6a"], hss.vdu.world.clock
+    first = link_status("s6a", plan, clock, at=0)
+    status = link_status("s6a", plan, clock, before=first.memory, at=60)
     return status, next(p for p in status.details["peers"] if p["peer"] == label)
 
 

@@ -318,6 +318,7 @@ _SAID = (
     ("Read-only file system", "the VDU's disk is read-only"),
     ("Permission denied", "the VDU does not let the charm's user do that"),
     ("ailed to connect to bus", "systemd of the VDU does not answer"),
+    ("No such device", "the VDU has no such interface"),
     ("no such container", "its container does not run"),
     ("No such container", "its container does not run"),
 )

@@ -234,15 +234,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Ask for a revocation list."""
-        self._reply(Question(self.path))
+        self.reply(Question(self.path))
 
     def do_POST(self) -> None:
         """Ask by OCSP (RFC 6960 appendix A)."""
         length = int(self.headers.get("Content-Length") or 0)
         kind = self.headers.get("Content-Type") or ""
-        self._reply(Question(self.path, self.rfile.read(min(length, LARGEST)), kind))
+        self.reply(Question(self.path, self.rfile.read(min(length, LARGEST)), kind))
 
-    def _reply(self, question: Question) -> None:
+    def reply(self, question: Question) -> None:
+        """Send what the servers say, or 501 for an address that is not http."""
         known = question.url.startswith("http://")
         answer = self.servers.answer(question) if known else Answer(501)
         self.send_response(answer.status)
