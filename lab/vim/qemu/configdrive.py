@@ -86,7 +86,10 @@ def contents(
     files = {
         "meta_data.json": json.dumps(meta, indent=1),
         "network_data.json": json.dumps(network_data(server, networks), indent=1),
-        "vendor_data.json": json.dumps({"cloud-init": vendor}),
+        # One text: cloud-init 24.4 and newer report errors if it is a list.
+        "vendor_data.json": json.dumps(
+            {"cloud-init": "#cloud-config-archive\n" + yaml.safe_dump(vendor)}
+        ),
     }
     if spec.user_data is not None:
         files["user_data"] = spec.user_data

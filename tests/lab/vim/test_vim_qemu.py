@@ -61,7 +61,9 @@ def test_network_data_has_addresses_and_one_way_out() -> None:
 def test_drive_holds_user_data_as_it_is_and_names_the_login() -> None:
     files = configdrive.contents(SPEC, "ubuntu", SERVER, NETWORKS)
     assert files["user_data"] == SPEC.user_data
-    (vendor,) = yaml.safe_load(files["vendor_data.json"])["cloud-init"]
+    text = json.loads(files["vendor_data.json"])["cloud-init"]
+    assert text.startswith("#cloud-config-archive\n")
+    (vendor,) = yaml.safe_load(text)
     assert yaml.safe_load(vendor) == {"user": {"name": "ubuntu"}}
 
 

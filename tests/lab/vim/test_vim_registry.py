@@ -115,7 +115,7 @@ def test_only_virtual_machines_have_a_registry(tmp_path: Path) -> None:
 def test_day0_tells_where_images_are_and_leaves_the_users_own_files() -> None:
     result = registry.mirror("10.250.1.1:5000")
     files = configdrive.contents(SPEC, "ubuntu", SERVER, NETWORKS, result)
-    config, hook = yaml.safe_load(files["vendor_data.json"])["cloud-init"]
+    config, hook = yaml.safe_load(json.loads(files["vendor_data.json"])["cloud-init"])
     assert yaml.safe_load(config) == {"user": {"name": "ubuntu"}}
     assert hook.startswith("#cloud-boothook\n#!/bin/sh\n")
     assert 'prefix = "docker.io"\nlocation = "10.250.1.1:5000"\ninsecure = true\nEND\n' in hook
