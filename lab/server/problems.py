@@ -10,10 +10,18 @@ import jsonschema
 
 from lab.errors import NbiError
 
+#: Names as in OSM's Python 3.10; Python 3.13 has others.
+_NAMES = {
+    HTTPStatus(413): "REQUEST_ENTITY_TOO_LARGE",
+    HTTPStatus(414): "REQUEST_URI_TOO_LONG",
+    HTTPStatus(416): "REQUESTED_RANGE_NOT_SATISFIABLE",
+    HTTPStatus(422): "UNPROCESSABLE_ENTITY",
+}
+
 
 def body(status: HTTPStatus, detail: str) -> dict[str, Any]:
     """Return the body of a refusal, with NBI's three fields."""
-    return {"code": status.name, "status": status.value, "detail": detail}
+    return {"code": _NAMES.get(status, status.name), "status": status.value, "detail": detail}
 
 
 def not_found(table: str, key: str) -> NbiError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -38,6 +39,14 @@ from lab.vca.store import Store
 from lab.vca.toolserver import ToolServer, install_tools
 
 LIMIT = 60.0
+#: The Pythons that a charm carries files for.
+PYTHONS = [
+    "3.6",
+    *re.findall(
+        r'python: "(.+)"',
+        (Path(__file__).parents[2] / "charms/common/cffi-backends.yaml").read_text("utf-8"),
+    ),
+]
 """Seconds a dispatch may take; each waits for a VDU for less."""
 
 
@@ -227,7 +236,7 @@ def charm_pythons() -> dict[str, Path]:
     override = os.environ.get("OSMLAB_CHARM_PYTHON")
     if override:
         candidates.insert(0, Path(override))
-    for version in ("3.6", "3.8", "3.10", "3.11", "3.12"):
+    for version in PYTHONS:
         shim = shutil.which(f"python{version}")
         if shim:
             candidates.append(Path(shim))

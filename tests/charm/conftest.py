@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from barejuju import charm_pythons
+from barejuju import PYTHONS, charm_pythons
 from flavours import Flavour
 from support.pip import fetched
 
@@ -62,7 +62,7 @@ def flavour(request: pytest.FixtureRequest) -> Flavour:
     return Flavour("ops-1.5.5", folder, choose_python().path)
 
 
-@pytest.fixture(scope="session", params=sorted({"3.6", "3.8", "3.10", "3.11", "3.12"}))
+@pytest.fixture(scope="session", params=PYTHONS)
 def vendored_on(request: pytest.FixtureRequest, vendored: Path) -> Flavour:
     """The charms as vendored, on each Python they carry files for."""
     python = charm_pythons().get(request.param)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -454,7 +455,8 @@ def test_a_vdu_with_a_vendors_certificate_enrols_and_renews(pki: Pki) -> None:
     ("server", "more", "sentence"),
     [
         (("stranger",), "", "no suitable sender cert"),
-        (("vendor",), "-popo -1", "popo missing"),
+        # The server's refusal; from OpenSSL 3.5 on the client refuses the option by itself.
+        (("vendor",), "-popo -1", r"popo missing|-newkeyout .*not given"),
         (("vendor", "ra", "-send_unprotected"), "", "missing protection"),
         (("vendor", "false-ra"), "", "certificate verification failed"),
         (("vendor", "ra", "-pkistatus", "2", "-statusstring", "no such cell"), "", "no such cell"),
@@ -467,7 +469,7 @@ def test_an_enrolment_that_is_not_in_order_brings_nothing(
     with pki.server(*server) as address:
         text, refusal = pki.enrol(address, more=more)
     assert text == ""
-    assert sentence in refusal
+    assert re.search(sentence, refusal)
 
 
 def test_a_server_that_is_not_there_is_told(pki: Pki) -> None:
