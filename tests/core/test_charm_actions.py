@@ -238,7 +238,7 @@ options:
 def test_a_unit_that_loses_the_leadership_says_so(related, tmp_path, monkeypatch) -> None:
     """What it writes then is refused: by ops, or by relation-set for several keys."""
 
-    def refuse(self, key, value):
+    def refuse(*_):
         raise ModelError("ERROR cannot write relation settings")
 
     harness = Harness(juju.charm_of(VnfCharm), meta=METADATA, config=OPTIONS, actions="{}")
