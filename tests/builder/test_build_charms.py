@@ -22,6 +22,9 @@ OPTIONS_OF_OSM = {"ssh-hostname", "ssh-username", "ssh-password"}
 
 PROBE = """
 import sys
+import vpnaas.edge
+# As a charm starts: ops.pebble needs a module that Python 3.13 has no more, and is never used.
+sys.meta_path.insert(0, vpnaas.edge._Pebble())
 import attr, bcrypt, cryptography, nacl.signing, ops, paramiko, yaml
 import vpnaas.charm
 for module in (attr, bcrypt, cryptography, nacl, ops, paramiko, yaml, vpnaas):
