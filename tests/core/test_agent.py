@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import stat
 import subprocess
 import sys
@@ -82,6 +83,11 @@ def test_missing_programs_and_timeouts_are_sentences():
         execute(steps.run("x", "no-such-tool")).check()
     with pytest.raises(VduError, match="sleep did not end within 1 s"):
         execute(steps.run("x", "sleep", "5", timeout=1)).check()
+
+
+def test_a_file_of_the_kernel_is_read():
+    path = "/proc/sys/net/ipv4/ip_forward"
+    assert execute(steps.read("a", path)).text("a") == pathlib.Path(path).read_text()
 
 
 def test_the_agent_takes_its_lock_only_when_asked(tmp_path):

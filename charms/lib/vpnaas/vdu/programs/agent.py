@@ -52,11 +52,14 @@ def _put(path: str, data: bytes, mode: int) -> None:
 def _get(path: str) -> Optional[bytes]:
     try:
         with open(path, "rb") as stream:
-            data = stream.read(OUTPUT_LIMIT + 1)
+            data = b""
+            # In pieces: the kernel refuses to read megabytes at once of a file of /proc/sys.
+            for piece in iter(lambda: stream.read(1 << 16), b""):
+                data += piece
+                if len(data) > OUTPUT_LIMIT:
+                    raise StepError("{} has more than {} bytes".format(path, OUTPUT_LIMIT))
     except FileNotFoundError:
         return None
-    if len(data) > OUTPUT_LIMIT:
-        raise StepError("{} has more than {} bytes".format(path, OUTPUT_LIMIT))
     return data
 
 
