@@ -129,7 +129,7 @@ def gateway() -> Iterator[Callable[[str], Driver]]:
     home = Path(tempfile.mkdtemp(prefix="osm-peers-"))
     try:
         vim = Vim.create(home, "site")
-        data = vim.create_network(NetworkSpec("data", "192.168.8.0/24"), "peers")
+        data = vim.create_network(NetworkSpec("data", "192.168.8.0/24", dhcp=False), "peers")
         ports = (PortSpec(vim.management_network().id), PortSpec(data.id, ip="192.168.8.1"))
         spec = ServerSpec("gateway", "gateway", "ubuntu22.04", 2, 2048, 1, ports)
         server = vim.wait_active(vim.create_server(spec, "peers").id, 120)

@@ -60,7 +60,7 @@ class VnfCharm(ExperimentingCharm):
         try:
             outcome = self._reconcile_now(intent=intent)
         except VpnaasError:
-            if new:
+            if new and self._login():
                 self.environment.store(INTENT_KEY, intent.to_json())
             raise
         refused = refusals(outcome)

@@ -80,7 +80,8 @@ def test_keys_made_anew_are_agreed_by_themselves(basic: Service, client: Vnf, se
     client.out("systemctl", "stop", "wg-quick@wg-vpn-client")
     client.out("rm", "-r", "/etc/osm-vpnaas", "/etc/wireguard/wg-vpn-client.conf")
     assert not client.pings(SERVER, tries=5)
-    assert restarted(server) == f"down: no handshake with {client.application}"
+    # The bad look of the server wakes the client's charm, which may mend it at once.
+    assert restarted(server) in (f"down: no handshake with {client.application}", "up: ")
     assert status_line(basic, "client") == ("active", "vpn-server unconfigured, vpn-client up")
     assert client.public_key("wg-vpn-client") != before
     assert client.pings(SERVER, tries=60)
@@ -154,7 +155,7 @@ def test_a_service_without_the_relation(basic: Service, client: Vnf, server: Vnf
         try:
             workload, text = controlled.status("client")
             assert workload == "active"
-            assert text.startswith("vpn-client waiting (no peer is related)")
+            assert text.startswith("vpn-client waiting (no peer is related")
         finally:
             controlled.model.add_relation(*ends)
             controlled.settle()
