@@ -12,7 +12,7 @@ This module uses no ops, paramiko or files. `technology` hides how a link is sec
 """
 
 import json
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
@@ -230,7 +230,7 @@ def make_plan(
             links[link] = attr.evolve(links[link], problems=sentences)
     if charm_state.authorize:
         steps.append(authorize("authorize", charm_state.user, charm_state.authorize))
-    asked = _to_ask(vdu, links, changed=bool(steps))
+    asked = _to_ask(vdu, links, bool(steps), charm_state.doubted)
     steps += _look_again(charm_state, links, asked, changed=bool(steps))
     links.update({link: _waiting(asking) for link, asking in charm_state.asking.items()})
     problems.update(broken_extras(links, results))
@@ -435,13 +435,14 @@ def require_tools(charm_state: CharmState, results: Results) -> None:
 
 
 def _to_ask(
-    vdu: VduFacts, links: Mapping[str, LinkPlan], changed: bool
+    vdu: VduFacts, links: Mapping[str, LinkPlan], changed: bool, doubted: FrozenSet[str]
 ) -> Dict[str, Dict[str, Tuple[str, int]]]:
     """Return whom to ask for an echo: address and seconds to wait, by link and peer name.
 
     These are the peers that have installed us, or whose tunnel is up, and that were silent for some
-    seconds, or whose link changes. A manual peer without a tunnel may sleep, and is left alone. A
-    peer with the option same-address cannot be asked: our packets to its address bypass the tunnel.
+    seconds, or whose link changes or is doubted. A manual peer without a tunnel may sleep, and is
+    left alone. A peer with the option same-address cannot be asked: our packets to its address
+    bypass the tunnel.
     """
     asked: Dict[str, Dict[str, Tuple[str, int]]] = {}
     for link, plan in sorted(links.items()):
@@ -453,7 +454,7 @@ def _to_ask(
             if address is None or is_same(peer) or not (alive or peer.reached):
                 continue
             renewed = bool(plan.steps) and changed
-            if renewed or not (alive and heard(vdu.now, plan, peer)):
+            if renewed or link in doubted or not (alive and heard(vdu.now, plan, peer)):
                 slow = renewed or not alive
                 due[peer.name] = str(address), FIRST_SECONDS if slow else ANSWER_SECONDS
         chosen = in_turn(sorted(due), MAX_PROBES, vdu.now)

@@ -227,6 +227,19 @@ class ReconcilingCharm:
         self.environment.settle(self._fingerprint(charm_state) if calm else "")
         return outcome
 
+    def _woken(self, link: str) -> Tuple[str, ...]:
+        """Return the numbers of the looks that the other ends of a link ask for."""
+        return tuple(look(bag) for _, _, bag in self.environment.related(link))
+
+    def _doubted(self) -> FrozenSet[str]:
+        before = self._stored(MEMORY_FILE)
+        known = {link: status.Memory.from_json(before.get(link)) for link in self.roles}
+        return frozenset(
+            link
+            for link, memory in known.items()
+            if memory.state == status.DOWN or memory.woken != self._woken(link)
+        )
+
     def _statuses(
         self, charm_state: CharmState, now: int, plans: Mapping[str, LinkPlan]
     ) -> List[status.LinkStatus]:
@@ -235,7 +248,7 @@ class ReconcilingCharm:
         links = []
         for name in sorted(self.roles):
             known = status.Memory.from_json(before.get(name))
-            woken = [look(bag) for _, _, bag in self.environment.related(name)]
+            woken = self._woken(name)
             links.append(status.link_status(name, plans.get(name), now, off, known, at, woken))
         self._store(MEMORY_FILE, {link.link: link.memory.to_json() for link in links}, before)
         return links
@@ -313,6 +326,7 @@ class ReconcilingCharm:
             restart=restart,
             certificates=certificates or {},
             authorize=self._other_ssh_keys(),
+            doubted=self._doubted(),
             gateway=intent.gateway if self._is_gateway() else None,
             translated=self._translated(),
             shared=self._shared(),

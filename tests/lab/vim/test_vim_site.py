@@ -129,7 +129,8 @@ def hosts(home: Path, sites: dict[str, Vim]) -> dict[tuple[str, str], list[str]]
             address = network.subnet.replace(".0/24", ".5/24")
             subprocess.run(["ip", "netns", "add", host], check=True)
             script = (
-                f"ip -n {vim.fabric} link add h{number} type veth peer name e netns {host}\n"
+                f"ip -n {vim.fabric} link add h{number} mtu {network.mtu} type veth"
+                f" peer name e mtu {network.mtu} netns {host}\n"
                 f"ip -n {vim.fabric} link set h{number} master {network.bridge} up\n"
                 f"ip -n {host} link set e up\nip -n {host} address add {address} dev e\n"
                 f"ip -n {host} route add default via {network.gateway}\n"

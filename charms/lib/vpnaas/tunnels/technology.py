@@ -68,6 +68,8 @@ class CharmState:
         holdings: `Peer.holdings` of the last reconcile, by link and peer name.
         beside: The VNF's network function.
         generations: The latest generation of each key that this VDU had, by link and technology.
+        doubted: Links that were down at the last look, or whose other end asks for a look. A packet
+            of the last seconds proves one direction only, so their peers are asked in any case.
     """
 
     intent: Intent
@@ -79,6 +81,7 @@ class CharmState:
     force: bool = False
     restart: FrozenSet[str] = frozenset()
     authorize: Tuple[str, ...] = ()
+    doubted: FrozenSet[str] = frozenset()
     gateway: Optional[GatewayParams] = None
     translated: Tuple[str, ...] = ()
     certificates: Mapping[str, Given] = attr.Factory(dict)
