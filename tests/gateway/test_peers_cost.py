@@ -31,7 +31,7 @@ def test_one_more_of_many_costs_what_it_costs_of_few(driver: Driver) -> None:
     many = {row["what"]: row for row in peers.measure(driver, MORE, "ipsec")}
     for what in ("one more", "one less", "nothing changed"):
         assert abs(many[what]["request-bytes"] - few[what]["request-bytes"]) < 1000
-        assert many[what]["answer-bytes"] < 200 * MORE
+        assert many[what]["answer-bytes"] < 220 * MORE
         # `swanctl --load-conns` costs the daemon more than to load all of them at first.
         assert many[what]["daemon-cpu-s"] < many["all at once"]["daemon-cpu-s"] / 3
     assert _loaded(driver) == set()
