@@ -81,10 +81,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption(
         "--changed",
-        nargs="?",
-        const="HEAD",
         metavar="REVISION",
-        help="only tests that files reach which differ from a revision (default: HEAD)",
+        help="only tests that files reach which differ from a revision",
     )
 
 

@@ -60,6 +60,16 @@ def test_ipsec_is_asked_though_its_daemon_has_the_tunnel() -> None:
     assert hss.states() == {"s6a": "down"}
 
 
+def test_a_doubted_link_is_asked_although_its_peer_was_heard() -> None:
+    """What came in the last seconds says nothing of the other direction."""
+    juju, hss, mme, _ = pair()
+    mme.interface("s6a").peers.clear()
+    hss.reconcile()
+    assert hss.states() == {"s6a": "up"}
+    hss.reconcile(doubted=frozenset({"s6a"}))
+    assert hss.states() == {"s6a": "down"}
+
+
 def plan_of(vnf: Any) -> LinkPlan:
     plan: LinkPlan = vnf.plans["s6a"]
     return plan

@@ -8,22 +8,12 @@ from __future__ import annotations
 import ast
 import functools
 import subprocess
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
 import grimp
 
-PACKAGES = (
-    "benchmarks",
-    "builder",
-    "experiments",
-    "helm_ee",
-    "lab",
-    "oai",
-    "operate",
-    "simulators",
-    "vpnaas",
-)
 #: Where modules begin, the longest first.
 ROOTS = ("charms/lib/", "tests/", "")
 #: What a file reaches besides its importers: a beginning of its path, and folders of tests.
@@ -74,9 +64,10 @@ def imports(path: Path) -> frozenset[str]:
     return frozenset(names)
 
 
-def _modules_reached(changed: Iterable[str]) -> set[str]:
+def _modules_reached(root: Path, changed: Iterable[str]) -> set[str]:
     """Return the modules of our packages that changed, and those that import them."""
-    graph = grimp.build_graph(*PACKAGES, cache_dir=None)
+    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    graph = grimp.build_graph(*settings["tool"]["importlinter"]["root_packages"], cache_dir=None)
     reached: set[str] = set()
     for path in changed:
         if path.startswith("tests/"):
@@ -102,7 +93,7 @@ def reached(root: Path, changed: list[str]) -> set[str]:
     modules = {path.relative_to(tests).as_posix() for path in tests.rglob("test_*.py")}
     if {"pyproject.toml", "tests/conftest.py"} & set(changed):
         return modules
-    names = _modules_reached(changed)
+    names = _modules_reached(root, changed)
     # What tests share may import each other.
     support = {f"support.{path.stem}": imports(path) for path in tests.glob("support/*.py")}
     names |= {module(path) for path in changed if path.startswith("tests/support/")}
