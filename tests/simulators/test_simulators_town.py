@@ -109,4 +109,4 @@ def test_no_hss_no_attach_and_a_slow_database_only_delays(epc: Town) -> None:
     time.sleep(1)
     epc.start("hss")
     epc.until("the UE is attached", epc.attached)
-    assert ping(epc)
+    epc.until("packets flow", lambda: ping(epc, 1))

@@ -173,8 +173,21 @@ class Vdu:
 
     def pings(self, address: str, *options: str, tries: int = 15) -> bool:
         """Say whether an address answers within `tries` echo requests."""
-        words = ("ping", "-n", "-q", "-c", "1", "-i", "0.2", "-w", str(max(1, tries // 5)))
-        return self.run(*words, *options, address).returncode == 0
+        seconds = max(1, tries // 5)
+        end = time.monotonic() + seconds
+        # A local error, such as a route that has gone, ends ping before its time.
+        while True:
+            words = ("ping", "-n", "-c", "1", "-i", "0.2", "-w", str(seconds))
+            done = self.run(*words, *options, address)
+            seconds = round(end - time.monotonic())
+            if done.returncode == 0 or seconds < 1:
+                break
+            time.sleep(0.2)
+        if done.returncode:
+            print(
+                f"{self.index}: {' '.join((*words, *options, address))}: {done.stdout}{done.stderr}"
+            )
+        return done.returncode == 0
 
     @property
     def management(self) -> str:

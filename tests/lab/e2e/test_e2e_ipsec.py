@@ -74,7 +74,7 @@ def test_a_dead_link_is_red_for_who_asks(client: Vnf, server: Vnf) -> None:
 
 def test_the_largest_packet_passes_whole(client: Vnf) -> None:
     mtu = client.status("vpn-client")["mtu"]
-    assert client.pings(SERVER, "-M", "do", "-s", str(mtu - 28))
+    assert client.pings(SERVER, "-M", "do", "-s", str(mtu - 28), tries=60)
 
 
 def test_rotation_of_both_ends_does_not_break_a_tcp_stream(
