@@ -8,6 +8,7 @@ from typing import Any
 from lab.errors import ConflictError
 from lab.nbi.engine import Engine
 from lab.records.ids import admin, new_id
+from lab.records.operations import discard
 from lab.records.store import NSRS, VIMS, VNFRS, Document
 
 
@@ -62,13 +63,13 @@ def delete(engine: Engine, name_or_id: str, force: bool = False) -> None:
     from lab.vim import Vim
 
     store = engine.store
-    if store.discard(VIMS, name_or_id):
+    if discard(store, VIMS, name_or_id):
         return
     document = store.resolve(VIMS, name_or_id)
     if not force:
         for vnfr in store.all(VNFRS):
             if vnfr["vim-account-id"] == document["_id"]:
-                nsr = store.find(NSRS, vnfr["nsr-id-ref"]) or {}
+                nsr = store.readable(NSRS, vnfr["nsr-id-ref"]) or {}
                 raise ConflictError(
                     f"vim account '{document['name']}' is in use by ns '{nsr.get('name')}'"
                 )

@@ -26,7 +26,7 @@ from lab.errors import LcmError, NbiError
 from lab.graph.states import links_of
 from lab.nbi.params import InstanceRequest, load_mapping, public_keys, yaml_options
 from lab.records import jobs
-from lab.records.store import NSDS, NSRS, NSTS, VIMS, VNFDS, Document
+from lab.records.store import CREATED, NSDS, NSRS, NSTS, OPS, VIMS, VNFDS, VNFRS, Document
 
 DEFAULT_HOME = "/var/lib/osm-vpnaas-lab"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -188,7 +188,8 @@ def _package_verbs(kind: str, prefixes: tuple[str, ...], what: str) -> None:
     @pass_lab
     def show_all(lab: Lab) -> None:
         store = lab.engine.store
-        lab.out.rows([*store.all(kind), *store.damaged(kind)], _PACKAGE_COLUMNS)
+        damaged = [*store.damaged(kind), *store.damaged(CREATED)]  # announced: of any kind
+        lab.out.rows([*store.all(kind), *damaged], _PACKAGE_COLUMNS)
 
     @verb(*(f"{p}-show" for p in prefixes), told=f"Show the descriptor of {what}.")
     @click.argument("name")
@@ -261,7 +262,7 @@ def ns_create(
     try:
         lab.follow(started, wait, timeout)
     finally:
-        nsr = lab.engine.store.find(NSRS, started.nsr["_id"])
+        nsr = lab.engine.store.readable(NSRS, started.nsr["_id"])
         if nsr is not None:
             _summary(lab, nsr)
 
@@ -489,7 +490,9 @@ def vnf_heal(lab: Lab, id: str, args: tuple[str, ...], timeout: int | None, wait
 def ns_op_list(lab: Lab, name: str) -> None:
     """List the operations of a network service."""
     primitive = {"action name": ["operationParams", "primitive"]}
-    lab.out.operations(lab.engine.operations(name), primitive)
+    # Nobody can tell whose operation a damaged record was.
+    found = [*lab.engine.operations(name), *lab.engine.store.damaged(OPS)]
+    lab.out.operations(found, primitive)
 
 
 @verb("ns-op-show")
@@ -513,8 +516,10 @@ def ns_op_show(lab: Lab, id: str, filter_: str | None, literal: bool) -> None:
 @pass_lab
 def vnf_list(lab: Lab, ns: str | None) -> None:
     """List VNF records."""
+    own = None if ns is None else lab.engine.ns(ns)["constituent-vnfr-ref"]
+    damaged = lab.engine.store.damaged(VNFRS)
     lab.out.rows(
-        lab.engine.vnfs(ns),
+        [*lab.engine.vnfs(ns), *(line for line in damaged if own is None or line["_id"] in own)],
         {
             "vnf id": ["_id"],
             "ns id": ["nsr-id-ref"],

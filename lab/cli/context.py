@@ -13,6 +13,7 @@ from lab.lcm import keeper
 from lab.nbi.engine import Engine, Started
 from lab.nbi.slices import Slices
 from lab.records import jobs
+from lab.records.operations import discard
 from lab.records.store import NSIOPS, NSRS
 
 
@@ -34,7 +35,7 @@ class Lab:
 
     def discarded(self, collection: str, key: str) -> bool:
         """Delete a record that is damaged and tell what stays; return whether it was."""
-        done = self.engine.store.discard(collection, key)
+        done = discard(self.engine.store, collection, key)
         if done:
             self.out.remark("Deleted the damaged record. VDUs of it stay until `lab clean`.")
         return done
@@ -66,7 +67,7 @@ class Lab:
             nonlocal seen
             # Deleting a service also deletes its operations. The last document read still names
             # the worker, and the journal has the result.
-            seen = self.engine.store.find(started.collection, op_id) or seen
+            seen = self.engine.store.readable(started.collection, op_id) or seen
             return jobs.alive(seen)
 
         kind = started.operation["lcmOperationType"]

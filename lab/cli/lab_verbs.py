@@ -26,7 +26,7 @@ from lab.lcm.timeouts import lab_timeouts
 from lab.records import jobs
 from lab.records.journal import Tail
 from lab.records.operations import operation_folder
-from lab.records.store import NSIOPS, OPS, VIMS, Document
+from lab.records.store import COLLECTIONS, NSIOPS, OPS, VIMS, Document
 from lab.vca import Model
 from lab.vim import Vim, clean, probe, registry
 from lab.vim.qemu.images import bake, export
@@ -322,6 +322,15 @@ def _check_home(lab: Lab) -> None:
             f"{lab.home} is no home of a lab, and has {', '.join(found)} of something else; "
             "allowed: a directory that a lab wrote, or one without these"
         )
+
+
+@lab_group.command("discard")
+@click.argument("id")
+@pass_lab
+def discard_verb(lab: Lab, id: str) -> None:
+    """Delete a damaged record of any kind by its ID; lists show which are damaged."""
+    if not any(lab.discarded(collection, id) for collection in COLLECTIONS):
+        raise NbiError(f"there is no damaged record '{id}'; lists show the id of each")
 
 
 @lab_group.command("clean")

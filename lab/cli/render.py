@@ -60,7 +60,10 @@ class Output:
     ) -> None:
         """Print LCM operations; ``columns`` are additional columns."""
         self.rows(
-            [{**operation, "date": when(operation["startTime"])} for operation in operations],
+            [
+                {**each, "date": when(each["startTime"]) if "startTime" in each else None}
+                for each in operations
+            ],
             {
                 "id": ["_id"],
                 "operation": ["lcmOperationType"],

@@ -11,7 +11,7 @@ from lab.cli.options import instantiation_options, literally
 from lab.cli.watching import watched
 from lab.graph.states import links_of
 from lab.nbi.params import InstanceRequest, public_keys, yaml_options
-from lab.records.store import NSIS, NSRS, Document
+from lab.records.store import NSIOPS, NSIS, NSRS, Document
 
 
 @click.command("nsi-create")
@@ -103,7 +103,7 @@ def nsi_delete(lab: Lab, name: str, force: bool, wait: bool) -> None:
 @pass_lab
 def nsi_op_list(lab: Lab, name: str) -> None:
     """List the operations of a network slice."""
-    lab.out.operations(lab.slices.operations(name))
+    lab.out.operations([*lab.slices.operations(name), *lab.engine.store.damaged(NSIOPS)])
 
 
 @click.command("nsi-op-show")
@@ -125,12 +125,14 @@ SLICE_VERBS = {
 
 def services(lab: Lab, nsi: Document) -> list[Document]:
     """Return the records of a slice's services that are there."""
-    found = [lab.engine.store.find(NSRS, e["nsrId"]) for e in nsi["_admin"]["nsrs-detailed-list"]]
+    found = [
+        lab.engine.store.readable(NSRS, e["nsrId"]) for e in nsi["_admin"]["nsrs-detailed-list"]
+    ]
     return [nsr for nsr in found if nsr is not None]
 
 
 def _service(lab: Lab, entry: Document) -> dict[str, object]:
-    nsr = lab.engine.store.find(NSRS, entry["nsrId"]) or {}
+    nsr = lab.engine.store.readable(NSRS, entry["nsrId"]) or {}
     users = [
         nsi["name"]
         for nsi in lab.engine.store.all(NSIS)

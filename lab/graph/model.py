@@ -108,7 +108,7 @@ def of_slice(engine: Engine, controller: Controller, nsi: Document) -> Graph:
     """Return the picture of a slice: its services, and the networks they share."""
     graphs: dict[str, Graph] = {}
     for entry in nsi["_admin"]["nsrs-detailed-list"]:
-        nsr = engine.store.find(NSRS, entry["nsrId"])
+        nsr = engine.store.readable(NSRS, entry["nsrId"])
         if nsr is not None:
             graphs[entry["nss-id"]] = of_service(engine, controller, nsr)
     nodes = [node for graph in graphs.values() for node in graph.nodes]

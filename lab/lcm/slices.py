@@ -140,7 +140,7 @@ class SliceOperations:
         self._state(nsi_id, "init", "Instantiating netslice subnets")
         own = []
         for op_id in operation["operationParams"]["nslcmops_ids"]:
-            step = self.store.find(OPS, op_id)
+            step = self.store.readable(OPS, op_id)
             # The operation of a shared service belongs to the slice that made it.
             if step is None or step["operationParams"].get("netsliceInstanceId") != nsi_id:
                 continue
@@ -182,7 +182,7 @@ class SliceOperations:
         nsi = self.store.get(NSIS, nsi_id)
         steps = params["nslcmops_ids"]
         for op_id in steps:
-            step = self.store.find(OPS, op_id)
+            step = self.store.readable(OPS, op_id)
             if step is not None:
                 self._start(self.store, step)
         failures = self._wait(nsi_id, steps, self.timeouts.ns_deploy)
@@ -280,7 +280,7 @@ class SliceOperations:
         names = {n["_id"]: n["name"] for n in self.store.all(NSRS)}
         while len(states) < len(set(op_ids)):
             for op_id in set(op_ids) - set(states):
-                step = self.store.find(OPS, op_id)
+                step = self.store.readable(OPS, op_id)
                 if step is None:  # the termination of a service deletes its operations
                     states[op_id] = "COMPLETED"
                     continue
@@ -304,7 +304,7 @@ class SliceOperations:
         """Wait until the workers end: after an operation they still wait for idle charms."""
         deadline = time.monotonic() + self.timeouts.settle
         while time.monotonic() < deadline:
-            steps = [self.store.find(OPS, op_id) for op_id in op_ids]
+            steps = [self.store.readable(OPS, op_id) for op_id in op_ids]
             if not any(step is not None and jobs.alive(step) for step in steps):
                 break
             time.sleep(_POLL)
@@ -317,7 +317,7 @@ class SliceOperations:
                     entry["detailed-status"] = step["detailed-status"]
                     entry["instantiated"] = True
 
-        if self.store.find(NSIS, nsi_id) is not None:
+        if self.store.readable(NSIS, nsi_id) is not None:
             self.store.update(NSIS, nsi_id, change)
 
     def _state(self, nsi_id: str, operational: str, detail: str) -> None:

@@ -49,7 +49,7 @@ def run(home: Path, op_id: str, collection: str = OPS) -> str:
         if not isinstance(error, NbiError | LcmError):
             traceback.print_exc()
             reason = f"internal error: {error!r}"
-        document = store.find(collection, op_id)
+        document = store.readable(collection, op_id)
         subject = "nsi" if collection == NSIOPS else "ns"
         if document is not None:
             fail(store, collection, document, reason)

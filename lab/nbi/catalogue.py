@@ -14,6 +14,7 @@ from lab.errors import ConflictError, NbiError
 from lab.nbi import validation
 from lab.nbi.unpack import unpack
 from lab.records.ids import admin, new_id
+from lab.records.operations import discard
 from lab.records.store import NSDS, NSIS, NSRS, NSTS, VNFDS, VNFRS, Document, Store
 
 _ARCHIVE = ".archive"
@@ -136,7 +137,7 @@ class Catalogue:
             NbiError: it is unknown, or in use and not ``force``. Nobody can tell who uses one with
                 a damaged record; its ``_id`` deletes it.
         """
-        if self.store.discard(kind, name_or_id):
+        if discard(self.store, kind, name_or_id):
             key = name_or_id
         else:
             document = self.store.resolve(kind, name_or_id)

@@ -161,7 +161,7 @@ class Slices:
             kept = self._used_by_others(nsi)
             entries = nsi["_admin"]["nsrs-detailed-list"]
             own = [entry["nsrId"] for entry in entries if entry["nsrId"] not in kept]
-            records = [self.store.find(NSRS, key) for key in own]
+            records = [self.store.readable(NSRS, key) for key in own]
             if not all(nsr is None or self.engine.only_recorded(nsr) for nsr in records):
                 return False
             for key in own:
@@ -228,7 +228,7 @@ class Slices:
                 continue
             for entry in nsi["_admin"]["nsrs-detailed-list"]:
                 same = (entry["nsd-id"], entry["nss-id"]) == (subnet["nsd-ref"], subnet["id"])
-                if same and entry["shared"] and self.store.find(NSRS, entry["nsrId"]):
+                if same and entry["shared"] and self.store.readable(NSRS, entry["nsrId"]):
                     params = next(
                         p for p in nsi["_admin"]["netslice-subnet"] if p["nss-id"] == subnet["id"]
                     )
@@ -255,7 +255,7 @@ class Slices:
             kept = self._used_by_others(nsi)
             steps = []
             for entry in nsi["_admin"]["nsrs-detailed-list"]:
-                nsr = self.store.find(NSRS, entry["nsrId"])
+                nsr = self.store.readable(NSRS, entry["nsrId"])
                 if nsr is not None and entry["nsrId"] not in kept:
                     steps.append(self.engine.terminate(nsr, force)["_id"])
             operation = _new_operation(

@@ -84,9 +84,13 @@ class Data:
             mine = [services[each] for each in ids if each in services]
             return _summary(record, links_of(self.home, *mine))
 
+        def damaged(kind: str) -> list[Summary]:
+            return [summary(line, []) for line in self.engine.store.damaged(kind)]
+
         return (
-            [summary(n, [e["nsrId"] for e in n["_admin"]["nsrs-detailed-list"]]) for n in slices],
-            [summary(n, [key]) for key, n in services.items() if key not in inside],
+            [summary(n, [e["nsrId"] for e in n["_admin"]["nsrs-detailed-list"]]) for n in slices]
+            + damaged(NSIS),
+            [summary(n, [key]) for key, n in services.items() if key not in inside] + damaged(NSRS),
         )
 
     def watched(self) -> None:
@@ -243,7 +247,8 @@ def typed(parameter: Mapping[str, Any], text: str) -> Any:
 
 
 def _summary(record: Mapping[str, Any], links: str) -> Summary:
-    states = [str(record.get("operational-status")), str(record.get("config-status"))]
+    told = ("operational-status", "config-status")  # a damaged record has none
+    states = [str(record[key]) for key in told if key in record]
     if record.get("nsState") in ("DEGRADED", "BROKEN"):
         states.append(record["nsState"])
     problem = str(record.get("errorDetail") or "")

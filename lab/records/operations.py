@@ -27,11 +27,27 @@ def operation_folder(home: Path, op_id: str) -> Path:
     return home / "lcm" / "operations" / op_id
 
 
+def discard(store: Store, collection: str, key: str) -> bool:
+    """Delete a record, and those that belong to it, if it is damaged; return whether it was."""
+    if not store.is_damaged(collection, key):
+        return False
+    if collection == NSRS:
+        remove_service(store, key)
+    elif collection == NSIS:
+        remove_slice(store, key)
+    else:
+        store.delete(collection, key)
+    if collection in (OPS, NSIOPS):
+        shutil.rmtree(operation_folder(store.home, key), ignore_errors=True)
+    return True
+
+
 def remove_service(store: Store, ns_id: str) -> None:
     """Delete the records of a service with those of its members and operations."""
-    for record in store.all(VNFRS):
-        if record["nsr-id-ref"] == ns_id:
-            store.delete(VNFRS, record["_id"])
+    members = [r["_id"] for r in store.all(VNFRS) if r["nsr-id-ref"] == ns_id]
+    nsr = store.readable(NSRS, ns_id) or {}
+    for key in {*members, *nsr.get("constituent-vnfr-ref", ())}:  # also a damaged one
+        store.delete(VNFRS, key)
     for operation in store.all(OPS):
         if operation["nsInstanceId"] == ns_id:
             store.delete(OPS, operation["_id"])
@@ -89,10 +105,10 @@ def fail_operation(store: Store, operation: Document, reason: str, state: str = 
             nsr["operational-status"] = "failed"
         nsr["currentOperation"], nsr["currentOperationID"] = "IDLE", None
 
-    found = store.find(OPS, operation["_id"]) is not None
+    found = store.readable(OPS, operation["_id"]) is not None
     if found:
         store.update(OPS, operation["_id"], end)
-    if not ended and store.find(NSRS, operation["nsInstanceId"]) is not None:
+    if not ended and store.readable(NSRS, operation["nsInstanceId"]) is not None:
         store.update(NSRS, operation["nsInstanceId"], change)
     return found and not ended
 
@@ -122,8 +138,8 @@ def end_slice_operation(store: Store, operation: Document, error: str = "") -> s
         nsi["config-status"] = "configured"
         nsi["detailed-status"] = f"ERROR : {error}" if error else "done"
 
-    if store.find(NSIOPS, operation["_id"]) is not None:
+    if store.readable(NSIOPS, operation["_id"]) is not None:
         store.update(NSIOPS, operation["_id"], end)
-    if not ended and store.find(NSIS, operation["netsliceInstanceId"]) is not None:
+    if not ended and store.readable(NSIS, operation["netsliceInstanceId"]) is not None:
         store.update(NSIS, operation["netsliceInstanceId"], change)
     return state

@@ -37,7 +37,9 @@ CREATED = "created_packages"
 """Packages without content yet."""
 DAMAGED = "(damaged)"
 """In place of the name of a document that cannot be read."""
-_SENTENCES = ("detailed-status", "errorDetail")
+_NAMES = ("id", "name", "vnfd-ref", "lcmOperationType")
+"""Fields by which lists and clients name a document."""
+_SENTENCES = ("detailed-status", "errorDetail", "errorMessage")
 """Where lists show why."""
 _KINDS = {
     VIMS: kinds.VIM,
@@ -52,6 +54,7 @@ _KINDS = {
     NSIOPS: kinds.NSI_OPERATION,
     CREATED: kinds.CREATED,
 }
+COLLECTIONS = tuple(_KINDS)
 
 
 VERSION = 3
@@ -151,6 +154,16 @@ class Store:
             text = ""
         return self._parsed(collection, key, text)
 
+    def readable(self, collection: str, key: str) -> Document | None:
+        """Return the document with that ``_id``, or ``None``, also if it is damaged.
+
+        For what looks at a document beside its own: that one may be shown or ended without it.
+        """
+        try:
+            return self.find(collection, key)
+        except NbiError:
+            return None
+
     def _parsed(self, collection: str, key: str, text: str) -> Document:
         wrong = "is damaged"
         try:
@@ -163,8 +176,8 @@ class Store:
         except (ValueError, RecursionError):
             pass
         raise NbiError(
-            f"the lab's record {self._path(collection, key)} {wrong}: delete it by its id {key}, "
-            "or clean the lab",
+            f"the lab's record {self._path(collection, key)} {wrong}: delete it by its id {key} "
+            f"(osm-lab lab discard {key}), or clean the lab",
             HTTPStatus.INTERNAL_SERVER_ERROR,
         )
 
@@ -195,17 +208,14 @@ class Store:
                 document = self.find(collection, path.stem)
             except NbiError as error:
                 why = dict.fromkeys(_SENTENCES, str(error))
-                lines.append({"_id": path.stem, "id": DAMAGED, "name": DAMAGED, **why})
+                lines.append({"_id": path.stem, **dict.fromkeys(_NAMES, DAMAGED), **why})
             else:
                 documents += [document] if document is not None else []  # deleted since
         return documents, lines
 
-    def discard(self, collection: str, key: str) -> bool:
-        """Delete a document if it is damaged; return whether it was."""
-        damaged = any(key == line["_id"] for line in self.damaged(collection))
-        if damaged:
-            self.delete(collection, key)
-        return damaged
+    def is_damaged(self, collection: str, key: str) -> bool:
+        """Say whether there is such a document and it cannot be read."""
+        return any(key == line["_id"] for line in self.damaged(collection))
 
     def has(self, collection: str) -> bool:
         """Tell whether there is a document, whatever is in it."""

@@ -85,7 +85,8 @@ def _administration(table: str, resources: Resources) -> list[Document]:
         "description": "the controller in the lab",
         "_admin": {**when, "operationalState": "ENABLED", "detailed-status": "Done"},
     }
-    return [*([own] if resources.vca else []), *resources.engine.store.all(VCAS)]
+    store = resources.engine.store
+    return [*([own] if resources.vca else []), *store.all(VCAS), *store.damaged(VCAS)]
 
 
 def administration(table: str, resources: Resources, call: Call) -> Answer:
@@ -151,6 +152,8 @@ def edit_vca(resources: Resources, call: Call) -> Answer:
 def delete_vca(resources: Resources, call: Call) -> Answer:
     """Delete the record of a Juju controller."""
     store = resources.engine.store
+    if resources.discarded(VCAS, call.key):
+        return _deleted(call)
     resources.get(VCAS, call.key)
     if not call.force and any(vim.get("vca") == call.key for vim in store.all(VIMS)):
         text = "There is at least one VIM account using this vca"

@@ -15,6 +15,7 @@ from lab.errors import NbiError
 from lab.nbi.engine import Engine
 from lab.nbi.slices import Slices
 from lab.records.ids import admin
+from lab.records.operations import discard
 from lab.records.store import NSIOPS, NSIS, NSRS, OPS, VIMS, VNFRS, Document, Store
 from lab.server import contents, records
 from lab.server.filters import matching
@@ -100,7 +101,7 @@ class Resources:
 
     def discarded(self, table: str, key: str) -> bool:
         """Delete a record if it is damaged; return whether it was."""
-        return self.engine.store.discard(table, key)
+        return discard(self.engine.store, table, key)
 
 
 def listed(documents: list[Document], call: Call) -> Answer:
@@ -137,6 +138,18 @@ def show(table: str, resources: Resources, call: Call) -> Answer:
     """Show a record of a table."""
     _reap(table, resources)
     return Answer(_SHOWN[table](resources.get(table, call.key), resources.engine.store))
+
+
+def discard_damaged(table: str, resources: Resources, call: Call) -> Answer:
+    """Delete a damaged record of a kind that NBI never deletes by itself.
+
+    Raises:
+        NbiError: the record can be read.
+    """
+    if not resources.discarded(table, call.key):
+        text = f"Method {call.method} not supported for this URL"
+        raise NbiError(text, HTTPStatus.METHOD_NOT_ALLOWED)
+    return Answer(None, HTTPStatus.NO_CONTENT)
 
 
 def made(call: Call, place: str, key: str, **more: Any) -> Answer:

@@ -17,7 +17,7 @@ def _packages(kind: str, resources: Resources, call: Call) -> Answer:
     entries = [records.package(kind, d, d["_id"] in used) for d in store.all(kind)]
     waiting = [d for d in store.all(CREATED) if d["_admin"]["kind"] == kind]
     entries += [records.created_package(kind, d) for d in waiting]
-    return listed(entries + store.damaged(kind), call)
+    return listed(entries + store.damaged(kind) + store.damaged(CREATED), call)
 
 
 def _used(kind: str, resources: Resources) -> set[str]:
@@ -31,7 +31,7 @@ def _used(kind: str, resources: Resources) -> set[str]:
 
 def _waiting(kind: str, resources: Resources, key: str) -> Document | None:
     """Return the entry of a package without content."""
-    entry = resources.engine.store.find(CREATED, key)
+    entry = resources.engine.store.readable(CREATED, key)
     return entry if entry is not None and entry["_admin"]["kind"] == kind else None
 
 
@@ -112,8 +112,8 @@ def _artifact(kind: str, resources: Resources, call: Call) -> Answer:
 def _delete_package(kind: str, resources: Resources, call: Call) -> Answer:
     if _waiting(kind, resources, call.key) is not None:
         resources.engine.store.delete(CREATED, call.key)
-    else:
-        if all(line["_id"] != call.key for line in resources.engine.store.damaged(kind)):
+    elif not resources.discarded(CREATED, call.key):
+        if not resources.engine.store.is_damaged(kind, call.key):
             resources.get(kind, call.key)
         resources.engine.catalogue.delete(kind, call.key, call.force)
     return Answer(None, HTTPStatus.NO_CONTENT)

@@ -73,7 +73,7 @@ def vim(document: Document) -> Document:
 
 def ns(document: Document, store: Store) -> Document:
     """Return the record of a network service."""
-    found = [store.find(VNFRS, key) for key in document["constituent-vnfr-ref"]]
+    found = [store.readable(VNFRS, key) for key in document["constituent-vnfr-ref"]]
     members = [vnfr for vnfr in found if vnfr is not None]
     return {
         "admin-status": "ENABLED",
@@ -164,7 +164,7 @@ def operation(document: Document, store: Store) -> Document:
     params = {**document["operationParams"], "lcmOperationType": kind, owner: document[owner]}
     if kind == "instantiate" and owner == "nsInstanceId":
         params["nsr_id"] = document[owner]
-        instance = store.find(NSRS, document[owner]) or {}
+        instance = store.readable(NSRS, document[owner]) or {}
         params.setdefault("nsDescription", instance.get("description"))
     stage = _stage(store, document["_id"])
     base, operations, instances, link = (

@@ -6,7 +6,7 @@ from lab.records.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, OPS, VCAS, VIMS, V
 from lab.server import administration as admin
 from lab.server import services as ns
 from lab.server import slices as nsi
-from lab.server.calls import Route, below, bound, nothing, refused, shown
+from lab.server.calls import Route, below, bound, discard_damaged, nothing, refused, shown
 from lab.server.packages import package_routes
 
 _FIXED = (
@@ -77,10 +77,12 @@ ROUTES: list[Route] = [
         Route("POST", "/ns_instances/{id}/scale", ns.scale),
         Route("POST", "/ns_instances/{id}/update", ns.update),
         *shown("/ns_lcm_op_occs", OPS),
+        Route("DELETE", "/ns_lcm_op_occs/{id}", bound(discard_damaged, OPS)),
         Route("POST", "/ns_lcm_op_occs/{id}/cancel", ns.cancel),
         Route("GET", "/subscriptions", nothing),
         *shown("/vnfrs", VNFRS),
         *shown("/vnf_instances", VNFRS),
+        Route("DELETE", "/vnf_instances/{id}", bound(discard_damaged, VNFRS)),
     ),
     *below(
         "/nsilcm/v1",
@@ -93,5 +95,6 @@ ROUTES: list[Route] = [
         Route("POST", "/netslice_instances/{id}/instantiate", nsi.instantiate_slice),
         Route("POST", "/netslice_instances/{id}/terminate", nsi.terminate_slice),
         *shown("/nsi_lcm_op_occs", NSIOPS),
+        Route("DELETE", "/nsi_lcm_op_occs/{id}", bound(discard_damaged, NSIOPS)),
     ),
 ]

@@ -15,6 +15,7 @@ from lab.lcm.backends import Backends
 from lab.nbi.catalogue import Catalogue
 from lab.nbi.params import load_mapping
 from lab.records.ids import admin
+from lab.records.operations import discard
 from lab.records.store import NSRS, OPS, VERSION, VIMS, VNFDS, Store
 from lab.vim.errors import VimError
 from lab.vim.store import Account, State, Stored, read_json
@@ -81,7 +82,7 @@ def test_a_damaged_record_is_named(tmp_path: Path, kind: str) -> None:
     assert (line["_id"], line["name"]) == ("one", "(damaged)")
     assert "is damaged: delete it by its id one" in line["errorDetail"]
     assert read_json(path) is None or kind == "another's"
-    assert (store.discard(VIMS, "three"), store.discard(VIMS, "one")) == (False, True)
+    assert (discard(store, VIMS, "three"), discard(store, VIMS, "one")) == (False, True)
     assert (store.damaged(VIMS), len(store.all(VIMS))) == ([], 1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import json
@@ -11,10 +12,12 @@ from typing import Any
 
 import pytest
 import yaml
+from starlette.testclient import TestClient
 from support.lcm_fakes import FakeBackends, nsd, vnfd
 
 from lab.cli.commands import main
 from lab.errors import LcmError, NbiError
+from lab.lcm.operations import Operations
 from lab.lcm.slices import SliceOperations, deployed_links, service_links
 from lab.lcm.timeouts import Timeouts
 from lab.nbi import validation
@@ -29,17 +32,21 @@ from lab.records.journal import Journal, Tail
 from lab.records.operations import end_slice_operation, fail_operation, remove_service
 from lab.records.store import (
     CREATED,
+    DAMAGED,
     NSDS,
     NSIOPS,
     NSIS,
     NSRS,
     NSTS,
     OPS,
+    VCAS,
     VIMS,
     VNFDS,
     VNFRS,
     Store,
 )
+from lab.server.app import create_app
+from lab.server.tokens import Tokens
 from lab.vim.fabric import netns_names
 from lab.vim.store import Home
 
@@ -569,7 +576,7 @@ def test_a_record_that_lacks_anything_is_a_sentence(
             result += 1
             assert str(error).startswith(f"the lab's record {path} lacks '")
             assert ".".join(map(str, way)) in str(error)
-            assert str(error).endswith(f"': delete it by its id {record['_id']}, or clean the lab")
+            assert str(error).endswith(f"(osm-lab lab discard {record['_id']}), or clean the lab")
             assert record["_id"] not in [other["_id"] for other in store.all(kind)]
         else:
             assert not any(str(path) in line for line in verbs())
@@ -578,6 +585,109 @@ def test_a_record_that_lacks_anything_is_a_sentence(
     assert [line["_id"] for line in store.damaged(kind)] == [record["_id"]]
     assert f"{path} is damaged at '_admin'" in store.damaged(kind)[0]["errorDetail"]
     assert not any("Traceback" in line for line in verbs())
+
+
+LISTS = {
+    VIMS: ("vim-list", "admin/v1/vim_accounts"),
+    VCAS: (None, "admin/v1/vca"),
+    VNFDS: ("vnfpkg-list", "vnfpkgm/v1/vnf_packages"),
+    CREATED: (None, "nsd/v1/ns_descriptors"),
+    NSDS: ("nspkg-list", "nsd/v1/ns_descriptors"),
+    NSTS: ("nst-list", "nst/v1/netslice_templates"),
+    NSRS: ("ns-list", "nslcm/v1/ns_instances"),
+    VNFRS: ("vnf-list", "nslcm/v1/vnf_instances"),
+    OPS: ("ns-op-list two.spoke", "nslcm/v1/ns_lcm_op_occs"),
+    NSIS: ("nsi-list", "nsilcm/v1/netslice_instances"),
+    NSIOPS: ("nsi-op-list two", "nsilcm/v1/nsi_lcm_op_occs"),
+}
+
+
+def test_no_list_is_lost_to_one_damaged_record(
+    slices: Slices, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = make(slices, "one").nsr
+    make(slices, "two")
+    store, client = slices.store, _client(slices)
+
+    def said(words: str, code: int = 0) -> str:
+        """Return what a verb prints."""
+        with contextlib.suppress(SystemExit) if code else contextlib.nullcontext():
+            main(["--home", str(store.home), *words.split()])
+        shown = capsys.readouterr()
+        assert ("no damaged record" in shown.err) == bool(code), shown.err
+        return shown.out
+
+    def listed() -> set[str]:
+        """Return the kinds in whose lists a damaged record is; every list is there."""
+        found = set()
+        for kind, (words, place) in LISTS.items():
+            answer = client.get(f"/osm/{place}")
+            assert answer.status_code == 200, answer.text
+            lines = [line for line in answer.json() if line.get("name") == DAMAGED]
+            assert len(lines) < 2
+            if words is not None:
+                assert bool(lines) == (DAMAGED in said(words))
+            found |= {kind} if lines else set()
+        Data(slices.engine).overview()
+        assert "two" in said("nsi-show two")
+        return found
+
+    for kind in LISTS:
+        key = store.all(kind)[0]["_id"] if store.has(kind) else "one"
+        if kind == NSRS:
+            key = entries(made)["spoke"]["nsrId"]
+        path = store.root / kind / f"{key}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("{damaged")
+        # What was announced may be a package of any of the three kinds.
+        shown = {kind, NSDS, VNFDS, NSTS} if kind == CREATED else {kind}
+        assert listed() - {CREATED} == shown - {CREATED}
+        said(f"lab discard {key}")
+        assert not path.exists()
+        said(f"lab discard {key}", code=1)
+    assert listed() == set()
+    key = entries(made)["spoke"]["nsrId"]
+    assert key not in [o["nsInstanceId"] for o in store.all(OPS)]
+    assert key not in [r["nsr-id-ref"] for r in store.all(VNFRS)]
+
+
+def test_a_client_of_the_api_deletes_only_a_damaged_record(slices: Slices) -> None:
+    make(slices, "one")
+    store, client = slices.store, _client(slices)
+    for kind in (OPS, VNFRS, NSIOPS, VCAS, CREATED):
+        place = LISTS[kind][1]
+        if store.has(kind):
+            whole = store.all(kind)[0]["_id"]
+            assert client.delete(f"/osm/{place}/{whole}").status_code == 405
+            assert store.find(kind, whole)
+        file = store.root / kind / "one.json"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("[]")
+        assert client.delete(f"/osm/{place}/one").status_code in (202, 204)
+        assert not file.exists()
+
+
+def _client(slices: Slices) -> TestClient:
+    client = TestClient(create_app(slices.engine, Tokens("secret")))
+    client.headers["Accept"] = "application/json"
+    credentials = {"username": "admin", "password": "secret", "project_id": "admin"}
+    token = client.post("/osm/admin/v1/tokens", json=credentials).json()["id"]
+    client.headers["Authorization"] = f"Bearer {token}"
+    return client
+
+
+def test_a_slice_with_damaged_records_can_be_deleted(slices: Slices) -> None:
+    made = make(slices, "one").nsr
+    store = slices.store
+    nsr = store.get(NSRS, entries(made)["hub"]["nsrId"])
+    (store.root / VNFRS / f"{nsr['constituent-vnfr-ref'][0]}.json").write_text("")
+    (store.root / NSRS / f"{entries(made)['spoke']['nsrId']}.json").write_text("")
+    operation = slices.delete("one").operation
+    (step,) = operation["operationParams"]["nslcmops_ids"]
+    assert store.get(OPS, step)["nsInstanceId"] == nsr["_id"]
+    Operations(store, FakeBackends(), Timeouts().scaled(0.001), journal(slices)).run(step)
+    left = [r["nsr-id-ref"] for r in store.all(VNFRS)]
+    assert (store.damaged(VNFRS), nsr["_id"] in left) == ([], False)
 
 
 def test_an_announced_package_that_lacks_anything_is_a_sentence(tmp_path: Path) -> None:
