@@ -1,14 +1,13 @@
 """Archives from strangers: what is wrong with them, in one problem and without harm."""
 
 import gzip
-import io
 import os
 import tarfile
 import zipfile
 
 import pytest
 import yaml
-from validate_support import File, catalog, ns, vnf
+from validate_support import DESCRIPTOR, NSD_FILE, File, catalog, tar, vnf
 
 from builder.validate import CODES, reader, validate_package
 
@@ -21,28 +20,10 @@ def one(path):
     return problems[0]
 
 
-def tar(path, members, mode="w:gz"):
-    """Write a tar of (name, data or TarInfo)."""
-    with tarfile.open(path, mode) as archive:
-        for name, data in members:
-            info = data if isinstance(data, tarfile.TarInfo) else tarfile.TarInfo(name)
-            info.name, info.mtime = name, 1_700_000_000
-            if isinstance(data, bytes):
-                info.size = len(data)
-                archive.addfile(info, io.BytesIO(data))
-            else:
-                archive.addfile(info)
-    return path
-
-
 def member(kind, target=""):
     info = tarfile.TarInfo("x")
     info.type, info.linkname = kind, target
     return info
-
-
-DESCRIPTOR = yaml.safe_dump(ns().document).encode()
-GOOD = ("p/x_nsd.yaml", DESCRIPTOR)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +65,7 @@ def test_flipped_bytes_do_no_harm(tmp_path):
 
 @pytest.mark.parametrize("name", ["/p/x", "../x", "p/../../x", "p/a/../b"])
 def test_paths_that_leave(name, tmp_path):
-    problem = one(tar(tmp_path / "x.tar.gz", [GOOD, (name, b"")]))
+    problem = one(tar(tmp_path / "x.tar.gz", [NSD_FILE, (name, b"")]))
     assert problem.code == "archive-path"
     assert problem.osm_message.startswith("Absolute path or '..' are not allowed")
 
@@ -100,13 +81,13 @@ def test_paths_that_leave_a_zip(tmp_path):
 
 
 def test_a_file_beside_the_top_folder(tmp_path):
-    problem = one(tar(tmp_path / "x.tar.gz", [GOOD, ("README", b"")]))
+    problem = one(tar(tmp_path / "x.tar.gz", [NSD_FILE, ("README", b"")]))
     assert problem.code == "archive-top"
     assert problem.osm_message == "All files must be inside a dir for package descriptor tar.gz"
 
 
 def test_two_top_folders(tmp_path):
-    problem = one(tar(tmp_path / "x.tar.gz", [GOOD, ("q/charms/x", b"")]))
+    problem = one(tar(tmp_path / "x.tar.gz", [NSD_FILE, ("q/charms/x", b"")]))
     assert problem.code == "archive-folders"
     assert "p, q" in problem.sentence
 
@@ -117,9 +98,9 @@ def test_two_top_folders(tmp_path):
         ([], "Not found any"),
         ([("p/deep/x_nsd.yaml", DESCRIPTOR)], "Not found any"),
         ([("./p/x_nsd.yaml", DESCRIPTOR)], "Not found any"),
-        ([GOOD, ("p/other.yml", b"")], "Found more than one"),
-        ([GOOD, ("p/other.json", b"")], "Found more than one"),
-        ([GOOD, ("q/x_nsd.yaml", DESCRIPTOR)], "Found more than one"),
+        ([NSD_FILE, ("p/other.yml", b"")], "Found more than one"),
+        ([NSD_FILE, ("p/other.json", b"")], "Found more than one"),
+        ([NSD_FILE, ("q/x_nsd.yaml", DESCRIPTOR)], "Found more than one"),
     ],
 )
 def test_the_descriptor_must_be_the_only_yaml_file_at_its_place(members, message, tmp_path):
@@ -129,7 +110,7 @@ def test_the_descriptor_must_be_the_only_yaml_file_at_its_place(members, message
 
 
 def test_yaml_files_further_down_are_no_descriptors(tmp_path):
-    path = tar(tmp_path / "x.tar.gz", [GOOD, ("p/deep/other.yaml", b"")])
+    path = tar(tmp_path / "x.tar.gz", [NSD_FILE, ("p/deep/other.yaml", b"")])
     assert validate_package(path, catalog()) == []
 
 
@@ -203,13 +184,13 @@ def test_a_link_to_the_cloud_init_file_is_followed(tmp_path):
     "odd", [member(tarfile.FIFOTYPE), member(tarfile.CHRTYPE), member(tarfile.LNKTYPE, "p/nowhere")]
 )
 def test_odd_members(odd, tmp_path):
-    problem = one(tar(tmp_path / "x.tar.gz", [GOOD, ("p/odd", odd)]))
+    problem = one(tar(tmp_path / "x.tar.gz", [NSD_FILE, ("p/odd", odd)]))
     assert problem.code == "archive-member"
     assert problem.path == "x.tar.gz: p/odd"
 
 
 def test_a_path_that_stands_twice(tmp_path):
-    problem = one(tar(tmp_path / "x.tar.gz", [GOOD, GOOD]))
+    problem = one(tar(tmp_path / "x.tar.gz", [NSD_FILE, NSD_FILE]))
     assert problem.code == "archive-twice"
     assert problem.path == "x.tar.gz: p/x_nsd.yaml"
 
@@ -217,7 +198,7 @@ def test_a_path_that_stands_twice(tmp_path):
 @pytest.mark.parametrize("other", ["p/./x_nsd.yaml", "p//x_nsd.yaml"])
 def test_a_path_that_stands_twice_in_another_spelling(other, tmp_path):
     hidden = yaml.safe_dump(vnf().document).encode()
-    problem = one(tar(tmp_path / "x.tar.gz", [GOOD, (other, hidden)]))
+    problem = one(tar(tmp_path / "x.tar.gz", [NSD_FILE, (other, hidden)]))
     assert (problem.code, problem.path) == ("archive-twice", f"x.tar.gz: {other}")
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
         archive.writestr("Definitions/x_nsd.yaml", DESCRIPTOR)
@@ -228,7 +209,7 @@ def test_a_path_that_stands_twice_in_another_spelling(other, tmp_path):
 
 
 def test_a_path_in_an_unusual_spelling(tmp_path):
-    problem = one(tar(tmp_path / "x.tar.gz", [GOOD, ("p//LICENSE", b"")]))
+    problem = one(tar(tmp_path / "x.tar.gz", [NSD_FILE, ("p//LICENSE", b"")]))
     assert (problem.code, problem.path) == ("archive-member", "x.tar.gz: p//LICENSE")
     assert problem.sentence.endswith("allowed: 'p/LICENSE'")
 
@@ -236,7 +217,7 @@ def test_a_path_in_an_unusual_spelling(tmp_path):
 @pytest.mark.parametrize("gap", [512, 1024, 20480])
 def test_members_after_the_end_of_the_archive(gap, tmp_path):
     parts = []
-    for members in ([GOOD], [("p/hidden", b"x")]):
+    for members in ([NSD_FILE], [("p/hidden", b"x")]):
         part = gzip.decompress(tar(tmp_path / "part.tar.gz", members).read_bytes())
         parts.append(part.rstrip(b"\0"))
     first = parts[0] + bytes(-len(parts[0]) % 512)

@@ -7,14 +7,27 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import params_cases
 import pytest
-import test_validate_archives as archives
-import test_validate_params
+import validate_cases
 import yaml
-from validate_cases import CASES
-from validate_support import ENTRY, NST, PARAMS, Draft, ns, ns_with_charm, nst, vnf
+from validate_support import (
+    DESCRIPTOR,
+    ENTRY,
+    NSD_FILE,
+    NST,
+    PARAMS,
+    Draft,
+    File,
+    catalog,
+    ns,
+    ns_with_charm,
+    nst,
+    tar,
+    vnf,
+)
 
-from builder.validate import CODES, Catalog, reader
+from builder.validate import CODES, Catalog, reader, validate_package, validate_params
 from lab.errors import NbiError
 from lab.nbi.engine import Engine
 from lab.nbi.params import InstanceRequest
@@ -67,18 +80,14 @@ def kind_of(draft: Draft) -> str:
 
 
 KINDS_OF_DRAFTS = (("vnf", vnf), ("ns", ns), ("ns", ns_with_charm), ("nst", nst))
-FIRST = {case[0]: case for case in reversed(CASES)}
+FIRST = {case.code: case for case in reversed(validate_cases.CASES)}
 
 
 @pytest.mark.parametrize("code", FIRST)
 def test_a_package(engine: Engine, code: str, tmp_path: Path) -> None:
-    _, _, message, draft, edits = FIRST[code]
-    made = draft()
-    for edit in edits:
-        edit(made)
-    path = made.tar(tmp_path / "gate.tar.gz")
-    problem = next(p for p in archives.validate_package(path, archives.catalog()) if p.code == code)
-    told = onboarded(engine, kind_of(draft), path)
+    path = FIRST[code].package().tar(tmp_path / "gate.tar.gz")
+    problem = next(p for p in validate_package(path, catalog()) if p.code == code)
+    told = onboarded(engine, kind_of(FIRST[code].draft), path)
     if code in UNPACKED:
         assert told.startswith("refused: ")
         return
@@ -88,18 +97,17 @@ def test_a_package(engine: Engine, code: str, tmp_path: Path) -> None:
 
 UNPACKED = ("archive-link", "charm-link", "archive-folders", "zip-link")
 """What the lab itself does not unpack, in a sentence of its own."""
-GOOD = ("p/x_nsd.yaml", archives.DESCRIPTOR)
 ARCHIVES = {
-    "archive-path": [GOOD, ("p/../x", b"")],
-    "archive-top": [GOOD, ("README", b"")],
-    "archive-folders": [GOOD, ("q/charms/x", b"")],
-    "archive-size": [GOOD, ("p/large", bytes(1 << 17))],
-    "archive-member": [GOOD, ("p//LICENSE", b"")],
-    "archive-twice": [GOOD, ("p/a", b""), ("p/a", b"")],
-    "descriptor-count": [GOOD, ("p/other.yml", b"")],
+    "archive-path": [NSD_FILE, ("p/../x", b"")],
+    "archive-top": [NSD_FILE, ("README", b"")],
+    "archive-folders": [NSD_FILE, ("q/charms/x", b"")],
+    "archive-size": [NSD_FILE, ("p/large", bytes(1 << 17))],
+    "archive-member": [NSD_FILE, ("p//LICENSE", b"")],
+    "archive-twice": [NSD_FILE, ("p/a", b""), ("p/a", b"")],
+    "descriptor-count": [NSD_FILE, ("p/other.yml", b"")],
     "descriptor-json": [("p/x.json", b"{}")],
     "descriptor-yaml": [("p/x_nsd.yaml", b"a: [")],
-    "key-twice": [("p/x_nsd.yaml", archives.DESCRIPTOR + b"    name: gate_ns\n")],
+    "key-twice": [("p/x_nsd.yaml", DESCRIPTOR + b"    name: gate_ns\n")],
 }
 
 
@@ -108,8 +116,8 @@ def test_an_archive(
     engine: Engine, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "MAX_BYTES", 1 << 16)
-    path = archives.tar(tmp_path / "x.tar.gz", ARCHIVES[code])
-    problems = archives.validate_package(path, archives.catalog())
+    path = tar(tmp_path / "x.tar.gz", ARCHIVES[code])
+    problems = validate_package(path, catalog())
     (sentence,) = {p.osm_message or p.sentence for p in problems if p.code == code}
     told = onboarded(engine, NSDS, path)
     assert sentence in told or (code in UNPACKED and told.startswith("refused: "))
@@ -125,7 +133,7 @@ def test_what_is_no_archive(engine: Engine, tmp_path: Path) -> None:
 def test_a_zip(engine: Engine, made: str, tmp_path: Path) -> None:
     draft = vnf()
     if made == "zip-link":
-        draft.files["charms/gate/lib.py"] = archives.File("", link="src/charm.py")
+        draft.files["charms/gate/lib.py"] = File("", link="src/charm.py")
     told = onboarded(engine, VNFDS, draft.zip(tmp_path / "x.zip"))
     assert ("loses links" in told) if made == "zip-link" else told == ""
 
@@ -140,17 +148,14 @@ def created(engine: Engine, document: Any, service: str = "gate_ns") -> str:
     return "\n".join(started.warnings)
 
 
-OF_SERVICES = {case[0]: case for case in reversed(test_validate_params.CASES)}
+OF_SERVICES = {case.code: case for case in reversed(params_cases.CASES)}
 
 
 @pytest.mark.parametrize("code", OF_SERVICES)
 def test_parameters_of_a_service(engine: Engine, code: str) -> None:
     document = copy.deepcopy(PARAMS)
-    OF_SERVICES[code][2](document)
-    known = archives.catalog()
-    problem = next(
-        p for p in test_validate_params.validate_params("ns", document, known) if p.code == code
-    )
+    OF_SERVICES[code].change(document)
+    problem = next(p for p in validate_params("ns", document, catalog()) if p.code == code)
     told = created(engine, document)
     by_nbi = told.startswith("refused: Invalid parameter")  # it says more than the real one
     assert by_nbi or (problem.osm_message or problem.sentence) in told
@@ -224,7 +229,7 @@ def test_parameters_of_a_slice(engine: Engine, code: str, tmp_path: Path) -> Non
         nsts={"gate_slice": template["nst"][0]},
         folders={d["id"]: engine.catalogue.folder(d) for d in store.all(VNFDS)},
     )
-    problems = test_validate_params.validate_params("nsi", document, known)
+    problems = validate_params("nsi", document, known)
     expected = [p.osm_message or p.sentence for p in problems if p.code == code]
     assert expected
     try:

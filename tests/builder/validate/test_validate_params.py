@@ -1,236 +1,26 @@
 """Instantiation parameters: one change, exactly one problem."""
 
 import copy
-import datetime
 
 import pytest
 import yaml
 from click.testing import CliRunner
+from params_cases import CASES, EXTRA, NIC, dhcp, edit, spread
 from validate_support import ENTRY, NST, PARAMS, catalog, ns, ns_with_charm, nst, vnf
 
 from builder.cli import main
 from builder.validate import CODES, Catalog, validate_params
 
 
-def edit(path, value=None, delete=False):
-    """Return a change of PARAMS at a path such as "vld/0/name"."""
-
-    def change(document):
-        node = document
-        *parents, last = [int(p) if p.isdigit() else p for p in path.split("/")]
-        for part in parents:
-            node = node[part]
-        if delete:
-            del node[last]
-        elif last == -1:
-            node.append(value)
-        else:
-            node[last] = copy.deepcopy(value)
-
-    return change
-
-
-DAY = datetime.date(2026, 1, 31)
-REF = "vld/0/vnfd-connection-point-ref/0"
-NIC = "vnf/0/vdu/0/interface/0"
-EXTRA = "additionalParamsForVnf/0"
-
-
-def spread(document, **link):
-    """Put member 1 onto another VIM."""
-    document["vnf"][0]["vim_account"] = "north"
-    document["vld"][0] |= link
-
-
-def dhcp(document, params, address="10.0.0.20"):
-    """Give the link other parameters of DHCP, member 2 an address, and member 1 one far away."""
-    link = document["vld"][0]
-    link["ip-profile"]["dhcp-params"] = params
-    link["vnfd-connection-point-ref"][0]["ip-address"] = address
-    document["vnf"][0]["vdu"][0]["interface"][0]["ip-address"] = "10.0.0.100"
-
-
-CASES = [
-    ("unknown-key", "vlds", edit("vlds", [])),
-    ("unknown-key", "vnf[0]/vdu[0]/name", edit("vnf/0/vdu/0/name", "x")),
-    ("unknown-key", "ip-profile/dns", edit("vld/0/ip-profile/dns", "x")),
-    ("missing-key", "vld[0]/name", edit("vld/0/name", delete=True)),
-    ("wrong-value", "member-vnf-index", edit("vnf/0/member-vnf-index", 1)),
-    ("wrong-value", "vnf", edit("vnf", [])),
-    ("wrong-value", "vnf[0]", edit("vnf/0/vdu", delete=True)),
-    ("wrong-value", f"{REF.replace('/0', '[0]')}", edit(f"{REF}/ip-address", delete=True)),
-    ("wrong-value", "ip-address", edit(f"{REF}/ip-address", "10.0.0.300")),
-    ("wrong-value", "subnet-address", edit("vld/0/ip-profile/subnet-address", "10.0.0.0/31")),
-    ("wrong-value", "subnet-address", edit("vld/0/ip-profile/subnet-address", "fd00::/64")),
-    ("wrong-value", "enabled", edit("vld/0/ip-profile/dhcp-params/enabled", "true")),
-    ("wrong-value", "mac-address", edit(f"{NIC}/mac-address", "01:00:00:00:00:01")),
-    ("wrong-value", "wimAccountId", edit("vld/0/wimAccountId", 1)),
-    ("wrong-value", "vim-network-name", edit("vld/0/vim-network-name", {})),
-    ("wrong-value", "additionalParams", edit(f"{EXTRA}/additionalParams", [])),
-    ("wrong-value", "config-units", edit(f"{EXTRA}/config-units", 0)),
-    ("wrong-value", "config-units", edit("config-units", "2")),
-    ("wrong-value", "timeout_ns_deploy", edit("timeout_ns_deploy", "7200")),
-    ("wrong-value", "timeout_ns_deploy", edit("timeout_ns_deploy", 7200.0)),
-    ("wrong-value", "dhcp-params/count", edit("vld/0/ip-profile/dhcp-params/count", "10")),
-    ("params-member", "vnf[0]/member-vnf-index", edit("vnf/0/member-vnf-index", "3")),
-    ("params-member-ignored", "member-vnf-index-ref", edit(f"{REF}/member-vnf-index-ref", "3")),
-    (
-        "params-member-ignored",
-        "additionalParamsForVnf[2]/member-vnf-index",
-        lambda d: d["additionalParamsForVnf"].append(
-            {"member-vnf-index": "3", "additionalParams": {}}
-        ),
-    ),
-    ("params-vld", "vld[0]/name", edit("vld/0/name", "x")),
-    ("params-cpd", "vnfd-connection-point-ref", edit(f"{REF}/vnfd-connection-point-ref", "x")),
-    ("params-vdu", "vnf[0]/vdu[0]/id", edit("vnf/0/vdu/0/id", "x")),
-    (
-        "params-vdu-unknown",
-        "additionalParamsForVdu[0]/vdu_id",
-        edit(f"{EXTRA}/additionalParamsForVdu", [{"vdu_id": "x", "additionalParams": {}}]),
-    ),
-    ("params-key", "additionalParams", edit(f"{EXTRA}/additionalParams/a-b", 1)),
-    (
-        "params-key",
-        "additionalParamsForVdu[0]/additionalParams",
-        edit(
-            f"{EXTRA}/additionalParamsForVdu",
-            [{"vdu_id": "vm", "additionalParams": {"name": "a", "1b": 1}}],
-        ),
-    ),
-    (
-        "params-missing",
-        "additionalParamsForVnf[1]",
-        edit(f"{EXTRA}/additionalParams/port", delete=True),
-    ),
-    (
-        "params-cloud-init",
-        "additionalParamsForVnf[1]",
-        edit(f"{EXTRA}/additionalParams/name", delete=True),
-    ),
-    (
-        "params-cloud-init",
-        "additionalParamsForVnf[1]",
-        edit(f"{EXTRA}/additionalParamsForVdu", [{"vdu_id": "vm", "additionalParams": {"a": 1}}]),
-    ),
-    (
-        "params-vim-network",
-        "vld[0]",
-        lambda d: spread(d, wimAccountId=False),
-    ),
-    (
-        "params-vim-subnet",
-        "vld[0]",
-        lambda d: (
-            d["vld"][0].pop("vnfd-connection-point-ref"),
-            spread(d),
-            d["vnf"].append({"member-vnf-index": "2", "vim_account": "north"}),
-        ),
-    ),
-    (
-        "params-wim",
-        "vld[0]",
-        lambda d: spread(d, **{"vim-network-name": {"north": "a", "south": "b"}}),
-    ),
-    ("params-floating-ip", "floating-ip-required", edit(f"{NIC}/floating-ip-required", True)),
-    (
-        "params-flavor",
-        "vnf[0]/vdu[0]",
-        lambda d: d["vnf"][0]["vdu"][0].update({"vim-flavor-id": "a", "vim-flavor-name": "b"}),
-    ),
-    ("params-interface", "interface[0]/name", edit(f"{NIC}/name", "x")),
-    (
-        "params-interface-ignored",
-        "interface[1]/name",
-        lambda d: d["vnf"][0]["vdu"][0]["interface"].append({"name": "x"}),
-    ),
-    (
-        "params-internal-vld",
-        "internal-vld[0]/name",
-        edit("vnf/0/internal-vld", [{"name": "x", "vim-network-name": "n"}]),
-    ),
-    (
-        "params-address",
-        f"{REF.replace('/0', '[0]')}/ip-address",
-        edit(f"{REF}/ip-address", "10.1.0.2"),
-    ),
-    (
-        "params-address",
-        "vnfd-connection-point-ref[1]/ip-address",
-        lambda d: d["vld"][0]["vnfd-connection-point-ref"].append(
-            {
-                "member-vnf-index-ref": "1",
-                "vnfd-connection-point-ref": "data-ext",
-                "ip-address": "10.0.0.2",
-            }
-        ),
-    ),
-    (
-        "params-address",
-        f"{REF.replace('/0', '[0]')}/ip-address",
-        edit(f"{REF}/ip-address", "10.0.0.255"),
-    ),
-    # DHCP takes .1; with two agents .2 too. The NSD's profile counts where no ip-profile is given.
-    ("params-dhcp", "vld[0]/ip-profile", lambda d: dhcp(d, {"enabled": True}, "10.0.0.1")),
-    ("params-dhcp", "vld[0]/ip-profile", lambda d: dhcp(d, {"enabled": True}, "10.0.0.2")),
-    (
-        "params-dhcp",
-        "vld[0]/ip-profile",
-        lambda d: dhcp(d, {"enabled": True, "start-address": "10.0.0.9", "count": 20}, "10.0.0.28"),
-    ),
-    ("params-pool", "vld[0]/ip-profile", lambda d: dhcp(d, {"start-address": "10.0.0.9"})),
-    (
-        "params-pool",
-        "vld[0]/ip-profile",
-        lambda d: dhcp(d, {"enabled": True, "start-address": "10.0.0.250", "count": 6}),
-    ),
-    (
-        "params-pool",
-        "vld[0]/ip-profile",
-        lambda d: (
-            dhcp(d, {"enabled": True, "start-address": "10.0.0.250", "count": 1}),
-            d["vld"][0].pop("vnfd-connection-point-ref"),
-        ),
-    ),
-    (
-        "params-pool",
-        "vld[0]/ip-profile",
-        lambda d: (
-            dhcp(d, {"enabled": True, "start-address": "10.0.0.250", "count": 2}),
-            d["vld"][0]["ip-profile"].update({"gateway-address": "10.0.0.251"}),
-        ),
-    ),
-    ("params-twice", "vld[1]/name", lambda d: d["vld"].append({"name": d["vld"][0]["name"]})),
-    (
-        "params-twice",
-        "additionalParamsForVnf[2]/member-vnf-index",
-        lambda d: d["additionalParamsForVnf"].append(dict(d["additionalParamsForVnf"][0])),
-    ),
-    ("params-value", "additionalParams/port", edit(f"{EXTRA}/additionalParams/port", "many")),
-    ("params-value", "additionalParams/port", edit(f"{EXTRA}/additionalParams/port", 65536)),
-    ("params-value", "additionalParams/port", edit(f"{EXTRA}/additionalParams/port", [1])),
-    ("params-key", "additionalParamsForNs", edit("additionalParamsForNs", {"a-b": 1})),
-    ("wrong-value", "vnf[0]/vimAccountId", edit("vnf/0/vimAccountId", "openstack")),
-    ("wrong-value", "vimAccountId", edit("vimAccountId", "openstack")),
-    ("wrong-value", "additionalParams/since", edit(f"{EXTRA}/additionalParams/since", DAY)),
-    ("wrong-value", "additionalParams/name", edit(f"{EXTRA}/additionalParams/name", {"a"})),
-    ("wrong-value", "port", edit(f"{EXTRA}/additionalParams/port", float("inf"))),
-    ("params-value", "additionalParams/port", edit(f"{EXTRA}/additionalParams/port", None)),
-    ("params-value", "additionalParams/name", edit(f"{EXTRA}/additionalParams/name", None)),
-]
-
-
-@pytest.mark.parametrize(
-    ("code", "place", "change"), CASES, ids=[f"{i}-{c[0]}" for i, c in enumerate(CASES)]
-)
-def test_one_change_gives_exactly_one_problem(code, place, change):
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.code)
+def test_one_change_gives_exactly_one_problem(case):
     document = copy.deepcopy(PARAMS)
-    change(document)
+    case.change(document)
     problems = validate_params("ns", document, catalog(), "params.yaml")
-    assert [problem.code for problem in problems] == [code], problems
+    assert [problem.code for problem in problems] == [case.code], problems
     assert problems[0].path.startswith("params.yaml: ")
-    assert problems[0].path.endswith(place)
-    assert problems[0].severity == CODES[code].severity
+    assert problems[0].path.endswith(case.at)
+    assert problems[0].severity == CODES[case.code].severity
     assert bool(problems[0].osm_message) == (problems[0].severity == "refused")
 
 

@@ -16,22 +16,15 @@ def sentence_is_good(sentence):
     return True
 
 
-@pytest.mark.parametrize(
-    ("code", "place", "message", "draft", "edits"),
-    CASES,
-    ids=[f"{index}-{case[0]}" for index, case in enumerate(CASES)],
-)
-def test_one_change_gives_exactly_one_problem(code, place, message, draft, edits, tmp_path):
-    made = draft()
-    for edit in edits:
-        edit(made)
-    reported = problems(made, tmp_path)
-    assert [problem.code for problem in reported] == [code], reported
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.code)
+def test_one_change_gives_exactly_one_problem(case, tmp_path):
+    reported = problems(case.package(), tmp_path)
+    assert [problem.code for problem in reported] == [case.code], reported
     problem = reported[0]
-    assert problem.path.endswith(place)
+    assert problem.path.endswith(case.at)
     assert problem.path.startswith("gate.tar.gz: ")
-    assert problem.severity == CODES[code].severity
-    assert message in problem.osm_message
+    assert problem.severity == CODES[case.code].severity
+    assert case.osm in problem.osm_message
     assert sentence_is_good(problem.sentence)
     # What OSM says it says only where it refuses.
     assert not problem.osm_message or problem.severity == "refused"

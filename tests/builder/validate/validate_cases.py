@@ -1,12 +1,11 @@
-"""One small change to a good package for every rule, and the one problem it must give.
+"""One small change to a good package for every rule, and the one problem it must give."""
 
-A case is (code, end of the path, part of OSM's own message, draft, edits).
-"""
-
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from operator import methodcaller
 
-from validate_support import CLOUD_INIT, ENTRY, File, ns, ns_with_charm, nst, vnf
+from validate_support import CLOUD_INIT, ENTRY, Draft, File, ns, ns_with_charm, nst, vnf
 
 DAY12 = f"{ENTRY}/0"
 INITIAL = f"{DAY12}/initial-config-primitive"
@@ -16,6 +15,34 @@ AT = "vnfd/df[0]/lcm-operations-configuration/operate-vnf-op-config/day1-2[0]"
 CONN = "df/0/vnf-profile/0/virtual-link-connectivity/1"
 RELATION = "ns-configuration/relation/0"
 ASPECT = "df/0/scaling-aspect/0"
+
+
+@dataclass(frozen=True)
+class Case:
+    """Edits of a good package, and the code of the one problem that they make."""
+
+    code: str
+    edits: tuple[Callable[[Draft], None], ...]
+    at: str
+    """The end of the problem's path."""
+    osm: str
+    """A part of OSM's own message."""
+    draft: Callable[[], Draft]
+
+    def package(self) -> Draft:
+        """Return the edited package."""
+        package = self.draft()
+        for edit in self.edits:
+            edit(package)
+        return package
+
+
+def case(code, *edits, at, osm="", draft=vnf):
+    """Return a case; without another draft it is one of a VNF package."""
+    return Case(code, edits, at, osm, draft)
+
+
+ns_case, nst_case = partial(case, draft=ns), partial(case, draft=nst)
 
 
 #: Edits by the methods of a draft.
@@ -89,293 +116,242 @@ def day2(**settings):
 
 
 SCHEMA = [
-    ("envelope", "gate.yaml", "", vnf, [envelope({"vnf": {}})]),
-    ("envelope", "gate.yaml", "", vnf, [envelope(["vnfd"])]),
-    ("envelope", "gate.yaml", "", vnf, [envelope({1: 2})]),
-    ("envelope", "gate.yaml", "'vnfd' must be dict", vnf, [envelope({"vnfd": []})]),
-    ("envelope", "gate.yaml", "list of only one element", ns, [envelope({"nsd": {"nsd": []}})]),
-    ("envelope", "gate.yaml", "list of only one element", ns, [envelope({"nsd": [{}]})]),
-    ("envelope", "gate.yaml", "list only one element", nst, [envelope({"nst": [{}, {}]})]),
-    ("old-format", "gate.yaml", "use an ETSI SOL006", vnf, [envelope({"vnfd:vnfd-catalog": {}})]),
-    ("old-format", "gate.yaml", "", vnf, [envelope({"vnfd": {"id": "a", "connection-point": []}})]),
-    ("old-format", "gate.yaml", "", ns, [envelope({"id": "a", "constituent-vnfd": [], "vld": []})]),
-    ("old-format", "gate.yaml", "", ns, [envelope({"nsd": {"nsd": [{"constituent-vnfd": []}]}})]),
-    (
+    case("envelope", envelope({"vnf": {}}), at="gate.yaml"),
+    case("envelope", envelope(["vnfd"]), at="gate.yaml"),
+    case("envelope", envelope({1: 2}), at="gate.yaml"),
+    case("envelope", envelope({"vnfd": []}), at="gate.yaml", osm="'vnfd' must be dict"),
+    ns_case(
+        "envelope", envelope({"nsd": {"nsd": []}}), at="gate.yaml", osm="list of only one element"
+    ),
+    ns_case("envelope", envelope({"nsd": [{}]}), at="gate.yaml", osm="list of only one element"),
+    nst_case("envelope", envelope({"nst": [{}, {}]}), at="gate.yaml", osm="list only one element"),
+    case(
+        "old-format", envelope({"vnfd:vnfd-catalog": {}}), at="gate.yaml", osm="use an ETSI SOL006"
+    ),
+    case("old-format", envelope({"vnfd": {"id": "a", "connection-point": []}}), at="gate.yaml"),
+    ns_case("old-format", envelope({"id": "a", "constituent-vnfd": [], "vld": []}), at="gate.yaml"),
+    ns_case("old-format", envelope({"nsd": {"nsd": [{"constituent-vnfd": []}]}}), at="gate.yaml"),
+    case(
         "old-format",
-        "gate.yaml",
-        "",
-        vnf,
-        [envelope({"tosca_definitions_version": "tosca_simple_yaml_1_2"})],
+        envelope({"tosca_definitions_version": "tosca_simple_yaml_1_2"}),
+        at="gate.yaml",
     ),
-    ("old-format", "gate.yaml", "", ns, [envelope({"topology_template": {}})]),
-    ("envelope-beside", "gate.yaml", "", vnf, [beside]),
-    ("unknown-key", "vnfd/mgmtcp", "did not exist (mgmtcp)", vnf, [put("mgmtcp", "x")]),
-    ("unknown-key", "vnfd/vdu[0]/cloud-init-fil", "", vnf, [put("vdu/0/cloud-init-fil", "x")]),
-    ("unknown-key", "nsd[0]/vnfd", "pyangbind", ns, [put("vnfd", [])]),
-    ("unknown-key", "relation[0]/provider/end", "", ns, [put(f"{RELATION}/provider/end", "x")]),
-    ("unknown-key", "nst[0]/SNSSAI-identifier/sd", "", nst, [put("SNSSAI-identifier/sd", "1")]),
-    ("unknown-key", f"{AT}/parameter-group", "", vnf, [put(f"{DAY12}/parameter-group", [])]),
-    ("missing-key", "vnfd/id", "pyangbind", vnf, [drop("id")]),
-    ("missing-key", f"{AT}/initial-config-primitive[0]/seq", "", vnf, [drop(f"{INITIAL}/0/seq")]),
-    ("wrong-value", "vnfd/vdu", "", vnf, [put("vdu", {})]),
-    ("wrong-value", "vnfd/df", "", vnf, [put("df", [])]),
-    (
+    ns_case("old-format", envelope({"topology_template": {}}), at="gate.yaml"),
+    case("envelope-beside", beside, at="gate.yaml"),
+    case("unknown-key", put("mgmtcp", "x"), at="vnfd/mgmtcp", osm="did not exist (mgmtcp)"),
+    case("unknown-key", put("vdu/0/cloud-init-fil", "x"), at="vnfd/vdu[0]/cloud-init-fil"),
+    ns_case("unknown-key", put("vnfd", []), at="nsd[0]/vnfd", osm="pyangbind"),
+    ns_case("unknown-key", put(f"{RELATION}/provider/end", "x"), at="relation[0]/provider/end"),
+    nst_case("unknown-key", put("SNSSAI-identifier/sd", "1"), at="nst[0]/SNSSAI-identifier/sd"),
+    case("unknown-key", put(f"{DAY12}/parameter-group", []), at=f"{AT}/parameter-group"),
+    case("missing-key", drop("id"), at="vnfd/id", osm="pyangbind"),
+    case("missing-key", drop(f"{INITIAL}/0/seq"), at=f"{AT}/initial-config-primitive[0]/seq"),
+    case("wrong-value", put("vdu", {}), at="vnfd/vdu"),
+    case("wrong-value", put("df", []), at="vnfd/df"),
+    case(
         "wrong-value",
-        "num-virtual-cpu",
-        "",
-        vnf,
-        [put("virtual-compute-desc/0/virtual-cpu/num-virtual-cpu", "two")],
+        put("virtual-compute-desc/0/virtual-cpu/num-virtual-cpu", "two"),
+        at="num-virtual-cpu",
     ),
-    (
+    case(
         "wrong-value",
-        "num-virtual-cpu",
-        "",
-        vnf,
-        [put("virtual-compute-desc/0/virtual-cpu/num-virtual-cpu", True)],
+        put("virtual-compute-desc/0/virtual-cpu/num-virtual-cpu", True),
+        at="num-virtual-cpu",
     ),
-    (
+    case(
         "wrong-value",
-        "virtual-memory/size",
-        "",
-        vnf,
-        [put("virtual-compute-desc/0/virtual-memory/size", float("nan"))],
+        put("virtual-compute-desc/0/virtual-memory/size", float("nan")),
+        at="virtual-memory/size",
     ),
-    (
+    case(
         "wrong-value",
-        "virtual-interface/type",
-        "",
-        vnf,
-        [
-            put(
-                "vdu/0/int-cpd/0/virtual-network-interface-requirement/0/virtual-interface",
-                {"type": "VHOST"},
-            )
-        ],
+        put(
+            "vdu/0/int-cpd/0/virtual-network-interface-requirement/0/virtual-interface",
+            {"type": "VHOST"},
+        ),
+        at="virtual-interface/type",
     ),
-    ("wrong-value", "parameter[1]/data-type", "", vnf, [parameter("1", **{"data-type": "INT"})]),
-    ("wrong-value", "parameter[1]/value", "", vnf, [parameter({"a": 1})]),
-    ("wrong-value", "trigger", "", vnf, [put(f"{ASPECT}/scaling-config-action/0/trigger", "now")]),
-    ("wrong-value", "ip-address", "", ns, [put(f"{CONN}/constituent-cpd-id/0/ip-address", "1.2")]),
-    ("wrong-value", "mgmt-network", "", ns, [put("virtual-link-desc/0/mgmt-network", "yes")]),
-    (
+    case("wrong-value", parameter("1", **{"data-type": "INT"}), at="parameter[1]/data-type"),
+    case("wrong-value", parameter({"a": 1}), at="parameter[1]/value"),
+    case("wrong-value", put(f"{ASPECT}/scaling-config-action/0/trigger", "now"), at="trigger"),
+    ns_case("wrong-value", put(f"{CONN}/constituent-cpd-id/0/ip-address", "1.2"), at="ip-address"),
+    ns_case("wrong-value", put("virtual-link-desc/0/mgmt-network", "yes"), at="mgmt-network"),
+    nst_case(
         "wrong-value",
-        "slice-service-type",
-        "",
-        nst,
-        [put("SNSSAI-identifier", {"slice-service-type": "x"})],
+        put("SNSSAI-identifier", {"slice-service-type": "x"}),
+        at="slice-service-type",
     ),
-    ("wrong-value", "quality-of-service/id", "", nst, [put("quality-of-service", {"id": -1})]),
+    nst_case("wrong-value", put("quality-of-service", {"id": -1}), at="quality-of-service/id"),
 ]
 
 VNFD = [
-    (
+    case(
         "duplicate-id",
-        "vnfd/virtual-storage-desc[1]/id",
-        "Error: identifier id 'disk' is not unique and repeats at '.virtual-storage-desc[1]'",
-        vnf,
-        [add("virtual-storage-desc", {"id": "disk", "size-of-storage": 1})],
+        add("virtual-storage-desc", {"id": "disk", "size-of-storage": 1}),
+        at="vnfd/virtual-storage-desc[1]/id",
+        osm="Error: identifier id 'disk' is not unique and repeats at '.virtual-storage-desc[1]'",
     ),
-    (
+    case(
         "duplicate-id",
-        "requirement[1]/name",
-        "identifier name 'ens3' is not unique and repeats at "
+        add(
+            "vdu/0/int-cpd/0/virtual-network-interface-requirement",
+            {"name": "ens3", "position": 9},
+        ),
+        at="requirement[1]/name",
+        osm="identifier name 'ens3' is not unique and repeats at "
         "'.vdu[0].int-cpd[0].virtual-network-interface-requirement[1]'",
-        vnf,
-        [
-            add(
-                "vdu/0/int-cpd/0/virtual-network-interface-requirement",
-                {"name": "ens3", "position": 9},
-            )
-        ],
     ),
-    ("mgmt-cp", "vnfd", "'mgmt-cp' is a mandatory field and it is not", vnf, [drop("mgmt-cp")]),
-    ("mgmt-cp", "mgmt-cp", "mgmt-cp='x' must match an existing", vnf, [put("mgmt-cp", "x")]),
-    (
+    case("mgmt-cp", drop("mgmt-cp"), at="vnfd", osm="'mgmt-cp' is a mandatory field and it is not"),
+    case("mgmt-cp", put("mgmt-cp", "x"), at="mgmt-cp", osm="mgmt-cp='x' must match an existing"),
+    case(
         "ext-cpd",
-        "ext-cpd[1]/int-cpd",
-        "ext-cpd[id='data-ext']:int-cpd must match an existing vdu int-cpd",
-        vnf,
-        [put("ext-cpd/1/int-cpd/cpd", "x")],
+        put("ext-cpd/1/int-cpd/cpd", "x"),
+        at="ext-cpd[1]/int-cpd",
+        osm="ext-cpd[id='data-ext']:int-cpd must match an existing vdu int-cpd",
     ),
-    ("ext-cpd", "ext-cpd[1]/int-cpd", "", vnf, [put("ext-cpd/1/int-cpd/vdu-id", "x")]),
-    (
+    case("ext-cpd", put("ext-cpd/1/int-cpd/vdu-id", "x"), at="ext-cpd[1]/int-cpd"),
+    case(
         "virtual-link",
-        "int-cpd[2]/int-virtual-link-desc",
-        "vdu[id='vm']:int-cpd[id='inner-int']:int-virtual-link-desc='x' must match an existing",
-        vnf,
-        [put("vdu/0/int-cpd/2/int-virtual-link-desc", "x")],
+        put("vdu/0/int-cpd/2/int-virtual-link-desc", "x"),
+        at="int-cpd[2]/int-virtual-link-desc",
+        osm="vdu[id='vm']:int-cpd[id='inner-int']:int-virtual-link-desc='x' must match an existing",
     ),
-    (
+    case(
         "virtual-link",
-        "df[0]/virtual-link-profile[0]/id",
-        "df[id='default']:virtual-link-profile='x' must match an existing int-virtual-link-desc",
-        vnf,
-        [put("df/0/virtual-link-profile/0/id", "x")],
+        put("df/0/virtual-link-profile/0/id", "x"),
+        at="df[0]/virtual-link-profile[0]/id",
+        osm="df[id='default']:virtual-link-profile='x' must match an existing int-virtual-link",
     ),
-    (
+    case(
         "vdu-reference",
-        "vdu[0]/virtual-compute-desc",
-        "vdu[virtual-compute-desc='x']not defined in vnfd",
-        vnf,
-        [put("vdu/0/virtual-compute-desc", "x")],
+        put("vdu/0/virtual-compute-desc", "x"),
+        at="vdu[0]/virtual-compute-desc",
+        osm="vdu[virtual-compute-desc='x']not defined in vnfd",
     ),
-    (
+    case(
         "vdu-reference",
-        "vdu[0]/virtual-storage-desc[1]",
-        "vdu[virtual-storage-desc='x']not defined in vnfd",
-        vnf,
-        [add("vdu/0/virtual-storage-desc", "x")],
+        add("vdu/0/virtual-storage-desc", "x"),
+        at="vdu[0]/virtual-storage-desc[1]",
+        osm="vdu[virtual-storage-desc='x']not defined in vnfd",
     ),
-    ("vdu-storage", "vdu[0]", "", vnf, [drop("vdu/0/virtual-storage-desc")]),
-    ("vdu-compute", "vdu[0]", "", vnf, [drop("vdu/0/virtual-compute-desc")]),
-    ("vdu-image", "vdu[0]/sw-image-desc", "", vnf, [put("vdu/0/sw-image-desc", "x")]),
-    ("vdu-image", "vdu[0]/sw-image-desc", "", vnf, [drop("vdu/0/sw-image-desc")]),
-    ("vdu-name", "vdu[0]/name", "", vnf, [put("vdu/0/name", "machine")]),
-    ("storage-size", "storage-desc[0]", "", vnf, [drop("virtual-storage-desc/0/size-of-storage")]),
-    ("image-name", "sw-image-desc[0]", "", vnf, [drop("sw-image-desc/0/image")]),
-    (
+    case("vdu-storage", drop("vdu/0/virtual-storage-desc"), at="vdu[0]"),
+    case("vdu-compute", drop("vdu/0/virtual-compute-desc"), at="vdu[0]"),
+    case("vdu-image", put("vdu/0/sw-image-desc", "x"), at="vdu[0]/sw-image-desc"),
+    case("vdu-image", drop("vdu/0/sw-image-desc"), at="vdu[0]/sw-image-desc"),
+    case("vdu-name", put("vdu/0/name", "machine"), at="vdu[0]/name"),
+    case("storage-size", drop("virtual-storage-desc/0/size-of-storage"), at="storage-desc[0]"),
+    case("image-name", drop("sw-image-desc/0/image"), at="sw-image-desc[0]"),
+    case(
         "nic-position",
-        "vdu[0]/int-cpd",
-        "",
-        vnf,
-        [drop("vdu/0/int-cpd/1/virtual-network-interface-requirement/0/position")],
+        drop("vdu/0/int-cpd/1/virtual-network-interface-requirement/0/position"),
+        at="vdu[0]/int-cpd",
     ),
-    (
+    case(
         "nic-position",
-        "vdu[0]/int-cpd",
-        "",
-        vnf,
-        [put("vdu/0/int-cpd/1/virtual-network-interface-requirement/0/position", 1)],
+        put("vdu/0/int-cpd/1/virtual-network-interface-requirement/0/position", 1),
+        at="vdu[0]/int-cpd",
     ),
-    (
+    case(
         "nic-order",
-        "vdu[0]/int-cpd",
-        "",
-        vnf,
-        [
-            put("vdu/0/int-cpd/0/virtual-network-interface-requirement/0/position", 2),
-            put("vdu/0/int-cpd/1/virtual-network-interface-requirement/0/position", 1),
-        ],
+        put("vdu/0/int-cpd/0/virtual-network-interface-requirement/0/position", 2),
+        put("vdu/0/int-cpd/1/virtual-network-interface-requirement/0/position", 1),
+        at="vdu[0]/int-cpd",
     ),
-    ("df-count", "vnfd/df", "", vnf, [add("df", {"id": "other"})]),
-    ("vdu-profile", "vdu-profile[1]/id", "", vnf, [add("df/0/vdu-profile", {"id": "x"})]),
-    (
+    case("df-count", add("df", {"id": "other"}), at="vnfd/df"),
+    case("vdu-profile", add("df/0/vdu-profile", {"id": "x"}), at="vdu-profile[1]/id"),
+    case(
         "vdu-level",
-        "vdu-level[1]/vdu-id",
-        "",
-        vnf,
-        [add("df/0/instantiation-level/0/vdu-level", {"vdu-id": "x"})],
+        add("df/0/instantiation-level/0/vdu-level", {"vdu-id": "x"}),
+        at="vdu-level[1]/vdu-id",
     ),
-    (
+    case(
         "day1-2",
-        "operate-vnf-op-config",
-        "",
-        vnf,
-        [put("df/0/lcm-operations-configuration/operate-vnf-op-config", {}), drop(ASPECT)],
+        put("df/0/lcm-operations-configuration/operate-vnf-op-config", {}),
+        drop(ASPECT),
+        at="operate-vnf-op-config",
     ),
-    ("day1-2-id", "day1-2[1]/id", "", vnf, [add(ENTRY, {"id": "x"}), drop(ASPECT)]),
-    (
+    case("day1-2-id", add(ENTRY, {"id": "x"}), drop(ASPECT), at="day1-2[1]/id"),
+    case(
         "day1-2-twice",
-        "day1-2[1]/id",
-        "list index out of range",
-        vnf,
-        [add(ENTRY, {"id": "gate_vnf"}), drop(ASPECT)],
+        add(ENTRY, {"id": "gate_vnf"}),
+        drop(ASPECT),
+        at="day1-2[1]/id",
+        osm="list index out of range",
     ),
-    (
+    case(
         "monitoring-id",
-        "df[0]/monitoring-parameter[0]/id",
-        "Duplicated monitoring-parameter id in df[id='default']:monitoring-parameter[id='load']",
-        vnf,
-        [put("df/0/monitoring-parameter", [{"id": "load"}])],
+        put("df/0/monitoring-parameter", [{"id": "load"}]),
+        at="df[0]/monitoring-parameter[0]/id",
+        osm="Duplicated monitoring-parameter id in df[id='default']:monitoring-parameter[id='load'",
     ),
-    (
+    case(
         "monitoring-reference",
-        "alarm[0]/vnf-monitoring-param-ref",
-        "vdu[id='vm']:alarm[id='hot']:vnf-monitoring-param-ref='x' not defined in any monitoring",
-        vnf,
-        [put("vdu/0/alarm/0/vnf-monitoring-param-ref", "x")],
+        put("vdu/0/alarm/0/vnf-monitoring-param-ref", "x"),
+        at="alarm[0]/vnf-monitoring-param-ref",
+        osm="vdu[id='vm']:alarm[id='hot']:vnf-monitoring-param-ref='x' not defined in any",
     ),
-    (
+    case(
         "monitoring-reference",
-        "scaling-criteria[0]/vnf-monitoring-param-ref",
-        "scaling-policy[name='auto']:scaling-criteria[name='load']:vnf-monitoring-param-ref='x'",
-        vnf,
-        [put(f"{ASPECT}/scaling-policy/0/scaling-criteria/0/vnf-monitoring-param-ref", "x")],
+        put(f"{ASPECT}/scaling-policy/0/scaling-criteria/0/vnf-monitoring-param-ref", "x"),
+        at="scaling-criteria[0]/vnf-monitoring-param-ref",
+        osm="scaling-policy[name='auto']:scaling-criteria[name='load']:vnf-monitoring-param-ref='x'",
     ),
-    (
+    case(
         "healing-vdu",
-        "healing-policy[0]/vdu-id",
-        "healing-policy[name='gone']: vdu-id='x' not defined in vdu",
-        vnf,
-        [put("df/0/healing-aspect/0/healing-policy/0/vdu-id", "x")],
+        put("df/0/healing-aspect/0/healing-policy/0/vdu-id", "x"),
+        at="healing-policy[0]/vdu-id",
+        osm="healing-policy[name='gone']: vdu-id='x' not defined in vdu",
     ),
-    ("scaling-name", "scaling-aspect[0]", "", vnf, [put(f"{ASPECT}/name", "x")]),
-    ("scaling-details", "scaling-aspect[0]", "", vnf, [drop(f"{ASPECT}/aspect-delta-details")]),
-    (
+    case("scaling-name", put(f"{ASPECT}/name", "x"), at="scaling-aspect[0]"),
+    case("scaling-details", drop(f"{ASPECT}/aspect-delta-details"), at="scaling-aspect[0]"),
+    case(
         "scaling-delta",
-        "vdu-delta[0]/id",
-        "scaling-aspect[id='more']:aspect-delta-details[delta='one']: vdu-id='x' not defined",
-        vnf,
-        [put(f"{ASPECT}/aspect-delta-details/deltas/0/vdu-delta/0/id", "x")],
+        put(f"{ASPECT}/aspect-delta-details/deltas/0/vdu-delta/0/id", "x"),
+        at="vdu-delta[0]/id",
+        osm="scaling-aspect[id='more']:aspect-delta-details[delta='one']: vdu-id='x' not defined",
     ),
-    ("scaling-day0", "vdu-delta[0]/id", "", vnf, [drop("vdu/0/cloud-init-file")]),
-    (
+    case("scaling-day0", drop("vdu/0/cloud-init-file"), at="vdu-delta[0]/id"),
+    case(
         "scaling-action",
-        "vnf-config-primitive-name-ref",
-        "vnf-config-primitive-name-ref='x' does not match any day1-2 configuration",
-        vnf,
-        [put(f"{ASPECT}/scaling-config-action/0/vnf-config-primitive-name-ref", "x")],
+        put(f"{ASPECT}/scaling-config-action/0/vnf-config-primitive-name-ref", "x"),
+        at="vnf-config-primitive-name-ref",
+        osm="vnf-config-primitive-name-ref='x' does not match any day1-2 configuration",
     ),
-    (
+    # Every entry needs the primitive, a VDU's too.
+    case("scaling-action", add(ENTRY, {"id": "vm"}), at="vnf-config-primitive-name-ref"),
+    case(
         "scaling-action",
-        "vnf-config-primitive-name-ref",
-        "",
-        vnf,
-        [add(ENTRY, {"id": "vm"})],  # every entry needs the primitive, a VDU's too
-    ),
-    (
-        "scaling-action",
-        "scaling-config-action[0]",
-        "'day1-2 configuration' not defined in the descriptor but it is referenced by",
-        vnf,
-        [put(ENTRY, [])],
+        put(ENTRY, []),
+        at="scaling-config-action[0]",
+        osm="'day1-2 configuration' not defined in the descriptor but it is referenced by",
     ),
 ]
 
 CHARMS = [
-    (
+    case(
         "charm-missing",
-        f"{AT}/execution-environment-list",
-        "Charm defined in vnf[id=gate_vnf] but not present in package",
-        vnf,
-        [remove("charms/")],
+        remove("charms/"),
+        at=f"{AT}/execution-environment-list",
+        osm="Charm defined in vnf[id=gate_vnf] but not present in package",
     ),
-    ("charm-name", "juju/charm", "", vnf, [put(f"{EE}/0/juju/charm", "door")]),
-    ("charm-name", "ns-configuration/juju/charm", "", ns_with_charm, [remove("charms/")]),
-    ("charm-place", "juju/charm", "", vnf, [rename("charms/", "Scripts/charms/")]),
-    ("charm-file", "charms/gate/metadata.yaml", "", vnf, [remove("charms/gate/metadata")]),
-    ("charm-file", "charms/gate/metadata.yaml", "", vnf, [charm("metadata.yaml", "name", "nam")]),
-    ("charm-file", "charms/gate/actions.yaml", "", vnf, [file("charms/gate/actions.yaml", "- a")]),
-    ("charm-file", "charms/gate/actions.yaml", "", vnf, [charm("actions.yaml", "integer", "int")]),
-    (
+    case("charm-name", put(f"{EE}/0/juju/charm", "door"), at="juju/charm"),
+    case("charm-name", remove("charms/"), at="ns-configuration/juju/charm", draft=ns_with_charm),
+    case("charm-place", rename("charms/", "Scripts/charms/"), at="juju/charm"),
+    case("charm-file", remove("charms/gate/metadata"), at="charms/gate/metadata.yaml"),
+    case("charm-file", charm("metadata.yaml", "name", "nam"), at="charms/gate/metadata.yaml"),
+    case("charm-file", file("charms/gate/actions.yaml", "- a"), at="charms/gate/actions.yaml"),
+    case("charm-file", charm("actions.yaml", "integer", "int"), at="charms/gate/actions.yaml"),
+    case(
         "charm-file",
-        "charms/gate/actions.yaml",
-        "",
-        vnf,
-        [charm("actions.yaml", "type: number", "$ref: http://x")],
+        charm("actions.yaml", "type: number", "$ref: http://x"),
+        at="charms/gate/actions.yaml",
     ),
-    ("charm-file", "charms/gate/config.yaml", "", vnf, [file("charms/gate/config.yaml", "{")]),
-    ("charm-metadata", "charms/gate/metadata.yaml", "", vnf, [charm("metadata.yaml", "gate", "x")]),
-    (
-        "charm-series",
-        "charms/gate/metadata.yaml",
-        "",
-        vnf,
-        [charm("metadata.yaml", "bionic, ", "")],
-    ),
-    ("charm-dispatch", "charms/gate", "", vnf, [chmod("charms/gate/dispatch", 0o644)]),
+    case("charm-file", file("charms/gate/config.yaml", "{"), at="charms/gate/config.yaml"),
+    case("charm-metadata", charm("metadata.yaml", "gate", "x"), at="charms/gate/metadata.yaml"),
+    case("charm-series", charm("metadata.yaml", "bionic, ", ""), at="charms/gate/metadata.yaml"),
+    case("charm-dispatch", chmod("charms/gate/dispatch", 0o644), at="charms/gate"),
     *(
-        ("charm-line-ends", f"charms/gate/{path}", "", vnf, [file(f"charms/gate/{path}", text)])
+        case("charm-line-ends", file(f"charms/gate/{path}", text), at=f"charms/gate/{path}")
         for path, text in (
             ("hooks/install", "#!/bin/sh\r\ntrue\r\n"),
             ("hooks/start", "#!/usr/bin/env python3\r\n"),
@@ -383,796 +359,559 @@ CHARMS = [
             ("hooks/stop", "\ufeff#!/bin/sh\n"),
         )
     ),
-    (
+    case(
         "charm-line-ends",
-        "charms/gate/src/run",
-        "",
-        vnf,
-        [file("charms/gate/src/run", "#!/bin/sh\r\n", mode=0o755)],
+        file("charms/gate/src/run", "#!/bin/sh\r\n", mode=0o755),
+        at="charms/gate/src/run",
     ),
-    ("charm-skipped", "charms/gate/build", "", vnf, [file("charms/gate/build/x")]),
-    ("charm-skipped", "charms/gate/.hidden", "", vnf, [file("charms/gate/.hidden")]),
-    ("charm-link", "charms/gate/x", "", vnf, [file("charms/gate/x", link="/etc/passwd")]),
-    ("charm-link", "charms/gate/lib/x", "", vnf, [file("charms/gate/lib/x", link="../../y")]),
-    ("charm-date", "charms/gate/x", "", vnf, [file("charms/gate/x", mtime=0)]),
-    ("archive-link", "gate_link", "", vnf, [file("gate_link", link="../../x")]),
-    ("archive-link", "charms/other", "", vnf, [file("charms/other", link="/etc")]),
-    ("archive-link", "gate_link", "", ns, [file("gate_link", link="../../x")]),
-    (
+    case("charm-skipped", file("charms/gate/build/x"), at="charms/gate/build"),
+    case("charm-skipped", file("charms/gate/.hidden"), at="charms/gate/.hidden"),
+    case("charm-link", file("charms/gate/x", link="/etc/passwd"), at="charms/gate/x"),
+    case("charm-link", file("charms/gate/lib/x", link="../../y"), at="charms/gate/lib/x"),
+    case("charm-date", file("charms/gate/x", mtime=0), at="charms/gate/x"),
+    case("archive-link", file("gate_link", link="../../x"), at="gate_link"),
+    case("archive-link", file("charms/other", link="/etc"), at="charms/other"),
+    ns_case("archive-link", file("gate_link", link="../../x"), at="gate_link"),
+    case(
         "ee-id",
-        "execution-environment-list[1]/id",
-        "",
-        vnf,
-        [add(EE, {"id": "ee", "juju": {"charm": "gate"}})],
+        add(EE, {"id": "ee", "juju": {"charm": "gate"}}),
+        at="execution-environment-list[1]/id",
     ),
-    ("ee-kind", "execution-environment-list[1]", "", vnf, [add(EE, {"id": "two"})]),
-    (
+    case("ee-kind", add(EE, {"id": "two"}), at="execution-environment-list[1]"),
+    case(
         "ee-connection-point",
-        "external-connection-point-ref",
-        "",
-        vnf,
-        [put(f"{EE}/0/external-connection-point-ref", "x")],
+        put(f"{EE}/0/external-connection-point-ref", "x"),
+        at="external-connection-point-ref",
     ),
-    (
+    case(
         "ee-reference",
-        "primitive[0]/execution-environment-ref",
-        "",
-        vnf,
-        [initial(0, "execution-environment-ref", "x")],
+        initial(0, "execution-environment-ref", "x"),
+        at="primitive[0]/execution-environment-ref",
     ),
-    (
+    case(
         "ee-reference",
-        "initial-config-primitive[1]",
-        "",
-        vnf,
-        [drop(f"{INITIAL}/1/execution-environment-ref")],
+        drop(f"{INITIAL}/1/execution-environment-ref"),
+        at="initial-config-primitive[1]",
     ),
-    (
+    case(
         "ssh-user",
-        "config-access/ssh-access",
-        "",
-        vnf,
-        [drop(f"{DAY12}/config-access/ssh-access/default-user")],
+        drop(f"{DAY12}/config-access/ssh-access/default-user"),
+        at="config-access/ssh-access",
     ),
 ]
 
 PRIMITIVES = [
-    (
+    case(
         "seq-twice",
-        "initial-config-primitive[1]/seq",
-        "list index out of range",
-        vnf,
-        [initial(1, "seq", 1)],
+        initial(1, "seq", 1),
+        at="initial-config-primitive[1]/seq",
+        osm="list index out of range",
     ),
-    (
+    case(
         "parameter-twice",
-        "initial-config-primitive[0]/parameter[2]/name",
-        "list index out of range",
-        vnf,
-        [add(f"{INITIAL}/0/parameter", {"name": "ssh-hostname", "value": "<rw_mgmt_ip>"})],
+        add(f"{INITIAL}/0/parameter", {"name": "ssh-hostname", "value": "<rw_mgmt_ip>"}),
+        at="initial-config-primitive[0]/parameter[2]/name",
+        osm="list index out of range",
     ),
-    (
+    case(
         "primitive-twice",
-        "config-primitive[2]/name",
-        "list index out of range",
-        vnf,
-        [add(f"{DAY12}/config-primitive", {"name": "status", "execution-environment-ref": "ee"})],
+        add(f"{DAY12}/config-primitive", {"name": "status", "execution-environment-ref": "ee"}),
+        at="config-primitive[2]/name",
+        osm="list index out of range",
     ),
-    (
+    case(
+        "user-script", initial(1, "user-defined-script", "x"), at="primitive[1]/user-defined-script"
+    ),
+    case(
         "user-script",
-        "primitive[1]/user-defined-script",
-        "",
-        vnf,
-        [initial(1, "user-defined-script", "x")],
+        put(f"{DAY12}/config-primitive/0/user-defined-script", "x"),
+        at="config-primitive[0]/user-defined-script",
     ),
-    (
-        "user-script",
-        "config-primitive[0]/user-defined-script",
-        "",
-        vnf,
-        [put(f"{DAY12}/config-primitive/0/user-defined-script", "x")],
-    ),
-    (
-        "parameter-value",
-        "primitive[1]/parameter[0]",
-        "",
-        vnf,
-        [drop(f"{INITIAL}/1/parameter/0/value")],
-    ),
-    (
+    case("parameter-value", drop(f"{INITIAL}/1/parameter/0/value"), at="primitive[1]/parameter[0]"),
+    case(
         "boolean-text",
-        "parameter[2]/value",
-        "",
-        vnf,
-        [add(f"{INITIAL}/1/parameter", {"name": "quick", "data-type": "BOOLEAN", "value": "no"})],
+        add(f"{INITIAL}/1/parameter", {"name": "quick", "data-type": "BOOLEAN", "value": "no"}),
+        at="parameter[2]/value",
     ),
-    ("boolean-text", "parameter[1]/value", "", vnf, [initial(0, "parameter/1/value", True)]),
-    (
+    case("boolean-text", initial(0, "parameter/1/value", True), at="parameter[1]/value"),
+    case(
         "boolean-text",
-        "parameter[1]/default-value",
-        "",
-        vnf,
-        [day2(**{"name": "quick", "data-type": "BOOLEAN", "default-value": "0"})],
+        day2(**{"name": "quick", "data-type": "BOOLEAN", "default-value": "0"}),
+        at="parameter[1]/default-value",
     ),
-    (
+    case("substitution", initial(0, "parameter/1/value", "user-<name>"), at="parameter[1]/value"),
+    case(
         "substitution",
-        "parameter[1]/value",
-        "",
-        vnf,
-        [initial(0, "parameter/1/value", "user-<name>")],
+        initial(0, "parameter/1/value", "<member_vnf_index>"),
+        at="parameter[1]/value",
     ),
-    (
+    case(
+        "substitution", initial(0, "parameter/1/value", "<ns_config_info>"), at="parameter[1]/value"
+    ),
+    case("substitution", initial(0, "parameter/1/value", "<a-b>"), at="parameter[1]/value"),
+    case(
         "substitution",
-        "parameter[1]/value",
-        "",
-        vnf,
-        [initial(0, "parameter/1/value", "<member_vnf_index>")],
+        put(
+            f"{DAY12}/terminate-config-primitive/0",
+            {
+                "seq": 1,
+                "name": "configure",
+                "execution-environment-ref": "ee",
+                "parameter": [{"name": "link", "value": "<link>"}],
+            },
+        ),
+        at="terminate-config-primitive[0]/parameter[0]/value",
     ),
-    (
+    case(
         "substitution",
-        "parameter[1]/value",
-        "",
-        vnf,
-        [initial(0, "parameter/1/value", "<ns_config_info>")],
+        put("ns-configuration/initial-config-primitive/0/parameter/0/value", "<rw_mgmt_ip>"),
+        at="primitive[0]/parameter[0]/value",
+        draft=ns_with_charm,
     ),
-    ("substitution", "parameter[1]/value", "", vnf, [initial(0, "parameter/1/value", "<a-b>")]),
-    (
-        "substitution",
-        "terminate-config-primitive[0]/parameter[0]/value",
-        "",
-        vnf,
-        [
-            put(
-                f"{DAY12}/terminate-config-primitive/0",
-                {
-                    "seq": 1,
-                    "name": "configure",
-                    "execution-environment-ref": "ee",
-                    "parameter": [{"name": "link", "value": "<link>"}],
-                },
-            )
-        ],
-    ),
-    (
-        "substitution",
-        "primitive[0]/parameter[0]/value",
-        "",
-        ns_with_charm,
-        [put("ns-configuration/initial-config-primitive/0/parameter/0/value", "<rw_mgmt_ip>")],
-    ),
-    (
+    case(
         "rw-mgmt-ip",
-        "primitive[1]/parameter[0]/value",
-        "",
-        vnf,
-        [initial(1, "parameter/0", {"name": "link", "value": "<rw_mgmt_ip>"})],
+        initial(1, "parameter/0", {"name": "link", "value": "<rw_mgmt_ip>"}),
+        at="primitive[1]/parameter[0]/value",
     ),
-    ("config-string", "primitive[0]/parameter[1]", "", vnf, [initial(0, "parameter/1/value", 22)]),
-    (
+    case("config-string", initial(0, "parameter/1/value", 22), at="primitive[0]/parameter[1]"),
+    case(
         "config-string",
-        "primitive[0]/parameter[1]",
-        "",
-        vnf,
-        [initial(0, "parameter/1/data-type", "INTEGER"), initial(0, "parameter/1/value", "22")],
+        initial(0, "parameter/1/data-type", "INTEGER"),
+        initial(0, "parameter/1/value", "22"),
+        at="primitive[0]/parameter[1]",
     ),
-    (
-        "config-option",
-        "primitive[0]/parameter[1]/name",
-        "",
-        vnf,
-        [initial(0, "parameter/1/name", "x")],
-    ),
-    ("action-missing", "primitive[1]/name", "", vnf, [initial(1, "name", "x")]),
-    (
+    case("config-option", initial(0, "parameter/1/name", "x"), at="primitive[0]/parameter[1]/name"),
+    case("action-missing", initial(1, "name", "x"), at="primitive[1]/name"),
+    case(
         "action-missing",
-        "config-primitive[1]/name",
-        "",
-        vnf,
-        [put(f"{DAY12}/config-primitive/1/execution-environment-primitive", "x")],
+        put(f"{DAY12}/config-primitive/1/execution-environment-primitive", "x"),
+        at="config-primitive[1]/name",
     ),
-    (
+    case(
         "action-missing",
-        "terminate-config-primitive[0]/name",
-        "",
-        vnf,
-        [put(f"{DAY12}/terminate-config-primitive/0/name", "x")],
+        put(f"{DAY12}/terminate-config-primitive/0/name", "x"),
+        at="terminate-config-primitive[0]/name",
     ),
-    (
-        "action-parameter",
-        "primitive[1]/parameter[1]/name",
-        "",
-        vnf,
-        [initial(1, "parameter/1/name", "x")],
+    case(
+        "action-parameter", initial(1, "parameter/1/name", "x"), at="primitive[1]/parameter[1]/name"
     ),
-    ("action-required", "initial-config-primitive[1]", "", vnf, [drop(f"{INITIAL}/1/parameter/0")]),
-    ("action-type", "parameter[1]/data-type", "", vnf, [parameter("1", **{"data-type": "STRING"})]),
-    (
+    case("action-required", drop(f"{INITIAL}/1/parameter/0"), at="initial-config-primitive[1]"),
+    case("action-type", parameter("1", **{"data-type": "STRING"}), at="parameter[1]/data-type"),
+    case(
         "action-type",
-        "parameter[1]/data-type",
-        "",
-        vnf,
-        [day2(**{"name": "quick", "data-type": "INTEGER", "default-value": "1"})],
+        day2(**{"name": "quick", "data-type": "INTEGER", "default-value": "1"}),
+        at="parameter[1]/data-type",
     ),
-    (
+    case("action-value", parameter("70000", **{"data-type": "INTEGER"}), at="parameter[1]/value"),
+    case("action-value", parameter("many", **{"data-type": "INTEGER"}), at="parameter[1]/value"),
+    case("action-value", initial(1, "parameter/0/value", "middle"), at="parameter[0]/value"),
+    case(
         "action-value",
-        "parameter[1]/value",
-        "",
-        vnf,
-        [parameter("70000", **{"data-type": "INTEGER"})],
+        day2(**{"name": "port", "data-type": "INTEGER", "default-value": "0"}),
+        at="parameter[1]/default-value",
     ),
-    (
-        "action-value",
-        "parameter[1]/value",
-        "",
-        vnf,
-        [parameter("many", **{"data-type": "INTEGER"})],
-    ),
-    ("action-value", "parameter[0]/value", "", vnf, [initial(1, "parameter/0/value", "middle")]),
-    (
-        "action-value",
-        "parameter[1]/default-value",
-        "",
-        vnf,
-        [day2(**{"name": "port", "data-type": "INTEGER", "default-value": "0"})],
-    ),
-    (
+    case(
         "default-empty",
-        "config-primitive[1]/parameter[1]",
-        "",
-        vnf,
-        [day2(**{"name": "port", "data-type": "INTEGER"})],
+        day2(**{"name": "port", "data-type": "INTEGER"}),
+        at="config-primitive[1]/parameter[1]",
     ),
-    (
+    case(
         "default-empty",
-        "config-primitive[1]/parameter[1]",
-        "",
-        vnf,
-        [day2(**{"name": "port", "data-type": "INTEGER", "default-value": ""})],
+        day2(**{"name": "port", "data-type": "INTEGER", "default-value": ""}),
+        at="config-primitive[1]/parameter[1]",
     ),
 ]
 
 DAY0 = [
-    (
+    case(
         "cloud-init-missing",
-        "vdu[0]/cloud-init-file",
-        "Cloud-init defined in vnf[id=gate_vnf]:vdu[id=vm] but not present in package",
-        vnf,
-        [put("vdu/0/cloud-init-file", "x")],
+        put("vdu/0/cloud-init-file", "x"),
+        at="vdu[0]/cloud-init-file",
+        osm="Cloud-init defined in vnf[id=gate_vnf]:vdu[id=vm] but not present in package",
     ),
-    (
+    case(
         "cloud-init-place",
-        "vdu[0]/cloud-init-file",
-        "",
-        vnf,
-        [rename("cloud_init/", "Scripts/cloud_init/")],
+        rename("cloud_init/", "Scripts/cloud_init/"),
+        at="vdu[0]/cloud-init-file",
     ),
-    ("cloud-init-size", "cloud_init/init.yaml", "", vnf, [init(CLOUD_INIT + "#" * (1 << 20))]),
-    ("cloud-init-header", "cloud_init/init.yaml", "", vnf, [init("\n" + CLOUD_INIT)]),
-    ("cloud-init-text", "cloud_init/init.yaml", "", vnf, [init("#!/bin/sh\r\ntrue\r\n")]),
-    ("key-twice", "cloud_init/init.yaml", "", vnf, [init(CLOUD_INIT + "runcmd: []\nruncmd: []\n")]),
-    (
-        "cloud-init-login",
-        "cloud_init/init.yaml",
-        "",
-        vnf,
-        [init(CLOUD_INIT + "users: [{name: admin}]\n")],
+    case("cloud-init-size", init(CLOUD_INIT + "#" * (1 << 20)), at="cloud_init/init.yaml"),
+    case("cloud-init-header", init("\n" + CLOUD_INIT), at="cloud_init/init.yaml"),
+    case("cloud-init-text", init("#!/bin/sh\r\ntrue\r\n"), at="cloud_init/init.yaml"),
+    case("key-twice", init(CLOUD_INIT + "runcmd: []\nruncmd: []\n"), at="cloud_init/init.yaml"),
+    case(
+        "cloud-init-login", init(CLOUD_INIT + "users: [{name: admin}]\n"), at="cloud_init/init.yaml"
     ),
-    ("cloud-init-jinja", "cloud_init/init.yaml:3", "", vnf, [init("#!/bin/sh\na=1\necho ${#a}\n")]),
-    ("cloud-init-jinja", "cloud_init/init.yaml:2", "", vnf, [init("#!/bin/sh\nprintf '{% d'\n")]),
-    (
-        "cloud-init-comment",
-        "cloud_init/init.yaml:2",
-        "",
-        vnf,
-        [init("#!/bin/sh\necho ${#a} # b #}\n")],
-    ),
-    (
+    case("cloud-init-jinja", init("#!/bin/sh\na=1\necho ${#a}\n"), at="cloud_init/init.yaml:3"),
+    case("cloud-init-jinja", init("#!/bin/sh\nprintf '{% d'\n"), at="cloud_init/init.yaml:2"),
+    case("cloud-init-comment", init("#!/bin/sh\necho ${#a} # b #}\n"), at="cloud_init/init.yaml:2"),
+    case(
         "cloud-init-osm",
-        "cloud_init/init.yaml:2",
-        "",
-        vnf,
-        [init("#cloud-config\nhostname: {{ OSM.name }}\n")],
+        init("#cloud-config\nhostname: {{ OSM.name }}\n"),
+        at="cloud_init/init.yaml:2",
     ),
-    (
+    case(
         "cloud-init-osm",
-        "cloud_init/init.yaml:2",
-        "",
-        vnf,
-        [init("#cloud-config\nhostname: {{ OSM['name'] }}\n")],
+        init("#cloud-config\nhostname: {{ OSM['name'] }}\n"),
+        at="cloud_init/init.yaml:2",
     ),
-    (
+    case(
         "cloud-init-escape",
-        "cloud_init/init.yaml:2",
-        "",
-        vnf,
-        [init("#cloud-config\nhostname: {{ name }}\n")],
+        init("#cloud-config\nhostname: {{ name }}\n"),
+        at="cloud_init/init.yaml:2",
     ),
-    (
+    case(
         "cloud-init-escape",
-        "cloud_init/init.yaml:2",
-        "",
-        vnf,
-        [init("#cloud-config\nhostname: {{ name | trim }}\n")],
+        init("#cloud-config\nhostname: {{ name | trim }}\n"),
+        at="cloud_init/init.yaml:2",
     ),
-    ("cloud-init-yaml", "cloud_init/init.yaml", "", vnf, [init("#cloud-config\na: [\n")]),
-    (
-        "cloud-init-yaml",
-        "cloud_init/init.yaml",
-        "",
-        vnf,
-        [init("#cloud-config\n- {{ name | safe }}\n")],
+    case("cloud-init-yaml", init("#cloud-config\na: [\n"), at="cloud_init/init.yaml"),
+    case(
+        "cloud-init-yaml", init("#cloud-config\n- {{ name | safe }}\n"), at="cloud_init/init.yaml"
     ),
-    (
+    case(
+        "cloud-init-password", init("#cloud-config\npassword: secret\n"), at="cloud_init/init.yaml"
+    ),
+    case(
         "cloud-init-password",
-        "cloud_init/init.yaml",
-        "",
-        vnf,
-        [init("#cloud-config\npassword: secret\n")],
+        init("#cloud-config\nchpasswd: {list: 'a:b'}\n"),
+        at="cloud_init/init.yaml",
     ),
-    (
+    case(
         "cloud-init-password",
-        "cloud_init/init.yaml",
-        "",
-        vnf,
-        [init("#cloud-config\nchpasswd: {list: 'a:b'}\n")],
+        init("#cloud-config\nusers: [default, {name: a, plain_text_passwd: b}]\n"),
+        at="cloud_init/init.yaml",
     ),
-    (
+    case(
         "cloud-init-password",
-        "cloud_init/init.yaml",
-        "",
-        vnf,
-        [init("#cloud-config\nusers: [default, {name: a, plain_text_passwd: b}]\n")],
+        put("vdu/0/cloud-init", "#cloud-config\npassword: secret\n"),
+        at="vdu[0]/cloud-init",
     ),
-    (
-        "cloud-init-password",
-        "vdu[0]/cloud-init",
-        "",
-        vnf,
-        [put("vdu/0/cloud-init", "#cloud-config\npassword: secret\n")],
-    ),
-    (
+    case(
         "boot-data-drive",
-        "boot-data-drive",
-        "",
-        vnf,
-        [put("vdu/0/supplemental-boot-data", {"boot-data-drive": True})],
+        put("vdu/0/supplemental-boot-data", {"boot-data-drive": True}),
+        at="boot-data-drive",
     ),
 ]
 
 NSD = [
-    (
+    ns_case(
         "duplicate-id",
-        "vnf-profile[1]/id",
-        "Error: identifier id '1' is not unique and repeats at '.df[0].vnf-profile[1]'",
-        ns,
-        [
-            put("df/0/vnf-profile/1/id", "1"),
-            *member(1, "1"),
-            drop("ns-configuration"),
-        ],
+        put("df/0/vnf-profile/1/id", "1"),
+        *member(1, "1"),
+        drop("ns-configuration"),
+        at="vnf-profile[1]/id",
+        osm="Error: identifier id '1' is not unique and repeats at '.df[0].vnf-profile[1]'",
     ),
-    (
+    ns_case(
         "vnfd-unknown",
-        "vnfd-id[1]",
-        "'vnfd-id'='x' references a non existing vnfd",
-        ns,
-        [add("vnfd-id", "x")],
+        add("vnfd-id", "x"),
+        at="vnfd-id[1]",
+        osm="'vnfd-id'='x' references a non existing vnfd",
     ),
-    (
+    ns_case(
         "vnfd-reference",
-        "vnf-profile[0]/vnfd-id",
-        "df[id='default']:vnf_profile[id='1']:vnfd-id='x' does not match any vnfd-id",
-        ns,
-        [put("df/0/vnf-profile/0/vnfd-id", "x")],
+        put("df/0/vnf-profile/0/vnfd-id", "x"),
+        at="vnf-profile[0]/vnfd-id",
+        osm="df[id='default']:vnf_profile[id='1']:vnfd-id='x' does not match any vnfd-id",
     ),
-    (
+    ns_case(
         "cpd-unknown",
-        "constituent-cpd-id",
-        "[virtual-link-profile-id='data']:constituent-cpd-id='x' references a non existing "
+        put(f"{CONN}/constituent-cpd-id/0/constituent-cpd-id", "x"),
+        at="constituent-cpd-id",
+        osm="[virtual-link-profile-id='data']:constituent-cpd-id='x' references a non existing "
         "ext-cpd:id inside vnfd 'gate_vnf'",
-        ns,
-        [put(f"{CONN}/constituent-cpd-id/0/constituent-cpd-id", "x")],
     ),
-    (
+    ns_case(
         "cpd-member",
-        "constituent-base-element-id",
-        "",
-        ns,
-        [put(f"{CONN}/constituent-cpd-id/0/constituent-base-element-id", "2")],
+        put(f"{CONN}/constituent-cpd-id/0/constituent-base-element-id", "2"),
+        at="constituent-base-element-id",
     ),
-    ("ns-link", "virtual-link-profile-id", "", ns, [put(f"{CONN}/virtual-link-profile-id", "x")]),
-    (
+    ns_case("ns-link", put(f"{CONN}/virtual-link-profile-id", "x"), at="virtual-link-profile-id"),
+    ns_case(
         "mgmt-protocol-data",
-        "virtual-link-profile[1]/virtual-link-protocol-data",
-        "You cannot set a virtual-link-protocol-data when mgmt-network is True",
-        ns,
-        [
-            put(
-                "df/0/virtual-link-profile/1/virtual-link-protocol-data",
-                {"l3-protocol-data": {"cidr": "10.0.0.0/24"}},
-            )
-        ],
+        put(
+            "df/0/virtual-link-profile/1/virtual-link-protocol-data",
+            {"l3-protocol-data": {"cidr": "10.0.0.0/24"}},
+        ),
+        at="virtual-link-profile[1]/virtual-link-protocol-data",
+        osm="You cannot set a virtual-link-protocol-data when mgmt-network is True",
     ),
-    (
+    ns_case(
         "app-name",
-        "vnf-profile[1]/id",
-        "",
-        ns,
-        [
-            put("df/0/vnf-profile/0/id", "gate-number-1"),
-            *member(0, "gate-number-1"),
-            put("df/0/vnf-profile/1/id", "gate-number-2"),
-            *member(1, "gate-number-2"),
-            drop("ns-configuration"),
-        ],
+        put("df/0/vnf-profile/0/id", "gate-number-1"),
+        *member(0, "gate-number-1"),
+        put("df/0/vnf-profile/1/id", "gate-number-2"),
+        *member(1, "gate-number-2"),
+        drop("ns-configuration"),
+        at="vnf-profile[1]/id",
     ),
-    (
+    case(
         "ns-config-info",
-        "charms/gate/config.yaml",
-        "",
-        ns_with_charm,
-        [
-            charm("config.yaml", "ns_config_info", "other"),
-            drop("ns-configuration/initial-config-primitive"),
-        ],
+        charm("config.yaml", "ns_config_info", "other"),
+        drop("ns-configuration/initial-config-primitive"),
+        at="charms/gate/config.yaml",
+        draft=ns_with_charm,
     ),
-    (
+    case(
         "ns-terminate",
-        "terminate-config-primitive",
-        "",
-        ns_with_charm,
-        [put("ns-configuration/terminate-config-primitive", [{"seq": 1, "name": "status"}])],
+        put("ns-configuration/terminate-config-primitive", [{"seq": 1, "name": "status"}]),
+        at="terminate-config-primitive",
+        draft=ns_with_charm,
     ),
-    (
+    case(
         "ns-action",
-        "ns-configuration/config-primitive",
-        "",
-        ns_with_charm,
-        [put("ns-configuration/config-primitive", [{"name": "status"}])],
+        put("ns-configuration/config-primitive", [{"name": "status"}]),
+        at="ns-configuration/config-primitive",
+        draft=ns_with_charm,
     ),
 ]
 
 RELATIONS = [
-    (
+    case(
         "relation-place",
-        "day1-2[1]/relation[0]",
-        "",
-        vnf,
-        [add(ENTRY, {"id": "vm", "relation": [{"name": "x"}]}), drop(ASPECT)],
+        add(ENTRY, {"id": "vm", "relation": [{"name": "x"}]}),
+        drop(ASPECT),
+        at="day1-2[1]/relation[0]",
     ),
-    (
+    case(
         "relation-form",
-        f"{AT}/relation[0]",
-        "",
-        vnf,
-        [put(f"{DAY12}/relation", [{"name": "x", "provider": {"endpoint": "left"}}])],
+        put(f"{DAY12}/relation", [{"name": "x", "provider": {"endpoint": "left"}}]),
+        at=f"{AT}/relation[0]",
     ),
-    (
+    ns_case(
         "relation-form",
-        "relation[0]",
-        "",
-        ns,
-        [put(f"{RELATION}/entities", [{"id": "1", "endpoint": "left"}])],
+        put(f"{RELATION}/entities", [{"id": "1", "endpoint": "left"}]),
+        at="relation[0]",
     ),
-    ("relation-form", "relation[0]", "", ns, [put(RELATION, {"name": "x"})]),
-    (
+    ns_case("relation-form", put(RELATION, {"name": "x"}), at="relation[0]"),
+    ns_case(
         "relation-member",
-        "relation[0]/provider",
-        "",
-        ns,
-        [put(f"{RELATION}/provider/vnf-profile-id", "3")],
+        put(f"{RELATION}/provider/vnf-profile-id", "3"),
+        at="relation[0]/provider",
     ),
-    (
-        "relation-member",
-        "relation[0]/provider",
-        "",
-        ns,
-        [drop(f"{RELATION}/provider/vnf-profile-id")],
+    ns_case(
+        "relation-member", drop(f"{RELATION}/provider/vnf-profile-id"), at="relation[0]/provider"
     ),
-    (
+    ns_case(
         "relation-member",
-        "relation[0]/entities[1]",
-        "",
-        ns,
-        [
-            put(
-                RELATION,
+        put(
+            RELATION,
+            {
+                "name": "x",
+                "entities": [{"id": "1", "endpoint": "left"}, {"id": "3", "endpoint": "right"}],
+            },
+        ),
+        at="relation[0]/entities[1]",
+    ),
+    case(
+        "relation-member",
+        put(
+            f"{DAY12}/relation",
+            [
                 {
                     "name": "x",
-                    "entities": [{"id": "1", "endpoint": "left"}, {"id": "3", "endpoint": "right"}],
-                },
-            )
-        ],
+                    "provider": {"vdu-profile-id": "y", "endpoint": "left"},
+                    "requirer": {"endpoint": "right"},
+                }
+            ],
+        ),
+        at=f"{AT}/relation[0]/provider",
     ),
-    (
-        "relation-member",
-        f"{AT}/relation[0]/provider",
-        "",
-        vnf,
-        [
-            put(
-                f"{DAY12}/relation",
-                [
-                    {
-                        "name": "x",
-                        "provider": {"vdu-profile-id": "y", "endpoint": "left"},
-                        "requirer": {"endpoint": "right"},
-                    }
-                ],
-            )
-        ],
-    ),
-    (
+    ns_case(
         "relation-ee",
-        "relation[0]/provider",
-        "",
-        ns,
-        [put(f"{RELATION}/provider/execution-environment-ref", "x")],
+        put(f"{RELATION}/provider/execution-environment-ref", "x"),
+        at="relation[0]/provider",
     ),
-    (
-        "relation-ee",
-        "relation[0]/provider",
-        "",
-        ns,
-        [put(f"{RELATION}/provider/vdu-profile-id", "vm")],
+    ns_case(
+        "relation-ee", put(f"{RELATION}/provider/vdu-profile-id", "vm"), at="relation[0]/provider"
     ),
-    ("relation-endpoint", "provider/endpoint", "", ns, [put(f"{RELATION}/provider/endpoint", "x")]),
-    ("relation-endpoint", "relation[0]/provider", "", ns, [drop(f"{RELATION}/provider/endpoint")]),
-    (
+    ns_case("relation-endpoint", put(f"{RELATION}/provider/endpoint", "x"), at="provider/endpoint"),
+    ns_case("relation-endpoint", drop(f"{RELATION}/provider/endpoint"), at="relation[0]/provider"),
+    ns_case(
         "relation-endpoint",
-        "entities[1]/endpoint",
-        "",
-        ns,
-        [
-            put(
-                RELATION,
-                {
-                    "name": "x",
-                    "entities": [{"id": "1", "endpoint": "left"}, {"id": "2", "endpoint": "x"}],
-                },
-            )
-        ],
+        put(
+            RELATION,
+            {
+                "name": "x",
+                "entities": [{"id": "1", "endpoint": "left"}, {"id": "2", "endpoint": "x"}],
+            },
+        ),
+        at="entities[1]/endpoint",
     ),
-    (
+    case(
         "relation-endpoint",
-        "relation[1]/requirer/endpoint",
-        "",
-        ns_with_charm,
-        [put("ns-configuration/relation/1/requirer/endpoint", "x")],
+        put("ns-configuration/relation/1/requirer/endpoint", "x"),
+        at="relation[1]/requirer/endpoint",
+        draft=ns_with_charm,
     ),
-    ("relation-role", "requirer/endpoint", "", ns, [put(f"{RELATION}/requirer/endpoint", "left")]),
-    ("relation-self", "relation[0]", "", ns, [put(f"{RELATION}/requirer/vnf-profile-id", "1")]),
-    ("relation-interface", "relation[0]", "", ns, [put(f"{RELATION}/requirer/endpoint", "far")]),
+    ns_case("relation-role", put(f"{RELATION}/requirer/endpoint", "left"), at="requirer/endpoint"),
+    ns_case("relation-self", put(f"{RELATION}/requirer/vnf-profile-id", "1"), at="relation[0]"),
+    ns_case("relation-interface", put(f"{RELATION}/requirer/endpoint", "far"), at="relation[0]"),
 ]
 
 NST = [
-    (
+    nst_case(
         "nsd-unknown",
-        "netslice-subnet[0]/nsd-ref",
-        "'nsd-ref'='x' references a non existing nsd",
-        nst,
-        [put("netslice-subnet/0/nsd-ref", "x")],
+        put("netslice-subnet/0/nsd-ref", "x"),
+        at="netslice-subnet[0]/nsd-ref",
+        osm="'nsd-ref'='x' references a non existing nsd",
     ),
-    ("subnet-description", "netslice-subnet[0]", "", nst, [drop("netslice-subnet/0/description")]),
-    (
+    nst_case("subnet-description", drop("netslice-subnet/0/description"), at="netslice-subnet[0]"),
+    nst_case(
         "nss-reference",
-        "nss-connection-point-ref[0]/nss-ref",
-        "",
-        nst,
-        [put("netslice-vld/0/nss-connection-point-ref/0/nss-ref", "x")],
+        put("netslice-vld/0/nss-connection-point-ref/0/nss-ref", "x"),
+        at="nss-connection-point-ref[0]/nss-ref",
     ),
-    (
+    nst_case(
         "nss-sap",
-        "nsd-connection-point-ref",
-        "",
-        nst,
-        [put("netslice-vld/0/nss-connection-point-ref/0/nsd-connection-point-ref", "x")],
+        put("netslice-vld/0/nss-connection-point-ref/0/nsd-connection-point-ref", "x"),
+        at="nsd-connection-point-ref",
     ),
-    (
+    nst_case(
         "subnet-shared",
-        "netslice-subnet[0]",
-        "",
-        nst,
-        [
-            put("netslice-subnet/0/is-shared-nss", True),
-            put("netslice-vld/0/nss-connection-point-ref", []),
-        ],
+        put("netslice-subnet/0/is-shared-nss", True),
+        put("netslice-vld/0/nss-connection-point-ref", []),
+        at="netslice-subnet[0]",
     ),
-    ("nss-link-name", "netslice-vld[0]/name", "", nst, [put("netslice-vld/0/name", "x")]),
-    ("nss-link-name", "netslice-vld[0]/name", "", nst, [drop("netslice-vld/0/name")]),
-    ("wrong-value", "netslice-vld[0]/type", "", nst, [put("netslice-vld/0/type", "ELAAAN")]),
-    ("nst-no-link", "nst[0]", "", nst, [drop("netslice-vld")]),
-    (
+    nst_case("nss-link-name", put("netslice-vld/0/name", "x"), at="netslice-vld[0]/name"),
+    nst_case("nss-link-name", drop("netslice-vld/0/name"), at="netslice-vld[0]/name"),
+    nst_case("wrong-value", put("netslice-vld/0/type", "ELAAAN"), at="netslice-vld[0]/type"),
+    nst_case("nst-no-link", drop("netslice-vld"), at="nst[0]"),
+    nst_case(
         "duplicate-id",
-        "netslice-subnet[1]/id",
-        "identifier id 'core'",
-        nst,
-        [
-            put("netslice-subnet/1/id", "core"),
-            put("netslice-vld/0/nss-connection-point-ref", []),
-        ],
+        put("netslice-subnet/1/id", "core"),
+        put("netslice-vld/0/nss-connection-point-ref", []),
+        at="netslice-subnet[1]/id",
+        osm="identifier id 'core'",
     ),
 ]
 
 CREATION = [
-    (
+    case(
         "vdu-no-level",
-        "vnfd/df[0]",
-        "",
-        vnf,
-        [drop("df/0/instantiation-level"), drop(ASPECT), drop("df/0/healing-aspect")],
+        drop("df/0/instantiation-level"),
+        drop(ASPECT),
+        drop("df/0/healing-aspect"),
+        at="vnfd/df[0]",
     ),
-    (
+    case(
         "helm-chart",
-        "kdu[0]/helm-chart",
-        "",
-        vnf,
-        [put("kdu", [{"name": "k", "helm-chart": "Repo/Bad_Name"}])],
+        put("kdu", [{"name": "k", "helm-chart": "Repo/Bad_Name"}]),
+        at="kdu[0]/helm-chart",
     ),
-    (
-        "helm-folder",
-        "helm-chart",
-        "",
-        vnf,
-        [add(EE, {"id": "he", "helm-chart": "Bad Name"})],
-    ),
-    (
+    case("helm-folder", add(EE, {"id": "he", "helm-chart": "Bad Name"}), at="helm-chart"),
+    case(
         "duplicate-id",
-        "vdu-level[1]/vdu-id",
-        "list index out of range",
-        vnf,
-        [
-            add(
-                "df/0/instantiation-level/0/vdu-level",
-                {"vdu-id": "vm", "number-of-instances": 3},
-            )
-        ],
+        add(
+            "df/0/instantiation-level/0/vdu-level",
+            {"vdu-id": "vm", "number-of-instances": 3},
+        ),
+        at="vdu-level[1]/vdu-id",
+        osm="list index out of range",
     ),
-    (
+    case(
         "action-missing",
-        "config-access/ssh-access",
-        "",
-        vnf,
-        [charm("actions.yaml", "get-ssh-public-key: {}", "")],
+        charm("actions.yaml", "get-ssh-public-key: {}", ""),
+        at="config-access/ssh-access",
     ),
-    (
+    case(
         "charm-link",
-        "charms/gate/second",
-        "",
-        vnf,
-        [
-            file("charms/gate/src/deep/first", link="../.."),
-            file("charms/gate/second", link="src/deep/first/.."),
-        ],
+        file("charms/gate/src/deep/first", link="../.."),
+        file("charms/gate/second", link="src/deep/first/.."),
+        at="charms/gate/second",
     ),
-    (
+    case(
         "archive-link",
-        "second",
-        "",
-        vnf,
-        [file("doc/deep/first", link="../.."), file("second", link="doc/deep/first/..")],
+        file("doc/deep/first", link="../.."),
+        file("second", link="doc/deep/first/.."),
+        at="second",
     ),
-    (
+    case(
         "helm-missing",
-        "helm-chart",
-        "",
-        vnf,
-        [add(EE, {"id": "he", "helm-chart": "gat"}), file("helm-charts/gate/Chart.yaml")],
+        add(EE, {"id": "he", "helm-chart": "gat"}),
+        file("helm-charts/gate/Chart.yaml"),
+        at="helm-chart",
     ),
-    ("mgmt-none", "virtual-link-desc", "", ns, [put("virtual-link-desc/0/mgmt-network", False)]),
-    (
+    ns_case("mgmt-none", put("virtual-link-desc/0/mgmt-network", False), at="virtual-link-desc"),
+    ns_case(
         "link-profile-desc",
-        "virtual-link-profile[0]",
-        "",
-        ns,
-        [put("df/0/virtual-link-profile", [{"id": "data"}])],
+        put("df/0/virtual-link-profile", [{"id": "data"}]),
+        at="virtual-link-profile[0]",
     ),
-    (
+    ns_case(
         "link-profile-desc",
-        "virtual-link-desc-id",
-        "",
-        ns,
-        [put("df/0/virtual-link-profile", [{"id": "a", "virtual-link-desc-id": "x"}])],
+        put("df/0/virtual-link-profile", [{"id": "a", "virtual-link-desc-id": "x"}]),
+        at="virtual-link-desc-id",
     ),
-    (
+    ns_case(
         "link-dhcp",
-        "constituent-cpd-id[0]/ip-address",
-        "",
-        ns,
-        [
-            put(
-                "df/0/virtual-link-profile",
-                [
-                    {
-                        "id": "data",
-                        "virtual-link-desc-id": "data",
-                        "virtual-link-protocol-data": {
-                            "l3-protocol-data": {"cidr": "10.0.0.0/24", "dhcp-enabled": True}
-                        },
-                    }
-                ],
-            ),
-            put(
-                "df/0/vnf-profile/0/virtual-link-connectivity/1/constituent-cpd-id/0/ip-address",
-                "10.0.0.1",
-            ),
-        ],
-    ),
-    (
-        "link-cidr",
-        "l3-protocol-data/cidr",
-        "",
-        ns,
-        [
-            put(
-                "df/0/virtual-link-profile",
-                [
-                    {
-                        "id": "data",
-                        "virtual-link-desc-id": "data",
-                        "virtual-link-protocol-data": {"l3-protocol-data": {"cidr": "not a cidr"}},
-                    }
-                ],
-            )
-        ],
-    ),
-    ("vdu-no-name", "vnfd/vdu[0]", "", vnf, [drop("vdu/0/name")]),
-    (
-        "vdu-no-disk",
-        "vdu[0]/virtual-storage-desc",
-        "",
-        vnf,
-        [put("vdu/0/virtual-storage-desc", [])],
-    ),
-    (
-        "vdu-alternative-image",
-        "alternative-sw-image-desc[1]",
-        "",
-        vnf,
-        [put("vdu/0/alternative-sw-image-desc", ["ubuntu", "x"])],
-    ),
-    (
-        "healing-parameter",
-        "healing-policy[0]/day1",
-        "",
-        vnf,
-        [put("df/0/healing-aspect/0/healing-policy/0/day1", True)],
-    ),
-    ("ns-no-name", "nsd/nsd[0]", "", ns, [drop("name")]),
-    ("member-number", "vnf-profile[0]/id", "", ns, [put("df/0/vnf-profile/0/id", 1)]),
-    (
-        "ns-link-profile",
-        "virtual-link-connectivity[1]/virtual-link-profile-id",
-        "",
-        ns,
-        [
-            put("df/0/virtual-link-profile/0/id", "data-profile"),
-            put(f"{CONN}/virtual-link-profile-id", "data-profile"),
-        ],
-    ),
-    (
-        "mgmt-link",
-        "vnf-profile[0]",
-        "",
-        ns,
-        [drop("df/0/vnf-profile/0/virtual-link-connectivity/0")],
-    ),
-    ("sap-link", "sapd[0]/virtual-link-desc", "", ns, [put("sapd/0/virtual-link-desc", "x")]),
-    (
-        "relation-twice",
-        "relation[1]/name",
-        "",
-        ns,
-        [
-            add(
-                "ns-configuration/relation",
+        put(
+            "df/0/virtual-link-profile",
+            [
                 {
-                    "name": "vpn",
-                    "provider": {"vnf-profile-id": "2", "endpoint": "left"},
-                    "requirer": {"vnf-profile-id": "1", "endpoint": "right"},
-                },
-            )
-        ],
+                    "id": "data",
+                    "virtual-link-desc-id": "data",
+                    "virtual-link-protocol-data": {
+                        "l3-protocol-data": {"cidr": "10.0.0.0/24", "dhcp-enabled": True}
+                    },
+                }
+            ],
+        ),
+        put(
+            "df/0/vnf-profile/0/virtual-link-connectivity/1/constituent-cpd-id/0/ip-address",
+            "10.0.0.1",
+        ),
+        at="constituent-cpd-id[0]/ip-address",
+    ),
+    ns_case(
+        "link-cidr",
+        put(
+            "df/0/virtual-link-profile",
+            [
+                {
+                    "id": "data",
+                    "virtual-link-desc-id": "data",
+                    "virtual-link-protocol-data": {"l3-protocol-data": {"cidr": "not a cidr"}},
+                }
+            ],
+        ),
+        at="l3-protocol-data/cidr",
+    ),
+    case("vdu-no-name", drop("vdu/0/name"), at="vnfd/vdu[0]"),
+    case("vdu-no-disk", put("vdu/0/virtual-storage-desc", []), at="vdu[0]/virtual-storage-desc"),
+    case(
+        "vdu-alternative-image",
+        put("vdu/0/alternative-sw-image-desc", ["ubuntu", "x"]),
+        at="alternative-sw-image-desc[1]",
+    ),
+    case(
+        "healing-parameter",
+        put("df/0/healing-aspect/0/healing-policy/0/day1", True),
+        at="healing-policy[0]/day1",
+    ),
+    ns_case("ns-no-name", drop("name"), at="nsd/nsd[0]"),
+    ns_case("member-number", put("df/0/vnf-profile/0/id", 1), at="vnf-profile[0]/id"),
+    ns_case(
+        "ns-link-profile",
+        put("df/0/virtual-link-profile/0/id", "data-profile"),
+        put(f"{CONN}/virtual-link-profile-id", "data-profile"),
+        at="virtual-link-connectivity[1]/virtual-link-profile-id",
+    ),
+    ns_case(
+        "mgmt-link", drop("df/0/vnf-profile/0/virtual-link-connectivity/0"), at="vnf-profile[0]"
+    ),
+    ns_case("sap-link", put("sapd/0/virtual-link-desc", "x"), at="sapd[0]/virtual-link-desc"),
+    ns_case(
+        "relation-twice",
+        add(
+            "ns-configuration/relation",
+            {
+                "name": "vpn",
+                "provider": {"vnf-profile-id": "2", "endpoint": "left"},
+                "requirer": {"vnf-profile-id": "1", "endpoint": "right"},
+            },
+        ),
+        at="relation[1]/name",
     ),
 ]
 

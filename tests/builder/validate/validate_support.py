@@ -350,3 +350,22 @@ _catalog_to_read = functools.cache(catalog)
 
 def problems(draft, folder):
     return validate_package(draft.tar(folder / "gate.tar.gz"), _catalog_to_read())
+
+
+DESCRIPTOR = yaml.safe_dump(ns().document).encode()
+#: The descriptor, as a member of an archive.
+NSD_FILE = ("p/x_nsd.yaml", DESCRIPTOR)
+
+
+def tar(path, members, mode="w:gz"):
+    """Write a tar of (name, data or TarInfo)."""
+    with tarfile.open(path, mode) as archive:
+        for name, data in members:
+            info = data if isinstance(data, tarfile.TarInfo) else tarfile.TarInfo(name)
+            info.name, info.mtime = name, 1_700_000_000
+            if isinstance(data, bytes):
+                info.size = len(data)
+                archive.addfile(info, io.BytesIO(data))
+            else:
+                archive.addfile(info)
+    return path
