@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 from flavours import WAIT, Flavour, once
 from support import openbao
-from test_dispatch import healthy, refused
-from vdus import Site, site
+from vdus import Site, healthy, refused, site
 
 from lab.vim import vca_prefix
 

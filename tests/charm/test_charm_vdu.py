@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from flavours import WAIT, Flavour, once
-from test_dispatch import healthy, refused
-from vdus import Site, site
+from vdus import Site, healthy, refused, site
 
 pytestmark = [pytest.mark.lab, once]
 

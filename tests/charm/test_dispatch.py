@@ -16,6 +16,7 @@ import pytest
 import yaml
 from barejuju import is_sentence
 from flavours import WAIT, Flavour, once
+from vdus import healthy, refused
 
 from lab.vca import InvalidValueError, Model
 
@@ -29,39 +30,12 @@ KEY = "Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4Zm9vYmFyYmE="
 """Base64 of 32 bytes, as a WireGuard public key has."""
 
 
-def healthy(model: Model) -> dict[str, tuple[str, str]]:
-    """Return (status, message) by unit; no hook may have failed."""
-    found = {}
-    for name, app in model.wait_idle(WAIT).applications.items():
-        if name == "hostile":
-            continue  # not ours
-        for unit_name, unit in app.units.items():
-            assert unit.agent == "idle", (unit_name, unit.agent_message)
-            assert unit.workload in ("active", "blocked"), (unit_name, unit.workload)
-            found[unit_name] = (unit.workload, unit.message)
-            log = model.log_path(unit_name).read_text()
-            assert "Uncaught exception" not in log
-            assert "Traceback" not in log
-            assert not re.search(r'hook "\S+" failed', log)
-    return found
-
-
 def shown(model: Model) -> str:
     """Return all that `juju show-unit` and `juju status` tell, as text."""
     status = model.status()
     return json.dumps([model.show_unit(unit) for unit in status.units]) + json.dumps(
         {name: (unit.workload, unit.message) for name, unit in status.units.items()}
     )
-
-
-def refused(model: Model, app: str, action: str, **params: object) -> str:
-    """Run an action that must fail; return its one sentence."""
-    result = model.run_action(app, action, params, timeout=60)
-    assert result.status == "failed", result.results
-    assert is_sentence(result.results["output"]), result.results
-    # juju shows the message, OSM the output: both must tell.
-    assert result.message == result.results["output"]
-    return str(result.results["output"])
 
 
 @pytest.fixture(scope="module")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from barejuju import is_sentence
 from flavours import WAIT, Flavour
 
 from lab.vca import Model
@@ -88,3 +90,30 @@ def site(
     finally:
         vim.destroy()
         clean(home)
+
+
+def healthy(model: Model) -> dict[str, tuple[str, str]]:
+    """Return (status, message) by unit; no hook may have failed."""
+    found = {}
+    for name, app in model.wait_idle(WAIT).applications.items():
+        if name == "hostile":
+            continue  # not ours
+        for unit_name, unit in app.units.items():
+            assert unit.agent == "idle", (unit_name, unit.agent_message)
+            assert unit.workload in ("active", "blocked"), (unit_name, unit.workload)
+            found[unit_name] = (unit.workload, unit.message)
+            log = model.log_path(unit_name).read_text()
+            assert "Uncaught exception" not in log
+            assert "Traceback" not in log
+            assert not re.search(r'hook "\S+" failed', log)
+    return found
+
+
+def refused(model: Model, app: str, action: str, **params: object) -> str:
+    """Run an action that must fail; return its one sentence."""
+    result = model.run_action(app, action, params, timeout=60)
+    assert result.status == "failed", result.results
+    assert is_sentence(result.results["output"]), result.results
+    # juju shows the message, OSM the output: both must tell.
+    assert result.message == result.results["output"]
+    return str(result.results["output"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import struct
 from typing import Any
 
 import attr
@@ -10,6 +12,7 @@ from oai.model import End
 from oai.params import Common, Secrets, parse
 from oai.part import Part, of
 from vpnaas.base import fields
+from vpnaas.vdu.steps import Results
 
 OP = "1006020f0a478bf6b699f15c062e42b3"
 K = "449c4b91aeacd0ace182cf3a5a72bfa1"
@@ -176,3 +179,85 @@ def rendered(kind: str, **changes: Any) -> dict[str, str]:
     software = plan.build(asked, attr.evolve(SECRETS, database=DATABASE), OWN)
     files = units.all_files(software, "/usr/bin/podman", asked.params.registry, asked.link_units)
     return {path: file.text for path, file in files.items()}
+
+
+def interface_row(name: str, address: str) -> dict[str, Any]:
+    """Return a row of `ip -j address`."""
+    local, _, length = address.partition("/")
+    shown = {"family": "inet", "local": local, "prefixlen": int(length)}
+    return {"ifname": name, "mtu": 1500, "addr_info": [shown]}
+
+
+class Vdu:
+    """Files and started units of one VDU; runs nothing."""
+
+    def __init__(self, engine: str | None = "/usr/bin/podman") -> None:
+        self.engine = engine
+        self.files: dict[str, str] = {}
+        self.restarted: list[str] = []
+        self.uu = "192.168.77.10"
+        self.tables: set[str] = set()
+        self.interfaces: dict[str, str] = {}
+        self.probe: dict[str, Any] = {"reasons": [], "units": {}, "restarts": 0}
+
+    def execute(self, steps: list[Any]) -> Results:
+        found: dict[str, Any] = {}
+        for step in steps:
+            body, result = step.body, {}
+            if body["do"] == "read":
+                result = {"text": self.files.get(body["path"])}
+            elif body["do"] == "write":
+                self.files[body["path"]] = body["text"]
+            elif body["do"] == "remove":
+                self.files.pop(body["path"], None)
+            elif body["do"] == "which":
+                result = {"found": {"podman": self.engine, "docker": None}}
+            elif body["do"] == "run":
+                result = {"code": self._run(body["argv"]), "out": ""}
+                if step.id == "nf/probe":
+                    result["out"] = json.dumps(self.probe)
+                if step.id == "facts/addresses":
+                    rows = [interface_row(*each) for each in self.interfaces.items()]
+                    result["out"] = json.dumps(rows)
+                if step.id == "address" and self.uu:
+                    result["out"] = json.dumps([{"addr_info": [{"local": self.uu}]}])
+            found[step.id] = result
+        return Results(found)
+
+    def _run(self, argv: list[str]) -> int:
+        assert not any(secret in word for word in argv for secret in (OP, K))
+        if argv[:2] == ["systemctl", "restart"]:
+            for unit in argv[3:]:
+                name = unit.removesuffix(".service")
+                self.restarted.append(name)
+                text = self.files[units.digest_file(name)]
+                self.files[f"{units.RUN}/{name}.digest"] = text
+        if argv[:2] == ["nft", "-f"]:
+            self.tables.add(" ".join(units.table(self.files[argv[2]])))
+        if argv[:2] == ["nft", "delete"]:
+            self.tables.discard(" ".join(argv[2:]))
+        return int(argv[:2] == ["nft", "list"] and " ".join(argv[2:]) not in self.tables)
+
+
+def reconcile(vdu: Vdu, asked: plan.FunctionState) -> plan.Outcome:
+    decided = plan.make_plan(asked, vdu.execute(plan.observe_steps(asked)))
+    results = vdu.execute(list(decided.steps)) if decided.steps else None
+    return plan.conclude(asked, decided, results)
+
+
+def avp(code: int, data: bytes) -> bytes:
+    size = struct.pack("!I", 8 + len(data))[1:]
+    return struct.pack("!IB", code, 0x40) + size + data + bytes(-len(data) % 4)
+
+
+def message(
+    command: int, hop: int, request: bool, *avps: bytes, end: int = 0, again: bool = False
+) -> bytes:
+    body = b"".join(avps)
+    head = b"\x01" + struct.pack("!I", 20 + len(body))[1:]
+    flags = (0xC0 if request else 0x40) | (0x10 if again else 0)
+    head += bytes([flags]) + struct.pack("!I", command)[1:]
+    return head + struct.pack("!III", 16777251, hop, end or hop) + body
+
+
+SUCCESS = avp(268, struct.pack("!I", 2001))

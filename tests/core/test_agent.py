@@ -4,25 +4,13 @@ import json
 import os
 import pathlib
 import stat
-import subprocess
-import sys
 
 import attr
 import pytest
+from agent_support import execute
 from vpnaas.base.errors import VduError
 from vpnaas.vdu import steps
 from vpnaas.vdu.file_cache import FileCache
-from vpnaas.vdu.programs import source
-
-
-def execute(*listed, exclusive=False, known=None, sizes=None):
-    request = steps.program(list(listed), exclusive, known)
-    done = subprocess.run(
-        [sys.executable, "-I", "-"], input=request, capture_output=True, text=True, check=True
-    )
-    if sizes is not None:
-        sizes.append((len(request) - len(source("agent.py")), len(done.stdout)))
-    return steps.Results.from_json(done.stdout, listed, known)
 
 
 def test_files_are_written_once_and_atomically(tmp_path):

@@ -15,13 +15,11 @@ from helm_ee import offers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import authority as made
-from support.ends_certs import do
+from support.ends_certs import Operator, b64, do, strange_key
 from support.juju import pair
-from support.model_world import spki
 from vpnaas.base import x509
 from vpnaas.base.errors import InputError, VpnaasError
-from vpnaas.extras.certificate_actions import given as given_params
-from vpnaas.extras.certificate_actions import keys_of, requests
+from vpnaas.extras.certificate_actions import keys_of
 from vpnaas.params.intent import Intent, manual_peer
 from vpnaas.peers.offer import Remote
 from vpnaas.status import link_status
@@ -378,14 +376,6 @@ def test_each_provider_certifies_a_requirer_for_itself():
 # -- hostile data ---------------------------------------------------------------------------------
 
 
-def b64(pem):
-    return base64.b64encode(made.raw(pem)).decode()
-
-
-def strange_key(text):
-    return spki("ED25519 " + base64.b64encode(text.encode()).decode())
-
-
 def request_of(charm, common=None, key=None, signer=None):
     own = base64.b64decode(charm.plans["s6a"].state.public_key)
     name = common or charm.plans["s6a"].state.identity
@@ -596,30 +586,6 @@ def test_no_databag_displaces_the_tunnel_or_stays(garbage, writer):
 
 
 # -- certificates of an operator ------------------------------------------------------------------
-
-
-class Operator:
-    def __init__(self, name="operator", seed="operator"):
-        self.key, self.name = strange_key(seed), name
-        self.root = made.certificate(
-            self.key, name, name, self.key, "0101", (0, 9_000_000), authority=True
-        )
-
-    def sign(self, charm, which="request", names=None, span=(0, 9_000_000), serial="0102"):
-        asked = requests("s6a", charm.plans["s6a"])
-        request = x509.request("", asked[which])
-        names = (asked["ike-identity"],) if names is None else names
-        return made.certificate(
-            self.key, self.name, request.name, base64.b64decode(request.key), serial, span, names
-        )
-
-    def bring(self, charm, certificate, root=None):
-        params = {"certificate": certificate, "ca-certificate": root or self.root}
-        charm.reconcile(certificates={"s6a": given_params(params)})
-        plan = charm.plans["s6a"]
-        if plan.unusable:
-            raise VpnaasError(plan.problems[0])
-        charm.reconcile()
 
 
 def operated():

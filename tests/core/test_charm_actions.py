@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
+from access_support import KEYS, Reached, Store
 from ops.model import ModelError, RelationDataContent
 from ops.testing import Harness
+from support.ends_certs import Operator
 from support.model_world import PlainInterface, WgInterface, World
-from test_access_charm import KEYS, Reached, Store
-from test_certificates import Operator
 from vpnaas import actions, juju
 from vpnaas.base.errors import NotReadyError, VduError
 from vpnaas.charm import VnfCharm

@@ -6,24 +6,12 @@ import ipaddress
 
 import attr
 import pytest
+from nft_support import params, plan
 from support.juju import pair
-from vpnaas.base.links import NONE, WIREGUARD
+from vpnaas.base.links import NONE
 from vpnaas.extras import guard, qos
-from vpnaas.params.intent import LinkParams, link_params
-from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import nftables
 from vpnaas.vdu.steps import Results
-
-ADDRESSES = {"s6a": "172.16.6.2/24", "s1c": "192.168.247.102/24", "vpn-server": "10.77.0.1/24"}
-
-
-def params(link: str, technology: str = WIREGUARD) -> LinkParams:
-    given = {"link": link, "inner-address": ADDRESSES[link], "technology": technology}
-    return link_params(given)
-
-
-def plan(link: str, technology: str = WIREGUARD, interface: str = "") -> LinkPlan:
-    return LinkPlan(params(link, technology), interface=interface or f"wg-{link}", underlay="ens4")
 
 
 def observed(text: str | None, loaded: bool = True) -> Results:

@@ -10,9 +10,9 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from access_support import LINK, Access, own_key
+from agent_support import execute
 from support.juju import pair
-from test_access_charm import LINK, Access, own_key
-from test_agent import execute
 from vpnaas.access_charm import AccessCharm
 from vpnaas.base.errors import NotReadyError
 from vpnaas.vdu import machine

@@ -5,9 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from test_guard import plan
-from test_qos import URLLC, share
-from test_standby import gateway
+from nft_support import URLLC, gateway, plan, share
 from vpnaas.extras import gateway_firewall, guard, qos, standby
 
 TABLES = {

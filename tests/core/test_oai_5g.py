@@ -23,12 +23,13 @@ from oai_support import (
     OP,
     OWN,
     K,
+    Vdu,
     function_state,
     params,
     parts,
+    reconcile,
     rendered,
 )
-from test_oai_plan import Vdu, reconcile
 from vpnaas import actions
 from vpnaas.base import fields, x509
 from vpnaas.base.errors import InputError, VpnaasError

@@ -8,9 +8,8 @@ from oai import addresses
 from oai.functions import SpgwuCharm
 from oai.params import Common
 from oai.part import of
-from oai_support import function_state, params, parts
+from oai_support import Vdu, function_state, params, parts, reconcile
 from support.juju import pair
-from test_oai_plan import Vdu, reconcile
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.params.intent import link_params

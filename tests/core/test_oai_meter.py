@@ -7,25 +7,11 @@ import struct
 
 import pytest
 from oai import cql, logs, meters, signalling_meter
+from oai_support import SUCCESS, avp, message
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.vdu.steps import Results
 
 MME, HSS = bytes([172, 16, 6, 2]), bytes([172, 16, 6, 129])
-
-
-def avp(code: int, data: bytes) -> bytes:
-    size = struct.pack("!I", 8 + len(data))[1:]
-    return struct.pack("!IB", code, 0x40) + size + data + bytes(-len(data) % 4)
-
-
-def message(
-    command: int, hop: int, request: bool, *avps: bytes, end: int = 0, again: bool = False
-) -> bytes:
-    body = b"".join(avps)
-    head = b"\x01" + struct.pack("!I", 20 + len(body))[1:]
-    flags = (0xC0 if request else 0x40) | (0x10 if again else 0)
-    head += bytes([flags]) + struct.pack("!I", command)[1:]
-    return head + struct.pack("!III", 16777251, hop, end or hop) + body
 
 
 def packet(
@@ -53,9 +39,6 @@ class Wire:
         target = HSS if source == MME else MME
         self.meter.packet(packet(source, target, ports, self.place[source], data), now)
         self.place[source] = (self.place[source] + len(data)) & 0xFFFFFFFF
-
-
-SUCCESS = avp(268, struct.pack("!I", 2001))
 
 
 def test_requests_and_answers_are_paired_by_their_identifier() -> None:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from test_oai_meter import SUCCESS, message
+from oai_support import SUCCESS, message
 from vpnaas.vdu.programs import source
 
 pytestmark = pytest.mark.lab

@@ -9,7 +9,7 @@ from typing import Any
 
 import attr
 import pytest
-from test_access_charm import Store
+from access_support import Store
 from vpnaas import actions
 from vpnaas.base.errors import InputError, VduError
 from vpnaas.extras import gateway_pair, standby

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import subprocess
 
 import attr
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nft_support import URLLC, share
 from support.juju import pair
 from vpnaas.base.errors import InputError
 from vpnaas.extras import qos
@@ -17,16 +17,7 @@ from vpnaas.params.intent import Intent, link_params
 from vpnaas.params.qos import LinkQos, link_qos
 from vpnaas.vdu.steps import Results
 
-URLLC = {"link": "s1u", "five-qi": 82, "guaranteed-mbps": 5, "maximum-mbps": 8, "underlay-mbps": 50}
 EMBB = {"link": "s1c", "five-qi": 9, "maximum-mbps": 40, "underlay-mbps": 50}
-
-
-def share(params: dict[str, object], technology: str = "wireguard", port: int = 51825) -> qos.Share:
-    rates = link_qos(params)
-    assert rates is not None
-    address = ipaddress.ip_address
-    return qos.Share(rates, technology, f"wg-{rates.link}", "ens4", port,
-                     address("192.168.248.10"), (address("192.168.9.159"),))  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -15,29 +15,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nft_support import gateway
 from support.waiting import wait_until
 from vpnaas.base.errors import InputError
 from vpnaas.extras import standby
-from vpnaas.extras.standby import SPAN, Standby, keepalived_conf
+from vpnaas.extras.standby import SPAN, keepalived_conf
 from vpnaas.params.gateway import SharedAddress
-from vpnaas.params.pair import PRIMARY, SECONDARY, PairParams
+from vpnaas.params.pair import PRIMARY, SECONDARY
 from vpnaas.vdu.programs import gateway_loss, gateway_watch, source
 from vpnaas.vdu.programs.gateway_loss import HOLD, LONGEST, State, decide
-
-
-def gateway(**changed: Any) -> Standby:
-    values: dict[str, Any] = {
-        "role": PRIMARY,
-        "trusted": "ens5",
-        "untrusted": "ens4",
-        "own": ipaddress.ip_address("10.9.0.1"),
-        "other": ipaddress.ip_address("10.9.0.2"),
-        "virtual": ipaddress.ip_interface("10.9.0.254/24"),
-    }
-    values.update(changed)
-    own = values.pop("own")
-    return Standby(PairParams(**values), own, peers=8, children=("s1c", "s1u"))
-
 
 CHILD = (
     "{{name=s1c uniqueid={id} reqid={id} state={state} mode=TUNNEL protocol=ESP encap=yes "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,10 +10,16 @@ from typing import Any
 
 from vpnaas.base import x509
 from vpnaas.base.digests import digest
+from vpnaas.base.errors import VpnaasError
+from vpnaas.extras.certificate_actions import given as given_params
+from vpnaas.extras.certificate_actions import requests
 from vpnaas.tunnels.ipsec import authority, certificates
 from vpnaas.tunnels.ipsec.configuration import Chain
 from vpnaas.vdu.programs import agent
 from vpnaas.vdu.steps import Step
+
+from support import authority as made
+from support.model_world import spki
 
 PROVIDER, REQUIRER, PEER = "left", "right", "rel-1"
 
@@ -98,3 +105,35 @@ class Certified:
         found = x509.certificate(path, Path(moved(path, self.folder, end)).read_text())
         assert found.text
         return found
+
+
+def b64(pem):
+    return base64.b64encode(made.raw(pem)).decode()
+
+
+def strange_key(text):
+    return spki("ED25519 " + base64.b64encode(text.encode()).decode())
+
+
+class Operator:
+    def __init__(self, name="operator", seed="operator"):
+        self.key, self.name = strange_key(seed), name
+        self.root = made.certificate(
+            self.key, name, name, self.key, "0101", (0, 9_000_000), authority=True
+        )
+
+    def sign(self, charm, which="request", names=None, span=(0, 9_000_000), serial="0102"):
+        asked = requests("s6a", charm.plans["s6a"])
+        request = x509.request("", asked[which])
+        names = (asked["ike-identity"],) if names is None else names
+        return made.certificate(
+            self.key, self.name, request.name, base64.b64decode(request.key), serial, span, names
+        )
+
+    def bring(self, charm, certificate, root=None):
+        params = {"certificate": certificate, "ca-certificate": root or self.root}
+        charm.reconcile(certificates={"s6a": given_params(params)})
+        plan = charm.plans["s6a"]
+        if plan.unusable:
+            raise VpnaasError(plan.problems[0])
+        charm.reconcile()

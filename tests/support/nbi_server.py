@@ -12,6 +12,7 @@ import yaml
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lab.nbi.engine import Engine
+from lab.records.store import NSDS, NSRS, OPS, VNFDS, VNFRS
 from lab.server.app import create_app
 from lab.server.listener import Listener
 from lab.server.tokens import Tokens
@@ -111,3 +112,20 @@ def instantiation(dist: Path, nsd: str, vim: str, name: str = "vpn") -> dict[str
         "vimAccountId": vim,
         **config,
     }
+
+
+def refused(answer: requests.Response, status: int, code: str, text: str) -> None:
+    """Check a refusal with NBI's three fields, and no others."""
+    body = answer.json()
+    assert set(body) == {"code", "status", "detail"}
+    assert (answer.status_code, body["status"], body["code"]) == (status, status, code), body
+    assert text in body["detail"]
+
+
+def nothing_made(engine: Engine) -> None:
+    uploads = engine.store.root / "uploads"
+    packages = engine.store.root / "packages"
+    for collection in (VNFDS, NSDS, NSRS, VNFRS, OPS):
+        assert engine.store.all(collection) == []
+    for folder in (uploads, packages):
+        assert not folder.exists() or list(folder.iterdir()) == []

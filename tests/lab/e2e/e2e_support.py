@@ -489,3 +489,21 @@ def own_service(packages: Sequence[str], name: str, nsd: str, parameters: str) -
         gone(made)
 
     return service
+
+
+def argv(lab: Lab, name: str, nst: str, params: str) -> list[str]:
+    """Return the command that makes a slice and waits for it."""
+    file = str(lab.dist / "params" / f"{params}.yaml")
+    words = ["--nsi_name", name, "--nst_name", nst, "--vim_account", "lab", "--config_file", file]
+    home = str(lab.home)
+    return [sys.executable, "-m", "lab.cli", "--home", home, "nsi-create", *words, "--wait"]
+
+
+def make_together(lab: Lab, *slices: tuple[str, str, str]) -> None:
+    running = [
+        subprocess.Popen(argv(lab, *each), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        for each in slices
+    ]
+    for process in running:
+        said, _ = process.communicate(timeout=2 * PATIENCE)
+        assert process.returncode == 0, said.decode()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from e2e_support import SHARED_HSS, InBackground, Lab, Service, Vnf, wait
+from e2e_support import SHARED_HSS, InBackground, Lab, Service, Vnf, make_together, wait
 from e2e_ue import DEVICE, FIRST_IMSI, LONG, OP, SGI, K
 from oai import ue
 from oai.params import Secrets, Ue
 from oai.values import Plmn
-from test_e2e_slices import make_together
 
 from operate.client import Client
 from operate.join import End, join, part

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from e2e_support import PATIENCE, Lab, Service
+from e2e_support import PATIENCE, Lab, Service, make_together
 
 from lab.records import jobs
 from lab.records.store import NSIOPS, NSIS, NSRS, OPS
@@ -22,24 +20,6 @@ pytestmark = pytest.mark.lab
 
 PACKAGES = ("vpn_endpoint_vnf", "vpn_basic_ns", "vpn_endpoint_ns")
 TEMPLATES = ("vpn_basic_nst", "vpn_shared_nst")
-
-
-def argv(lab: Lab, name: str, nst: str, params: str) -> list[str]:
-    """Return the command that makes a slice and waits for it."""
-    file = str(lab.dist / "params" / f"{params}.yaml")
-    words = ["--nsi_name", name, "--nst_name", nst, "--vim_account", "lab", "--config_file", file]
-    home = str(lab.home)
-    return [sys.executable, "-m", "lab.cli", "--home", home, "nsi-create", *words, "--wait"]
-
-
-def make_together(lab: Lab, *slices: tuple[str, str, str]) -> None:
-    running = [
-        subprocess.Popen(argv(lab, *each), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        for each in slices
-    ]
-    for process in running:
-        said, _ = process.communicate(timeout=2 * PATIENCE)
-        assert process.returncode == 0, said.decode()
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from lcm_support import APP1, APP2, World
 from support.lcm_fakes import day12_of
-from test_lcm_operations import APP1, APP2, World
 
 from lab.descriptors.service import service, vnfrs_of
 from lab.descriptors.topology import Port as ServerPort

@@ -26,36 +26,19 @@ import yaml
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
-from support.nbi_server import PASSWORD, VIM, Api, instantiation
+from support.nbi_server import PASSWORD, VIM, Api, instantiation, nothing_made, refused
 
 from lab.errors import NbiError
 from lab.nbi.engine import Engine
 from lab.nbi.unpack import unpack
 from lab.page.mount import WithPage
-from lab.records.store import CREATED, NSDS, NSRS, OPS, VNFDS, VNFRS, Document
+from lab.records.store import CREATED, NSRS, OPS, VNFRS, Document
 from lab.server import app as server_app
 from lab.server import bodies, listener, tokens
 from lab.server.app import create_app
 from lab.server.listener import Listener
 
 VNFD_CONTENT = "/vnfpkgm/v1/vnf_packages_content"
-
-
-def refused(answer: requests.Response, status: int, code: str, text: str) -> None:
-    """Check a refusal with NBI's three fields, and no others."""
-    body = answer.json()
-    assert set(body) == {"code", "status", "detail"}
-    assert (answer.status_code, body["status"], body["code"]) == (status, status, code), body
-    assert text in body["detail"]
-
-
-def nothing_made(engine: Engine) -> None:
-    uploads = engine.store.root / "uploads"
-    packages = engine.store.root / "packages"
-    for collection in (VNFDS, NSDS, NSRS, VNFRS, OPS):
-        assert engine.store.all(collection) == []
-    for folder in (uploads, packages):
-        assert not folder.exists() or list(folder.iterdir()) == []
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from support.nbi_server import VIM, Api, instantiation
-from test_server_requests import nothing_made, refused
+from support.nbi_server import VIM, Api, instantiation, nothing_made, refused
 
 from lab.nbi.engine import Engine
 from lab.records.operations import fail_operation

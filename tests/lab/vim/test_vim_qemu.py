@@ -16,30 +16,13 @@ from typing import Any
 import pytest
 import yaml
 from support.waiting import wait_until
+from vim_support import NETWORKS, SERVER, SPEC
 
-from lab.vim import Network, Port, Server, ServerSpec, VimError
-from lab.vim.model import ACTIVE, BUILD
+from lab.vim import VimError
+from lab.vim.model import ACTIVE
 from lab.vim.qemu import bake, configdrive, images, monitor, server
 from lab.vim.server import listening
 from lab.vim.store import Config, Image, ServerRecord
-
-NETWORKS = {
-    "m": Network("m", "mgmt", "", "10.250.1.0/24", "10.250.1.1", 1500, True, "nm"),
-    "d": Network(
-        *("d", "data", "", "10.77.0.0/24", "10.77.0.254", 1400, False, "nd"),
-        host_routes=("10.99.0.0/16",),
-    ),
-    "s": Network("s", "six", "", "2001:db8:7::/64", None, 1500, False, "ns"),
-}
-SPEC = ServerSpec("vnf", "vnf", "ubuntu22.04", 1, 512, 2, (), "#cloud-config\n{}\n", ("ssh-x y",))
-
-
-def port(network: str, ip: str) -> Port:
-    return Port(f"id-{network}", network, "ens3", f"p{network}", ip, "02:00:00:00:00:01", True)
-
-
-PORTS = (port("m", "10.250.1.2"), port("d", "10.77.0.2"), port("s", "2001:db8:7::2"))
-SERVER = Server("uuid", "vnf", "vnf", "tag", "ubuntu22.04", BUILD, PORTS)
 
 
 def test_network_data_has_addresses_and_one_way_out() -> None:

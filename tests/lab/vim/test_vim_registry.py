@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 from support.waiting import wait_until
-from test_vim_qemu import NETWORKS, SERVER, SPEC
+from vim_support import NETWORKS, SERVER, SPEC
 
 from lab.procs import start_time
 from lab.vim import Vim, VimError, cgroups, clean, registry

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lab.vim import Server
+from lab.vim import Network, Port, Server, ServerSpec
+from lab.vim.model import BUILD
 
 #: The fixture ``boot``: specs and a tag to booted servers.
 Boot = Callable[..., list[Server]]
@@ -42,3 +43,26 @@ sys.exit(0 if answered else 1)
 def ping_command(target: str, count: int = 2, source: str = "-") -> list[str]:
     """A ping that needs no ping program, which a minimal machine may lack."""
     return ["/usr/bin/python3", "-c", PING, target, str(count), source]
+
+
+NETWORKS = {
+    "m": Network("m", "mgmt", "", "10.250.1.0/24", "10.250.1.1", 1500, True, "nm"),
+    "d": Network(
+        *("d", "data", "", "10.77.0.0/24", "10.77.0.254", 1400, False, "nd"),
+        host_routes=("10.99.0.0/16",),
+    ),
+    "s": Network("s", "six", "", "2001:db8:7::/64", None, 1500, False, "ns"),
+}
+
+
+SPEC = ServerSpec("vnf", "vnf", "ubuntu22.04", 1, 512, 2, (), "#cloud-config\n{}\n", ("ssh-x y",))
+
+
+def port(network: str, ip: str) -> Port:
+    return Port(f"id-{network}", network, "ens3", f"p{network}", ip, "02:00:00:00:00:01", True)
+
+
+PORTS = (port("m", "10.250.1.2"), port("d", "10.77.0.2"), port("s", "2001:db8:7::2"))
+
+
+SERVER = Server("uuid", "vnf", "vnf", "tag", "ubuntu22.04", BUILD, PORTS)
