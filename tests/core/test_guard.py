@@ -14,13 +14,14 @@ from vpnaas.vdu import nftables
 from vpnaas.vdu.steps import Results
 
 
-def observed(text: str | None, loaded: bool = True) -> Results:
+def observed(text: str | None, loaded: bool = True, shown: str | None = None) -> Results:
+    shown = text if shown is None else shown
     return Results(
         {
             "guard/file": {"text": text},
             "guard/unit": {"text": guard.UNIT_TEXT},
             "guard/after-flush": {"text": nftables.after_flush_text(guard.FILE)},
-            "guard/table": {"code": 0 if loaded else 1, "out": ""},
+            "guard/table": {"code": 0 if loaded else 1, "out": shown if loaded else ""},
             "guard/enabled": {"code": 0, "out": "enabled\n"},
         }
     )
@@ -95,6 +96,9 @@ def test_nothing_is_done_where_it_is_in_force_and_a_flush_is_mended() -> None:
     plans = {"s6a": plan("s6a")}
     text = guard.render([guard.guarded(plans["s6a"])])
     assert guard.steps_to(plans, observed(text)) == []
+    # Somebody has deleted a rule, or all of them: `nft flush table`.
+    for shown in (text.replace("counter drop", "", 1), ""):
+        assert "guard/load" in ids(guard.steps_to(plans, observed(text, shown=shown)))
     assert "guard/load" in ids(guard.steps_to(plans, observed(text, loaded=False)))
     assert "guard/load" in ids(guard.steps_to(plans, observed("something else")))
 

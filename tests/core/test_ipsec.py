@@ -129,6 +129,20 @@ def test_what_carries_a_tunnel_is_put_back():
     assert mme.states() == {"s6a": "up"}
 
 
+def test_states_that_somebody_flushed_are_told_and_made_anew():
+    juju, hss, mme, _ = ipsec_pair()
+    (sa,) = mme.vdu.charon.sas
+    sa.lost = True
+    mme.vdu.fail_on = "s6a/apply/stale"
+    mme.reconcile()
+    mme.vdu.fail_on = None
+    assert mme.states() == {"s6a": "blocked"}
+    mme.reconcile()
+    assert mme.states() == {"s6a": "up"}
+    assert [each.lost for each in mme.vdu.charon.sas] == [False]
+    assert mme.vdu.charon.sas[0].id != sa.id
+
+
 def test_a_probe_that_did_not_end_is_no_answer_and_leaves_nothing_for_the_next():
     juju, hss, mme, _ = ipsec_pair()
     before = mme.vdu.files[CONF]

@@ -234,16 +234,16 @@ class ModelVdu:
         if "gateway" in argv[-1]:
             if argv[1] in ("-f", "delete"):
                 self.firewall = self.files[argv[2]] if argv[1] == "-f" else ""
-            return (0 if self.firewall else 1), ""
+            return (0 if self.firewall else 1), self.firewall
         if "devices" in argv[-1]:
             if argv[1] in ("-f", "delete"):
                 self.devices = self.files[argv[2]] if argv[1] == "-f" else ""
-            return (0 if self.devices else 1), ""
+            return (0 if self.devices else 1), self.devices
         if argv[1] == "-f":
             self.guard = self.files[argv[2]]
         elif argv[1] == "delete":
             self.guard = ""
-        return (0 if self.guard else 1), ""
+        return (0 if self.guard else 1), self.guard
 
     def _cmd_mv(self, argv, text):
         self.files[argv[2]] = self.files.pop(argv[1])
@@ -371,6 +371,8 @@ class ModelVdu:
     def _cmd_ipsec(self, argv, text):
         if argv[1] == "load":
             return self.charon.swanctl(["--load-conns"])
+        if argv[1] == "lost":
+            return 0, "".join(f"{sa.id}\n" for sa in self.charon.sas if sa.lost)
         assert argv[1] == "drop"
         for sa in [sa for sa in self.charon.sas if sa.name.startswith(argv[2])]:
             self.charon.end(sa)

@@ -82,6 +82,8 @@ class ModelSa:
     local_ts: tuple[str, ...] = ()
     age: int = 1
     """Seconds since the peer authenticated: heard just now, unless a test says otherwise."""
+    lost: bool = False
+    """Whether somebody has flushed the kernel's states."""
     other: ModelSa | None = None
     owner: Charon | None = None
 

@@ -19,7 +19,7 @@ import attr
 from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED, InputError, VduError, VpnaasError
 from vpnaas.base.links import IPSEC, KEYED, NONE, WIREGUARD
-from vpnaas.extras import foreign_firewall, gateway, guard, monitoring, qos, responder
+from vpnaas.extras import foreign_firewall, gateway, guard, monitoring, qos, repair, responder
 from vpnaas.extras.gateway_firewall import GatewayFirewall
 from vpnaas.params.intent import LinkParams
 from vpnaas.peers.leases import Asking
@@ -52,7 +52,7 @@ first. WireGuard repeats a handshake after 5 to 5.4 s: two that cross are both l
 MAX_PROBES = 1000
 """Peers of a link that are asked in one reconcile, all at once; further ones in turn."""
 AFTER = "after/"
-GATEWAY, MONITORING, GUARD, QOS = "gateway", "monitoring", "guard", "qos"
+GATEWAY, MONITORING, GUARD, QOS, REPAIR = "gateway", "monitoring", "guard", "qos", "repair"
 COMMON = ("machine", "tools", "facts")
 """Starts of the ids of steps without which no link can be planned."""
 
@@ -83,7 +83,8 @@ def observe_steps(charm_state: CharmState) -> List[Step]:
     if charm_state.gateway is not None:
         steps += gateway.observe(charm_state.gateway.tunnels)
     steps += nesting.observe(charm_state)
-    if any(params.technology != NONE for params in charm_state.intent.links.values()):
+    steps += repair.observe(_has_tunnels(charm_state))
+    if _has_tunnels(charm_state):
         steps += foreign_firewall.observe()
     steps += monitoring.observe(charm_state.monitoring)
     for technology, links in _used(charm_state):
@@ -93,6 +94,10 @@ def observe_steps(charm_state: CharmState) -> List[Step]:
     for link in _absent_links(charm_state):
         steps += _look_for_others(link)
     return _in_parts(charm_state, steps)
+
+
+def _has_tunnels(charm_state: CharmState) -> bool:
+    return any(params.technology != NONE for params in charm_state.intent.links.values())
 
 
 def _in_parts(charm_state: CharmState, steps: Sequence[Step]) -> List[Step]:
@@ -173,7 +178,7 @@ def _tools(charm_state: CharmState) -> List[str]:
     names = list(TOOLS)
     for technology, _ in _used(charm_state):
         names += technology.tools
-    if any(params.technology != NONE for params in charm_state.intent.links.values()):
+    if _has_tunnels(charm_state):
         names.append("nft")
     if charm_state.gateway is not None:
         names += ["find", "nproc", "sysctl"]
@@ -215,6 +220,8 @@ def make_plan(
     first, last, problems = _gateway_steps(charm_state, vdu, links, results)
     steps += first + [step for plan in links.values() for step in plan.steps] + last
     steps += nesting.steps_to(known, results)
+    if REPAIR not in results.broken:
+        steps += repair.steps_to(_has_tunnels(charm_state), results)
     try:
         management = charm_state.management
         if MONITORING not in results.broken:

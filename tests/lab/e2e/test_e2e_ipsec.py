@@ -72,6 +72,22 @@ def test_a_dead_link_is_red_for_who_asks(client: Vnf, server: Vnf) -> None:
     is_red_when_asked(client, server, "meta l4proto { 50, 17 } drop")
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "ip rule del pref 220",
+        "ip route flush table 220",
+        "ip link set ipsec0 down",
+        "ip link set xf-vpn-client down",
+        "ip address flush dev xf-vpn-client",
+    ],
+)
+def test_what_carries_a_tunnel_is_put_back_in_seconds(client: Vnf, damage: str) -> None:
+    """As systemd-networkd removes rules and routes that it did not make."""
+    client.out(*damage.split())
+    wait(lambda: client.pings(SERVER, tries=1), "the tunnel carries packets again", seconds=20)
+
+
 def test_the_largest_packet_passes_whole(client: Vnf) -> None:
     mtu = client.status("vpn-client")["mtu"]
     assert client.pings(SERVER, "-M", "do", "-s", str(mtu - 28), tries=60)

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from e2e_basic import LINKS, SERVER, configure, is_red_when_asked, rules
 from e2e_handshake import initiation
-from e2e_support import ActionError, Lab, Service, Vnf
+from e2e_support import ActionError, Lab, Service, Vnf, wait
 
 pytestmark = [pytest.mark.lab, pytest.mark.schedule(worker="basic")]
 
@@ -86,6 +86,31 @@ def test_keys_made_anew_are_agreed_by_themselves(basic: Service, client: Vnf, se
     assert client.public_key("wg-vpn-client") != before
     assert client.pings(SERVER, tries=60)
     basic.note_secrets()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "ip link set wg-vpn-client down",
+        "ip link delete wg-vpn-client",
+        "ip address flush dev wg-vpn-client",
+        "ip route flush dev wg-vpn-client",
+    ],
+)
+def test_what_carries_a_tunnel_is_put_back_in_seconds(client: Vnf, damage: str) -> None:
+    client.out(*damage.split())
+    wait(lambda: client.pings(SERVER, tries=1), "the tunnel carries packets again", seconds=20)
+
+
+def test_our_rules_are_put_back_in_seconds(client: Vnf) -> None:
+    def rules() -> str:
+        return re.sub(r"packets \d+ bytes \d+", "", client.run("nft", "list", *guard).stdout)
+
+    guard = ("table", "inet", "osm_vpnaas_guard")
+    before = rules()
+    for words in (("delete", *guard), ("flush", *guard), ("flush", "chain", *guard[1:], "input")):
+        client.out("nft", *words)
+        wait(lambda: rules() == before, "the guard is whole again", seconds=20)
 
 
 @pytest.mark.long

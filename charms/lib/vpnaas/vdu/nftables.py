@@ -7,6 +7,7 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.vdu.generated import HEAD
+from vpnaas.vdu.programs.hold import VERDICT, verdicts
 from vpnaas.vdu.steps import Results, Step, enable, move, read, remove, run, write
 
 NFT = "/usr/sbin/nft"
@@ -100,7 +101,7 @@ class BootTable:
             self.look(),
             read(self.name + "/unit", self.unit_file),
             read(self.name + "/after-flush", after_flush_file(self.name)),
-            run(self.name + "/table", *table, any_exit=True),
+            run(self.name + "/table", *table, any_exit=True, pick=VERDICT),
             run(self.name + "/enabled", "systemctl", "is-enabled", self.unit, any_exit=True),
         ]
 
@@ -115,6 +116,7 @@ class BootTable:
             and results.text(self.name + "/unit") == self.unit_text
             and results.text(self.name + "/after-flush") == after_flush_text(self.file)
             and results.exit_code(self.name + "/table") == 0
+            and verdicts(results.output(self.name + "/table")) == verdicts(text)
             and (results.out(self.name + "/enabled") or "").strip() == "enabled"
         )
         if in_force:

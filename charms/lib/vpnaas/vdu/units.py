@@ -26,7 +26,7 @@ class Units(Pending):
         """Return the steps that look at files and units."""
         return [
             self.observe(),
-            *(read(self.name + path, path) for path in self.paths),
+            *(read(self.name + path, path, cacheable=True) for path in self.paths),
             run(self.name + "/active", "systemctl", "is-active", *self.units, any_exit=True),
             run(self.name + "/enabled", "systemctl", "is-enabled", *self.units, any_exit=True),
         ]

@@ -56,6 +56,7 @@ class Sa:
         id: charon's number for it.
         age: Seconds since the peer authenticated.
         given: Addresses that the peer got from a pool.
+        lost: Whether the kernel lacks states or policies of it.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Sa:
     ike: str
     children: Tuple[Child, ...]
     given: Tuple[str, ...] = ()
+    lost: bool = False
 
     @property
     def end(self) -> str:
@@ -85,7 +87,8 @@ class Sa:
     @property
     def passing(self) -> Tuple[Child, ...]:
         """Return the children through which packets can pass."""
-        return tuple(c for c in self.children if c.installed) if self.authenticated else ()
+        whole = self.authenticated and not self.lost
+        return tuple(c for c in self.children if c.installed) if whole else ()
 
 
 def end_of(name: str) -> str:
@@ -239,10 +242,13 @@ def look(prefix: str = "") -> List[Step]:
         words = ("swanctl", flag, "--raw")
         return run(prefix + "ipsec/" + what, *words, any_exit=True, pick=pick, timeout=60)
 
+    lost = (names.PROGRAM_FILE, "lost")
     return [
         ask("stats", "--stats"),
         ask("conns", "--list-conns", _NAME),
         ask("sas", "--list-sas"),
+        # Where charon has its own ESP, the kernel has no states.
+        run(prefix + "ipsec/lost", *lost, unless="/sys/class/net/" + names.TUN, any_exit=True),
         read(prefix + "ipsec/notes", STATE),
         trouble.sockets(prefix + "ipsec/ports", *names.PORTS),
         run(prefix + "ipsec/route-4", "ip", "-j", "-4", "route", "show", "table", "all"),
@@ -387,10 +393,12 @@ def parse_notes(results: Results, prefix: str = "") -> refusals.Notes:
 def parse_sas(link: str, results: Results, prefix: str = "") -> Tuple[Sa, ...]:
     """Return the security associations of a link's connections, the newest first."""
     sas = []
+    lost = results.output(prefix + "ipsec/lost").split()
     try:
         for name, body in events(results.output(prefix + "ipsec/sas")):
             if name.startswith(link + "_"):
-                sas.append(_sa(name, body))
+                sa = _sa(name, body)
+                sas.append(attr.evolve(sa, lost=str(sa.id) in lost))
     except MALFORMED:
         raise VduError("`swanctl --list-sas --raw` printed something unexpected")
     return tuple(sorted(sas, key=lambda sa: -sa.id))

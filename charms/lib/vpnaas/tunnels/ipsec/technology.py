@@ -405,6 +405,9 @@ class Ipsec(KeyedTechnology[State]):
         if passing:
             encap = all(child.encap for child in passing)
             return Trouble(refusals.lacking(params, peer, *observed.selectors(passing), encap))
+        if any(sa.lost for sa in mine):
+            what = "the kernel lacks states or policies of its tunnel, which somebody removed"
+            return Trouble(what, down=True)
         known = any(sa.authenticated for sa in mine)
         alone = "it proved itself, but there is no CHILD_SA, so no packet can pass" if known else ""
         note = refusals.last(state.notes, params.link, peer)

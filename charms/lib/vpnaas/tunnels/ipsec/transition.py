@@ -190,7 +190,8 @@ def _daemon_changes(
             steps.append(run(link + "/apply/tun", *mtu, any_exit=True))
     if state.daemon_plane and state.plane != names.XFRM:
         steps += _daemon_routes(configuration, state)
-    for sa in stale(configuration, state, made):
+    old = stale(configuration, state, made)
+    for sa in old + [sa for sa in state.sas if sa.lost and sa not in old]:
         steps.append(_terminate("{}/apply/stale-{}".format(link, sa.id), sa))
     return steps
 

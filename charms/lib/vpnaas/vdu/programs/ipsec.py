@@ -1,8 +1,10 @@
 #!/usr/bin/python3
 """Open and close IPsec tunnels of osm-vpnaas.
 
-Usage: ipsec keep         keep the connections in /etc/osm-vpnaas/*/ipsec.keep up, and the rules
-                          to charon's routes, for ever
+Usage: ipsec keep         keep the connections in /etc/osm-vpnaas/*/ipsec.keep up, and charon's
+                          rules, routes, states and policies in the kernel, for ever
+       ipsec lost         print the numbers of the security associations whose states or policies
+                          the kernel does not have any more
        ipsec drop PREFIX  end the security associations of all connections that start with PREFIX
        ipsec load LINK    replace the daemon's connections of a link by those of the link's file
        ipsec initiate-shared   initiate to the peers of a pair's shared address, which is ours now
@@ -19,6 +21,7 @@ swanctl if that fails.
 import base64
 import glob
 import json
+import os
 import re
 import select
 import socket
@@ -35,8 +38,17 @@ SECONDS = 60
 SETTINGS = "/etc/strongswan.d/00-osm-vpnaas.conf"
 TABLE = 220
 """charon's routing table, and the priority of its rule."""
-RULES = 0x80 | 0x40000  # groups: rules of IPv4 and IPv6
-DELRULE, PRIORITY = 33, 6
+GROUPS = 0x1 | 0x40 | 0x400 | 0x80 | 0x40000  # links; routes and rules of IPv4 and IPv6
+NEWLINK, NEWROUTE, DELROUTE, DELRULE = 16, 24, 25, 33
+DESTINATION, ROUTE_TABLE, PRIORITY = 1, 15, 6
+HEADER = struct.Struct("=IHHII")
+REPLACE = 0x1 | 0x100 | 0x400  # flags: request, replace, create
+TUN = "ipsec0"
+XFRM, STATES = 6, 0x4 | 0x8
+"""Protocol of netlink, and its groups: states and policies (linux/xfrm.h)."""
+PREFIX = r"[0-9a-f.:]+/\d+"
+GONE = (0x11, 0x14, 0x1C, 0x1D)
+"""A state or a policy was deleted, or all of them."""
 LISTS = (
     "local_addrs",
     "remote_addrs",
@@ -94,10 +106,9 @@ def documents(name: str) -> Iterator[Any]:
 
 
 def keep() -> None:
-    """Initiate wanted connections that are not up, and keep charon's rules, for ever."""
+    """Initiate wanted connections that are not up, and keep what charon made, for ever."""
     waits: Dict[Tuple[str, ...], Tuple[float, int]] = {}
-    messages = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
-    messages.bind((0, RULES))
+    watch = Watch()
     while True:
         # Of the connections of a peer, one has to be up.
         lists = [tuple(names) for each in documents("ipsec.keep") for names in each]
@@ -120,45 +131,187 @@ def keep() -> None:
                 if any(n == name and state == UP for n, _, state in associations()):
                     break
             waits[names] = (time.monotonic() + wait, min(2 * wait, LONGEST))
-        guard_rules(messages, time.monotonic() + PERIOD)
+        watch.until(time.monotonic() + PERIOD)
 
 
-def removed(data: bytes) -> Set[int]:
-    """Return the families of charon's rules whose removal the kernel tells (rtnetlink(7))."""
-    families = set()
-    while len(data) >= 16:
-        length, kind = struct.unpack_from("=IH", data)
-        at = 28  # after the headers nlmsghdr and fib_rule_hdr
-        while kind == DELRULE and at + 8 <= min(length, len(data)):
-            size, what, value = struct.unpack_from("=HHI", data, at)
-            if (what, value) == (PRIORITY, TABLE):
-                families.add(data[16])
-            at += max(4, size + 3 & ~3)
-        data = data[max(16, length + 3 & ~3) :]
-    return families
+def messages(data: bytes) -> Iterator[Tuple[int, bytes]]:
+    """Yield kind and body of each message (netlink(7))."""
+    while len(data) >= HEADER.size:
+        length, kind = HEADER.unpack_from(data)[:2]
+        if length < HEADER.size:
+            return
+        yield kind, data[HEADER.size : length]
+        data = data[(length + 3) & ~3 :]
 
 
-def guard_rules(messages: socket.socket, until: float) -> None:
-    """Wait, and put back the rule to charon's routes if somebody removes it meanwhile.
+def attributes(data: bytes) -> Dict[int, bytes]:
+    """Return the attributes after the header of a message (rtnetlink(7))."""
+    found = {}
+    while len(data) >= 4:
+        size, kind = struct.unpack_from("=HH", data)
+        found[kind & 0x3FFF] = data[4:size]
+        data = data[max(4, size + 3 & ~3) :]
+    return found
 
-    charon makes it once. systemd-networkd removes rules of others when it configures again.
+
+def number(data: bytes) -> int:
+    """Return a number of four bytes, 0 where there is none."""
+    return int(struct.unpack("=I", data)[0]) if len(data) == 4 else 0
+
+
+class Watch:
+    """Messages of the kernel about what charon made: it does not look for itself.
+
+    systemd-networkd removes rules and routes of others when it configures again.
     """
-    while select.select([messages], [], [], max(0.0, until - time.monotonic()))[0]:
+
+    def __init__(self) -> None:
+        self.routing = self.listen(socket.NETLINK_ROUTE, GROUPS)
+        self.sockets = [self.routing]
         try:
-            families = removed(messages.recv(1 << 16))
+            self.sockets.append(self.listen(XFRM, STATES))
         except OSError:
-            families = {socket.AF_INET, socket.AF_INET6}  # messages were lost
-        daemon = ["systemctl", "is-active", "--quiet", "strongswan.service"]
-        # A daemon that stops removes its rule itself.
-        if not families or subprocess.call(daemon):
+            pass  # a kernel without ESP
+        self.families: Set[int] = set()
+        """Of rules that are gone."""
+        self.routes: Dict[str, bytes] = {}
+        """Bodies of messages about routes that are gone, by destination."""
+        self.suspicious = self.down = False
+        self.pause = 0.0
+
+    @staticmethod
+    def listen(protocol: int, groups: int) -> socket.socket:
+        """Return a socket that gets the messages of groups."""
+        messages = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
+        messages.bind((0, groups))
+        return messages
+
+    def until(self, end: float) -> None:
+        """Take messages until a time, and put back what they say is gone."""
+        while True:
+            wait = max(0.0, end - time.monotonic())
+            heard = select.select(self.sockets, [], [], min(0.2, wait) if self.any() else wait)[0]
+            for each in heard:
+                try:
+                    data = each.recv(1 << 16)
+                except OSError:  # messages were lost
+                    self.families, self.suspicious = {socket.AF_INET, socket.AF_INET6}, True
+                    continue
+                for kind, body in messages(data):
+                    (self.route if each is self.routing else self.state)(kind, body)
+            if not heard:
+                self.mend()
+                if time.monotonic() >= end:
+                    return
+
+    def any(self) -> bool:
+        """Tell whether something may have to be put back."""
+        return bool(self.families or self.routes or self.down)
+
+    def state(self, kind: int, body: bytes) -> None:
+        """Note that a state or a policy is gone; charon ends its own ones, too."""
+        self.suspicious = self.suspicious or kind in GONE
+
+    def route(self, kind: int, body: bytes) -> None:
+        """Note a rule or a route that is gone, and charon's TUN that is down."""
+        if kind == NEWLINK:  # struct ifinfomsg
+            name = attributes(body[16:]).get(3, b"").rstrip(b"\0").decode()
+            self.down = self.down or (name == TUN and not number(body[8:12]) & 1)
+        elif kind == DELRULE:
+            if number(attributes(body[12:]).get(PRIORITY, b"")) == TABLE:
+                self.families.add(body[0])
+        elif kind == DELROUTE and len(body) >= 12:
+            found = attributes(body[12:])
+            if number(found.get(ROUTE_TABLE, b"")) == TABLE and DESTINATION in found:
+                address = socket.inet_ntop(body[0], found[DESTINATION])
+                self.routes["{}/{}".format(address, body[1])] = body
+
+    def mend(self) -> None:
+        """Put back what is gone. A daemon that stops removes its rules and routes itself."""
+        if self.any():
+            families, routes, down = self.families, self.routes, self.down
+            self.families, self.routes, self.down = set(), {}, False
+            if subprocess.call(["systemctl", "is-active", "--quiet", "strongswan.service"]):
+                return
+            if down and os.path.exists("/sys/class/net/" + TUN):
+                # charon then makes its routes anew.
+                subprocess.call(["ip", "link", "set", TUN, "up"])
+            for family in families:
+                put_rule(family)
+            text = swanctl("--list-sas", "--raw") if routes else ""
+            wanted = " ".join(re.findall(r"remote-ts=\[([^\]]*)\]", text)).split()
+            for prefix in set(wanted).intersection(routes):
+                body = routes[prefix]
+                head = HEADER.pack(HEADER.size + len(body), NEWROUTE, REPLACE, 0, 0)
+                self.routing.send(head + body)
+        if self.suspicious and time.monotonic() >= self.pause:
+            began = time.monotonic()
+            self.suspicious = False
+            for name in lost():
+                swanctl("--terminate", "--ike-id", name, "--force", "--timeout", "1")
+            # A gateway with many peers has many changes of its own.
+            self.pause = time.monotonic() + 20 * (time.monotonic() - began)
+
+
+def put_rule(family: int) -> None:
+    """Put back the rule to charon's routes, as charon made it."""
+    with open(SETTINGS) as stream:
+        mark = re.search("fwmark = !(0x[0-9a-f]+)", stream.read())
+    words = ["not", "fwmark", mark.group(1)] if mark else []
+    rule = ["pref", str(TABLE), "table", str(TABLE)]
+    command = ["ip", "-4" if family == socket.AF_INET else "-6", "rule", "add"]
+    subprocess.call(command + words + rule, stderr=subprocess.DEVNULL)
+
+
+def installed() -> Dict[str, Tuple[Set[str], Set[str]]]:
+    """Return what charon has installed by the number of an association: SPIs, and policies out."""
+    table: Dict[str, Tuple[Set[str], Set[str]]] = {}
+    links = tuple(path.split("/")[3] + "_" for path in glob.glob("/etc/osm-vpnaas/*/ipsec.up"))
+    for line in swanctl("--list-sas", "--raw").splitlines():
+        match = re.match(r"list-sa event \{(\S+) \{uniqueid=(\d+) ", line)
+        if not match or not match.group(1).startswith(links):
             continue
-        with open(SETTINGS) as stream:
-            mark = re.search("fwmark = !(0x[0-9a-f]+)", stream.read())
-        words = ["not", "fwmark", mark.group(1)] if mark else []
-        for family in families:
-            rule = ["pref", str(TABLE), "table", str(TABLE)]
-            command = ["ip", "-4" if family == socket.AF_INET else "-6", "rule", "add"]
-            subprocess.call(command + words + rule, stderr=subprocess.DEVNULL)
+        spis: Set[str] = set()
+        policies: Set[str] = set()
+        for child in re.findall(r"state=INSTALLED [^{}]*", line.partition("child-sas {")[2]):
+            spis.update(re.findall(r"spi-(?:in|out)=([0-9a-f]+)", child))
+            selectors = re.search("local-ts=(.*) remote-ts=(.*)", child)
+            if selectors:
+                ours, theirs = (re.findall(PREFIX, text) for text in selectors.groups())
+                policies.update("{} {}".format(a, b) for a in ours for b in theirs)
+        table[match.group(2)] = (spis, policies)
+    return table
+
+
+def kernel(what: str, pattern: str) -> Set[str]:
+    """Return what the kernel's states or policies have of a pattern."""
+    done = subprocess.run(
+        ["ip", "xfrm", what, "list"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False
+    )
+    found = re.findall(pattern, done.stdout.decode("utf-8", "replace"), re.M)
+    return {" ".join(each) if isinstance(each, tuple) else each for each in found}
+
+
+def lost() -> List[str]:
+    """Return the numbers of associations whose states or policies the kernel does not have.
+
+    charon does not notice a flush. What it changes meanwhile is not in both its lists.
+    """
+    if os.path.exists("/sys/class/net/" + TUN):
+        return []  # its own ESP
+    before = installed()
+    spis = kernel("state", r"\bspi 0x0*([0-9a-f]+)") if before else set()
+    policies = kernel("policy", r"^src (\S+) dst (\S+)") if before else set()
+    after = installed() if before else {}
+    return [
+        name
+        for name, (states, pairs) in sorted(before.items())
+        if name in after
+        and (
+            {spi.lstrip("0") for spi in states & after[name][0]} - spis
+            or (pairs & after[name][1]) - policies
+        )
+    ]
 
 
 def sections(text: str) -> Dict[str, Any]:
@@ -330,6 +483,8 @@ def with_shared(work: Callable[[Daemon, Dict[str, bool]], None]) -> None:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["drop"]:
         drop(sys.argv[2])
+    elif sys.argv[1:2] == ["lost"]:
+        print("\n".join(lost()))
     elif sys.argv[1:2] == ["load"]:
         load(sys.argv[2])
     elif sys.argv[1:2] == ["initiate-shared"]:

@@ -1,0 +1,44 @@
+"""The keeper of what carries tunnels: their interfaces, routes and rules, and our firewall.
+
+A look of the charm repairs them too, but Juju's comes every five minutes. The program is `hold`.
+"""
+
+from typing import List
+
+import attr
+
+from vpnaas.tunnels.clear import HOLD_PROGRAM
+from vpnaas.vdu.programs import source
+from vpnaas.vdu.steps import Results, Step, read
+from vpnaas.vdu.units import FOLDER, Units
+
+UNIT = "osm-vpnaas-hold.service"
+UNIT_FILE = FOLDER + UNIT
+UNITS = Units("repair", (UNIT,), (HOLD_PROGRAM, UNIT_FILE))
+_TEXT = """[Unit]
+Description=Keeper of what carries tunnels (osm-vpnaas)
+After=network.target
+
+[Service]
+ExecStart={}
+Restart=always
+RestartSec=3
+MemoryMax=64M
+
+[Install]
+WantedBy=multi-user.target
+""".format(HOLD_PROGRAM)
+
+
+def observe(tunnels: bool) -> List[Step]:
+    """Return the steps that look at the keeper of a VDU with or without tunnels."""
+    return UNITS.look() if tunnels else [read(UNITS.name + UNIT_FILE, UNIT_FILE)]
+
+
+def steps_to(tunnels: bool, results: Results) -> List[Step]:
+    """Return the steps to the wanted keeper; none if it runs as wanted."""
+    if tunnels:
+        files = {HOLD_PROGRAM: (source("hold.py"), 0o755), UNIT_FILE: (_TEXT, 0o644)}
+        return UNITS.steps_to(files, results)
+    alone = attr.evolve(UNITS, paths=(UNIT_FILE,))
+    return alone.absent() if alone.present(results) else []
