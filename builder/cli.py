@@ -21,25 +21,14 @@ from builder import (
     signing,
     variants,
 )
-from builder.errors import BuildError, of_file
+from builder.commands import Group
+from builder.errors import BuildError
 from builder.tree import Tree
 from builder.validate import Catalog, Problem, validate_params
 from builder.vendor import ARCHITECTURES
 
 
-class _Group(click.Group):
-    """Turns errors of the build into one sentence and exit code 1."""
-
-    def invoke(self, ctx: click.Context) -> object:
-        try:
-            return super().invoke(ctx)
-        except BuildError as error:
-            raise click.ClickException(str(error)) from None
-        except OSError as error:
-            raise click.ClickException(of_file(error)) from None
-
-
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="osm-vpnaas")
 def main() -> None:
     """Build and validate OSM packages."""

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from builder.commands import Group
 from experiments import campaign as campaigns
 from experiments import fiveg, qos, setups, slices
 from experiments.machine import campaigning
@@ -27,7 +28,6 @@ from experiments.report import render, summary
 from experiments.schedule import Planned
 from experiments.store import Campaign
 from experiments.testbed import VNFS, Testbed
-from operate.cli import Group
 from operate.ending import clean_up_when_ended
 from operate.nbi import Nbi
 from operate.osm import VIMS, Osm

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from http import HTTPStatus
 
 from pydantic import ValidationError
@@ -21,6 +23,25 @@ class NbiError(Exception):
         super().__init__(text)
         self.status = status
         self.detail = detail or text
+
+
+SHOWN = 10
+"""Names that an error lists at most."""
+
+
+def unknown(
+    text: str, name: str, known: Iterable[str], status: HTTPStatus = HTTPStatus.BAD_REQUEST
+) -> NbiError:
+    """Return the error of a wrong name: NBI's text, and the nearest names or those there are."""
+    names = sorted(set(known))
+    if close := difflib.get_close_matches(name, names):
+        hint = "did you mean " + " or ".join(f"'{one}'" for one in close)
+    elif names:
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        hint = f"allowed: {', '.join(names[:SHOWN])}{more}"
+    else:
+        hint = "there is none"
+    return NbiError(f"{text}; {hint}", status, text)
 
 
 class ConflictError(NbiError):

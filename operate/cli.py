@@ -15,10 +15,10 @@ import click
 import yaml
 from rich.console import Console
 
-from builder.errors import of_file
+from builder.commands import Group
 from operate.acceptance.report import Report
 from operate.acceptance.run import Acceptance
-from operate.client import Client, OperateError
+from operate.client import Client
 from operate.ending import clean_up_when_ended
 from operate.join import End, join, part
 from operate.links import links, shown
@@ -26,17 +26,6 @@ from operate.nbi import Nbi
 from operate.osm import Osm
 from operate.slices import Joiner, Record, follow, join_slices
 from operate.targets import PORT, targets
-
-
-class Group(click.Group):
-    """Turns errors of files into one sentence and exit code 1."""
-
-    def invoke(self, ctx: click.Context) -> object:
-        """Run a command."""
-        try:
-            return super().invoke(ctx)
-        except OSError as error:
-            raise OperateError(of_file(error)) from None
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
+from builder.commands import WholeHelp
 from builder.errors import of_file
 from lab import accounts
 from lab.cli.context import Lab, pass_lab
@@ -22,17 +23,21 @@ from lab.cli.render import when
 from lab.cli.serve import serve
 from lab.cli.slice_verbs import SLICE_VERBS
 from lab.cli.watching import watched
-from lab.errors import LcmError, NbiError
+from lab.errors import LcmError, NbiError, unknown
 from lab.graph.states import links_of
 from lab.nbi.params import InstanceRequest, load_mapping, public_keys, yaml_options
 from lab.records import jobs
 from lab.records.store import CREATED, NSDS, NSRS, NSTS, OPS, VIMS, VNFDS, VNFRS, Document
 
+FORMS = "json, yaml, wide (all columns), or a field alone, as _id or vdur.name; after a verb too."
 DEFAULT_HOME = "/var/lib/osm-vpnaas-lab"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=WholeHelp,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.option(
     "--home",
     type=click.Path(file_okay=False, path_type=Path),
@@ -41,12 +46,13 @@ F = TypeVar("F", bound=Callable[..., Any])
     show_default=f"$OSMLAB_HOME or {DEFAULT_HOME}",
     help="Directory with all state of the lab.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print results as JSON.")
+@click.option("--json", "form", flag_value="json", help="Print results as JSON.")
+@click.option("-o", "form", metavar="FORM", default="", help=FORMS)
 @click.version_option(package_name="osm-vpnaas")
 @click.pass_context
-def cli(context: click.Context, home: Path, as_json: bool) -> None:
+def cli(context: click.Context, home: Path, form: str) -> None:
     """Run OSM packages on this machine, with osmclient's verbs."""
-    context.obj = Lab(home, as_json)
+    context.obj = Lab(home, form or "")
 
 
 cli.add_command(lab_group)
@@ -288,6 +294,7 @@ def ns_list(lab: Lab) -> None:
             "current operation": ["currentOperation"],
             "error details": ["errorDetail"],
         },
+        spare=("id", "date"),
     )
 
 
@@ -527,6 +534,7 @@ def vnf_list(lab: Lab, ns: str | None) -> None:
             "vnfd name": ["vnfd-ref"],
             "ip address": ["ip-address"],
         },
+        spare=("ns id",),
     )
 
 
@@ -553,7 +561,12 @@ def _vnf_record(lab: Lab, id: str) -> Document:
     for record in lab.engine.vnfs():
         if record["_id"] == id:
             return record
-    raise NbiError(f"vnf '{id}' not found")
+    services = {nsr["_id"]: nsr["name"] for nsr in lab.engine.store.all(NSRS)}
+    raise unknown(
+        f"vnf '{id}' not found",
+        id,
+        [f"{services.get(r['nsr-id-ref'])}/{r['member-vnf-index-ref']}" for r in lab.engine.vnfs()],
+    )
 
 
 def _summary(lab: Lab, nsr: Document) -> None:
@@ -597,7 +610,7 @@ def main(argv: list[str] | None = None) -> None:
             stream.reconfigure(errors="replace")  # names may have what a terminal has not
     if argv is None:
         jobs.fork_workers()
-    _take_json_after(cli)
+    _take_form_after(cli)
     try:
         cli.main(args=argv, prog_name="osm-lab", standalone_mode=False)
     except click.exceptions.Exit as stop:
@@ -618,23 +631,24 @@ def main(argv: list[str] | None = None) -> None:
         _complain(str(error))
 
 
-def _take_json_after(command: click.Command) -> None:
-    """Let every verb take --json as its own option too."""
+def _take_form_after(command: click.Command) -> None:
+    """Let every verb take --json and -o as its own options too."""
 
-    def choose(context: click.Context, _: click.Parameter, chosen: bool) -> None:
+    def choose(context: click.Context, option: click.Parameter, chosen: str | bool | None) -> None:
         if chosen and isinstance(context.obj, Lab):
-            context.obj.out.as_json = True
+            context.obj.out.form = "json" if chosen is True else str(chosen)
 
+    settings: dict[str, Any] = {"expose_value": False, "hidden": True, "callback": choose}
     for below in command.commands.values() if isinstance(command, click.Group) else ():
-        _take_json_after(below)
+        _take_form_after(below)
         taken = any("--json" in parameter.opts for parameter in below.params)
         # The words of `console` are another program's.
         foreign = any(parameter.nargs == -1 for parameter in below.params)
         if not taken and not foreign:
-            option = click.Option(
-                ["--json"], is_flag=True, expose_value=False, hidden=True, callback=choose
-            )
-            below.params.append(option)
+            below.params += [
+                click.Option(["--json"], is_flag=True, **settings),
+                click.Option(["-o", "_form"], metavar="FORM", **settings),
+            ]
 
 
 def _complain(text: str, status: int = 1) -> NoReturn:

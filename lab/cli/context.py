@@ -20,9 +20,9 @@ from lab.records.store import NSIOPS, NSRS
 class Lab:
     """What every verb needs: the home directory, the engine and where output goes."""
 
-    def __init__(self, home: Path, as_json: bool) -> None:
+    def __init__(self, home: Path, form: str) -> None:
         self.home = home.absolute()
-        self.out = Output(as_json)
+        self.out = Output(form)
         self.engine = Engine(self.home)
         # After a restart of the machine it is gone.
         if self.engine.store.has(NSRS):

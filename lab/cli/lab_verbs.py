@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 
+from builder.commands import WholeHelp
 from builder.link_table import span
 from lab.cli.context import Lab, pass_lab
 from lab.cli.watching import lines, watched
@@ -32,7 +33,7 @@ from lab.vim import Vim, clean, probe, registry
 from lab.vim.qemu.images import bake, export
 
 
-@click.group("lab")
+@click.group("lab", cls=WholeHelp)
 def lab_group() -> None:
     """Look into the lab; nothing of this exists in OSM."""
 

@@ -58,7 +58,9 @@ class Board:
             return f"relation {subject}: {text}"
         if kind in ("end", "settled"):
             self.stage = text
-            return f"{event.get('state', '')} {text}".strip()
+            state = event.get("state", "")
+            # Who watches says why it failed.
+            return state if state == "FAILED" else f"{state} {text}".strip()
         row = self.rows.setdefault(subject, _Row())
         if kind == "ns":
             row.charm = text

@@ -12,45 +12,66 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lab.errors import unknown
+
 SENTENCE = 24
 """Width below which a column of sentences is not shrunk, in characters."""
 
 
 class Output:
-    """Where results go: tables, or with ``as_json`` one JSON document on standard output."""
+    """Where results go: tables on standard output, or what :attr:`form` names.
 
-    def __init__(self, as_json: bool) -> None:
+    Attributes:
+        form: "" for tables that fit the terminal, "wide" for all columns; "json" or "yaml" for a
+            document; else the name of a field, or several with dots, for its value alone.
+    """
+
+    def __init__(self, form: str = "") -> None:
         """Results go to standard output, progress and remarks to standard error."""
-        self.as_json = as_json
+        self.form = form
         self.out = Console(highlight=False, soft_wrap=False)
         self.progress = Console(stderr=True, highlight=False)
         if not self.out.is_terminal:
             # A pipe has no width; without this rich would cut columns at 80 characters.
             self.out = Console(highlight=False, width=200)
 
+    @property
+    def as_json(self) -> bool:
+        """Return whether results are documents and no tables."""
+        return self.form not in ("", "wide")
+
     def rows(
-        self, documents: Sequence[Mapping[str, Any]], columns: Mapping[str, Sequence[str]]
+        self,
+        documents: Sequence[Mapping[str, Any]],
+        columns: Mapping[str, Sequence[str]],
+        spare: Sequence[str] = (),
     ) -> None:
-        """Print documents as a table; ``columns`` maps a heading to the keys that lead to it."""
+        """Print documents as a table.
+
+        Args:
+            documents: a row each.
+            columns: heading -> keys that lead to the value.
+            spare: headings of columns that go, the first one first, where the terminal is narrow.
+        """
         if self.as_json:
             self.json(list(documents))
             return
-        rows = [
-            [_cell(_dig(document, keys)) for keys in columns.values()] for document in documents
-        ]
-        table, least = Table(), 1
-        for number, heading in enumerate(columns):
-            cells = [line for row in rows for line in row[number].splitlines()]
-            # Wrap only cells with spaces: an id on two lines cannot be copied.
-            sentence = any(" " in cell for cell in cells)
-            width = max(map(len, [heading, *cells]))
-            width = min(width, SENTENCE) if sentence else width
-            table.add_column(heading, overflow="fold", no_wrap=not sentence, min_width=width)
-            least += width + 3
-        for row in rows:
+        cells = {
+            heading: [_cell(_dig(document, keys)) for document in documents]
+            for heading, keys in columns.items()
+        }
+        widths = {heading: _least(heading, column) for heading, column in cells.items()}
+        for heading in spare:
+            if self.form != "wide" and _total(widths) > self.out.width:
+                del cells[heading], widths[heading]
+        table = Table()
+        for heading in cells:
+            table.add_column(heading, overflow="fold", min_width=widths[heading])
+        for row in zip(*cells.values(), strict=True):
             table.add_row(*map(Text, row))
-        if least > self.out.width:
-            table.width = least  # the terminal wraps whole lines, as it does osmclient's
+        if _total(widths) > self.out.width:
+            # The terminal wraps whole lines, as it does osmclient's.
+            table.width = _total(widths)
         self.out.print(table, crop=False)
 
     def operations(
@@ -101,30 +122,63 @@ class Output:
     def result(self, operation: Mapping[str, Any]) -> None:
         """Print what a primitive returned: the text under ``output``, else all of it.
 
-        Output that is JSON is indented.
+        Output that is JSON is shown as such, and not as a string.
         """
         detail = operation.get("detailed-status")
-        if self.as_json:
-            self.json(operation)
-            return
         output = detail.get("output") if isinstance(detail, Mapping) else None
-        if output is None:
-            print(_cell(detail))
-            return
         try:
             value = json.loads(str(output))
         except ValueError:
-            print(output)
+            value = output
+        if self.as_json:
+            if output is not None:
+                operation = {**operation, "detailed-status": {**detail, "output": value}}
+            self.json(operation)
+        elif output is None:
+            print(_cell(detail))
+        elif isinstance(value, str):
+            print(value)
         else:
             print(json.dumps(value, indent=1))
 
     def json(self, value: object) -> None:
-        """Print JSON."""
-        print(json.dumps(value, indent=1, sort_keys=True, default=str))
+        """Print a document in the form that was asked for.
+
+        Raises:
+            NbiError: it has no such field.
+        """
+        text = json.dumps(value, indent=1, sort_keys=True, default=str)
+        if self.form == "json":
+            print(text)
+            return
+        plain = json.loads(text)
+        if self.form == "yaml":
+            print(yaml.safe_dump(plain, default_flow_style=False).rstrip())
+            return
+        for document in plain if isinstance(plain, list) else [plain]:
+            found = _dig(document, self.form.split("."))
+            if found is None and self.form not in document:
+                allowed = ["json", "yaml", "wide", *document]
+                raise unknown(f"-o: there is no field '{self.form}'", self.form, allowed)
+            print(_cell(found))
 
     def remark(self, text: str) -> None:
         """Print a remark for people on standard error."""
         self.progress.print(text, markup=False, soft_wrap=True)
+
+
+def _least(heading: str, column: Sequence[str]) -> int:
+    """Return the least width of a column. Only sentences may be wrapped: ids are copied."""
+    lines = [line for cell in column for line in cell.splitlines()]
+    width = max(map(len, lines), default=0)
+    if any(" " in line for line in lines):
+        width = min(width, SENTENCE)
+    return max(width, *map(len, heading.split()))
+
+
+def _total(widths: Mapping[str, int]) -> int:
+    """Return the width of a table with its lines."""
+    return 1 + sum(width + 3 for width in widths.values())
 
 
 def _dig(document: Mapping[str, Any], keys: Sequence[str]) -> Any:

@@ -59,6 +59,7 @@ def nsi_list(lab: Lab) -> None:
             "config status": ["config-status"],
             "detailed status": ["detailed-status"],
         },
+        spare=("id",),
     )
 
 

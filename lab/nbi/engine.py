@@ -10,7 +10,7 @@ from typing import Any
 from lab.descriptors.environments import day12
 from lab.descriptors.primitives import placeholder_name
 from lab.descriptors.service import Service, members, service, shared_parameters
-from lab.errors import ConflictError, LcmError, NbiError
+from lab.errors import ConflictError, LcmError, NbiError, unknown
 from lab.nbi import validation
 from lab.nbi.catalogue import Catalogue
 from lab.nbi.params import InstanceRequest, check_references, client_params
@@ -238,13 +238,16 @@ class Engine:
             primitives = list(configuration.get("config-primitive") or ())
         else:
             if member_vnf_index not in vnfds:
-                raise NbiError(
+                text = (
                     f"Invalid parameter member_vnf_index='{member_vnf_index}' is not one of the "
-                    f"nsd:constituent-vnfd ({', '.join(vnfds)})"
+                    "nsd:constituent-vnfd"
                 )
+                raise unknown(text, member_vnf_index, vnfds)
             descriptor = vnfds[member_vnf_index]["descriptor"]
-            if vdu_id is not None and all(v["id"] != vdu_id for v in descriptor.get("vdu") or ()):
-                raise NbiError(f"Invalid parameter vdu_id='{vdu_id}' not present at vnfd:vdu:id")
+            vdus = [vdu["id"] for vdu in descriptor.get("vdu") or ()]
+            if vdu_id is not None and vdu_id not in vdus:
+                text = f"Invalid parameter vdu_id='{vdu_id}' not present at vnfd:vdu:id"
+                raise unknown(text, vdu_id, vdus)
             entry = day12(descriptor, vdu_id or descriptor["id"]) or {}
             primitives = list(entry.get("config-primitive") or ())
         check_action(primitives, primitive, params)
@@ -297,11 +300,11 @@ class Engine:
         descriptor = self._members(nsr["nsd"])[vnfr["member-vnf-index-ref"]]["descriptor"]
         known = [a["id"] for a in descriptor["df"][0].get("scaling-aspect") or ()]
         if scaling_group not in known:
-            raise NbiError(
+            text = (
                 "Invalid scaleVnfData:scaleByStepData:scaling-group-descriptor="
-                f"'{scaling_group}' is not present at vnf='{member_vnf_index}'; "
-                f"allowed: {', '.join(known) or 'none is defined'}"
+                f"'{scaling_group}' is not present at vnf='{member_vnf_index}'"
             )
+            raise unknown(text, scaling_group, known)
         request = {
             "scaleType": "SCALE_VNF",
             "scaleVnfData": {
@@ -481,8 +484,8 @@ class Engine:
         for record in records:
             if record["member-vnf-index-ref"] == index:
                 return record
-        known = ", ".join(r["member-vnf-index-ref"] for r in records)
-        raise NbiError(f"ns '{ns}' has no vnf '{index}', its members are {known}")
+        known = [record["member-vnf-index-ref"] for record in records]
+        raise unknown(f"ns '{ns}' has no vnf '{index}'", index, known)
 
     def reap(self) -> None:
         """Mark operations FAILED if their worker died without a result."""
@@ -521,8 +524,9 @@ class Engine:
     def _instantiated(self, name: str, operation: str) -> Document:
         nsr = self.ns(name)
         if nsr["_admin"]["nsState"] == "NOT_INSTANTIATED":
+            because = f"cannot be '{operation}' because it is not instantiated"
             raise ConflictError(
-                f"ns_instance '{nsr['_id']}' cannot be '{operation}' because it is not instantiated"
+                f"ns '{nsr['name']}' {because}", f"ns_instance '{nsr['_id']}' {because}"
             )
         return nsr
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.documents import DocumentError, load
-from lab.errors import NbiError
+from lab.errors import NbiError, unknown
 
 Resolve = Callable[[str], str]
 """VIM account name or id -> id; raises NbiError."""
@@ -233,10 +233,11 @@ def check_references(
         for entry in request.get(section) or ():
             index = str(entry.get("member-vnf-index"))
             if index not in members:
-                raise NbiError(
+                text = (
                     f"Invalid parameter member_vnf_index='{index}' is not one of the "
-                    f"nsd:constituent-vnfd ({', '.join(sorted(members))})"
+                    "nsd:constituent-vnfd"
                 )
+                raise unknown(text, index, members)
     for vim in [request["vimAccountId"]] + [
         v["vimAccountId"] for v in request.get("vnf") or () if "vimAccountId" in v
     ]:
@@ -244,9 +245,8 @@ def check_references(
             raise NbiError(f"Invalid vimAccountId='{vim}' not present for the project")
     for vld in request.get("vld") or ():
         if vld.get("name") not in links:
-            raise NbiError(
-                f"Invalid parameter vld:name='{vld.get('name')}' is not present at nsd:vld"
-            )
+            text = f"Invalid parameter vld:name='{vld.get('name')}' is not present at nsd:vld"
+            raise unknown(text, str(vld.get("name")), links)
 
 
 def _mappings(request: Mapping[str, Any], section: str) -> list[dict[str, Any]]:

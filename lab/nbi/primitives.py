@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lab.errors import NbiError
+from lab.errors import NbiError, unknown
 
 
 def check_action(
@@ -31,8 +31,9 @@ def check_action(
                     f"Needed parameter {parameter['name']} not provided for primitive '{name}'"
                 )
         if extra:
-            raise NbiError(
-                f"parameter/s '{list(extra)}' not present at vnfd /nsd for primitive '{name}'"
-            )
+            text = f"parameter/s '{list(extra)}' not present at vnfd /nsd for primitive '{name}'"
+            names = [parameter["name"] for parameter in primitive.get("parameter") or ()]
+            raise unknown(text, next(iter(extra)), names)
         return primitive
-    raise NbiError(f"Invalid primitive '{name}' is not present at vnfd/nsd")
+    text = f"Invalid primitive '{name}' is not present at vnfd/nsd"
+    raise unknown(text, name, [str(primitive.get("name")) for primitive in primitives])

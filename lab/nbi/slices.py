@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from lab.errors import ConflictError, NbiError
+from lab.errors import ConflictError, NbiError, unknown
 from lab.nbi import validation
 from lab.nbi.engine import Engine, Prepared, Started
 from lab.nbi.params import InstanceRequest, slice_params
@@ -280,10 +280,11 @@ def _check_subnets(request: Mapping[str, Any], template: Mapping[str, Any]) -> N
     known = {s["id"] for s in template.get("netslice-subnet") or ()}
     for subnet in request.get("netslice-subnet") or ():
         if subnet.get("id") not in known:
-            raise NbiError(
+            text = (
                 f"Invalid parameter nstId='{subnet.get('id')}' is not one of the "
                 "nst:netslice-subnet"
             )
+            raise unknown(text, str(subnet.get("id")), known)
     for subnet in template.get("netslice-subnet") or ():
         if "description" not in subnet:
             raise NbiError("Error creating nsrs at database using NsrTopic.new(): 'description'")

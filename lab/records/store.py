@@ -18,7 +18,7 @@ from typing import Any
 from pydantic_core import ValidationError
 
 from lab import files
-from lab.errors import ConflictError, NbiError, fault
+from lab.errors import ConflictError, NbiError, fault, unknown
 from lab.records import kinds
 
 Document = dict[str, Any]
@@ -39,6 +39,8 @@ DAMAGED = "(damaged)"
 """In place of the name of a document that cannot be read."""
 _NAMES = ("id", "name", "vnfd-ref", "lcmOperationType")
 """Fields by which lists and clients name a document."""
+_NAMELESS = (OPS, NSIOPS, VNFRS)
+"""What is known by ids only."""
 _SENTENCES = ("detailed-status", "errorDetail", "errorMessage")
 """Where lists show why."""
 _KINDS = {
@@ -242,18 +244,19 @@ class Store:
         exact = self.find(collection, name_or_id)
         if exact is not None:
             return exact
-        matches = [
-            d for d in self.all(collection) if name_or_id in (d.get("name"), d.get(id_field))
-        ]
+        there = self.all(collection)
+        matches = [d for d in there if name_or_id in (d.get("name"), d.get(id_field))]
         if len(matches) > 1:
             raise ConflictError(
                 f"{_SINGULAR[collection]} '{name_or_id}' is not unique, use one of the ids "
                 + ", ".join(d["_id"] for d in matches)
             )
         if not matches:
-            raise NbiError(
-                f"{_SINGULAR[collection]} '{name_or_id}' not found", HTTPStatus.NOT_FOUND
-            )
+            text = f"{_SINGULAR[collection]} '{name_or_id}' not found"
+            if collection in _NAMELESS:
+                raise NbiError(text, HTTPStatus.NOT_FOUND)
+            names = [str(d.get("name") or d[id_field]) for d in there]
+            raise unknown(text, name_or_id, names, HTTPStatus.NOT_FOUND)
         return matches[0]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 import pytest
+import yaml
 from click.testing import CliRunner
 from rich.console import Console
 
@@ -23,9 +24,9 @@ from benchmarks.__main__ import SUITES
 from benchmarks.__main__ import main as benchmarks
 from benchmarks.report import counts
 from lab.certificates import self_signed
-from lab.cli import context, progress, watching
+from lab.cli import context, progress, render, watching
 from lab.cli.commands import DEFAULT_HOME, cli, main
-from lab.errors import NbiError
+from lab.errors import NbiError, unknown
 from lab.nbi.engine import Engine
 from lab.records.journal import Journal, Tail
 
@@ -150,6 +151,76 @@ def test_every_verb_takes_both_forms_of_help(capsys: pytest.CaptureFixture[str])
         for word in ("-h", "--help"):
             cli.main([*words, word], prog_name="osm-lab", standalone_mode=False)
             assert capsys.readouterr().out.startswith(f"Usage: osm-lab {' '.join(words)} ")
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_no_help_is_cut(program: str) -> None:
+    module = importlib.import_module(program)
+    command = cli if program == "lab.cli.commands" else module.main
+    if isinstance(command, click.Group):
+        assert "..." not in CliRunner().invoke(command, ["--help"]).output.replace("[ARGS]...", "")
+
+
+SERVICES = [
+    {"_id": f"0c6b5d7e-1111-4222-8333-44445555666{n}", "name": name, "links": "2 up", "note": note}
+    for n, (name, note) in enumerate((("vpn", "a sentence of several words"), ("embb.core", "-")))
+]
+COLUMNS = {heading: [heading] for heading in ("name", "_id", "links", "note")}
+
+
+def listed(form: str, monkeypatch: pytest.MonkeyPatch, columns: int = 60) -> str:
+    """Return what a list shows on a terminal of so many columns."""
+    shown = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", shown)
+    output = render.Output(form)
+    output.out = Console(file=shown, width=columns, highlight=False)
+    output.rows(SERVICES, COLUMNS, spare=("_id",))
+    return shown.getvalue()
+
+
+def test_a_list_fits_a_narrow_terminal_and_is_whole_when_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    narrow = listed("", monkeypatch)
+    assert max(map(len, narrow.splitlines())) <= 60
+    assert [SERVICES[0]["_id"] in text for text in (narrow, listed("wide", monkeypatch))] == [
+        False,
+        True,
+    ]
+    assert SERVICES[0]["_id"] in listed("", monkeypatch, columns=120)
+
+
+def test_a_list_is_json_yaml_or_one_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert json.loads(listed("json", monkeypatch)) == SERVICES
+    assert yaml.safe_load(listed("yaml", monkeypatch)) == SERVICES
+    assert listed("name", monkeypatch) == "vpn\nembb.core\n"
+    with pytest.raises(NbiError, match="there is no field 'nam'; did you mean 'name'"):
+        listed("nam", monkeypatch)
+
+
+def test_output_of_a_primitive_is_no_json_in_a_string(capsys: pytest.CaptureFixture[str]) -> None:
+    operation = {"_id": "1", "detailed-status": {"code": "COMPLETED", "output": '{"a": 1}'}}
+    render.Output("json").result(operation)
+    assert json.loads(capsys.readouterr().out)["detailed-status"]["output"] == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "hint"),
+    [
+        pytest.param("vpm", ["vpn", "core"], "did you mean 'vpn'", id="near"),
+        pytest.param("x", ["vpn", "core"], "allowed: core, vpn", id="all"),
+        pytest.param("x", [f"s{n:02}" for n in range(12)], "s09 and 2 more", id="many"),
+        pytest.param("x", [], "there is none", id="none"),
+    ],
+)
+def test_a_wrong_name_is_answered_with_those_there_are(
+    name: str, known: list[str], hint: str
+) -> None:
+    error = unknown(f"ns '{name}' not found", name, known)
+    assert str(error).startswith(f"ns '{name}' not found; ")
+    assert str(error).endswith(hint)
+    # NBI's clients see NBI's text.
+    assert error.detail == f"ns '{name}' not found"
 
 
 @pytest.mark.lab

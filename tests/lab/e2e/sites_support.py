@@ -40,7 +40,7 @@ class Sites:
         given = {key.replace("_", "-"): value for key, value in params.items()}
         words = ("--vnf_name", member, "--action_name", name, "--wait")
         said = self.lab.done("--json", "ns-action", ns, *words, "--params", json.dumps(given))
-        output: dict[str, Any] = json.loads(json.loads(said)["detailed-status"]["output"])
+        output: dict[str, Any] = json.loads(said)["detailed-status"]["output"]
         return output
 
     def status(self, ns: str, member: str, link: str) -> dict[str, Any]:

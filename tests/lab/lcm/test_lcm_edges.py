@@ -68,7 +68,7 @@ def test_brackets_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
         board.feed(entry)
     out = io.StringIO()
     Console(file=out, width=120).print(board.table())
-    Output(False).fields({"[/key]": "[/value]"})
+    Output().fields({"[/key]": "[/value]"})
     text = out.getvalue() + capsys.readouterr().out
     for part in ("[/etc/a]", "[/vnf]", "no [/etc/b]", "no [/etc/c]", "no [/etc/d]", "[/link]",
                  "[fd00::1]:51820", "[/key]", "[/value]"):  # fmt: skip
@@ -115,7 +115,7 @@ def test_watch_gives_up_but_the_operation_goes_on(tmp_path: Path) -> None:
 def test_result_of_an_action(
     capsys: pytest.CaptureFixture[str], detail: object, shown: str
 ) -> None:
-    Output(False).result({"detailed-status": detail})
+    Output().result({"detailed-status": detail})
     assert capsys.readouterr().out == shown
 
 
@@ -178,7 +178,7 @@ def test_start_time_knows_the_living_from_the_dead() -> None:
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_no_id_is_broken_over_lines_however_narrow_the_terminal(width: int) -> None:
     key, name = "11111111-2222-3333-4444-555555555555", "core-embb-with-a-long-name"
-    output = Output(False)
+    output = Output()
     out = io.StringIO()
     output.out = Console(file=out, width=width, force_terminal=True, color_system=None)
     sentence = "the charm says in very many words why it did not do what was asked of it"

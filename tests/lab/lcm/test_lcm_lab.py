@@ -293,7 +293,7 @@ def test_failed_action_says_why_and_exits_with_one(verbs: Verbs, ns: str) -> Non
         (("vim-delete", "north"), "in use by ns 'demo'"),
         (("vnfd-delete", "a_vnf"), "at least one"),
         (("vnfpkg-create", "/nonexistent.tar.gz"), "does not exist"),
-        (("lab", "console", "demo", "9", "--", "true"), "its members are 1, 2"),
+        (("lab", "console", "demo", "9", "--", "true"), "no vnf '9'; allowed: 1, 2"),
         (("lab", "capture", "demo", "nolink", "/dev/null"), "its links are data, mgmt"),
     ],
 )

@@ -539,7 +539,7 @@ PRIMITIVES = [
 def test_refused_actions(name: str, given: dict[str, Any], reason: str) -> None:
     with pytest.raises(NbiError) as caught:
         check_action(PRIMITIVES, name, given)
-    assert str(caught.value) == reason
+    assert caught.value.detail == reason
 
 
 def test_accepted_action() -> None:

@@ -1,0 +1,39 @@
+"""Groups of commands, as all command lines of the project have them."""
+
+from __future__ import annotations
+
+import click
+
+from builder.errors import BuildError, of_file
+
+#: Longest first sentence of a help text, in characters.
+_SENTENCE = 1000
+
+
+class WholeHelp(click.Group):
+    """Commands whose help is not cut."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands with their first sentences; lines are wrapped."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [
+                    (name, command.get_short_help_str(_SENTENCE))
+                    for name, command in commands
+                    if command is not None and not command.hidden
+                ]
+            )
+
+
+class Group(WholeHelp):
+    """Turns errors of builds and of files into one sentence and exit code 1."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except BuildError as error:
+            raise click.ClickException(str(error)) from None
+        except OSError as error:
+            raise click.ClickException(of_file(error)) from None
