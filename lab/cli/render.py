@@ -65,8 +65,12 @@ class Output:
             if self.form != "wide" and _total(widths) > self.out.width:
                 del cells[heading], widths[heading]
         table = Table()
-        for heading in cells:
-            table.add_column(heading, overflow="fold", min_width=widths[heading])
+        for heading, column in cells.items():
+            width = widths[heading]
+            # A heading takes lines where the cells are short. Ids are copied: no line breaks there.
+            told = heading if len(heading) <= width else heading.replace(" ", "\n")
+            ids = width >= _longest(column)
+            table.add_column(told, overflow="fold", no_wrap=ids, min_width=width)
         for row in zip(*cells.values(), strict=True):
             table.add_row(*map(Text, row))
         if _total(widths) > self.out.width:
@@ -131,7 +135,7 @@ class Output:
         except ValueError:
             value = output
         if self.as_json:
-            if output is not None:
+            if isinstance(detail, Mapping) and output is not None:
                 operation = {**operation, "detailed-status": {**detail, "output": value}}
             self.json(operation)
         elif output is None:
@@ -168,12 +172,15 @@ class Output:
 
 
 def _least(heading: str, column: Sequence[str]) -> int:
-    """Return the least width of a column. Only sentences may be wrapped: ids are copied."""
-    lines = [line for cell in column for line in cell.splitlines()]
-    width = max(map(len, lines), default=0)
-    if any(" " in line for line in lines):
+    """Return the least width of a column. Only sentences may be wrapped."""
+    width = _longest(column)
+    if any(" " in cell for cell in column):
         width = min(width, SENTENCE)
     return max(width, *map(len, heading.split()))
+
+
+def _longest(column: Sequence[str]) -> int:
+    return max((len(line) for cell in column for line in cell.splitlines()), default=0)
 
 
 def _total(widths: Mapping[str, int]) -> int:
