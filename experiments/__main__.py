@@ -98,7 +98,8 @@ def main() -> None:
     "named",
     multiple=True,
     metavar="NAME",
-    help="An existing slice or service; at least two. By default the campaign creates two.",
+    help="Name or id of an existing slice or service; at least two. By default the campaign creates"
+    " two.",
 )
 @click.option(
     "--user", envvar="OSM_USER", default="admin", show_default=True, help="User of OSM; $OSM_USER."
@@ -184,8 +185,9 @@ def run(
                 "url": url or f"the lab in {place}",
                 "release": str(osm.nbi.version().get("version")),
             }
-            environs = {**where, "osm": there, "slices": list(named)}
             bed = Testbed(osm, dist, console())
+            made = {name: adopt(bed, name) for name in named}
+            environs = {**where, "osm": there, "slices": made}
             _compare(bed, out, environs, seed, repetitions, only)
         return
     screen = console()
@@ -277,8 +279,6 @@ def _compare(
     only: tuple[str, ...],
 ) -> None:
     """Make the runs between existing slices, and their report."""
-    for name in environs["slices"]:
-        adopt(bed, name)
     chosen = between(bed)
     # A wrong --slice or --only leaves no campaign behind.
     campaigns.matching(campaigns.plan(chosen, seed, repetitions), only)

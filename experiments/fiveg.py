@@ -114,8 +114,8 @@ def deploy(bed: Testbed, requests: Sequence[SliceRequest]) -> None:
         click.ClickException: a slice failed, or it takes too long.
     """
     orders = {one.name: bed.instantiate(one) for one in requests}
-    names = [f"{requests[0].name}.{SHARED}", *(one.service for one in requests)]
-    with ticking(bed.console, lambda: "; ".join(bed.state(name) for name in names)):
+    made = [(one, orders[one.name]) for one in requests]
+    with ticking(bed.console, lambda: f"{bed.states(made[:1], SHARED)}; {bed.states(made)}"):
         for order in orders.values():
             bed.osm.finished(NSI_OPERATIONS, order.operation)
         patience = 300.0 * len(requests)  # For each of the following steps.

@@ -23,22 +23,27 @@ PROFILE = "slices"
 """Name of a campaign between named slices."""
 
 
-def adopt(bed: Testbed, name: str) -> None:
+def adopt(bed: Testbed, name: str) -> list[str]:
     """Add a network slice, or a network service, to the test bed as one or more slices.
 
     Each network service of a slice becomes a slice, because its relations do not leave it.
 
+    Returns:
+        The ids of the services: another slice may get the name later.
+
     Raises:
-        click.ClickException: nothing has this name, or no link has two configured ends.
+        click.ClickException: nothing or too much has this name, or no link has two configured ends.
     """
-    instance = bed.osm.nbi.find(SLICES, name=name)
-    if instance is not None:
-        ids = [entry["nsrId"] for entry in instance["_admin"]["nsrs-detailed-list"]]
-    else:
-        service = bed.osm.nbi.find(SERVICES, name=name)
-        if service is None:
-            raise click.ClickException(f"OSM has no slice and no service {name}")
-        ids = [service["_id"]]
+    instances = _named(bed, SLICES, name)
+    services = instances or _named(bed, SERVICES, name)
+    if not services:
+        raise click.ClickException(f"OSM has no slice and no service {name}")
+    if len(services) > 1:
+        keys = ", ".join(str(entry["_id"]) for entry in services)
+        raise click.ClickException(f"OSM has {name} {len(services)} times; allowed: an id, {keys}")
+    ids = [str(services[0]["_id"])]
+    if instances:
+        ids = [str(entry["nsrId"]) for entry in instances[0]["_admin"]["nsrs-detailed-list"]]
     number = 0
     with ticking(bed.console, lambda: f"asking the VNFs of {name}"):
         for id in ids:
@@ -50,6 +55,11 @@ def adopt(bed: Testbed, name: str) -> None:
                 number += 1
     if not number:
         raise click.ClickException(f"{name}: none of its links has two ends")
+    return ids
+
+
+def _named(bed: Testbed, place: str, name: str) -> list[Document]:
+    return [entry for entry in bed.osm.nbi.get(place) if name in (entry["name"], entry["_id"])]
 
 
 def _read(bed: Testbed, name: str, record: Document) -> Slice:

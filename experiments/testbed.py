@@ -398,7 +398,7 @@ class Testbed:
         # Seconds that links may take after the end of an instantiation.
         patience = (900.0 if self.lab is not None and self.lab.machines else 300.0) * len(requests)
         made: dict[str, Slice] = {}
-        with ticking(self.console, lambda: "; ".join(self.state(one.service) for one in requests)):
+        with ticking(self.console, lambda: self.states([(o, started[o.name]) for o in requests])):
             for one in requests:
                 place = NSI_OPERATIONS if isinstance(one, SliceRequest) else NS_OPERATIONS
                 try:
@@ -449,10 +449,12 @@ class Testbed:
                 vld["vim-network-name"] = {ids[vim]: name for vim, name in names.items()}
         return given
 
-    def state(self, service: str) -> str:
-        """Return the state of a service, for progress lines."""
-        record = self.osm.nbi.find(SERVICES, name=service)
-        return f"{service}: {'ordered' if record is None else record.get('nsState')}"
+    def states(
+        self, orders: Sequence[tuple[SliceRequest | Service, Order]], subnet: str = ""
+    ) -> str:
+        """Return the states of services that were instantiated, for progress lines."""
+        records = [self.osm.service(self.service_of(*order, subnet)) for order in orders]
+        return "; ".join(f"{record['name']}: {record.get('nsState')}" for record in records)
 
     def wait_up(self, made: Slice, until: float) -> None:
         """Wait until all links of a service are up; that is later than the instantiation."""

@@ -78,6 +78,11 @@ class End:
             text = f"{text[9 - _MAX_NAME :].strip('-')}-{digest}"
         return text
 
+    @property
+    def service(self) -> str:
+        """What names its service to OSM: the id, where known."""
+        return self.id or self.ns
+
     def __str__(self) -> str:
         """Return the end in the form that `parse` reads, without the address."""
         of_vdu = "" if self.instance is None else "/{}/{}".format(*self.instance)
@@ -107,7 +112,9 @@ def status_of(client: Client, end: End) -> Mapping[str, Any]:
     Raises:
         OperateError: the primitive failed.
     """
-    return client.action(end.ns, end.vnf, "show-status", {"link": "all"}, instance=end.instance)
+    return client.action(
+        end.service, end.vnf, "show-status", {"link": "all"}, instance=end.instance
+    )
 
 
 def state_of(end: End, status: Mapping[str, Any]) -> State:
@@ -163,7 +170,7 @@ def introduce(
         if order in done:
             continue
         here, there, primitive, params = order
-        answer = client.action(here.ns, here.vnf, primitive, params, instance=here.instance)
+        answer = client.action(here.service, here.vnf, primitive, params, instance=here.instance)
         if primitive == "add-peer":
             lines.append(f"{here}: peer {there.name} {params['public-key']}")
             continue
@@ -223,6 +230,6 @@ def forget(client: Client, here: End, there: End) -> str:
     status = status_of(client, here)
     known = status.get("network-function", {}).get("added", {})
     if there.name in known.get(here.link, ()):
-        client.action(here.ns, here.vnf, "delete-function", params, instance=here.instance)
-    client.action(here.ns, here.vnf, "delete-peer", params, instance=here.instance)
+        client.action(here.service, here.vnf, "delete-function", params, instance=here.instance)
+    client.action(here.service, here.vnf, "delete-peer", params, instance=here.instance)
     return f"{here}: no peer {there.name} any more"

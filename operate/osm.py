@@ -211,6 +211,4 @@ class ApiClient(Client):
         instance: tuple[str, int] | None = None,
     ) -> str:
         """Start a day-2 primitive, see :meth:`Client.start`."""
-        return self.osm.start(
-            self.osm.required(SERVICES, name=ns)["_id"], vnf, name, params, instance
-        )
+        return self.osm.start(self.document("ns-show", ns)["_id"], vnf, name, params, instance)

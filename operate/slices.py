@@ -35,7 +35,7 @@ def statuses(client: Client) -> Statuses:
     known: dict[tuple[object, ...], Mapping[str, Any]] = {}
 
     def status(end: End) -> Mapping[str, Any]:
-        vnf = (end.ns, end.vnf, end.instance)
+        vnf = (end.service, end.vnf, end.instance)
         if vnf not in known:
             known[vnf] = status_of(client, end)
         return known[vnf]
@@ -291,7 +291,7 @@ class Joiner:
 
 
 def _place(end: End) -> tuple[object, ...]:
-    return end.id or end.ns, end.vnf, end.instance, end.link
+    return end.service, end.vnf, end.instance, end.link
 
 
 def names(client: Client) -> list[str]:

@@ -90,7 +90,8 @@ def _target(
         raise OperateError(f"{ns}/{member} has no management address")
     if turn_on:
         given = {"exporter-port": port}
-        client.action(ns, member, "configure-monitoring", given, instance=instance)
+        service = str(record["nsr-id-ref"])  # Another service may get the name meanwhile.
+        client.action(service, member, "configure-monitoring", given, instance=instance)
     host = f"[{address}]" if ":" in address else address
     labels = {
         "ns": ns,

@@ -52,10 +52,10 @@ def links(lab: Lab, name: str | None, everything: bool) -> None:
 def _services(lab: Lab, name: str | None) -> list[str]:
     if name is None:
         return [str(nsr["_id"]) for nsr in lab.engine.store.all(NSRS)]
-    for nsi in lab.engine.store.all(NSIS):
-        if name in (nsi["name"], nsi["_id"]):
-            return [str(entry["nsrId"]) for entry in nsi["_admin"]["nsrs-detailed-list"]]
-    return [str(lab.engine.ns(name)["_id"])]
+    kind, found = lab.engine.store.instance(name)
+    if kind == NSIS:
+        return [str(entry["nsrId"]) for entry in found["_admin"]["nsrs-detailed-list"]]
+    return [str(found["_id"])]
 
 
 def _links(lab: Lab, ns_id: str) -> list[Link]:

@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from lab.cli.context import Lab
+
 PAUSE = 2.0
 """Seconds between two looks."""
 
@@ -20,6 +22,10 @@ def watched(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--watch", is_flag=True, help=f"Show it every {PAUSE:.0f} seconds, until ^C.")
     @functools.wraps(command)
     def again(*args: Any, watch: bool, **options: Any) -> Any:
+        if watch:
+            lab = click.get_current_context().find_object(Lab)
+            if lab is not None:
+                lab.engine.store.pins = {}
         while watch:
             click.clear()
             command(*args, **options)

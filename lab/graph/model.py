@@ -41,6 +41,7 @@ class Node:
         state: Workload status of its charm, as in `juju status`, or "unknown".
         message: The charm's message.
         looked: When the charm looked last, seconds since the epoch; 0 for never.
+        service_id: Id of the service; another one may get its name.
     """
 
     id: str
@@ -50,6 +51,7 @@ class Node:
     state: str
     message: str
     looked: float = 0.0
+    service_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ def of_service(engine: Engine, controller: Controller, nsr: Document) -> Graph:
         for env in reversed(svc.environments)
     }
     nodes = tuple(
-        _node(nsr["name"], member, package["id"], by_member.get(member))
+        _node(nsr, member, package["id"], by_member.get(member))
         for member, package in svc.vnfds.items()
     )
     return Graph(nsr["name"], nodes, tuple(_edges(svc, by_member, engine)))
@@ -131,10 +133,8 @@ def find(engine: Engine, controller: Controller, name: str) -> Graph:
     Raises:
         NbiError: neither exists.
     """
-    for nsi in engine.store.all(NSIS):
-        if name in (nsi["name"], nsi["_id"]):
-            return of_slice(engine, controller, nsi)
-    return of_service(engine, controller, engine.ns(name))
+    kind, found = engine.store.instance(name)
+    return (of_slice if kind == NSIS else of_service)(engine, controller, found)
 
 
 def stated(message: str) -> dict[str, str]:
@@ -142,10 +142,11 @@ def stated(message: str) -> dict[str, str]:
     return dict(_STATED.findall(message))
 
 
-def _node(service_name: str, member: str, vnfd: str, unit: UnitStatus | None) -> Node:
+def _node(nsr: Document, member: str, vnfd: str, unit: UnitStatus | None) -> Node:
     state, message = ("unknown", "") if unit is None else (unit.workload, unit.message)
     looked = unit.since if unit is not None else 0.0
-    return Node(f"{service_name}/{member}", service_name, member, vnfd, state, message, looked)
+    name = nsr["name"]
+    return Node(f"{name}/{member}", name, member, vnfd, state, message, looked, nsr["_id"])
 
 
 def _edges(

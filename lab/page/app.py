@@ -136,6 +136,7 @@ class Page:
         if not self.known():
             return
         try:
+            key = str(self.data.engine.store.instance(key)[1]["_id"])
             graph = self.data.graph(key)
         except REFUSALS as error:
             self._header("Lab")
@@ -292,7 +293,7 @@ class ServicePage:
         if node is None:
             return
         try:
-            primitives = self.data.primitives(node.service, node.member)
+            primitives = self.data.primitives(node.service_id, node.member)
         except REFUSALS:  # deleted meanwhile; refresh() says so
             return
         with self.forms:
@@ -306,7 +307,7 @@ class ServicePage:
                 if primitive["name"] == "configure":
                     # What is left out takes its default: one press would reset the link.
                     try:
-                        links = await run.io_bound(self.data.in_force, node.service, node.member)
+                        links = await run.io_bound(self.data.in_force, node.service_id, node.member)
                     except REFUSALS as error:
                         with fields:
                             ui.label(f"values in force are not known: {error}")
@@ -352,7 +353,7 @@ class ServicePage:
                     if field.value != "" or "default-value" not in given[name]
                 }
                 result = await run.io_bound(
-                    self.data.press, node.service, node.member, primitive["name"], values
+                    self.data.press, node.service_id, node.member, primitive["name"], values
                 )
                 shown = result if isinstance(result, str) else json.dumps(result, indent=1)
                 tell(answer, shown or "done", refused=False)
@@ -372,7 +373,7 @@ class ServicePage:
             return
         self.busy = True
         try:
-            values = await run.io_bound(self.data.sample, node.service, node.member) or {}
+            values = await run.io_bound(self.data.sample, node.service_id, node.member) or {}
         except REFUSALS as error:
             self.ages.text = str(error)
             return

@@ -182,12 +182,12 @@ class Data:
     def operations(self, key: str) -> list[Document]:
         """Return the operations of a slice and of its services, or of a service, latest first."""
         store = self.engine.store
-        nsi = next((n for n in store.all(NSIS) if key in (n["_id"], n["name"])), None)
-        if nsi is None:
-            operations = self.engine.operations(key)
+        kind, found = store.instance(key)
+        if kind != NSIS:
+            operations = self.engine.operations(found["_id"])
         else:
-            operations = self.slices.operations(nsi["_id"])
-            services = {entry["nsrId"] for entry in nsi["_admin"]["nsrs-detailed-list"]}
+            operations = self.slices.operations(found["_id"])
+            services = {entry["nsrId"] for entry in found["_admin"]["nsrs-detailed-list"]}
             operations += [o for o in store.all(OPS) if o["nsInstanceId"] in services]
         return sorted(operations, key=lambda operation: -float(operation["startTime"]))
 

@@ -117,6 +117,9 @@ class Store:
         """Open the store of the lab in ``home``; directories are made on the first write."""
         self.home = home
         self.root = home / "nbi"
+        #: While a verb watches: the id that each name had at the first look. Later another document
+        #: may get the name.
+        self.pins: dict[tuple[str, str], str] | None = None
         check_version(home)
 
     def _path(self, collection: str, key: str) -> Path:
@@ -241,6 +244,32 @@ class Store:
         Raises:
             NbiError: no document matches, or several have this name.
         """
+        pins = self.pins if self.pins is not None else {}
+        pinned = pins.get((collection, name_or_id))
+        if pinned is not None and self.find(collection, pinned) is None:
+            raise NbiError(
+                f"{_SINGULAR[collection]} '{name_or_id}' was deleted", HTTPStatus.NOT_FOUND
+            )
+        document = self._resolved(collection, pinned or name_or_id, id_field)
+        pins[collection, name_or_id] = str(document["_id"])
+        return document
+
+    def instance(self, name_or_id: str) -> tuple[str, Document]:
+        """Return the slice of this name or id, else the service, with its collection.
+
+        Raises:
+            NbiError: neither exists.
+        """
+        first = NSRS if (NSRS, name_or_id) in (self.pins or {}) else NSIS
+        try:
+            return first, self.resolve(first, name_or_id, id_field="_id")
+        except NbiError as error:
+            pinned = (first, name_or_id) in (self.pins or {})
+            if first == NSRS or pinned or error.status != HTTPStatus.NOT_FOUND:
+                raise
+        return NSRS, self.resolve(NSRS, name_or_id, id_field="_id")
+
+    def _resolved(self, collection: str, name_or_id: str, id_field: str) -> Document:
         exact = self.find(collection, name_or_id)
         if exact is not None:
             return exact

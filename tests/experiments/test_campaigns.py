@@ -764,6 +764,36 @@ def test_a_slice_that_is_named_twice_is_one(
     assert described["host"]["kernel"]
 
 
+def test_runs_of_a_slice_are_not_mixed_with_those_of_one_made_again_under_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    age = iter("xxyy")
+    nbi = SimpleNamespace(version=lambda: {"version": "lab"})
+    lab = SimpleNamespace(osm=SimpleNamespace(nbi=nbi))
+    monkeypatch.setattr(on_the_lab, "served", lambda _: contextlib.nullcontext(lab))
+    monkeypatch.setattr(command, "adopt", lambda _, name: [f"{name}-{next(age)}"])
+    (tmp_path / "nbi").mkdir()
+    words = ["run", "--slice", "a", "--slice", "b", "--home", str(tmp_path), "--out",
+             str(tmp_path / "c")]  # fmt: skip
+    CliRunner().invoke(main, words)
+    assert Campaign(tmp_path / "c").describe()["environment"]["slices"] == {
+        "a": ["a-x"],
+        "b": ["b-x"],
+    }
+    done = CliRunner().invoke(main, words)
+    assert "another environment: slices a ['a-x'] there, ['a-y'] here; take another" in done.output
+
+
+def test_a_name_that_two_slices_have_needs_an_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed = Testbed(Osm(Nbi("https://127.0.0.1:9")), tmp_path, Console(file=io.StringIO()))
+    both = [{"_id": key, "name": "core"} for key in ("s1", "s2")]
+    monkeypatch.setattr(bed.osm.nbi, "get", lambda place: both if place == SLICES else [])
+    with pytest.raises(click.ClickException, match="OSM has core 2 times; allowed: an id, s1, s2"):
+        named.adopt(bed, "core")
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

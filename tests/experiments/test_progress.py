@@ -88,9 +88,8 @@ def test_asking_the_vnfs_of_a_slice_is_told(
         raise click.ClickException(key)
 
     monkeypatch.setattr(named, "ticking", functools.partial(ticking, period=0.02))
-    monkeypatch.setattr(
-        osm.nbi, "find", lambda place, **_: {"_id": "x"} if place == SERVICES else None
-    )
+    service = {"_id": "x", "name": "mine"}
+    monkeypatch.setattr(osm.nbi, "get", lambda place: [service] if place == SERVICES else [])
     monkeypatch.setattr(osm, "service", slow)
     with pytest.raises(click.ClickException, match="x"):
         named.adopt(Testbed(osm, tmp_path, Console(file=out)), "mine")

@@ -29,6 +29,7 @@ from lab.cli.commands import DEFAULT_HOME, cli, main
 from lab.errors import NbiError, unknown
 from lab.nbi.engine import Engine
 from lab.records.journal import Journal, Tail
+from lab.records.store import NSIS, NSRS
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = (
@@ -345,6 +346,36 @@ def test_watched_verb_is_shown_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(shown) == 3
     verb.main([], standalone_mode=False)
     assert len(shown) == 4
+
+
+def test_a_watched_service_is_not_taken_for_another_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab, seen = context.Lab(tmp_path, False), list[str]()
+    store = lab.engine.store
+    monkeypatch.setattr(store, "_parsed", lambda _collection, _key, text: json.loads(text))
+
+    def make(collection: str, key: str) -> None:
+        store.put(collection, {"_id": key, "name": "vpn", "_admin": {"created": 0}})
+
+    @click.command()
+    @watching.watched
+    @context.pass_lab
+    def verb(lab: context.Lab) -> None:
+        seen.append(lab.engine.store.instance("vpn")[1]["_id"])
+
+    def pause(_seconds: float) -> None:
+        store.delete(NSRS, seen[-1])
+        make(NSRS, "b")
+        make(NSIS, "slice")
+
+    monkeypatch.setattr(watching.time, "sleep", pause)
+    make(NSRS, "a")
+    with pytest.raises(NbiError, match="ns 'vpn' was deleted"):
+        verb.main(["--watch"], standalone_mode=False, obj=lab)
+    assert seen == ["a"]
+    store.pins = None
+    assert store.instance("vpn") == (NSIS, store.find(NSIS, "slice"))
 
 
 @pytest.mark.parametrize("terminal", [False, True])

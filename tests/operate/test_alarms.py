@@ -78,7 +78,7 @@ def test_targets_have_the_labels_of_osm() -> None:
     assert not pressed
     (only,) = targets(Osm(), ["epc/hss"], 9000, turn_on=True)
     assert only["targets"] == ["[fd00::6]:9000"]
-    assert pressed == [("epc", "hss", "configure-monitoring", {"exporter-port": 9000})]
+    assert pressed == [("n1", "hss", "configure-monitoring", {"exporter-port": 9000})]
     with pytest.raises(OperateError, match="epc has no VNF ue; allowed: mme, hss"):
         targets(Osm(), ["epc/ue"], 9815, turn_on=False)
 

@@ -45,10 +45,12 @@ class Osm(Answering):
         object.__setattr__(self, "asked", [])
         object.__setattr__(self, "slices", ["first"])
         object.__setattr__(self, "ready", {"amf"})
+        object.__setattr__(self, "services", set())
 
     asked: list[tuple[str, str, str]]
     slices: list[str]
     ready: set[str]
+    services: set[str]
 
     def verb(self, *words: str) -> str:
         rows = "".join(f"| {name} | id-of-{name} | running |\n" for name in self.slices)
@@ -74,6 +76,7 @@ class Osm(Answering):
     def answer(
         self, ns: str, vnf: str, name: str, params: dict[str, Any], instance: Instance
     ) -> dict[str, Any]:
+        self.services.add(ns)
         if name == "show-status":
             result = {"nf-kind": vnf, "nf-ready": "yes" if vnf in self.ready else "no"}
             link = {
@@ -106,6 +109,7 @@ def test_a_slice_is_joined_until_both_ends_are_ready_and_then_left_alone() -> No
     assert once | {("smf", "add-function")} == {(vnf, name) for vnf, name, _ in osm.asked}
     assert len(osm.asked) == 5
     assert osm.asked[-1] == ("amf", "add-function", "first-slice-smf")
+    assert osm.services == {"id-1", "id-2"}, "by name another service may be meant"
     follow(joiner, 0, range(2))
     assert len(osm.asked) == 5
 

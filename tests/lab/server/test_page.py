@@ -16,7 +16,7 @@ from lab.graph.model import Graph, Node
 from lab.page.app import LinksTable, ServicePage, answer_label, tell
 from lab.page.data import Sample
 
-NODE = Node("basic/client", "basic", "client", "vnfd", "active", "up")
+NODE = Node("basic/client", "basic", "client", "vnfd", "active", "up", service_id="n1")
 
 IN_FORCE = {"link": "vpn-client", "technology": "ipsec", "mtu": 1400, "preshared-key": True}
 CONFIGURE = {
@@ -69,6 +69,20 @@ def test_figures_of_a_vnf_are_not_shown_at_another(monkeypatch: pytest.MonkeyPat
     assert view.samples == {}
     asyncio.run(view._measure())
     assert list(view.samples) == ["vpn"]
+
+
+def test_a_form_is_for_the_service_that_was_shown_and_not_for_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    view, asked = shown(Graph("basic", (NODE,))), []
+
+    async def sample(_work: object, *words: str) -> dict[str, Sample]:
+        asked.append(words)
+        return {}
+
+    monkeypatch.setattr(run, "io_bound", sample)
+    asyncio.run(view._measure())
+    assert asked == [("n1", "client")]
 
 
 def test_an_answer_of_a_vdu_is_shown_as_text() -> None:
