@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import json
 import logging
+import os
 import subprocess
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -470,3 +472,33 @@ def test_nor_does_what_is_logged_of_it(monkeypatch) -> None:
     finally:
         logging.setLogRecordFactory(factory)
     assert tools.told == ["links were not taken down: no\ufffdpe"]
+
+
+@pytest.mark.parametrize("action", ["rotate-keys", "configure", "show-status", "delete-peer"])
+def test_an_action_says_what_it_did_though_the_charms_folder_is_full(vnf: Vnf, monkeypatch, action):
+    vnf.run("configure", **S6A)
+    vnf.run("add-peer", **LAPTOP)
+    before = vnf.run("show-status", link="s6a")["s6a"]["public-key"]
+    given = {
+        "rotate-keys": {"link": "s6a", "force": True},
+        "configure": dict(S6A, **{"listen-port": 51999}),
+        "show-status": {"link": "s6a"},
+        "delete-peer": {"link": "s6a", "name": "laptop"},
+    }
+
+    def full(file, stream=None):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    os.remove(os.path.join(vnf.environment.folder, "looks.json"))
+    monkeypatch.setattr("vpnaas.vdu.ssh.os.replace", full)
+    answer = vnf.run(action, **given[action])
+    sentence = f"the folder {vnf.environment.folder} of the charm has no room left"
+    assert answer["remark"] == sentence
+    blocked, text = vnf.environment.status
+    assert blocked
+    assert sentence in text
+    assert [name for name in os.listdir(vnf.environment.folder) if name.endswith(".tmp")] == []
+    monkeypatch.undo()
+    shown = vnf.run("show-status", link="s6a")["s6a"]
+    assert (shown["public-key"] != before) == (action == "rotate-keys")
+    assert sentence not in vnf.environment.status[1]

@@ -74,7 +74,8 @@ def run(charm: Any, name: str, params: Params) -> Answer:
     """Run an action that the class of a charm declares.
 
     A VpnaasError fails the action. Its sentence goes into `output` too, because OSM shows nothing
-    else of a failed action.
+    else of a failed action. What the charm could not write after it had changed the VDU is a
+    remark.
     """
     declaration = declared(type(charm))[name]
     try:
@@ -83,7 +84,10 @@ def run(charm: Any, name: str, params: Params) -> Answer:
         answer = getattr(charm, declaration.method)(params)
     except VpnaasError as error:
         return Answer(dict(declaration.failed, output=str(error)), str(error))
-    results = answer if declaration.plain else {"output": _json(answer)}
+    if not declaration.plain:
+        remark = {"remark": charm.unwritten} if charm.unwritten else {}
+        answer = {"output": _json(dict(answer, **remark))}
+    results = answer
     return Answer({key: _short(value) for key, value in results.items()})
 
 

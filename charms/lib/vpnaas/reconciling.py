@@ -11,7 +11,13 @@ import attr
 
 from vpnaas import status
 from vpnaas.base import fields
-from vpnaas.base.errors import InputError, NotReadyError, UnreachableError, VpnaasError
+from vpnaas.base.errors import (
+    InputError,
+    NotReadyError,
+    StorageError,
+    UnreachableError,
+    VpnaasError,
+)
 from vpnaas.base.links import RELATION_INTERFACE
 from vpnaas.environment import Environment
 from vpnaas.extras.extra import Extra
@@ -76,6 +82,8 @@ class ReconcilingCharm:
     Attributes:
         environment: Where the code runs.
         roles: "provider" or "requirer" of each link.
+        unwritten: Why the charm could not keep a file of its own, "" if it could. The VDU was
+            changed before, so that is no reason to call an action failed.
     """
 
     def __init__(self, environment: Environment) -> None:
@@ -83,6 +91,7 @@ class ReconcilingCharm:
         self.roles = environment.endpoints(RELATION_INTERFACE)
         # The peer relation may be gone before the hook `stop`.
         self._leaving = False
+        self.unwritten = ""
 
     # Overridden by a VNF that has more than links
 
@@ -221,6 +230,8 @@ class ReconcilingCharm:
             self._note_generations(plan.machine, plans)
         notice = self.environment.stored(NOTICE_KEY)
         problems = dict(plan.problems, **broken_extras(plans, results))
+        if self.unwritten:
+            problems["files"] = self.unwritten
         outcome = Outcome(plans, plan.now, links, extra or Extra(), problems, notice)
         calm = all(link.state not in (status.BLOCKED, status.DOWN) for link in outcome.links)
         calm = calm and outcome.extra.calm and not (problems or self.environment.problems())
@@ -389,7 +400,14 @@ class ReconcilingCharm:
         """Store a JSON object of this unit, unless it is as `before`."""
         text = json.dumps(value, sort_keys=True)
         if json.loads(text) != before:
-            replace_file(os.path.join(os.path.dirname(self._key_file()), name), text.encode())
+            self._keep(os.path.join(os.path.dirname(self._key_file()), name), text)
+
+    def _keep(self, path: str, text: str) -> None:
+        """Write a file of this unit that a later reconcile can do without."""
+        try:
+            replace_file(path, text.encode())
+        except StorageError as error:
+            self.unwritten = str(error)
 
     def _holdings(self) -> Mapping[str, Mapping[str, str]]:
         """Return `Peer.holdings` of the last reconcile, by link and peer name."""
@@ -443,7 +461,7 @@ class ReconcilingCharm:
             pin = "{} {}".format(login.host, vdu.host_key)
             self.environment.store(HOST_KEY, pin)
             if self._last_pin() != pin:
-                replace_file(self._pin_file(), pin.encode())
+                self._keep(self._pin_file(), pin)
 
     def _pin_file(self) -> str:
         return os.path.join(os.path.dirname(self._key_file()), "host-key")

@@ -30,5 +30,9 @@ class VduError(VpnaasError):
     """The VDU was reached and a step failed there."""
 
 
+class StorageError(VpnaasError):
+    """A file of the charm cannot be written, on the machine where the charm runs."""
+
+
 class NotReadyError(VpnaasError):
     """Juju gives no access to our own data in this hook; a later one, or the leader's, has it."""

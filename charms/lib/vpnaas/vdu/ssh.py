@@ -6,7 +6,9 @@ and both outputs.
 """
 
 import base64
+import errno
 import hashlib
+import logging
 import os
 import secrets
 import socket
@@ -17,9 +19,11 @@ from typing import Any, Callable, Iterator, List, Mapping, Optional, Sequence
 import attr
 
 from vpnaas.base import fields
-from vpnaas.base.errors import UnreachableError, VduError
+from vpnaas.base.errors import StorageError, UnreachableError, VduError
 from vpnaas.vdu.file_cache import FileCache
 from vpnaas.vdu.steps import Results, Step, program
+
+logger = logging.getLogger(__name__)
 
 PORT = 22
 CONNECT_SECONDS = 10
@@ -121,13 +125,33 @@ def ensure_key(path: str) -> str:
         return stream.read().strip()
 
 
+_UNWRITABLE = {
+    errno.ENOSPC: "has no room left",
+    errno.EDQUOT: "has no room left",
+    errno.EROFS: "is read-only",
+}
+
+
 def replace_file(path: str, data: bytes) -> None:
-    """Write a file of the charm with mode 0600: readers see the former or the new one."""
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    handle = os.open(path + ".tmp", os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(data)
-    os.replace(path + ".tmp", path)
+    """Write a file of the charm with mode 0600: readers see the former or the new one.
+
+    Raises:
+        StorageError: The folder has no room, or cannot be written.
+    """
+    folder = os.path.dirname(path)
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        handle = os.open(path + ".tmp", os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(data)
+            os.replace(path + ".tmp", path)
+        except OSError:
+            os.unlink(path + ".tmp")  # A part of a file takes room, too.
+            raise
+    except OSError as error:
+        how = _UNWRITABLE.get(error.errno or 0, "cannot be written")
+        raise StorageError("the folder {} of the charm {}".format(folder, how))
 
 
 def _cached_files(path: str) -> FileCache:
@@ -174,7 +198,10 @@ class Vdu:
             self._client.close()
             self._client = None
         if self._cache is not None and self._cache.changed and self._recall_file:
-            replace_file(self._recall_file, self._cache.to_json().encode())
+            try:
+                replace_file(self._recall_file, self._cache.to_json().encode())
+            except StorageError as error:  # The next login then sends more, and nothing else.
+                logger.warning("%s", error)
 
     def execute(self, steps: Sequence[Step], exclusive: bool = True) -> Results:
         """Send steps in one round trip and return what the agent reported.
