@@ -106,6 +106,10 @@ GROUPS: dict[str, dict[str, Code]] = {
             "The VDU's name differs from its id, and OSM cannot heal it.", "Make them equal."
         ),
         "storage-size": _silent("A disk has no size.", "Set `size-of-storage`, in GB."),
+        "compute-size": _silent(
+            "A flavour has no memory.",
+            "Set `virtual-memory/size`, in GiB.",
+        ),
         "image-name": _silent("RO finds images by `image`.", "Set it to the VIM's name."),
         "nic-position": _silent(
             "Some NICs have a `position`, or two the same.", "Give all one, or none."
@@ -134,7 +138,7 @@ GROUPS: dict[str, dict[str, Code]] = {
             "An environment's chart is no name of a folder of `helm-charts`.", "Correct it."
         ),
         "helm-missing": _silent(
-            "The package has no folder of an environment's chart, and LCM looks for it.",
+            "The package has no folder of an environment's chart, or no `Chart.yaml` in it.",
             "tar.gz: `helm-charts/NAME/`; zip: `Scripts/helm-charts/NAME/`.",
         ),
         "monitoring-id": _refused(
@@ -319,6 +323,10 @@ GROUPS: dict[str, dict[str, Code]] = {
         "nss-link-name": _silent(
             "A link has no name, on which LCM fails, or another one than its id.",
             "Make them equal.",
+        ),
+        "nss-link-ends": _silent(
+            "A link without `nss-connection-point-ref`; NBI fails when a slice is created.",
+            "Add its ends.",
         ),
         "nst-no-link": _silent(
             "LCM never finishes terminating a slice without `netslice-vld`.",

@@ -65,6 +65,9 @@ def links(ctx: Context) -> Iterator[Problem]:
             sentence = f"LCM needs name and id equal; allowed: {link['id']!r}"
             yield ctx.problem("nss-link-name", f"{place}/name", sentence)
         points = numbered(f"{place}/nss-connection-point-ref", link.get("nss-connection-point-ref"))
+        if not link.get("nss-connection-point-ref"):
+            sentence = "nss-connection-point-ref is missing or empty; allowed: the ends of the link"
+            yield ctx.problem("nss-link-ends", place, sentence)
         for at, point in points:
             nss, sap = point["nss-ref"], point["nsd-connection-point-ref"]
             if nss not in known:

@@ -188,6 +188,11 @@ def resources(ctx: Context) -> Iterator[Problem]:
         if not storage.get("size-of-storage"):
             sentence = "size-of-storage is missing or 0; allowed: GB, from 1"
             yield ctx.problem("storage-size", place, sentence)
+    for place, compute in numbered("/virtual-compute-desc", ctx.body.get("virtual-compute-desc")):
+        size = (compute.get("virtual-memory") or {}).get("size")
+        if size is not None and not float(size) > 0:
+            sentence = f"size is {size}; allowed: GiB, above 0"
+            yield ctx.problem("compute-size", f"{place}/virtual-memory/size", sentence)
     for place, image in numbered("/sw-image-desc", ctx.body.get("sw-image-desc")):
         if not image.get("image"):
             sentence = "image is missing, so RO finds no image; allowed: its name in the VIM"
@@ -303,6 +308,15 @@ def charts(ctx: Context) -> Iterator[Problem]:
             elif name and name not in (present := ctx.package.names("helm-charts")):
                 folder = ctx.package.folder("helm-charts") + name
                 sentence = f"the package has no folder {folder}; allowed: {choices(present)}"
+                yield ctx.problem("helm-missing", f"{place}/helm-chart", sentence)
+            elif (
+                name
+                and ctx.package.data(
+                    file := f"{ctx.package.folder('helm-charts')}{name}/Chart.yaml"
+                )
+                is None
+            ):
+                sentence = f"the package has no {file}, so Helm takes the folder for no chart"
                 yield ctx.problem("helm-missing", f"{place}/helm-chart", sentence)
 
 

@@ -50,8 +50,8 @@ def juju_name(raw: str) -> str:
 
 
 def server_name(ns_name: str, member_vnf_index: str, vdu_name: str, count: int) -> str:
-    """Return the name RO gives a server: each part cut (16, 16, 32 characters)."""
-    return f"{ns_name[:16]}-{member_vnf_index[:16]}-{vdu_name[:32]}-{count}"
+    """Return the name RO gives a server; older releases cut the parts (16, 16, 32 characters)."""
+    return f"{ns_name}-{member_vnf_index}-{vdu_name}-{count}"
 
 
 def host_name(server: str) -> str:
@@ -62,4 +62,4 @@ def host_name(server: str) -> str:
 
 def network_name(ns_name: str, link: str) -> str:
     """Return the name RO gives a network it creates for a virtual link."""
-    return f"{ns_name[:16]}.{link[:16]}"
+    return f"{ns_name[:16]}-{link[:16]}"

@@ -236,6 +236,7 @@ class Operations:
             for vca in nsr["_admin"]["deployed"]["VCA"]:
                 if vca["application"] == application:
                     vca.update(fields)
+            nsr["configurationStatus"] = _configuration_status(nsr)
 
         self.store.update(NSRS, ns_id, change)
 

@@ -192,6 +192,7 @@ class Engine:
             raise NbiError(str(error)) from None
         nsr["constituent-vnfr-ref"] = [r["_id"] for r in vnfrs]
         records = {r["member-vnf-index-ref"]: r for r in vnfrs}
+        _check_names(svc)
         _check_initial(svc, shared_parameters(svc, records))
         return Prepared(nsr, vnfrs, new_operation(nsr, "instantiate", request))
 
@@ -557,6 +558,16 @@ def _require_vdu(vnfr: Document, vdu_id: Any, count: Any) -> None:
         )
 
 
+def _check_names(svc: Service) -> None:
+    """Refuse what has no name where NBI reads one."""
+    nameless = [f"nsd '{svc.nsr['nsd']['id']}'"] if not svc.nsr["nsd"].get("name") else []
+    for document in svc.vnfds.values():
+        vdus = document["descriptor"].get("vdu") or ()
+        nameless += [f"vdu '{v['id']}' of vnfd '{document['id']}'" for v in vdus if "name" not in v]
+    if nameless:
+        raise NbiError(f"{nameless[0]} has no name, on which NBI fails", detail="'name'")
+
+
 def _check_initial(svc: Service, values: Mapping[str, Mapping[str, Any]]) -> None:
     """Refuse an instantiation that lacks a value of an initial primitive."""
     always = {"rw_mgmt_ip", "OSM", "ns_config_info"}
@@ -564,6 +575,12 @@ def _check_initial(svc: Service, values: Mapping[str, Mapping[str, Any]]) -> Non
         known = always | set(values[env.application])
         for primitive in env.initial:
             for parameter in primitive.get("parameter") or ():
+                if parameter.get("value") is None:
+                    raise NbiError(
+                        f"parameter '{parameter.get('name')}' of initial-config-primitive "
+                        f"'{primitive['name']}' has no value, on which NBI fails",
+                        detail="'value'",
+                    )
                 placeholder = placeholder_name(parameter.get("value"))
                 if placeholder is None or placeholder in known:
                     continue

@@ -285,6 +285,13 @@ def _check_subnets(request: Mapping[str, Any], template: Mapping[str, Any]) -> N
                 "nst:netslice-subnet"
             )
             raise unknown(text, str(subnet.get("id")), known)
+    for link in template.get("netslice-vld") or ():
+        if not link.get("nss-connection-point-ref"):
+            raise NbiError(
+                f"netslice-vld '{link.get('id')}' has no nss-connection-point-ref, on which NBI "
+                "fails",
+                detail="'nss-connection-point-ref'",
+            )
     for subnet in template.get("netslice-subnet") or ():
         if "description" not in subnet:
             raise NbiError("Error creating nsrs at database using NsrTopic.new(): 'description'")

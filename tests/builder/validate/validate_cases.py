@@ -240,6 +240,11 @@ VNFD = [
     case("vdu-image", drop("vdu/0/sw-image-desc"), at="vdu[0]/sw-image-desc"),
     case("vdu-name", put("vdu/0/name", "machine"), at="vdu[0]/name"),
     case("storage-size", drop("virtual-storage-desc/0/size-of-storage"), at="storage-desc[0]"),
+    case(
+        "compute-size",
+        put("virtual-compute-desc/0/virtual-memory/size", 0),
+        at="desc[0]/virtual-memory/size",
+    ),
     case("image-name", drop("sw-image-desc/0/image"), at="sw-image-desc[0]"),
     case(
         "nic-position",
@@ -758,6 +763,9 @@ NST = [
     ),
     nst_case("subnet-description", drop("netslice-subnet/0/description"), at="netslice-subnet[0]"),
     nst_case(
+        "nss-link-ends", put("netslice-vld/0/nss-connection-point-ref", []), at="netslice-vld[0]"
+    ),
+    nst_case(
         "nss-reference",
         put("netslice-vld/0/nss-connection-point-ref/0/nss-ref", "x"),
         at="nss-connection-point-ref[0]/nss-ref",
@@ -770,7 +778,7 @@ NST = [
     nst_case(
         "subnet-shared",
         put("netslice-subnet/0/is-shared-nss", True),
-        put("netslice-vld/0/nss-connection-point-ref", []),
+        drop("netslice-vld/0/nss-connection-point-ref/0"),
         at="netslice-subnet[0]",
     ),
     nst_case("nss-link-name", put("netslice-vld/0/name", "x"), at="netslice-vld[0]/name"),
@@ -780,7 +788,7 @@ NST = [
     nst_case(
         "duplicate-id",
         put("netslice-subnet/1/id", "core"),
-        put("netslice-vld/0/nss-connection-point-ref", []),
+        drop("netslice-vld/0/nss-connection-point-ref/1"),
         at="netslice-subnet[1]/id",
         osm="identifier id 'core'",
     ),
@@ -830,6 +838,12 @@ CREATION = [
         "helm-missing",
         add(EE, {"id": "he", "helm-chart": "gat"}),
         file("helm-charts/gate/Chart.yaml"),
+        at="helm-chart",
+    ),
+    case(
+        "helm-missing",
+        add(EE, {"id": "he", "helm-chart": "gate"}),
+        file("helm-charts/gate/values.yaml"),
         at="helm-chart",
     ),
     ns_case("mgmt-none", put("virtual-link-desc/0/mgmt-network", False), at="virtual-link-desc"),

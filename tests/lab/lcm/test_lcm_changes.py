@@ -242,6 +242,8 @@ def test_run_day1_runs_nothing_and_leaves_the_environment_broken(world: World) -
     assert not any("configure" in word for word in since(world, mark))
     status = {v["application"]: v["status"] for v in world.ns["_admin"]["deployed"]["VCA"]}
     assert status == {APP1: "BROKEN", APP2: "READY"}
+    shown = {s["application"]: s["status"] for s in world.ns["configurationStatus"]}
+    assert shown == status
 
 
 # -- update ----------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def test_any_text_becomes_a_name_juju_takes(text: str) -> None:
 
 def test_server_and_host_names() -> None:
     name = server_name("a" * 20, "b" * 20, "c" * 40, 1)
-    assert name == f"{'a' * 16}-{'b' * 16}-{'c' * 32}-1"
+    assert name == f"{'a' * 20}-{'b' * 20}-{'c' * 40}-1"
     assert host_name("My_NS-1-Box-0") == "my-ns-1-box-0"
     assert len(host_name("x" * 100)) == 63
 
@@ -443,7 +443,7 @@ def test_plan_of_the_sample() -> None:
     networks = {n.link: n for n in result.networks}
     assert networks["mgmt"].management
     assert networks["data"].subnet == "10.7.0.0/24"
-    assert networks["data"].name == "demo.data"
+    assert networks["data"].name == "demo-data"
 
 
 def test_parameters_override_the_ip_profile_and_fix_addresses() -> None:

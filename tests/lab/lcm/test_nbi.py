@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -544,6 +544,41 @@ def test_refused_actions(name: str, given: dict[str, Any], reason: str) -> None:
 
 def test_accepted_action() -> None:
     assert check_action(PRIMITIVES, "touch", {"file": "", "empty": "x"})["name"] == "touch"
+
+
+def _no_name(descriptor: dict[str, Any]) -> None:
+    del descriptor["name"]
+
+
+def _no_vdu_name(descriptor: dict[str, Any]) -> None:
+    del descriptor["vdu"][0]["name"]
+
+
+def _no_value(descriptor: dict[str, Any]) -> None:
+    entry = descriptor["df"][0]["lcm-operations-configuration"]["operate-vnf-op-config"]["day1-2"]
+    del entry[0]["initial-config-primitive"][0]["parameter"][0]["value"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "sentence", "detail"),
+    [
+        pytest.param(NSDS, _no_name, "nsd 'an_ns' has no name", "'name'", id="nsd"),
+        pytest.param(VNFDS, _no_vdu_name, "of vnfd 'a_vnf' has no name", "'name'", id="vdu"),
+        pytest.param(VNFDS, _no_value, "has no value", "'value'", id="primitive"),
+    ],
+)
+def test_what_nbi_stumbles_over_is_refused_before_anything_is_made(
+    engine: Engine,
+    kind: str,
+    change: Callable[[dict[str, Any]], None],
+    sentence: str,
+    detail: str,
+) -> None:
+    (package,) = engine.store.all(kind)
+    engine.store.update(kind, package["_id"], lambda document: change(document["descriptor"]))
+    with pytest.raises(NbiError, match=sentence) as caught:
+        create(engine)
+    assert (caught.value.detail, engine.store.all(NSRS)) == (detail, [])
 
 
 def _instantiated(engine: Engine) -> None:
