@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI
-from nicegui import app, run, ui
+from nicegui import app, context, run, ui
 
 from lab.errors import NbiError
 from lab.graph import draw
@@ -79,7 +79,8 @@ class Page:
 
         def check() -> None:
             try:
-                token = self.tokens.login({"username": NAME, "password": password.value})
+                credentials = {"username": NAME, "password": password.value}
+                token = self.tokens.login(credentials, context.client.ip)
             except NbiError as error:
                 ui.notify(str(error), type="negative")
                 return

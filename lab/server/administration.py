@@ -31,7 +31,7 @@ def version(resources: Resources, call: Call) -> Answer:
 
 def log_in(resources: Resources, call: Call) -> Answer:
     """Log in: answer with a new token."""
-    token = resources.tokens.login(check(call.body, schemas.TOKEN))
+    token = resources.tokens.login(check(call.body, schemas.TOKEN), call.client)
     return Answer(token, HTTPStatus.CREATED, f"/osm/admin/v1/tokens/{token['id']}")
 
 

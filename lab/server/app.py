@@ -107,7 +107,8 @@ async def _call(
     else:
         body = {} if method == "GET" else await bodies.document(request, resource.open)
         accept = request.headers.get("accept", "")
-        yield Call(method, path, query, body, token, accept=accept)
+        client = request.client.host if request.client else ""
+        yield Call(method, path, query, body, token, accept=accept, client=client)
 
 
 def _response(request: Request, result: Answer) -> Response:

@@ -36,6 +36,8 @@ class Call:
     """The uploaded package, for a route with ``upload``."""
     accept: str = ""
     """The Accept header."""
+    client: str = ""
+    """The client's address."""
 
     @property
     def key(self) -> str:

@@ -6,6 +6,7 @@ A lab has one user and one project, both called `admin`.
 from __future__ import annotations
 
 import hmac
+import ipaddress
 import secrets
 import threading
 import time
@@ -21,10 +22,25 @@ LIFETIME = 3600.0
 """Seconds for which a token is valid, as in OSM."""
 MOST = 10_000
 """Largest number of tokens; the oldest are dropped first."""
+WRONG = 10
+"""Wrong passwords of one address, after which it waits `PAUSE` before each further one."""
+PAUSE = 10.0
+"""Seconds for which an address is not heard then; others are, and it has its tokens meanwhile."""
 #: Ids of the one user, project and role; the same in every lab.
 USER_ID, PROJECT_ID, ROLE_ID = (
     str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{kind}.osm-vpnaas-lab")) for kind in ("u", "p", "r")
 )
+
+
+def _origin(address: str) -> str:
+    """Return what wrong passwords are counted by: an IPv4 address, or the /64 of an IPv6 one."""
+    try:
+        given = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:  # no IP connection
+        return address
+    if isinstance(given, ipaddress.IPv4Address):
+        return str(given)
+    return str(given.ipv4_mapped or ipaddress.IPv6Network((given, 64), strict=False))
 
 
 class Tokens:
@@ -33,18 +49,23 @@ class Tokens:
     def __init__(self, password: str) -> None:
         self._password = password.encode()
         self._tokens: dict[str, dict[str, Any]] = {}
+        self._wrong: dict[str, tuple[int, float]] = {}
         self._lock = threading.Lock()
 
-    def login(self, credentials: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a new token for a user name and password.
+    def login(self, credentials: Mapping[str, Any], address: str = "") -> dict[str, Any]:
+        """Return a new token for a user name and password, which a client at ``address`` sends.
 
         Raises:
-            NbiError: they are wrong, or the project does not exist.
+            NbiError: they are wrong, the project does not exist, or the address sent too many
+                wrong ones.
         """
+        origin = _origin(address)
+        self._admit(origin)
         # JSON may have half a surrogate pair, and UTF-8 does not have that.
         given = str(credentials.get("password") or "").encode(errors="surrogatepass")
         right = hmac.compare_digest(given, self._password)
         if credentials.get("username") not in (NAME, USER_ID) or not right:
+            self._note_wrong(origin)
             raise NbiError("Invalid username/password", HTTPStatus.UNAUTHORIZED)
         project = credentials.get("project_id")
         if project not in (None, NAME, PROJECT_ID):
@@ -72,7 +93,25 @@ class Tokens:
         with self._lock:
             self._drop_old(now)
             self._tokens[key] = token
+            self._wrong.pop(origin, None)
         return dict(token)
+
+    def _admit(self, origin: str) -> None:
+        with self._lock:
+            count, last = self._wrong.get(origin, (0, 0.0))
+        left = last + PAUSE - time.monotonic()
+        if count >= WRONG and left > 0:
+            text = f"Too many wrong passwords from this address; try again in {left:.0f} seconds"
+            raise NbiError(text, HTTPStatus.TOO_MANY_REQUESTS)
+
+    def _note_wrong(self, origin: str) -> None:
+        with self._lock:
+            count, last = self._wrong.pop(origin, (0, 0.0))
+            if time.monotonic() - last > 6 * WRONG * PAUSE:  # long ago
+                count = 0
+            self._wrong[origin] = (count + 1, time.monotonic())  # the latest is the last
+            if len(self._wrong) > MOST:
+                del self._wrong[next(iter(self._wrong))]
 
     def _drop_old(self, now: float) -> None:
         expired = [key for key, token in self._tokens.items() if token["expires"] < now]

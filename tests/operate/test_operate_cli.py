@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +13,9 @@ import pytest
 import requests
 from click.testing import CliRunner, Result
 
+from lab.certificates import self_signed
 from operate.cli import main
+from operate.client import OperateError
 from operate.nbi import Nbi
 
 RECORD = (
@@ -168,6 +171,50 @@ def test_a_new_token_takes_the_old_one_from_no_other_thread(
     nbi.log_in("admin", "admin", "admin")
     nbi.log_in("admin", "admin", "admin")
     assert sent == [None, None, "Bearer t"]
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_login_is_not_sent_on_to_another_address(
+    osm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """Neither to another host nor from https to http: the password would go there."""
+    received: list[bytes] = []
+
+    class Elsewhere(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            received.append(self.requestline.encode() + self.rfile.read(length))
+            self.send_response(200 if self.server is other else status)
+            self.send_header("Location", f"{target}/osm/admin/v1/tokens")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_GET = do_POST  # noqa: N815
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    certificate, key = self_signed(tmp_path, "127.0.0.1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    servers = [http.server.ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) for _ in range(2)]
+    first, other = servers
+    first.socket = context.wrap_socket(first.socket, server_side=True)
+    target = f"http://localhost:{other.server_address[1]}"
+    threads = [threading.Thread(target=each.serve_forever, daemon=True) for each in servers]
+    for thread in threads:
+        thread.start()
+    try:
+        nbi = Nbi(f"https://127.0.0.1:{first.server_address[1]}", str(certificate), tries=1)
+        with pytest.raises(OperateError, match=f"sends clients on to {target}/osm/admin/v1/token"):
+            nbi.log_in("admin", "the-password", "admin")
+    finally:
+        for server, thread in zip(servers, threads, strict=True):
+            server.shutdown()
+            server.server_close()
+            thread.join(10)
+    assert len(received) == 1
+    assert b"the-password" in received[0]
 
 
 def test_an_address_that_is_none(tmp_path: Path) -> None:

@@ -681,6 +681,41 @@ def test_a_wrong_password_is_answered_late(api: Api, monkeypatch: pytest.MonkeyP
     assert (answer.status_code, time.monotonic() - started > 0.6) == (401, True)
 
 
+def test_wrong_passwords_are_counted_by_address(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_app, "WRONG_SECONDS", 0)
+    wrong = {"username": "admin", "password": "guess"}
+    right = {**wrong, "password": PASSWORD}
+    for _ in range(tokens.WRONG):
+        assert api.post("/admin/v1/tokens", wrong).status_code == 401
+    for given in (wrong, right):  # else a guess that is right could be told from a wrong one
+        text = "Too many wrong passwords from this address; try again in"
+        refused(api.post("/admin/v1/tokens", given), 429, "TOO_MANY_REQUESTS", text)
+    assert api.get("/admin/v1/vim_accounts").status_code == 200  # who has a token goes on
+    monkeypatch.setattr(tokens, "PAUSE", 0.0)
+    assert api.post("/admin/v1/tokens", right).status_code == 201
+    monkeypatch.undo()
+    assert api.post("/admin/v1/tokens", right).status_code == 201  # nothing is held against it
+
+
+def test_other_addresses_are_heard_meanwhile() -> None:
+    known = tokens.Tokens("right")
+
+    def guess(address: str, password: str = "wrong") -> int:
+        try:
+            known.login({"username": "admin", "password": password}, address)
+        except NbiError as error:
+            return error.status
+        return 201
+
+    for number in range(tokens.WRONG):
+        assert guess("192.0.2.1") == 401
+        assert guess(f"2001:db8::{number}") == 401  # one host has a whole /64
+    for late in ("192.0.2.1", "::ffff:192.0.2.1", "2001:db8::ffff"):
+        assert guess(late, "right") == 429
+    for other in ("192.0.2.2", "2001:db8:0:1::1", "fe80::1%eth0", ""):
+        assert guess(other, "right") == 201
+
+
 def test_a_zip_cannot_lie_about_its_size(tmp_path: Path) -> None:
     """Of a method other than deflate, a whole block is decompressed at once."""
     file = tmp_path / "package.zip"
