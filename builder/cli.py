@@ -23,6 +23,7 @@ from builder import (
 )
 from builder.commands import Group
 from builder.errors import BuildError
+from builder.terminal import tell
 from builder.tree import Tree
 from builder.validate import Catalog, Problem, validate_params
 from builder.vendor import ARCHITECTURES
@@ -38,13 +39,13 @@ def main() -> None:
 def list_packages() -> None:
     """List what can be built."""
     for package in packages.catalogue(Tree.find()).values():
-        click.echo(f"{package.kind:4} {package.name}")
+        tell(f"{package.kind:4} {package.name}")
 
 
 @main.command()
 def where() -> None:
     """Print the folder of the packages: those of an installed wheel, else dist/."""
-    click.echo(Tree.find().packages)
+    tell(Tree.find().packages)
 
 
 _KIND = click.option(
@@ -115,7 +116,7 @@ def build(
             staging,
             names,
             architecture,
-            lambda name: click.echo(f"building {name}"),
+            lambda name: tell(f"building {name}"),
             alarm_url,
             image,
         )
@@ -133,10 +134,10 @@ def build(
                 shutil.rmtree(target / path.name, ignore_errors=True)
             path.replace(target / path.name)
     what = "1 package" if len(paths) == 1 else f"{len(paths)} packages"
-    click.echo(f"{what} in {target} after {time.monotonic() - started:.1f} s")
+    tell(f"{what} in {target} after {time.monotonic() - started:.1f} s")
     if released:
         wheel = release.write(tree, target, [*made, *(target / path.name for path in paths)])
-        click.echo(f"release {tree.version}: {wheel}, checksums in {target / release.SUMS}")
+        tell(f"release {tree.version}: {wheel}, checksums in {target / release.SUMS}")
 
 
 @main.command(name="deployment")
@@ -160,7 +161,7 @@ def deployment_parameters(file: Path, out: Path, ns_name: str | None, kind: str)
         sys.exit(1)
     out.parent.mkdir(parents=True, exist_ok=True)
     variants.dump(document, out)
-    click.echo(deployment.command(deployed, ns_name or file.stem, str(out)))
+    tell(deployment.command(deployed, ns_name or file.stem, str(out)))
 
 
 @main.command()
@@ -202,9 +203,9 @@ def add_link(
     result = links.add(Tree.find(), package, wanted, out, user, force)
     good = _good(result.problems, strict=False)
     for note in result.notes:
-        click.echo(f"note: {note}", err=True)
-    click.echo(f"# {result.path}\n# Into the NSD, with the ids of both members:")
-    click.echo(f"{result.relation}# Into the parameters of the service:\n{result.parameters}")
+        tell(f"note: {note}", err=True)
+    tell(f"# {result.path}\n# Into the NSD, with the ids of both members:")
+    tell(f"{result.relation}# Into the parameters of the service:\n{result.parameters}")
     if not good:
         sys.exit(1)
 
@@ -223,11 +224,11 @@ def sign(paths: tuple[Path, ...], certificate: Path, key: Path, csar: bool) -> N
     signer = signing.Signer(certificate, key)
     for path in paths:
         signing.sign(path, signer)
-        click.echo(f"signed {path}")
+        tell(f"signed {path}")
         if csar:
             target = path.with_name(path.name.removesuffix(".tar.gz") + ".zip")
             signing.csar(path, target, signer)
-            click.echo(f"signed {target}")
+            tell(f"signed {target}")
 
 
 @main.command()
@@ -239,7 +240,7 @@ def verify(paths: tuple[Path, ...], trust: Path) -> None:
         f"{path}: {sentence}" for path in paths for sentence in signing.verify(path, trust)
     ]
     for sentence in sentences:
-        click.echo(sentence, err=True)
+        tell(sentence, err=True)
     if sentences:
         sys.exit(1)
 
@@ -265,5 +266,5 @@ def _agrees(file: Path) -> bool:
 def _good(problems: list[Problem], strict: bool) -> bool:
     """Print problems, one per line; return whether the result counts as valid."""
     for problem in problems:
-        click.echo(f"{problem.severity}: {problem.path}: {problem.sentence}", err=True)
+        tell(f"{problem.severity}: {problem.path}: {problem.sentence}", err=True)
     return not any(strict or problem.severity == "refused" for problem in problems)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from builder.errors import BuildError, of_file
+from builder.terminal import plain
 
 #: Longest first sentence of a help text, in characters.
 _SENTENCE = 1000
@@ -34,6 +35,10 @@ class Group(WholeHelp):
         try:
             return super().invoke(ctx)
         except BuildError as error:
-            raise click.ClickException(str(error)) from None
+            raise click.ClickException(plain(str(error))) from None
         except OSError as error:
-            raise click.ClickException(of_file(error)) from None
+            raise click.ClickException(plain(of_file(error))) from None
+        except click.UsageError:
+            raise
+        except click.ClickException as error:  # the text may be an OSM's or a VNF's
+            raise click.ClickException(plain(error.message)) from error

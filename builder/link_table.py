@@ -161,7 +161,8 @@ def _ends(answer: Answer) -> Iterable[End]:
         if details.get("state") == "unconfigured":
             continue
         for peer in details["peers"] or [{}]:
-            yield End(answer, link, details, peer)
+            if isinstance(peer, Mapping):
+                yield End(answer, link, details, peer)
 
 
 def _link(end: End, other: End | None, earlier: Mapping[Any, End], now: float) -> Link:
@@ -170,8 +171,8 @@ def _link(end: End, other: End | None, earlier: Mapping[Any, End], now: float) -
     far = other.name if other is not None else str(end.peer.get("peer", ""))
     inner = other.inner if other is not None else str(end.peer.get("prefixes", ""))
     keys = [at for each in both if (at := _seconds(each.details.get("key-since"))) is not None]
-    handshakes = [s for each in both if (s := each.peer.get("last-handshake-s")) is not None]
-    losses = [loss for each in both if (loss := each.peer.get("loss-percent")) is not None]
+    handshakes = [s for each in both if (s := _number(each.peer, "last-handshake-s")) is not None]
+    losses = [loss for each in both if (loss := _number(each.peer, "loss-percent")) is not None]
     mine = str(other.peer.get("endpoint", "")) if other is not None else ""
     return Link(
         ns=end.answer.ns,
@@ -206,11 +207,17 @@ def _rate(end: End, before: End | None) -> float | None:
         return None
     total = 0
     for way in ("received-bytes", "sent-bytes"):
-        gained = int(end.peer.get(way, 0)) - int(before.peer.get(way, 0))
+        gained = (_number(end.peer, way) or 0) - (_number(before.peer, way) or 0)
         if gained < 0:
             return None
         total += gained
     return total * 8 / 1000 / (end.answer.at - before.answer.at)
+
+
+def _number(peer: Mapping[str, Any], key: str) -> int | None:
+    """Return a whole number that a VNF tells of a peer; a VNF may tell anything."""
+    value = peer.get(key)
+    return value if isinstance(value, int) and abs(value) < 1 << 64 else None
 
 
 def _seconds(text: object) -> float | None:

@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from builder.commands import Group
+from builder.terminal import PlainConsole
 from experiments import campaign as campaigns
 from experiments import fiveg, qos, setups, slices
 from experiments.machine import campaigning
@@ -37,8 +38,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def console() -> Console:
     """Return the console; lines in a log file are not cut to 80 columns."""
-    result = Console(highlight=False)
-    return result if result.is_terminal else Console(width=120, highlight=False)
+    result = PlainConsole(highlight=False)
+    return result if result.is_terminal else PlainConsole(width=120, highlight=False)
 
 
 ONE_MACHINE = (

@@ -13,9 +13,9 @@ from typing import Any
 
 import click
 import yaml
-from rich.console import Console
 
 from builder.commands import Group
+from builder.terminal import PlainConsole, tell
 from operate.acceptance.report import Report
 from operate.acceptance.run import Acceptance
 from operate.client import Client
@@ -69,7 +69,7 @@ def join_command(one: str, other: str, prefixes: str, other_prefixes: str, clien
     """
     ends = End.parse(one, prefixes), End.parse(other, other_prefixes)
     for line in join(client, *ends):
-        click.echo(line)
+        tell(line)
 
 
 @main.command(name="part")
@@ -79,7 +79,7 @@ def join_command(one: str, other: str, prefixes: str, other_prefixes: str, clien
 def part_command(one: str, other: str, client: Client) -> None:
     """Undo what join did."""
     for line in part(client, End.parse(one), End.parse(other)):
-        click.echo(line)
+        tell(line)
 
 
 @main.command(name="join-slices")
@@ -113,7 +113,7 @@ def join_slices_command(
     With names it ends when all network functions are ready. Without names it runs on, as a service
     beside OSM: it joins new slices, and removes deleted slices from the services that they shared.
     """
-    joiner = Joiner(client, click.echo, Record(record or _record_of(client)))
+    joiner = Joiner(client, tell, Record(record or _record_of(client)))
     if slices:
         join_slices(joiner, slices, timeout, pause)
     else:
@@ -147,7 +147,7 @@ def targets_command(
     document = targets(client, services, port, turn_on)
     text = yaml.safe_dump(document, sort_keys=False)
     if out is None:
-        click.echo(text, nl=False)
+        tell(text, nl=False)
         return
     # Prometheus reads the file at every change, so replace it in one step.
     staging = out.with_name(f"{os.getpid()}-{out.name}.new")
@@ -206,9 +206,9 @@ def links_command(
     session.log_in(user, os.environ.get("OSM_PASSWORD", "admin"), project)
     found = links(Osm(session), services)
     if as_json:
-        click.echo(json.dumps([asdict(link) for link in found], indent=1))
+        tell(json.dumps([asdict(link) for link in found], indent=1))
     else:
-        Console(highlight=False).print(shown(found))
+        PlainConsole(highlight=False).print(shown(found))
 
 
 @main.command()
@@ -256,7 +256,7 @@ def acceptance(
     # The run takes an hour; say before it that its page cannot be written.
     out.parent.mkdir(parents=True, exist_ok=True)
     out.touch()
-    report = Report(url, vim, click.echo)
+    report = Report(url, vim, tell)
     session = Nbi(url, False if insecure else ca or True)
     password = os.environ.get("OSM_PASSWORD", "admin")
     run = Acceptance(session, dist, vim, report, timeout)
@@ -264,7 +264,7 @@ def acceptance(
         passed = run.run(user, password, project, not smallest)
     finally:
         out.write_text(report.page(), encoding="utf-8")
-        click.echo(f"page: {out}")
+        tell(f"page: {out}")
     if not passed:
         raise SystemExit(1)
 

@@ -6,16 +6,37 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import click
-import yaml
+
+from builder.documents import DocumentError, load
 
 
 class OperateError(click.ClickException):
     """One sentence for the operator."""
+
+
+_MALFORMED = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError)
+"""Errors of a reader whose document has another form: an OSM or a VNF may answer anything."""
+
+
+@contextmanager
+def understood(whose: str) -> Iterator[None]:
+    """Make one sentence of errors while an answer is read; also a decorator of a function.
+
+    Raises:
+        OperateError: the answer has another form.
+    """
+    try:
+        yield
+    except _MALFORMED as error:
+        lacks = isinstance(error, KeyError) and error.args and isinstance(error.args[0], str)
+        how = f"it lacks '{error.args[0]}'" if lacks else "it has another form"
+        raise OperateError(f"{whose} gives an answer that cannot be used: {how}") from error
 
 
 @dataclass(frozen=True)
@@ -131,7 +152,7 @@ class Client:
         output = detail.get("output") if isinstance(detail, dict) else detail
         try:
             result = json.loads(str(output))
-        except ValueError:
+        except (ValueError, RecursionError):
             raise OperateError(f"{name} on {ns}/{vnf} answered no JSON: {output}") from None
         if not isinstance(result, dict):
             raise OperateError(f"{name} on {ns}/{vnf} answered no mapping: {output}")
@@ -140,8 +161,8 @@ class Client:
 
 def _document(verb: str, text: str) -> dict[str, Any]:
     try:
-        document = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError):  # PyYAML raises ValueError for a date that is none
+        document = load(text)
+    except DocumentError:
         document = None
     if not isinstance(document, dict):
         raise OperateError(f"{verb} --literal printed no document")

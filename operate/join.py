@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from operate.client import Client, OperateError
+from operate.client import Client, OperateError, understood
 
 _END = re.compile(
     r"(?P<ns>[^/]+)/(?P<vnf>[^/:]+)(/(?P<vdu>[^/:]+)/(?P<count>[0-9]+))?"
@@ -127,11 +127,12 @@ def state_of(end: End, status: Mapping[str, Any]) -> State:
     if not isinstance(shown, dict) or "public-key" not in shown:
         state = shown.get("state") if isinstance(shown, dict) else "unknown"
         raise OperateError(f"{end} has no WireGuard key, its state is {state}")
-    inner = str(ipaddress.ip_interface(shown["inner-address"]).ip)
-    functions = status.get("network-function", {}).get("functions", {})
-    return State(
-        str(shown["public-key"]), inner, int(shown["listen-port"]), functions.get(end.link)
-    )
+    with understood(str(end)):
+        inner = str(ipaddress.ip_interface(shown["inner-address"]).ip)
+        function = status.get("network-function", {}).get("functions", {}).get(end.link)
+        if function is not None:
+            function = {str(key): str(value) for key, value in function.items()}
+        return State(str(shown["public-key"]), inner, int(shown["listen-port"]), function)
 
 
 def join(client: Client, one: End, other: End) -> list[str]:
@@ -174,9 +175,10 @@ def introduce(
         if primitive == "add-peer":
             lines.append(f"{here}: peer {there.name} {params['public-key']}")
             continue
-        kind = json.loads(params["function"])["nf-kind"]
-        reason = f" ({answer['reason']})" if answer.get("reason") else ""
-        lines.append(f"{here}: {kind} of {there.ns}, {answer['state']}{reason}")
+        with understood(str(here)):
+            kind = json.loads(params["function"])["nf-kind"]
+            reason = f" ({answer['reason']})" if answer.get("reason") else ""
+            lines.append(f"{here}: {kind} of {there.ns}, {answer['state']}{reason}")
     return lines
 
 
@@ -228,8 +230,9 @@ def forget(client: Client, here: End, there: End) -> str:
     """
     params = {"link": here.link, "name": there.name}
     status = status_of(client, here)
-    known = status.get("network-function", {}).get("added", {})
-    if there.name in known.get(here.link, ()):
+    with understood(str(here)):
+        added = there.name in status.get("network-function", {}).get("added", {}).get(here.link, ())
+    if added:
         client.action(here.service, here.vnf, "delete-function", params, instance=here.instance)
     client.action(here.service, here.vnf, "delete-peer", params, instance=here.instance)
     return f"{here}: no peer {there.name} any more"

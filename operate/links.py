@@ -11,13 +11,14 @@ from rich.text import Text
 
 from builder.link_table import COLUMNS, Answer, Link
 from builder.link_table import links as table
-from operate.client import OperateError
+from operate.client import OperateError, understood
 from operate.osm import SERVICES, Osm
 
 PRIMITIVE = "show-status"
 STYLES = {"up": "green", "clear": "blue", "down": "red", "blocked": "red", "unknown": "red"}
 
 
+@understood("OSM")
 def links(osm: Osm, names: Collection[str]) -> list[Link]:
     """Return the links of these services, or of all, the worst first.
 
@@ -53,7 +54,7 @@ def _answers(osm: Osm, key: str, name: str) -> Iterator[Answer]:
             said = found if isinstance(found, dict) else {}
         except OperateError as error:
             problem = str(error)
-        except ValueError:
+        except (ValueError, RecursionError):
             problem = f"{PRIMITIVE} returns no links"
         yield Answer(name, str(member), time.time(), said, problem)
 

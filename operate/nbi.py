@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 from typing import Any
 
 import requests
 import urllib3
 
-from operate.client import OperateError
+from operate.client import OperateError, understood
 
 Document = dict[str, Any]
+MOST = 64 << 20
+"""Bytes of an answer."""
+READS = 10
+"""Times the timeout of one read that a whole answer may take, with the request's body."""
 
 
 class Refused(OperateError):  # noqa: N818  # what it is, not that it is an error
@@ -122,6 +129,7 @@ class Nbi:
         """Return the answer to a DELETE request; see :meth:`post`."""
         return self._with_token("DELETE", path)
 
+    @understood("OSM")
     def upload(self, path: str, package: Path) -> str:
         """Onboard a package with one request, see :meth:`post`; return its id."""
         data = package.read_bytes()
@@ -132,6 +140,7 @@ class Nbi:
         }
         return str(self._with_token("POST", path, data=data, headers=headers)["id"])
 
+    @understood("OSM")
     def find(self, path: str, **fields: str) -> Document | None:
         """Return the first entry of a list that has these values, or None.
 
@@ -163,16 +172,9 @@ class Nbi:
     def _send(
         self, method: str, path: str, headers: Mapping[str, str | None] | None = None, **how: Any
     ) -> Any:
+        how |= {"headers": {**self._headers, **(headers or {})}}
         try:
-            answer = self._session.request(
-                method,
-                self.url + path,
-                headers={**self._headers, **(headers or {})},
-                timeout=self._timeout,
-                # Another host, or plain HTTP, would get the password.
-                allow_redirects=False,
-                **how,
-            )
+            answer = self._whole(method, path, how)
         except requests.exceptions.SSLError as error:
             raise Unreachable(
                 f"the certificate of {self.url} is not trusted ({_reason(error)}); give its "
@@ -189,14 +191,57 @@ class Nbi:
             raise Refused(answer.status_code, _detail(answer))
         try:
             return answer.json() if answer.content else None
-        except ValueError:
+        except (ValueError, RecursionError):
             raise Unreachable(f"{self.url}{path} answers no JSON; is that an OSM?") from None
+
+    def _whole(self, method: str, path: str, how: Mapping[str, Any]) -> requests.Response:
+        """Return an answer with all of its body, which comes in time and is not too large.
+
+        The timeout of requests is that of one read; an answer may drip for ever.
+
+        Raises:
+            requests.RequestException: there is no answer.
+            Unreachable: it comes too slowly, or is too large.
+        """
+        result: Future[requests.Response] = Future()
+
+        def exchange() -> None:
+            try:
+                answer = self._session.request(
+                    method,
+                    self.url + path,
+                    timeout=self._timeout,
+                    stream=True,
+                    # Another host, or plain HTTP, would get the password.
+                    allow_redirects=False,
+                    **how,
+                )
+                body = bytearray()
+                for chunk in () if answer.raw is None else answer.iter_content(1 << 16):
+                    body += chunk
+                    if len(body) > MOST:
+                        answer.close()
+                        text = f"{self.url}{path} answers more than {MOST >> 20} MB"
+                        raise Unreachable(f"{text}; is that an OSM?")
+                if answer.raw is not None:
+                    answer._content = bytes(body)
+                result.set_result(answer)
+            except BaseException as error:  # the waiting thread raises it
+                result.set_exception(error)
+
+        # A thread that is left does not keep the program from its end.
+        threading.Thread(target=exchange, daemon=True).start()
+        limit = READS * self._timeout
+        try:
+            return result.result(limit)
+        except FutureTimeoutError:
+            raise Unreachable(f"{self.url}{path} did not answer within {limit:.0f} s") from None
 
 
 def _detail(answer: requests.Response) -> str:
     try:
         return str(answer.json()["detail"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return f"HTTP status {answer.status_code} {answer.reason}"
 
 

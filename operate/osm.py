@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from operate.client import Client, OperateError
+from operate.client import Client, OperateError, understood
 from operate.nbi import Document, Nbi, Refused
 
 VNFDS, NSDS, NSTS = (
@@ -70,6 +70,7 @@ class Osm:
 
     # -- operations ------------------------------------------------------------------------------
 
+    @understood("OSM")
     def finished(self, place: str, key: str, gone: bool = False) -> Document:
         """Wait until an operation has ended; return it.
 
@@ -123,8 +124,10 @@ class Osm:
         order |= {"primitive": primitive, "primitive_params": params}
         if instance is not None:
             order |= {"vdu_id": instance[0], "vdu_count_index": instance[1]}
-        return str(self.nbi.post(f"{INSTANCES}/{service}/action", order)["id"])
+        with understood("OSM"):
+            return str(self.nbi.post(f"{INSTANCES}/{service}/action", order)["id"])
 
+    @understood("OSM")
     def output(self, operation: str) -> str:
         """Wait for a day-2 primitive; return its output."""
         detail = self.finished(NS_OPERATIONS, operation).get("detailed-status")
@@ -140,10 +143,11 @@ class Osm:
         """
         try:
             value = json.loads(self.output(self.start(service, member, primitive, params)))
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return value if isinstance(value, dict) else {}
 
+    @understood("OSM")
     def operate(self, service: str, vnf: str, vdu: str, state: str) -> None:
         """Start, stop or rebuild the only instance of a VDU, given the ids of service and VNF."""
         order = {
@@ -167,11 +171,13 @@ class Osm:
         """Delete a slice, if it is there."""
         self._delete_named(SLICES, name)
 
+    @understood("OSM")
     def _delete_named(self, place: str, name: str) -> None:
         record = self.nbi.find(place, name=name)
         if record is not None:
             self.delete(place, record["_id"])
 
+    @understood("OSM")
     def delete(self, place: str, id: str) -> None:
         """Delete an entry of ``SERVICES`` or ``SLICES``; names need not be unique there."""
         answer = self.nbi.delete(f"{place}/{id}")
@@ -191,6 +197,7 @@ class ApiClient(Client):
 
     osm: Osm
 
+    @understood("OSM")
     def document(self, verb: str, id: str) -> Document:
         """Return the record that a verb of the command line would print, by name or id.
 
@@ -202,6 +209,7 @@ class ApiClient(Client):
         place = {"nsi-show": SLICES, "ns-show": SERVICES, "vnf-show": "/nslcm/v1/vnfrs"}[verb]
         return dict(self.osm.nbi.find(place, name=id) or self.osm.nbi.get(f"{place}/{id}"))
 
+    @understood("OSM")
     def start(
         self,
         ns: str,

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from operate.client import Client, OperateError
+from operate.client import Client, OperateError, understood
 from operate.join import End, State, forget, introduce, state_of, status_of
 
 Pair = tuple[End, End]
@@ -141,7 +141,7 @@ class Record:
                 name: (str(each["id"]), [(_end(one), _end(other)) for one, other in each["pairs"]])
                 for name, each in json.loads(text).items()
             }
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise OperateError(
                 f"{self.path} is no record of join-slices; remove it, and delete-peer what"
                 " deleted slices left at shared services"
@@ -204,6 +204,7 @@ class Joiner:
         for name, (id, pairs) in (self.record.read() if self.record else {}).items():
             self.ids[name], self.pairs[name] = id, pairs
 
+    @understood("OSM")
     def step(self, name: str) -> bool:
         """Do the next step for one slice; return True if it is completely joined.
 

@@ -10,11 +10,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-from operate.client import Client, OperateError
+from operate.client import Client, OperateError, understood
 
 PORT = 9815
 
 
+@understood("OSM")
 def targets(client: Client, names: Iterable[str], port: int, turn_on: bool) -> list[dict[str, Any]]:
     """Return entries for Prometheus's file_sd_configs.
 

@@ -13,6 +13,7 @@ import click
 
 from builder.commands import WholeHelp
 from builder.errors import of_file
+from builder.terminal import tell
 from lab import accounts
 from lab.cli.context import Lab, pass_lab
 from lab.cli.heal_options import heal_words, split
@@ -652,5 +653,5 @@ def _take_form_after(command: click.Command) -> None:
 
 
 def _complain(text: str, status: int = 1) -> NoReturn:
-    print(f"ERROR: {' '.join(text.split())}", file=sys.stderr)
+    tell(f"ERROR: {' '.join(text.split())}", err=True)
     sys.exit(status)

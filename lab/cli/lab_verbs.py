@@ -18,6 +18,7 @@ import click
 
 from builder.commands import WholeHelp
 from builder.link_table import span
+from builder.terminal import tell
 from lab.cli.context import Lab, pass_lab
 from lab.cli.watching import lines, watched
 from lab.errors import NbiError
@@ -108,7 +109,7 @@ def logs(lab: Lab, ns: str, unit: str | None, follow: bool) -> None:
     if not set(shown) <= set(units):
         raise NbiError(f"ns '{ns}' has no unit '{unit}', its units are {', '.join(units)}")
     for name, line in lines(lambda: [model.log_path(u) for u in shown], follow):
-        click.echo(line if len(shown) == 1 else f"{name}: {line}")
+        tell(line if len(shown) == 1 else f"{name}: {line}")
 
 
 @lab_group.command("trace")
@@ -139,10 +140,10 @@ def trace(lab: Lab, operation: str) -> None:
             entries.append((at, unit, text))
     for at, source, text in sorted(entries, key=lambda entry: entry[0]):
         if int(begin) <= at <= end + 1:
-            click.echo(f"{datetime.fromtimestamp(at, UTC):%H:%M:%S} {source}: {text}")
+            tell(f"{datetime.fromtimestamp(at, UTC):%H:%M:%S} {source}: {text}")
     worker = folder / "worker.log"
     if worker.is_file() and (said := worker.read_text(encoding="utf-8", errors="replace").strip()):
-        click.echo(f"The worker wrote:\n{said}")
+        tell(f"The worker wrote:\n{said}")
 
 
 def _events(folder: Path) -> list[dict[str, Any]]:

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import yaml
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from builder.terminal import PlainConsole, plain
 from lab.errors import unknown
 
 SENTENCE = 24
@@ -29,11 +29,11 @@ class Output:
     def __init__(self, form: str = "") -> None:
         """Results go to standard output, progress and remarks to standard error."""
         self.form = form
-        self.out = Console(highlight=False, soft_wrap=False)
-        self.progress = Console(stderr=True, highlight=False)
+        self.out = PlainConsole(highlight=False, soft_wrap=False)
+        self.progress = PlainConsole(stderr=True, highlight=False)
         if not self.out.is_terminal:
             # A pipe has no width; without this rich would cut columns at 80 characters.
-            self.out = Console(highlight=False, width=200)
+            self.out = PlainConsole(highlight=False, width=200)
 
     @property
     def as_json(self) -> bool:
@@ -132,16 +132,16 @@ class Output:
         output = detail.get("output") if isinstance(detail, Mapping) else None
         try:
             value = json.loads(str(output))
-        except ValueError:
+        except (ValueError, RecursionError):
             value = output
         if self.as_json:
             if isinstance(detail, Mapping) and output is not None:
                 operation = {**operation, "detailed-status": {**detail, "output": value}}
             self.json(operation)
         elif output is None:
-            print(_cell(detail))
+            print(plain(_cell(detail)))
         elif isinstance(value, str):
-            print(value)
+            print(plain(value))
         else:
             print(json.dumps(value, indent=1))
 
@@ -155,16 +155,16 @@ class Output:
         if self.form == "json":
             print(text)
             return
-        plain = json.loads(text)
+        simple = json.loads(text)
         if self.form == "yaml":
-            print(yaml.safe_dump(plain, default_flow_style=False).rstrip())
+            print(yaml.safe_dump(simple, default_flow_style=False).rstrip())
             return
-        for document in plain if isinstance(plain, list) else [plain]:
+        for document in simple if isinstance(simple, list) else [simple]:
             found = _dig(document, self.form.split("."))
             if found is None and self.form not in document:
                 allowed = ["json", "yaml", "wide", *document]
                 raise unknown(f"-o: there is no field '{self.form}'", self.form, allowed)
-            print(_cell(found))
+            print(plain(_cell(found)))
 
     def remark(self, text: str) -> None:
         """Print a remark for people on standard error."""

@@ -21,7 +21,7 @@ from builder.errors import BuildError
 from operate.acceptance.reasons import VCA_ADD, remedy
 from operate.acceptance.report import Report, Step
 from operate.acceptance.samples import Sample, samples
-from operate.client import OperateError
+from operate.client import OperateError, understood
 from operate.nbi import Document, Nbi, Refused, Unreachable
 from operate.osm import (
     NS_OPERATIONS,
@@ -82,6 +82,7 @@ class Acceptance:
         """Services, slices and primitives of the OSM, over the session."""
         return Osm(self.nbi, self.limit, lambda line: self.report.say(f"        {line}"))
 
+    @understood("OSM")
     def run(self, user: str, password: str, project: str, with_slice: bool) -> bool:
         """Run all steps; return True if no step failed."""
         try:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import base64
+import http.server
 import io
 import json
 import re
+import ssl
 import stat
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.error import HTTPError
 
@@ -27,6 +31,8 @@ from vpnaas.vdu import secret_store
 from vpnaas.vdu.programs import agent
 from vpnaas.vdu.programs import secret_store as program
 from vpnaas.vdu.steps import Results
+
+from lab.certificates import self_signed
 
 OP, K = "1006020f0a478bf6b699f15c062e42b3", "449C4B91AEACD0ACE182CF3A5A72BFA1"
 
@@ -266,3 +272,69 @@ def test_another_key_has_another_name_also_with_the_path_and_version_of_the_form
     Path(f"{file}.for").write_text("0123456789abcdef\n")
     assert re.fullmatch("store-[0-9a-f]{16}\n", name("two"))
     assert program.MARK == secret_store.MARK
+
+
+GOOD = json.dumps({"auth": {"client_token": "s.inner"}})
+HOSTILE = {
+    "auth list": ('{"auth": [1]}', "what the token wraps is not a token"),
+    "auth text": ('{"auth": "x"}', "what the token wraps is not a token"),
+    "token with a line": ('{"auth": {"client_token": "a\\r\\nX: y"}}', "is not a token"),
+    "token of other letters": ('{"auth": {"client_token": "プ"}}', "is not a token"),
+    "deep": ("[" * 100_000, "the answer is not of Vault's API"),
+    "cut": ('{"auth": ', "the answer is not of Vault's API"),
+    "no text": ("\udcff\udcfe", "the answer is not of Vault's API"),
+    "too long": ('{"a": "' + "x" * (1 << 20) + '"}', "the answer is not of Vault's API"),
+    "data list": (GOOD, '{"data": [1]}', "the store has nothing at secret/core/epc"),
+    "secret text": (GOOD, '{"data": {"data": "x"}}', "is no secret of version 2"),
+    "no version": (GOOD, '{"data": {"data": {}, "metadata": {"version": "x"}}}', "is no number"),
+    "version 1e999": (GOOD, '{"data": {"data": {}, "metadata": {"version": 1e999}}}', "no number"),
+    "metadata list": (GOOD, '{"data": {"data": {}, "metadata": [1]}}', "has no field"),
+    "escapes": (GOOD, '{"data": {"data": {"\\u001b[2J": 1}}}', "has no field"),
+    "numbers": (
+        GOOD,
+        '{"data": {"data": {"operator-key": 5, "subscriber-key": [1]}}}',
+        "is not 32 hexadecimal digits",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_whatever_a_store_answers_is_told_in_a_sentence(case: str, tmp_path: Path) -> None:
+    *answers, says = HOSTILE[case]
+    left = [text.encode("utf-8", "surrogateescape") for text in answers]
+
+    class Store(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = left.pop(0) if left else b"{}"
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            with suppress(OSError):
+                self.wfile.write(body)
+
+        do_GET = do_POST  # noqa: N815
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    certificate, key = self_signed(tmp_path / "tls", "127.0.0.1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Store)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    store: Any = SimpleNamespace(
+        url=f"https://127.0.0.1:{server.server_address[1]}", root=certificate.read_text()
+    )
+    try:
+        done = Fetched(store, tmp_path, token="s.wrapped")
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(10)
+    assert says in done.refusal
+    assert re.fullmatch("[ -~]{10,400}", done.refusal)
+    assert "Traceback" not in done.answer
+    assert done.refusal in done.status
+    assert done.file.read_text() == "before"

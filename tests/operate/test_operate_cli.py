@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
+import io
+import json
+import re
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +17,22 @@ from typing import Any
 import pytest
 import requests
 from click.testing import CliRunner, Result
+from rich.table import Table
+from rich.text import Text
 
+from builder.terminal import PlainConsole
 from lab.certificates import self_signed
+from operate import nbi as nbi_module
+from operate.acceptance.report import Report
+from operate.acceptance.run import Acceptance
 from operate.cli import main
 from operate.client import OperateError
+from operate.join import End, join
+from operate.links import links
 from operate.nbi import Nbi
+from operate.osm import ApiClient, Osm
+from operate.slices import Joiner
+from operate.targets import targets
 
 RECORD = (
     "{constituent-vnfr-ref: [x], member-vnf-index-ref: m, nsr-id-ref: n, ip-address: 192.0.2.1, "
@@ -171,6 +187,135 @@ def test_a_new_token_takes_the_old_one_from_no_other_thread(
     nbi.log_in("admin", "admin", "admin")
     nbi.log_in("admin", "admin", "admin")
     assert sent == [None, None, "Bearer t"]
+
+
+HOSTILE: list[Any] = [
+    None, 5, "x", [], {}, [None], [5], [[]], ["x"], {"id": None}, {"_id": []}, [{"_id": 5}],
+    [{"name": {}, "_id": None}], {"operationState": []}, {"operationState": "FAILED"},
+    {"operationState": "COMPLETED", "detailed-status": []}, [{"name": "x", "_admin": []}],
+    [{"name": "x", "_id": "x", "_admin": {"deployed": [1]}}],
+    {"name": "x", "_id": "x", "id": "x", "_admin": {"deployed": {"VCA": [5]}}},
+    {"name": "x", "_admin": {"deployed": {"VCA": [{"member-vnf-index": 1, "vdu_id": "v",
+                                                   "vdu_count_index": "x"}]}}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", HOSTILE, ids=str)
+def test_what_an_osm_answers_is_used_or_refused(answer: Any) -> None:
+    nbi = Nbi("https://127.0.0.1:9", pause=0.0)
+    nbi._send = lambda *_, **__: answer  # type: ignore[method-assign]
+    osm = Osm(nbi, limit=0.0)
+    api = ApiClient(osm=osm)
+    tried: list[Callable[[], object]] = [
+        lambda: nbi.upload("/x", Path(__file__)),
+        lambda: osm.required("/x", name="x"),
+        lambda: osm.delete_service("x"),
+        lambda: osm.operate("x", "v", "d", "stop"),
+        lambda: osm.action("x", "v", "show-status", {}),
+        lambda: links(osm, []),
+        lambda: links(osm, ["x"]),
+        lambda: targets(api, ["x"], 9815, False),
+        lambda: Joiner(api, lambda _: None).step("x"),
+        lambda: join(api, End.parse("x/v:s1@192.0.2.1"), End.parse("y/v:s1")),
+        lambda: Acceptance(nbi, Path(), "x", Report("o", "x", lambda _: None), 0).run(*"upp", True),
+    ]
+    for act in tried:
+        with contextlib.suppress(OperateError):
+            act()
+
+
+LINK = {"public-key": "k", "inner-address": "10.0.0.1/24", "listen-port": 51820, "state": "up"}
+STATUSES: list[Any] = [
+    {}, {"s1": None}, {"s1": []}, {"s1": 5}, {"s1": {}}, {"s1": {**LINK, "inner-address": "x"}},
+    {"s1": {**LINK, "inner-address": [1]}}, {"s1": {**LINK, "inner-address": 10**30}},
+    {"s1": {**LINK, "listen-port": None}}, {"s1": {**LINK, "listen-port": "x"}},
+    {"s1": {**LINK, "listen-port": float("inf")}}, {"s1": {"public-key": "k"}},
+    {"s1": LINK, "network-function": []}, {"s1": LINK, "network-function": {"functions": "x"}},
+    {"s1": LINK, "network-function": {"functions": {"s1": 5}}},
+    {"s1": LINK, "network-function": {"functions": {"s1": {"a": [1]}}}},
+    {"s1": {"state": "\x1b]52;c;aGk=\x07 \u202e down"}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("status", STATUSES, ids=ascii)
+@pytest.mark.parametrize("verb", ["join", "part"])
+def test_what_a_vnf_answers_to_join_is_used_or_refused(
+    verb: str, status: Any, client: Callable[[bytes], str]
+) -> None:
+    record = {"operationState": "COMPLETED", "detailed-status": {"output": json.dumps(status)}}
+    command = client(json.dumps(record).encode())
+    ends = ("a/b:s1@192.0.2.1", "c/d:s1") if verb == "join" else ("a/b:s1", "c/d:s1")
+    result = run(verb, *ends, "--client", command)
+    assert result.output.startswith("Error: ") == bool(result.exit_code)
+    assert re.fullmatch(r"[ -~\n]+", result.output), ascii(result.output)
+
+
+@pytest.mark.parametrize("output", ["[" * 100_000, "[]", "5", "\x1b[2J", "1" * 5000, ""])
+def test_an_output_that_is_no_status(client: Callable[[bytes], str], output: str) -> None:
+    record = {"operationState": "COMPLETED", "detailed-status": {"output": output}}
+    result = run(
+        "join", "a/b:s1@192.0.2.1", "c/d:s1", "--client", client(json.dumps(record).encode())
+    )
+    assert (result.exit_code, "show-status on a/b answered no" in result.output) == (1, True)
+    assert "\x1b" not in result.output
+
+
+@pytest.mark.parametrize(
+    "text", ["a: " + "[" * 5000, "a: &a [*a]", "a: 2026-13-45", "a: " + "x" * (4 << 20)]
+)
+def test_a_record_that_grows(client: Callable[[bytes], str], text: str) -> None:
+    result = run("targets", "ns", "--client", client(text.encode()))
+    assert result.output == "Error: ns-show --literal printed no document\n"
+
+
+@pytest.mark.parametrize("what", ["head", "body", "much"])
+def test_an_answer_does_not_drip_for_ever(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Dripping(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            with contextlib.suppress(OSError):
+                if what != "head":
+                    self.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
+                while True:
+                    self.wfile.write(b"[" * (1 << 20) if what == "much" else b"X")
+                    time.sleep(0 if what == "much" else 0.05)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    monkeypatch.setattr(nbi_module, "MOST", 4 << 20)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Dripping)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    seconds = 20.0 if what == "much" else 0.1
+    nbi = Nbi(f"http://127.0.0.1:{server.server_address[1]}", tries=0, timeout=seconds)
+    says = "answers more than 4 MB" if what == "much" else "did not answer within 1 s"
+    try:
+        with pytest.raises(OperateError, match=says):
+            nbi.get("/x")
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(10)
+
+
+def test_texts_of_an_osm_do_not_control_the_terminal(
+    osm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Answers, "status", 500)
+    detail = {"detail": "\x1b]0;title\x07\x9b2J\u202egone\rback"}
+    monkeypatch.setattr(Answers, "body", json.dumps(detail).encode())
+    result = run("acceptance", "--osm", osm, "--vim", "v", "--out", tmp_path / "page.html")
+    assert "OSM says: ?]0;title??2J?gone back" in result.output
+    result = run("links", "--osm", osm)
+    assert result.output == "Error: ?]0;title??2J?gone?back\n"
+    out = io.StringIO()
+    screen = PlainConsole(file=out, force_terminal=True, width=80, highlight=False)
+    table = Table("a")
+    table.add_row(Text("\x1b[2Jred", "red"))
+    screen.print(table, "\x1b]52;c;eA==\x07")
+    assert "\x1b[31m?[2J" in out.getvalue()  # the colour is ours
+    assert "\x1b]52" not in out.getvalue()
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

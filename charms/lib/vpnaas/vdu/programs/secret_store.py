@@ -33,6 +33,11 @@ class StoreError(Exception):
     """The fetch failed; the text says why and contains no secret."""
 
 
+def _mapping(value: object) -> Json:
+    """Return a part of an answer that should be an object; a store may answer anything."""
+    return value if isinstance(value, dict) else {}
+
+
 class Store:
     """A TLS connection to a store, whose certificate the root must verify."""
 
@@ -60,7 +65,7 @@ class Store:
             raise StoreError("the store is sealed or not the active one (HTTP {})".format(status))
         try:
             document = json.loads(body.decode("utf-8")) if body else {}
-        except ValueError:
+        except (ValueError, RecursionError):
             document = None
         if not isinstance(document, dict):
             raise StoreError("HTTP {}: the answer is not of Vault's API".format(status))
@@ -75,10 +80,11 @@ def _unwrapped(store: Store, token: str) -> str:
             "ALARM: the store does not know the wrapping token. It has expired, was mistyped, or"
             " was used before. If it is new, somebody else used it: revoke it and change the secret"
         )
-    auth = document.get("auth") or {}
-    if status != 200 or not isinstance(auth.get("client_token"), str):
+    inner = _mapping(document.get("auth")).get("client_token")
+    # It goes into a header.
+    if status != 200 or not isinstance(inner, str) or not re.match(r"\A[!-~]{1,4096}\Z", inner):
         raise StoreError("what the token wraps is not a token (HTTP {})".format(status))
-    return str(auth["client_token"])
+    return inner
 
 
 def _read(store: Store, token: str, path: str) -> Tuple[Json, int]:
@@ -87,13 +93,16 @@ def _read(store: Store, token: str, path: str) -> Tuple[Json, int]:
     status, document = store.ask("GET", "{}/data/{}".format(mount, rest), token)
     if status == 403:
         raise StoreError("the token may not read {}".format(path))
-    data = document.get("data") or {}
+    data = _mapping(document.get("data"))
     values = data.get("data")
     if status == 404 or (status == 200 and values is None):
         raise StoreError("the store has nothing at {}".format(path))
     if status != 200 or not isinstance(values, dict):
         raise StoreError("HTTP {}: {} is no secret of version 2".format(status, path))
-    return values, int((data.get("metadata") or {}).get("version", 0))
+    version = _mapping(data.get("metadata")).get("version", 0)
+    if not isinstance(version, int) or abs(version) >= 1 << 63:
+        raise StoreError("{} has a version that is no number".format(path))
+    return values, version
 
 
 def fetch(request: Json) -> Tuple[Dict[str, str], int]:
@@ -104,6 +113,7 @@ def fetch(request: Json) -> Tuple[Dict[str, str], int]:
         values, version = _read(store, token, path)
     finally:
         try:
+            signal.alarm(SECONDS)  # also if the time is up
             store.ask("POST", "auth/token/revoke-self", token)
         except StoreError:
             pass  # It ends by itself.
