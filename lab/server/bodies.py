@@ -31,19 +31,33 @@ MAX_DOCUMENT = 4 << 20
 MAX_OPEN = 16 << 10
 """Largest body of a request without a token, in bytes; the client has OPEN_SECONDS to send it."""
 OPEN_SECONDS = 10.0
+SECONDS = 60.0
+"""Time to send the body of another request without a package."""
+PACKAGE_SECONDS = 1800.0
+"""Time to send a package; the largest one then needs 5 Mbit/s."""
 
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
 
 
-async def _chunks(request: Request, limit: int) -> AsyncIterator[bytes]:
-    """Yield a request's body; refuse one that is larger than ``limit`` bytes."""
+async def _chunks(request: Request, limit: int, seconds: float) -> AsyncIterator[bytes]:
+    """Yield a request's body; refuse one of more than ``limit`` bytes, or of more ``seconds``."""
     refusal = NbiError(
         f"The body is larger than {limit} bytes", HTTPStatus.REQUEST_ENTITY_TOO_LARGE
     )
     if int(request.headers.get("content-length") or 0) > limit:
         raise refusal
     size = 0
-    async for chunk in request.stream():
+    stream = aiter(request.stream())
+    deadline = asyncio.get_running_loop().time() + seconds
+    while True:
+        try:
+            async with asyncio.timeout_at(deadline):
+                chunk = await anext(stream, None)
+        except TimeoutError:
+            text = "The body comes too slowly"
+            raise NbiError(text, HTTPStatus.REQUEST_TIMEOUT) from None
+        if chunk is None:
+            return
         size += len(chunk)
         if size > limit:
             raise refusal
@@ -60,12 +74,8 @@ async def document(request: Request, open: bool = False) -> dict[str, Any]:
     Raises:
         NbiError: the body is not JSON or YAML, not a mapping, too large, or comes too slowly.
     """
-    limit, seconds = (MAX_OPEN, OPEN_SECONDS) if open else (MAX_DOCUMENT, None)
-    try:
-        async with asyncio.timeout(seconds):
-            data = b"".join([chunk async for chunk in _chunks(request, limit)])
-    except TimeoutError:
-        raise NbiError("The body comes too slowly", HTTPStatus.REQUEST_TIMEOUT) from None
+    limit, seconds = (MAX_OPEN, OPEN_SECONDS) if open else (MAX_DOCUMENT, SECONDS)
+    data = b"".join([chunk async for chunk in _chunks(request, limit, seconds)])
     if not data.strip():
         return {}
     kind = "json" if "application/json" in request.headers.get("content-type", "") else "yaml"
@@ -123,7 +133,7 @@ def _file_name(content_type: str, given: str) -> str:
 async def _save(request: Request, path: Path) -> None:
     size = 0
     with path.open("wb") as stream:
-        async for chunk in _chunks(request, MAX_BYTES):
+        async for chunk in _chunks(request, MAX_BYTES, PACKAGE_SECONDS):
             size += stream.write(chunk)
     if not size:
         raise NbiError("empty file or content")

@@ -223,6 +223,11 @@ def test_a_broken_cluster_fails_a_primitive_with_a_sentence(
     assert state(pair[0], "server") == "up"
 
 
+LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)
+)
+
+
 @pytest.mark.parametrize(
     ("name", "params", "text"),
     [
@@ -234,7 +239,20 @@ def test_a_broken_cluster_fails_a_primitive_with_a_sentence(
         ("configure", "{link: vpn-server, inner-address: 1, x: 2}", "configure: "),
         ("configure", "{link: vpn-server, inner-address: 10.77.0.1/99}", "inner-address"),
         ("configure", "{link: vpn-server, inner-address: 10.77.0.1/24, mtu: many}", "mtu: must be"),
+        ("configure", "{link: vpn-server, inner-address: 2026-01-31}", "2026-01-31"),
+        ("configure", "{link: vpn-server, inner-address: 2026-13-45}", "2026-13-45"),
+        ("configure", "{link: !!timestamp 2026-13-45}", "not YAML"),
+        ("configure", "{link: !!timestamp 2026-01-31}", "JSON"),
+        ("configure", "{link: !!binary aGk=}", "JSON"),
+        ("configure", "{link: !!set {a}}", "JSON"),
+        ("configure", "{link: .nan}", "JSON"),
+        ("configure", "{link: " + "9" * 5000 + "}", "not YAML"),
+        ("configure", "a: &a [*a]", "JSON"),
+        ("configure", LAUGHS, "JSON"),
+        ("configure", "a: " + "[" * 50000, "not YAML"),
+        ("configure", "a: " + "x" * (1 << 19), "too long"),
         ("config", "{ssh-hostname: [a]}", "it is no text"),
+        ("config", "{ssh-hostname: !!timestamp 2026-01-31}", "JSON"),
         ("config", "{unknown: a}", "there is no option unknown"),
         ("config", "{osm: '{}'}", "it has no member_vnf_index"),
         ("config", "{relations: 'vpn-server'}", "is no relation"),

@@ -322,7 +322,7 @@ def test_whatever_a_store_answers_is_told_in_a_sentence(case: str, tmp_path: Pat
     context.load_cert_chain(certificate, key)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Store)
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     store: Any = SimpleNamespace(
         url=f"https://127.0.0.1:{server.server_address[1]}", root=certificate.read_text()

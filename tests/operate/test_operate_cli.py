@@ -137,7 +137,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def osm() -> Iterator[str]:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()
@@ -285,7 +285,7 @@ def test_an_answer_does_not_drip_for_ever(what: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(nbi_module, "MOST", 4 << 20)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Dripping)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     seconds = 20.0 if what == "much" else 0.1
     nbi = Nbi(f"http://127.0.0.1:{server.server_address[1]}", tries=0, timeout=seconds)
@@ -346,7 +346,9 @@ def test_a_login_is_not_sent_on_to_another_address(
     first, other = servers
     first.socket = context.wrap_socket(first.socket, server_side=True)
     target = f"http://localhost:{other.server_address[1]}"
-    threads = [threading.Thread(target=each.serve_forever, daemon=True) for each in servers]
+    threads = [
+        threading.Thread(target=each.serve_forever, args=(0.01,), daemon=True) for each in servers
+    ]
     for thread in threads:
         thread.start()
     try:

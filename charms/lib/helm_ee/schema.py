@@ -1,13 +1,26 @@
 """Check of a primitive's parameters against actions.yaml, as Juju checks those of an action."""
 
+import json
 from typing import Any, Callable, Dict, Mapping
 
 import fastjsonschema
 import yaml
 from vpnaas.base import fields
-from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.base.errors import MALFORMED, InputError, VpnaasError
 
 MAX_PARAMS = 1 << 18
+MAX_VALUES = 10000
+"""Values of a request, each counted as often as an alias repeats it."""
+_DATE = "tag:yaml.org,2002:timestamp"
+
+
+class _Loader(yaml.SafeLoader):
+    """Takes what looks like a date for the text that it is: Juju and JSON have no dates."""
+
+    yaml_implicit_resolvers = {
+        first: [(tag, form) for tag, form in resolvers if tag != _DATE]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
 
 class Actions:
@@ -52,11 +65,30 @@ def mapping(text: str) -> Dict[str, Any]:
     if len(text) > MAX_PARAMS:
         raise InputError("params", "they are too long", "{} characters".format(MAX_PARAMS))
     try:
-        document = yaml.safe_load(text) if text.strip() else {}
-    except (yaml.YAMLError, RecursionError):
+        document = yaml.load(text, _Loader) if text.strip() else {}  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, *MALFORMED):
         raise InputError("params", "they are not YAML", "a mapping of names to values")
+    if not _is_json(document):
+        raise InputError("params", "a value is of a kind that JSON has not", "JSON's kinds")
     if document is None:
         return {}
     if not isinstance(document, dict) or not all(isinstance(key, str) for key in document):
         raise InputError("params", "they are no mapping", "a mapping of names to values")
     return document
+
+
+def _is_json(document: Any) -> bool:
+    """Tell whether JSON can express a document, which aliases do not make large."""
+    left, seen = [document], 0
+    while left:
+        value = left.pop()
+        seen += 1
+        if seen > MAX_VALUES:
+            return False
+        if isinstance(value, (list, dict)):
+            left += value.values() if isinstance(value, dict) else value
+    try:
+        json.dumps(document, allow_nan=False)
+    except MALFORMED:
+        return False
+    return True

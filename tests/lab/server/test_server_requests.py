@@ -635,6 +635,29 @@ def test_without_a_token_little_can_be_sent(api: Api, monkeypatch: pytest.Monkey
         assert slow.recv(4096).startswith(b"HTTP/1.1 408 ")
 
 
+@pytest.mark.parametrize(
+    ("limit", "path"),
+    [("SECONDS", "/nslcm/v1/ns_instances"), ("PACKAGE_SECONDS", VNFD_CONTENT)],
+)
+def test_a_body_does_not_drip_for_ever(
+    api: Api, monkeypatch: pytest.MonkeyPatch, limit: str, path: str
+) -> None:
+    monkeypatch.setattr(bodies, limit, 0.4)
+    with connected(api) as slow:
+        token = api.headers["Authorization"]
+        head = f"POST /osm{path} HTTP/1.1\r\nHost: a\r\nAuthorization: {token}\r\n"
+        slow.sendall(f"{head}Content-Length: 100000\r\n\r\n".encode())
+        slow.settimeout(0.05)
+        answer, began = b"", time.monotonic()
+        while not answer:
+            slow.sendall(b" ")  # each one comes in time
+            with contextlib.suppress(TimeoutError):
+                answer = slow.recv(4096)
+            assert time.monotonic() - began < 20
+        assert answer.startswith(b"HTTP/1.1 408 ")
+    nothing_made(api.engine)
+
+
 def test_connections_without_a_request_end(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "HEADER_SECONDS", 0.5)
     for sent in (b"", b"GET /osm/version HTTP/1.1\r\nX: "):
