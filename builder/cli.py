@@ -25,6 +25,7 @@ from builder.commands import Group
 from builder.errors import BuildError
 from builder.terminal import tell
 from builder.tree import Tree
+from builder.unchanged import Stamp
 from builder.validate import Catalog, Problem, validate_params
 from builder.vendor import ARCHITECTURES
 
@@ -92,8 +93,9 @@ def build(
 ) -> None:
     """Build packages (all by default) and parameter files, and validate the result.
 
-    Nothing reaches the target folder unless everything is valid. There each package is an archive
-    and a folder with the same content; sbom.cdx.json lists the wheels in the charms.
+    What was built from the same sources is left as it is. Nothing reaches the target folder unless
+    everything is valid. There each package is an archive and a folder with the same content;
+    sbom.cdx.json lists the wheels in the charms.
     """
     from builder import sbom  # no other verb needs its library
 
@@ -108,6 +110,10 @@ def build(
     if kind == helm.HELM:
         image = helm.image(image, tree)
         known = {name: packages.without_juju(package) for name, package in known.items()}
+    stamp = Stamp(tree, target, (architecture, alarm_url, kind, image))
+    if not released and set(names) <= set(known) and stamp.has(names or known):
+        click.echo(f"up to date in {target}: {', '.join(names) or 'all packages'}")
+        return
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".vpnaas-build-") as scratch:
         staging = Path(scratch)
@@ -133,6 +139,7 @@ def build(
             if path.is_dir():
                 shutil.rmtree(target / path.name, ignore_errors=True)
             path.replace(target / path.name)
+    stamp.write([*made, *(target / path.name for path in paths)])
     what = "1 package" if len(paths) == 1 else f"{len(paths)} packages"
     tell(f"{what} in {target} after {time.monotonic() - started:.1f} s")
     if released:

@@ -5,6 +5,7 @@ from click.testing import CliRunner
 
 from builder.cli import main
 from builder.tree import Tree
+from builder.unchanged import STAMP
 
 pytestmark = pytest.mark.slow
 
@@ -56,7 +57,7 @@ def test_a_service_can_be_built_without_its_vnfs_and_all_of_it_is_valid(tmp_path
     assert result.exit_code == 0, result.output
     made = {path.name for path in (tmp_path / "out").iterdir()}
     archives = {"epc_ns.tar.gz", "vpn_basic_ns.tar.gz"}
-    assert made == archives | {"epc_ns", "vpn_basic_ns", "params", "sbom.cdx.json"}
+    assert made == archives | {"epc_ns", "vpn_basic_ns", "params", "sbom.cdx.json", STAMP}
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 

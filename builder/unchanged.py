@@ -1,0 +1,59 @@
+"""Whether packages have been built already from the sources as they are."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from builder.tree import SOURCES, Tree
+
+STAMP = ".built.json"
+"""File in the target folder: what was built there, and from what."""
+
+
+class Stamp:
+    """What was built into a folder from these sources with these settings."""
+
+    def __init__(self, tree: Tree, target: Path, settings: Iterable[str]) -> None:
+        """Read the stamp; one of other sources or settings counts as none."""
+        self.target = target
+        self.sources = _digest(tree, settings)
+        self.files: dict[str, list[int]] = {}
+        try:
+            read = json.loads((target / STAMP).read_text(encoding="utf-8"))
+            if read["sources"] == self.sources:
+                self.files = dict(read["files"])
+        except (OSError, ValueError, KeyError, TypeError):
+            pass  # no stamp, or none of ours: all is built
+
+    def has(self, packages: Iterable[str]) -> bool:
+        """Return whether the parameter files and archives are there as they were built."""
+        wanted = [f"{name}.tar.gz" for name in packages]
+        params = [name for name in self.files if name.startswith("params/")]
+        return bool(params) and all(
+            (self.target / name).is_file() and self.files.get(name) == self._state(name)
+            for name in [*params, *wanted]
+        )
+
+    def write(self, made: Iterable[Path]) -> None:
+        """Note what was built."""
+        names = [path.relative_to(self.target).as_posix() for path in made]
+        self.files |= {name: self._state(name) for name in names}
+        text = json.dumps({"sources": self.sources, "files": self.files}, indent=1)
+        (self.target / STAMP).write_text(text, encoding="utf-8")
+
+    def _state(self, name: str) -> list[int]:
+        state = (self.target / name).stat()
+        return [state.st_size, state.st_mtime_ns]
+
+
+def _digest(tree: Tree, settings: Iterable[str]) -> str:
+    digest = hashlib.sha256(json.dumps(list(settings)).encode())
+    for top in [*(tree.root / name for name in SOURCES), Path(__file__).parent]:
+        for path in sorted([top, *top.rglob("*")]):
+            if path.is_file() and path.suffix != ".pyc":
+                digest.update(f"{path}\0{path.stat().st_mode}\0".encode())
+                digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
