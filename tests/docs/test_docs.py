@@ -8,7 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from vpnaas.tunnels import clear, nesting, preshared
 from vpnaas.tunnels.wireguard import interface as wireguard
 from vpnaas.vdu.programs import agent
 
-from builder import charms, packages, variants
+from builder import charms, packages, pages, variants
 from builder.cli import main as vpnaas_build
 from builder.tree import Tree
 from lab.cli import cli as osm_lab
@@ -37,12 +37,14 @@ DOCS = ROOT / "docs"
 PAGES = [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md"))]
 COMMON = ROOT / "charms/common"
 LIBRARY = ROOT / "charms/lib/vpnaas"
+ACTION_FILES = (
+    *("common/actions.yaml", "common/experiment-actions.yaml", "common/gateway-actions.yaml"),
+    *("secgw/actions.yaml", "access/actions.yaml"),
+)
 ACTIONS: dict[str, Any] = {
-    **charms.declared_actions(Tree(ROOT), "common/actions.yaml"),
-    **charms.declared_actions(Tree(ROOT), "common/experiment-actions.yaml"),
-    **charms.declared_actions(Tree(ROOT), "common/gateway-actions.yaml"),
-    **charms.declared_actions(Tree(ROOT), "secgw/actions.yaml"),
-    **charms.declared_actions(Tree(ROOT), "access/actions.yaml"),
+    name: action
+    for file in ACTION_FILES
+    for name, action in charms.declared_actions(Tree(ROOT), file).items()
 }
 OPTIONS: dict[str, Any] = yaml.safe_load((COMMON / "config.yaml").read_text())["options"]
 
@@ -90,11 +92,15 @@ def test_the_site_is_built_and_has_no_dead_link(tmp_path: Path) -> None:
     """`mkdocs build --strict` fails on every link and anchor that leads nowhere."""
     shutil.copytree(DOCS, tmp_path / "docs")
     shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    (tmp_path / "builder").mkdir()
+    shutil.copy(ROOT / "builder/pages.py", tmp_path / "builder")
     words = [sys.executable, "-m", "mkdocs", "build", "--strict"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     made = (tmp_path / "site/how-to/multi-site.html").read_text(encoding="utf-8")
     assert "```" not in made
+    actions = (tmp_path / "site/reference/charm-actions.html").read_text(encoding="utf-8")
+    assert ACTIONS["configure"]["params"]["mtu"]["description"] in actions
     (tmp_path / "docs/new.md").write_text("[nowhere](gone.md)\n", encoding="utf-8")
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
@@ -177,26 +183,37 @@ def test_exactly_the_actions_there_are_have_a_section() -> None:
     assert sorted(headings) == sorted(ACTIONS)
 
 
-@pytest.mark.parametrize("action", sorted(ACTIONS))
-def test_parameters_of_an_action_are_documented_with_their_defaults_and_ranges(action: str) -> None:
-    documented = rows(section("reference/charm-actions.md", action))
-    parameters = ACTIONS[action].get("params") or {}
-    assert sorted(documented) == sorted(parameters)
-    for name, schema in parameters.items():
-        _, kind, default, meaning = documented[name]
-        assert bool(default) == (name not in ACTIONS[action].get("required", ())), name
-        if default:
-            value = schema["default"]
-            text = str(value).lower() if isinstance(value, bool) else str(value)
-            assert default == f"`{text}`", name
-        if "minimum" in schema:
-            assert f"{schema['minimum']}-{schema['maximum']}" in kind, name
-        for word in schema.get("enum", ()):
-            assert f"`{word}`" in kind, name
-        if name == "link" and schema.get("default", "all") == "all":
-            assert "`LINK`" in kind, name
-            assert ("`all`" in kind) == ("default" in schema), name
-        assert meaning, name
+def marks(page: str) -> dict[str, list[tuple[str, str]]]:
+    """Return the tables of parameters that the site adds, by the heading of their section."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    parts = re.split(r"^## (.+)$", text, flags=re.M)[1:]
+    return {
+        heading: pages.MARK.findall(body)
+        for heading, body in zip(parts[::2], parts[1::2], strict=True)
+    }
+
+
+def declared(files: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
+    """Return the table that each action of these files needs, by the action."""
+    return {
+        name: [(file, name)] if action.get("params") else []
+        for file in files
+        for name, action in charms.declared_actions(Tree(ROOT), file).items()
+    }
+
+
+def test_the_site_has_the_parameters_of_each_action() -> None:
+    shown = marks("reference/charm-actions.md")
+    assert {name: shown[name] for name in ACTIONS} == declared(ACTION_FILES)
+
+
+def test_a_table_tells_type_default_and_meaning() -> None:
+    table = rows(pages.table("common/actions.yaml", "measure-throughput"))
+    schema = ACTIONS["measure-throughput"]["params"]
+    assert list(table) == list(schema)
+    assert table["duration"][1:] == ["1-1500", "`10`", schema["duration"]["description"]]
+    assert "`udp`" in table["protocol"][1]
+    assert table["link"][1:3] == ["`LINK`", ""]
 
 
 def shown_fields() -> set[str]:
@@ -244,33 +261,26 @@ def test_the_charms_and_their_links_are_documented() -> None:
 
 def nf_actions() -> dict[str, dict[str, Any]]:
     """Return the actions of network functions by the heading of their section."""
-    tree = Tree(ROOT)
-    found = charms.declared_actions(tree, "common/nf-actions.yaml")
-    for kind in nf_plan.CONTAINERS:
-        own = charms.declared_actions(tree, f"{kind}/actions.yaml")
-        found |= {f"{kind} {name}": action for name, action in own.items()}
-    shared = charms.declared_actions(tree, "common/session-actions.yaml")
-    return found | {f"nr-ue and n3ue {name}": action for name, action in shared.items()}
+    return {
+        heading: {**action, "file": file}
+        for prefix, file in (
+            ("", "common/nf-actions.yaml"),
+            ("nr-ue and n3ue ", "common/session-actions.yaml"),
+            *((f"{kind} ", f"{kind}/actions.yaml") for kind in nf_plan.CONTAINERS),
+        )
+        for heading, action in (
+            (prefix + name, action)
+            for name, action in charms.declared_actions(Tree(ROOT), file).items()
+        )
+    }
 
 
-def test_actions_of_network_functions_are_documented_with_their_parameters() -> None:
-    page = "reference/nf-actions.md"
-    actions = nf_actions()
-    text = (DOCS / page).read_text(encoding="utf-8")
-    assert sorted(re.findall(r"^## (.+)$", text, re.M)) == sorted(actions)
-    for heading, action in actions.items():
-        documented = rows(section(page, heading))
-        parameters = action.get("params") or {}
-        assert sorted(documented) == sorted(parameters), heading
-        for name, schema in parameters.items():
-            _, kind, default, _ = documented[name]
-            assert bool(default) == (name not in action.get("required", ())), (heading, name)
-            if default:
-                value = str(schema["default"])
-                assert default == f"`{value.lower() if schema['default'] is True else value}`"
-            if "minimum" in schema:
-                assert f"{schema['minimum']}-{schema['maximum']}" in kind, (heading, name)
-            assert all(f"`{word}`" in kind for word in schema.get("enum", ())), (heading, name)
+def test_the_site_has_the_parameters_of_each_action_of_a_network_function() -> None:
+    wanted = {
+        heading: [(action["file"], heading.split()[-1])] if action.get("params") else []
+        for heading, action in nf_actions().items()
+    }
+    assert marks("reference/nf-actions.md") == wanted
 
 
 def test_images_of_network_functions_are_documented() -> None:
