@@ -46,12 +46,7 @@ def archives(paths: Iterable[Path], known: Iterable[Source] = ()) -> tuple[Catal
 def add_descriptors(catalog: Catalog, known: Iterable[Source]) -> Catalog:
     """Add the descriptors of packages that were not built; return the catalogue."""
     for package in known:
-        if package.kind == "vnf":
-            catalog.add_descriptor("vnfd", package.descriptor["vnfd"])
-        elif package.kind == "ns":
-            catalog.add_descriptor("nsd", package.descriptor["nsd"]["nsd"][0])
-        elif package.kind == "nst":
-            catalog.add_descriptor("nst", package.descriptor["nst"][0])
+        catalog.add_descriptor("nst" if package.kind == "nst" else f"{package.kind}d", package.body)
     return catalog
 
 

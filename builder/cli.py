@@ -93,6 +93,7 @@ def build(
 ) -> None:
     """Build packages (all by default) and parameter files, and validate the result.
 
+    PACKAGE is a name of `vpnaas-build list`, or the folder of a source package, such as ./my_vnf.
     What was built from the same sources is left as it is. Nothing reaches the target folder unless
     everything is valid. There each package is an archive and a folder with the same content;
     sbom.cdx.json lists the wheels in the charms.
@@ -106,7 +107,7 @@ def build(
         raise BuildError("--release: only in the repository")
     if image and kind != helm.HELM:
         raise BuildError("--image: only with --execution-environment helm")
-    known = packages.catalogue(tree)
+    known = packages.catalogue(tree, packages.folders(names))
     if kind == helm.HELM:
         image = helm.image(image, tree)
         known = {name: packages.without_juju(package) for name, package in known.items()}
@@ -139,11 +140,13 @@ def build(
             if path.is_dir():
                 shutil.rmtree(target / path.name, ignore_errors=True)
             path.replace(target / path.name)
-    stamp.write([*made, *(target / path.name for path in paths)])
+    archives = [target / path.name for path in paths]
+    others = {f"{folder.resolve().name}.tar.gz" for folder in packages.folders(names)}
+    stamp.write([*made, *(path for path in archives if path.name not in others)])
     what = "1 package" if len(paths) == 1 else f"{len(paths)} packages"
     tell(f"{what} in {target} after {time.monotonic() - started:.1f} s")
     if released:
-        wheel = release.write(tree, target, [*made, *(target / path.name for path in paths)])
+        wheel = release.write(tree, target, [*made, *archives])
         tell(f"release {tree.version}: {wheel}, checksums in {target / release.SUMS}")
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from builder import archive, charms, variants
-from builder.descriptors import day_1, day_2
+from builder.descriptors import day_2, parameters
 from builder.errors import BuildError
 from builder.tree import Tree
 from builder.validate import Catalog, Package, PackageError, Problem, body_of, read, validate
@@ -122,10 +122,9 @@ def add(
         "links": {link.name: link.role for link in links},
     }
     tree = replace(tree, own={name: declared})
-    tag = {"execution-environment-ref": reference, "charm": name}
-    over = {link.name: link.interface for link in links}
-    _primitives(entry, environments, day_1(tree, {**tag, "links": over}, {}), login)
-    _operators(entry, day_2(tree, tag, {}))
+    charm = charms.load(tree, name)
+    _primitives(entry, environments, _day_1(charm, links, reference, login))
+    _operators(entry, day_2(charm, reference))
     environments.append(
         {
             "id": reference,
@@ -193,11 +192,25 @@ def _free(name: str, taken: Iterable[str]) -> str:
     return free
 
 
+def _day_1(
+    charm: charms.Charm, links: list[Link], reference: str, login: str
+) -> list[dict[str, Any]]:
+    """Return the login and one `configure` for each link, without numbers."""
+    wanted = [("config", {"ssh-username": login})] + [
+        ("configure", {"link": link.name, "underlay-interface": link.interface}) for link in links
+    ]
+    return [
+        {
+            "name": primitive,
+            "execution-environment-ref": reference,
+            "parameter": parameters(charm, primitive, values),
+        }
+        for primitive, values in wanted
+    ]
+
+
 def _primitives(
-    entry: dict[str, Any],
-    environments: list[dict[str, Any]],
-    added: list[dict[str, Any]],
-    login: str,
+    entry: dict[str, Any], environments: list[dict[str, Any]], added: list[dict[str, Any]]
 ) -> None:
     """Add the primitives of Day-1 after those of the package, which must name their environment."""
     for kind in ("initial", "terminate"):
@@ -209,11 +222,8 @@ def _primitives(
             primitive.setdefault("execution-environment-ref", environments[0]["id"])
     initial = entry.setdefault("initial-config-primitive", [])
     last = max((int(primitive["seq"]) for primitive in initial), default=0)
-    for primitive in added:
-        for parameter in primitive["parameter"]:
-            if parameter["name"] == "ssh-username":
-                parameter["value"] = login
-        initial.append({**primitive, "seq": last + primitive["seq"]})
+    for number, primitive in enumerate(added, last + 1):
+        initial.append({"seq": number, **primitive})
 
 
 def _operators(entry: dict[str, Any], added: list[dict[str, Any]]) -> None:

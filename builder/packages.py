@@ -8,12 +8,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from builder import alarms, archive, charms, deployment, descriptors, helm, variants
+from builder import (
+    alarms,
+    archive,
+    charms,
+    deployment,
+    descriptors,
+    documents,
+    helm,
+    validate,
+    variants,
+)
 from builder.errors import BuildError
 from builder.tree import Tree
 
 Progress = Callable[[str], None]
 ENDINGS = {"vnf": "vnfd.yaml", "ns": "nsd.yaml", "nst": "nst.yaml"}
+ENVELOPES = {"vnf": ("vnfd",), "ns": ("nsd", "nsd", 0), "nst": ("nst", 0)}
+"""Keys around a descriptor."""
+NOT_PACKED = ("README.md", "checksums.txt", "__pycache__", "*.pyc", ".*")
+"""Files of a source package that OSM does not need."""
 VNFD_VERSION = "1.0"
 """NBI refuses another version of a VNFD in use, and with it the charms of a new release."""
 
@@ -26,44 +40,83 @@ class Package:
         name: Name of archive and top folder.
         kind: "vnf", "ns" or "nst".
         file: Name of the descriptor in the package.
-        descriptor: Its content, expanded.
+        descriptor: Its content, completed.
+        folder: The source package.
     """
 
     name: str
     kind: str
     file: str
     descriptor: dict[str, Any]
+    folder: Path
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """Return the descriptor inside its envelope."""
+        inner: Any = self.descriptor
+        for key in ENVELOPES[self.kind]:
+            inner = inner[key]
+        return inner  # type: ignore[no-any-return]
 
 
-def catalogue(tree: Tree) -> dict[str, Package]:
-    """Return every package this tree can build, by name."""
+def source(tree: Tree, folder: Path) -> Package:
+    """Read a source package.
+
+    Raises:
+        BuildError: The folder has no descriptor or several, or its descriptor is not SOL006.
+    """
+    found = [(kind, path) for kind, end in ENDINGS.items() for path in folder.glob(f"*{end}")]
+    if len(found) != 1:
+        endings = ", ".join(f"*{ending}" for ending in ENDINGS.values())
+        raise BuildError(f"{folder}: {len(found)} descriptors; allowed: one, {endings}")
+    [(kind, path)] = found
+    package = Package(folder.resolve().name, kind, path.name, documents.read(path), folder)
+    unpacked = validate.Package(str(folder), "tar", {}, path.name, package.descriptor)
+    form, problems = validate.form(unpacked)
+    if form is None:
+        raise BuildError(f"{problems[-1].path}: {problems[-1].sentence}")
+    try:
+        body = package.body
+    except (KeyError, IndexError, TypeError):  # Another kind, or without its envelope.
+        raise BuildError(f"{path}: must have the envelope {ENVELOPES[kind]}") from None
+    if kind == "vnf":
+        try:
+            descriptors.complete(tree, body, {charm.name for charm in folder.glob("charms/*")})
+        except BuildError as error:
+            raise BuildError(f"{path}: {error}") from None
+    if kind != "nst":  # OSM's template has no such field
+        body["version"] = VNFD_VERSION if kind == "vnf" else tree.version
+    return package
+
+
+def folders(names: Iterable[str]) -> list[Path]:
+    """Return the folders of source packages among names of packages: those with a /."""
+    return [Path(name) for name in names if "/" in name]
+
+
+def catalogue(tree: Tree, others: Iterable[Path] = ()) -> dict[str, Package]:
+    """Return every package this tree can build, and those of other source folders, by name."""
     result: dict[str, Package] = {}
-    for kind, ending in ENDINGS.items():
-        for path in sorted(tree.root.glob(f"{kind}-packages/*/*_{ending}")):
-            name = path.parent.name
-            if name in result:
-                raise BuildError(f"{path.parent}: more than one descriptor, allowed is one")
-            document = descriptors.load(tree, path)
-            if kind != "nst":  # OSM's template has no such field
-                body = document["vnfd"] if kind == "vnf" else document["nsd"]["nsd"][0]
-                body["version"] = VNFD_VERSION if kind == "vnf" else tree.version
-            result[name] = Package(name, kind, path.name, document)
+    own = [path for kind in ENDINGS for path in sorted(tree.root.glob(f"{kind}-packages/*/"))]
+    for folder in (*own, *others):
+        package = source(tree, folder)
+        result[package.name] = package
     for variant in variants.load(tree):
         for service in variant.services:
             if service not in result:
                 raise BuildError(f"ns-packages/variants.yaml: no service {service}")
-            source = result[service]
-            for vnfd in source.descriptor["nsd"]["nsd"][0]["vnfd-id"]:
+            plain = result[service]
+            for vnfd in plain.body["vnfd-id"]:
                 if vnfd not in result:
                     raise BuildError(f"{service}: vnfd-id: no VNF package {vnfd}")
                 name = vnfd + variant.suffix
                 base = result[vnfd]
                 document = variants.vnfd(base.descriptor, variant)
-                result[name] = Package(name, "vnf", base.file, document)
+                result[name] = Package(name, "vnf", base.file, document, base.folder)
             name = service + variant.suffix
-            document = variants.nsd(source.descriptor, variant)
+            document = variants.nsd(plain.descriptor, variant)
             # The file keeps its name: `osm package-build` looks for *nfd.yaml and *nsd.yaml.
-            result[name] = Package(name, "ns", source.file, document)
+            result[name] = Package(name, "ns", plain.file, document, plain.folder)
     return result
 
 
@@ -83,7 +136,7 @@ def build(
     Args:
         tree: Source tree.
         target: Folder, made if missing.
-        names: Packages, all if empty.
+        names: Packages, all if empty; with a /, the folder of a source package.
         architecture: Architecture of the proxy machines, for the vendored wheels.
         progress: Called with the name of each package before it is built.
         alarm_url: Receiver of the VDUs' alarms; if it is empty, VNFDs have no alarms.
@@ -92,8 +145,9 @@ def build(
     Returns:
         The archives.
     """
-    packages = catalogue(tree)
-    chosen = list(dict.fromkeys(names)) or list(packages)
+    packages = catalogue(tree, folders(names))
+    asked = [Path(name).resolve().name if "/" in name else name for name in names]
+    chosen = list(dict.fromkeys(asked)) or list(packages)
     for name in chosen:
         if name not in packages:
             raise BuildError(f"no package {name}; allowed: {', '.join(packages)}")
@@ -133,7 +187,7 @@ def related(document: dict[str, Any], packages: dict[str, Package]) -> dict[str,
         subnets = [related(subnet, packages) for subnet in document["netslice-subnet"]]
         return dict(document, **{"netslice-subnet": subnets})
     members = {str(m["member-vnf-index"]) for m in document.get("additionalParamsForVnf") or ()}
-    nsds = [p.descriptor["nsd"]["nsd"][0] for p in packages.values() if p.kind == "ns"]
+    nsds = [package.body for package in packages.values() if package.kind == "ns"]
     fitting = [
         nsd
         for nsd in nsds
@@ -163,26 +217,23 @@ def deployed(
         raise BuildError(f"{path}: service: no service {file.service}")
     if "additionalParamsForVnf" not in files.get(file.parameters, {}):
         raise BuildError(f"{path}: parameters: no parameters of a service {file.parameters}")
-    bodies = [p.descriptor["vnfd"] for p in packages.values() if p.kind == "vnf"]
-    vnfds = {body["id"]: body for body in bodies}
-    nsd = packages[file.service].descriptor["nsd"]["nsd"][0]
+    vnfds = {p.body["id"]: p.body for p in packages.values() if p.kind == "vnf"}
+    nsd = packages[file.service].body
     return deployment.parameters(file, nsd, vnfds, files[file.parameters], path.name)
 
 
 def _build_one(tree: Tree, package: Package, target: Path, architecture: str, image: str) -> Path:
     folder = target / package.name
-    folder.mkdir()
+    for name in descriptors.cloud_init_files(package.descriptor):
+        if not (package.folder / "cloud_init" / name).is_file():
+            raise BuildError(f"{package.folder}: cloud_init/{name} does not exist")
+    shutil.copytree(package.folder, folder, ignore=shutil.ignore_patterns(*NOT_PACKED))
     variants.dump(package.descriptor, folder / package.file)
     for charm in descriptors.charm_names(package.descriptor):
-        charms.assemble(tree, charm, folder / "charms" / charm, architecture)
+        if not (folder / "charms" / charm).exists():
+            charms.assemble(tree, charm, folder / "charms" / charm, architecture)
     for charm in helm.chart_names(package.descriptor):
         helm.chart(tree, charm, folder / "helm-charts" / charm, image)
-    for name in descriptors.cloud_init_files(package.descriptor):
-        source = tree.root / "cloud-init" / name
-        if not source.is_file():
-            raise BuildError(f"{package.name}: cloud-init/{name} does not exist")
-        (folder / "cloud_init").mkdir(exist_ok=True)
-        shutil.copyfile(source, folder / "cloud_init" / name)
     shutil.copyfile(tree.root / "LICENSE", folder / "LICENSE")
     (folder / "checksums.txt").write_text(archive.checksums(folder), encoding="utf-8")
     path = target / f"{package.name}.tar.gz"

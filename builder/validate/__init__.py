@@ -21,7 +21,16 @@ from builder.validate import (
     vnfd_rules,
 )
 from builder.validate.codes import CODES
-from builder.validate.context import MODELS, RULES, Catalog, Context, body_of, checked, envelope_of
+from builder.validate.context import (
+    MODELS,
+    RULES,
+    Catalog,
+    Context,
+    Document,
+    body_of,
+    checked,
+    envelope_of,
+)
 from builder.validate.params import validate_params
 from builder.validate.problem import Problem
 from builder.validate.reader import Package, PackageError, read
@@ -56,6 +65,7 @@ ENVELOPES = {
     "nsd": "`nsd: {nsd: [one network service]}`",
     "nst": "`nst: [one template]`",
 }
+ROOTS = {"vnfd": "vnfd", "nsd": "nsd/nsd[0]", "nst": "nst[0]"}
 REFUSALS = {
     "vnfd": "'vnfd' must be dict",
     "nsd": "'nsd' must be a list of only one element",
@@ -103,33 +113,37 @@ def _other_format(document: object, body: object) -> str:
     return ""
 
 
-def _descriptor(package: Package, catalog: Catalog) -> list[Problem]:
+def form(package: Package) -> tuple[Document | None, list[Problem]]:
+    """Return a descriptor with the types of SOL006, None without its form, and the problems."""
     where = f"{package.name}: {package.descriptor_path}"
     body = body_of(package)
     old = _other_format(package.document, body)
     if old:
         sentence = f"{old}; allowed: SOL006, {'; '.join(ENVELOPES.values())}"
-        return [Problem(where, "old-format", sentence, OLD_FORMAT)]
+        return None, [Problem(where, "old-format", sentence, OLD_FORMAT)]
     if not package.kind:
         sentence = f"no vnfd, nsd or nst at the top level; allowed: {'; '.join(ENVELOPES.values())}"
-        return [Problem(where, "envelope", sentence)]
+        return None, [Problem(where, "envelope", sentence)]
     if not isinstance(body, dict):
         sentence = f"wrong envelope; allowed: {ENVELOPES[package.kind]}"
-        return [Problem(where, "envelope", sentence, REFUSALS[package.kind])]
+        return None, [Problem(where, "envelope", sentence, REFUSALS[package.kind])]
     result = []
     envelope = envelope_of(package)
     beside = [str(key) for key in package.document if key != envelope]
     if envelope and beside:
         sentence = f"OSM drops what stands beside the envelope: {shown(beside)}"
         result.append(Problem(where, "envelope-beside", sentence))
-    root = {"vnfd": "vnfd", "nsd": "nsd/nsd[0]", "nst": "nst[0]"}[package.kind]
     try:
-        document = checked(package.kind, body)
+        return checked(package.kind, body), result
     except ValidationError as error:
-        model = MODELS[package.kind]
-        top = "nsd" if package.kind == "nsd" else root
-        return result + problems_of(error, model, where, top)
-    context = Context(package, catalog, document, root)
-    for rule in RULES[package.kind]:
-        result += list(rule(context))
+        top = "nsd" if package.kind == "nsd" else ROOTS[package.kind]
+        return None, result + problems_of(error, MODELS[package.kind], where, top)
+
+
+def _descriptor(package: Package, catalog: Catalog) -> list[Problem]:
+    document, result = form(package)
+    if document is not None:
+        context = Context(package, catalog, document, ROOTS[package.kind])
+        for rule in RULES[package.kind]:
+            result += list(rule(context))
     return result

@@ -483,15 +483,6 @@ def test_files_for_operators_have_no_aliases_of_yaml(dist):
 @pytest.mark.parametrize(
     ("file", "before", "after", "words"),
     [
-        ("vnf-packages/hss_vnf/hss_vnfd.yaml", "links: {s6a", "linkz: {s6a", ["!day-1", "links"]),
-        ("vnf-packages/hss_vnf/hss_vnfd.yaml", "links: {s6a", "links: {s6b", ["s6b", "has s6a"]),
-        ("vnf-packages/hss_vnf/hss_vnfd.yaml", "!day-2", "!day-3", ["!day-3", "line"]),
-        (
-            "vnf-packages/hss_vnf/hss_vnfd.yaml",
-            "!day-1",
-            "!day-1 x #",
-            ["hss_vnfd.yaml", "mapping"],
-        ),
         ("ns-packages/variants.yaml", "suffix:", "sufix:", ["ns-packages/variants.yaml", "suffix"]),
         ("ns-packages/variants.yaml", "_double", "/../x", ["ns-packages/variants.yaml", "suffix"]),
         ("ns-packages/variants.yaml", "[epc_ns]", "[epc]", ["no service epc"]),
@@ -590,10 +581,10 @@ def test_a_parameter_with_a_name_only_must_be_a_shared_one(sources):
 
 
 def test_a_missing_cloud_init_file_is_named(sources, tmp_path):
-    (sources.root / "cloud-init/vnf.yaml").unlink()
+    (sources.root / "vnf-packages/hss_vnf/cloud_init/vnf.yaml").unlink()
     package = packages.catalogue(sources)["hss_vnf"]
     package.descriptor["vnfd"]["df"] = []  # without its charm, so that nothing is downloaded
-    with pytest.raises(BuildError, match=r"hss_vnf: cloud-init/vnf.yaml does not exist"):
+    with pytest.raises(BuildError, match=r"hss_vnf: cloud_init/vnf.yaml does not exist"):
         packages._build_one(sources, package, tmp_path, "x86_64", "")
     assert not list(tmp_path.glob("*.tar.gz"))
 
