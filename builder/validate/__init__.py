@@ -22,7 +22,6 @@ from builder.validate import (
 )
 from builder.validate.codes import CODES
 from builder.validate.context import (
-    MODELS,
     RULES,
     Catalog,
     Context,
@@ -35,6 +34,7 @@ from builder.validate.params import validate_params
 from builder.validate.problem import Problem
 from builder.validate.reader import Package, PackageError, read
 from builder.validate.schema import problems_of, shown
+from builder.validate.sol006 import MODELS
 
 __all__ = [
     "CODES",

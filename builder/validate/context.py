@@ -8,17 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from builder.validate.charm_files import Charm, charm_of
-from builder.validate.nsd_models import NsdList
-from builder.validate.nst_models import Nst
 from builder.validate.problem import Problem
 from builder.validate.reader import Package, PackageError, read
-from builder.validate.vnfd_models import Vnfd
+from builder.validate.sol006 import MODELS
 
 Document = dict[str, Any]
-MODELS: dict[str, type[BaseModel]] = {"vnfd": Vnfd, "nsd": NsdList, "nst": Nst}
 
 
 def checked(kind: str, body: Any) -> Document:

@@ -48,7 +48,7 @@ def _text(value: Any) -> Any:
 
 def _number(value: Any) -> Any:
     if isinstance(value, bool):
-        raise ValueError("a boolean is not a number")
+        raise ValueError("must be a number")
     return value
 
 
@@ -99,6 +99,24 @@ Free = dict[str, Any]
 """Parts of SOL006 that neither OSM nor this project reads; any content is allowed."""
 
 
+ALLOWED = {
+    "model_type": "a mapping",
+    "dict_type": "a mapping",
+    "list_type": "a list",
+    "string_type": "text",
+    "string_too_short": "text that is not empty",
+    "string_too_long": "text of at most 255 characters",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "too_short": "a list with an entry",
+    "too_long": "a list with one entry",
+}
+"""Plain words for pydantic's types of errors; its own words name classes of Python."""
+
+
 def problems_of(
     error: ValidationError,
     model: type[BaseModel],
@@ -137,8 +155,9 @@ def _sentence(item: Any, model: type[BaseModel]) -> tuple[str, str]:
         return "unknown-key", f"unknown key {shown(str(name))}{hint if allowed else ''}"
     if kind == "missing":
         return "missing-key", f"mandatory key {str(name)!r} is missing"
-    message = item["msg"].removeprefix("Value error, ")
+    message = ALLOWED.get(kind) or item["msg"].removeprefix("Value error, ")
     message = f"{message[:1].lower()}{message[1:]}".removeprefix("input should be ")
+    message = message.removeprefix("must be ")
     return "wrong-value", f"{shown(item.get('input'))} is not allowed; allowed: {message}"
 
 

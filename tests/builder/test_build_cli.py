@@ -69,7 +69,9 @@ def test_what_was_built_passes_the_validator(dist):
 
 def test_an_invalid_package_is_named_and_nothing_of_it_is_kept(sources, tmp_path, monkeypatch):
     path = sources.root / "ns-packages/epc_ns/epc_nsd.yaml"
-    path.write_text(path.read_text().replace("constituent-cpd-id: s6a-ext", "constituent-cpd-id: s6b-ext"))
+    path.write_text(
+        path.read_text().replace("constituent-cpd-id: s6a-ext", "constituent-cpd-id: s6b-ext")
+    )
     monkeypatch.setattr(Tree, "find", classmethod(lambda cls: sources))
     result = run("build", "epc_ns", "--out", str(tmp_path / "o" / "out"))
     assert result.exit_code == 1
