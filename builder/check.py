@@ -100,7 +100,7 @@ def _of_services(params: dict[str, Any], catalog: Catalog, name: str) -> list[Pr
     ] or (known if len(known) == 1 else [])
     if not services:
         sentence = f"no service has exactly the members {', '.join(sorted(members))}"
-        return [Problem(name, "params-no-service", sentence)]
+        return [Problem(name, "silent", "params-no-service", sentence)]
     result = []
     for nsd in services:
         alone = Catalog(vnfds=catalog.vnfds, nsds={nsd["id"]: nsd}, packages=catalog.packages)
@@ -119,7 +119,7 @@ def _of_slices(document: dict[str, Any], catalog: Catalog, name: str) -> list[Pr
     ] or (known if len(known) == 1 else [])
     if not fitting:
         sentence = f"no slice template has exactly the services {', '.join(sorted(services))}"
-        return [Problem(name, "params-no-service", sentence)]
+        return [Problem(name, "silent", "params-no-service", sentence)]
     alternatives = []
     for nst in fitting:
         alone = Catalog(

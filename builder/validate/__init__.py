@@ -20,7 +20,6 @@ from builder.validate import (
     relation_rules,
     vnfd_rules,
 )
-from builder.validate.codes import CODES
 from builder.validate.context import (
     RULES,
     Catalog,
@@ -37,7 +36,6 @@ from builder.validate.schema import problems_of, shown
 from builder.validate.sol006 import MODELS
 
 __all__ = [
-    "CODES",
     "Catalog",
     "DocumentError",
     "Package",
@@ -120,19 +118,19 @@ def form(package: Package) -> tuple[Document | None, list[Problem]]:
     old = _other_format(package.document, body)
     if old:
         sentence = f"{old}; allowed: SOL006, {'; '.join(ENVELOPES.values())}"
-        return None, [Problem(where, "old-format", sentence, OLD_FORMAT)]
+        return None, [Problem(where, "refused", "old-format", sentence, OLD_FORMAT)]
     if not package.kind:
         sentence = f"no vnfd, nsd or nst at the top level; allowed: {'; '.join(ENVELOPES.values())}"
-        return None, [Problem(where, "envelope", sentence)]
+        return None, [Problem(where, "refused", "envelope", sentence)]
     if not isinstance(body, dict):
         sentence = f"wrong envelope; allowed: {ENVELOPES[package.kind]}"
-        return None, [Problem(where, "envelope", sentence, REFUSALS[package.kind])]
+        return None, [Problem(where, "refused", "envelope", sentence, REFUSALS[package.kind])]
     result = []
     envelope = envelope_of(package)
     beside = [str(key) for key in package.document if key != envelope]
     if envelope and beside:
         sentence = f"OSM drops what stands beside the envelope: {shown(beside)}"
-        result.append(Problem(where, "envelope-beside", sentence))
+        result.append(Problem(where, "silent", "envelope-beside", sentence))
     try:
         return checked(package.kind, body), result
     except ValidationError as error:

@@ -39,7 +39,7 @@ def _refused_folders(ctx: Context) -> Iterator[Problem]:
         for where, entry in day12_of(at, flavour):
             listed = entry.get("execution-environment-list") or ()
             if entry["id"] in looked_at and any("juju" in item for item in listed):
-                yield ctx.problem(
+                yield ctx.refused(
                     "charm-missing",
                     f"{where}/execution-environment-list",
                     f"the package has no {ctx.package.folder('charms')} folder for its charms",
@@ -58,10 +58,10 @@ def named_charm(ctx: Context, place: str, name: str) -> Iterator[Problem]:
             f"NBI accepts the charm in {elsewhere}, LCM does not; "
             f"allowed: {ctx.package.folder('charms')}"
         )
-        yield ctx.problem("charm-place", place, sentence)
+        yield ctx.silent("charm-place", place, sentence)
     elif present:
         sentence = f"the package has no charm {name!r}, LCM will fail; allowed: {choices(present)}"
-        yield ctx.problem("charm-name", place, sentence)
+        yield ctx.silent("charm-name", place, sentence)
 
 
 @rule("vnfd", "nsd")
@@ -184,16 +184,16 @@ def environments(ctx: Context) -> Iterator[Problem]:
         for place, environment in listed:
             if environment["id"] in known:
                 sentence = f"a second environment {environment['id']!r}; allowed: an id of its own"
-                yield ctx.problem("ee-id", f"{place}/id", sentence, LOADER)
+                yield ctx.refused("ee-id", f"{place}/id", sentence, LOADER)
             known.append(environment["id"])
             if not (environment.get("juju") or {}).get("charm") and not environment.get(
                 "helm-chart"
             ):
                 sentence = "nothing runs here; allowed: juju with a charm, or helm-chart"
-                yield ctx.problem("ee-kind", place, sentence)
+                yield ctx.silent("ee-kind", place, sentence)
             point = environment.get("external-connection-point-ref")
             if point and point not in points:
-                yield ctx.problem(
+                yield ctx.silent(
                     "ee-connection-point",
                     f"{place}/external-connection-point-ref",
                     f"{point!r} is no ext-cpd; allowed: {choices(points)}",
@@ -205,7 +205,7 @@ def environments(ctx: Context) -> Iterator[Problem]:
                 "allowed: default-user, the image's user"
             )
             place = f"{where}/config-access/ssh-access"
-            yield ctx.problem("ssh-user", place, sentence)
+            yield ctx.silent("ssh-user", place, sentence)
         elif access.get("required"):
             yield from _public_key(ctx, where, entry)
         yield from _references(ctx, where, entry, known)
@@ -222,7 +222,7 @@ def _public_key(ctx: Context, where: str, entry: Document) -> Iterator[Problem]:
                 f"charm {juju['charm']} has no action {PUBLIC_KEY!r}, which gives the key that is "
                 "injected; allowed: with it, or required: false"
             )
-            yield ctx.problem("action-missing", f"{where}/config-access/ssh-access", sentence)
+            yield ctx.silent("action-missing", f"{where}/config-access/ssh-access", sentence)
 
 
 def _references(ctx: Context, where: str, entry: Document, known: list[str]) -> Iterator[Problem]:
@@ -231,9 +231,9 @@ def _references(ctx: Context, where: str, entry: Document, known: list[str]) -> 
         reference = primitive.get("execution-environment-ref")
         if reference is None and known:
             sentence = f"execution-environment-ref is missing; allowed: {choices(known)}"
-            yield ctx.problem("ee-reference", place, sentence)
+            yield ctx.silent("ee-reference", place, sentence)
         elif reference is not None and reference not in known:
-            yield ctx.problem(
+            yield ctx.silent(
                 "ee-reference",
                 f"{place}/execution-environment-ref",
                 f"{reference!r} is no execution environment; allowed: {choices(known)}",

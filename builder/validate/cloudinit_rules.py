@@ -112,7 +112,7 @@ def cloud_init(ctx: Context) -> Iterator[Problem]:
                 "allowed: false"
             )
             spot = f"{place}/supplemental-boot-data/boot-data-drive"
-            yield ctx.problem("boot-data-drive", spot, sentence)
+            yield ctx.silent("boot-data-drive", spot, sentence)
         inline = vdu.get("cloud-init")
         if inline:
             where = f"{ctx.package.descriptor_path}: {ctx.root}{place}/cloud-init"
@@ -140,14 +140,14 @@ def _file(ctx: Context, place: str, vdu: str, name: str, users: Users) -> Iterat
         yield from _text(ctx, path, text, users)
     elif ctx.package.text(other) is not None:
         sentence = f"NBI accepts the file in {other}, LCM does not; allowed: {path}"
-        yield ctx.problem("cloud-init-place", spot, sentence)
+        yield ctx.silent("cloud-init-place", spot, sentence)
     else:
         have = {
             p[len(path) - len(name) :]
             for p in ctx.package.files
             if p.startswith(path[: -len(name)])
         }
-        yield ctx.problem(
+        yield ctx.refused(
             "cloud-init-missing",
             spot,
             f"the package has no {path}; allowed: {choices(have)}",

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from builder.validate.charm_files import Charm, charm_of
-from builder.validate.problem import Problem
+from builder.validate.problem import Problem, Reporter
 from builder.validate.reader import Package, PackageError, read
 from builder.validate.sol006 import MODELS
 
@@ -111,7 +111,7 @@ def _all_checked(kind: str, bodies: dict[str, Any]) -> dict[str, Document]:
 
 
 @dataclass
-class Context:
+class Context(Reporter):
     """One package under validation; its document already has the form of the schema."""
 
     package: Package
@@ -119,14 +119,13 @@ class Context:
     body: Document
     root: str
 
-    def problem(self, code: str, place: str, sentence: str, osm_message: str = "") -> Problem:
-        """Make a problem at a place of the descriptor."""
-        where = f"{self.package.name}: {self.package.descriptor_path}: {self.root}{place}"
-        return Problem(where, code, sentence, osm_message)
+    def at(self, place: str) -> str:
+        """Return a place of the descriptor, for messages."""
+        return f"{self.package.name}: {self.package.descriptor_path}: {self.root}{place}"
 
     def in_file(self, code: str, file: str, sentence: str) -> Problem:
-        """Make a problem of another file of the package."""
-        return Problem(f"{self.package.name}: {file}", code, sentence)
+        """Make a problem of another file of the package; OSM names none of them."""
+        return Problem(f"{self.package.name}: {file}", "silent", code, sentence)
 
     def flavours(self) -> list[tuple[str, Document]]:
         """Return (place, flavour); NBI checks all of them, OSM deploys the first."""

@@ -31,14 +31,14 @@ def repeated_keys(ctx: Context) -> Iterator[Problem]:
     except yaml.YAMLError as error:
         # NBI has this loader too; the reader's one, libyaml, takes a tab before a value.
         sentence = f"not usable as YAML: {' '.join(str(error).split())[:200]}"
-        yield Problem(where, "descriptor-yaml", sentence, "Invalid yaml format")
+        yield Problem(where, "refused", "descriptor-yaml", sentence, "Invalid yaml format")
 
 
 def twice(where: str, text: str, loader: Loader = FASTEST) -> Iterator[Problem]:
     """Return the problems of keys that repeat in one mapping of a YAML text."""
     for line, name, first in repeated(loader(text).get_single_node()):
         sentence = f"{name!r} is there twice, and what line {first} says is lost; allowed: once"
-        yield Problem(f"{where}:{line}", "key-twice", sentence)
+        yield Problem(f"{where}:{line}", "silent", "key-twice", sentence)
 
 
 @rule("vnfd")
@@ -50,17 +50,17 @@ def records_of_vdus(ctx: Context) -> Iterator[Problem]:
             sentence = (
                 f"name is missing, and NBI fails without (KeyError); allowed: {vdu['id']!r}, the id"
             )
-            yield ctx.problem("vdu-no-name", place, sentence)
+            yield ctx.silent("vdu-no-name", place, sentence)
         if vdu.get("virtual-storage-desc") == []:
             known = choices(ids(ctx.body.get("virtual-storage-desc")))
             sentence = f"NBI takes the first and fails (IndexError); allowed: one of {known}"
-            yield ctx.problem("vdu-no-disk", f"{place}/virtual-storage-desc", sentence)
+            yield ctx.silent("vdu-no-disk", f"{place}/virtual-storage-desc", sentence)
         others = vdu.get("alternative-sw-image-desc") or ()
         for index, image in enumerate(others):
             if image not in images:
                 spot = f"{place}/alternative-sw-image-desc[{index}]"
                 sentence = f"{image!r} is no sw-image-desc; allowed: {choices(images)}"
-                yield ctx.problem("vdu-alternative-image", spot, sentence)
+                yield ctx.silent("vdu-alternative-image", spot, sentence)
 
 
 @rule("vnfd")
@@ -87,7 +87,7 @@ def healed_parameters(ctx: Context) -> Iterator[Problem]:
                 f"healing gives the initial primitives no {choices(needed)} and fails; "
                 "allowed: day1: false, or primitives that need <rw_mgmt_ip> only"
             )
-            yield ctx.problem("healing-parameter", f"{place}/day1", sentence)
+            yield ctx.silent("healing-parameter", f"{place}/day1", sentence)
 
 
 @rule("nsd")
@@ -95,7 +95,7 @@ def record_of_service(ctx: Context) -> Iterator[Problem]:
     """The record of a service needs a name, and members with a text as index."""
     if ctx.body.get("name") is None:
         sentence = f"name is missing, and NBI fails without (KeyError); allowed: {ctx.body['id']!r}"
-        yield ctx.problem("ns-no-name", "", sentence)
+        yield ctx.silent("ns-no-name", "", sentence)
     # pyangbind converts the ids to text, but then NBI restores the original vnf-profiles.
     for place, profile in _profiles(ctx.package.document):
         index = profile.get("id")
@@ -104,7 +104,7 @@ def record_of_service(ctx: Context) -> Iterator[Problem]:
                 f"{index!r} is a number, which NBI cannot make names of (TypeError) and parameters "
                 f'never match; allowed: "{index}", in quotes'
             )
-            yield ctx.problem("member-number", f"{place}/id", sentence)
+            yield ctx.silent("member-number", f"{place}/id", sentence)
 
 
 def _profiles(node: Any, place: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -128,7 +128,7 @@ def networks(ctx: Context) -> Iterator[Problem]:
             "no virtual-link-desc is mgmt-network, so VNFs get no address that charms reach; "
             "allowed: mgmt-network: true at one"
         )
-        yield ctx.problem("mgmt-none", "/virtual-link-desc", sentence)
+        yield ctx.silent("mgmt-none", "/virtual-link-desc", sentence)
     for at, flavour in ctx.flavours():
         yield from _link_profiles(ctx, at, flavour, links)
         profiles = ids(flavour.get("virtual-link-profile")) - links
@@ -145,7 +145,7 @@ def networks(ctx: Context) -> Iterator[Problem]:
                         f"profile's own id does not count; allowed: {choices(links)}"
                     )
                     spot = f"{inner}/virtual-link-profile-id"
-                    yield ctx.problem("ns-link-profile", spot, sentence)
+                    yield ctx.silent("ns-link-profile", spot, sentence)
             vnfd = ctx.catalog.vnfds.get(profile["vnfd-id"]) or {}
             management = vnfd.get("mgmt-cp")
             if management and management not in connected:
@@ -154,12 +154,12 @@ def networks(ctx: Context) -> Iterator[Problem]:
                     f"{profile['vnfd-id']}, so OSM waits for an address that never comes; "
                     f"allowed: a connection to {choices(links)}"
                 )
-                yield ctx.problem("mgmt-link", place, sentence)
+                yield ctx.silent("mgmt-link", place, sentence)
     for place, point in numbered("/sapd", ctx.body.get("sapd")):
         link = point.get("virtual-link-desc")
         if link and link not in links:
             sentence = f"{link!r} is no virtual-link-desc; allowed: {choices(links)}"
-            yield ctx.problem("sap-link", f"{place}/virtual-link-desc", sentence)
+            yield ctx.silent("sap-link", f"{place}/virtual-link-desc", sentence)
 
 
 def _link_profiles(ctx: Context, at: str, flavour: Any, links: set[str]) -> Iterator[Problem]:
@@ -172,11 +172,11 @@ def _link_profiles(ctx: Context, at: str, flavour: Any, links: set[str]) -> Iter
                 "virtual-link-desc-id is missing, on which LCM fails (KeyError); "
                 f"allowed: {choices(links)}"
             )
-            yield ctx.problem("link-profile-desc", place, sentence)
+            yield ctx.silent("link-profile-desc", place, sentence)
         elif link not in links:
             sentence = f"{link!r} is no virtual-link-desc; allowed: {choices(links)}"
             spot = f"{place}/virtual-link-desc-id"
-            yield ctx.problem("link-profile-desc", spot, sentence)
+            yield ctx.silent("link-profile-desc", spot, sentence)
 
 
 @rule("vnfd", "nsd")
@@ -195,15 +195,15 @@ def subnets(ctx: Context) -> Iterator[Problem]:
                 network = ipaddress.ip_network(cidr)
             except ValueError:
                 sentence = f"{shown(cidr)} is no subnet; allowed: for example 192.168.8.0/24"
-                yield ctx.problem("link-cidr", f"{spot}/cidr", sentence)
+                yield ctx.silent("link-cidr", f"{spot}/cidr", sentence)
                 continue
             version = f"ipv{network.version}"
             if layer.get("ip-version", version) != version:
                 sentence = f"{layer['ip-version']} with {cidr}; allowed: {version}"
-                yield ctx.problem("link-cidr", f"{spot}/ip-version", sentence)
+                yield ctx.silent("link-cidr", f"{spot}/ip-version", sentence)
             if gateway is not None and ipaddress.ip_address(gateway) not in network:
                 sentence = f"{gateway} is outside of {cidr}; allowed: an address in it"
-                yield ctx.problem("link-cidr", f"{spot}/gateway-ip", sentence)
+                yield ctx.silent("link-cidr", f"{spot}/gateway-ip", sentence)
 
 
 @rule("nsd")
@@ -216,5 +216,5 @@ def repeated_relations(ctx: Context) -> Iterator[Problem]:
             sentence = (
                 f"{relation['name']!r} is there twice, OSM keeps one; allowed: a name of its own"
             )
-            yield ctx.problem("relation-twice", f"{place}/name", sentence)
+            yield ctx.silent("relation-twice", f"{place}/name", sentence)
         seen.add(relation["name"])

@@ -26,7 +26,7 @@ def constituents(ctx: Context) -> Iterator[Problem]:
     listed = ctx.body.get("vnfd-id") or []
     for index, name in enumerate(listed):
         if name not in ctx.catalog.vnfds:
-            yield ctx.problem(
+            yield ctx.refused(
                 "vnfd-unknown",
                 f"/vnfd-id[{index}]",
                 f"VNFD {name!r} is not onboarded, VNFDs come before their NSD; "
@@ -35,7 +35,7 @@ def constituents(ctx: Context) -> Iterator[Problem]:
             )
     for place, profile, flavour in _profiles(ctx):
         if profile["vnfd-id"] not in listed:
-            yield ctx.problem(
+            yield ctx.refused(
                 "vnfd-reference",
                 f"{place}/vnfd-id",
                 f"{profile['vnfd-id']!r} is not in vnfd-id; allowed: {choices(listed)}",
@@ -56,7 +56,7 @@ def connections(ctx: Context) -> Iterator[Problem]:
                 if link not in links:
                     sentence = f"{link!r} is no virtual-link-desc; allowed: {choices(links)}"
                     spot = f"{inner}/virtual-link-profile-id"
-                    yield ctx.problem("ns-link", spot, sentence)
+                    yield ctx.silent("ns-link", spot, sentence)
                 yield from _points(ctx, inner, connection, profile, flavour)
 
 
@@ -69,7 +69,7 @@ def _points(
         cpd = point["constituent-cpd-id"]
         known = ids((vnfd or {}).get("ext-cpd"))
         if vnfd is not None and cpd not in known:
-            yield ctx.problem(
+            yield ctx.refused(
                 "cpd-unknown",
                 f"{at}/constituent-cpd-id",
                 f"{profile['vnfd-id']} has no ext-cpd {cpd!r}; allowed: {choices(known)}",
@@ -79,7 +79,7 @@ def _points(
                 f"references a non existing ext-cpd:id inside vnfd '{profile['vnfd-id']}'",
             )
         if point["constituent-base-element-id"] != profile["id"]:
-            yield ctx.problem(
+            yield ctx.silent(
                 "cpd-member",
                 f"{at}/constituent-base-element-id",
                 f"{point['constituent-base-element-id']!r} is another VNF's; "
@@ -98,7 +98,7 @@ def links(ctx: Context) -> Iterator[Problem]:
         for place, profile in numbered(f"{at}/{key}", flavour.get(key)):
             link = profile.get("virtual-link-desc-id")
             if profile.get("virtual-link-protocol-data") and link in management:
-                yield ctx.problem(
+                yield ctx.refused(
                     "mgmt-protocol-data",
                     f"{place}/virtual-link-protocol-data",
                     f"{link!r} is a management network; allowed: without protocol data",
@@ -124,7 +124,7 @@ def application_names_of_vdus(ctx: Context) -> Iterator[Problem]:
                     f"the charms of {ends} get one Juju application, as OSM looks at {NAME_LENGTH} "
                     "characters; allowed: ids that differ in these"
                 )
-                yield ctx.problem("app-name", f"{place}/id", sentence)
+                yield ctx.silent("app-name", f"{place}/id", sentence)
 
 
 @rule("nsd")
@@ -147,4 +147,4 @@ def application_names(ctx: Context) -> Iterator[Problem]:
                         f"as OSM looks at {NAME_LENGTH} characters; "
                         "allowed: ids that differ in these"
                     )
-                    yield ctx.problem("app-name", f"{place}/id", sentence)
+                    yield ctx.silent("app-name", f"{place}/id", sentence)

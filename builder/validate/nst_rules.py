@@ -14,7 +14,7 @@ def subnets(ctx: Context) -> Iterator[Problem]:
     for place, subnet in numbered("/netslice-subnet", ctx.body.get("netslice-subnet")):
         reference = subnet["nsd-ref"]
         if reference not in ctx.catalog.nsds:
-            yield ctx.problem(
+            yield ctx.refused(
                 "nsd-unknown",
                 f"{place}/nsd-ref",
                 f"NSD {reference!r} is not onboarded; allowed: {choices(ctx.catalog.nsds)}",
@@ -23,7 +23,7 @@ def subnets(ctx: Context) -> Iterator[Problem]:
             )
         if not subnet.get("description"):
             sentence = "NBI demands a description when the slice is made; allowed: with one"
-            yield ctx.problem("subnet-description", place, sentence)
+            yield ctx.silent("subnet-description", place, sentence)
 
 
 @rule("nst")
@@ -41,7 +41,7 @@ def shared(ctx: Context) -> Iterator[Problem]:
                 f"LCM counts the users of shared service {name!r} by netslice-vld and ends it with "
                 "the first slice; allowed: a netslice-vld with an end in it"
             )
-            yield ctx.problem("subnet-shared", place, sentence)
+            yield ctx.silent("subnet-shared", place, sentence)
 
 
 @rule("nst")
@@ -52,7 +52,7 @@ def termination(ctx: Context) -> Iterator[Problem]:
             "without netslice-vld the termination of the slice stays PROCESSING for ever; allowed: "
             "at least one, for example of the management network"
         )
-        yield ctx.problem("nst-no-link", "", sentence)
+        yield ctx.silent("nst-no-link", "", sentence)
 
 
 @rule("nst")
@@ -63,16 +63,16 @@ def links(ctx: Context) -> Iterator[Problem]:
         if link.get("name") != link["id"]:
             # LCM reads `name` without a check, so a missing name is a KeyError.
             sentence = f"LCM needs name and id equal; allowed: {link['id']!r}"
-            yield ctx.problem("nss-link-name", f"{place}/name", sentence)
+            yield ctx.silent("nss-link-name", f"{place}/name", sentence)
         points = numbered(f"{place}/nss-connection-point-ref", link.get("nss-connection-point-ref"))
         if not link.get("nss-connection-point-ref"):
             sentence = "nss-connection-point-ref is missing or empty; allowed: the ends of the link"
-            yield ctx.problem("nss-link-ends", place, sentence)
+            yield ctx.silent("nss-link-ends", place, sentence)
         for at, point in points:
             nss, sap = point["nss-ref"], point["nsd-connection-point-ref"]
             if nss not in known:
                 sentence = f"{nss!r} is no netslice-subnet; allowed: {choices(known)}"
-                yield ctx.problem("nss-reference", f"{at}/nss-ref", sentence)
+                yield ctx.silent("nss-reference", f"{at}/nss-ref", sentence)
                 continue
             nsd = ctx.catalog.nsds.get(known[nss])
             if nsd is not None and sap not in ids(nsd.get("sapd")):
@@ -80,4 +80,4 @@ def links(ctx: Context) -> Iterator[Problem]:
                     f"{known[nss]} has no sapd {sap!r}; allowed: {choices(ids(nsd.get('sapd')))}"
                 )
                 place_of = f"{at}/nsd-connection-point-ref"
-                yield ctx.problem("nss-sap", place_of, sentence)
+                yield ctx.silent("nss-sap", place_of, sentence)

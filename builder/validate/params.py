@@ -47,22 +47,29 @@ def validate_params(kind: str, document: Any, catalog: Catalog, name: str = "") 
     where = name or "parameters"
     if not isinstance(document, dict):
         sentence = f"{shown(document)} cannot be parameters; allowed: a mapping"
-        return [Problem(where, "params-form", sentence)]
+        return [Problem(where, "refused", "params-form", sentence)]
     try:
         bounded(document)
     except DocumentError as error:
-        return [Problem(where, "params-form", f"the parameters are {error}")]
-    foreign = {Problem(f"{where}: {at}", "wrong-value", say, say) for at, say in _no_json(document)}
+        return [Problem(where, "refused", "params-form", f"the parameters are {error}")]
+    foreign = {
+        Problem(f"{where}: {at}", "refused", "wrong-value", say, say)
+        for at, say in _no_json(document)
+    }
     if foreign:
         return sorted(foreign)
     try:
         checked = normalised(kind, document)
     except ValidationError as error:
         return [
-            Problem(p.path, p.code, p.sentence, f"Format error at {p.path}: {p.sentence}")
+            Problem(
+                p.path, p.severity, p.code, p.sentence, f"Format error at {p.path}: {p.sentence}"
+            )
             for p in problems_of(error, MODELS[kind], where, "")
         ]
-    problems = {Problem(where, "params-disagree", text) for text in disagreements(checked)}
+    problems = {
+        Problem(where, "silent", "params-disagree", text) for text in disagreements(checked)
+    }
     if kind == "nsi":
         return sorted(problems | set(_nsi(checked, where, catalog)))
     chosen = checked.get("nsdId")
@@ -114,6 +121,7 @@ def _nsi(document: Document, where: str, catalog: Catalog) -> Iterator[Problem]:
         if subnet["id"] not in subnets:
             yield Problem(
                 f"{where}: {at}/id",
+                "refused",
                 "params-nss",
                 f"{subnet['id']!r} is no netslice-subnet of {nst['id']}; "
                 f"allowed: {choices(subnets)}",
@@ -126,7 +134,7 @@ def _nsi(document: Document, where: str, catalog: Catalog) -> Iterator[Problem]:
                 f"{link['name']!r} is no netslice-vld of {nst['id']}, so OSM ignores this; "
                 f"allowed: {choices(links)}"
             )
-            yield Problem(f"{where}: {at}/name", "params-nsi-vld", sentence)
+            yield Problem(f"{where}: {at}/name", "silent", "params-nsi-vld", sentence)
     nsds = {
         n: catalog.nsds[s["nsd-ref"]] for n, s in subnets.items() if s["nsd-ref"] in catalog.nsds
     }
@@ -165,12 +173,12 @@ def _dropped(
                 f"in a slice OSM drops {choices(lost)} of link {link['name']!r}, which no "
                 "netslice-vld connects; allowed: a virtual-link-profile in the NSD"
             )
-            yield Problem(f"{place}: {at}", "params-nss-vld", sentence)
+            yield Problem(f"{place}: {at}", "silent", "params-nss-vld", sentence)
 
 
 def _member(request: Request, place: str, value: str) -> Iterator[Problem]:
     if value not in request.vnfds:
-        yield request.problem(
+        yield request.refused(
             "params-member",
             place,
             f"{value!r} is no member of {request.nsd['id']}; allowed: {choices(request.vnfds)}",
@@ -185,7 +193,7 @@ def _ignored(request: Request, place: str, value: str) -> Iterator[Problem]:
             f"{value!r} is no member of {request.nsd['id']}, so OSM ignores this; "
             f"allowed: {choices(request.vnfds)}"
         )
-        yield request.problem("params-member-ignored", place, sentence)
+        yield request.silent("params-member-ignored", place, sentence)
 
 
 def _links(request: Request) -> Iterator[Problem]:
@@ -193,7 +201,7 @@ def _links(request: Request) -> Iterator[Problem]:
     known = ids(request.nsd.get("virtual-link-desc"))
     for place, link in numbered("vld", request.document.get("vld")):
         if link["name"] not in known:
-            yield request.problem(
+            yield request.refused(
                 "params-vld",
                 f"{place}/name",
                 f"{link['name']!r} is no virtual link of {request.nsd['id']}; "
@@ -209,7 +217,7 @@ def _links(request: Request) -> Iterator[Problem]:
                 sentence = (
                     f"{point[key]!r} is no connection point of {index}; allowed: {choices(points)}"
                 )
-                yield request.problem("params-cpd", f"{at}/{key}", sentence)
+                yield request.silent("params-cpd", f"{at}/{key}", sentence)
 
 
 def _vnfs(request: Request) -> Iterator[Problem]:
@@ -221,7 +229,7 @@ def _vnfs(request: Request) -> Iterator[Problem]:
         for at, vdu in numbered(f"{place}/vdu", entry.get("vdu")):
             known = ids(vnfd.get("vdu"))
             if vnfd and vdu["id"] not in known:
-                yield request.problem(
+                yield request.refused(
                     "params-vdu",
                     f"{at}/id",
                     f"{vdu['id']!r} is no vdu of {index}; allowed: {choices(known)}",
@@ -235,7 +243,7 @@ def _vnfs(request: Request) -> Iterator[Problem]:
                         "for management interfaces"
                     )
                     spot = f"{inner}/floating-ip-required"
-                    yield request.problem("params-floating-ip", spot, sentence)
+                    yield request.silent("params-floating-ip", spot, sentence)
 
 
 def _several_vims(request: Request) -> Iterator[Problem]:
@@ -273,14 +281,14 @@ def _several_vims(request: Request) -> Iterator[Problem]:
                 f"link {link['id']!r} spans VIMs ({choices(spans)}), and there is no network of "
                 f"{choices(missing)}; allowed: vim-network-name with a network per VIM"
             )
-            yield request.problem("params-vim-network", place, sentence)
+            yield request.silent("params-vim-network", place, sentence)
         no_wim = False in service_wim | {params.get("wimAccountId"), params.get("wim_account")}
         if not no_wim:
             sentence = (
                 f"OSM looks for a WIM for link {link['id']!r}, which spans VIMs; "
                 "allowed: wim_account: false"
             )
-            yield request.problem("params-wim", place, sentence)
+            yield request.silent("params-wim", place, sentence)
 
 
 def _spans(request: Request, link: str, vims: dict[str, str], default: str) -> set[str]:
@@ -330,7 +338,7 @@ def _subnets_elsewhere(request: Request) -> Iterator[Problem]:
                     f"{index} is at VIM {vim!r}, where OSM gives link {name!r} any 192.168.x.0/24 "
                     f"and not {address}; allowed: vim-network-name with a network that is there"
                 )
-                yield request.problem("params-vim-subnet", place, sentence)
+                yield request.silent("params-vim-subnet", place, sentence)
 
 
 def _additional(request: Request) -> Iterator[Problem]:
@@ -347,7 +355,7 @@ def _additional(request: Request) -> Iterator[Problem]:
             yield from _keys(request, f"{at}/additionalParams", vdu, index)
             if known and vdu["vdu_id"] not in known:
                 sentence = f"{vdu['vdu_id']!r} is no vdu of {index}; allowed: {choices(known)}"
-                yield request.problem("params-vdu-unknown", f"{at}/vdu_id", sentence)
+                yield request.silent("params-vdu-unknown", f"{at}/vdu_id", sentence)
 
 
 def _keys(request: Request, place: str, entry: Document, index: str) -> Iterator[Problem]:
@@ -358,7 +366,7 @@ def _keys(request: Request, place: str, entry: Document, index: str) -> Iterator
         if not PARAM_KEY.fullmatch(key):
             sentence = f"{shown(key)} is no key; allowed: letters, digits and '_', no digit first"
             message = wrong_key(osm_place, key)
-            yield request.problem("params-key", place, sentence, message)
+            yield request.refused("params-key", place, sentence, message)
 
 
 def _supplied(request: Request) -> Iterator[Problem]:
@@ -378,7 +386,7 @@ def _supplied(request: Request) -> Iterator[Problem]:
         }
         for target, name, primitive in _needed(vnfd):
             if name not in of_vdu.get(target, of_vnf):
-                yield request.problem(
+                yield request.refused(
                     "params-missing",
                     f"additionalParamsForVnf[{index}]",
                     f"primitive {primitive} of {index} needs it; allowed: with {name!r}",
@@ -389,7 +397,7 @@ def _supplied(request: Request) -> Iterator[Problem]:
             for name in sorted(variables(text) - of_vdu.get(vdu_id, of_vnf)):
                 sentence = f"cloud-init of {index}, vdu {vdu_id}, needs it; allowed: with {name!r}"
                 place = f"additionalParamsForVnf[{index}]"
-                yield request.problem("params-cloud-init", place, sentence)
+                yield request.silent("params-cloud-init", place, sentence)
 
 
 def _needed(vnfd: Document) -> Iterator[tuple[str, str, str]]:

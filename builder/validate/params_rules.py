@@ -44,7 +44,7 @@ def resources(request: Request) -> Iterator[Problem]:
         vdus = {vdu["id"]: vdu for vdu in vnfd.get("vdu") or ()}
         for at, vdu in numbered(f"{place}/vdu", entry.get("vdu")):
             if vdu.get("vim-flavor-id") and vdu.get("vim-flavor-name"):
-                yield request.problem(
+                yield request.refused(
                     "params-flavor",
                     at,
                     "vim-flavor-id and vim-flavor-name are both there; allowed: one of them",
@@ -56,7 +56,7 @@ def resources(request: Request) -> Iterator[Problem]:
         links = ids(vnfd.get("int-virtual-link-desc"))
         for at, link in numbered(f"{place}/internal-vld", entry.get("internal-vld")):
             if vnfd and link["name"] not in links:
-                yield request.problem(
+                yield request.refused(
                     "params-internal-vld",
                     f"{at}/name",
                     f"{link['name']!r} is no int-virtual-link-desc of {index}; "
@@ -81,9 +81,9 @@ def _interfaces(
         if number:
             # NBI ends its check at the first name that it knows.
             spot = f"{at}/name"
-            yield request.problem("params-interface-ignored", spot, sentence)
+            yield request.silent("params-interface-ignored", spot, sentence)
             continue
-        yield request.problem(
+        yield request.refused(
             "params-interface",
             f"{at}/name",
             sentence,
@@ -106,19 +106,19 @@ def addresses(request: Request) -> Iterator[Problem]:
             spot = f"{at}/ip-address"
             if network is not None and not _inside(address, network):
                 sentence = f"{address} is outside of link {link['name']!r}; allowed: in {subnet}"
-                yield request.problem("params-address", spot, sentence)
+                yield request.silent("params-address", spot, sentence)
             elif network is not None and _reserved(address, network):
                 sentence = (
                     f"{address} is the first or last of link {link['name']!r}, which no VIM gives "
                     f"a NIC; allowed: another one in {subnet}"
                 )
-                yield request.problem("params-address", spot, sentence)
+                yield request.silent("params-address", spot, sentence)
             if address in seen:
                 sentence = (
                     f"{address} is {seen[address]}'s on link {link['name']!r}; "
                     "allowed: an address of its own"
                 )
-                yield request.problem("params-address", spot, sentence)
+                yield request.silent("params-address", spot, sentence)
             seen.setdefault(address, point["member-vnf-index-ref"])
 
 
@@ -153,7 +153,7 @@ def repeated(request: Request) -> Iterator[Problem]:
         for place, entry in numbered(part, request.document.get(part)):
             if entry[key] in seen:
                 sentence = f"a second entry of {entry[key]!r}, which OSM ignores; allowed: one"
-                yield request.problem("params-twice", f"{place}/{key}", sentence)
+                yield request.silent("params-twice", f"{place}/{key}", sentence)
             seen.add(entry[key])
 
 
@@ -164,14 +164,14 @@ def service(request: Request) -> Iterator[Problem]:
         if not PARAM_KEY.fullmatch(name):
             sentence = f"{shown(name)} is no key; allowed: letters, digits and '_', no digit first"
             message = wrong_key("additionalParamsForNs", name)
-            yield request.problem("params-key", "additionalParamsForNs", sentence, message)
+            yield request.refused("params-key", "additionalParamsForNs", sentence, message)
     config = request.nsd.get("ns-configuration") or {}
     for primitive in config.get("initial-config-primitive") or ():
         yield from _values(request, "additionalParamsForNs", given, primitive, None)
         for parameter in primitive.get("parameter") or ():
             name = _name(parameter.get("value"))
             if name and name not in (*BUILT_IN, "ns_config_info", "VDU_SCALE_INFO", *given):
-                yield request.problem(
+                yield request.refused(
                     "params-ns-missing",
                     "additionalParamsForNs",
                     f"primitive {primitive['name']} of the service needs it; "
@@ -230,7 +230,7 @@ def values(request: Request) -> Iterator[Problem]:
             for name in sorted(variables(text) & params.keys()):
                 if params[name] is None:
                     sentence = f"cloud-init of {index}, vdu {vdu}, would have the word None; {TEXT}"
-                    yield request.problem("params-value", f"{place}/{name}", sentence)
+                    yield request.silent("params-value", f"{place}/{name}", sentence)
 
 
 def _params_of(at: str, entry: Document, target: str) -> tuple[str, Document]:
@@ -252,7 +252,7 @@ def _values(
         reason = _unfit(name, params[name], parameter, primitive, charm)
         if reason:
             sentence = f"as parameter {parameter['name']!r} of {primitive['name']}: {reason}"
-            yield request.problem("params-value", f"{place}/{name}", sentence)
+            yield request.silent("params-value", f"{place}/{name}", sentence)
 
 
 def _unfit(

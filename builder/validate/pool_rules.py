@@ -65,7 +65,7 @@ def nsd_pools(ctx: Context) -> Iterator[Problem]:
                 for spot, point in points:
                     sentence = _taken(point.get("ip-address"), profiles.get(link) or {}, link)
                     if sentence:
-                        yield ctx.problem("link-dhcp", f"{spot}/ip-address", sentence)
+                        yield ctx.silent("link-dhcp", f"{spot}/ip-address", sentence)
 
 
 def pools(request: Request) -> Iterator[Problem]:
@@ -94,9 +94,9 @@ def pools(request: Request) -> Iterator[Problem]:
                     taken |= own
         for address in sorted(taken):
             if sentence := _taken(address, profile, link_id):
-                yield request.problem("params-dhcp", spot, sentence)
+                yield request.silent("params-dhcp", spot, sentence)
         if sentence := _room(profile, taken, without, link_id):
-            yield request.problem("params-pool", spot, sentence)
+            yield request.silent("params-pool", spot, sentence)
 
 
 def _given(profile: Document) -> Document:

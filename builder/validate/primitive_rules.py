@@ -61,7 +61,7 @@ def day2(ctx: Context) -> Iterator[Problem]:
         for place, primitive in primitives:
             if primitive["name"] in seen:
                 sentence = f"{primitive['name']!r} is there twice; allowed: another name"
-                yield ctx.problem("primitive-twice", f"{place}/name", sentence, LOADER)
+                yield ctx.refused("primitive-twice", f"{place}/name", sentence, LOADER)
             seen.add(primitive["name"])
             yield from _once(ctx, place, primitive)
             for at, parameter in numbered(f"{place}/parameter", primitive.get("parameter")):
@@ -83,7 +83,7 @@ def ns_charm(ctx: Context) -> Iterator[Problem]:
             yield from named_charm(ctx, f"{where}/juju/charm", name)
         else:
             sentence = f"the package has no charm {name!r}, LCM will fail; allowed: with it"
-            yield ctx.problem("charm-name", f"{where}/juju/charm", sentence)
+            yield ctx.silent("charm-name", f"{where}/juju/charm", sentence)
     if charm is not None and charm.config is not None:
         if "ns_config_info" not in charm.config.options:
             sentence = (
@@ -102,10 +102,10 @@ def ns_charm(ctx: Context) -> Iterator[Problem]:
     if config.get("terminate-config-primitive"):
         sentence = "LCM breaks on terminate primitives of a network service; allowed: none"
         place = f"{where}/terminate-config-primitive"
-        yield ctx.problem("ns-terminate", place, sentence)
+        yield ctx.silent("ns-terminate", place, sentence)
     if config.get("config-primitive"):
         sentence = "LCM cannot run a primitive of a network service by ns-action; allowed: none"
-        yield ctx.problem("ns-action", f"{where}/config-primitive", sentence)
+        yield ctx.silent("ns-action", f"{where}/config-primitive", sentence)
 
 
 def _sequence(ctx: Context, primitives: list[tuple[str, Document]]) -> Iterator[Problem]:
@@ -113,7 +113,7 @@ def _sequence(ctx: Context, primitives: list[tuple[str, Document]]) -> Iterator[
     for place, primitive in primitives:
         if primitive["seq"] in seen:
             sentence = f"seq {primitive['seq']} is used twice; allowed: each once"
-            yield ctx.problem("seq-twice", f"{place}/seq", sentence, LOADER)
+            yield ctx.refused("seq-twice", f"{place}/seq", sentence, LOADER)
         seen.add(primitive["seq"])
         yield from _once(ctx, place, primitive)
 
@@ -123,11 +123,11 @@ def _once(ctx: Context, place: str, primitive: Document) -> Iterator[Problem]:
     for at, parameter in numbered(f"{place}/parameter", primitive.get("parameter")):
         if parameter["name"] in known:
             sentence = f"parameter {parameter['name']!r} is there twice; allowed: once"
-            yield ctx.problem("parameter-twice", f"{at}/name", sentence, LOADER)
+            yield ctx.refused("parameter-twice", f"{at}/name", sentence, LOADER)
         known.add(parameter["name"])
     if primitive.get("user-defined-script"):
         sentence = "OSM ignores user-defined-script; allowed: an action of the charm"
-        yield ctx.problem("user-script", f"{place}/user-defined-script", sentence)
+        yield ctx.silent("user-script", f"{place}/user-defined-script", sentence)
 
 
 def _values(
@@ -145,10 +145,10 @@ def _values(
         if value is None:
             fails = "creating a service fails (KeyError in NBI)" if initial else "LCM fails"
             sentence = f"parameter {parameter['name']!r} has no value, so {fails}; allowed: a value"
-            yield ctx.problem("parameter-value", at, sentence)
+            yield ctx.silent("parameter-value", at, sentence)
         elif isinstance(value, bool) and parameter.get("data-type", "STRING") == "STRING":
             sentence = f"it becomes the text {str(value)!r}; allowed: text in quotes"
-            yield ctx.problem("boolean-text", f"{at}/value", sentence)
+            yield ctx.silent("boolean-text", f"{at}/value", sentence)
         elif isinstance(value, str):
             yield from _text(ctx, f"{at}/value", parameter, initial, built_in)
         yield from _integer(ctx, f"{at}/value", parameter, value)
@@ -164,7 +164,7 @@ def _default(ctx: Context, at: str, parameter: Document) -> Iterator[Problem]:
                 f"{parameter['name']!r} is not mandatory but NBI demands what has no default; "
                 "allowed: a default-value that is not empty, or mandatory: true"
             )
-            yield ctx.problem("default-empty", at, sentence)
+            yield ctx.silent("default-empty", at, sentence)
         return
     if parameter.get("data-type") == "BOOLEAN" and value.lower() not in ("true", "false"):
         if not WHOLE.fullmatch(value):
@@ -177,7 +177,7 @@ def _integer(ctx: Context, at: str, parameter: Document, value: Any) -> Iterator
     if parameter.get("data-type") == "INTEGER" and value not in (None, ""):
         reason = "" if WHOLE.fullmatch(str(value)) else misfit(value, "INTEGER", {})
         if reason:
-            yield ctx.problem("action-value", at, reason)
+            yield ctx.silent("action-value", at, reason)
 
 
 def _text(
@@ -200,7 +200,7 @@ def _text(
         reason = "keys of additionalParams have letters, digits and '_' only"
     if reason:
         sentence = f"{shown(value)} is not substituted: {reason}"
-        yield ctx.problem("substitution", at, sentence)
+        yield ctx.silent("substitution", at, sentence)
 
 
 def _environment(item: tuple[str, Document]) -> str:
@@ -219,14 +219,14 @@ def _management_address(ctx: Context, primitives: list[tuple[str, Document]]) ->
                     "execution environments share their parameters, so this can be another "
                     "instance's address; allowed: <rw_mgmt_ip> in an environment's first primitive"
                 )
-                yield ctx.problem("rw-mgmt-ip", f"{at}/value", sentence)
+                yield ctx.silent("rw-mgmt-ip", f"{at}/value", sentence)
 
 
 def _truth(ctx: Context, place: str, value: str) -> Problem:
     sentence = (
         f"{shown(value)} is true for OSM, as is every text but 'false'; allowed: 'true', 'false'"
     )
-    return ctx.problem("boolean-text", place, sentence)
+    return ctx.silent("boolean-text", place, sentence)
 
 
 def _charm_for(ctx: Context, entry: Document, primitive: Document) -> Charm | None:
@@ -259,9 +259,9 @@ def _config(ctx: Context, place: str, primitive: Document, charm: Charm) -> Iter
                 "libjuju raises for a `config` value that is not text; "
                 "allowed: data-type STRING and a value in quotes"
             )
-            yield ctx.problem("config-string", at, sentence)
+            yield ctx.silent("config-string", at, sentence)
         if charm.config is not None and parameter["name"] not in charm.config.options:
-            yield ctx.problem(
+            yield ctx.silent(
                 "config-option",
                 f"{at}/name",
                 f"charm {charm.name} has no option {parameter['name']!r}; "
@@ -277,7 +277,7 @@ def _against_action(
     name = primitive.get("execution-environment-primitive") or primitive["name"]
     action = charm.actions.get(name)
     if action is None:
-        yield ctx.problem(
+        yield ctx.silent(
             "action-missing",
             f"{place}/name",
             f"charm {charm.name} has no action {name!r}; allowed: {choices(charm.actions)}",
@@ -287,7 +287,7 @@ def _against_action(
     for required in action.required:
         if required not in given:
             sentence = f"action {name} requires it; allowed: with parameter {required!r}"
-            yield ctx.problem("action-required", place, sentence)
+            yield ctx.silent("action-required", place, sentence)
     for at, parameter in numbered(f"{place}/parameter", primitive.get("parameter")):
         yield from _parameter(ctx, at, parameter, (name, action), key)
 
@@ -297,7 +297,7 @@ def _parameter(
 ) -> Iterator[Problem]:
     name, declared = action
     if parameter["name"] not in declared.params:
-        yield ctx.problem(
+        yield ctx.silent(
             "action-parameter",
             f"{at}/name",
             f"action {name} has no parameter {parameter['name']!r}; "
@@ -309,17 +309,17 @@ def _parameter(
     expected = schema.get("type", list(PRODUCED[kind]))
     if not PRODUCED[kind] & set([expected] if isinstance(expected, str) else expected):
         sentence = f"OSM sends {kind}, the action takes {shown(expected)}; allowed: one that fits"
-        yield ctx.problem("action-type", f"{at}/data-type", sentence)
+        yield ctx.silent("action-type", f"{at}/data-type", sentence)
         return
     value = parameter.get(key)
     if (parameter["name"], value) == LOOPBACK:
-        yield ctx.problem("action-value", f"{at}/{key}", NO_LOOPBACK)
+        yield ctx.silent("action-value", f"{at}/{key}", NO_LOOPBACK)
         return
     if value is None or value == "" or (isinstance(value, str) and WHOLE.fullmatch(value)):
         return
     reason = misfit(value, kind, schema)
     if reason:
-        yield ctx.problem("action-value", f"{at}/{key}", reason)
+        yield ctx.silent("action-value", f"{at}/{key}", reason)
 
 
 def misfit(value: Any, kind: str, schema: Document) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Literal
 
-from builder.validate.codes import CODES, Severity
-
-__all__ = ["Problem", "Severity"]
+Severity = Literal["refused", "silent"]
 
 
 @dataclass(frozen=True, order=True)
@@ -23,13 +22,23 @@ class Problem:
     """
 
     path: str
-    severity: Severity = field(init=False)
+    severity: Severity
     code: str
     sentence: str
     osm_message: str = ""
 
-    def __post_init__(self) -> None:
-        """Set the severity from the table of codes; a rule may use documented codes only."""
-        if self.code not in CODES:
-            raise ValueError(f"{self.code!r} is not documented")
-        object.__setattr__(self, "severity", CODES[self.code].severity)
+
+class Reporter:
+    """Makes the problems of a document."""
+
+    def at(self, place: str) -> str:
+        """Return the name of the document with a place inside."""
+        raise NotImplementedError
+
+    def refused(self, code: str, place: str, sentence: str, osm_message: str = "") -> Problem:
+        """Make a problem for which OSM's northbound interface refuses the document."""
+        return Problem(self.at(place), "refused", code, sentence, osm_message)
+
+    def silent(self, code: str, place: str, sentence: str) -> Problem:
+        """Make a problem that OSM does not name."""
+        return Problem(self.at(place), "silent", code, sentence)

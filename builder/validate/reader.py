@@ -195,7 +195,7 @@ def _is_zip(path: Path) -> bool:
 
 
 def _refuse(name: str, code: str, sentence: str, message: str = "") -> PackageError:
-    return PackageError(Problem(name, code, sentence, message))
+    return PackageError(Problem(name, "refused", code, sentence, message))
 
 
 def _from_descriptor(path: Path) -> Package:
@@ -258,7 +258,7 @@ def _from_tar(path: Path) -> Package:
             "after the archive's end there is more, which some programs unpack and others do not; "
             "allowed: zeros"
         )
-        notes.append(Problem(path.name, "archive-member", sentence))
+        notes.append(Problem(path.name, "silent", "archive-member", sentence))
     if not members:
         raise _no_descriptor(path.name, "tar.gz", [])
     descriptors = [name for name in sorted(members) if _descriptor(name) and name.count("/") == 1]
@@ -271,7 +271,7 @@ def _from_tar(path: Path) -> Package:
             f"more than one folder at the top ({', '.join([top, *others])}), and OSM reads charms "
             "and cloud-init below one of them only; allowed: one that holds everything"
         )
-        notes.append(Problem(path.name, "archive-folders", sentence))
+        notes.append(Problem(path.name, "silent", "archive-folders", sentence))
     files = {name[len(top) + 1 :]: e for name, e in members.items() if name.startswith(top + "/")}
     return _finish(path.name, "tar", files, notes)
 
@@ -361,7 +361,7 @@ def _unsafe(name: str, path: str, kind: str) -> PackageError:
 
 def _odd_member(name: str, path: str) -> Problem:
     sentence = "neither a file nor a folder nor a link to one; OSM unpacks it or fails to"
-    return Problem(f"{name}: {path}", "archive-member", sentence)
+    return Problem(f"{name}: {path}", "silent", "archive-member", sentence)
 
 
 def _spelling(name: str, path: str, seen: set[str]) -> list[Problem]:
@@ -370,12 +370,12 @@ def _spelling(name: str, path: str, seen: set[str]) -> list[Problem]:
     where = f"{name}: {path}"
     if plain in seen:
         sentence = "it stands twice; which of the two counts depends on the program that unpacks"
-        return [Problem(where, "archive-twice", sentence)]
+        return [Problem(where, "silent", "archive-twice", sentence)]
     seen.add(plain)
     if plain == path:
         return []
     sentence = f"the path is written in an unusual way; allowed: {plain!r}"
-    return [Problem(where, "archive-member", sentence)]
+    return [Problem(where, "silent", "archive-member", sentence)]
 
 
 def _no_descriptor(
@@ -423,7 +423,7 @@ def _finish(
     if descriptor.endswith(".json"):
         # NBI calls json.load() with text instead of a file, which always fails.
         sentence = "OSM cannot read descriptors in JSON; allowed: YAML"
-        raise PackageError(Problem(where, "descriptor-json", sentence))
+        raise PackageError(Problem(where, "refused", "descriptor-json", sentence))
     entry = files[descriptor]
     text = entry.data if not entry.link else (Package(name, layout, files).text(descriptor) or "")
     try:
@@ -431,6 +431,6 @@ def _finish(
     except DocumentError as error:
         sentence = f"not usable as YAML: {error}"
         raise PackageError(
-            Problem(where, "descriptor-yaml", sentence, "Invalid yaml format")
+            Problem(where, "refused", "descriptor-yaml", sentence, "Invalid yaml format")
         ) from None
     return Package(name, layout, files, descriptor, document, notes or [])

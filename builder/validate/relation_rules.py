@@ -66,7 +66,7 @@ def of_functions(ctx: Context) -> Iterator[Problem]:
         for place, relation in numbered(f"{where}/relation", entry.get("relation")):
             if entry["id"] != own:
                 sentence = f"OSM ignores relations here; allowed: in the day1-2 entry {own!r}"
-                yield ctx.problem("relation-place", place, sentence)
+                yield ctx.silent("relation-place", place, sentence)
                 continue
             yield from _form(ctx, place, relation)
             ends = []
@@ -81,7 +81,7 @@ def _form(ctx: Context, place: str, relation: Document) -> Iterator[Problem]:
     old = len(relation.get("entities") or ())
     if (len(new), old) not in ((2, 0), (0, 2)):
         sentence = "allowed: provider and requirer, or exactly two entities, not both"
-        yield ctx.problem("relation-form", place, sentence)
+        yield ctx.silent("relation-form", place, sentence)
 
 
 def _sides(place: str, relation: Document) -> list[Side]:
@@ -116,12 +116,12 @@ def _in_service(
         name = ((ctx.body.get("ns-configuration") or {}).get("juju") or {}).get("charm")
         if not name:
             sentence = "the network service has no charm; allowed: with a vnf-profile-id"
-            yield ctx.problem("relation-member", side.place, sentence)
+            yield ctx.silent("relation-member", side.place, sentence)
             return None
         return Found(ctx.charm(name))
     if side.member not in members:
         sentence = f"{side.member!r} is no vnf-profile; allowed: {choices(members)}"
-        yield ctx.problem("relation-member", side.place, sentence)
+        yield ctx.silent("relation-member", side.place, sentence)
         return None
     vnfd_id = members[side.member]
     vnfd = ctx.catalog.vnfds.get(vnfd_id)
@@ -140,7 +140,7 @@ def _in_function(ctx: Context, side: Side) -> Generator[Problem, None, Found | N
     known = {own} | ids(ctx.body.get("vdu"))
     if entity not in known:
         sentence = f"{entity!r} is neither the VNFD nor a vdu; allowed: {choices(known)}"
-        yield ctx.problem("relation-member", side.place, sentence)
+        yield ctx.silent("relation-member", side.place, sentence)
         return None
     entries = {entry["id"]: entry for _, entry in ctx.day12()}
     name = yield from _environment(ctx, side, entries.get(entity), entity)
@@ -157,7 +157,7 @@ def _environment(
         if name and side.reference in (None, environment["id"]):
             return str(name)
     known = choices(item["id"] for item in listed if (item.get("juju") or {}).get("charm"))
-    yield ctx.problem(
+    yield ctx.silent(
         "relation-ee",
         side.place,
         f"{side.vdu or whose} has no execution environment {side.reference or 'with a charm'!r}; "
@@ -170,14 +170,14 @@ def _compared(ctx: Context, place: str, ends: list[tuple[Side, Found | None]]) -
     who = [(side.member, side.vdu, side.reference) for side, placed in ends if placed is not None]
     if len(who) == 2 and who[0] == who[1]:
         sentence = "both ends are the same charm; allowed: two different ones"
-        yield ctx.problem("relation-self", place, sentence)
+        yield ctx.silent("relation-self", place, sentence)
     interfaces = []
     for side, placed in ends:
         if placed is None:
             continue
         if side.endpoint is None:
             sentence = "endpoint is missing; allowed: an endpoint of the charm's metadata"
-            yield ctx.problem("relation-endpoint", side.place, sentence)
+            yield ctx.silent("relation-endpoint", side.place, sentence)
             continue
         if placed.charm is None or placed.charm.metadata is None:
             continue
@@ -185,7 +185,7 @@ def _compared(ctx: Context, place: str, ends: list[tuple[Side, Found | None]]) -
         end = placed.charm.endpoint(side.endpoint)
         if end is None:
             known = choices({*metadata.provides, *metadata.requires})
-            yield ctx.problem(
+            yield ctx.silent(
                 "relation-endpoint",
                 f"{side.place}/endpoint",
                 f"charm {placed.charm.name} has no endpoint {side.endpoint!r}, and OSM counts the "
@@ -195,7 +195,7 @@ def _compared(ctx: Context, place: str, ends: list[tuple[Side, Found | None]]) -
         role, interface = end
         if role != ROLES[side.key]:
             known = choices(getattr(metadata, ROLES[side.key]))
-            yield ctx.problem(
+            yield ctx.silent(
                 "relation-role",
                 f"{side.place}/endpoint",
                 f"charm {placed.charm.name} {role} {side.endpoint!r}, and a {side.key} must be one "
@@ -207,4 +207,4 @@ def _compared(ctx: Context, place: str, ends: list[tuple[Side, Found | None]]) -
             f"its ends have the interfaces {interfaces[0]!r} and {interfaces[1]!r}; "
             "allowed: the same one"
         )
-        yield ctx.problem("relation-interface", place, sentence)
+        yield ctx.silent("relation-interface", place, sentence)

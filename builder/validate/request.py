@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from builder.validate.context import Catalog, Document
-from builder.validate.problem import Problem
+from builder.validate.problem import Reporter
 
 
 @dataclass(frozen=True)
-class Request:
+class Request(Reporter):
     """Parameters of a service, and the service.
 
     Attributes:
@@ -26,6 +26,6 @@ class Request:
     catalog: Catalog
     where: str
 
-    def problem(self, code: str, place: str, sentence: str, message: str = "") -> Problem:
-        """Make a problem at a place of the parameters."""
-        return Problem(f"{self.where}: {place}", code, sentence, message)
+    def at(self, place: str) -> str:
+        """Return a place of the parameters, for messages."""
+        return f"{self.where}: {place}"

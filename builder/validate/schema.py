@@ -133,7 +133,7 @@ def problems_of(
             if code == "unknown-key"
             else sentence
         )
-        result.append(Problem(f"{where}: {place}", code, sentence, message))
+        result.append(Problem(f"{where}: {place}", "refused", code, sentence, message))
     return sorted(set(result))
 
 

@@ -62,10 +62,10 @@ def five_qi(
                         f"allowed: {choices([str(five_qi_id), '0'])}"
                     )
                     spot = f"{where}: {place}/additionalParams/{name}"
-                    yield Problem(spot, "params-five-qi", sentence)
+                    yield Problem(spot, "silent", "params-five-qi", sentence)
     if could and not given and five_qi_id is not None:
         sentence = (
             f"no VNF is told to enforce 5QI {five_qi_id} of {nst['id']}, and OSM does not; "
             f"allowed: at least one parameter of {PARAMETER} with it"
         )
-        yield Problem(where, "params-five-qi-unused", sentence)
+        yield Problem(where, "silent", "params-five-qi-unused", sentence)

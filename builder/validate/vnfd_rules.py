@@ -50,7 +50,7 @@ def _repeats(ctx: Context, node: Document, place: str, osm_place: str) -> Iterat
                 message = (
                     f"Error: identifier {key} '{value}' is not unique and repeats at '{osm_at}'"
                 )
-                yield ctx.problem(
+                yield ctx.refused(
                     "duplicate-id",
                     f"{at}/{key}",
                     f"{key} {str(value)!r} is used twice; allowed: a {key} of its own",
@@ -69,9 +69,9 @@ def management(ctx: Context) -> Iterator[Problem]:
     if not value:
         message = "'mgmt-cp' is a mandatory field and it is not defined"
         sentence = f"mgmt-cp is missing; allowed: {choices(known)}"
-        yield ctx.problem("mgmt-cp", "", sentence, message)
+        yield ctx.refused("mgmt-cp", "", sentence, message)
     elif value not in known:
-        yield ctx.problem(
+        yield ctx.refused(
             "mgmt-cp",
             "/mgmt-cp",
             f"{value!r} is no ext-cpd; allowed: {choices(known)}",
@@ -95,7 +95,7 @@ def connection_points(ctx: Context) -> Iterator[Problem]:
             )
         else:
             continue
-        yield ctx.problem(
+        yield ctx.refused(
             "ext-cpd",
             f"{place}/int-cpd",
             known,
@@ -116,7 +116,7 @@ def connection_points(ctx: Context) -> Iterator[Problem]:
 
 
 def _no_link(ctx: Context, place: str, link: str, whose: str, known: set[str]) -> Problem:
-    return ctx.problem(
+    return ctx.refused(
         "virtual-link",
         place,
         f"{link!r} is no int-virtual-link-desc; allowed: {choices(known)}",
@@ -138,10 +138,10 @@ def vdu_references(ctx: Context) -> Iterator[Problem]:
                 "virtual-storage-desc is missing, which NBI fails on (TypeError); "
                 f"allowed: a list of ids from {choices(known)}"
             )
-            yield ctx.problem("vdu-storage", place, sentence)
+            yield ctx.refused("vdu-storage", place, sentence)
         for index, value in enumerate(storages or ()):
             if value not in known:
-                yield ctx.problem(
+                yield ctx.refused(
                     "vdu-reference",
                     f"{place}/virtual-storage-desc[{index}]",
                     f"{value!r} is no virtual-storage-desc; allowed: {choices(known)}",
@@ -149,7 +149,7 @@ def vdu_references(ctx: Context) -> Iterator[Problem]:
                 )
         images = ids(ctx.body.get("sw-image-desc"))
         if vdu.get("sw-image-desc") not in images:
-            yield ctx.problem(
+            yield ctx.silent(
                 "vdu-image",
                 f"{place}/sw-image-desc",
                 f"{vdu.get('sw-image-desc')!r} is no sw-image-desc, so nothing can boot; "
@@ -157,7 +157,7 @@ def vdu_references(ctx: Context) -> Iterator[Problem]:
             )
         name = vdu.get("name")
         if name is not None and name != vdu["id"]:
-            yield ctx.problem(
+            yield ctx.silent(
                 "vdu-name",
                 f"{place}/name",
                 f"{name!r} differs from the id, so OSM cannot heal the VDU; allowed: {vdu['id']!r}",
@@ -171,9 +171,9 @@ def _compute(ctx: Context, place: str, vdu: Document) -> Iterator[Problem]:
         sentence = (
             f"virtual-compute-desc is missing, so RO has no flavor; allowed: {choices(known)}"
         )
-        yield ctx.problem("vdu-compute", place, sentence)
+        yield ctx.silent("vdu-compute", place, sentence)
     elif value not in known:
-        yield ctx.problem(
+        yield ctx.refused(
             "vdu-reference",
             f"{place}/virtual-compute-desc",
             f"{value!r} is no virtual-compute-desc; allowed: {choices(known)}",
@@ -187,16 +187,16 @@ def resources(ctx: Context) -> Iterator[Problem]:
     for place, storage in numbered("/virtual-storage-desc", ctx.body.get("virtual-storage-desc")):
         if not storage.get("size-of-storage"):
             sentence = "size-of-storage is missing or 0; allowed: GB, from 1"
-            yield ctx.problem("storage-size", place, sentence)
+            yield ctx.silent("storage-size", place, sentence)
     for place, compute in numbered("/virtual-compute-desc", ctx.body.get("virtual-compute-desc")):
         size = (compute.get("virtual-memory") or {}).get("size")
         if size is not None and not float(size) > 0:
             sentence = f"size is {size}; allowed: GiB, above 0"
-            yield ctx.problem("compute-size", f"{place}/virtual-memory/size", sentence)
+            yield ctx.silent("compute-size", f"{place}/virtual-memory/size", sentence)
     for place, image in numbered("/sw-image-desc", ctx.body.get("sw-image-desc")):
         if not image.get("image"):
             sentence = "image is missing, so RO finds no image; allowed: its name in the VIM"
-            yield ctx.problem("image-name", place, sentence)
+            yield ctx.silent("image-name", place, sentence)
 
 
 @rule("vnfd")
@@ -210,14 +210,14 @@ def interfaces(ctx: Context) -> Iterator[Problem]:
         ]
         positions = [nic["position"] for nic in nics if nic.get("position") is not None]
         if positions and len(positions) != len(nics):
-            yield ctx.problem(
+            yield ctx.silent(
                 "nic-position",
                 f"{place}/int-cpd",
                 f"{len(positions)} of {len(nics)} interfaces have a position; allowed: all or none",
             )
         if len(set(positions)) != len(positions):
             sentence = "two interfaces have the same position; allowed: one position each"
-            yield ctx.problem("nic-position", f"{place}/int-cpd", sentence)
+            yield ctx.silent("nic-position", f"{place}/int-cpd", sentence)
         elif len(positions) in (0, len(nics)):
             nics.sort(key=lambda nic: int(nic.get("position") or 0))
             yield from _order(ctx, place, vdu, [str(nic["name"]) for nic in nics])
@@ -234,7 +234,7 @@ def _order(ctx: Context, place: str, vdu: Document, names: list[str]) -> Iterato
                 f"the VDU's NICs come in the order {', '.join(names)}, and Linux names them in "
                 f"that order, so {wrong}; allowed: positions in the order of the names"
             )
-            yield ctx.problem("nic-order", f"{place}/int-cpd", sentence)
+            yield ctx.silent("nic-order", f"{place}/int-cpd", sentence)
         return
     points = {point["id"]: point.get("int-cpd") or {} for point in ctx.body.get("ext-cpd") or ()}
     managed = points.get(str(ctx.body.get("mgmt-cp")), {})
@@ -257,7 +257,7 @@ def _order(ctx: Context, place: str, vdu: Document, names: list[str]) -> Iterato
                         f"{match.group()} is the VDU's NIC number {index + 1}, {names[index]!r}, "
                         "and the tunnel would run over the management network; allowed: another NIC"
                     )
-                    yield ctx.problem("nic-order", f"{where}/value", sentence)
+                    yield ctx.silent("nic-order", f"{where}/value", sentence)
 
 
 @rule("vnfd")
@@ -266,20 +266,20 @@ def flavours(ctx: Context) -> Iterator[Problem]:
     known = ids(ctx.body.get("vdu"))
     if len(ctx.body["df"]) > 1:
         sentence = "only df[0] is used, the others never are; allowed: one"
-        yield ctx.problem("df-count", "/df", sentence)
+        yield ctx.silent("df-count", "/df", sentence)
     flavour = ctx.flavour()
     if known and not flavour.get("instantiation-level"):
         sentence = "instantiation-level is missing, on which LCM fails (IndexError); allowed: one"
-        yield ctx.problem("vdu-no-level", "/df[0]", sentence)
+        yield ctx.silent("vdu-no-level", "/df[0]", sentence)
     for place, profile in numbered("/df[0]/vdu-profile", flavour.get("vdu-profile")):
         if profile["id"] not in known:
             sentence = f"{profile['id']!r} is no vdu; allowed: {choices(known)}"
-            yield ctx.problem("vdu-profile", f"{place}/id", sentence)
+            yield ctx.silent("vdu-profile", f"{place}/id", sentence)
     for place, level in numbered("/df[0]/instantiation-level", flavour.get("instantiation-level")):
         for inner, entry in numbered(f"{place}/vdu-level", level.get("vdu-level")):
             if entry["vdu-id"] not in known:
                 sentence = f"{entry['vdu-id']!r} is no vdu; allowed: {choices(known)}"
-                yield ctx.problem("vdu-level", f"{inner}/vdu-id", sentence)
+                yield ctx.silent("vdu-level", f"{inner}/vdu-id", sentence)
 
 
 @rule("vnfd")
@@ -288,7 +288,7 @@ def charts(ctx: Context) -> Iterator[Problem]:
     for place, kdu in numbered("/kdu", ctx.body.get("kdu")):
         name = kdu.get("helm-chart")
         if isinstance(name, str) and name and not (CHART.fullmatch(name) or "://" in name):
-            yield ctx.problem(
+            yield ctx.refused(
                 "helm-chart",
                 f"{place}/helm-chart",
                 f"{shown(name)} is no name of a chart; allowed: a-z, 0-9 and '-', as [REPO/]NAME, "
@@ -304,11 +304,11 @@ def charts(ctx: Context) -> Iterator[Problem]:
                 sentence = (
                     f"{shown(name)} is no folder below helm-charts; allowed: a-z, 0-9 and '-'"
                 )
-                yield ctx.problem("helm-folder", f"{place}/helm-chart", sentence)
+                yield ctx.silent("helm-folder", f"{place}/helm-chart", sentence)
             elif name and name not in (present := ctx.package.names("helm-charts")):
                 folder = ctx.package.folder("helm-charts") + name
                 sentence = f"the package has no folder {folder}; allowed: {choices(present)}"
-                yield ctx.problem("helm-missing", f"{place}/helm-chart", sentence)
+                yield ctx.silent("helm-missing", f"{place}/helm-chart", sentence)
             elif (
                 name
                 and ctx.package.data(
@@ -317,7 +317,7 @@ def charts(ctx: Context) -> Iterator[Problem]:
                 is None
             ):
                 sentence = f"the package has no {file}, so Helm takes the folder for no chart"
-                yield ctx.problem("helm-missing", f"{place}/helm-chart", sentence)
+                yield ctx.silent("helm-missing", f"{place}/helm-chart", sentence)
 
 
 @rule("vnfd")
@@ -329,17 +329,17 @@ def operations(ctx: Context) -> Iterator[Problem]:
         if config is not None and config.get("day1-2") is None:
             sentence = "day1-2 is missing, which NBI fails on (KeyError); allowed: a list"
             place = f"{at}/lcm-operations-configuration/operate-vnf-op-config"
-            yield ctx.problem("day1-2", place, sentence)
+            yield ctx.refused("day1-2", place, sentence)
     names = {str(ctx.body["id"])} | ids(ctx.body.get("vdu")) | ids(ctx.body.get("kdu"), "name")
     seen = set()
     for where, entry in ctx.day12():
         if entry["id"] not in names:
-            yield ctx.problem(
+            yield ctx.silent(
                 "day1-2-id", f"{where}/id", f"{entry['id']!r} is ignored; allowed: {choices(names)}"
             )
         if entry["id"] in seen:
             sentence = f"a second entry for {entry['id']!r}; allowed: one"
-            yield ctx.problem("day1-2-twice", f"{where}/id", sentence, LOADER)
+            yield ctx.refused("day1-2-twice", f"{where}/id", sentence, LOADER)
         seen.add(entry["id"])
 
 
@@ -368,7 +368,7 @@ def monitoring(ctx: Context) -> Iterator[Problem]:
         for place, item in numbered(f"{at}/{key}", section.get(key)):
             value = str(item.get("id") or "")
             if value and value in seen - own:
-                yield ctx.problem(
+                yield ctx.refused(
                     "monitoring-id",
                     f"{place}/id",
                     f"{value!r} is used twice; allowed: an id of its own across the VNFD",
@@ -388,7 +388,7 @@ def monitoring(ctx: Context) -> Iterator[Problem]:
 def _not_monitored(
     ctx: Context, place: str, reference: str, whose: str, known: set[str]
 ) -> Problem:
-    return ctx.problem(
+    return ctx.refused(
         "monitoring-reference",
         f"{place}/vnf-monitoring-param-ref",
         f"monitoring parameter {reference!r} does not exist; allowed: {choices(known)}",
@@ -414,7 +414,7 @@ def healing(ctx: Context) -> Iterator[Problem]:
             policies = numbered(f"{inner}/healing-policy", aspect.get("healing-policy"))
             for place, policy in policies:
                 if policy["vdu-id"] not in levels:
-                    yield ctx.problem(
+                    yield ctx.refused(
                         "healing-vdu",
                         f"{place}/vdu-id",
                         f"{policy['vdu-id']!r} has no vdu-level in an instantiation-level; "
@@ -436,10 +436,10 @@ def scaling(ctx: Context) -> Iterator[Problem]:
                     "NBI looks up the id and LCM the name, so they must be equal; "
                     f"allowed: name {aspect['id']!r}"
                 )
-                yield ctx.problem("scaling-name", place, sentence)
+                yield ctx.silent("scaling-name", place, sentence)
             if aspect.get("aspect-delta-details") is None:
                 sentence = "aspect-delta-details is missing, which NBI fails on (AttributeError)"
-                yield ctx.problem("scaling-details", place, sentence)
+                yield ctx.refused("scaling-details", place, sentence)
             yield from _deltas(ctx, place, aspect, whose)
             yield from _criteria(ctx, place, aspect, whose)
             yield from _scaling_actions(ctx, place, aspect, whose, (at, flavour))
@@ -455,7 +455,7 @@ def _deltas(ctx: Context, place: str, aspect: Document, whose: str) -> Iterator[
     for at, delta in numbered(f"{place}/aspect-delta-details/deltas", deltas):
         for inner, entry in numbered(f"{at}/vdu-delta", delta.get("vdu-delta")):
             if entry["id"] not in levels:
-                yield ctx.problem(
+                yield ctx.refused(
                     "scaling-delta",
                     f"{inner}/id",
                     f"{entry['id']!r} has no vdu-level in an instantiation-level; "
@@ -468,7 +468,7 @@ def _deltas(ctx: Context, place: str, aspect: Document, whose: str) -> Iterator[
                     f"vdu {entry['id']!r} has no cloud-init, so LCM deploys no charm for what it "
                     "adds; allowed: a VDU with cloud-init-file"
                 )
-                yield ctx.problem("scaling-day0", f"{inner}/id", sentence)
+                yield ctx.silent("scaling-day0", f"{inner}/id", sentence)
 
 
 def _criteria(ctx: Context, place: str, aspect: Document, whose: str) -> Iterator[Problem]:
@@ -492,7 +492,7 @@ def _scaling_actions(
     for at, action in actions:
         name = action["vnf-config-primitive-name-ref"]
         if not any(entry["id"] == ctx.body["id"] for entry in entries):
-            yield ctx.problem(
+            yield ctx.refused(
                 "scaling-action",
                 at,
                 f"it needs a day1-2 entry; allowed: one with the VNFD's id {ctx.body['id']!r}",
@@ -503,7 +503,7 @@ def _scaling_actions(
         for entry in entries:
             listed = {primitive["name"] for primitive in entry.get("config-primitive") or ()}
             if name not in listed:
-                yield ctx.problem(
+                yield ctx.refused(
                     "scaling-action",
                     f"{at}/vnf-config-primitive-name-ref",
                     f"{name!r} is no config-primitive of the day1-2 entry {entry['id']!r}; "

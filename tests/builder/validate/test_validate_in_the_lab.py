@@ -12,6 +12,7 @@ import pytest
 import validate_cases
 import yaml
 from validate_support import (
+    CODES,
     DESCRIPTOR,
     ENTRY,
     NSD_FILE,
@@ -27,7 +28,7 @@ from validate_support import (
     vnf,
 )
 
-from builder.validate import CODES, Catalog, reader, validate_package, validate_params
+from builder.validate import Catalog, reader, validate_package, validate_params
 from lab.errors import NbiError
 from lab.nbi.engine import Engine
 from lab.nbi.params import InstanceRequest

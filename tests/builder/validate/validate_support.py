@@ -3,14 +3,20 @@
 import copy
 import functools
 import io
+import re
 import tarfile
 import zipfile
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import yaml
 
 from builder.validate import Catalog, Package, validate_package
 
+PAGE = Path(__file__).resolve().parents[3] / "docs/reference/validator.md"
+ROWS = re.findall(r"^\| `([^`]+)` \| (\w+) \| .+ \| .+ \|$", PAGE.read_text(), re.M)
+CODES = dict(ROWS)
+"""Severity of each code, as the page says."""
 METADATA = """\
 name: gate
 summary: s
