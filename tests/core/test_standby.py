@@ -339,3 +339,41 @@ def test_what_was_found_is_kept_and_what_cannot_be_read_is_forgotten(tmp_path: P
 )
 def test_what_ping_tells(text: str, percent: int | None) -> None:
     assert gateway_loss.lost(text) == percent
+
+
+@pytest.mark.parametrize(
+    ("looks", "expected"),
+    [
+        # Half-open IKE_SAs of a flood come between the two counts of one look.
+        ([2, 1, 2, 0, 2], [150, 150, 150, 150, 150]),
+        # What is lost is lost in the next look, too.
+        ([2, 1, 1, 0, 0], [150, 150, 75, 75, 0]),
+        # A daemon that is gone counts at once; one that is too busy to answer keeps its share.
+        ([2, -1, 1, 2], [150, 0, 75, 150]),
+        ([2, None, None, None, None, 2], [150, 150, 150, 0, 0, 150]),
+        ([None, 1], [0, 75]),
+    ],
+)
+def test_a_flood_of_requests_does_not_move_the_service(
+    looks: list[int | None], expected: list[int]
+) -> None:
+    share = gateway_watch.Share(2, 150)
+    now, seen = 100.0, []
+    for up in looks:
+        now += 5.5 if up is None else 0.5
+        seen.append(share.after(up, now))
+    assert seen == expected
+
+
+def test_a_daemon_that_is_too_busy_is_told_from_one_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for text, expected in (("sleep 60", None), ("exit 111", -1), ("echo $N", 5)):
+        program = tmp_path / "swanctl"
+        program.write_text(f"#!/bin/sh\nN='IKE_SAs: 7 total, 2 half-open'\nexec {text}\n")
+        if "echo" in text:
+            program.write_text("#!/bin/sh\necho IKE_SAs: 7 total, 2 half-open\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        monkeypatch.setattr(gateway_watch, "SECONDS", 0.5)
+        assert gateway_watch.established() == expected

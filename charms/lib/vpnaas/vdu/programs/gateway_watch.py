@@ -54,19 +54,27 @@ class Tunnel(NamedTuple):
     packets: int
 
 
-def output(*command: str) -> str:
-    """Return what a command prints, "" if it takes too long."""
+SECONDS = 5.0
+"""Limit of a command; the daemon is busy if it takes longer."""
+PATIENCE = 15.0
+"""Seconds for which a daemon that is too busy to answer keeps the share that it had last."""
+
+
+def output(*command: str) -> Optional[str]:
+    """Return what a command prints, None if it takes too long."""
     try:
         return subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=5, check=False
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=SECONDS, check=False
         ).stdout.decode("utf-8", "replace")
     except subprocess.TimeoutExpired:
-        return ""
+        return None
 
 
-def established(*uri: str) -> int:
-    """Return how many IKE_SAs are established, -1 if the daemon does not answer."""
+def established(*uri: str) -> Optional[int]:
+    """Return how many IKE_SAs are established, -1 without a daemon, None if it is too busy."""
     shown = output("swanctl", "--stats", *uri)
+    if shown is None:
+        return None
     match = re.search(r"IKE_SAs: (\d+) total, (\d+) half-open", shown)
     return int(match.group(1)) - int(match.group(2)) if match else -1
 
@@ -76,6 +84,33 @@ def health(up: int, peers: int, span: int) -> int:
     if up < 0:
         return 0
     return span * min(up, peers) // peers if peers else span
+
+
+class Share:
+    """The share of peers with a tunnel, which a flood of requests does not change.
+
+    The daemon counts all IKE_SAs and then those that are half-open. In a flood more come between,
+    and too few seem established. So what is lost counts when two looks agree.
+    """
+
+    def __init__(self, peers: int, span: int) -> None:
+        self.peers, self.span = peers, span
+        self.value = 0
+        self.heard = 0.0
+        self.doubted = False
+
+    def after(self, up: Optional[int], now: float) -> int:
+        """Return the share after a look at the daemon; see `established`."""
+        if up is None:
+            if now - self.heard > PATIENCE:
+                self.value = 0
+            return self.value
+        self.heard = now
+        value = health(up, self.peers, self.span)
+        self.doubted = up >= 0 and value < self.value and not self.doubted
+        if not self.doubted:
+            self.value = value
+        return self.value
 
 
 def active(address: str) -> bool:
@@ -212,7 +247,7 @@ class Watch:
         """Look which peers have traffic; the active gateway tells the other one."""
         began = time.monotonic()
         listed = output("swanctl", "--list-sas", "--raw", *self.uri)
-        now = [tunnel for tunnel in tunnels(listed) if tunnel.child in self.children]
+        now = [tunnel for tunnel in tunnels(listed or "") if tunnel.child in self.children]
         if active(self.address):
             self.busy = busiest(self.packets, now)
             try:
@@ -251,10 +286,11 @@ def main(
     """Keep the file up to date, for ever."""
     watch = Watch(address, children, other, fifo, vici)
     threading.Thread(target=watch.serve, daemon=True).start()
+    share = Share(int(peers), int(span))
     last: Optional[int] = None
     due = time.monotonic() + float(seconds)
     while True:
-        value = health(established(*watch.uri), int(peers), int(span))
+        value = share.after(established(*watch.uri), time.monotonic())
         if os.path.exists(AWAY):
             value = 0
         if value != last:
