@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import attr
 import pytest
 from oai import addresses
+from oai.charm import NfCharm
 from oai.functions import SpgwuCharm
+from oai.functions_5g import UpfCharm
 from oai.params import Common
 from oai.part import of
 from oai_support import Vdu, function_state, params, parts, reconcile
@@ -123,6 +128,25 @@ def test_an_action_is_refused_and_a_conflict_that_came_later_is_told() -> None:
     asked = function_state("spgwu", params=other, parts=agreed, requested=True)
     assert reconcile(vdu, asked).state == "ready"
     assert vdu.restarted == ["spgwu", "spgwu"]
+
+
+@pytest.mark.parametrize("device", ["ens3", "ens5", "ogstun"])
+def test_a_user_plane_takes_no_interface_of_others_for_its_device(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    charm = UpfCharm.__new__(UpfCharm)
+    link = SimpleNamespace(underlay_interface="ens5")
+    state = SimpleNamespace(intent=SimpleNamespace(links={"n3": link}))
+    monkeypatch.setattr(charm, "_vdu", lambda: nullcontext(Vdu()))
+    monkeypatch.setattr(charm, "_charm_state", lambda: state)
+    monkeypatch.setattr(charm, "_underlays", lambda links, vdu: {"": "ens3"})
+    monkeypatch.setattr(NfCharm, "_change", lambda *_: {"state": "ready"})
+    given = params("upf", **{"tun-device": device})
+    if device == "ogstun":
+        assert charm._change(given) == {"state": "ready"}
+        return
+    with pytest.raises(InputError, match=f"tun-device: {device} is the interface of management or"):
+        charm._change(given)
 
 
 def test_a_restart_that_did_nothing_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

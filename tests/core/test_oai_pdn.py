@@ -157,7 +157,7 @@ def test_subscribers_and_the_data_network_reach_each_other_only() -> None:
             "PYTHON": sys.executable,
             "LISTEN": LISTEN,
             "CONNECT": CONNECT,
-            "RULES": pdn.rules("ens6", "10.45.0.0/24", nat=False),
+            "RULES": pdn.rules("ens6", "tun0", "10.45.0.0/24", nat=False),
         },
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip

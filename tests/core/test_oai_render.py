@@ -9,9 +9,10 @@ import os
 import re
 from pathlib import Path
 
+import attr
 import libconf
 import pytest
-from oai import diameter, images, plan, provision, spgwc, units
+from oai import addresses, diameter, images, plan, provision, spgwc, units
 from oai.milenage import opc
 from oai_support import (
     ADDRESSES,
@@ -195,6 +196,20 @@ def test_a_user_plane_is_ready_with_the_device_that_its_image_makes(kind: str) -
     """SPGW-U v1.5.1 and UPF v2.2.1 make tun0; older SPGW-Us made pdn."""
     checks = plan.build(function_state(kind), SECRETS, OWN).checks
     assert [check.unit for check in checks if check.kind == "interface"] == ["tun0"]
+
+
+@pytest.mark.parametrize("kind", ["spgwu", "upf"])
+def test_a_foreign_user_plane_has_a_device_of_another_name(kind: str) -> None:
+    """Open5GS's UPF makes ogstun."""
+    given = params(kind, **{"tun-device": "ogstun"})
+    software = plan.build(attr.evolve(function_state(kind), params=given), SECRETS, OWN)
+    (missing,) = [check for check in software.checks if check.kind == "interface"]
+    assert missing.unit == "ogstun"
+    assert missing.reason.startswith("no interface ogstun for ")
+    assert "tun-device of configure-nf is the one that the image makes" in missing.reason
+    assert 'iifname "ogstun" oifname { "ogstun", "ens6" } accept' in software.rules
+    assert "tun0" not in software.rules
+    assert addresses.beside(kind, given).devices == ("ogstun",)
 
 
 # -- rows of the HSS -----------------------------------------------------------------------------

@@ -19,14 +19,12 @@ from .part import Part
 POOLS = ("ue-pool", "inner-pool")
 SERVERS = ("dns", "second-dns")
 DEVICES: Dict[str, Tuple[str, ...]] = {
-    "spgwu": (pdn.USER_PLANE,),
-    "upf": (pdn.USER_PLANE,),
     "ue": (pdn.DEVICES,),
     "nr-ue": (pdn.DEVICES,),
     "n3iwf": (n3iwf.DEVICE + "-",),
     "n3ue": (n3ue.SIGNALLING + "-", n3ue.TUNNELS + "-"),
 }
-"""Starts of the names of the network devices that containers make."""
+"""Starts of the names of the network devices that containers make; see `_devices`."""
 
 Named = Tuple[str, fields.IPNetwork]
 
@@ -36,13 +34,18 @@ def _given(params: Common, names: Sequence[str]) -> Dict[str, str]:
     return {name: text for name, text in given.items() if text}
 
 
+def _devices(kind: str, params: Common) -> Tuple[str, ...]:
+    own = getattr(params, "tun_device", "")
+    return (own,) if own else DEVICES.get(kind, ())
+
+
 def beside(kind: str, params: Optional[Common]) -> Beside:
     """Return what a network function has on its VDU, for the checks of links."""
     if params is None or params.software == NONE:
         return Beside()
     pools = _given(params, POOLS).items()
     networks = [("the {} ({})".format(kind, name), values.pool(name, text)) for name, text in pools]
-    return Beside(DEVICES.get(kind, ()), tuple(networks))
+    return Beside(_devices(kind, params), tuple(networks))
 
 
 def of_links(plans: Mapping[str, LinkPlan]) -> List[Named]:
@@ -93,7 +96,7 @@ def check(
         used: What links and related functions use.
         station: Address of the UE's N3IWF inside its tunnels, "" if it has none.
     """
-    networks = vdu.networks(DEVICES.get(kind, ()))
+    networks = vdu.networks(_devices(kind, params))
     taken = [("{} of the VDU".format(name), network) for name, network in networks]
     if vdu.login is not None:
         taken.append(("where OSM logs in from", fields.host_network(vdu.login)))

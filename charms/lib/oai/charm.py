@@ -227,6 +227,15 @@ class NfCharm(VnfCharm):
         nf_params = params.parse(self.kind, params.completed(given, stored))
         return self._change(nf_params, params.parse_secrets(self.kind, given))
 
+    def _for_ues(self, parameter: str, name: str) -> None:
+        """Raise InputError if a device that only UEs may use is one of management or of a link."""
+        used = {one.underlay_interface for one in self._charm_state().intent.links.values()}
+        with self._vdu() as vdu:
+            used.add(self._underlays((), vdu)[""])
+        if name in used:
+            what = "{} is the interface of management or of a link".format(name)
+            raise InputError("configure-nf: " + parameter, what, "one that only UEs use")
+
     def _change(self, nf_params: Common, secrets: Optional[Secrets] = None) -> Mapping[str, Any]:
         """Apply new parameters to the network function; store them unless they are refused."""
         outcome = self._reconcile_for(Request(nf_params, secrets, wait=ACTION_WAIT))

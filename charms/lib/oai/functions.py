@@ -2,7 +2,7 @@
 
 import json
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, Mapping, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import attr
 from vpnaas.actions import Params, action
@@ -15,7 +15,7 @@ from vpnaas.vdu.steps import read, run, which
 from . import cql, fill, hss, logs, params, pdn, plan, provision, units, values
 from .charm import NfCharm
 from .model import SECRETS_FILE, subscriber_file
-from .params import Hss, Secrets, SpgwU
+from .params import Common, Hss, Secrets, SpgwU
 
 SAME = "same"
 """Value in place of a subscriber's key: the subscriber has that of the range."""
@@ -214,6 +214,12 @@ class UserPlaneCharm(NfCharm):
 
     def _data_interface(self) -> str:
         raise NotImplementedError
+
+    def _change(self, nf_params: Common, secrets: Optional[Secrets] = None) -> Mapping[str, Any]:
+        device = getattr(nf_params, "tun_device", params.TUN)
+        if device != params.TUN:
+            self._for_ues("tun-device", device)
+        return super()._change(nf_params, secrets)
 
     @action("serve-throughput")
     def _serve_throughput(self, given: Params) -> Dict[str, Any]:

@@ -245,14 +245,8 @@ class N3iwfCharm(NfCharm):
         return params.expect(N3iwf, self._configured())
 
     def _change(self, nf_params: Common, secrets: Optional[Secrets] = None) -> Mapping[str, Any]:
-        name = params.expect(N3iwf, nf_params).nwu_interface
-        used = {one.underlay_interface for one in self._charm_state().intent.links.values()}
-        with self._vdu() as vdu:
-            used.add(self._underlays((), vdu)[""])
-        if name in used:
-            # The firewall of NWu would shut out management or the peers of a link.
-            what = "{} is the interface of management or of a link".format(name)
-            raise InputError("configure-nf: nwu-interface", what, "one that only UEs use")
+        # The firewall of NWu would shut out management or the peers of a link.
+        self._for_ues("nwu-interface", params.expect(N3iwf, nf_params).nwu_interface)
         return super()._change(nf_params, secrets)
 
     @action("show-connected")

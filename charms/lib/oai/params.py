@@ -82,6 +82,8 @@ def masked(text: str, hidden: Iterable[str]) -> str:
     return text
 
 
+TUN = "tun0"
+"""Tun device that OAI's SPGW-U and UPF make, with the packets of all UEs."""
 At = Callable[[str], str]
 """Place of a parameter for error texts, by the parameter's name."""
 
@@ -163,6 +165,13 @@ def _check_range(network: Plmn, first: str, count: int, at: At) -> None:
         )
 
 
+def _check_device(device: str, interface: str, at: At) -> None:
+    """Check the device of a user plane, whose packets the firewall keeps from all but UEs."""
+    if device in (interface, "lo"):
+        text = "{} is no device of UEs".format(device)
+        raise InputError(at("tun-device"), text, "the device that the image makes")
+
+
 def _check_servers(servers: Iterable[str], ue_pool: str, at: At) -> None:
     """Check the DNS servers of UEs; packets to an address of the pool go to a UE."""
     pool = values.pool(at("ue-pool"), ue_pool)
@@ -239,6 +248,11 @@ class SpgwU(Eps):
     sgi_interface: str = _text(fields.network_interface)
     sgi_nat: bool = _value(fields.boolean, True)
     gateway_id: int = _number(1, 255, 1)
+    tun_device: str = _text(fields.network_interface, TUN)
+
+    def check(self, at: At) -> None:
+        super().check(at)
+        _check_device(self.tun_device, self.sgi_interface, at)
 
 
 @attr.frozen
@@ -329,6 +343,11 @@ class Upf(SliceOfDnn):
 
     n6_interface: str = _text(fields.network_interface)
     n6_nat: bool = _value(fields.boolean, True)
+    tun_device: str = _text(fields.network_interface, TUN)
+
+    def check(self, at: At) -> None:
+        super().check(at)
+        _check_device(self.tun_device, self.n6_interface, at)
 
 
 @attr.frozen

@@ -15,13 +15,12 @@ from vpnaas.extras import measure
 from vpnaas.vdu.steps import Results, Step, run
 
 from . import values
+from .model import Check
 
 DEVICES = "oaitun_ue"
 """Start of the names of a UE's tun devices."""
 DEVICE = DEVICES + "1"
 """Tun device of a UE's first connection."""
-USER_PLANE = "tun0"
-"""Tun device of SPGW-U and UPF, with the packets of all UEs."""
 TABLE = "osm_vpnaas_sgi"
 SERVER_PORT = 5201
 SERVER_UNIT = "osm-vpnaas-sgi-server.service"
@@ -60,17 +59,24 @@ NAT = """    chain postrouting {{
 """
 
 
-def rules(interface: str, pool: str, nat: bool) -> str:
+def device_check(device: str, network: str) -> Check:
+    """Return the sign that a user plane has made its device, the only one of its firewall."""
+    text = "no interface {} for {} yet; tun-device of configure-nf is the one that the image makes"
+    return Check("interface", text.format(device, network), unit=device)
+
+
+def rules(interface: str, device: str, pool: str, nat: bool) -> str:
     """Return the nftables script of a user plane, for UE traffic and for `serve-throughput`.
 
     Args:
         interface: Interface to the data network.
+        device: Tun device with the packets of all UEs.
         pool: Prefix of the UEs.
         nat: Whether the VDU replaces the addresses of UEs by its own.
     """
     translation = NAT.format(pool=pool, interface=interface) if nat else ""
     return RULES.format(
-        table=TABLE, interface=interface, tun=USER_PLANE, server=SERVER_PORT, nat=translation
+        table=TABLE, interface=interface, tun=device, server=SERVER_PORT, nat=translation
     )
 
 

@@ -1,4 +1,4 @@
-"""User plane of SGW and PGW: a switch in user space between GTP-U and the device `tun0`."""
+"""User plane of SGW and PGW: a switch in user space between GTP-U and a tun device."""
 
 from typing import Any
 
@@ -75,11 +75,7 @@ def software(params: SpgwU, ends: Ends, **_: Any) -> Software:
         checks=(
             Check("udp", "no PFCP on SXab yet", address=ends["sxab"].ip, port=8805),
             Check("udp", "no GTP-U on S1-U yet", address=ends["s1u"].ip, port=2152),
-            Check(
-                "interface",
-                "no interface {} for SGi yet".format(pdn.USER_PLANE),
-                unit=pdn.USER_PLANE,
-            ),
+            pdn.device_check(params.tun_device, "SGi"),
         ),
-        rules=pdn.rules(params.sgi_interface, params.ue_pool, params.sgi_nat),
+        rules=pdn.rules(params.sgi_interface, params.tun_device, params.ue_pool, params.sgi_nat),
     )

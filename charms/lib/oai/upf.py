@@ -1,4 +1,4 @@
-"""User Plane Function of a slice: a switch in user space between GTP-U and the device `tun0`."""
+"""User Plane Function of a slice: a switch in user space between GTP-U and a tun device."""
 
 from typing import Any
 
@@ -46,11 +46,7 @@ def software(params: Upf, ends: Ends, **_: Any) -> Software:
         checks=(
             Check("udp", "no PFCP on N4 yet", address=ends["n4"].ip, port=8805),
             Check("udp", "no GTP-U on N3 yet", address=ends["n3"].ip, port=2152),
-            Check(
-                "interface",
-                "no interface {} for N6 yet".format(pdn.USER_PLANE),
-                unit=pdn.USER_PLANE,
-            ),
+            pdn.device_check(params.tun_device, "N6"),
         ),
-        rules=pdn.rules(params.n6_interface, params.ue_pool, params.n6_nat),
+        rules=pdn.rules(params.n6_interface, params.tun_device, params.ue_pool, params.n6_nat),
     )
