@@ -198,6 +198,7 @@ class Vdu:
         self.uu = "192.168.77.10"
         self.tables: set[str] = set()
         self.interfaces: dict[str, str] = {}
+        self.outputs: dict[str, str] = {}
         self.probe: dict[str, Any] = {"reasons": [], "units": {}, "restarts": 0}
 
     def execute(self, steps: list[Any]) -> Results:
@@ -214,6 +215,7 @@ class Vdu:
                 result = {"found": {"podman": self.engine, "docker": None}}
             elif body["do"] == "run":
                 result = {"code": self._run(body["argv"]), "out": ""}
+                result["out"] = self.outputs.get(step.id, "")
                 if step.id == "nf/probe":
                     result["out"] = json.dumps(self.probe)
                 if step.id == "facts/addresses":

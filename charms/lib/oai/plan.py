@@ -415,6 +415,7 @@ def _plan(function_state: FunctionState, results: Results) -> Plan:
     steps = keep + _apply(function_state, software, files, results)
     wait = function_state.wait if steps else min(function_state.wait, IDLE_WAIT)
     steps += _probe(function_state, software, path, wait)
+    steps = _kernel(function_state.kind) + steps
     return attr.evolve(made, steps=tuple(steps), remarks=remarks)
 
 
@@ -531,6 +532,31 @@ def _certificate(common_name: str) -> List[Step]:
     ]
 
 
+KERNEL = {"n3iwf": ("xfrm_interface", "ip_gre", "sctp"), "n3ue": ("xfrm_interface", "ip_gre")}
+"""Modules of the kernel whose features an image needs; `kernel.py` looks for them."""
+FEATURES = {"xfrm_interface": "XFRM interfaces", "ip_gre": "GRE", "sctp": "SCTP"}
+
+
+def _kernel(kind: str) -> List[Step]:
+    """Return the step that looks at the kernel before the image starts."""
+    modules = KERNEL.get(kind, ())
+    request = {"modules": modules}
+    return [ask("nf/kernel", source("kernel.py", "oai"), request, 60)] if modules else []
+
+
+def _lacks(results: Optional[Results]) -> str:
+    """Return what the kernel lacks for the image, as a sentence; "" for nothing."""
+    try:
+        listed = json.loads(results.output("nf/kernel")) if results is not None else []
+        names = [name for name in FEATURES if name in listed]
+    except MALFORMED:
+        return ""
+    if not names:
+        return ""
+    told = ", ".join("{} (module {})".format(FEATURES[name], name) for name in names)
+    return "the VDU's kernel has no {}: the image needs another kernel, or its modules".format(told)
+
+
 def _probe(function_state: FunctionState, software: Software, path: str, wait: int) -> List[Step]:
     registry = function_state.params.registry
     request = {
@@ -593,7 +619,10 @@ def conclude(function_state: FunctionState, plan: Plan, results: Optional[Result
             reason += "; not ready for {} s, {} restarts, see /var/log/{}.log".format(
                 late, restarts, CONTAINERS[kind][-1]
             )
-    reason = "; ".join(text for text in (reason, plan.note) if text)
+    # A function may run without: the lab's simulators do.
+    lacks = _lacks(results)
+    because = "" if ready else lacks
+    reason = "; ".join(text for text in (reason, because, plan.note) if text)
     details = {
         "state": state,
         "reason": reason,
@@ -604,6 +633,8 @@ def conclude(function_state: FunctionState, plan: Plan, results: Optional[Result
     }
     if params.realm:
         details["realm"] = params.realm
+    if lacks:
+        details["remark"] = lacks
     return Outcome(
         kind=kind,
         state=state,
