@@ -1,40 +1,59 @@
-"""Hook of MkDocs: tables of the documentation that are data of the charms.
+"""Hook of MkDocs: tables of the documentation that are data of charms and packages.
 
 A page has a comment `<!-- parameters: FILE ACTION -->`, with a file of actions below `charms`. The
-site has a table there: type, default and meaning of each parameter.
+site has a table there: type, default and meaning of each parameter. `<!-- table: NAME -->` becomes
+one of `TABLES`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from oai import images
+
+from builder import charms, documents
 from builder.charms import declared_actions
+from builder.packages import Package, catalogue
 from builder.tree import Tree
 
 MARK = re.compile(r"^<!-- parameters: (\S+) (\S+) -->$", re.MULTILINE)
-_HEAD = "| Parameter | Type | Default | Meaning |\n|---|---|---|---|\n"
+TABLE = re.compile(r"^<!-- table: (\S+) -->$", re.MULTILINE)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Return a page with its tables (an event of MkDocs)."""
-    return MARK.sub(lambda found: table(found[1], found[2]), markdown)
+    markdown = MARK.sub(lambda found: table(found[1], found[2]), markdown)
+    return TABLE.sub(lambda found: TABLES[found[1]](Tree.find()), markdown)
 
 
 def table(file: str, action: str) -> str:
     """Return the table of an action's parameters, a line for each."""
     parameters = declared_actions(Tree.find(), file)[action]["params"]
-    return _HEAD + "\n".join(
-        f"| `{name}` | {_kind(name, schema)} | {_default(schema)} | {_text(schema)} |"
-        for name, schema in parameters.items()
+    return _rows(
+        ("Parameter", "Type", "Default", "Meaning"),
+        (
+            (f"`{name}`", _kind(name, schema), _default(schema), _text(schema))
+            for name, schema in parameters.items()
+        ),
     )
+
+
+def _rows(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+
+
+def _words(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _kind(name: str, schema: dict[str, Any]) -> str:
     if name == "link" and schema.get("default", "all") == "all":
         return "`LINK`, `all`" if "default" in schema else "`LINK`"
     if "enum" in schema:
-        return ", ".join(f"`{word}`" for word in schema["enum"])
+        return _words(schema["enum"])
     if "minimum" in schema:
         return f"{schema['minimum']}-{schema['maximum']}"
     return str(schema["type"])
@@ -49,3 +68,132 @@ def _default(schema: dict[str, Any]) -> str:
 
 def _text(schema: dict[str, Any]) -> str:
     return str(schema["description"]).strip().replace("|", "\\|")
+
+
+def _charms(tree: Tree) -> str:
+    def links(name: str, role: str) -> str:
+        return _words(link for link, its in charms.load(tree, name).links.items() if its == role)
+
+    return _rows(
+        ("Charm", "Provides", "Requires"),
+        ((f"`{n}`", links(n, "provider"), links(n, "requirer")) for n in tree.charms()),
+    )
+
+
+def _options(tree: Tree) -> str:
+    options = documents.read(tree.common / "config.yaml")["options"]
+    return _rows(
+        ("Option", "Meaning"), ((f"`{name}`", _text(option)) for name, option in options.items())
+    )
+
+
+def _images(_: Tree) -> str:
+    return _rows(
+        ("Container and unit", "Image"),
+        ((f"`{name}`", f"`{images.Registry().reference(name)}`") for name in images.IMAGES),
+    )
+
+
+def _packages(tree: Tree, kind: str) -> list[Package]:
+    """Return the written packages of a kind: variants have the same content."""
+    found = (each for each in catalogue(tree).values() if each.kind == kind)
+    return sorted(
+        (each for each in found if each.folder.name == each.name), key=lambda each: each.name
+    )
+
+
+def _vnfs(tree: Tree) -> str:
+    return _rows(
+        ("Package", "Charm", "Interfaces", "vCPU", "GiB", "GB"),
+        (_vnf(package) for package in _packages(tree, "vnf")),
+    )
+
+
+def _vnf(package: Package) -> tuple[object, ...]:
+    body = package.descriptor["vnfd"]
+    operations = body["df"][0]["lcm-operations-configuration"]["operate-vnf-op-config"]
+    juju = operations["day1-2"][0]["execution-environment-list"][0]["juju"]
+    nics = {
+        requirement["name"]: cpd["id"].removesuffix("-int")
+        for cpd in body["vdu"][0]["int-cpd"]
+        for requirement in cpd["virtual-network-interface-requirement"]
+    }
+    compute = body["virtual-compute-desc"][0]
+    return (
+        f"`{package.name}`",
+        f"`{juju['charm']}`",
+        ", ".join(f"{nic} `{network}`" for nic, network in nics.items()),
+        compute["virtual-cpu"]["num-virtual-cpu"],
+        f"{compute['virtual-memory']['size']:g}",
+        body["virtual-storage-desc"][0]["size-of-storage"],
+    )
+
+
+def _services(tree: Tree) -> str:
+    return _rows(
+        ("Package", "Members", "Networks", "Relations: provider to requirer"),
+        (_service(package) for package in _packages(tree, "ns")),
+    )
+
+
+def _service(package: Package) -> tuple[object, ...]:
+    body = package.descriptor["nsd"]["nsd"][0]
+    relations = body.get("ns-configuration", {}).get("relation", ())
+    return (
+        f"`{package.name}`",
+        _words(profile["id"] for profile in body["df"][0]["vnf-profile"]),
+        _words(link["id"] for link in body["virtual-link-desc"]),
+        ", ".join(
+            f"{end['endpoint']}: `{end['vnf-profile-id']}` to `{other['vnf-profile-id']}`"
+            for end, other in ((each["provider"], each["requirer"]) for each in relations)
+        ),
+    )
+
+
+def _templates(tree: Tree) -> str:
+    return _rows(
+        ("Package", "S-NSSAI", "5QI", "Services", "Links"),
+        (_template(package) for package in _packages(tree, "nst")),
+    )
+
+
+def _template(package: Package) -> tuple[object, ...]:
+    body = package.descriptor["nst"][0]
+    services = (
+        f"`{each['id']}`{' (shared)' if each['is-shared-nss'] else ''}: `{each['nsd-ref']}`"
+        for each in body["netslice-subnet"]
+    )
+    return (
+        f"`{package.name}`",
+        body["SNSSAI-identifier"]["slice-service-type"],
+        body["quality-of-service"]["id"],
+        ", ".join(services),
+        _words(link["id"] for link in body["netslice-vld"]),
+    )
+
+
+def _variants(tree: Tree) -> str:
+    found = documents.read(tree.root / "params/variants.yaml")
+    return _rows(
+        ("File", "Of", "What differs"),
+        ((f"`{n}.yaml`", f"`{its['of']}.yaml`", _text(its)) for n, its in found.items()),
+    )
+
+
+def _slices(tree: Tree) -> str:
+    found = documents.read(tree.root / "params/slices.yaml")
+    return _rows(
+        ("File", "Template"), ((f"`{n}.yaml`", f"`{its['nst']}`") for n, its in found.items())
+    )
+
+
+TABLES: dict[str, Callable[[Tree], str]] = {
+    "charms": _charms,
+    "options": _options,
+    "images": _images,
+    "vnf-packages": _vnfs,
+    "ns-packages": _services,
+    "nst-packages": _templates,
+    "variants": _variants,
+    "slices": _slices,
+}

@@ -16,7 +16,7 @@ import click
 import pytest
 import yaml
 from oai import hss as nf_hss
-from oai import images, model, units
+from oai import model, units
 from oai import part as nf_part
 from oai import plan as nf_plan
 from vpnaas.base import fields, links
@@ -101,6 +101,8 @@ def test_the_site_is_built_and_has_no_dead_link(tmp_path: Path) -> None:
     assert "```" not in made
     actions = (tmp_path / "site/reference/charm-actions.html").read_text(encoding="utf-8")
     assert ACTIONS["configure"]["params"]["mtu"]["description"] in actions
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert sorted(pages.TABLE.findall(text)) == sorted(pages.TABLES)
     (tmp_path / "docs/new.md").write_text("[nowhere](gone.md)\n", encoding="utf-8")
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
@@ -138,10 +140,8 @@ def test_every_parameter_file_is_documented_with_its_source() -> None:
         if line.startswith("| `"):
             files, source, *_ = line.strip("| ").split(" | ")
             found |= dict.fromkeys(INLINE.findall(files), INLINE.findall(source)[0])
-    for line in section("reference/packages.md", "Parameters of slices").splitlines():
-        if line.startswith("| `"):
-            names = INLINE.findall(line.split(" | ")[0])
-            found |= dict.fromkeys(names, "params/slices.yaml")
+    for name in ("variants", "slices"):
+        found |= dict.fromkeys(rows(pages.TABLES[name](tree)), f"params/{name}.yaml")
     assert sorted(found) == sorted(f"{name}.yaml" for name in made)
     for name, source in found.items():
         path = ROOT / source
@@ -244,19 +244,20 @@ def test_exactly_the_fields_of_show_status_are_documented() -> None:
     assert documented == shown_fields() | {"configured"}
 
 
-def test_exactly_the_options_there_are_are_documented() -> None:
-    assert sorted(rows(section("reference/charm-actions.md", "Options"))) == sorted(OPTIONS)
-
-
-def test_the_charms_and_their_links_are_documented() -> None:
-    text = (DOCS / "reference/charm-actions.md").read_text(encoding="utf-8").partition("\n## ")[0]
-    table = rows(text)
+def test_tables_have_a_row_for_each_charm_package_and_option() -> None:
     tree = Tree(ROOT)
-    assert sorted(table) == tree.charms()
-    for name, cells in table.items():
-        result = dict.fromkeys(INLINE.findall(cells[1]), "provider")
-        result |= dict.fromkeys(INLINE.findall(cells[2]), "requirer")
-        assert result == charms.load(tree, name).links
+    table = {name: rows(make(tree)) for name, make in pages.TABLES.items()}
+    assert list(table["charms"]) == tree.charms()
+    assert table["charms"]["mme"] == ["`mme`", "`s1c`", "`s6a`, `s11`"]
+    assert set(table["options"]) == set(OPTIONS)
+    assert table["vnf-packages"]["spgwu_vnf"][3:] == ["1", "3", "20"]
+    assert "ens5 `s1u`" in table["vnf-packages"]["spgwu_vnf"][2]
+    assert table["ns-packages"]["epc_core_ns"][1] == "`mme`, `spgwc`, `spgwu`, `enb`"
+    assert "s11: `spgwc` to `mme`" in table["ns-packages"]["epc_core_ns"][3]
+    assert table["nst-packages"]["embb_shared_nst"][1:3] == ["eMBB", "6"]
+    for kind in ("vnf", "ns", "nst"):
+        found = sorted(path.parent.name for path in ROOT.glob(f"{kind}-packages/*/*_{kind}*.yaml"))
+        assert sorted(table[f"{kind}-packages"]) == found
 
 
 def nf_actions() -> dict[str, dict[str, Any]]:
@@ -283,31 +284,10 @@ def test_the_site_has_the_parameters_of_each_action_of_a_network_function() -> N
     assert marks("reference/nf-actions.md") == wanted
 
 
-def test_images_of_network_functions_are_documented() -> None:
-    text = section("reference/network-functions.md", "Images")
-    assert [name for name in images.IMAGES if images.Registry().reference(name) not in text] == []
-
-
 def test_every_primitive_is_in_the_how_to() -> None:
     text = (DOCS / "how-to/day-2-primitives.md").read_text(encoding="utf-8")
     names = {*ACTIONS, *(heading.split()[-1] for heading in nf_actions())}
     assert sorted(name for name in names if f"`{name}`" not in text) == []
-
-
-def test_the_services_and_links_of_slice_templates_are_documented() -> None:
-    documented = {}
-    services = ""
-    for line in section("reference/packages.md", "Slice templates").splitlines():
-        if line.startswith("| `"):
-            name, _, _, said, links = [cell.strip() for cell in line.strip("|").split("|")]
-            services = said.replace("the same", services)
-            documented[name.strip("`")] = {*INLINE.findall(services)}, INLINE.findall(links)
-    actual = {}
-    for path in sorted(ROOT.glob("nst-packages/*/*_nst.yaml")):
-        (nst,) = yaml.safe_load(path.read_text(encoding="utf-8"))["nst"]
-        words = {word for s in nst["netslice-subnet"] for word in (s["id"], s["nsd-ref"])}
-        actual[nst["id"]] = words, [link["id"] for link in nst["netslice-vld"]]
-    assert documented == actual
 
 
 def test_rules_of_link_parameters_are_complete() -> None:
