@@ -8,17 +8,19 @@ import os
 import subprocess
 import sys
 import tarfile
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from builder import packages, release
+from builder import packages, release, versions
 from builder.cli import main
 from builder.tree import Tree
 
 pytestmark = pytest.mark.long  # pip makes a wheel
 
+ROOT = Path(__file__).resolve().parents[2]
 NAMES = ["vpn_basic_ns", "vpn_basic_nst"]
 
 
@@ -54,6 +56,49 @@ def test_checksums_cover_the_release_and_nothing_else(made: tuple[Path, Path], t
     bom = json.loads((target / "sbom.cdx.json").read_text())
     assert bom["metadata"]["component"]["version"] == tree.version
     assert wheel.name == f"osm_vpnaas-{tree.version}-py3-none-any.whl"
+
+
+def clone(source: Path, folder: Path) -> Path:
+    """Return a clone that runs in this environment, with its own code."""
+    subprocess.run(["git", "clone", "--quiet", source, folder], check=True)
+    (folder / ".venv").symlink_to(Path(sys.prefix))
+    (folder / ".cache").symlink_to(ROOT / ".cache")
+    return folder
+
+
+def run_in(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    return subprocess.run(
+        argv, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+COMMIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "--quiet", "--all")
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs a clone of the repository")
+def test_two_clones_make_the_same_release(tmp_path: Path) -> None:
+    first = clone(ROOT, tmp_path / "first")
+    changelog = first / "CHANGELOG.md"
+    head = f"{versions.OPEN}\n"
+    entry = f"{head}\n### Fixed\n\n- What this test needs.\n"
+    changelog.write_text(changelog.read_text().replace(head, entry, 1))
+    refused = run_in(first, "./run", "release", "99.1.0")
+    assert refused.returncode == 1
+    assert "commit or remove first: CHANGELOG.md" in refused.stderr
+    assert run_in(first, *COMMIT, "--message", "docs: add an entry").returncode == 0
+    made = run_in(first, "./run", "release", "99.1.0", *NAMES)
+    assert made.returncode == 0, made.stderr
+    assert "git tag v99.1.0" in made.stderr
+    assert f"## Unreleased\n\n## 99.1.0 - {datetime.now(UTC).date()}\n" in changelog.read_text()
+    assert run_in(first, *COMMIT, "--message", "release: version 99.1.0").returncode == 0
+    second = clone(first, tmp_path / "second")
+    again = run_in(second, "./run", "release", *NAMES)
+    assert again.returncode == 0, again.stderr
+    assert "git tag" not in again.stderr
+    sums = [(folder / "dist" / release.SUMS).read_text() for folder in (first, second)]
+    assert sums[0] == sums[1]
+    assert "osm_vpnaas-99.1.0-py3-none-any.whl" in sums[0]
 
 
 def test_installed_wheel(made: tuple[Path, Path], tree: Tree, tmp_path: Path) -> None:
