@@ -29,7 +29,7 @@ from lab.records import jobs
 from lab.records.journal import Tail
 from lab.records.operations import operation_folder
 from lab.records.store import COLLECTIONS, NSIOPS, OPS, VIMS, Document
-from lab.vca import Model
+from lab.vca import Model, Settings
 from lab.vim import Vim, clean, probe, registry
 from lab.vim.qemu.images import bake, export
 
@@ -308,6 +308,36 @@ def update_status(lab: Lab, ns: str) -> None:
     _model(lab, nsr)
     keeper.update_status(Backends(lab.home), nsr["_id"], lab_timeouts().action)
 
+
+@lab_group.command("replay")
+@click.argument("ns")
+@click.argument("unit")
+@click.argument("event", default="")
+@click.option("--shell", is_flag=True, help="Open a shell in place of the charm, as debug-hooks.")
+@pass_lab
+def replay(lab: Lab, ns: str, unit: str, event: str, shell: bool) -> None:
+    """Run a hook of a UNIT again as it last ran, or an action by its number in the unit's log.
+
+    Without an EVENT, such as config-changed, it is the hook that failed, else the last one.
+    """
+    nsr = lab.engine.ns(ns)
+    _model(lab, nsr)
+    if shell and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise NbiError("--shell needs a terminal; allowed: without it the charm runs")
+
+    def begin(model: Model) -> None:
+        name = model.replay(unit.rstrip("*"), event, ("bash", "--norc", "-i") if shell else ())
+        lab.out.remark(f"{name} of {unit}{IN_A_SHELL if shell else ''}")
+
+    timeouts = lab_timeouts()
+    limit = Settings.hook_timeout if shell else timeouts.settle
+    keeper.run_charms(Backends(lab.home), nsr["_id"], begin, timeouts.action, limit)
+
+
+IN_A_SHELL = """
+  ./dispatch                         the charm, as often as you like
+  JUJU_DEBUG_AT=hook ./dispatch      the charm in pdb, before its handler
+  exit, exit 1                       the hook has succeeded; has failed"""
 
 #: Folders of a home. The records are the last: what a killed clean-up leaves is still a lab.
 PARTS = ("lcm", "vca", "cluster", "server", "nbi")

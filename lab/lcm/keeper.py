@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from lab.lcm.timeouts import lab_timeouts
 from lab.procs import ProcessRef, start_time
 from lab.records import jobs
 from lab.records.store import NSRS, Document, file_lock
+from lab.vca import Model
 from lab.vca.errors import WaitTimeoutError
 
 VARIABLE = "OSMLAB_UPDATE_STATUS_INTERVAL"
@@ -55,9 +57,16 @@ def interval() -> float:
 
 
 def update_status(backends: Backends, ns_id: str, patience: float) -> None:
-    """Fire `update-status` at every unit of a service, and wait until all are idle or in error.
+    """Fire `update-status` at every unit of a service; see `run_charms`."""
+    run_charms(backends, ns_id, Model.update_status, patience, lab_timeouts().settle)
 
-    `patience`: seconds to wait for an operation on the service to end.
+
+def run_charms(
+    backends: Backends, ns_id: str, begin: Callable[[Model], object], patience: float, limit: float
+) -> None:
+    """Let a service's charms run what `begin` queues, until all units are idle or in error.
+
+    `patience`: seconds to wait for an operation on the service to end; `limit`: for the units.
 
     Raises:
         ConflictError: an operation goes on.
@@ -68,10 +77,10 @@ def update_status(backends: Backends, ns_id: str, patience: float) -> None:
     with file_lock(lock, patience, f"ns {ns_id}"):
         if ns_id not in backends.controller().models():
             raise NbiError(f"ns {ns_id} has no charms")
+        begin(backends.controller().model(ns_id))
         with backends.controller().model(ns_id) as model:
-            model.update_status()
             try:
-                status = model.wait_idle(lab_timeouts().settle, retries=False)
+                status = model.wait_idle(limit, retries=False)
             except WaitTimeoutError as error:
                 raise NbiError(f"charms of ns {ns_id} are still busy: {error}") from None
             if failed := status.failed:

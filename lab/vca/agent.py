@@ -23,6 +23,7 @@ from lab.vca.resolver import (
     Step,
     UnpackedCharm,
     config_hash,
+    hook_name,
     next_step,
     queued,
     record_done,
@@ -255,7 +256,8 @@ class UnitAgent:
     # -- hooks ------------------------------------------------------------------------------
 
     def _run_hook(self, info: HookInfo) -> None:
-        name = self._hook_name(info)
+        with self._store.lock:
+            name = hook_name(self._store.document, self._app, info)
         context_id = self._context_id(name)
         with self._store.transaction() as document:
             unit = document.units[self._unit_name]
@@ -288,7 +290,7 @@ class UnitAgent:
         problem = outcome.problem
         if not problem:
             try:
-                self._commit_hook(info, context)
+                self._commit_hook(name, info, context)
             except FlushError as error:
                 problem = str(error)
         if problem:
@@ -312,10 +314,12 @@ class UnitAgent:
             )
         self._tell("hook-failed", name, problem)
 
-    def _commit_hook(self, info: HookInfo, context: HookContext) -> None:
+    def _commit_hook(self, name: str, info: HookInfo, context: HookContext) -> None:
         with self._store.transaction() as document:
             unit = document.units[self._unit_name]
             context.flush(document)
+            unit.hooks.pop(name, None)
+            unit.hooks[name] = info
             unit.status_set = unit.status_set or context.status_was_set
             if info.kind == STOP:
                 unit.workload = StatusInfo(status="terminated", since=time.time())
@@ -399,6 +403,7 @@ class UnitAgent:
         settings = runtime.settings
         timeout = settings.action_timeout if context.action else settings.hook_timeout
         source = {"source": f"unit.{self._unit_name}.{Path(dispatch_path).name}"}
+        shell = runtime.shells.pop((self._unit_name, Path(dispatch_path).name), None)
         interrupt = process.Interrupt()
         folder = runtime.paths.contexts / secrets.token_hex(8)
         try:
@@ -408,7 +413,7 @@ class UnitAgent:
                 with self._store.lock:
                     self._interrupt = interrupt
                 outcome = process.run(
-                    [*runtime.exec_prefix, str(script)],
+                    [*runtime.exec_prefix, *(shell or (str(script),))],
                     environment=process.environment(
                         runtime, dispatch_path, context, context_id, server.address
                     ),
@@ -418,6 +423,7 @@ class UnitAgent:
                     interrupt=interrupt,
                     on_stdout=lambda line: self._log.debug("%s", line, extra=source),
                     on_stderr=lambda line: self._log.warning("%s", line, extra=source),
+                    terminal=shell is not None,
                 )
             finally:
                 with self._store.lock:
@@ -450,13 +456,6 @@ class UnitAgent:
 
     def _context_id(self, name: str) -> str:
         return f"{self._unit_name}-{name}-{secrets.randbits(62)}"
-
-    def _hook_name(self, info: HookInfo) -> str:
-        if info.relation_id is None:
-            return info.kind
-        with self._store.lock:
-            relation = self._store.document.relations[info.relation_id]
-        return f"{relation.endpoint_of(self._app).name}-{info.kind}"
 
     @staticmethod
     def _set_agent(unit: Unit, status: str, message: str) -> None:

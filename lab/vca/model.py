@@ -26,6 +26,7 @@ from lab.vca.errors import (
     WaitTimeoutError,
 )
 from lab.vca.events import Callback, Publisher
+from lab.vca.resolver import replay
 from lab.vca.runtime import Paths, Runtime, Settings
 from lab.vca.state import (
     ActionDocument,
@@ -514,6 +515,27 @@ class Model:
         """Let every unit run update-status (Juju does every 5 minutes)."""
         with self._edit() as document:
             document.update_status_version += 1
+
+    def replay(self, unit: str, event: str = "", shell: Sequence[str] = ()) -> str:
+        """Let a unit run a hook again as it is recorded, or an action by its number.
+
+        Without an event it is the failed hook, else the last one. A `shell` is a command that runs
+        once on this process's terminal in place of the charm. Call this before `start`, which runs
+        a failed hook at once. Returns the name of the hook or action. Raises NotFoundError for an
+        event without a record, InvalidValueError for one that cannot come again now.
+        """
+        if event.isdigit():
+            record = self._store.load_action(event)
+            if record.unit != unit:
+                raise NotFoundError(f'action "{event}" is one of unit "{record.unit}"')
+            self.enqueue_action(unit, record.name, record.params)
+            name = record.name
+        else:
+            with self._edit() as document:
+                name = replay(document, applications.find_unit(document, unit), event)
+        if shell:
+            self._runtime.shells[unit, name] = shell
+        return name
 
     def kill_unit_agent(self, unit: str) -> None:
         """Stop a unit's agent as if its machine failed: kill its hook, elect another leader."""

@@ -189,20 +189,23 @@ def run(
     interrupt: Interrupt,
     on_stdout: Callable[[str], None],
     on_stderr: Callable[[str], None],
+    terminal: bool = False,
 ) -> Outcome:
     """Run a process to its end, serving its hook tools meanwhile, from the calling thread.
 
-    After `timeout` seconds, or when `interrupt` fires, its process group is killed. Raises
+    After `timeout` seconds, or when `interrupt` fires, its process group is killed. With `terminal`
+    it is a shell for a user: it has this process's input and output, and ends alone. Raises
     OSError if it cannot be started.
     """
+    outputs = None if terminal else subprocess.PIPE
     process = subprocess.Popen(
         arguments,
         cwd=directory,
         env=dict(environment),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
+        stdin=None if terminal else subprocess.DEVNULL,
+        stdout=outputs,
+        stderr=outputs,
+        start_new_session=not terminal,
     )
     streams = []
     for pipe, on_line in ((process.stdout, on_stdout), (process.stderr, on_stderr)):
@@ -238,12 +241,12 @@ def run(
         # After a timeout, an interrupt or an exception the process still runs.
         if not _readable(ended):
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+                (os.kill if terminal else os.killpg)(process.pid, signal.SIGKILL)
         # Not with Popen: it does not return the processor time.
         _, state, used = os.wait4(process.pid, 0)
         process.returncode = code = os.waitstatus_to_exitcode(state)
         os.close(ended)
-        output = [stream.finish() for stream in streams]
+        output = [stream.finish() for stream in streams] or ["", ""]
     problem = f"killed after {timeout:g} s" if timed_out else _problem(code)
     processor = used.ru_utime + used.ru_stime
     return Outcome(code, problem, interrupt.set, output[0], output[1], processor)

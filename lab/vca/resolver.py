@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lab.vca import relations
+from lab.vca.errors import InvalidValueError, NotFoundError
 from lab.vca.state import HookInfo, ModelDocument, Operation, OptionValue, Unit
 
 INSTALL = "install"
@@ -194,3 +195,33 @@ def record_done(document: ModelDocument, unit: Unit, info: HookInfo, config_dige
 def queued(kind: str) -> Operation:
     """Return the state of a unit whose next step is a hook."""
     return Operation(kind="run-hook", hook=HookInfo(kind=kind))
+
+
+def hook_name(document: ModelDocument, app: str, info: HookInfo) -> str:
+    """Return the name of a hook's file, such as `db-relation-changed`."""
+    if info.relation_id is None:
+        return info.kind
+    return f"{document.relations[info.relation_id].endpoint_of(app).name}-{info.kind}"
+
+
+def replay(document: ModelDocument, unit: Unit, name: str = "") -> str:
+    """Queue a hook as it last ran; without a name the failed hook, else the last one.
+
+    Returns its name. Raises NotFoundError for a hook without a record, and InvalidValueError for
+    one that cannot come again now.
+    """
+    pending = unit.operation.hook
+    if pending is not None:
+        first = hook_name(document, unit.app, pending)
+        if name not in ("", first):
+            raise InvalidValueError(f'unit "{unit.name}" has to run {first} first')
+        return first
+    name = name or next(reversed(unit.hooks), "")
+    info = unit.hooks.get(name)
+    if info is None:
+        known = ", ".join(sorted(unit.hooks)) or "none"
+        raise NotFoundError(f'unit "{unit.name}" ran no hook "{name}"; recorded: {known}')
+    if unit.life != "alive" or info.relation_id not in {None, *unit.relations}:
+        raise InvalidValueError(f'hook "{name}" of unit "{unit.name}" is about something removed')
+    unit.operation = Operation(kind="run-hook", hook=info)
+    return name

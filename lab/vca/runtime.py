@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.vca.charm import Charm, read_charm
@@ -90,6 +90,8 @@ class Runtime:
     slots: threading.Semaphore
     publisher: Publisher
     log: logging.Logger
+    shells: dict[tuple[str, str], Sequence[str]] = field(default_factory=dict)
+    """By unit and event: what runs once on this terminal, in place of the charm."""
 
     def charm_of(self, app: Application, revision: int | None = None) -> Charm:
         """Return the declarations of a charm revision, by default the application's latest."""

@@ -153,6 +153,8 @@ class Unit(Document):
     update_status_seen: int = 0
     status_set: bool = False
     operation: Operation = Field(default_factory=Operation)
+    hooks: dict[str, HookInfo] = Field(default_factory=dict)
+    """The last run of each hook that succeeded, in their order, for a replay."""
     running_action: str = ""
     pending_actions: list[str] = Field(default_factory=list)
     relations: dict[int, UnitRelation] = Field(default_factory=dict)

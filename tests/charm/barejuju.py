@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab.vca import process, relations
+from lab.vca import process, relations, resolver
 from lab.vca.charm import read_charm
 from lab.vca.context import HookContext
 from lab.vca.events import Publisher
@@ -191,14 +191,14 @@ class BareJuju:
         run.results = action.results if action else {}
         return run
 
-    def endpoint(self, number: int) -> str:
-        return self._runtime.store.document.relations[number].endpoint_of(self.app).name
+    @property
+    def document(self) -> ModelDocument:
+        return self._runtime.store.document
 
 
 def hook_name(juju: BareJuju, info: HookInfo) -> str:
     """Return the name of a hook, of a relation hook with its endpoint."""
-    prefix = "" if info.relation_id is None else f"{juju.endpoint(info.relation_id)}-"
-    return prefix + info.kind
+    return resolver.hook_name(juju.document, juju.app, info)
 
 
 def relation_event(kind: str, number: int, remote: str) -> HookInfo:

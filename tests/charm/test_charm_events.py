@@ -151,6 +151,16 @@ def test_hooks_in_which_nothing_is_new_start_no_python(flavour: Flavour, tmp_pat
     assert [call for call in answer.calls if call.startswith("juju-log")] == []
 
 
+def test_a_hook_stops_in_pdb_before_its_handler(flavour: Flavour, tmp_path: Path) -> None:
+    """Here pdb finds no terminal, so it ends, with nothing done."""
+    prefix = ("env", "JUJU_DEBUG_AT=hook")
+    juju = BareJuju(flavour.charm("hss"), tmp_path, flavour.python, prefix)
+    leader(juju)
+    run = juju.dispatch("config-changed")
+    assert "Starting pdb to debug charm operator" in run.stderr
+    assert run.statuses == []
+
+
 def test_a_unit_that_does_not_lead_hears_of_the_leaders_writes(
     flavour: Flavour, tmp_path: Path
 ) -> None:

@@ -222,21 +222,27 @@ def test_day0_and_day1_reached_the_vdus(verbs: Verbs, ns: str) -> None:
         assert day1.stdout.strip() == f"172.16.0.{index}/24"
 
 
-def test_shell_on_a_terminal(verbs: Verbs, ns: str) -> None:
-    refused = verbs.refused("lab", "console", ns, "1")
-    assert refused == "a shell needs a terminal; give a COMMAND after --"
+def shell(words: list[str], typed: bytes) -> tuple[int, bytes]:
+    """Run a verb that opens a shell on a terminal; return its exit code and what it showed."""
     pid, terminal = pty.fork()
     if pid == 0:
-        words = verbs.argv("lab", "console", ns, "1")
         os.execv(words[0], words)
     said = b""
-    while b"#" not in said:  # what is typed before the prompt is thrown away
+    while b"# " not in said:  # what is typed before the prompt is thrown away
         said += os.read(terminal, 1000)
-    os.write(terminal, b"test -t 0 && echo terminal-$((6 * 7)) && cat /etc/day0; exit 5\n")
+    os.write(terminal, typed)
     with contextlib.suppress(OSError):  # its end, as Linux tells it
         while data := os.read(terminal, 1000):
             said += data
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 5
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), said
+
+
+def test_shell_on_a_terminal(verbs: Verbs, ns: str) -> None:
+    refused = verbs.refused("lab", "console", ns, "1")
+    assert refused == "a shell needs a terminal; give a COMMAND after --"
+    typed = b"test -t 0 && echo terminal-$((6 * 7)) && cat /etc/day0; exit 5\n"
+    code, said = shell(verbs.argv("lab", "console", ns, "1"), typed)
+    assert code == 5
     assert b"terminal-42" in said
     assert b"172.16.0.1/24" in said
 
@@ -248,6 +254,23 @@ def test_logs_of_charms(verbs: Verbs, ns: str) -> None:
     one = verbs.run("lab", "logs", ns, name).stdout.splitlines()
     assert one == [line.removeprefix(f"{unit}: ") for line in everything if line.startswith(unit)]
     assert "has no unit 'other/0', its units are" in verbs.refused("lab", "logs", ns, "other/0")
+
+
+def test_a_hook_comes_again(verbs: Verbs, ns: str) -> None:
+    application = verbs.run("lab", "logs", ns).stdout.partition(": ")[0]
+    unit = "/".join(application.rsplit("-", 1))
+    before = verbs.run("lab", "logs", ns, unit).stdout.count("ran config-changed hook")
+    assert (
+        f"config-changed of {unit}" in verbs.run("lab", "replay", ns, unit, "config-changed").stderr
+    )
+    assert "--shell needs a terminal" in verbs.refused("lab", "replay", ns, unit, "--shell")
+    assert 'ran no hook "stop"; recorded: ' in verbs.refused("lab", "replay", ns, unit, "stop")
+    typed = b"test -t 0 && echo $JUJU_UNIT_NAME runs $JUJU_HOOK_NAME; exit\n"
+    code, said = shell(verbs.argv("lab", "replay", ns, unit, "config-changed", "--shell"), typed)
+    assert code == 0
+    assert f"{unit} runs config-changed".encode() in said
+    after = verbs.run("lab", "logs", ns, unit).stdout.count("ran config-changed hook")
+    assert after == before + 2
 
 
 def test_interfaces_stand_in_position_order(verbs: Verbs, ns: str) -> None:
