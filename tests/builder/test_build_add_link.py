@@ -18,6 +18,8 @@ from builder.links import Link
 from builder.tree import Tree
 from builder.validate import Catalog, read, validate
 
+pytestmark = pytest.mark.slow
+
 TREE = Tree.find()
 ACTIONS = """\
 touch: {params: {filename: {type: string}}, required: [filename]}

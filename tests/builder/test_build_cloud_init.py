@@ -2,6 +2,8 @@ import jinja2
 import pytest
 import yaml
 
+pytestmark = pytest.mark.slow
+
 
 def as_ro(text, **values):
     """Render as OSM's resource orchestrator does (strict names, HTML escaping everywhere)."""

@@ -297,6 +297,7 @@ def test_a_network_may_not_have_the_name_of_a_link(tree, tmp_path):
         sites.load(path)
 
 
+@pytest.mark.slow
 def test_a_site_whose_addresses_clash_is_not_built(sources, tmp_path, monkeypatch):
     path = sources.root / "params/sites/epc.site.yaml"
     text = path.read_text()

@@ -447,6 +447,7 @@ def use_up(charm, ends):
     charm.vdu.files[INDEX] += "".join(map(ca._line, issued))
 
 
+@pytest.mark.slow
 def test_a_peer_keeps_its_place_when_others_have_used_up_the_limit():
     juju, hss, mme, _ = certified()
     use_up(hss, juju.world.clock + 10 * MONTH)
@@ -548,6 +549,7 @@ def test_a_hostile_provider_cannot_displace_what_runs(field, change, reason):
     assert without_checks(mme) == files
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     st.dictionaries(

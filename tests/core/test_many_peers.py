@@ -65,6 +65,7 @@ class Counted:
         return self.sent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("technology", ["ipsec", "wireguard"])
 def test_one_more_peer_is_told_in_as_many_bytes_among_many_as_among_few(technology):
     result = {}

@@ -355,6 +355,7 @@ GIFTS = ["172.16.6.70/24", "172.16.6.71/24", "10.9.0.4/24", "172.16.6.9/24", "19
 """The second to last is a gateway's own; the last has their outer addresses in its subnet."""
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @tried_with(
     gifts=st.lists(st.sampled_from(["", *GIFTS]), min_size=1, max_size=3),

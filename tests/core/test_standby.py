@@ -292,6 +292,7 @@ def test_peers_that_answer_nothing_say_nothing() -> None:
     assert (bad.degraded, bad.loss) == (True, -1)
 
 
+@pytest.mark.slow
 @given(st.lists(st.booleans(), min_size=300, max_size=300))
 def test_a_path_that_is_bad_now_and_then_moves_the_service_seldom(looks: list[bool]) -> None:
     state, moves = State(), 0

@@ -88,6 +88,7 @@ def rows(text: str) -> dict[str, list[str]]:
 # -- the site ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_site_is_built_and_has_no_dead_link(tmp_path: Path) -> None:
     """`mkdocs build --strict` fails on every link and anchor that leads nowhere."""
     shutil.copytree(DOCS, tmp_path / "docs")

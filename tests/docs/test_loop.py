@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from support import changed
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"
 

@@ -105,6 +105,7 @@ def test_the_readme_of_a_charm_names_its_actions_and_users(folder: Path) -> None
     assert users == found
 
 
+@pytest.mark.slow
 def test_the_costs_of_readme_and_demo_are_those_of_the_recorded_campaign() -> None:
     from experiments.__main__ import ONE_MACHINE
 

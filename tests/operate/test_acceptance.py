@@ -37,6 +37,8 @@ from operate.cli import main
 from operate.client import OperateError
 from operate.nbi import Nbi, Refused
 
+pytestmark = pytest.mark.slow
+
 VIM = "11111111-2222-4333-8444-555555555555"
 
 

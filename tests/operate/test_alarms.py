@@ -189,6 +189,7 @@ def test_a_package_in_use_takes_alarms_later() -> None:
     _check_modified(plain["vnfd"], alarmed["vnfd"])
 
 
+@pytest.mark.slow
 def test_packages_have_alarms_where_the_build_is_told_where_they_go(tmp_path: Path) -> None:
     tree = Tree.find(ROOT)
     url = "https://alarms.example/osm"

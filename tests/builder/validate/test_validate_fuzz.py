@@ -14,6 +14,8 @@ from validate_support import ENTRY, GOOD, PARAMS, File, catalog
 
 from builder.validate import Catalog, Problem, validate_package, validate_params
 
+pytestmark = pytest.mark.slow
+
 KEYS = sorted(
     {
         key

@@ -38,6 +38,8 @@ from lab.records.ids import admin, new_id
 from lab.records.journal import Tail
 from lab.records.store import NSDS, NSTS, OPS, VIMS, VNFDS, Store
 
+pytestmark = pytest.mark.slow
+
 KIND = {"vnf": VNFDS, "ns": NSDS, "nst": NSTS}
 TOLD_WHICH_SERVICE = {"params-no-service"}
 """A parameter file beside packages must fit one; here the command names the service."""
