@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import struct
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from ipaddress import ip_interface, ip_network
 from pathlib import Path
@@ -152,6 +154,32 @@ def test_it_puts_the_rule_back_as_charon_had_it(watch: ipsec.Watch) -> None:
     watch.mend()
     words = "ip -4 rule add not fwmark 0x6f73 pref 220 table 220"
     assert [" ".join(each) for each in watch.done[1:]] == [words]
+
+
+FLUSH = """
+import subprocess, sys, time
+sys.path.insert(0, sys.argv[1])
+import ipsec
+watch = ipsec.Watch()
+selector = ["src", "10.7.0.1/32", "dst", "10.7.0.2/32", "dir", "out"]
+subprocess.check_call(["ip", "xfrm", "policy", "add", *selector])
+print(ipsec.kernel("policy", r"^src (\\S+) dst (\\S+)"))
+watch.mend = lambda: None
+watch.until(time.monotonic() + 0.1)
+print(watch.suspicious)
+subprocess.check_call(["ip", "xfrm", "policy", "flush"])
+watch.until(time.monotonic() + 0.1)
+print(watch.suspicious)
+"""
+
+
+def test_the_kernel_tells_of_a_flush() -> None:
+    words = ("unshare", "--user", "--map-root-user", "--net", sys.executable, "-c", FLUSH)
+    folder = str(Path(ipsec.__file__).parent)
+    done = subprocess.run([*words, folder], capture_output=True, text=True, check=False)
+    if "not supported" in done.stderr or "Operation not permitted" in done.stderr:
+        pytest.skip("no policies of IPsec in this kernel, or no user namespaces")
+    assert done.stdout.splitlines() == ["{'10.7.0.1/32 10.7.0.2/32'}", "False", "True"], done.stderr
 
 
 def test_it_puts_back_the_routes_of_tunnels_that_are_up(

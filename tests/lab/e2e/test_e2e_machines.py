@@ -222,6 +222,13 @@ def test_the_kernel_carries_esp_on_xfrm_interfaces(ipsec: Service) -> None:
         assert not ipsec[index].pings(other, "-M", "do", "-s", str(mtu - 27), tries=5)
 
 
+@pytest.mark.kvm
+@pytest.mark.parametrize("what", ["state", "policy"])
+def test_flushed_states_and_policies_are_made_anew_in_seconds(ipsec: Service, what: str) -> None:
+    ipsec["client"].out("ip", "xfrm", what, "flush")
+    wait(lambda: ipsec["client"].pings(SERVER, tries=1), "the tunnel is back", seconds=30)
+
+
 ENFORCE = """
 profile=/etc/apparmor.d/usr.sbin.charon-systemd
 sed -e 's/complain,//' -e 's/flags=(complain)//' $profile | apparmor_parser --replace
