@@ -7,10 +7,15 @@ from vpnaas.vdu import steps
 from vpnaas.vdu.programs import source
 
 
-def execute(*listed, exclusive=False, known=None, sizes=None):
+def execute(*listed, exclusive=False, known=None, sizes=None, within=()):
+    """Run steps on this machine; `within` are words of a command that runs a command."""
     request = steps.program(list(listed), exclusive, known)
     done = subprocess.run(
-        [sys.executable, "-I", "-"], input=request, capture_output=True, text=True, check=True
+        [*within, sys.executable, "-I", "-"],
+        input=request,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     if sizes is not None:
         sizes.append((len(request) - len(source("agent.py")), len(done.stdout)))

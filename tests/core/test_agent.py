@@ -9,6 +9,10 @@ import attr
 import pytest
 from agent_support import execute
 from vpnaas.base.errors import VduError
+from vpnaas.params.intent import link_params
+from vpnaas.plan import Plan, diagnose_steps
+from vpnaas.tunnels.technologies import TABLE
+from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import steps
 from vpnaas.vdu.file_cache import FileCache
 
@@ -64,13 +68,6 @@ def test_steps_stop_at_the_first_failure(tmp_path):
     with pytest.raises(VduError, match="why"):
         results.check()
     assert os.listdir(tmp_path) == []
-
-
-def test_missing_programs_and_timeouts_are_sentences():
-    with pytest.raises(VduError, match="no-such-tool is not installed"):
-        execute(steps.run("x", "no-such-tool")).check()
-    with pytest.raises(VduError, match="sleep did not end within 1 s"):
-        execute(steps.run("x", "sleep", "5", timeout=1)).check()
 
 
 def test_a_file_of_the_kernel_is_read():
@@ -258,8 +255,124 @@ def test_what_the_kernel_or_a_tool_says_becomes_a_sentence(step, sentence, tmp_p
     assert results.broken["a"].sentence() == sentence.replace("{}", str(tmp_path))
 
 
-def test_a_full_disk_is_named(tmp_path):
-    cause = steps.Broken(steps.write("w", "/etc/x", "x"), "[Errno 28] No space left on device")
-    assert cause.sentence() == "there is no room left for /etc/x on the VDU"
-    cause = steps.Broken(steps.enable("e", "x.service"), "Failed: No space left on device")
-    assert cause.sentence() == "there is no room left for files of systemctl on the VDU"
+#: A folder on a disk of its own, with one file on it.
+FULL = "mount -t tmpfs -o size=4k none $1 && head -c 4096 /dev/zero >$1/full"
+READ_ONLY = "mount -t tmpfs none $1 && echo x >$1/x && mount -o remount,ro $1"
+
+
+@pytest.mark.parametrize(
+    ("disk", "step", "sentence"),
+    [
+        (FULL, steps.write("w", "{}/x", "x"), "there is no room left for {}/x on the VDU"),
+        (
+            FULL,
+            steps.run("k", "wg", "genkey", stdout_file="{}/key"),
+            "there is no room left for {}/key on the VDU",
+        ),
+        (
+            FULL,
+            steps.run("r", "cp", "/etc/passwd", "{}/x"),
+            "there is no room left for files of cp on the VDU",
+        ),
+        (
+            READ_ONLY,
+            steps.write("w", "{}/x", "other"),
+            "{}/x is on a read-only file system of the VDU",
+        ),
+        (READ_ONLY, steps.remove("d", "{}/x"), "{}/x is on a read-only file system of the VDU"),
+        (
+            READ_ONLY,
+            steps.run("r", "cp", "/etc/passwd", "{}/new"),
+            "cp /etc/passwd {}/new failed: the VDU's disk is read-only",
+        ),
+    ],
+)
+@pytest.mark.parametrize("part", ["a", ""])
+def test_a_full_or_read_only_disk_is_named(disk, step, sentence, part, tmp_path):
+    own = (
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-c",
+        disk + ' && exec "${@:2}"',
+    )
+    own = (*own[:4], "bash", *own[5:], "bash", str(tmp_path))
+    body = json.loads(json.dumps(dict(step.body)).replace("{}", str(tmp_path)))
+    results = execute(attr.evolve(step, body=body, part=part), within=own)
+    if not part:
+        # It ends all, as a step of the facts does.
+        with pytest.raises(VduError) as error:
+            results.check()
+        said = str(error.value)
+    else:
+        said = results.broken[part].sentence()
+    assert said == sentence.replace("{}", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("no-such", "x"), "the VDU has no no-such; its image or Day-0 cloud-init must install it"),
+        (("sleep", "9"), "sleep did not end within 1 s on the VDU"),
+        (
+            ("ip", "-j", "address", "show", "dev", "x"),
+            'ip -j address show failed on the VDU (Device "x" does not exist.)',
+        ),
+        (
+            ("python3", "-c", "raise SystemExit('no')"),
+            "a program of the charm failed on the VDU (no)",
+        ),
+        (("nft", "-f", "{}/old"), "nft of the VDU is too old for our rules"),
+        (
+            ("nft", "-f", "{}/twice"),
+            "rules of others on the VDU have the names of ours; see `nft list ruleset`",
+        ),
+        (
+            ("nft", "list", "table", "inet", "x"),
+            "the kernel of the VDU lacks what our rules of nftables need",
+        ),
+    ],
+)
+def test_a_step_that_ends_all_is_told_in_a_sentence(words, sentence, tmp_path):
+    (tmp_path / "old").write_text("table inet x { chain y { typo } }")
+    (tmp_path / "twice").write_text("create table inet x\ncreate table inet x\n")
+    words = [word.replace("{}", str(tmp_path)) for word in words]
+    within = ("unshare", "--user", "--map-root-user", "--net")
+    seconds = 1 if words[0] == "sleep" else 60
+    with pytest.raises(VduError) as error:
+        execute(steps.run("facts/x", *words, timeout=seconds), within=within).check()
+    assert str(error.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("step", "why", "sentence"),
+    [
+        (
+            steps.run("s6a/public", "wg", "pubkey", stdin_file="/k", timeout=30),
+            "wg did not end within 30 s",
+            "wg did not end within 30 s on the VDU",
+        ),
+        (
+            steps.run("s6a/public", "wg", "pubkey", stdin_file="/k"),
+            "wg pubkey: wg: Key is not the correct length or format",
+            "the private key of s6a in /etc/osm-vpnaas/s6a/private.key of the VDU is empty or"
+            " damaged; rotate-keys with force makes a new one",
+        ),
+        (
+            steps.write("s6a/apply/file", "/etc/wireguard/wg-s6a.conf", "x"),
+            "[Errno 28] No space left on device: '/etc/wireguard/.osm-vpnaas-x'",
+            "there is no room left for /etc/wireguard/wg-s6a.conf on the VDU",
+        ),
+    ],
+)
+def test_a_cause_that_the_agent_names_is_not_taken_for_another(step, why, sentence):
+    """The unit's journal may have other words, of an earlier failure."""
+    params = link_params({"link": "s6a", "inner-address": "10.0.0.1/24"})
+    cause = steps.Broken(attr.evolve(step, part="s6a"), why)
+    wireguard = TABLE["wireguard"]
+    assert wireguard.reason(params, cause) == sentence
+    results = steps.Results({}, None, {"s6a": cause})
+    plan = Plan(0, {"s6a": LinkPlan(params)}, ())
+    assert bool(diagnose_steps(plan, results)) == ("damaged" in sentence)

@@ -666,7 +666,9 @@ def diagnose_steps(plan: Plan, results: Results) -> List[Step]:
     steps: List[Step] = []
     for decided in plan.links.values():
         broken = _broken(decided.params, results)
-        if broken is not None and broken.step.part == decided.params.link:
+        if broken is None or broken.plain:
+            continue
+        if broken.step.part == decided.params.link:
             steps += TABLE[decided.params.technology].diagnose(decided.params, broken)
     return steps
 

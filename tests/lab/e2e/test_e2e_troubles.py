@@ -102,6 +102,70 @@ def test_what_carries_a_tunnel_is_put_back_in_seconds(client: Vnf, damage: str) 
     wait(lambda: client.pings(SERVER, tries=1), "the tunnel carries packets again", seconds=20)
 
 
+KEY = "/etc/osm-vpnaas/vpn-client/private.key"
+NO_KEY = f"the private key of vpn-client in {KEY} of the VDU is empty or damaged; rotate-keys"
+OWN_DISK = (
+    "mount -t tmpfs -o size=4k none /etc/wireguard && head -c 4096 /dev/zero >/etc/wireguard/x"
+)
+READ_ONLY = """mount --bind /etc/wireguard /etc/wireguard
+rm /etc/wireguard/wg-vpn-client.conf
+mount -o remount,ro,bind /etc/wireguard"""
+HANGING = """printf '#!/bin/sh\\nexec sleep 99' >/run/wg
+chmod +x /run/wg
+mount --bind /run/wg $(which wg)"""
+FOREIGN = """umask 077
+printf '[Interface]\\nPrivateKey = %s\\nListenPort = 51820\\n' $(wg genkey) >/etc/wireguard/wg0.conf
+systemctl stop wg-quick@wg-vpn-client
+wg-quick up wg0"""
+
+
+@pytest.mark.parametrize(
+    ("damage", "undo", "sentence"),
+    [
+        (
+            OWN_DISK,
+            "umount /etc/wireguard",
+            "there is no room left for /etc/wireguard/wg-vpn-client.conf on the VDU",
+        ),
+        (
+            FOREIGN,
+            "wg-quick down wg0; rm /etc/wireguard/wg0.conf",
+            "UDP port 51820 of the VDU is used by wg0; allowed: another listen-port",
+        ),
+        *(
+            pytest.param(*each, marks=pytest.mark.long)
+            for each in (
+                (
+                    READ_ONLY,
+                    "umount /etc/wireguard",
+                    "/etc/wireguard/wg-vpn-client.conf is on a read-only file system of the VDU",
+                ),
+                (f"mv {KEY} {KEY}.away && touch {KEY}", f"mv {KEY}.away {KEY}", NO_KEY),
+                (f"mv {KEY} {KEY}.away && echo key >{KEY}", f"mv {KEY}.away {KEY}", NO_KEY),
+                (
+                    HANGING,
+                    "umount $(which wg)",
+                    "wg did not end within 20 s on the VDU",
+                ),
+            )
+        ),
+    ],
+)
+def test_what_breaks_a_link_is_named(
+    basic: Service, client: Vnf, damage: str, undo: str, sentence: str
+) -> None:
+    client.out("sh", "-ec", damage)
+    try:
+        shown = client.status("vpn-client")
+        assert (shown["state"], shown["reason"].startswith(sentence)) == ("blocked", True), shown
+        workload, text = status_line(basic, "client")
+        assert (workload, sentence in text) == ("blocked", True), text
+    finally:
+        client.out("sh", "-c", undo)
+    assert client.status("vpn-client")["state"] == "up"
+    assert client.pings(SERVER, tries=60)
+
+
 def test_our_rules_are_put_back_in_seconds(client: Vnf) -> None:
     def rules() -> str:
         return re.sub(r"packets \d+ bytes \d+", "", client.run("nft", "list", *guard).stdout)

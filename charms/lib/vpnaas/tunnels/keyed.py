@@ -53,7 +53,7 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         self, params: LinkParams, broken: Broken, diagnosis: Optional[Results] = None
     ) -> str:
         """Return why a step of a link failed."""
-        key = self.key_pair(params).unusable(broken.step.id)
+        key = "" if broken.plain else self.key_pair(params).unusable(broken.step.id)
         return key or super().reason(params, broken, diagnosis)
 
     def renew(self, charm_state: CharmState, link: str) -> List[Step]:

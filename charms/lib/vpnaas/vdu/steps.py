@@ -8,6 +8,7 @@ found.
 import base64
 import hashlib
 import json
+import re
 import zlib
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -164,6 +165,22 @@ _MEANINGS = (
 """What the kernel's reasons mean for a file, in the order in which they are looked for."""
 
 
+_AGENTS = ("has changed since it was read", "has more than", "printed more than")
+"""Parts of sentences of the agent, which name the cause themselves."""
+_NAMED = (*_AGENTS, "did not end within", "is not installed", *(text for text, _ in _MEANINGS[:2]))
+_REFUSED_RULES = (
+    ("not supported", "the kernel of the VDU lacks what our rules of nftables need"),
+    ("No such file or directory", "the kernel of the VDU lacks what our rules of nftables need"),
+    ("syntax error", "nft of the VDU is too old for our rules"),
+    ("Operation not permitted", "a program of the VDU owns the table of our rules, or nobody may"
+     " load rules there; see `nft list ruleset`"),
+    ("resource busy", "rules of others on the VDU exclude ours, as those of iptables-legacy do;"
+     " see `nft list ruleset`"),
+    ("File exists", "rules of others on the VDU have the names of ours; see `nft list ruleset`"),
+)  # fmt: skip
+"""What nft(8) says, and what it means."""
+
+
 @attr.frozen
 class Broken:
     """The step that ended a part.
@@ -175,8 +192,15 @@ class Broken:
     step: Step
     why: str
 
+    @property
+    def plain(self) -> bool:
+        """Tell whether the reason is the cause, so that no other need be looked for."""
+        return self.step.body["do"] != "run" or any(text in self.why for text in _NAMED)
+
     def sentence(self) -> str:
         """Return the reason in words of ours."""
+        if any(text in self.why for text in _AGENTS):
+            return printable(self.why)
         body = self.step.body
         argv = list(body.get("argv", ()))
         path = str(body.get("path") or body.get("stdout_file") or "")
@@ -184,7 +208,10 @@ class Broken:
             if text in self.why:
                 return meaning.format(path or "files of {}".format(argv[0]))
         if not argv:
-            return "{} cannot be used on the VDU".format(path)
+            return "{} cannot be used on the VDU".format(path or self.step.id)
+        if self.why.endswith("is not installed"):
+            what = "the VDU has no {}; its image or Day-0 cloud-init must install it"
+            return what.format(argv[0])
         if "did not end within" in self.why:
             return "{} did not end within {} s on the VDU".format(argv[0], body["timeout"])
         file = body.get("stdin_file") or ("-in" in argv and argv[argv.index("-in") + 1])
@@ -192,8 +219,23 @@ class Broken:
             return "{} of the VDU does not {}".format(argv[-1], argv[1])
         if file:
             return "{} cannot use {} of the VDU; it may be empty or damaged".format(argv[0], file)
+        if argv[0] == "nft":
+            return self._rules()
+        name = "a program of the charm" if argv[0] == "python3" else " ".join(argv[:4])
+        for text, sentence in _SAID:
+            if sentence and text in self.why:
+                return "{} failed: {}".format(name, sentence)
         last = (self.why.splitlines() or [""])[-1].rpartition(": ")[2]
-        return "{} failed on the VDU ({})".format(" ".join(argv[:4]), printable(last)[:200])
+        return "{} failed on the VDU ({})".format(name, printable(last)[:200])
+
+    def _rules(self) -> str:
+        """Return why nftables refuses our rules."""
+        for text, sentence in _REFUSED_RULES:
+            if text in self.why:
+                return sentence
+        found = re.search("Error: (.*)", self.why)
+        said = printable(found.group(1))[:200] if found else "nothing"
+        return "nft of the VDU refuses our rules and says: {}".format(said)
 
 
 def printable(text: str) -> str:
@@ -207,6 +249,7 @@ class Results:
     Attributes:
         failed: Why it did not run all steps, None if it did.
         broken: The step that failed, by its part.
+        at: The step that failed for all, None if another reason ended them.
     """
 
     def __init__(
@@ -214,9 +257,11 @@ class Results:
         results: Mapping[str, Json],
         failed: Optional[str] = None,
         broken: Optional[Mapping[str, Broken]] = None,
+        at: Optional[Broken] = None,
     ) -> None:
         self._results = results
         self.failed = failed
+        self.at = at
         self.broken = dict(broken or {})
 
     @classmethod
@@ -247,11 +292,12 @@ class Results:
                 part: Broken(sent[cause["id"]], str(cause["why"]))
                 for part, cause in document.get("broken", {}).items()
             }
+            at = sent.get(document.get("at", "")) if failed else None
             _check(results, [failed or "", *broken, *(cause.why for cause in broken.values())])
             for step in steps:
                 if known is not None and step.id in results:
                     file_cache.learn(known, step, results[step.id])
-            return cls(results, failed, broken)
+            return cls(results, failed, broken, Broken(at, str(failed)) if at else None)
         except (zlib.error, *MALFORMED):
             raise VduError("the VDU answered something that is not an agent's result")
 
@@ -266,7 +312,7 @@ class Results:
     def check(self) -> "Results":
         """Raise VduError if a step failed."""
         if self.failed is not None:
-            raise VduError("the VDU refused a step: {}".format(self.failed))
+            raise VduError(self.at.sentence() if self.at else printable(self.failed))
         return self
 
     def text(self, id: str) -> Optional[str]:

@@ -152,7 +152,8 @@ def machine(step: Json) -> Json:
     for name, path in step["identities"].items():
         with contextlib.suppress(OSError):
             now[name] = (_get(path) or b"").decode("utf-8", "replace").strip()
-    now = {name: text for name, text in now.items() if text}
+    # cloud-init that finds no cloud calls the instance so.
+    now = {name: text for name, text in now.items() if text not in ("", "iid-datasource-none")}
     try:
         noted = dict(json.loads((_get(step["path"]) or b"null").decode("utf-8", "replace")) or {})
     except (TypeError, ValueError):
@@ -245,11 +246,12 @@ def execute(steps: List[Json], exclusive: bool) -> Json:
     """
     results: Json = {}
     broken: Dict[str, Json] = {}
+    at = ""
     try:
         if exclusive:
             _lock(30)
         for step in steps:
-            part = step.get("part", "")
+            part, at = step.get("part", ""), step["id"]
             cause = broken.get(part) or broken.get(step.get("needs", ""))
             try:
                 if cause is None:
@@ -262,7 +264,7 @@ def execute(steps: List[Json], exclusive: bool) -> Json:
                 broken[part] = cause
     except (StepError, OSError, KeyError) as error:
         failed = str(error) or type(error).__name__
-        return {"results": results, "failed": failed, "broken": broken}
+        return {"results": results, "failed": failed, "at": at, "broken": broken}
     return {"results": results, "failed": None, "broken": broken}
 
 
