@@ -312,3 +312,37 @@ def test_any_device_whose_time_is_over_is_shown_by_its_name():
     intent = Intent(peers={("access", guest.name): guest for guest in guests})
     assert len(_shown(intent, outcome, "all")["expired"]) == 100
     assert set(_shown(intent, outcome, "guest-100")["expired"]) == {"guest-100"}
+
+
+HOME, OFFICE, TRAIN = "198.51.100.7:40001", "203.0.113.9:51820", "192.0.2.33:1024"
+
+
+@pytest.mark.parametrize(
+    ("looks", "told"),
+    [
+        ([(0, HOME), (300, OFFICE), (600, HOME)], True),
+        ([(0, HOME), (5, OFFICE), (10, OFFICE), (15, HOME), (20, HOME)], True),
+        ([(0, TRAIN), (300, HOME), (600, OFFICE), (900, HOME)], True),
+        # From one house with one address: the ports differ.
+        ([(0, HOME), (300, "198.51.100.7:40002"), (600, HOME)], True),
+        # A device that moves on, stays somewhere, is back after a while, or was asleep.
+        ([(0, HOME), (300, OFFICE)], False),
+        ([(0, HOME), (300, TRAIN), (600, OFFICE)], False),
+        ([(0, HOME), (300, OFFICE), (3600, OFFICE), (3900, HOME)], False),
+        ([(0, HOME), (300, ""), (600, HOME)], False),
+        # It ends when one of them got its own file.
+        ([(0, HOME), (300, OFFICE), (600, HOME), (1200, HOME), (1800, HOME)], False),
+    ],
+)
+def test_one_file_on_two_devices_is_told(vnf, monkeypatch, looks, told):
+    vnf.enrol("phone", 0)
+    for seconds, endpoint in looks:
+        (peer,) = vnf.vdu.interfaces["wg-access"].peers.values()
+        peer.endpoint = endpoint or "(none)"
+        peer.handshake = vnf.vdu.world.clock
+        monkeypatch.setattr("vpnaas.reconciling.time.time", lambda at=seconds: NOW + at)
+        view = vnf.run("show-status")["access"]
+    assert ("in turn, as by two devices" in view["reason"]) == told
+    assert ("in turn, as by two devices" in vnf.environment.status[1]) == told
+    assert view["state"] == "up"
+    assert ("in turn" in str(vnf.run("show-devices", name="phone")["peers"])) == told

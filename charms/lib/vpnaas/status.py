@@ -33,6 +33,8 @@ SETTLING = 20
 """Seconds after a peer has confirmed our key in which it is not yet `down` without a handshake."""
 FURTHER_LOOKS = 3
 """How often the ends of a link that is not up wake each other for another look."""
+IN_TURN = 900
+"""Seconds in which a peer that comes back to an endpoint that it had left counts as two devices."""
 _WORST = (BLOCKED, DOWN, PENDING, WAITING, UNCONFIGURED, OFF, CLEAR, UP)
 
 
@@ -49,6 +51,7 @@ class Memory:
         looks: Number of the last further look that we asked the other ends for, and how many since
             the link was last good; see `offer.looking`.
         woken: Numbers of the looks that the other ends asked us for.
+        seen: The last endpoints of manual peers, by peer name: address, when first, when last.
     """
 
     state: str = ""
@@ -58,6 +61,7 @@ class Memory:
     answered: FrozenSet[str] = frozenset()
     looks: Tuple[int, int] = (0, 0)
     woken: Tuple[str, ...] = ()
+    seen: Mapping[str, Tuple[Tuple[str, int, int], ...]] = attr.Factory(dict)
 
     @classmethod
     def from_json(cls, stored: Any) -> "Memory":
@@ -66,6 +70,10 @@ class Memory:
             confirmed = {str(n): (str(d), int(at)) for n, (d, at) in stored["confirmed"].items()}
             own, when = stored["key"]
             number, asked = map(int, stored["looks"])
+            seen = {
+                str(name): tuple((str(end), int(first), int(last)) for end, first, last in ends)
+                for name, ends in stored.get("seen", {}).items()
+            }
             return cls(
                 str(stored["state"]),
                 int(stored["since"]),
@@ -74,6 +82,7 @@ class Memory:
                 frozenset(map(str, stored["answered"])),
                 (number, asked),
                 tuple(map(str, stored["woken"])),
+                seen,
             )
         except MALFORMED:
             return cls()
@@ -212,7 +221,31 @@ def _noted(plan: LinkPlan, before: Memory, at: int) -> Memory:
         key=before.key if before.key[0] == key[0] else key,
         confirmed=confirmed,
         answered=frozenset(answered | (before.answered & names)),
+        seen={p.name: _ends(plan, p, before, at) for p in plan.peers if p.is_manual},
     )
+
+
+def _ends(plan: LinkPlan, peer: Peer, before: Memory, at: int) -> Tuple[Tuple[str, int, int], ...]:
+    """Return `Memory.seen` of a peer after a look."""
+    known = before.seen.get(peer.name, ())
+    end = TABLE[plan.params.technology].session(plan.state, plan.params.link, peer).endpoint
+    if not end:
+        return known
+    if known and known[-1][0] == end:
+        return (*known[:-1], (end, known[-1][1], at))
+    return (*known[-2:], (end, at, at))
+
+
+def _taking_turns(memory: Memory, peer: Peer, at: int) -> str:
+    """Return that two devices use a peer's key, "" for no sign of it. A device moves on."""
+    ends = memory.seen.get(peer.name, ())
+    if len(ends) < 3 or at - ends[-1][1] > IN_TURN:
+        return ""
+    (before, _, left), (between, _, _), (back, returned, _) = ends[-3:]
+    if before != back or returned - left > IN_TURN:
+        return ""
+    what = "its key is used from {} and {} in turn, as by two devices; give each a file of its own"
+    return what.format(before, between)
 
 
 def _labels(plan: LinkPlan, names: Container[str]) -> List[str]:
@@ -251,8 +284,9 @@ def _peer(peer: Peer, plan: LinkPlan, now: int, memory: Memory, at: int) -> Dict
     view["endpoint"] = session.endpoint or view["endpoint"]
     view.update(session.details)
     trouble = TABLE[plan.params.technology].trouble(plan.state, plan.params, peer)
-    if trouble.reason:
-        view["reason"] = trouble.reason
+    reason = trouble.reason or _taking_turns(memory, peer, at)
+    if reason:
+        view["reason"] = reason
     alive, echo = fresh(now, plan, peer, grace=60), plan.echoes.get(peer.name)
     if echo is not None:
         view["loss-percent"] = 100 * (echo.sent - echo.received) // max(1, echo.sent)
