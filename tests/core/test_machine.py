@@ -72,6 +72,8 @@ def disk(tmp_path: Path) -> Disk:
         # `cloud-init clean --machine-id`, before and after the next boot
         ({"board": "B1"}, True),
         (dict(FIRST, machine_id="m2"), True),
+        # cloud-init found no cloud at this boot
+        (dict(FIRST, instance="iid-datasource-none"), True),
         # nothing is left to compare
         ({"machine_id": "m1"}, True),
         ({"machine_id": "m2"}, False),
@@ -135,6 +137,7 @@ LEFT = {
     "etc/swanctl/x509crl/osm-vpnaas-s11.pem": "",
     "etc/swanctl/osm-vpnaas-s11-rel-1.secret": "",
     "etc/systemd/system/osm-vpnaas-ipsec@.service": "",
+    "etc/systemd/system/osm-vpnaas-machine.service": "",
     "etc/systemd/system/hss.service": "[Unit]\nDescription=... in a container (osm-vpnaas)\n",
     "etc/systemd/system/strongswan.service.d/osm-vpnaas.conf": "",
     "var/lib/osm-vpnaas/cassandra/rows": "",
@@ -151,7 +154,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("what", ["all", "secrets"])
+@pytest.mark.parametrize("what", ["all", "secrets", "boot"])
 def test_what_charms_left_goes_and_what_others_have_stays(tmp_path: Path, what: str) -> None:
     disk, tools = Disk(tmp_path / "disk"), tmp_path / "tools"
     for path, text in {**LEFT, **OTHERS}.items():
@@ -170,13 +173,15 @@ def test_what_charms_left_goes_and_what_others_have_stays(tmp_path: Path, what: 
     words = [sys.executable, "-I", "-c", program, what]
     subprocess.run(words, env={**os.environ, "PATH": str(tools)}, check=True)
     there = {path for path in {**LEFT, **OTHERS} if (disk.folder / path.lstrip("/")).exists()}
-    kept = {machine.MARK, "var/lib/osm-vpnaas/cassandra/rows"} if what == "secrets" else set()
+    kept = {machine.MARK, "var/lib/osm-vpnaas/cassandra/rows"} if what != "all" else set()
     assert there == set(OTHERS) | kept
     calls = (tmp_path / "calls").read_text().splitlines()
     disabled, stopped = (call.split()[2:] for call in calls[:2])
     units = {"hss.service", "osm-vpnaas-ipsec@.service", "wg-quick@wg-s6a.service"}
-    assert set(disabled) == units
-    assert {"hss.service", "osm-vpnaas-ipsec@*.service", "osm-vpnaas-*"} <= set(stopped)
+    assert set(disabled) == units | {machine.UNIT}
+    # It is not ended by its own unit.
+    assert machine.UNIT not in stopped
+    assert {"hss.service", "osm-vpnaas-ipsec@*.service", "osm-vpnaas-[!m]*"} <= set(stopped)
     assert "ip link delete wg-s6a" in calls
     assert calls[-1] == "nft delete table inet osm_vpnaas_guard"
     assert not [call for call in calls if "office" in call or "strongswan.service" in call]

@@ -127,6 +127,10 @@ def test_a_copy_of_a_configured_disk_gets_keys_of_its_own(
     note["instance"] = "another server"
     client.out("tee", machine.MARK, input=json.dumps(note))
     client.out("touch", "/etc/osm-vpnaas/s6a.nft", "/etc/swanctl/osm-vpnaas-s6a-rel-1.secret")
+    # As at a boot, before any charm has looked.
+    client.out("systemctl", "start", machine.UNIT)
+    assert client.run("ls", "/etc/osm-vpnaas/vpn-client/private.key").returncode
+    assert not client.pings(SERVER, tries=5)
     answer = client.action("show-status")
     assert answer["notice"] == machine.NOTICE
     after = answer["vpn-client"]["public-key"]

@@ -1,6 +1,7 @@
-"""The keeper of what carries tunnels: their interfaces, routes and rules, and our firewall.
+"""What cares for tunnels between two looks of the charm; Juju's comes every five minutes.
 
-A look of the charm repairs them too, but Juju's comes every five minutes. The program is `hold`.
+The program `hold` keeps interfaces, routes, rules and our firewall. At boot a unit of `machine`
+takes keys away that another machine made.
 """
 
 from typing import List
@@ -8,13 +9,14 @@ from typing import List
 import attr
 
 from vpnaas.tunnels.clear import HOLD_PROGRAM
+from vpnaas.vdu import machine
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, read
 from vpnaas.vdu.units import FOLDER, Units
 
 UNIT = "osm-vpnaas-hold.service"
 UNIT_FILE = FOLDER + UNIT
-UNITS = Units("repair", (UNIT,), (HOLD_PROGRAM, UNIT_FILE))
+UNITS = Units("repair", (UNIT, machine.UNIT), (HOLD_PROGRAM, UNIT_FILE, *machine.at_boot()))
 _TEXT = """[Unit]
 Description=Keeper of what carries tunnels (osm-vpnaas)
 After=network.target
@@ -39,6 +41,6 @@ def steps_to(tunnels: bool, results: Results) -> List[Step]:
     """Return the steps to the wanted keeper; none if it runs as wanted."""
     if tunnels:
         files = {HOLD_PROGRAM: (source("hold.py"), 0o755), UNIT_FILE: (_TEXT, 0o644)}
-        return UNITS.steps_to(files, results)
-    alone = attr.evolve(UNITS, paths=(UNIT_FILE,))
+        return UNITS.steps_to(dict(files, **machine.at_boot()), results)
+    alone = attr.evolve(UNITS, units=(UNIT,), paths=(UNIT_FILE,))
     return alone.absent() if alone.present(results) else []

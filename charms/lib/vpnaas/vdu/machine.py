@@ -3,10 +3,10 @@
 An image made from a configured VDU has them, and so has a disk that moved to another machine.
 """
 
-from typing import List, Optional
+from typing import Dict, List, Optional, Tuple
 
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, run
+from vpnaas.vdu.steps import Results, Step, program, run
 
 MARK = "/etc/osm-vpnaas/machine"
 """File with the identities of the machine that made the rest."""
@@ -27,6 +27,25 @@ LEFT = (
 )
 KEPT = ("vendor",)
 """What the operator puts into /etc/osm-vpnaas."""
+UNIT = "osm-vpnaas-machine.service"
+_UNIT_FILE = "/etc/systemd/system/" + UNIT
+_COMPARE, _FORGET = "/usr/local/lib/osm-vpnaas/machine", "/usr/local/lib/osm-vpnaas/forget"
+_UNIT = """[Unit]
+Description=Keys of another machine serve nobody (osm-vpnaas)
+DefaultDependencies=no
+After=local-fs.target cloud-init-local.service cloud-init.service
+Before=network-online.target strongswan.service shutdown.target
+Conflicts=shutdown.target
+
+[Service]
+Type=oneshot
+ExecStart=/bin/sh -c 'if python3 -I {} | grep -q "text.: null"; \\
+  then exec python3 -I {} boot; fi'
+
+[Install]
+WantedBy=multi-user.target
+""".format(_COMPARE, _FORGET)
+"""Compares at boot, when cloud-init has asked the cloud who this is, before any tunnel starts."""
 NOTICE = "the VDU's disk was another machine's, so its keys, identities and records were made anew"
 
 
@@ -34,6 +53,15 @@ def observe() -> Step:
     """Return the step that notes the machine, or compares it; it comes before keys are made."""
     body = {"do": "machine", "path": MARK, "identities": IDENTITIES, "weak": WEAK}
     return Step("machine", dict(body, left=list(LEFT), kept=list(KEPT)))
+
+
+def at_boot() -> Dict[str, Tuple[str, int]]:
+    """Return the files by which a copy of the disk serves nobody from boot on: text and mode."""
+    return {
+        _UNIT_FILE: (_UNIT, 0o644),
+        _COMPARE: (program([observe()], exclusive=False), 0o644),
+        _FORGET: (source("forget.py"), 0o644),
+    }
 
 
 def identity(results: Results) -> Optional[str]:

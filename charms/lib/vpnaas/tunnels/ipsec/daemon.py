@@ -22,7 +22,7 @@ NOT_NEEDED = (
 # The interface starts before the daemon, which needs addresses inside its selectors.
 UNIT = """[Unit]
 Description=Interface of IPsec link %i (osm-vpnaas)
-After=network-pre.target
+After=network-pre.target osm-vpnaas-machine.service
 Before=strongswan.service
 
 [Service]

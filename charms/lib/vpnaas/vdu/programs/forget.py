@@ -1,7 +1,7 @@
 """Take down and remove what charms have left on a machine: links, their keys, network functions.
 
-Argument 1 is "all", or "secrets" to keep the rows of subscribers and the note of the machine. What
-the operator put there stays. It runs on every Python from 3.6 on.
+Argument 1 is "all"; or "secrets", and "boot" at boot, to keep the rows of subscribers and the note
+of the machine. What the operator put there stays. It runs on every Python from 3.6 on.
 """
 
 import contextlib
@@ -28,6 +28,7 @@ FILES = (
     "/run/osm-vpnaas-*",
 )
 CONNECTIONS = "/etc/swanctl/conf.d/osm-vpnaas-"
+OWN = "osm-vpnaas-machine.service"
 KEEPALIVED = "/etc/keepalived/keepalived.conf"
 LIBRARY = "/usr/local/lib/osm-vpnaas"
 DROP = LIBRARY + "/ipsec"
@@ -82,7 +83,9 @@ def main(what: str, root: str = "") -> None:
         units.append("keepalived.service")
     if units:
         _run("systemctl", "disable", *units)
-        _run("systemctl", "stop", *(unit.replace("@.", "@*.") for unit in units), "osm-vpnaas-*")
+        # Not the unit that runs this at boot.
+        ending = [unit.replace("@.", "@*.") for unit in units if unit != OWN]
+        _run("systemctl", "stop", *ending, "osm-vpnaas-[!m]*")
     for name in interfaces:
         _run("ip", "link", "delete", name)
     for pattern in FILES:
