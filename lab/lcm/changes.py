@@ -19,7 +19,7 @@ from lab.descriptors.environments import Environment
 from lab.descriptors.service import Service, service, vdur_of, vnfrs_of
 from lab.descriptors.topology import Server
 from lab.errors import LcmError
-from lab.lcm.instantiate import Connector, inject
+from lab.lcm.instantiate import Connector, faults, inject
 from lab.lcm.request import charm_folder, request
 from lab.lcm.vimdeploy import VimDeployment, delete_server, server_spec
 from lab.records.operations import ro_key_path
@@ -72,7 +72,7 @@ def heal(ops: Operations, operation: Document) -> str:
         connected = ops.connected(ns_id)
         for target in targets:
             for env in _of_target(svc, target):
-                _inject_key(ops, connected(env), env, str(target.vdur["ip-address"]))
+                _inject_key(ops, connected(env), env, target)
                 if target.run_day1:
                     _break_day1(ops, ns_id, env)
         state = ops.end(operation, "COMPLETED", "Done")
@@ -193,13 +193,18 @@ def _of_target(svc: Service, target: _Target) -> list[Environment]:
     ]
 
 
-def _inject_key(ops: Operations, n2vc: Connector, env: Environment, address: str) -> None:
+def _inject_key(ops: Operations, n2vc: Connector, env: Environment, target: _Target) -> None:
     if not env.ssh_required or not env.ssh_user:
         return
     key = n2vc.public_key(env.application)
     ro_key = ro_key_path(ops.store.home, n2vc.ns_id)
+    address = str(target.vdur["ip-address"])
+
+    def ended() -> list[str]:
+        return faults(ops.backends, vnfrs_of(ops.store, n2vc.ns_id)[target.index])
+
     try:
-        inject(ops.backends.keys, address, env.ssh_user, ro_key, key, ops.timeouts)
+        inject(ops.backends.keys, address, env.ssh_user, ro_key, key, ops.timeouts, ended)
     except LcmError as error:
         raise LcmError(f"Reaching max tries injecting key. Error: {error}") from None
 

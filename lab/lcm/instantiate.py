@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from lab.descriptors.environments import Environment
 from lab.descriptors.primitives import by_seq, map_primitive_params
 from lab.descriptors.relations import Relation
+from lab.descriptors.service import vnfrs_of
 from lab.descriptors.topology import Server
 from lab.errors import LcmError
 from lab.lcm.backends import Backends
@@ -34,6 +35,7 @@ from lab.lcm.keys import OpenSshInjector
 from lab.lcm.request import Place, Request
 from lab.lcm.timeouts import INJECT_TRIES, Timeouts
 from lab.lcm.vimdeploy import VimDeployment
+from lab.records.store import Document
 from lab.vim import Server as VimServer
 
 if TYPE_CHECKING:
@@ -72,13 +74,28 @@ def connector(
     return CharmOps(backends.model(ns_id), timeouts)
 
 
+def faults(backends: Backends, vnfr: Document) -> list[str]:
+    """Return why VMs of a VNF do not run that nobody stopped."""
+    vim = backends.vim(vnfr["vim-account-id"])
+    made = [vim.server(vdur["vim-id"]) for vdur in vnfr["vdur"] if vdur["vim-id"]]
+    return sorted({server.fault for server in made if server.status == "ERROR"})
+
+
 def inject(
-    keys: OpenSshInjector, address: str, user: str, ro_key: Path, key: str, timeouts: Timeouts
+    keys: OpenSshInjector,
+    address: str,
+    user: str,
+    ro_key: Path,
+    key: str,
+    timeouts: Timeouts,
+    ended: Callable[[], list[str]],
 ) -> None:
     """Put the key of a charm into a VM; try again while the VM lets nobody in.
 
+    `ended` returns why VMs do not run: then no further try can help.
+
     Raises:
-        LcmError: the last try failed, or the time is over.
+        LcmError: the last try failed, the time is over, or the VM does not run any more.
     """
     deadline = time.monotonic() + timeouts.inject_key
     for attempt in range(1, INJECT_TRIES + 1):
@@ -86,6 +103,8 @@ def inject(
             keys.inject(address, user, ro_key, key)
             return
         except LcmError:
+            if reasons := ended():
+                raise LcmError("; ".join(reasons)) from None
             if attempt == INJECT_TRIES or time.monotonic() > deadline:
                 raise
         time.sleep(min(timeouts.inject_interval, 0.5 * 2 ** (attempt - 1)))
@@ -245,11 +264,15 @@ class Instantiation:
         self._say(env, f"injecting ssh key at {user}@{address}")
         keys, ro_key = self.backends.keys, self.request.ro_key
         try:
-            inject(keys, address, user, ro_key, key, self.timeouts)
+            inject(keys, address, user, ro_key, key, self.timeouts, lambda: self._faults(env))
         except LcmError as error:
             raise LcmError(f"Cannot inject ssh-key at {user}@{address}: {error}") from None
         # A VM is ready when a login works; it is ACTIVE long before.
         self.report.vms_ready = time.time()
+
+    def _faults(self, env: Environment) -> list[str]:
+        vnfrs = vnfrs_of(self.ops.store, self.request.ns_id)
+        return faults(self.backends, vnfrs[env.member_vnf_index or ""])
 
     def _wait_below(self, env: Environment) -> None:
         if env.level == "vdu":

@@ -22,6 +22,7 @@ from lab.descriptors.service import vnfrs_of
 from lab.errors import ConflictError, LcmError, NbiError
 from lab.lcm import looking
 from lab.lcm.backends import Backends
+from lab.lcm.instantiate import faults
 from lab.lcm.timeouts import lab_timeouts
 from lab.procs import ProcessRef, start_time
 from lab.records import jobs
@@ -117,11 +118,8 @@ def mark_lost(backends: Backends, nsr: Document) -> None:
     """
     ended: dict[str, str] = {}
     for index, vnfr in vnfrs_of(backends.store, nsr["_id"]).items():
-        ids = {vdur["vim-id"] for vdur in vnfr["vdur"]}
-        vim = backends.vim(vnfr["vim-account-id"])
-        for server in vim.servers(nsr["_id"]) if ids else ():
-            if server.id in ids and server.status == "ERROR":
-                ended[index] = server.fault
+        if reasons := faults(backends, vnfr):
+            ended[index] = "; ".join(reasons)
     before = str(nsr["errorDetail"] or "")
     detail = None
     if ended:

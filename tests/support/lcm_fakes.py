@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -213,6 +214,8 @@ class FakeVim:
         self.account = SimpleNamespace(config=SimpleNamespace(use_floating_ip=False))
         self.fail_server: str | None = None
         self.fail_creation: str | None = None
+        self.ended: dict[str, str] = {}
+        """Why servers ended after they were ACTIVE."""
         self.nets = [SimpleNamespace(id="mgmt-id", name="mgmtnet", tag="")]
         self.made: dict[str, Server] = {}
         self.user_data: dict[str, str | None] = {}
@@ -276,7 +279,10 @@ class FakeVim:
         return [server for server in self.made.values() if tag in (None, server.tag)]
 
     def server(self, server_id: str) -> Server:
-        return self.made[server_id]
+        server = self.made[server_id]
+        if server_id not in self.ended:
+            return server
+        return dataclasses.replace(server, status="ERROR", fault=self.ended[server_id])
 
     def replace_server(self, server_id: str, spec: ServerSpec, tag: str) -> Server:
         old = self.made.pop(server_id).ports

@@ -74,6 +74,17 @@ def test_a_healed_vdu_gets_the_model_key_and_nothing_else(world: World) -> None:
     assert world.ns["nsState"] == "READY"
 
 
+def test_a_vdu_that_dies_during_its_healing_ends_it(world: World) -> None:
+    world.run()
+    mark = len(world.log.entries)
+    world.backends.keys.failures = 10_000
+    world.backends.the_vim.ended[f"{vnf(world)['vdur'][0]['vim-id']}+"] = "its process was killed"
+    assert heal(world) == "FAILED"
+    detail = world.op["detailed-status"]
+    assert "Reaching max tries injecting key. Error: its process was killed" in str(detail)
+    assert sum(word.startswith("inject") for word in since(world, mark)) == 1
+
+
 def test_a_vdu_whose_healing_failed_is_healed_again(world: World) -> None:
     world.run()
     world.backends.the_vim.fail_server = f"{vnf(world)['vdur'][0]['vim-id']}+"

@@ -20,7 +20,8 @@ from lab.errors import ConflictError, LcmError, NbiError
 from lab.lcm import keeper, looking
 from lab.lcm.keys import OpenSshInjector
 from lab.nbi.params import public_keys
-from lab.procs import start_time
+from lab.procs import ProcessRef, start_time
+from lab.records import jobs
 from lab.records.journal import Journal, Tail
 from lab.vca import VcaError
 
@@ -266,6 +267,22 @@ def test_the_keeper_looks_often_while_somebody_watches(
     assert 4 * len(looks) <= 50, "not more than half of the time"
 
 
+def test_a_keeper_that_was_killed_is_started_by_the_next_verb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(keeper.VARIABLE, "300")
+    started: list[str] = []
+    monkeypatch.setattr(jobs, "launch", lambda module, *_: started.append(module))
+    (tmp_path / "lcm").mkdir()
+    with subprocess.Popen(["sleep", "60"]) as process:
+        ProcessRef(process.pid, start_time(process.pid) or 0).save(tmp_path / "lcm/keeper.json")
+        keeper.ensure(tmp_path)
+        assert not started
+        process.kill()
+    keeper.ensure(tmp_path)
+    assert started == ["lab.lcm.keeper"]
+
+
 def test_a_note_that_somebody_watches_ends(tmp_path: Path) -> None:
     assert not looking.watched(tmp_path)
     looking.watch(tmp_path)
@@ -286,10 +303,9 @@ def test_a_service_whose_vdus_were_lost_is_degraded_until_they_run(state: str) -
     store = SimpleNamespace(all=lambda _: vnfrs, update=lambda _, key, change: change(nsr))
     servers = {"s1": "the machine was restarted", "s2": ""}
     vim = SimpleNamespace(
-        servers=lambda tag: [
-            SimpleNamespace(id=key, status="ERROR" if fault else "ACTIVE", fault=fault)
-            for key, fault in servers.items()
-        ]
+        server=lambda key: SimpleNamespace(
+            status="ERROR" if servers[key] else "ACTIVE", fault=servers[key]
+        )
     )
     backends: Any = SimpleNamespace(store=store, vim=lambda _: vim)
     keeper.mark_lost(backends, nsr)

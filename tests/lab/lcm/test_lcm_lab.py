@@ -176,6 +176,10 @@ def verbs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Verbs]:
             "parameter": [{"name": "seconds", "data-type": "INTEGER", "default-value": "1"}],
         },
     ]
+    (flavour,) = descriptor["df"]
+    delta = {"id": "one", "vdu-delta": [{"id": "box", "number-of-instances": 1}]}
+    aspect = {"id": "boxes", "name": "boxes", "aspect-delta-details": {"deltas": [delta]}}
+    flavour["scaling-aspect"] = [aspect]
     try:
         verbs.run("vim-create", "--name", "north")
         verbs.run("vnfpkg-create", str(write_package(folder, "vnfd", descriptor)))
@@ -431,6 +435,28 @@ def test_a_verb_that_waits_ends_with_its_worker(verbs: Verbs, ns: str, verb: str
     assert reason.endswith("failed: the process running the operation was killed")
     if verb == "create":
         verbs.run("ns-delete", "doomed", "--wait")
+
+
+@pytest.mark.long
+def test_heal_scale_and_delete_end_with_their_worker(verbs: Verbs) -> None:
+    """Each says so at once; what they left half-made goes with the service."""
+    verbs.run(*CREATE, "--ns_name", "doomed", "--wait")
+    for words in (
+        ("ns-heal", "doomed", "--vnf", "1", "--vdu", "box", "--wait"),
+        ("vnf-scale", "doomed", "2", "--scaling-group", "boxes", "--scale-out", "--wait"),
+        ("ns-delete", "doomed", "--wait"),
+    ):
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(verbs.refused, *words)
+            worker = until(lambda: _worker(verbs, "doomed", "PROCESSING"))
+            os.kill(worker, signal.SIGKILL)
+            began = time.monotonic()
+            reason = waiting.result(PATIENCE)
+        assert reason.endswith("failed: the process running the operation was killed"), words
+        assert time.monotonic() < began + 10, words
+    verbs.run("ns-delete", "doomed", "--wait")
+    assert "doomed" not in str(verbs.json("ns-list"))
+    assert _servers(verbs, "doomed") == 0
 
 
 def test_delete_cancels_a_create_that_runs(verbs: Verbs, ns: str) -> None:

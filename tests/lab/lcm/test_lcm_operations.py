@@ -321,6 +321,15 @@ def test_key_injection_gives_up_after_twenty(world: World) -> None:
     assert len(world.log.of("inject")) == 40
 
 
+def test_key_injection_ends_with_its_vdu(world: World) -> None:
+    world.backends.keys.failures = 10_000
+    world.backends.the_vim.ended["1/box/0"] = "the process that runs it was killed"
+    assert world.run() == "FAILED"
+    reason = "Cannot inject ssh-key at ubuntu@10.250.0.1: the process that runs it was killed"
+    assert reason in world.op["detailed-status"].replace("10.250.0.2", "10.250.0.1")
+    assert len([e for e in world.log.of("inject") if APP1 in e[3]]) == 1
+
+
 def test_no_ssh_access_means_no_keys_and_no_default_user_no_injection(world: World) -> None:
     day12_of(world.descriptor)[0]["config-access"] = {"ssh-access": {"required": True}}
     assert world.run() == "COMPLETED"
