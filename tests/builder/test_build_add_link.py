@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
+from support.vendor import vendors
 
 from builder import archive, links, packages
 from builder.cli import main
@@ -21,50 +22,6 @@ from builder.validate import Catalog, read, validate
 pytestmark = pytest.mark.slow
 
 TREE = Tree.find()
-ACTIONS = """\
-touch: {params: {filename: {type: string}}, required: [filename]}
-run: {description: d}
-get-ssh-public-key: {description: d}
-"""
-SCRIPT = "#!/bin/sh\n"
-
-
-def vendors(folder: Path, charm: bool = True, configured: bool = True) -> Path:
-    """Write a package of a vendor: the endpoint's VDU, with a charm of its own or none."""
-    document = copy.deepcopy(packages.catalogue(TREE)["vpn_endpoint_vnf"].descriptor)
-    body = document["vnfd"]
-    body["id"] = body["product-name"] = "acme_vnf"
-    body["vdu"][0]["cloud-init-file"] = "day0.txt"
-    flavour = body["df"][0]
-    primitive = {"name": "touch", "parameter": [{"name": "filename", "value": "/a"}]}
-    entry = {
-        "id": "acme_vnf",
-        "execution-environment-list": [{"id": "mycharm-ee", "juju": {"charm": "acme"}}],
-        "initial-config-primitive": [{"seq": 3, **primitive}],
-        "config-primitive": [{"name": "run", "execution-environment-ref": "mycharm-ee"}],
-    }
-    if charm:
-        flavour["lcm-operations-configuration"]["operate-vnf-op-config"]["day1-2"] = [entry]
-        for name, text in {
-            "metadata.yaml": "name: acme\nseries: [bionic]\n",
-            "actions.yaml": ACTIONS,
-            "hooks/install": SCRIPT,
-        }.items():
-            path = folder / "charms/acme" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-            path.chmod(0o755)
-        (folder / "charms/acme/hooks/start").symlink_to("install")
-    elif not configured:
-        del flavour["lcm-operations-configuration"]
-    else:
-        flavour["lcm-operations-configuration"]["operate-vnf-op-config"]["day1-2"] = [
-            {"id": "endpoint", "execution-environment-list": []}
-        ]
-    (folder / "cloud_init").mkdir(parents=True)
-    (folder / "cloud_init/day0.txt").write_text("#cloud-config\npackages: [python3]\n")
-    (folder / "acme_vnfd.yaml").write_text(yaml.safe_dump(document))
-    return folder
 
 
 def entry_of(folder: Path) -> dict[str, Any]:
