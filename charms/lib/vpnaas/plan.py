@@ -576,7 +576,7 @@ def _inputs(
     # A related peer looks for itself; devices and other manual peers do what they are told.
     if endpoint is not None and not charm_state.remotes.get(params.link):
         _check_own_prefixes(params, endpoint[0])
-    overhead = TABLE[params.technology].overhead(params)
+    overhead = _overhead(charm_state, params, underlay)
     return LinkInputs(
         charm_state=charm_state,
         params=params,
@@ -588,6 +588,23 @@ def _inputs(
         results=results,
         prepared=prepared,
     )
+
+
+def _overhead(charm_state: CharmState, params: LinkParams, underlay: facts.Interface) -> int:
+    """Return how many bytes the link adds to a packet at most.
+
+    A header of IPv4 is 20 bytes shorter than one of IPv6. Where the underlay is so small that no
+    tunnel would fit into this one, these bytes count, if all that the link can reach is IPv4.
+    """
+    overhead = TABLE[params.technology].overhead(params)
+    if params.technology != WIREGUARD or underlay.mtu >= fields.MIN_MTU + 2 * overhead:
+        return overhead
+    offers = charm_state.offers(params.link).values()
+    ends = [offer.endpoint for offer in offers]
+    ends += [peer.endpoint for peer in charm_state.intent.manual(params.link)]
+    reached = [end[0] for end in ends if end] + ([params.gateway] if params.gateway else [])
+    reached += [each.ip for each in underlay.addresses if not each.ip.is_link_local]
+    return overhead - 20 if all(address.version == 4 for address in reached) else overhead
 
 
 def _plan_link(draft: Draft) -> LinkPlan:
