@@ -14,14 +14,13 @@ from lab.vim import PortSpec, ServerSpec, Vim, clean
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what asks for the machine; one module of it is not long, wherever it runs."""
+    """Mark what asks for the machine."""
     for item in items:
         if "guest_machine" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.vm)
             item.add_marker(pytest.mark.timeout(1800))
-            if item.path.stem != "test_kernel_abilities":
-                item.add_marker(pytest.mark.long)
-                item.add_marker(pytest.mark.kvm)
+            item.add_marker(pytest.mark.long)
+            item.add_marker(pytest.mark.kvm)
 
 
 @pytest.fixture(scope="package")

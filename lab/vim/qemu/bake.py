@@ -33,7 +33,7 @@ _BASE = (
     "netbase", "openssh-server", "procps", "qemu-guest-agent", "sudo", "systemd-sysv", "udev",
 )  # fmt: skip
 #: Kernel, and the resolver if it is a separate package, by distribution.
-_OWN = {
+OWN = {
     "debian": ("linux-image-cloud-amd64", "systemd-resolved"),
     "ubuntu": ("linux-image-virtual",),
 }
@@ -168,14 +168,14 @@ def release() -> tuple[str, str]:
     rows = Path("/etc/os-release").read_text(encoding="utf-8").splitlines()
     fields = dict(row.split("=", 1) for row in rows if "=" in row)
     values = [fields.get(key, "").strip('"') for key in ("ID", "VERSION_CODENAME")]
-    if values[0] not in _OWN:
-        raise VimError(f"An image can be made on {' and '.join(_OWN)} only, not on '{values[0]}'.")
+    if values[0] not in OWN:
+        raise VimError(f"An image can be made on {' and '.join(OWN)} only, not on '{values[0]}'.")
     return values[0], values[1]
 
 
 def packages() -> list[str]:
     """Names of the packages that the image is made of, without what these need."""
-    return sorted({*_BASE, *_OWN[release()[0]], *day0_packages()})
+    return sorted({*_BASE, *OWN[release()[0]], *day0_packages()})
 
 
 def _sources(distribution: str) -> list[str]:
