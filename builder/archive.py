@@ -2,14 +2,62 @@
 
 from __future__ import annotations
 
-import gzip
+import functools
 import hashlib
 import io
+import struct
 import tarfile
+import zlib
 from pathlib import Path
 
 TIMESTAMP = 1640995200
 """2022-01-01 00:00 UTC; any constant after 1980 serves (libjuju zips charms, ZIP starts there)."""
+_PIECE = 1 << 20
+_SMALL = 1 << 12
+"""Bytes of a piece that is compressed with its neighbours."""
+
+
+@functools.lru_cache(maxsize=2048)
+def _deflated(piece: bytes) -> bytes:
+    """Compress a piece by itself (RFC 1951), so that it may stand anywhere in a stream.
+
+    Cached, because charms share their largest files.
+    """
+    # Level 6 takes 1.7 times as long for 1 % fewer bytes.
+    packer = zlib.compressobj(5, wbits=-zlib.MAX_WBITS)
+    return packer.compress(piece) + packer.flush(zlib.Z_FULL_FLUSH)
+
+
+class _Gzip(io.RawIOBase):
+    """A gzip file (RFC 1952) of what is written, without a name and with a constant date."""
+
+    def __init__(self) -> None:
+        self._packed = [b"\x1f\x8b\x08\0" + struct.pack("<L", TIMESTAMP) + b"\0\xff"]
+        self._small = bytearray()
+        self._sum = self._size = 0
+
+    def tell(self) -> int:
+        return self._size
+
+    def write(self, piece: bytes) -> int:  # type: ignore[override] # tarfile writes bytes only
+        self._sum = zlib.crc32(piece, self._sum)
+        self._size += len(piece)
+        if len(piece) < _SMALL:
+            self._small += piece
+        else:
+            self._settle()
+            self._packed.append(_deflated(piece))
+        return len(piece)
+
+    def _settle(self) -> None:
+        self._packed.append(_deflated(bytes(self._small)))
+        self._small.clear()
+
+    def whole(self) -> bytes:
+        """Return the file; nothing may be written afterwards."""
+        self._settle()
+        end = zlib.compressobj(wbits=-zlib.MAX_WBITS).flush()
+        return b"".join((*self._packed, end, struct.pack("<LL", self._sum, self._size % (1 << 32))))
 
 
 def checksums(folder: Path) -> str:
@@ -23,14 +71,9 @@ def checksums(folder: Path) -> str:
 
 def write(folder: Path, target: Path) -> None:
     """Pack `folder` as the one top folder of `target`, atomically."""
-    buffer = io.BytesIO()
-    with (
-        # Level 6 takes 1.7 times as long for 1 % fewer bytes.
-        gzip.GzipFile(
-            filename="", mode="wb", fileobj=buffer, mtime=TIMESTAMP, compresslevel=5
-        ) as z,
-        tarfile.open(fileobj=z, mode="w", format=tarfile.PAX_FORMAT) as archive,
-    ):
+    packed = _Gzip()
+    form = tarfile.PAX_FORMAT
+    with tarfile.TarFile(fileobj=packed, mode="w", format=form, copybufsize=_PIECE) as archive:
         for path in [folder, *sorted(folder.rglob("*"), key=lambda p: p.parts)]:
             name = Path(folder.name, path.relative_to(folder)).as_posix()
             entry = archive.gettarinfo(str(path), name)
@@ -45,7 +88,7 @@ def write(folder: Path, target: Path) -> None:
             else:
                 archive.addfile(entry)
     staging = target.with_suffix(".tmp")
-    staging.write_bytes(buffer.getvalue())
+    staging.write_bytes(packed.whole())
     staging.replace(target)
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from builder import documents
@@ -225,8 +224,7 @@ def declare(tree: Tree, name: str, target: Path) -> Charm:
         ("actions.yaml", charm.actions),
         ("config.yaml", charm.config),
     ):
-        text = yaml.safe_dump(document, sort_keys=False, width=100)
-        (target / file).write_text(text, encoding="utf-8")
+        (target / file).write_text(documents.dump(document), encoding="utf-8")
     module, _, code = charm.code.rpartition(".")
     text = (tree.common / "charm.py").read_text(encoding="utf-8")
     entry = target / "src/charm.py"
@@ -251,7 +249,7 @@ def assemble(tree: Tree, name: str, target: Path, architecture: str = "x86_64") 
         for channel in SERIES.values()
     ]
     # Juju 4 refuses a charm without it; older releases read the series of metadata.yaml.
-    text = yaml.safe_dump({"bases": bases}, sort_keys=False)
+    text = documents.dump({"bases": bases})
     (target / "manifest.yaml").write_text(text, encoding="utf-8")
     # Juju shows the content of this file as the charm's version.
     (target / "version").write_text(f"{tree.version}\n", encoding="utf-8")

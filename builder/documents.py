@@ -25,6 +25,8 @@ MERGE = "tag:yaml.org,2002:merge"
 Loader = Callable[[str], yaml.SafeLoader]
 FASTEST: Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's loader, ten times faster, where PyYAML has it."""
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+"""libyaml's, which writes the same."""
 
 
 class DocumentError(ValueError):
@@ -53,6 +55,12 @@ def read(path: Path, loader: Loader = FASTEST) -> dict[str, Any]:
 def _parsed(text: bytes, loader: Loader) -> Any:
     """Return the content of a file; cached, because charms share most of their files."""
     return load(text, loader, unique=True)
+
+
+def dump(document: Any) -> str:
+    """Return YAML in the style of all files of dist/."""
+    text: str = yaml.dump(document, Dumper=_DUMPER, sort_keys=False, width=100, allow_unicode=True)
+    return text
 
 
 def load(text: str | bytes, loader: Loader = FASTEST, unique: bool = False) -> Any:

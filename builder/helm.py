@@ -14,9 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from builder import charms
+from builder import charms, documents
 from builder.errors import BuildError
 from builder.tree import Tree
 
@@ -102,7 +100,7 @@ def chart(tree: Tree, charm: str, target: Path, image: str) -> None:
         "version": tree.version,
         "appVersion": tree.version,
     }
-    text = yaml.safe_dump(document, sort_keys=False, width=100)
+    text = documents.dump(document)
     (target / "Chart.yaml").write_text(text, encoding="utf-8")
     values = (source / "values.yaml").read_text(encoding="utf-8")
     values = values.replace("IMAGE", image).replace("CHARM", charm)

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from builder import archive, charms, variants
+from builder import archive, charms, documents, variants
 from builder.descriptors import day_2, parameters
 from builder.errors import BuildError
 from builder.tree import Tree
@@ -274,7 +274,7 @@ def _relation(links: list[Link], reference: str) -> str:
         other = {**own, "vnf-profile-id": "OTHER"}
         ends = (own, other) if link.role == "provider" else (other, own)
         relations.append({"name": link.name, "provider": ends[0], "requirer": ends[1]})
-    return _yaml({"ns-configuration": {"relation": relations}})
+    return documents.dump({"ns-configuration": {"relation": relations}})
 
 
 def _parameters(tree: Tree, charm: str, entry: Mapping[str, Any], reference: str) -> str:
@@ -292,11 +292,7 @@ def _parameters(tree: Tree, charm: str, entry: Mapping[str, Any], reference: str
     }
     values = {name: str(v).lower() if isinstance(v, bool) else v for name, v in given.items()}
     member = {"member-vnf-index": "THIS", "additionalParams": values}
-    return _yaml({"additionalParamsForVnf": [member]})
-
-
-def _yaml(document: Any) -> str:
-    return yaml.safe_dump(document, sort_keys=False, width=100)
+    return documents.dump({"additionalParamsForVnf": [member]})
 
 
 def _notes(package: Package, body: Mapping[str, Any]) -> list[str]:

@@ -6,7 +6,6 @@ import copy
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from builder import documents, sites, slices
@@ -220,5 +219,4 @@ def _plain(value: Any) -> Any:
 
 def dump(document: Any, path: Path) -> None:
     """Write YAML in the style of all files of dist/."""
-    text = yaml.safe_dump(document, sort_keys=False, width=100, allow_unicode=True)
-    path.write_text(text, encoding="utf-8")
+    path.write_text(documents.dump(document), encoding="utf-8")

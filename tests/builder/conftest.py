@@ -4,9 +4,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-import yaml
 from support import dist as shared
 
+from builder.documents import read
 from builder.tree import Tree
 
 SOURCES = (
@@ -38,10 +38,7 @@ def unpacked(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def documents(unpacked):
-    return {
-        name: yaml.safe_load(next(folder.glob("*.yaml")).read_text())
-        for name, folder in unpacked.items()
-    }
+    return {name: read(next(folder.glob("*.yaml"))) for name, folder in unpacked.items()}
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -38,6 +37,9 @@ def built(factory: pytest.TempPathFactory, names: Iterable[str] = ()) -> Path:
         if missing:
             with tempfile.TemporaryDirectory(dir=root) as scratch:
                 packages.build(tree, Path(scratch), missing)
+                (root / "unpacked").mkdir(exist_ok=True)
+                for name in missing:
+                    Path(scratch, name).replace(root / "unpacked" / name)
                 # Others may be reading: each file is there whole, or not yet.
                 for path in (*Path(scratch).glob("*.tar.gz"), *Path(scratch).glob("params/*")):
                     path.replace(target / path.relative_to(scratch))
@@ -46,17 +48,5 @@ def built(factory: pytest.TempPathFactory, names: Iterable[str] = ()) -> Path:
 
 def unpacked(factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Return the folder of every package, by name. Nobody writes to them."""
-    dist = built(factory)
-    with _shared(factory) as root:
-        target = root / "unpacked"
-        if not target.exists():
-            with tempfile.TemporaryDirectory(dir=root) as scratch:
-                folder = Path(scratch, "unpacked")
-                for path in sorted(dist.glob("*.tar.gz")):
-                    with tarfile.open(path) as archive:
-                        archive.extraction_filter = getattr(
-                            tarfile, "data_filter", None
-                        )  # from Python 3.11.4 on
-                        archive.extractall(folder)  # noqa: S202 - made by ourselves
-                folder.rename(target)
+    target = built(factory).parent / "unpacked"
     return {path.name: path for path in sorted(target.iterdir())}

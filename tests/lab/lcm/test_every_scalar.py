@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from builder import packages, variants
+from builder import documents, packages, variants
 from builder.tree import Tree
 from lab.errors import NbiError
 from lab.nbi.catalogue import Catalogue
@@ -65,7 +64,7 @@ def written(folder: Path, name: str, descriptor: Any) -> Path:
     for part in ("charms/any/x", "cloud_init/vnf.yaml", "cloud_init/nr_cell.yaml"):
         (folder / part).parent.mkdir(parents=True, exist_ok=True)
         (folder / part).write_text("#cloud-config\n{}\n")
-    (folder / f"{name}.yaml").write_text(yaml.safe_dump(descriptor))
+    (folder / f"{name}.yaml").write_text(documents.dump(descriptor))
     return folder
 
 
