@@ -24,7 +24,7 @@ PROBE = """
 import sys
 import vpnaas.edge
 # As a charm starts: ops.pebble needs a module that Python 3.13 has no more, and is never used.
-sys.meta_path.insert(0, vpnaas.edge._Pebble())
+sys.meta_path.insert(0, vpnaas.edge._Unused())
 import attr, bcrypt, cryptography, nacl.signing, ops, paramiko, yaml
 import vpnaas.charm
 for module in (attr, bcrypt, cryptography, nacl, ops, paramiko, yaml, vpnaas):

@@ -324,12 +324,14 @@ def test_before_osm_has_named_the_vdu_relations_start_no_python(
 
 
 @once
-def test_a_hook_loads_pebbles_client_only_to_use_it(flavour: Flavour) -> None:
+def test_a_hook_loads_what_ops_imports_and_we_never_use_only_to_use_it(flavour: Flavour) -> None:
     charm = flavour.charm("hss")
     code = (
-        "import sys; from vpnaas import edge; sys.meta_path.insert(0, edge._Pebble())\n"
-        "import ops.main; before = 'http.client' in sys.modules\n"
-        "import ops.pebble; print(before, ops.pebble.Client.__name__, 'http.client' in sys.modules)"
+        "import sys; from vpnaas import edge; sys.meta_path.insert(0, edge._Unused())\n"
+        "import oai.functions, vpnaas.juju, pdb\n"
+        "print(*(name in sys.modules for name in ('http.client', 'ssl', 'bdb')))\n"
+        "import ops.pebble; print(ops.pebble.Client.__name__, 'http.client' in sys.modules)\n"
+        "print(pdb.Pdb.__name__)"
     )
     done = subprocess.run(
         [flavour.python, "-c", code],
@@ -338,7 +340,7 @@ def test_a_hook_loads_pebbles_client_only_to_use_it(flavour: Flavour) -> None:
         text=True,
         check=False,
     )
-    assert done.stdout == "False Client True\n", done.stderr
+    assert done.stdout == "False False False\nClient True\nPdb\n", done.stderr
 
 
 SILENT = """

@@ -22,7 +22,7 @@ from vpnaas.tunnels.ipsec.names import (
     secret_file,
     up_file,
 )
-from vpnaas.vdu.programs.revocation import STATE
+from vpnaas.tunnels.ipsec.observed import STATE
 from vpnaas.vdu.steps import Results
 
 CONF = "/etc/swanctl/conf.d/osm-vpnaas-s6a.conf"

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from vpnaas.tunnels.ipsec import daemon, observed
 from vpnaas.vdu.programs import revocation
 from vpnaas.vdu.programs.revocation import Answer, Notes, Proxy, Question, Refusals, Servers
 
@@ -85,6 +86,10 @@ def answering(text: bytes, status: int = 200, after: float = 0) -> Serve:
         handler.wfile.write(text)
 
     return serve
+
+
+def test_the_charm_knows_where_the_program_is_and_what_it_writes() -> None:
+    assert (daemon.ADDRESS, observed.STATE) == (revocation.ADDRESS, revocation.STATE)
 
 
 def test_an_answer_comes_through(ask, notes) -> None:

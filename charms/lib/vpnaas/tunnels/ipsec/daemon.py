@@ -2,8 +2,9 @@
 
 from vpnaas.tunnels.ipsec.configuration import Configuration
 from vpnaas.tunnels.ipsec.names import ASKER_PROGRAM_FILE, PROGRAM_FILE, TUN, USERSPACE
-from vpnaas.vdu.programs.revocation import ADDRESS
 
+ADDRESS = ("127.0.0.1", 9816)
+"""Of the program that asks for charon; it has the same constant."""
 MARK = "0x6f73"
 """Mark of the packets of IKE and ESP, where they must not take charon's own routes."""
 MARKED = """    kernel-netlink {{

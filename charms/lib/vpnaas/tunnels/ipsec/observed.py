@@ -14,9 +14,11 @@ from vpnaas.tunnels.ipsec.certificates import Held
 from vpnaas.tunnels.ipsec.validation import Validation
 from vpnaas.tunnels.key_pair import KeyPair, generation
 from vpnaas.vdu import facts, trouble
-from vpnaas.vdu.programs.revocation import STATE
 from vpnaas.vdu.programs.swanctl_raw import events
 from vpnaas.vdu.steps import Results, Step, read, remove, run
+
+STATE = "/run/osm-vpnaas-ike.json"
+"""Notes of the program that asks for charon; it has the same constant."""
 
 
 @attr.frozen
