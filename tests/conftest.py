@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import os
 import shutil
 from collections.abc import Generator
@@ -122,6 +123,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if base and collection_path.name.startswith("test_") and collection_path.suffix == ".py":
         return collection_path not in reached(base) or None
     return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Keep the collector of garbage from what stays: thousands of tests and their modules."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
