@@ -141,8 +141,11 @@ def test_loss_of_each_direction_is_measured_where_iperf3_could_not_start(
     chance = random.Random(7)  # noqa: S311
     kept = tmp_path / "report.json"
     far = far_end(lambda: chance.random() < 0.2)
-    results = measured(far, direction, keep=str(kept))
-    figures = measure.rates(measure.report_of(results, "udp", PEER, "tunnel"), "udp")
+    for _ in range(10):
+        results = measured(far, direction, keep=str(kept))
+        figures = measure.rates(measure.report_of(results, "udp", PEER, "tunnel"), "udp")
+        if json.loads(kept.read_text())["start"]["late-ms"] < 100:
+            break  # Else the machine was busy, and less was sent than asked for.
     ways = ["", "-reverse"] if direction == "bidirectional" else [""]
     for way in ways:
         assert 8 < figures["loss-percent" + way] < 32
@@ -151,6 +154,19 @@ def test_loss_of_each_direction_is_measured_where_iperf3_could_not_start(
         assert 1 < figures["mbps" + way] < 2
     assert ("loss-percent-reverse" in figures) == (direction == "bidirectional")
     assert json.loads(kept.read_text())["start"]["method"] == "numbered datagrams"
+
+
+def test_what_a_starved_sender_did_not_send_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = {"seconds": 0.4, "rate": 100.0, "size": 100, "token": "00" * 8}
+    times = iter([0.0, 0.0, 0.01])  # Begun, in time once, and then kept from running for long.
+    monkeypatch.setattr(responder.time, "monotonic", lambda: next(times, 2.0))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        looks = iter([False, False, False, True])
+        counts = responder.exchange(
+            sock, sock.getsockname(), plan, True, lambda passed: next(looks)
+        )
+    assert 0 < counts["sent"] < 10
 
 
 @pytest.mark.parametrize("direction", ["upload", "download", "bidirectional"])

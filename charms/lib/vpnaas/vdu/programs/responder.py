@@ -27,6 +27,8 @@ GREETING = (1 << 64) - 1
 """Number of a datagram that only tells the far end where to send to."""
 AT_ONCE = 64
 """Datagrams that are sent without a look at what came; more would fill the receive buffer."""
+OVERTIME = 0.25
+"""Seconds for which what was due is still sent; the other end listens for as long again."""
 PATIENCE = 30.0
 START = 3.0
 ALL = "0.0.0.0"  # noqa: S104 - iperf3 itself does so then
@@ -113,7 +115,8 @@ def exchange(
             greeted = now
             _send(sock, HEAD.pack(token, GREETING, now) + filling, target)
         until = 0.05
-        if target is not None and sent < due:
+        # Who was kept from sending until nobody listens any more has not lost what he did not send.
+        if target is not None and sent < due and now - begun < plan["seconds"] + OVERTIME:
             until_number = min(due, int((now - begun) * plan["rate"]) + 1, sent + AT_ONCE)
             late = max(late, now - begun - sent / plan["rate"])
             for number in range(sent, until_number):
