@@ -29,7 +29,7 @@ def _shared(factory: pytest.TempPathFactory) -> Iterator[Path]:
 def built(factory: pytest.TempPathFactory, names: Iterable[str] = ()) -> Path:
     """Return a folder with these packages, all where none is named. Nobody writes to it."""
     tree = Tree.find(Path(__file__).resolve().parent)
-    requested = list(names) or list(packages.catalogue(tree))
+    requested = list(dict.fromkeys(names)) or list(packages.catalogue(tree))
     with _shared(factory) as root:
         target = root / "dist"
         (target / "params").mkdir(parents=True, exist_ok=True)
