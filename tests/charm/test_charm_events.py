@@ -328,10 +328,10 @@ def test_a_hook_loads_what_ops_imports_and_we_never_use_only_to_use_it(flavour: 
     charm = flavour.charm("hss")
     code = (
         "import sys; from vpnaas import edge; sys.meta_path.insert(0, edge._Unused())\n"
-        "import oai.functions, vpnaas.juju, pdb\n"
+        "import oai.functions, vpnaas.juju\n"
         "print(*(name in sys.modules for name in ('http.client', 'ssl', 'bdb')))\n"
         "import ops.pebble; print(ops.pebble.Client.__name__, 'http.client' in sys.modules)\n"
-        "print(pdb.Pdb.__name__)"
+        "import pdb; print(pdb.Pdb.__name__)"
     )
     done = subprocess.run(
         [flavour.python, "-c", code],
