@@ -6,7 +6,7 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,23 @@ def final(runs: list[Run], out: Console, cpus: int = 0) -> bool:
 @click.version_option(package_name="osm-vpnaas")
 def main() -> None:
     """Experiments on isolation between slices, and their report."""
+
+
+def check(profile: Profile, url: str | None, vim: str | None, named: Sequence[str]) -> None:
+    """Check options of `run` that must fit each other.
+
+    Raises:
+        click.UsageError: They do not.
+    """
+    if named:
+        if len(set(named)) < 2:
+            raise click.UsageError("--slice: two slices at least are compared")
+        if vim is not None:
+            raise click.UsageError("--vim is for slices that the campaign makes, not for --slice")
+    elif (url is None) != (vim is None):
+        raise click.UsageError("--osm and --vim go together")
+    elif url is not None and profile.machines:
+        raise click.UsageError(f"--profile {profile.name} is of the lab")
 
 
 @main.command()
@@ -157,15 +174,7 @@ def run(
     The password of --osm is $OSM_PASSWORD, else OSM's default.
     """
     named = tuple(dict.fromkeys(named))
-    if named:
-        if len(named) < 2:
-            raise click.UsageError("--slice: two slices at least are compared")
-        if vim is not None:
-            raise click.UsageError("--vim is for slices that the campaign makes, not for --slice")
-    elif (url is None) != (vim is None):
-        raise click.UsageError("--osm and --vim go together")
-    elif url is not None and PROFILES[profile].machines:
-        raise click.UsageError(f"--profile {profile} is of the lab")
+    check(PROFILES[profile], url, vim, named)
     clean_up_when_ended()
     if named:
         with contextlib.ExitStack() as stack:

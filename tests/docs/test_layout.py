@@ -42,7 +42,9 @@ def test_tox_runs_what_run_runs() -> None:
     assert tox["testenv:static"]["commands"] == "sh tests/static"
     # No folder is named, so none is left out.
     assert tox["testenv:tests"]["commands"] == "pytest {posargs}"
-    run = (ROOT / "run").read_text(encoding="utf-8")
+    run = "".join(
+        path.read_text(encoding="utf-8") for path in [ROOT / "run", *ROOT.glob("tools/*.sh")]
+    )
     assert "sh tests/static" in run
     assert not [tool for tool in ("ruff", "mypy", "vermin") if f"{tool}" in run]
 

@@ -104,16 +104,12 @@ def test_help_of_a_command_shows_its_options_and_builds_nothing(words: str, opti
 def test_arguments_of_a_campaign_are_checked_before_anything_is_built(
     words: list[str], sentence: str
 ) -> None:
-    script = (ROOT / "run").read_text(encoding="utf-8")
-    check = re.search(r"^check_arguments\(\) \{.*?^\}$", script, re.M | re.S)
-    assert check is not None
-    demo = script.partition("    demo)\n")[2].partition(";;")[0]
-    campaign = script.partition("    experiments)\n")[2].partition(";;")[0]
-    for branch in (demo, campaign):
-        assert branch.index("check_arguments") < branch.index("building packages")
-    command = f'venv={Path(sys.executable).parents[1]}\n{check.group()}\ncheck_arguments "$@"'
     done = subprocess.run(
-        ["bash", "-c", command, "bash", *words], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "tools/needs.py", "experiments", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode != 0) == bool(sentence), done.stderr
     assert sentence in done.stderr
@@ -123,6 +119,7 @@ def test_arguments_of_a_campaign_are_checked_before_anything_is_built(
 def test_clean_keeps_results_and_says_what_all_takes(tmp_path: Path) -> None:
     for name in ("run", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
+    shutil.copytree(ROOT / "tools", tmp_path / "tools")
     for name in ("dist", "site", "results", ".cache"):
         (tmp_path / name).mkdir()
     done = subprocess.run(["./run", "clean"], cwd=tmp_path, capture_output=True, text=True)

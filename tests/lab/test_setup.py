@@ -6,11 +6,12 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-RUN = Path(__file__).resolve().parents[2] / "run"
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
 
 #: Stands for apt-get: an installation that takes a while and then looks for the policy.
 STUBS = """
@@ -30,8 +31,9 @@ apt-get() {
 @pytest.fixture
 def install(tmp_path: Path) -> str:
     """A script that does what ./run does to install a package."""
-    text = RUN.read_text(encoding="utf-8")
-    part = text[text.index("policy=/usr/sbin/policy-rc.d") : text.index("new_enough()")]
+    text = (TOOLS / "packages.sh").read_text(encoding="utf-8")
+    part = (TOOLS / "say.sh").read_text(encoding="utf-8").partition("# Run a command")[2]
+    part = f"#{part}\n{text[text.index('policy=/usr/sbin/policy-rc.d') :]}"
     part = part.replace("/usr/sbin/policy-rc.d", str(tmp_path / "policy"))
     (lock,) = re.findall("8>(/.*setup) ", part)
     assert Path(lock).parent == Path("/run"), "no other folder is there on every machine"
@@ -109,9 +111,8 @@ def test_what_an_incomplete_setup_installed_is_known_too(
 def test_clean_leaves_a_cloud_init_that_it_did_not_install_as_it_is(
     tmp_path: Path, name: str
 ) -> None:
-    text = RUN.read_text(encoding="utf-8")
-    begin = text.index('if [ "${1:-}" = --all ] && [ -s')
-    part = text[begin : text.index(";;", begin)]
+    text = (TOOLS / "clean.sh").read_text(encoding="utf-8")
+    part = text[text.index('if [ "${1:-}" = --all ] && [ -s') : text.rindex("}")]
     disabled = tmp_path / "cloud-init.disabled"
     disabled.touch()
     (tmp_path / "cache").mkdir()
@@ -166,50 +167,57 @@ def test_a_report_needs_nothing_of_the_lab(words: str, did: str, tmp_path: Path)
 
 def command(words: str, place: Path) -> subprocess.CompletedProcess[str]:
     """Run the part of ./run that looks at its arguments, in a place without a lab."""
-    text = RUN.read_text(encoding="utf-8")
+    parts = [
+        (TOOLS / f"{name}.sh").read_text(encoding="utf-8")
+        for name in ("campaigns", "clean", "images", "tests")
+    ]
+    asks = (TOOLS / "say.sh").read_text(encoding="utf-8").partition("# Whether one of")[2]
+    run = (TOOLS.parent / "run").read_text(encoding="utf-8").partition("cmd=${1:-}")[2]
     names = ("apt_install", "build", "setup", "setup_kubernetes", "setup_python", "static_checks")
     stubs = "".join(f"{name}() {{ echo did {name}; }}\n" for name in names)
     stubs += (
         "need_root() { :; }; xargs() { :; }; say() { :; }; exec() { echo did exec; exit; }\n"
         'fail() { echo "ERROR: $*" >&2; exit 1; }; patiently() { echo did patiently; }\n'
-        "packages=() machine_packages=() container_packages=() slices=() slices_5g=() doubles=()\n"
-        "cache=$PWD/cache venv=$PWD/venv installed=$PWD/cache/installed\n"
+        f"usage() {{ cat {TOOLS}/usage.txt; }}; packages=() machine_packages=()\n"
+        "container_packages=() cache=$PWD/cache venv=$PWD/venv installed=$PWD/cache/installed\n"
     )
-    script = stubs + text[text.index("usage() {") :].replace('check_arguments "', 'true "')
+    texts = "\n".join([*parts, f"# {asks}"]).replace('"$venv/bin/python" tools/needs.py', "echo")
+    script = f"{texts}\n{stubs}\ncmd=${{1:-}}{run}"
     return subprocess.run(["bash", "-euc", script, "run", *words.split()], cwd=place,
                           capture_output=True, text=True, check=False)  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("words", "done"),
+    ("words", "needed"),
     [
-        ("--profile machines", "apt_install qemu\nbuild vpn_endpoint_vnf vpn_basic_ns\n"),
-        ("--osm https://x --profile=machines", "build vpn_endpoint_vnf vpn_basic_ns\n"),
-        ("--profile=5g", "build 5g\n"),
-        ("--profile full", "build epc double\n"),
+        ("--profile machines", ["qemu", "vpn_endpoint_vnf", "vpn_basic_ns"]),
+        ("--profile=5g", ["amf_vnf", "5gc_slice_ns", "urllc_5g_nst"]),
+        ("--profile full", ["hss_vnf", "hss_vnf_double", "epc_ns_double", "urllc_nst"]),
+        ("--osm https://x --vim v", ["hss_vnf", "epc_ns", "embb_nst"]),
+        ("--slice a --slice b", []),
+        ("--osm https://x --vim v --profile=machines", None),
     ],
 )
-def test_a_profile_has_what_it_brings_up(words: str, done: str) -> None:
-    text = RUN.read_text(encoding="utf-8")
-    asked = text[text.index("asks_for_help() {") : text.index("cmd=${1:-}")]
-    part = text[text.index("    experiments)\n") : text.index("    test)\n")]
-    stubs = (
-        "setup() { :; }; setup_python() { :; }; say() { :; }; exec() { :; }; venv=.\n"
-        'build() { echo build "$@"; }; apt_install() { echo apt_install "$@"; }\n'
-        "machine_packages=(qemu) slices=(epc) doubles=(double) slices_5g=(5g)\n"
+def test_a_profile_has_what_it_brings_up(words: str, needed: list[str] | None) -> None:
+    done = subprocess.run(
+        [sys.executable, TOOLS / "needs.py", "experiments", *words.split()],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    script = f"{stubs}{asked}\ncheck_arguments() {{ :; }}\ncase experiments in\n{part}esac"
-    told = subprocess.run(
-        ["bash", "-euc", script, "run", "run", *words.split()], stdout=subprocess.PIPE, check=True
-    )
-    assert told.stdout.decode() == done
+    if needed is None:
+        assert "--profile machines is of the lab" in done.stderr
+    else:
+        assert done.returncode == 0
+        assert set(needed) <= set(done.stdout.split())
+        assert bool(needed) == bool(done.stdout.split())
 
 
 @pytest.fixture
 def patient(tmp_path: Path) -> list[str]:
     """A command that takes words for `patiently` of ./run, which tells often."""
-    text = RUN.read_text(encoding="utf-8")
-    part = text[text.index("patiently() {") : text.index("apt_get_install() {")]
+    text = (TOOLS / "say.sh").read_text(encoding="utf-8")
+    part = text[text.index("patiently() {") : text.index("# Whether one of")]
     return ["env", "VPNAAS_TELL=0.05", "bash", "-euc", f'{part}\npatiently "$@"', "bash"]
 
 
