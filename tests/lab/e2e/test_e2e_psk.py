@@ -12,6 +12,7 @@ import pytest
 from e2e_basic import CLIENT, SERVER
 from e2e_leftovers import lasting_leftovers
 from e2e_support import Lab, Service, Vnf, scan, secret_files, wait
+from vpnaas.vdu import machine
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -150,10 +151,14 @@ def test_removed_relation_takes_the_peer_away_at_once(psk: Service) -> None:
 
 
 def test_terminated_member_is_forgotten_and_leaves_no_link(psk: Service) -> None:
+    """Also if the unit's agent was restarted, as here: Juju then breaks the peer relation first."""
     server, client = psk["server"], psk["client"]
     assert server.peers("wg-vpn-server") == {client.public_key("wg-vpn-client")}
     psk.note_secrets()
+    assert "osm_vpnaas" in client.out("nft", "list", "tables")
     with psk.controller() as controlled:
+        # This process runs the model that the operation's worker ran before.
+        assert controlled.model._view().units[client.unit].agent_restarted
         controlled.model.remove_application(client.application)
         wait(lambda: not server.peers("wg-vpn-server"), "the server forgets the client")
         controlled.model.wait_for(
@@ -164,6 +169,12 @@ def test_terminated_member_is_forgotten_and_leaves_no_link(psk: Service) -> None
     assert client.run("systemctl", "is-enabled", "wg-quick@wg-vpn-client").stdout.strip() != (
         "enabled"
     )
+    assert "osm_vpnaas" not in client.out("nft", "list", "tables")
+    left = client.out("find", "/etc/osm-vpnaas", "/etc/wireguard", "-type", "f").split()
+    assert left == [machine.MARK]
+    units = client.out("systemctl", "list-unit-files", "--no-legend", "osm-vpnaas*", "wg-quick@*")
+    assert [row for row in units.splitlines() if row.split()[1] == "enabled"] == []
+    assert "osm-vpnaas" not in client.out("systemctl", "list-units", "--no-legend")
     assert server.status("vpn-server")["state"] == "waiting"
 
 
