@@ -38,7 +38,7 @@ SHARED = {
     "ipsec-options",
 }  # fmt: skip
 """`configure` parameters that one instantiation parameter (vpn_...) sets for all links of a VNF."""
-NOT_ASKED = ("link", "listen-port", "standby-gateways")
+NOT_ASKED = ("link", "listen-port", "standby-gateways", "tun-device")
 
 DATA_TYPES = {"integer": "INTEGER", "boolean": "BOOLEAN", "string": "STRING"}
 
