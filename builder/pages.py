@@ -1,8 +1,8 @@
 """Hook of MkDocs: tables of the documentation that are data of charms and packages.
 
-A page has a comment `<!-- parameters: FILE ACTION -->`, with a file of actions below `charms`. The
-site has a table there: type, default and meaning of each parameter. `<!-- table: NAME -->` becomes
-one of `TABLES`.
+A page has a comment `<!-- action: FILE ACTION -->`, with a file of actions below `charms`. The site
+has there what the action does, and type, default and meaning of each parameter. `<!-- table: NAME
+-->` becomes one of `TABLES`.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ from builder.charms import declared_actions
 from builder.packages import Package, catalogue
 from builder.tree import Tree
 
-MARK = re.compile(r"^<!-- parameters: (\S+) (\S+) -->$", re.MULTILINE)
+MARK = re.compile(r"^<!-- action: (\S+) (\S+) -->$", re.MULTILINE)
 TABLE = re.compile(r"^<!-- table: (\S+) -->$", re.MULTILINE)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Return a page with its tables (an event of MkDocs)."""
-    markdown = MARK.sub(lambda found: table(found[1], found[2]), markdown)
+    markdown = MARK.sub(lambda found: action(found[1], found[2]), markdown)
     return TABLE.sub(lambda found: TABLES[found[1]](Tree.find()), markdown)
 
 
-def table(file: str, action: str) -> str:
-    """Return the table of an action's parameters, a line for each."""
-    parameters = declared_actions(Tree.find(), file)[action]["params"]
-    return _rows(
-        ("Parameter", "Type", "Default", "Meaning"),
-        (
-            (f"`{name}`", _kind(name, schema), _default(schema), _text(schema))
-            for name, schema in parameters.items()
-        ),
+def action(file: str, name: str) -> str:
+    """Return what an action does, and the table of its parameters, a line for each."""
+    declared = declared_actions(Tree.find(), file)[name]
+    does = _text(declared) if "description" in declared else ""
+    if not declared.get("params"):
+        return does
+    rows = (
+        (f"`{parameter}`", _kind(parameter, schema), _default(schema), _text(schema))
+        for parameter, schema in declared["params"].items()
     )
+    return f"{does}\n\n{_rows(('Parameter', 'Type', 'Default', 'Meaning'), rows)}"
 
 
 def _rows(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:

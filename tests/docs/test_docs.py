@@ -8,7 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from lab.cli import cli as osm_lab
 from operate.cli import main as vpnaas_operate
 
 ROOT = Path(__file__).resolve().parents[2]
+TREE = Tree(ROOT)
 DOCS = ROOT / "docs"
 PAGES = [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md"))]
 COMMON = ROOT / "charms/common"
@@ -44,7 +45,7 @@ ACTION_FILES = (
 ACTIONS: dict[str, Any] = {
     name: action
     for file in ACTION_FILES
-    for name, action in charms.declared_actions(Tree(ROOT), file).items()
+    for name, action in charms.declared_actions(TREE, file).items()
 }
 OPTIONS: dict[str, Any] = yaml.safe_load((COMMON / "config.yaml").read_text())["options"]
 
@@ -133,16 +134,15 @@ def test_no_table_is_cut_by_a_blank_line(page: Path) -> None:
 
 
 def test_every_parameter_file_is_documented_with_its_source() -> None:
-    tree = Tree(ROOT)
-    services = variants.parameter_files(tree)
-    made = services | packages.deployments(tree, packages.catalogue(tree), services)
+    services = variants.parameter_files(TREE)
+    made = services | packages.deployments(TREE, packages.catalogue(TREE), services)
     found: dict[str, str] = {}
     for line in section("reference/packages.md", "Parameter files").splitlines():
         if line.startswith("| `"):
             files, source, *_ = line.strip("| ").split(" | ")
             found |= dict.fromkeys(INLINE.findall(files), INLINE.findall(source)[0])
     for name in ("variants", "slices"):
-        found |= dict.fromkeys(rows(pages.TABLES[name](tree)), f"params/{name}.yaml")
+        found |= dict.fromkeys(rows(pages.TABLES[name](TREE)), f"params/{name}.yaml")
     assert sorted(found) == sorted(f"{name}.yaml" for name in made)
     for name, source in found.items():
         path = ROOT / source
@@ -185,7 +185,7 @@ def test_exactly_the_actions_there_are_have_a_section() -> None:
 
 
 def marks(page: str) -> dict[str, list[tuple[str, str]]]:
-    """Return the tables of parameters that the site adds, by the heading of their section."""
+    """Return the actions that the site describes, by the heading of their section."""
     text = (DOCS / page).read_text(encoding="utf-8")
     parts = re.split(r"^## (.+)$", text, flags=re.M)[1:]
     return {
@@ -194,22 +194,17 @@ def marks(page: str) -> dict[str, list[tuple[str, str]]]:
     }
 
 
-def declared(files: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
-    """Return the table that each action of these files needs, by the action."""
-    return {
-        name: [(file, name)] if action.get("params") else []
-        for file in files
-        for name, action in charms.declared_actions(Tree(ROOT), file).items()
-    }
-
-
-def test_the_site_has_the_parameters_of_each_action() -> None:
+def test_the_site_says_of_each_action_what_it_does() -> None:
     shown = marks("reference/charm-actions.md")
-    assert {name: shown[name] for name in ACTIONS} == declared(ACTION_FILES)
+    files = {name: file for file in ACTION_FILES for name in charms.declared_actions(TREE, file)}
+    assert {name: shown[name] for name in ACTIONS} == {n: [(f, n)] for n, f in files.items()}
 
 
 def test_a_table_tells_type_default_and_meaning() -> None:
-    table = rows(pages.table("common/actions.yaml", "measure-throughput"))
+    text = pages.action("common/actions.yaml", "measure-throughput")
+    assert text.startswith(ACTIONS["measure-throughput"]["description"].strip())
+    assert "|" not in pages.action("common/actions.yaml", "show-qos")
+    table = rows(text)
     schema = ACTIONS["measure-throughput"]["params"]
     assert list(table) == list(schema)
     assert table["duration"][1:] == ["1-1500", "`10`", schema["duration"]["description"]]
@@ -246,9 +241,8 @@ def test_exactly_the_fields_of_show_status_are_documented() -> None:
 
 
 def test_tables_have_a_row_for_each_charm_package_and_option() -> None:
-    tree = Tree(ROOT)
-    table = {name: rows(make(tree)) for name, make in pages.TABLES.items()}
-    assert list(table["charms"]) == tree.charms()
+    table = {name: rows(make(TREE)) for name, make in pages.TABLES.items()}
+    assert list(table["charms"]) == TREE.charms()
     assert table["charms"]["mme"] == ["`mme`", "`s1c`", "`s6a`, `s11`"]
     assert set(table["options"]) == set(OPTIONS)
     assert table["vnf-packages"]["spgwu_vnf"][3:] == ["1", "3", "20"]
@@ -271,24 +265,16 @@ def nf_actions() -> dict[str, dict[str, Any]]:
             *((f"{kind} ", f"{kind}/actions.yaml") for kind in nf_plan.CONTAINERS),
         )
         for heading, action in (
-            (prefix + name, action)
-            for name, action in charms.declared_actions(Tree(ROOT), file).items()
+            (prefix + name, action) for name, action in charms.declared_actions(TREE, file).items()
         )
     }
 
 
-def test_the_site_has_the_parameters_of_each_action_of_a_network_function() -> None:
+def test_the_site_says_of_each_action_of_a_network_function_what_it_does() -> None:
     wanted = {
-        heading: [(action["file"], heading.split()[-1])] if action.get("params") else []
-        for heading, action in nf_actions().items()
+        heading: [(action["file"], heading.split()[-1])] for heading, action in nf_actions().items()
     }
     assert marks("reference/nf-actions.md") == wanted
-
-
-def test_every_primitive_is_in_the_how_to() -> None:
-    text = (DOCS / "how-to/day-2-primitives.md").read_text(encoding="utf-8")
-    names = {*ACTIONS, *(heading.split()[-1] for heading in nf_actions())}
-    assert sorted(name for name in names if f"`{name}`" not in text) == []
 
 
 def test_rules_of_link_parameters_are_complete() -> None:
