@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+from pathlib import Path
+
 from pydantic import ValidationError
 
 
@@ -19,5 +22,8 @@ def sentence(error: ValidationError) -> str:
 
 def of_file(error: OSError) -> str:
     """Return an error of the operating system as one clause, with the path of the file if known."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        where = f" in the folder {Path(error.filename).parent}" if error.filename else ""
+        return f"there is no room left{where}"
     place = f"{error.filename}: " if error.filename else ""
     return f"{place}{error.strerror or error}"

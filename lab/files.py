@@ -16,6 +16,9 @@ def replace(path: Path, text: str, synced: bool = False) -> None:
         path: the file; only its owner may read it.
         text: its new content.
         synced: write the content to the disk before the rename, to survive a power failure.
+
+    Raises:
+        OSError: with the file's path, for example if there is no room left.
     """
     descriptor, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -25,8 +28,10 @@ def replace(path: Path, text: str, synced: bool = False) -> None:
                 stream.flush()
                 os.fsync(stream.fileno())
         os.replace(fresh, path)
-    except BaseException:
+    except BaseException as error:
         Path(fresh).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = str(path)
         raise
 
 

@@ -78,6 +78,8 @@ class Lab:
                 f"{kind} of {subject} goes on; follow it with: osm-lab {what}-op-show {op_id}"
             )
             raise
+        if outcome.lost and alive() is False and seen["operationState"] == "COMPLETED":
+            return  # Only its journal could not be written, as the disk is full.
         if outcome.lost:
             reason = jobs.ending(self.engine.store, seen)
             self.slices.reap()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import click
 
+from builder.errors import of_file
 from lab.errors import LcmError, NbiError
 from lab.lcm import keeper
 from lab.lcm.backends import Backends
@@ -46,13 +47,19 @@ def run(home: Path, op_id: str, collection: str = OPS) -> str:
         return _on_service(store, op_id, journal)
     except Exception as error:
         reason = str(error)
-        if not isinstance(error, NbiError | LcmError):
+        if isinstance(error, OSError):
+            reason = of_file(error)
+        elif not isinstance(error, NbiError | LcmError):
             traceback.print_exc()
             reason = f"internal error: {error!r}"
         document = store.readable(collection, op_id)
         subject = "nsi" if collection == NSIOPS else "ns"
-        if document is not None:
-            fail(store, collection, document, reason)
+        try:
+            if document is not None:
+                fail(store, collection, document, reason)
+        except OSError as full:
+            # Without a record of the end, others quote the last line of the worker's log.
+            print("; ".join(dict.fromkeys([reason, of_file(full)])), flush=True)
         journal.write("end", subject, reason, state="FAILED", detail=reason)
         journal.write("settled", subject, "failed", idle=True)
         return "FAILED"

@@ -9,6 +9,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +35,14 @@ class Journal:
             more: further fields for displays.
         """
         event = {"time": time.time(), "kind": kind, "subject": subject, "text": text, **more}
-        with self._lock:
+        with self._lock, suppress(OSError):  # a full disk; the operation's record has the result
             if not self._stream.closed:
                 self._stream.write(json.dumps(event) + "\n")
                 self._stream.flush()
 
     def close(self) -> None:
         """Close the file; later events are lost."""
-        with self._lock:
+        with self._lock, suppress(OSError):
             self._stream.close()
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import shutil
 import threading
 import time
 from pathlib import Path
 
+from builder.errors import of_file
 from lab.vca import applications, process, relations
 from lab.vca import charm as charms
 from lab.vca.context import FlushError, HookContext
@@ -96,7 +98,8 @@ class UnitAgent:
             while self._try_step():
                 pass
         except BaseException as error:
-            reason = str(error) if isinstance(error, VcaError | OSError) else repr(error)
+            reason = str(error) if isinstance(error, VcaError) else repr(error)
+            reason = of_file(error) if isinstance(error, OSError) else reason
             self._log.exception("the agent of %s ends", self._unit_name)
             self._runtime.log.exception("the agent of %s ends", self._unit_name)
         finally:
@@ -385,6 +388,13 @@ class UnitAgent:
                     unit.agent = error
         except FlushError as refused:
             self._conclude(action, context, str(refused), error)
+        except OSError as full:
+            ended = (
+                f"failed ({problem})"
+                if problem
+                else f"ran to its end and returned {json.dumps(action.results)}"
+            )
+            raise VcaError(f"{action.name} {ended}; not recorded: {of_file(full)}") from full
 
     def _fail_interrupted(self, action_id: str) -> None:
         action = self._store.load_action(action_id)

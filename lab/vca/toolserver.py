@@ -16,6 +16,7 @@ import socket
 import traceback
 from pathlib import Path
 
+from builder.errors import of_file
 from lab.vca.context import HookContext
 from lab.vca.toolcall import Answer, NeedStdinError, Request, refusal
 from lab.vca.tools import TOOLS, run_tool
@@ -112,6 +113,8 @@ class ToolServer:
             return _encode(run_tool(self._context, request))
         except NeedStdinError:
             return bytes([NEED_STDIN]) + bytes(8)
+        except OSError as error:  # the model cannot be written
+            return _encode(refusal(of_file(error)))
         except Exception:
             # Not the agent's end: the charm sees a refusal, and the log says why.
             self._context.log(

@@ -18,7 +18,7 @@ from ops.testing import Harness
 from support.ends_certs import Operator
 from support.model_world import PlainInterface, WgInterface, World
 from vpnaas import actions, juju
-from vpnaas.base.errors import NotReadyError, VduError
+from vpnaas.base.errors import NotReadyError, StorageError, VduError
 from vpnaas.charm import VnfCharm
 from vpnaas.peers.offer import KeyOffer, Offer, asking, encode
 from vpnaas.vdu.ssh import CommandResult
@@ -472,6 +472,30 @@ def test_nor_does_what_is_logged_of_it(monkeypatch) -> None:
     finally:
         logging.setLogRecordFactory(factory)
     assert tools.told == ["links were not taken down: no\ufffdpe"]
+
+
+def test_an_action_says_what_it_did_though_juju_takes_no_status(tmp_path, monkeypatch) -> None:
+    harness = Harness(juju.charm_of(VnfCharm), meta=METADATA, config=OPTIONS, actions="{}")
+    harness.add_relation("proxypeer", "mme")
+    harness.set_leader(True)
+    harness.begin()
+    code, vnf = harness.charm.code, Vnf()
+    code.environment.folder = str(tmp_path)
+    code._vdu = vnf.charm()._vdu
+
+    def full(*_, **__):
+        raise ModelError(b"ERROR there is no room left in the folder /home\n")
+
+    monkeypatch.setattr(type(harness._backend), "status_set", full)
+    answer = actions.run(code, "configure", S6A)
+    assert not answer.failed
+    shown = json.loads(answer.results["output"])
+    assert shown["s6a"]["state"] == "waiting"
+    assert shown["remark"] == (
+        "Juju does not take the status of the unit: ERROR there is no room left in the folder /home"
+    )
+    with pytest.raises(StorageError):  # Juju repeats a hook.
+        code.reconcile_and_report()
 
 
 @pytest.mark.parametrize("action", ["rotate-keys", "configure", "show-status", "delete-peer"])

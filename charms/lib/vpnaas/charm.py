@@ -1,5 +1,6 @@
 """The charm class that every VNF of the collection uses, with the primitives of links."""
 
+from functools import partial
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Sequence, Tuple
 
 import attr
@@ -35,13 +36,13 @@ class VnfCharm(ExperimentingCharm):
         try:
             outcome = self._reconcile(self._charm_state(**options))
         except VpnaasError as error:
-            self.environment.set_status(True, str(error))
+            self._after_work(partial(self.environment.set_status, True, str(error)))
             raise
         if outcome is None:
             if not self._login():
                 raise VpnaasError("ssh-hostname and ssh-username are not set yet")
             raise VpnaasError("no link is configured yet; run configure first")
-        self._report(outcome)
+        self._after_work(partial(self._report, outcome))
         return outcome
 
     def _change_intent(

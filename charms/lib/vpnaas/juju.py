@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import sqlite3
 import subprocess
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Type
@@ -17,7 +18,7 @@ from ops.main import main
 from ops.model import ActiveStatus, BlockedStatus, ModelError, Relation
 
 from vpnaas import actions
-from vpnaas.base.errors import NotReadyError
+from vpnaas.base.errors import NotReadyError, StorageError
 from vpnaas.base.links import PROVIDER, REQUIRER
 from vpnaas.environment import Environment, Related
 from vpnaas.reconciling import ReconcilingCharm
@@ -90,7 +91,13 @@ class JujuEnvironment(Environment):
 
     def set_status(self, blocked: bool, text: str) -> None:
         shown = passable(text)
-        self._unit.status = BlockedStatus(shown) if blocked else ActiveStatus(shown)
+        try:
+            self._unit.status = BlockedStatus(shown) if blocked else ActiveStatus(shown)
+        except ModelError as error:
+            said = error.args[0]
+            said = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+            what = "Juju does not take the status of the unit: {}"
+            raise StorageError(what.format(passable(said.strip())))
 
     def related(self, endpoint: str) -> List[Related]:
         # Juju does not list departing units.
@@ -276,4 +283,10 @@ def run(kind: Type[ReconcilingCharm]) -> None:
     # Each log record starts a juju-log process, and Juju logs each event itself.
     logging.disable(logging.DEBUG)
     logging.setLogRecordFactory(log_record)
-    main(charm_of(kind))
+    try:
+        main(charm_of(kind))
+    except sqlite3.OperationalError as error:
+        # The disk is full. Juju repeats a hook; an action has given its results.
+        if not os.environ.get("JUJU_ACTION_NAME"):
+            raise
+        logger.warning("the state of this unit is not stored: %s", error)

@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import time
-from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
@@ -404,8 +404,12 @@ class ReconcilingCharm:
 
     def _keep(self, path: str, text: str) -> None:
         """Write a file of this unit that a later reconcile can do without."""
+        self._after_work(lambda: replace_file(path, text.encode()))
+
+    def _after_work(self, note: Callable[[], None]) -> None:
+        """Write something down after the VDU was changed; note if there is no room for it."""
         try:
-            replace_file(path, text.encode())
+            note()
         except StorageError as error:
             self.unwritten = str(error)
 

@@ -17,12 +17,13 @@ from rich.console import Console
 from lab.cli.progress import Board, watch
 from lab.cli.render import Output
 from lab.errors import ConflictError, LcmError, NbiError
-from lab.lcm import keeper, looking
+from lab.lcm import keeper, looking, worker
 from lab.lcm.keys import OpenSshInjector
 from lab.nbi.params import public_keys
 from lab.procs import ProcessRef, start_time
 from lab.records import jobs
 from lab.records.journal import Journal, Tail
+from lab.records.store import Store
 from lab.vca import VcaError
 
 
@@ -92,6 +93,22 @@ def test_watch_ends_with_the_operations_state(tmp_path: Path, terminal: bool) ->
     outcome = watch(tail, lambda: True, console, timeout=20)
     thread.join()
     assert (outcome.state, outcome.detail, outcome.lost) == ("FAILED", "why", False)
+
+
+def test_a_worker_names_the_folder_without_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(path: Path, *_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    document = {"_id": "op", "nsInstanceId": "n", "lcmOperationType": "action"}
+    monkeypatch.setattr(worker, "record_worker", lambda *_: None)
+    monkeypatch.setattr(worker, "_on_service", lambda *_: full(tmp_path / "vca" / "model.json"))
+    monkeypatch.setattr(Store, "readable", lambda *_: document)
+    monkeypatch.setattr(worker, "fail", lambda *_: full(tmp_path / "nbi" / "op.json"))
+    assert worker.run(tmp_path, "op") == "FAILED"
+    where = f"there is no room left in the folder {tmp_path}"
+    assert capsys.readouterr().out == f"{where}/vca; {where}/nbi\n"
 
 
 def test_watch_notices_a_dead_worker(tmp_path: Path) -> None:

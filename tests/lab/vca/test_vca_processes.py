@@ -317,17 +317,18 @@ def test_signals_to_the_controller_do_not_reach_hooks(tmp_path: Path) -> None:
 
 
 class Disk:
-    """`files.replace` that finds the disk full when an agent saves the model, `left` times."""
+    """`files.replace` that finds the disk full when an agent saves `names`, `left` times."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
         self.left = 0
+        self._names = names or ("model.json",)
         self._replace = files.replace
         monkeypatch.setattr(files, "replace", self.replace)
 
     def replace(self, path: Path, text: str, synced: bool = False) -> None:
-        if self.left and path.name == "model.json" and threading.current_thread().name == "vca-a/0":
+        if self.left and path.name in self._names and threading.current_thread().name == "vca-a/0":
             self.left -= 1
-            raise OSError(28, "No space left on device")
+            raise OSError(28, "No space left on device", str(path))
         self._replace(path, text, synced)
 
 
@@ -437,8 +438,43 @@ def test_an_agent_gives_up_on_a_disk_that_stays_full(
         model.wait_idle(WAIT)
         disk.left = 1000
         model.update_status()
-        with pytest.raises(AgentEndedError, match="a/0 has ended: .*No space left on device"):
+        no_room = "a/0 has ended: there is no room left in the folder .*/models/"
+        with pytest.raises(AgentEndedError, match=no_room):
             model.wait_idle(WAIT)
+
+
+@pytest.mark.parametrize("tool", ["true", "status-set active"])
+def test_an_action_that_cannot_be_recorded_says_what_it_did_and_where_no_room_is(
+    tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, disk = new_model(tmp_path / "h"), Disk(monkeypatch, "model.json", "1.json")
+    started = tmp_path / "started"
+    script = f"""\
+case $JUJU_DISPATCH_PATH in actions/*)
+touch {started}; while [ -e {started} ]; do sleep 0.02; done
+{tool} 2>&1 || true; action-set output=rotated
+esac"""
+    model.deploy("a", write_charm(tmp_path / "a", "a", script=script, actions={"go": {}}))
+
+    def fill() -> None:
+        wait_until(started.exists, "the action runs")
+        disk.left = 1000
+        started.unlink()
+
+    with model:
+        model.wait_idle(WAIT)
+        threading.Thread(target=fill).start()
+        with pytest.raises(AgentEndedError) as caught:
+            model.run_action("a", "go", timeout=WAIT)
+        folder = tmp_path / "h" / "vca" / "models"
+        assert re.fullmatch(
+            'the agent of a/0 has ended: go ran to its end and returned {"output": "rotated"}; '
+            f"not recorded: there is no room left in the folder {folder}/[^ ]+",
+            str(caught.value),
+        )
+        disk.left = 0
+    if tool != "true":
+        assert f"ERROR there is no room left in the folder {folder}" in log_text(model, "a/0")
 
 
 def test_a_model_whose_agent_ended_is_destroyed_at_once(
