@@ -23,6 +23,7 @@ from lab.lcm.instantiate import Connector, faults, inject
 from lab.lcm.request import charm_folder, request
 from lab.lcm.vimdeploy import VimDeployment, delete_server, server_spec
 from lab.records.operations import ro_key_path
+from lab.records.packages import prune_revisions
 from lab.records.store import NSRS, VNFDS, VNFRS, Document
 from lab.vca import WaitTimeoutError
 from lab.vim import Port, PortSpec, Vim, addresses
@@ -281,6 +282,7 @@ def _change_package(ops: Operations, operation: Document, data: Mapping[str, Any
 
     def revise() -> None:
         ops.store.update(VNFRS, vnfr["_id"], lambda record: record.update(revision=latest))
+        prune_revisions(ops.store)
 
     if not changed:
         revise()

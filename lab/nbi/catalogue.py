@@ -15,9 +15,9 @@ from lab.nbi import validation
 from lab.nbi.unpack import unpack
 from lab.records.ids import admin, new_id
 from lab.records.operations import discard
+from lab.records.packages import ARCHIVE, drop_package, prune_revisions
 from lab.records.store import NSDS, NSIS, NSRS, NSTS, VNFDS, VNFRS, Document, Store
 
-_ARCHIVE = ".archive"
 KINDS = {VNFDS: "vnfd", NSDS: "nsd", NSTS: "nst"}
 
 
@@ -96,6 +96,7 @@ class Catalogue:
                 record["_admin"]["revisions"][str(number)] = _revision(record)
 
             document = self.store.update(kind, key, change)
+        prune_revisions(self.store)
         return document, warnings
 
     @contextmanager
@@ -124,10 +125,10 @@ class Catalogue:
         try:
             descriptor = read_descriptor(folder, KINDS[kind])
             if source.is_file():  # for downloads
-                shutil.copyfile(source, target.with_name(target.name + _ARCHIVE))
+                shutil.copyfile(source, target.with_name(target.name + ARCHIVE))
             yield folder, descriptor, warnings
         except BaseException:
-            self._drop(target)
+            drop_package(target)
             raise
 
     def delete(self, kind: str, name_or_id: str, force: bool = False) -> None:
@@ -147,7 +148,7 @@ class Catalogue:
                     self._check_unused(kind, document)
                 self.store.delete(kind, key)
         for place in (self.store.root / "packages").glob(f"{key}*"):
-            self._drop(place)
+            drop_package(place.with_name(place.name.removesuffix(ARCHIVE)))
 
     def folder(self, document: Document) -> Path:
         """Return the unpacked folder of a package."""
@@ -156,15 +157,8 @@ class Catalogue:
     def archive(self, document: Document) -> Path | None:
         """Return the archive a package came in, None if it came as a folder."""
         top = Path(str(document["folder"])).parts[1]
-        path = self.store.root / "packages" / f"{top}{_ARCHIVE}"
+        path = self.store.root / "packages" / f"{top}{ARCHIVE}"
         return path if path.exists() else None
-
-    def _drop(self, target: Path) -> None:
-        if target.is_file():
-            target.unlink()
-        else:
-            shutil.rmtree(target, ignore_errors=True)
-            target.with_name(target.name + _ARCHIVE).unlink(missing_ok=True)
 
     def _check_references(self, kind: str, descriptor: Document) -> None:
         if kind == NSTS:
@@ -219,14 +213,27 @@ def _check_modified(old: Document, new: Document) -> None:
     """Refuse a change of a VNFD in use that NBI refuses."""
     if old.get("software-version") != new.get("software-version"):
         return
-    before, after = _fixed(old), _fixed(new)
+    before, after = _fixed(_in_form(old)), _fixed(new)
     keys = sorted(k for k in before.keys() | after.keys() if before.get(k) != after.get(k))
     if keys:
         raise NbiError(
             f"vnfd '{old['id']}' is in use and {', '.join(keys)} cannot be modified; allowed: "
             "charms, primitives, scaling-aspect, healing-aspect, alarm, monitoring-parameter, or "
-            "another software-version"
+            "another software-version; for all else delete its services first, or onboard the "
+            "package with another id"
         )
+
+
+def _in_form(descriptor: Document) -> Document:
+    """Return a VNFD of an earlier lab in the form of today: it may have 1.0 where text belongs."""
+    from pydantic import ValidationError
+
+    from builder.validate.context import checked
+
+    try:
+        return checked("vnfd", copy.deepcopy(descriptor))
+    except ValidationError:
+        return descriptor
 
 
 def _fixed(descriptor: Document) -> Document:

@@ -6,6 +6,7 @@ import shutil
 import time
 from pathlib import Path
 
+from lab.records.packages import prune_revisions
 from lab.records.store import NSIOPS, NSIS, NSRS, OPS, VNFRS, Document, Store
 
 SLICE_ENDING = ("terminating", "terminated")
@@ -54,6 +55,7 @@ def remove_service(store: Store, ns_id: str) -> None:
             shutil.rmtree(operation_folder(store.home, operation["_id"]), ignore_errors=True)
     store.delete(NSRS, ns_id)
     shutil.rmtree(ns_folder(store.home, ns_id), ignore_errors=True)
+    prune_revisions(store)
 
 
 def remove_slice(store: Store, nsi_id: str) -> None:

@@ -29,7 +29,7 @@ from lab.nbi.primitives import check_action
 from lab.records import jobs
 from lab.records.ids import admin
 from lab.records.journal import Journal, Tail
-from lab.records.operations import operation_folder
+from lab.records.operations import operation_folder, remove_service
 from lab.records.store import NSDS, NSRS, OPS, VIMS, VNFDS, VNFRS, Store, file_lock
 
 
@@ -87,6 +87,49 @@ CONFIG = {
 
 def create(engine: Engine, name: str = "demo", **config: Any) -> Any:
     return engine.ns_create(InstanceRequest(name, "an_ns", "north", {**CONFIG, **config}))
+
+
+def test_revisions_of_a_package_stay_as_long_as_a_vnf_has_them(
+    engine: Engine, tmp_path: Path
+) -> None:
+    store, catalogue = engine.store, engine.catalogue
+
+    def revise(number: int) -> Any:
+        source = tmp_path / str(number)
+        (source / "charms" / "demo").mkdir(parents=True)
+        text = yaml.safe_dump({"vnfd": {**vnfd(), "version": "1.0"}})
+        (source / "x_vnfd.yaml").write_text(text, encoding="utf-8")
+        return catalogue.update(VNFDS, "a_vnf", source)[0]
+
+    first = store.resolve(VNFDS, "a_vnf")
+    # As an earlier lab recorded what YAML reads as a number.
+    store.update(VNFDS, first["_id"], lambda d: d["descriptor"].update(version=1.0))
+    started = create(engine)
+    revise(2)
+    revise(3)
+    kept = store.get(VNFDS, first["_id"])["_admin"]["revisions"]
+    assert list(kept) == ["1", "3"]
+    places = [store.root / each["folder"] for each in kept.values()]
+    assert all(place.is_dir() for place in places)
+    found = [p for p in (store.root / "packages").iterdir() if p.name.startswith(first["_id"])]
+    assert len(found) == 2
+    remove_service(store, started.nsr["_id"])
+    assert list(store.get(VNFDS, first["_id"])["_admin"]["revisions"]) == ["3"]
+    assert [place.is_dir() for place in places] == [False, True]
+
+
+def test_a_change_that_a_service_forbids_says_what_to_do(engine: Engine, tmp_path: Path) -> None:
+    create(engine)
+    changed = tmp_path / "changed"
+    changed.mkdir()
+    text = yaml.safe_dump({"vnfd": {**vnfd(), "version": "2.0"}})
+    (changed / "x_vnfd.yaml").write_text(text, encoding="utf-8")
+    sentence = (
+        "version cannot be modified; allowed: .*; for all else delete its services first, or"
+        " onboard the package with another id"
+    )
+    with pytest.raises(NbiError, match=sentence):
+        engine.catalogue.update(VNFDS, "a_vnf", changed)
 
 
 # -- store -----------------------------------------------------------------------------------------
