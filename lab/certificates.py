@@ -64,18 +64,37 @@ class Authority:
 
 
 def self_signed(folder: Path, host: str) -> tuple[Path, Path]:
-    """Write a certificate for ``host``, this machine's name and loopback; return (it, its key).
+    """Return a certificate for ``host``, this machine's name and loopback, and its key, as files.
 
-    The key is readable to its owner only.
+    All servers of a folder and host have the same one; it is made anew before it ends. The key is
+    readable to its owner only.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    key = ec.generate_private_key(ec.SECP256R1())
-    names = dict.fromkeys(["localhost", "127.0.0.1", "::1", socket.gethostname(), host])
-    subject = _subject("osm-lab")
-    place, key_place = folder / "cert.pem", folder / "key.pem"
-    files.replace(key_place, _private(key))
-    place.write_text(_root(_builder(subject, subject, key.public_key(), names), key), "ascii")
+    usual = ["localhost", "127.0.0.1", "::1", socket.gethostname()]
+    suffix = "" if host in usual else f"-{host.replace('/', '_')}"
+    place, key_place = folder / f"cert{suffix}.pem", folder / f"key{suffix}.pem"
+    with (folder / "lock").open("w") as lock:
+        files.lock(lock.fileno())
+        names = dict.fromkeys([*usual, host])
+        if not _lasts(place, key_place, names):
+            key = ec.generate_private_key(ec.SECP256R1())
+            subject = _subject("osm-lab")
+            files.replace(key_place, _private(key))
+            files.replace(place, _root(_builder(subject, subject, key.public_key(), names), key))
     return place, key_place
+
+
+def _lasts(place: Path, key_place: Path, names: Iterable[str]) -> bool:
+    """Tell whether a certificate is there, with its key, for these names and for a month yet."""
+    try:
+        certificate = x509.load_pem_x509_certificate(place.read_bytes())
+        key = serialization.load_pem_private_key(key_place.read_bytes(), None)
+        listed = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (OSError, ValueError, TypeError, x509.ExtensionNotFound):
+        return False
+    left = certificate.not_valid_after_utc - datetime.datetime.now(datetime.UTC)
+    fits = {_name(name) for name in names} <= set(listed)
+    return fits and key.public_key() == certificate.public_key() and left.days >= 30
 
 
 def _builder(

@@ -28,7 +28,7 @@ from lab.lcm.timeouts import lab_timeouts
 from lab.records import jobs
 from lab.records.journal import Tail
 from lab.records.operations import operation_folder
-from lab.records.store import COLLECTIONS, NSIOPS, OPS, VIMS, Document
+from lab.records.store import COLLECTIONS, NSIOPS, OPS, PLACE, VIMS, Document
 from lab.vca import Model, Settings
 from lab.vim import Vim, clean, probe, registry
 from lab.vim.qemu.images import bake, export
@@ -342,7 +342,7 @@ IN_A_SHELL = """
 #: Folders of a home. The records are the last: what a killed clean-up leaves is still a lab.
 PARTS = ("lcm", "vca", "cluster", "server", "nbi")
 #: What a lab without records has: of a VIM account, a package, `serve`, a look at the charms.
-MARKS = ("vim.lock", "nbi/packages", "server/key.pem", "vca/models")
+MARKS = ("vim.lock", "nbi/packages", "server/key.pem", "server/lock", "vca/models")
 
 
 def _check_home(lab: Lab) -> None:
@@ -388,6 +388,8 @@ def clean_verb(lab: Lab) -> None:
     clean(lab.home)
     for part in PARTS:
         shutil.rmtree(lab.home / part, ignore_errors=True)
+    for name in ("version", PLACE):
+        (lab.home / name).unlink(missing_ok=True)
     if failures:
         raise NbiError("; ".join(failures))
     lab.out.remark("Clean")

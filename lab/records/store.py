@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -67,12 +67,23 @@ Raise it if an earlier lab cannot read what this one writes.
 """
 
 
-def check_version(home: Path) -> None:
-    """Refuse a home of a later version.
+PLACE = "place"
+"""File with the path at which a home was made. Names on the machine follow from the path."""
+
+
+def check_home(home: Path) -> None:
+    """Refuse a home of a later version, and the copy of another one.
 
     Raises:
-        NbiError: it is of a later version, or its version cannot be read.
+        NbiError: it is of a later version, or its version cannot be read, or it was made elsewhere.
     """
+    with suppress(OSError, UnicodeDecodeError):
+        place = (home / PLACE).read_text(encoding="utf-8")
+        if place != str(home.resolve()):
+            raise NbiError(
+                f"the lab's home {home} is a copy of {place}, or was moved: its records name the "
+                f"VDUs and processes of {place}; use that one, or another home (--home)"
+            )
     try:
         text = (home / "version").read_text(encoding="ascii").strip()
     except (FileNotFoundError, NotADirectoryError):
@@ -120,7 +131,7 @@ class Store:
         #: While a verb watches: the id that each name had at the first look. Later another document
         #: may get the name.
         self.pins: dict[tuple[str, str], str] | None = None
-        check_version(home)
+        check_home(home)
 
     def _path(self, collection: str, key: str) -> Path:
         if collection not in _KINDS:
@@ -145,6 +156,7 @@ class Store:
         if not path.parent.exists():
             path.parent.mkdir(parents=True)
             files.replace(self.home / "version", f"{VERSION}\n")
+            files.replace(self.home / PLACE, str(self.home.resolve()))
         files.replace(path, json.dumps(document, indent=1, sort_keys=True), synced=True)
 
     def find(self, collection: str, key: str) -> Document | None:

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -222,6 +223,21 @@ def test_a_wrong_name_is_answered_with_those_there_are(
     assert str(error).endswith(hint)
     # NBI's clients see NBI's text.
     assert error.detail == f"ns '{name}' not found"
+
+
+def test_servers_of_a_home_have_one_certificate_for_each_host(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        made = set(pool.map(lambda _: self_signed(tmp_path, "127.0.0.1"), range(8)))
+    ((place, key),) = made
+    before = place.read_bytes(), key.read_bytes()
+    assert place.name == "cert.pem"
+    assert self_signed(tmp_path, "localhost") == (place, key)
+    other, _ = self_signed(tmp_path, "192.0.2.1")
+    assert other.name == "cert-192.0.2.1.pem"
+    assert (place.read_bytes(), key.read_bytes()) == before
+    key.write_bytes(b"")  # a damaged key
+    self_signed(tmp_path, "127.0.0.1")
+    assert place.read_bytes() != before[0]
 
 
 @pytest.mark.lab

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -91,6 +92,16 @@ def test_a_home_of_a_later_lab_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "version").write_text(text)
     with pytest.raises(NbiError, match=f"home {tmp_path} is of version .*up to version {VERSION}"):
         Store(tmp_path)
+
+
+def test_a_copy_of_a_home_is_not_used_as_if_the_vdus_were_its_own(tmp_path: Path) -> None:
+    home, copy = tmp_path / "home", tmp_path / "copy"
+    Store(home).put(VIMS, {"_id": "v", "name": "v", "_admin": admin()})
+    shutil.copytree(home, copy)
+    with pytest.raises(NbiError, match=f"the lab's home {copy} is a copy of {home}, or was moved"):
+        Store(copy)
+    (tmp_path / "link").symlink_to(home)
+    assert Store(tmp_path / "link").get(VIMS, "v")["name"] == "v"
 
 
 def test_a_home_has_a_version_from_its_first_record_on(tmp_path: Path) -> None:
