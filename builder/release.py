@@ -22,6 +22,7 @@ _PROJECT = (
     *("pyproject.toml", "README.md", "LICENSE", "benchmarks", "builder", "experiments", "lab"),
     *("operate", "simulators"),
 )
+_UMASK = 0o022
 _IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.pyc", ".*_cache")
 
 
@@ -64,6 +65,7 @@ def _wheel(tree: Tree, target: Path, parts: Iterable[Path], scratch: Path) -> Pa
         capture_output=True,
         text=True,
         check=False,
+        umask=_UMASK,
     )
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
@@ -73,11 +75,15 @@ def _wheel(tree: Tree, target: Path, parts: Iterable[Path], scratch: Path) -> Pa
 
 
 def _copy(source: Path, target: Path) -> None:
+    """Copy a file or folder, with modes that do not depend on who builds."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
         shutil.copytree(source, target, ignore=_IGNORED)
     else:
-        shutil.copyfile(source, target)
+        shutil.copy(source, target)
+    for path in [target, *target.rglob("*")]:
+        runs = path.is_dir() or path.stat().st_mode & 0o100
+        path.chmod((0o777 if runs else 0o666) & ~_UMASK)
 
 
 def _digest(path: Path) -> str:

@@ -407,7 +407,15 @@ def _clean(bed: Testbed) -> None:
 @click.argument("directory", type=click.Path(path_type=Path))
 def report(directory: Path) -> None:
     """Write report.html and runs.csv of the campaign in DIRECTORY again."""
-    page, table = render.write(Campaign(directory))
+    campaign = Campaign(directory)
+    runs = campaign.runs()
+    render.missing(campaign.describe(), runs)  # Its profile must be known.
+    if not runs:
+        raise click.ClickException(
+            f"the campaign in {directory} has no runs yet, so there is nothing to report; "
+            f"experiments run --out {directory} makes them"
+        )
+    page, table = render.write(campaign)
     console().print(f"report: {page}\nfigures: {table}", markup=False)
 
 

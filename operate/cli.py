@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shlex
+import tempfile
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -149,10 +150,13 @@ def targets_command(
     if out is None:
         tell(text, nl=False)
         return
-    # Prometheus reads the file at every change, so replace it in one step.
-    staging = out.with_name(f"{os.getpid()}-{out.name}.new")
-    staging.write_text(text, encoding="utf-8")
-    staging.replace(out)
+    # Prometheus reads the file at every change, so replace it in one step. Several may write it.
+    with tempfile.NamedTemporaryFile(
+        "w", dir=out.parent, prefix=f".{out.name}.", delete=False, encoding="utf-8"
+    ) as staging:
+        staging.write(text)
+    Path(staging.name).chmod(0o644)  # Prometheus is another user.
+    os.replace(staging.name, out)
 
 
 def _osm(command: Callable[..., Any]) -> Callable[..., Any]:

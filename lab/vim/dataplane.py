@@ -101,7 +101,7 @@ def probe() -> Dataplane:
     if binary is None:
         raise VimError(
             "This kernel has no WireGuard and wireguard-go is not installed: build it with "
-            "the set-up script or install the package wireguard-go."
+            "./run setup in the repository, or install the package wireguard-go."
         )
     if not TUN.exists():
         raise VimError("This machine has no /dev/net/tun, which wireguard-go needs.")

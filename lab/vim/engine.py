@@ -61,7 +61,7 @@ def simulators() -> Simulators | None:
         raise VimError(f"{VARIABLE} is '{program}': '{SIMULATORS}' and '{MACHINE}' are allowed.")
     spec = importlib.util.find_spec("diameter")
     if spec is None or spec.origin is None:
-        raise VimError("The simulators' libraries are not installed: run the set-up script.")
+        raise VimError("The simulators' libraries are not installed: run ./run setup.")
     if not _PYTHON.exists():
         raise VimError(
             f"{_PYTHON} is missing: the simulators need the version of Python that the lab runs "

@@ -50,6 +50,7 @@ from experiments.__main__ import main
 from experiments.campaign import EXPERIMENTS, beside, matching, plan
 from experiments.model import Cell, Run
 from experiments.profiles import PROFILES
+from experiments.report import render
 from experiments.schedule import Planned, interleaved
 from experiments.setups import Service
 from experiments.slices import SliceRequest, second
@@ -368,9 +369,13 @@ def test_a_description_that_is_none_is_one_sentence(
 
 def test_a_report_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     Campaign(tmp_path).begin("quick", 1, ENVIRONMENT_OF_A_LAB)
-    (tmp_path / "figures").write_text("")
     done = CliRunner().invoke(main, ["report", str(tmp_path)])
-    assert f"Error: {tmp_path / 'figures'}: File exists" in done.output
+    assert f"the campaign in {tmp_path} has no runs yet, so there is nothing to rep" in done.output
+    assert not (tmp_path / "report.html").exists()
+    (tmp_path / "figures").write_text("")
+    with pytest.raises(click.ClickException) as caught:
+        render.write(Campaign(tmp_path))
+    assert f"{tmp_path / 'figures'}: File exists" in caught.value.message
     done = CliRunner().invoke(main, ["report", str(tmp_path / "figures")])
     assert "figures holds no campaign" in done.output
     with pytest.raises(click.ClickException, match="figures/campaign.json cannot be written: "):

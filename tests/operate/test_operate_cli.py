@@ -6,6 +6,7 @@ import contextlib
 import http.server
 import io
 import json
+import os
 import re
 import ssl
 import threading
@@ -111,8 +112,28 @@ def test_targets_that_cannot_be_written(client: Callable[[bytes], str], tmp_path
     out = tmp_path / "none" / "targets.yaml"
     result = run("targets", "ns", "--client", client(RECORD.encode()), "--out", out)
     assert result.exit_code == 1
-    assert result.output.endswith("targets.yaml.new: No such file or directory\n")
+    assert re.search(r"\.targets\.yaml\.\w+: No such file or directory\n$", result.output)
     assert run("targets", "ns", "--port", "99999").exit_code == 2
+
+
+def test_targets_are_written_in_one_step_under_a_name_of_their_own(
+    client: Callable[[bytes], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two programs may have the same process id, in containers that share the folder."""
+    out, staged = tmp_path / "targets.yaml", []
+    replace = os.replace
+
+    def note(source: str, target: Path) -> None:
+        staged.append(source)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", note)
+    for _ in range(2):
+        done = run("targets", "ns", "--client", client(RECORD.encode()), "--out", out)
+        assert done.exit_code == 0
+    assert len(set(staged)) == 2
+    assert [path.name for path in tmp_path.glob("*targets*")] == ["targets.yaml"]
+    assert out.stat().st_mode & 0o777 == 0o644
 
 
 class Answers(http.server.BaseHTTPRequestHandler):
