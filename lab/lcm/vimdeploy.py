@@ -45,7 +45,7 @@ def ports_of(server: Server, networks: Sequence[str], floating: bool) -> tuple[P
     RO requests a floating address for management interfaces only.
     """
     return tuple(
-        PortSpec(network, p.ip, p.mac, p.port_security, floating and p.management)
+        PortSpec(network, p.ip, p.mac, p.port_security, floating and p.management, p.name)
         for p, network in zip(server.ports, networks, strict=True)
     )
 

@@ -81,13 +81,21 @@ def cloud_cfg(distribution: str, default_user: str) -> str:
 
 
 def seed(
-    instance_id: str, hostname: str, ssh_keys: Sequence[str], user_data: str | None
+    instance_id: str,
+    hostname: str,
+    ssh_keys: Sequence[str],
+    user_data: str | None,
+    devices: Sequence[dict[str, Any]] = (),
 ) -> dict[str, str]:
-    """The files of the NoCloud seed by name; the user-data goes in byte for byte."""
+    """The files of the NoCloud seed by name; the user-data goes in byte for byte.
+
+    ``devices`` are the tagged NICs, as Nova's metadata has them.
+    """
     meta = {
         "instance-id": instance_id,
         "local-hostname": hostname,
         "public-keys": list(ssh_keys),
+        "devices": list(devices),
     }
     return {
         "meta-data": json.dumps(meta, indent=1) + "\n",

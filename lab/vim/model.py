@@ -5,7 +5,9 @@ All values are immutable snapshots: ask :class:`lab.vim.account.Vim` again for n
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 #: The states of a server, named as OpenStack's compute API names them.
 BUILD, ACTIVE, SHUTOFF, ERROR = "BUILD", "ACTIVE", "SHUTOFF", "ERROR"
@@ -14,9 +16,10 @@ BUILD, ACTIVE, SHUTOFF, ERROR = "BUILD", "ACTIVE", "SHUTOFF", "ERROR"
 FIRST_NIC_SLOT = 3
 
 
-def nic_name(index: int) -> str:
-    """Name of the NIC at 0-based position ``index``: ens3, ens4, ..."""
-    return f"ens{FIRST_NIC_SLOT + index}"
+def nic_name(index: int, machine: str = "pc") -> str:
+    """Name of the NIC at 0-based position ``index``: ens3, ens4, ...; of ``q35`` enp3s0, enp4s0."""
+    number = FIRST_NIC_SLOT + index
+    return f"enp{number}s0" if machine == "q35" else f"ens{number}"
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,8 @@ class PortSpec:
 
     ``port_security`` is Neutron's: when on, frames whose source MAC or IP address is not the
     port's own are dropped where they enter the network. ``floating`` asks for an address of the
-    external network as well: a certain one, or any.
+    external network as well: a certain one, or any. ``tag`` is Nova's device tag, by which the
+    server's metadata names the NIC; OSM's RO gives the VNFD's name of the interface.
     """
 
     network_id: str
@@ -65,6 +69,7 @@ class PortSpec:
     mac: str | None = None
     port_security: bool = True
     floating: bool | str = False
+    tag: str = ""
 
 
 @dataclass(frozen=True)
@@ -127,6 +132,7 @@ class Port:
     mac: str
     port_security: bool
     floating: str | None = None
+    tag: str = ""
 
     @property
     def address(self) -> str:
@@ -156,3 +162,12 @@ class Server:
     def ip_on(self, network_id: str) -> str | None:
         """The server's address on a network, or None when it has no port there."""
         return next((port.ip for port in self.ports if port.network_id == network_id), None)
+
+
+def devices(ports: Iterable[Port]) -> list[dict[str, Any]]:
+    """Return what Nova's metadata tells a server of its tagged NICs (meta_data.json, `devices`)."""
+    return [
+        {"type": "nic", "bus": "pci", "mac": port.mac, "tags": [port.tag]}
+        for port in ports
+        if port.tag
+    ]

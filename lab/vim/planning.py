@@ -177,7 +177,8 @@ def plan_server(spec: ServerSpec, tag: str, state: State, config: Config) -> Ser
     """
     planned: list[Port] = []
     for index, port_spec in enumerate(spec.ports):
-        port = _plan_port(port_spec, index, state, planned)
+        name = nic_name(index, config.images[spec.image].hw_machine_type)
+        port = _plan_port(port_spec, name, state, planned)
         if port_spec.floating:
             asked = port_spec.floating if isinstance(port_spec.floating, str) else None
             port = replace(port, floating=_take_floating(asked, state, planned, config))
@@ -194,7 +195,7 @@ def plan_server(spec: ServerSpec, tag: str, state: State, config: Config) -> Ser
     return ServerRecord(server=server, vcpus=spec.vcpus, ram_mib=spec.ram_mib, disk_gb=spec.disk_gb)
 
 
-def _plan_port(spec: PortSpec, index: int, state: State, own: Sequence[Port]) -> Port:
+def _plan_port(spec: PortSpec, name: str, state: State, own: Sequence[Port]) -> Port:
     net = network(state, spec.network_id)
     others = [p for p in [*ports(state), *own] if p.network_id == net.id]
     used = {*net.dhcp_ports, *(p.ip for p in others)} | ({net.gateway} if net.gateway else set())
@@ -202,11 +203,12 @@ def _plan_port(spec: PortSpec, index: int, state: State, own: Sequence[Port]) ->
     return Port(
         id=port_id,
         network_id=net.id,
-        interface=nic_name(index),
+        interface=name,
         device=f"p{uuid.UUID(port_id).hex[:12]}",
         ip=addresses.take_ip(addresses.parse_subnet(net.subnet), spec.ip, used, net.pool),
         mac=addresses.take_mac(spec.mac, {p.mac for p in others}),
         port_security=spec.port_security,
+        tag=spec.tag,
     )
 
 

@@ -34,7 +34,7 @@ from lab.vim import cgroups, cloudinit, dataplane, engine, image
 from lab.vim import vdu as vdu_program
 from lab.vim.errors import VimError
 from lab.vim.kind import MOST_READ, Tell, Vdu, lost
-from lab.vim.model import ACTIVE, BUILD, ERROR, SHUTOFF, Network, Server, ServerSpec
+from lab.vim.model import ACTIVE, BUILD, ERROR, SHUTOFF, Network, Server, ServerSpec, devices
 from lab.vim.run import start, tool
 from lab.vim.store import Config, Image, ServerRecord, read_json
 
@@ -127,7 +127,13 @@ class Namespaced(Vdu):
         look = image.Look(
             hostname=spec.hostname,
             default_user=settings.default_user,
-            seed=cloudinit.seed(server.id, spec.hostname, spec.ssh_keys, spec.user_data),
+            seed=cloudinit.seed(
+                server.id,
+                spec.hostname,
+                spec.ssh_keys,
+                spec.user_data,
+                devices(server.ports) if self.metadata else (),
+            ),
             wireguard_go=dataplane.probe().binary,
             keep=frozenset(settings.keep),
             hide=(self.home,),

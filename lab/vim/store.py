@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -114,6 +114,8 @@ class Image(BaseModel):
     default_user: str = Field(default="ubuntu", pattern=r"^[a-z_][a-z0-9_-]*$")
     #: Top-level directories shown although an image has them empty, such as "/opt".
     keep: list[str] = Field(default_factory=list)
+    #: As OpenStack's property: the names of a VDU's NICs follow from it, see `nic_name`.
+    hw_machine_type: Literal["pc", "q35"] = "pc"
 
 
 class Uplink(BaseModel):

@@ -6,6 +6,7 @@ import json
 import re
 from types import SimpleNamespace
 
+import attr
 import pytest
 from access_support import KEYS, LINK, NOW, Access, Store, own_key
 from vpnaas import actions
@@ -15,6 +16,7 @@ from vpnaas.extras import access, monitoring
 from vpnaas.pair_charm import GatewayCharm
 from vpnaas.params.intent import Intent, ManualPeer
 from vpnaas.peers.offer import KeyOffer, Offer, encode
+from vpnaas.vdu import facts
 
 
 @pytest.fixture
@@ -47,6 +49,20 @@ def test_nothing_passes_before_the_way_to_the_data_network_is_known():
     assert "masquerade" not in vnf.vdu.devices
     # What devices send is tracked, for the address translation; all else of a gateway is not.
     assert 'iifname != { "wg-access" } fib daddr type != local notrack' in vnf.vdu.firewall
+
+
+def test_the_data_interface_is_found_by_the_name_in_the_descriptor(monkeypatch) -> None:
+    vnf, parse = Access(), facts.parse
+    vnf.run("configure", **{k.replace("-", "_"): v for k, v in LINK.items()})
+
+    def tagged(results):
+        seen = parse(results)
+        nic = attr.evolve(seen.interfaces["ens5"], mac="fa:16:3e:00:00:05")
+        return attr.evolve(seen, interfaces=dict(seen.interfaces, ens5=nic), tags={"data": nic.mac})
+
+    monkeypatch.setattr(facts, "parse", tagged)
+    assert vnf.run("configure-access", data_interface="data")["data-interface"] == "data"
+    assert 'oifname "ens5"' in vnf.vdu.devices
 
 
 def test_the_answer_has_the_file_of_the_device_and_no_secret(vnf):

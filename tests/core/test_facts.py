@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from oai import params
+from oai.params import KINDS
+from oai_support import GIVEN, GIVEN_5G
 from vpnaas.base.errors import InputError, VduError
 from vpnaas.vdu import facts
 from vpnaas.vdu.ssh import CommandResult, Login, Vdu
@@ -129,6 +132,16 @@ def test_a_nic_is_found_by_the_name_that_the_descriptor_gives_it(indent: int | N
 def test_a_tag_counts_more_than_a_kernels_name_that_is_the_same_by_chance() -> None:
     swapped = [{"mac": "fa:16:3e:00:00:03", "tags": ["enp4s0"]}]
     assert of_metadata(json.dumps({"devices": swapped})).underlay("enp4s0", None).name == "enp3s0"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_interfaces_of_network_functions_are_found_by_tag_too(kind: str) -> None:
+    given = {**GIVEN, **GIVEN_5G}[kind]
+    names = {name for name in given if name.endswith("-interface")}
+    seen = of_metadata(json.dumps({"devices": DEVICES}))
+    found = params.resolved(params.parse(kind, {**given, **dict.fromkeys(names, "ens4")}), seen)
+    assert names == {name for name in params.to_given(found) if name.endswith("-interface")}
+    assert {params.to_given(found)[name] for name in names} <= {"enp4s0"}
 
 
 @pytest.mark.parametrize("text", ["", "{}", "no JSON"])

@@ -22,6 +22,7 @@ from oai.functions_5g import N3iwfCharm
 from oai.params import N3iwf, expect
 from oai_support import params, rendered
 from vpnaas.base.errors import InputError
+from vpnaas.vdu.facts import Interface, VduFacts
 from vpnaas.vdu.steps import Results, Step
 
 NAME = "n3iwf.5gc.mnc088.mcc242.pub.3gppnetwork.org"
@@ -199,15 +200,19 @@ def test_the_ue_in_a_wifi_gets_what_free5gcs_ue_takes(tmp_path: Path) -> None:
     assert (tmp_path / "n3ue.yaml").read_text() == "SQN: 0\n"
 
 
-@pytest.mark.parametrize("name", ["ens3", "ens4"])
+@pytest.mark.parametrize("name", ["ens3", "ens4", "tagged"])
 def test_the_firewall_of_nwu_shuts_out_neither_management_nor_peers(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     charm: Any = N3iwfCharm.__new__(N3iwfCharm)
     links = {"n2": SimpleNamespace(underlay_interface="ens4")}
-    charm._charm_state = lambda: SimpleNamespace(intent=SimpleNamespace(links=links))
-    charm._vdu, charm._underlays = contextlib.nullcontext, lambda links, vdu: {"": "ens3"}
+    intent = SimpleNamespace(links=links)
+    charm._charm_state = lambda: SimpleNamespace(intent=intent, management=None)
+    nics = {nic: Interface(nic, 1500, (), mac="fa:" + nic) for nic in ("ens3", "ens4", "ens6")}
+    seen = VduFacts(0, nics, default_interface="ens3", tags={"tagged": "fa:ens4"})
+    charm._vdu, charm._facts = contextlib.nullcontext, lambda vdu: seen
     monkeypatch.setattr(NfCharm, "_change", lambda self, asked, secrets: {"state": "starting"})
-    with pytest.raises(InputError, match=f"nwu-interface: {name} is the interface of management"):
+    used = "ens4" if name == "tagged" else name
+    with pytest.raises(InputError, match=f"nwu-interface: {used} is the interface of management"):
         charm._change(params("n3iwf", **{"nwu-interface": name}))
     assert charm._change(params("n3iwf")) == {"state": "starting"}

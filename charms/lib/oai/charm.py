@@ -85,6 +85,7 @@ class NfCharm(VnfCharm):
             nf_params = self._request.params or self._stored_params()
             if nf_params is None:
                 return None
+            nf_params = params.resolved(nf_params, self.seen)
             outcome = self._reconcile_nf(vdu, self._function_state(nf_params, plans))
         except NotReadyError:
             return None
@@ -229,10 +230,12 @@ class NfCharm(VnfCharm):
 
     def _for_ues(self, parameter: str, name: str) -> None:
         """Raise InputError if a device that only UEs may use is one of management or of a link."""
-        used = {one.underlay_interface for one in self._charm_state().intent.links.values()}
+        charm_state = self._charm_state()
         with self._vdu() as vdu:
-            used.add(self._underlays((), vdu)[""])
-        if name in used:
+            seen = self._facts(vdu)
+        name = seen.tagged(name)
+        used = {seen.tagged(one.underlay_interface) for one in charm_state.intent.links.values()}
+        if name in used | {seen.underlay("", charm_state.management).name}:
             what = "{} is the interface of management or of a link".format(name)
             raise InputError("configure-nf: " + parameter, what, "one that only UEs use")
 

@@ -15,7 +15,7 @@ from vpnaas.vdu.steps import read, run, which
 from . import cql, fill, hss, logs, params, pdn, plan, provision, units, values
 from .charm import NfCharm
 from .model import SECRETS_FILE, subscriber_file
-from .params import Common, Hss, Secrets, SpgwU
+from .params import Common, Hss, Secrets
 
 SAME = "same"
 """Value in place of a subscriber's key: the subscriber has that of the range."""
@@ -212,8 +212,8 @@ class SpgwcCharm(SgiCharm):
 class UserPlaneCharm(NfCharm):
     """A user plane; it can run a server in the data network for measurements of UEs."""
 
-    def _data_interface(self) -> str:
-        raise NotImplementedError
+    side = ""
+    """Name of the parameter with the interface towards the data network."""
 
     def _change(self, nf_params: Common, secrets: Optional[Secrets] = None) -> Mapping[str, Any]:
         device = getattr(nf_params, "tun_device", params.TUN)
@@ -223,12 +223,12 @@ class UserPlaneCharm(NfCharm):
 
     @action("serve-throughput")
     def _serve_throughput(self, given: Params) -> Dict[str, Any]:
-        interface = self._data_interface()
         where = "serve-throughput: seconds"
         seconds = fields.integer(where, given.get("seconds", 600), 1, 86400)
-        missing = "{} has no IPv4 address yet".format(interface)
+        configured = self._configured()
         with self._vdu() as vdu:
-            own = self._address(vdu, interface, missing)
+            interface = getattr(params.resolved(configured, self._facts(vdu)), self.side)
+            own = self._address(vdu, interface, "{} has no IPv4 address yet".format(interface))
             results = vdu.execute(pdn.serve_steps(own, seconds), exclusive=False)
         return pdn.served(own, seconds, results)
 
@@ -237,9 +237,7 @@ class SpgwuCharm(SgiCharm, UserPlaneCharm):
     """User plane of the serving and PDN gateways."""
 
     kind = "spgwu"
-
-    def _data_interface(self) -> str:
-        return params.expect(SpgwU, self._configured()).sgi_interface
+    side = "sgi_interface"
 
 
 class CellCharm(NfCharm):

@@ -12,7 +12,7 @@ from vpnaas.vdu.ssh import Vdu
 from . import amf, logs, n3iwf, n3ue, nr_ue, nssai, params, pdn, provision_5g, sql, values
 from .charm import NfCharm
 from .functions import EquipmentCharm, KeyedCharm, UserPlaneCharm, own_key
-from .params import Amf, Common, Equipment, N3iwf, Secrets, Upf
+from .params import Amf, Common, Equipment, N3iwf, Secrets
 
 
 class AmfCharm(KeyedCharm):
@@ -145,13 +145,11 @@ class UpfCharm(UserPlaneCharm):
     """User Plane Function of a slice."""
 
     kind = "upf"
+    side = "n6_interface"
 
     @action("configure-n6")
     def _configure_n6(self, given: Params) -> Mapping[str, Any]:
         return self._change_some(given, "configure-n6")
-
-    def _data_interface(self) -> str:
-        return params.expect(Upf, self._configured()).n6_interface
 
 
 class GnbCharm(NfCharm):
@@ -259,8 +257,9 @@ class N3iwfCharm(NfCharm):
     @action("show-nwu")
     def _show_nwu(self, given: Params) -> Dict[str, Any]:
         nf_params = self._n3iwf()
-        steps = n3iwf.shown_steps(nf_params) + [pdn.address_step(nf_params.nwu_interface)]
         with self._vdu() as vdu:
+            name = self._facts(vdu).tagged(nf_params.nwu_interface)
+            steps = n3iwf.shown_steps(nf_params) + [pdn.address_step(name)]
             results = vdu.execute(steps, exclusive=False)
         return dict(n3iwf.shown(nf_params, results), address=pdn.address(results) or None)
 

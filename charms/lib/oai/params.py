@@ -11,6 +11,7 @@ import attr
 from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED, InputError
 from vpnaas.params.intent import AUTO, NOTHING
+from vpnaas.vdu.facts import VduFacts
 
 from . import nssai, values
 from .images import DEFAULT_PREFIX, Registry
@@ -495,6 +496,12 @@ def expect(kind: Type[P], params: Common) -> P:
     if not isinstance(params, kind):
         raise TypeError("{} is not {}".format(type(params).__name__, kind.__name__))
     return params
+
+
+def resolved(params: P, seen: VduFacts) -> P:
+    """Return parameters with the VDU's names of interfaces in place of the VNFD's."""
+    names = (field.name for field in attr.fields(type(params)))
+    return seen.resolved(params, *(name for name in names if name.endswith("_interface")))
 
 
 def to_given(params: Common) -> Dict[str, Any]:

@@ -21,8 +21,6 @@ from vpnaas.params.intent import Intent, ManualPeer
 from vpnaas.plan import Plan
 from vpnaas.reconciling import INTENT_KEY, Outcome
 from vpnaas.tunnels.technology import CharmState, LinkPlan
-from vpnaas.vdu import facts
-from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.ssh import Vdu
 
 ACCESS_KEY = "access"
@@ -55,7 +53,8 @@ class AccessCharm(VnfCharm):
             return attr.evolve(plan, steps=plan.steps + tuple(access.switched_off(observed)))
         observed = vdu.execute(access.observe()).check()
         enrolled = charm_state.intent.at(plan.now).manual(LINK)
-        steps = access.steps_to(link.params, self._access(), enrolled, observed)
+        params = plan.vdu.resolved(self._access(), "interface")
+        steps = access.steps_to(link.params, params, enrolled, observed)
         return attr.evolve(plan, steps=tuple(steps) + plan.steps)
 
     def _extend(self, vdu: Vdu, plans: Mapping[str, LinkPlan]) -> Optional[Extra]:
@@ -65,16 +64,13 @@ class AccessCharm(VnfCharm):
     def _extra_state(self) -> str:
         return self.environment.stored(ACCESS_KEY)
 
-    def _facts(self) -> VduFacts:
-        with self._vdu() as vdu:
-            return facts.parse(vdu.execute(facts.observe(), exclusive=False).check())
-
     # Actions
 
     @action("configure-access")
     def _configure_access(self, params: Params) -> Dict[str, Any]:
         new = AccessParams.parse(params)
-        access.check_interface(new.interface, self._facts(), self._charm_state())
+        with self._vdu() as vdu:
+            access.check_interface(new.interface, self._facts(vdu), self._charm_state())
         self._new_params = new
         link = self._reconcile_now().plans.get(LINK)
         if link is None or link.unusable:
@@ -88,7 +84,9 @@ class AccessCharm(VnfCharm):
         enrolling = Enrolling.parse(params)
         if not self._access().interface:
             raise VpnaasError("no data network is configured yet; run configure-access first")
-        intent, device = devices.enrolled(self._intent(), enrolling, self._facts().now)
+        with self._vdu() as vdu:
+            now = self._facts(vdu).now
+        intent, device = devices.enrolled(self._intent(), enrolling, now)
         outcome = self._change_intent(intent, unless_admitted(device))
         return _answer(outcome.plans[LINK], device, enrolling.routing)
 

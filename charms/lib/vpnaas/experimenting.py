@@ -10,6 +10,7 @@ from vpnaas.peers.peer import Peer
 from vpnaas.plan import Plan
 from vpnaas.reconciling import ReconcilingCharm
 from vpnaas.vdu import facts
+from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.ssh import Vdu
 from vpnaas.vdu.steps import Results, Step
 
@@ -54,9 +55,13 @@ class ExperimentingCharm(ReconcilingCharm):
         experiments.require_allowed(self.environment.option("allow-experiments"))
         return self._vdu()
 
+    def _facts(self, vdu: Vdu) -> VduFacts:
+        """Look at the VDU for an action that does not reconcile."""
+        return facts.parse(vdu.execute(facts.observe(), exclusive=False).check())
+
     def _underlays(self, links: Iterable[str], vdu: Vdu) -> Dict[str, str]:
         """Return the underlay interface of each link; key "" has the management interface."""
-        observed = facts.parse(vdu.execute(facts.observe(), exclusive=False).check())
+        observed = self._facts(vdu)
         charm_state = self._charm_state()
         configured = dict(
             {link: asking.params for link, asking in charm_state.asking.items()},

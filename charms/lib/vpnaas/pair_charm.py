@@ -64,6 +64,7 @@ class GatewayCharm(VnfCharm):
     ) -> PairOutcome:
         observed = vdu.execute(gateway_pair.observe()).check()
         gateway_pair.require_tools(observed)
+        params = self.seen.resolved(params, "trusted", "untrusted")
         pair = gateway_pair.desired(params, plans, observed)
         steps = gateway_pair.steps_to(pair, observed)
         logger.info("pair: %s", ", ".join(id for _, id in changes(steps)) or "no difference")

@@ -65,6 +65,7 @@ class Plan:
         problems: Why GATEWAY or MONITORING is not as requested, one sentence each.
         asked: Peers that the steps ask for an echo, by link.
         machine: Identity of the machine.
+        vdu: Facts of the VDU, for what the VNF has besides links.
     """
 
     now: int
@@ -73,6 +74,7 @@ class Plan:
     problems: Mapping[str, str] = attr.Factory(dict)
     asked: Mapping[str, Tuple[str, ...]] = attr.Factory(dict)
     machine: Optional[str] = None
+    vdu: VduFacts = attr.Factory(lambda: VduFacts(0, {}))
 
 
 def observe_steps(charm_state: CharmState) -> List[Step]:
@@ -243,7 +245,7 @@ def make_plan(
     problems.update(broken_extras(links, results))
     names = {link: tuple(sorted(peers)) for link, peers in asked.items()}
     steps = _in_parts(charm_state, steps)
-    return Plan(vdu.now, links, tuple(steps), problems, names, machine.identity(results))
+    return Plan(vdu.now, links, tuple(steps), problems, names, machine.identity(results), vdu)
 
 
 def broken_extras(links: Mapping[str, LinkPlan], results: Optional[Results]) -> Dict[str, str]:

@@ -40,6 +40,7 @@ from vpnaas.plan import (
 from vpnaas.tunnels.keyed import counted
 from vpnaas.tunnels.technology import CharmState, Given, LinkPlan
 from vpnaas.vdu import machine
+from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.ssh import Login, Vdu, address_of, ensure_key, replace_file
 from vpnaas.vdu.steps import Results, changes
 
@@ -84,6 +85,7 @@ class ReconcilingCharm:
         roles: "provider" or "requirer" of each link.
         unwritten: Why the charm could not keep a file of its own, "" if it could. The VDU was
             changed before, so that is no reason to call an action failed.
+        seen: Facts of the VDU at the last look.
     """
 
     def __init__(self, environment: Environment) -> None:
@@ -92,6 +94,7 @@ class ReconcilingCharm:
         # The peer relation may be gone before the hook `stop`.
         self._leaving = False
         self.unwritten = ""
+        self.seen = VduFacts(0, {})
 
     # Overridden by a VNF that has more than links
 
@@ -209,6 +212,7 @@ class ReconcilingCharm:
         started = time.monotonic()
         with self._vdu() as vdu:
             plan = self._plan(charm_state, vdu)
+            self.seen = plan.vdu
             results = None
             if plan.steps:
                 # If a step fails, the VDU is no longer as the last reconcile left it.

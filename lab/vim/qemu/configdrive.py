@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from lab.vim.errors import VimError
-from lab.vim.model import Network, Server, ServerSpec
+from lab.vim.model import Network, Server, ServerSpec, devices
 
 _REGISTRIES = """\
 #cloud-boothook
@@ -77,6 +77,7 @@ def contents(
         "name": spec.name,
         "hostname": spec.hostname,
         "public_keys": {f"key-{n}": key for n, key in enumerate(spec.ssh_keys)},
+        "devices": devices(server.ports),
     }
     # The cloud's own defaults: the login user, whatever the image's own default is.
     vendor = ["#cloud-config\n" + yaml.safe_dump({"user": {"name": default_user}})]

@@ -187,6 +187,11 @@ class Machine(Vdu):
 
     @classmethod
     def check_server(cls, spec: ServerSpec, settings: Image, old: Path | None = None) -> None:
+        if settings.hw_machine_type != "pc":
+            raise VimError(
+                f"Image {spec.image} has hw_machine_type {settings.hw_machine_type}; virtual "
+                "machines of the lab are of the type pc."
+            )
         if _user_image(spec.image).exists():
             size = -(-_check_disk(spec.image) >> 30)
             if size > spec.disk_gb:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -114,6 +115,11 @@ def ha(pair: Service) -> Service:
 
 @pytest.fixture(scope="session")
 def epc(lab: Lab) -> Service:
-    """The core with its five links, its network functions and a UE, shared."""
+    """The core with its five links, its network functions and a UE, shared.
+
+    Its cloud names NICs otherwise than the packages: enp4s0 for ens4.
+    """
     lab.onboard(*EPC)
-    return lab.create("epc", "epc_ue_ns", "epc_ue", experiments=True)
+    images = {"images": {"ubuntu22.04": {"hw_machine_type": "q35"}}}
+    lab.done("vim-create", "--name", "q35", "--config", json.dumps(images))
+    return lab.create("epc", "epc_ue_ns", "epc_ue", experiments=True, vim="q35")

@@ -134,14 +134,16 @@ class Lab:
             if package not in {row["id"] for row in self.engine.store.all(kind)}:
                 self.engine.catalogue.onboard(kind, self.dist / f"{package}.tar.gz")
 
-    def create(self, name: str, nsd: str, params: str, experiments: bool = False) -> Service:
+    def create(
+        self, name: str, nsd: str, params: str, experiments: bool = False, vim: str = "lab"
+    ) -> Service:
         """Instantiate a service from the command line and wait for it."""
         file = self.dist / "params" / f"{params}.yaml"
         if experiments:
             text = file.read_text(encoding="utf-8")
             file = self.home / f"{name}-experiments.yaml"
             file.write_text(allowed(text), encoding="utf-8")
-        words = ("--ns_name", name, "--nsd_name", nsd, "--vim_account", "lab")
+        words = ("--ns_name", name, "--nsd_name", nsd, "--vim_account", vim)
         self.done("ns-create", *words, "--config_file", str(file), "--wait")
         service = Service(self, name)
         service.note_secrets()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from email.mime.multipart import MIMEMultipart
 from email.mime.text import MIMEText
 
@@ -10,6 +11,7 @@ import yaml
 
 from lab.vim import cloudinit
 from lab.vim.errors import VimError
+from lab.vim.model import Port, devices
 
 CONFIG = "#cloud-config\npackages:\n- tmux\n- [git, 1.0]\n- curl=7.1\n- {apt: [vim, {apt: [jq]}]}\n"
 
@@ -106,3 +108,7 @@ def test_default_user_and_seed() -> None:
     meta = yaml.safe_load(files["meta-data"])
     assert meta["instance-id"] == "id-1"
     assert meta["public-keys"] == ["ssh-ed25519 AAAA k"]
+    ports = [Port("p", "net", "enp4s0", "dev", "10.0.0.2", "fa:16:3e:00:00:04", True, tag="ens4")]
+    given = {"type": "nic", "bus": "pci", "mac": "fa:16:3e:00:00:04", "tags": ["ens4"]}
+    files = cloudinit.seed("id-1", "hss", [], None, devices([*ports, replace(ports[0], tag="")]))
+    assert yaml.safe_load(files["meta-data"])["devices"] == [given]

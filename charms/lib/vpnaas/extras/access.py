@@ -149,6 +149,7 @@ def switched_off(results: Results) -> List[Step]:
 
 def check_interface(name: str, vdu: VduFacts, charm_state: CharmState) -> None:
     """Raise InputError if an interface cannot be that of the slice's data network."""
+    name = vdu.tagged(name)
     params = charm_state.intent.links.get(LINK)
     underlays = {"", params.underlay_interface if params is not None else ""}
     used = {"lo"} | {vdu.underlay(name, charm_state.management).name for name in underlays}

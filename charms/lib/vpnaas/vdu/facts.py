@@ -3,7 +3,7 @@
 import ipaddress
 import json
 import re
-from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple, TypeVar
 
 import attr
 
@@ -11,6 +11,8 @@ from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED, InputError, VduError
 from vpnaas.base.links import OWN_INTERFACES
 from vpnaas.vdu.steps import Results, Step, run
+
+Params = TypeVar("Params")
 
 
 @attr.frozen
@@ -52,6 +54,11 @@ class VduFacts:
         """
         mac = self.tags.get(name)
         return next((i.name for i in self.interfaces.values() if mac and i.mac == mac), name)
+
+    def resolved(self, params: Params, *names: str) -> Params:
+        """Return parameters with the VDU's names of interfaces in the attributes `names`."""
+        changed = {name: self.tagged(getattr(params, name)) for name in names}
+        return attr.evolve(params, **changed)  # type: ignore[misc]
 
     def underlay(self, name: str, management: Optional[fields.IPAddress]) -> Interface:
         """Return the interface a tunnel runs over: `name`, or with "" that of management.
