@@ -157,7 +157,10 @@ def vim_show(lab: Lab, name: str) -> None:
     document["networks"] = [
         {"name": n.name, "id": n.id, "subnet": n.subnet} for n in vim.networks()
     ]
-    document["servers"] = [{"name": s.name, "id": s.id, "status": s.status} for s in vim.servers()]
+    document["servers"] = [
+        {"name": s.name, "id": s.id, "status": s.status, **({"fault": s.fault} if s.fault else {})}
+        for s in vim.servers()
+    ]
     lab.out.fields(document, ("_id", "name", "vim_type", "config", "networks", "servers"))
 
 

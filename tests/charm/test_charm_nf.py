@@ -257,6 +257,14 @@ def test_the_vdu_fetches_the_keys_from_a_store(
     assert service.message("hss") == ("active", "hss ready, s6a up")
 
 
+def test_one_parameter_of_configure_nf_leaves_the_others(service: Service) -> None:
+    before = service.act("spgwc", "show-config")["parameters"]
+    assert before["dns"] == SPGWC["dns"]
+    service.act("spgwc", "configure-nf", dns="192.0.2.99")
+    after = service.act("spgwc", "show-config")["parameters"]
+    assert after == {**before, "dns": "192.0.2.99"}
+
+
 def test_software_none_takes_the_network_function_away(service: Service) -> None:
     given = {k.replace("-", "_"): v for k, v in {**SPGWC, "software": "none"}.items()}
     assert service.act("spgwc", "configure-nf", **given) == {"state": "off"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -479,6 +480,16 @@ def test_a_server_that_is_not_there_is_told(pki: Pki) -> None:
     assert "connect" in refusal
     assert time.monotonic() - started < cmp.SECONDS
     assert fields.lines(refusal) == [refusal]
+
+
+def test_a_server_that_takes_the_connection_and_hangs_is_given_up(pki: Pki) -> None:
+    started = time.monotonic()
+    with socket.create_server(("127.0.0.1", 0)) as server:  # The kernel takes it, nobody reads.
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        text, refusal = pki.enrol(address, more="-msg_timeout 1 -total_timeout 2")
+    assert text == ""
+    assert "timeout" in refusal
+    assert time.monotonic() - started < cmp.SECONDS
 
 
 def test_a_program_that_ends_without_a_word_is_a_refusal() -> None:

@@ -150,6 +150,17 @@ def test_what_runs_is_ready_whatever_a_neighbour_says(kind: str) -> None:
     assert (outcome.state, vdu.restarted) == ("failed", started)
 
 
+def test_a_ue_that_runs_is_ready_though_its_base_station_has_another_slice() -> None:
+    vdu = Vdu()
+    for slices, remark in (("", ""), ("7-000007", " (uu: slices of gnb is 7-000007; allowed: 1-0")):
+        gnb = of("gnb", params("gnb", **({"slices": slices} if slices else {})), True)
+        around = {"uu": (("gnb", attr.evolve(gnb, address="192.168.30.5")),)}
+        outcome = reconcile(vdu, function_state("nr-ue", parts=around))
+        assert (outcome.state, outcome.bad, outcome.calm) == ("ready", False, True)
+        assert outcome.summary().startswith(f"nr-ue ready{remark}")
+    assert vdu.restarted == ["nr-ue"]
+
+
 def test_the_function_that_was_changed_is_the_one_that_failed() -> None:
     vdu = Vdu()
     assert reconcile(vdu, function_state("n3iwf")).state == "ready"

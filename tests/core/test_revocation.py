@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from vpnaas.tunnels.ipsec import daemon, observed
+from support.waiting import wait_until
+from vpnaas.tunnels.ipsec import daemon, observed, refusals
 from vpnaas.vdu.programs import revocation
 from vpnaas.vdu.programs.revocation import Answer, Notes, Proxy, Question, Refusals, Servers
 
@@ -351,3 +352,36 @@ def test_the_log_is_read_from_the_daemon(notes: Notes, tmp_path: Path, monkeypat
         daemon.close()
         thread.join(5)
     assert "AUTHENTICATION_FAILED" in said(notes, "refused")[END]
+
+
+def test_another_program_at_the_address_where_charon_asks_is_named(
+    notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(revocation, "RETRY", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = taken.getsockname()
+        monkeypatch.setattr(revocation, "ADDRESS", address)
+        handler = type("Bound", (revocation.Handler,), {"servers": Servers(notes)})
+        threading.Thread(target=revocation.serve, args=(handler, notes), daemon=True).start()
+        place = f"{address[0]}:{address[1]}"
+        wait_until(lambda: bool(notes.why("unserved", place)), "the program is named")
+        (name,) = {Path("/proc/self/comm").read_text().strip()}
+        assert notes.why("unserved", place) == name
+        read = refusals.parse(Path(notes.path).read_text())
+        (sentence,) = refusals.unserved(read, int(time.time()))
+        assert sentence.startswith(
+            f"TCP {place} of the VDU, where charon asks whether certificates are revoked, is used"
+            f" by {name} ("
+        )
+        assert refusals.unserved(read, int(time.time()) + 600) == ()
+    wait_until(lambda: not notes.why("unserved", place), "the port is free")
+    assert refusals.unserved(refusals.parse(Path(notes.path).read_text()), int(time.time())) == ()
+    wait_until(lambda: answers(address), "questions are taken")
+
+
+def answers(address: tuple[str, int]) -> bool:
+    try:
+        with socket.create_connection(address, 5):
+            return True
+    except OSError:
+        return False

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from e2e_basic import CLIENT, LINKS, SERVER, configure_both, journal, told
 from e2e_clock import Clock
+from e2e_revocation import DROP, LATE, REFUSE, Chain, bring, unanswered
 from e2e_support import (
     BASIC,
     PATIENCE,
@@ -22,6 +23,7 @@ from e2e_support import (
     unbroken,
     wait,
 )
+from vpnaas.tunnels.ipsec.names import ASKER
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -352,3 +354,38 @@ def test_a_parted_requirer_is_revoked_and_comes_back_with_the_relation(
         controlled.settle()
         assert client.pings(SERVER, tries=60)
     assert client.status("vpn-client")["certificate-serial"] != serial
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_revocation_servers_that_do_not_answer(service: Service, client: Vnf, depth: int) -> None:
+    """Relaxed accepts within seconds, whatever servers do; the others refuse, and say why."""
+    configure_both(service, technology="ipsec", credentials="cert-external")
+    bring(service, Chain(depth))
+    for mode in ("relaxed", "ifuri", "strict"):
+        options = f"revocation={mode}"
+        configure_both(
+            service, technology="ipsec", credentials="cert-external", ipsec_options=options
+        )
+        for how in (DROP, REFUSE, LATE):
+            with unanswered(service, how):
+                for index in LINKS:
+                    service[index].out("systemctl", "restart", ASKER)
+                    service[index].out("swanctl", "--flush-certs")
+                for name in associations(client):
+                    client.run("swanctl", "--terminate", "--force", "--ike", name)
+                began = time.monotonic()
+                if mode == "relaxed":
+                    service.wait(lambda: client.pings(SERVER, tries=1), f"{mode} {how}", 60)
+                else:
+                    service.wait(lambda: REFUSES in reasons(service), f"{mode} {how}", 90)
+                    assert not client.pings(SERVER, tries=3)
+                print(f"{depth} {mode} {how}: {time.monotonic() - began:.0f} s")
+
+
+REFUSES = "nobody says whether its certificate "
+
+
+def reasons(service: Service) -> str:
+    """Return why the ends refuse each other."""
+    return " ".join(str(status.get("reason")) for status in told(service).values())

@@ -17,6 +17,7 @@ from e2e_basic import (
     is_red_when_asked,
     journal,
 )
+from e2e_revocation import DROP, URL, Chain, bring, unanswered
 from e2e_support import (
     BASIC,
     PATIENCE,
@@ -155,6 +156,21 @@ def test_a_changed_proposal_loses_one_packet_at_most(
     assert sent > 40
     assert len(set(range(1, sent)) - answered) <= 1, result
     assert len(associations(client)) == 1
+
+
+def test_revocation_servers_that_drop_packets_hold_no_tunnel_down(
+    service: Service, client: Vnf
+) -> None:
+    """With `revocation=relaxed`, the default; charon alone would ask for longer than peers wait."""
+    with unanswered(service, DROP):
+        configure_both(service, technology="ipsec", credentials="cert-external")
+        bring(service, Chain(2))
+        service.wait(lambda: client.pings(SERVER, tries=1), "the peer is accepted", 60)
+        reason = str(client.status("vpn-client")["reason"])
+        assert "peers are accepted though nobody says whether their certificates are r" in reason
+        assert f"{URL}/ocsp: " in reason
+    configure_both(service, technology="ipsec")
+    assert client.pings(SERVER)
 
 
 @pytest.mark.long

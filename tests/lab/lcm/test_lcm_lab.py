@@ -20,6 +20,8 @@ import yaml
 from support.lcm_fakes import day12_of, nsd, vnfd
 from support.waiting import PATIENCE
 
+from lab.procs import ProcessRef
+
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.skipif(os.geteuid() != 0, reason="the lab needs root"),
@@ -361,6 +363,42 @@ def test_capture_sees_the_link(verbs: Verbs, ns: str, tmp_path: Path) -> None:
         ["tcpdump", "-nr", str(path), "icmp"], capture_output=True, text=True, check=True
     ).stdout
     assert f"> {address}: ICMP echo request" in shown
+
+
+def test_after_a_restart_of_the_machine_every_view_says_what_to_do(
+    verbs: Verbs, ns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a restart does to VDUs: their processes and disks are gone, their files are older."""
+    vdus = [vnf["vdur"][0]["vim-id"] for vnf in verbs.json("vnf-list", "--ns", ns)]
+    for report in (
+        p for p in verbs.home.glob("vims/*/servers/*/run.json") if p.parent.name in vdus
+    ):
+        running = json.loads(report.read_text())
+        for process in (ProcessRef(*running[key]) for key in ("keeper", "init")):
+            process.signal(signal.SIGKILL)
+            until(lambda process=process: not process.alive())  # type: ignore[misc]
+        subprocess.run(["umount", "--lazy", str(report.parent / "disk")], check=True)
+        os.utime(report, (0, 0))
+    sentence = f"the machine was restarted: ns-heal {ns} --vnf 1 --vnf 2 makes them anew"
+    monkeypatch.setenv("OSMLAB_UPDATE_STATUS_INTERVAL", "300")
+    try:
+        verbs.run("ns-list")  # Any verb that finds services starts the keeper of states.
+        until(lambda: verbs.json("ns-show", ns)["nsState"] == "DEGRADED")
+        assert verbs.json("ns-show", ns)["errorDetail"] == sentence
+        (row,) = (row for row in verbs.json("ns-list") if row["name"] == ns)
+        assert (row["nsState"], row["errorDetail"]) == ("DEGRADED", sentence)
+        servers = verbs.json("vim-show", "north")["servers"]
+        assert {(each["status"], each["fault"]) for each in servers if each["id"] in vdus} == {
+            ("ERROR", "the machine was restarted")
+        }
+        verbs.run("ns-heal", ns, "--vnf", "1", "--vnf", "2", "--wait")
+        until(lambda: verbs.json("ns-show", ns)["nsState"] == "READY")
+        assert verbs.json("ns-show", ns)["errorDetail"] is None
+    finally:
+        keeper = ProcessRef.saved(verbs.home / "lcm" / "keeper.json")
+        if keeper is not None:
+            keeper.end()
+    assert verbs.run(*ACTION, "touch", "--params", "{file: /tmp/anew}", "--wait").stdout
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from vpnaas.base.errors import MALFORMED, InputError
 from vpnaas.params.intent import LinkParams
 from vpnaas.peers.peer import Peer
 
-HOUR = 3600
+MINUTE, HOUR = 60, 3600
 MOST_TEXT = 600
 
 
@@ -38,17 +38,20 @@ class Notes:
     Attributes:
         refused: By "LINK_PEER", or by address for unknown peers.
         unanswered: By the address of a server that was asked about a revocation.
+        unserved: By the address where charon asks: the program that holds it.
     """
 
     refused: Mapping[str, Note] = attr.Factory(dict)
     unanswered: Mapping[str, Note] = attr.Factory(dict)
+    unserved: Mapping[str, Note] = attr.Factory(dict)
 
 
 def parse(text: Optional[str]) -> Notes:
     """Read the notes of a VDU; what is not in their form counts as no note."""
     try:
         document = json.loads(text or "{}")
-        parts = [_notes(document.get(part, {})) for part in ("refused", "unanswered")]
+        names = ("refused", "unanswered", "unserved")
+        parts = [_notes(document.get(part, {})) for part in names]
     except MALFORMED:
         return Notes()
     return Notes(*parts)
@@ -71,6 +74,16 @@ def last(notes: Notes, link: str, peer: Peer) -> Optional[Note]:
     if peer.endpoint:
         found.append(notes.refused.get(str(peer.endpoint[0])))
     return max((note for note in found if note), key=lambda note: note.at, default=None)
+
+
+def unserved(notes: Notes, now: int) -> Tuple[str, ...]:
+    """Return a sentence about another program at the address where charon asks."""
+    return tuple(
+        "TCP {} of the VDU, where charon asks whether certificates are revoked, is used by {}: free"
+        " it".format(place, note)
+        for place, note in sorted(notes.unserved.items())
+        if abs(now - note.at) < MINUTE
+    )
 
 
 def unanswered(notes: Notes, now: int) -> Tuple[str, ...]:

@@ -136,6 +136,8 @@ class Ipsec(KeyedTechnology[State]):
         if state.validated is not None:
             more = state.validated.waiting + more
         operator = certificates.role(inputs.charm_state, inputs.link) == certificates.OPERATOR
+        if operator:
+            more += refusals.unserved(state.notes, inputs.vdu.now)
         if operator and inputs.params.ipsec.revocation == "relaxed":
             more += refusals.unanswered(state.notes, inputs.vdu.now)
         return attr.evolve(plan, waiting=plan.waiting + more)

@@ -8,7 +8,8 @@ at once, until it has answered in time again; the program tries that in the back
 revocation list that comes late is there for the next question. charon checks the signature of
 each answer itself.
 
-STATE is a JSON object: "unanswered" has by address when a question last failed, and why;
+STATE is a JSON object: "unserved" has by our address which other program holds it, so that charon
+asks nobody; "unanswered" has by address when a question last failed, and why;
 "refused" has by peer (LINK_PEER, or ADDRESS if the peer is not known) when IKE last refused it or
 was refused by it, and why.
 """
@@ -22,6 +23,7 @@ import re
 import socket
 import socketserver
 import struct
+import subprocess
 import sys
 import threading
 import time
@@ -76,7 +78,7 @@ class Notes:
     def __init__(self, path: str) -> None:
         self.path = path
         self.lock = threading.Lock()
-        self.parts: Dict[str, Dict[str, Any]] = {"unanswered": {}, "refused": {}}
+        self.parts: Dict[str, Dict[str, Any]] = {"unserved": {}, "unanswered": {}, "refused": {}}
 
     def put(self, part: str, name: str, why: str, rank: int = 0) -> None:
         """Note why something failed now; the oldest of too many notes goes."""
@@ -261,6 +263,31 @@ class Proxy(socketserver.ThreadingMixIn, http.server.HTTPServer):
     allow_reuse_address = True
 
 
+def serve(handler: Any, notes: Notes) -> None:
+    """Answer questions, for ever; while another program has our port, note which."""
+    place = "{}:{}".format(*ADDRESS)
+    while True:
+        try:
+            proxy = Proxy(ADDRESS, handler)
+        except OSError:
+            notes.put("unserved", place, holder(ADDRESS[1]))
+            time.sleep(RETRY)
+            continue
+        notes.drop("unserved", place)
+        proxy.serve_forever()
+
+
+def holder(port: int) -> str:
+    """Return the name of the program that listens on a TCP port, "another program" if unknown."""
+    words = ("ss", "-Hltnp", "sport = :{}".format(port))
+    try:
+        out = subprocess.run(words, stdout=subprocess.PIPE, timeout=10, check=False).stdout
+    except (OSError, subprocess.SubprocessError):
+        out = b""
+    found = re.search(rb'users:\(\("([^"]*)"', out)
+    return found.group(1).decode("utf-8", "replace") if found else "another program"
+
+
 QUOTED = r"""["'](?P<who>[^"']*)["']"""
 CAUSES = [
     # What a line of charon says, whether it is more exact than others of the same IKE_SA, and the
@@ -438,8 +465,7 @@ def main() -> None:
     """Answer questions and read the log, for ever."""
     notes = Notes(STATE)
     handler = type("Bound", (Handler,), {"servers": Servers(notes)})
-    proxy = Proxy(ADDRESS, handler)
-    threading.Thread(target=proxy.serve_forever, daemon=True).start()
+    threading.Thread(target=serve, args=(handler, notes), daemon=True).start()
     while True:
         try:
             follow(Refusals(notes))
