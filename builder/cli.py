@@ -45,8 +45,14 @@ def list_packages() -> None:
 
 @main.command()
 def where() -> None:
-    """Print the folder of the packages: those of an installed wheel, else dist/."""
-    tell(Tree.find().packages)
+    """Print the folder of the packages: those of an installed wheel, else dist/.
+
+    An installed wheel makes them at the first call, in the user's cache.
+    """
+    tree = Tree.find()
+    if tree.installed:
+        release.install(tree)
+    tell(tree.packages)
 
 
 _KIND = click.option(

@@ -8,12 +8,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from builder import archive
+from builder import archive, shared
 from builder.errors import BuildError
-from builder.tree import SOURCES, Tree
+from builder.tree import RELEASED, SOURCES, Tree
 
 SUMS = "SHA256SUMS"
 VERSION = "VERSION"
@@ -48,7 +48,13 @@ def write(tree: Tree, target: Path, built: Iterable[Path]) -> Path:
     return wheel
 
 
-def _wheel(tree: Tree, target: Path, parts: Iterable[Path], scratch: Path) -> Path:
+def install(tree: Tree) -> None:
+    """Make the packages of an installed wheel in the user's cache, those that are not there."""
+    shutil.copytree(RELEASED / "packages", tree.packages, dirs_exist_ok=True)
+    shared.restore(RELEASED / "files", tree.packages)
+
+
+def _wheel(tree: Tree, target: Path, parts: Sequence[Path], scratch: Path) -> Path:
     """Return a wheel of the project with ``parts`` and the sources of the packages in it."""
     project = scratch / "project"
     project.mkdir()
@@ -56,7 +62,9 @@ def _wheel(tree: Tree, target: Path, parts: Iterable[Path], scratch: Path) -> Pa
         _copy(tree.root / name, project / name)
     for name in SOURCES:
         _copy(tree.root / name, project / "builder/released/sources" / name)
-    for path in parts:
+    archives = [path for path in parts if path.name.endswith(".tar.gz")]
+    shared.store(archives, project / "builder/released/files")
+    for path in set(parts) - set(archives):
         _copy(path, project / "builder/released/packages" / path.relative_to(target))
     argv = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
     done = subprocess.run(

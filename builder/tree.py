@@ -17,7 +17,8 @@ SOURCES = (
 )
 """Sources of the packages, relative to the root of the tree."""
 RELEASED = Path(__file__).resolve().parent / "released"
-"""In an installed wheel only: `sources`, with the paths above, and `packages`, the built ones."""
+"""In an installed wheel only: `sources`, with the paths above; `packages`, what was built beside
+archives; and `files`, from which the archives are made when they are first asked for."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,8 @@ class Tree:
 
     @property
     def packages(self) -> Path:
-        """Return the folder of the built packages."""
-        return RELEASED / "packages" if self.installed else self.dist
+        """Return the folder of the built packages, in the user's cache for an installed wheel."""
+        return self.cache / f"packages-{self.version}" if self.installed else self.dist
 
     @property
     def version(self) -> str:
