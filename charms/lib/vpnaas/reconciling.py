@@ -88,13 +88,14 @@ class ReconcilingCharm:
         seen: Facts of the VDU at the last look.
     """
 
+    unwritten = ""
+    seen = VduFacts(0, {})
+
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
         self.roles = environment.endpoints(RELATION_INTERFACE)
         # The peer relation may be gone before the hook `stop`.
         self._leaving = False
-        self.unwritten = ""
-        self.seen = VduFacts(0, {})
 
     # Overridden by a VNF that has more than links
 
