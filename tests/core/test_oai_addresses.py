@@ -21,6 +21,7 @@ from vpnaas.params.intent import link_params
 from vpnaas.peers.peer import Peer
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import facts
+from vpnaas.vdu.facts import Interface, VduFacts
 
 PLANS = {
     "s1u": LinkPlan(
@@ -136,10 +137,11 @@ def test_a_user_plane_takes_no_interface_of_others_for_its_device(
 ) -> None:
     charm = UpfCharm.__new__(UpfCharm)
     link = SimpleNamespace(underlay_interface="ens5")
-    state = SimpleNamespace(intent=SimpleNamespace(links={"n3": link}))
+    state = SimpleNamespace(intent=SimpleNamespace(links={"n3": link}), management=None)
+    seen = VduFacts(0, {"ens3": Interface("ens3", 1500, ())}, default_interface="ens3")
     monkeypatch.setattr(charm, "_vdu", lambda: nullcontext(Vdu()))
     monkeypatch.setattr(charm, "_charm_state", lambda: state)
-    monkeypatch.setattr(charm, "_underlays", lambda links, vdu: {"": "ens3"})
+    monkeypatch.setattr(charm, "_facts", lambda vdu: seen)
     monkeypatch.setattr(NfCharm, "_change", lambda *_: {"state": "ready"})
     given = params("upf", **{"tun-device": device})
     if device == "ogstun":

@@ -142,7 +142,7 @@ def test_a_service_without_vnfs_is_no_end_of_a_network_of_its_slice(
 ) -> None:
     graphs = {"one": Graph("one"), "two": Graph("two", (NODE,))}
     monkeypatch.setattr(model, "of_service", lambda engine, controller, nsr: graphs[nsr])
-    engine: Any = SimpleNamespace(store=SimpleNamespace(find=lambda _, key: key))
+    engine: Any = SimpleNamespace(store=SimpleNamespace(readable=lambda _, key: key))
     points = [{"nss-ref": name} for name in (*graphs, "two")]
     nsi = {
         "name": "slice",
