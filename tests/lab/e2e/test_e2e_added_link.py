@@ -31,16 +31,9 @@ def printed(folder: Path, member: str) -> list[str]:
     tools = "python3, wireguard-tools, nftables, iperf3"
     source = vendors(folder / name, charm=member == "firewall", name=name, installs=tools)
     words = [str(source), "--link", f"{LINK}:{ROLES[member]}", "--interface", "ens4"]
-    command = [
-        sys.executable,
-        "-m",
-        "builder.cli",
-        "add-link",
-        *words,
-        "--out",
-        str(folder / "out"),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Tree.find().root)
+    words += ["--out", str(folder / "out")]
+    command = [str(Path(sys.executable).with_name("vpnaas-build")), "add-link", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     return done.stdout.partition("ns-configuration:")[2].split("# Into the parameters")
 
 
@@ -61,9 +54,11 @@ def service(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serv
         (other,) = set(ROLES) - {member}
         text = "ns-configuration:" + relation.replace("THIS", member).replace("OTHER", other)
         body["ns-configuration"] = yaml.safe_load(text)["ns-configuration"]
-        parameters = yaml.safe_load(rest.partition("\n")[2])
+        text = rest.partition("\n")[2].replace("THIS", member)
+        (parameters,) = yaml.safe_load(text)["additionalParamsForVnf"]
+        assert f"{LINK}_inner_address" in parameters["additionalParams"]
         parameters["additionalParams"][f"{LINK}_inner_address"] = f"{INNER[member]}/24"
-        given.append({"member-vnf-index": member, **parameters})
+        given.append(parameters)
         lab.engine.catalogue.onboard(VNFDS, folder / "out" / f"{member}_vnf.tar.gz")
     (folder / "acme_ns").mkdir()
     (folder / "acme_ns/acme_nsd.yaml").write_text(yaml.safe_dump(nsd))

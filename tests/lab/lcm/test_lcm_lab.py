@@ -11,7 +11,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -478,6 +479,11 @@ def test_a_verb_that_waits_ends_with_its_worker(verbs: Verbs, ns: str, verb: str
 @pytest.mark.long
 def test_heal_scale_and_delete_end_with_their_worker(verbs: Verbs) -> None:
     """Each says so at once; what they left half-made goes with the service."""
+
+    def working(verb: Future[str]) -> int:
+        assert not verb.done(), verb.result()
+        return _worker(verbs, "doomed", "PROCESSING")
+
     verbs.run(*CREATE, "--ns_name", "doomed", "--wait")
     for words in (
         ("ns-heal", "doomed", "--vnf", "1", "--vdu", "box", "--wait"),
@@ -486,7 +492,7 @@ def test_heal_scale_and_delete_end_with_their_worker(verbs: Verbs) -> None:
     ):
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(verbs.refused, *words)
-            worker = until(lambda: _worker(verbs, "doomed", "PROCESSING"))
+            worker = until(partial(working, waiting))
             os.kill(worker, signal.SIGKILL)
             began = time.monotonic()
             reason = waiting.result(PATIENCE)
