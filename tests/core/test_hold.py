@@ -225,6 +225,9 @@ def test_flushed_states_and_policies_are_missed(
     monkeypatch.setattr(ipsec.glob, "glob", lambda _: ["/etc/osm-vpnaas/s6a/ipsec.up"])
     monkeypatch.setattr(ipsec.os.path, "exists", lambda _: False)
     monkeypatch.setattr(ipsec, "swanctl", lambda *_: SAS.format())
-    run = lambda words, **_: SimpleNamespace(stdout=shown[words[2]].encode())  # noqa: E731
+    run = lambda words, **_: SimpleNamespace(stdout=shown[words[2]].encode(), returncode=code)  # noqa: E731
+    code = 0
     monkeypatch.setattr(ipsec.subprocess, "run", run)
     assert ipsec.lost() == gone
+    code = 2  # the kernel does not say
+    assert ipsec.lost() == []

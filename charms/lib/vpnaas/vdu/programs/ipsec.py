@@ -284,10 +284,15 @@ def installed() -> Dict[str, Tuple[Set[str], Set[str]]]:
 
 
 def kernel(what: str, pattern: str) -> Set[str]:
-    """Return what the kernel's states or policies have of a pattern."""
-    done = subprocess.run(
-        ["ip", "xfrm", what, "list"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False
-    )
+    """Return what the kernel's states or policies have of a pattern.
+
+    Raises:
+        OSError: The kernel does not say.
+    """
+    command = ["ip", "xfrm", what, "list"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        raise OSError("ip xfrm failed")
     found = re.findall(pattern, done.stdout.decode("utf-8", "replace"), re.M)
     return {" ".join(each) if isinstance(each, tuple) else each for each in found}
 
@@ -300,8 +305,11 @@ def lost() -> List[str]:
     if os.path.exists("/sys/class/net/" + TUN):
         return []  # its own ESP
     before = installed()
-    spis = kernel("state", r"\bspi 0x0*([0-9a-f]+)") if before else set()
-    policies = kernel("policy", r"^src (\S+) dst (\S+)") if before else set()
+    try:
+        spis = kernel("state", r"\bspi 0x0*([0-9a-f]+)") if before else set()
+        policies = kernel("policy", r"^src (\S+) dst (\S+)") if before else set()
+    except OSError:
+        return []
     after = installed() if before else {}
     return [
         name
