@@ -22,7 +22,7 @@ SCRIPT = "#!/bin/sh\n"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI" + "A" * 43
 SCRIPTS = {
     "touch": "action-set output=touched filename=$(action-get filename)",
-    "run": "action-set output=ran host=$(config-get ssh-hostname)",
+    "run": "action-set output=ran",
     "get-ssh-public-key": f"action-set pubkey='{KEY} acme'",
     "generate-ssh-key": "true",
     "verify-ssh-credentials": "action-set verified=True",
@@ -56,9 +56,9 @@ def vendors(
         flavour["lcm-operations-configuration"]["operate-vnf-op-config"]["day1-2"] = [entry]
         scripts = {f"actions/{action}": f"{SCRIPT}{text}\n" for action, text in SCRIPTS.items()}
         for file, text in {
-            "metadata.yaml": "name: acme\nseries: [bionic]\n",
+            "metadata.yaml": "name: acme\nsummary: s\ndescription: d\nseries: [bionic]\n",
             "actions.yaml": ACTIONS,
-            "hooks/install": SCRIPT + "status-set active\n",
+            "hooks/install": SCRIPT + "status-set active works\n",
             **scripts,
         }.items():
             path = folder / "charms/acme" / file
