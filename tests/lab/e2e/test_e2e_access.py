@@ -1,4 +1,15 @@
-"""A device in two slices at a time, by WireGuard: the same networks in both, and no way across."""
+"""A device enrols in two slices at a time by WireGuard.
+
+The same networks are behind both, and no packet crosses from one slice to the other.
+
+Cast: access (`access_ns`, twice); device, a namespace with WireGuard.
+
+Seen:
+- the device reaches the networks of its slice and nothing else;
+- a slice keeps its rate while its neighbour is saturated;
+- a revoked or expired device is cut at once, in this slice only;
+- nothing of a device stays when the VNF ends.
+"""
 
 from __future__ import annotations
 

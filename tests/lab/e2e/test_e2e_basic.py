@@ -1,4 +1,15 @@
-"""Two VNFs and one tunnel: measuring, rotating, restarting, and a VDU that cannot be reached."""
+"""Two VNFs and one WireGuard tunnel, and all that an operator does with them: measure, rotate keys,
+restart, look, and cope with a VDU that cannot be reached.
+
+Cast: server, client (`vpn_basic_ns`).
+
+Seen:
+- the link comes up by itself and comes back after a reboot without the charm;
+- a TCP stream survives the rotation of keys;
+- inner addresses take packets from the tunnel only; SSH is open to management only;
+- a VDU that is away or has another host key blocks the charm with a sentence, and is taken back;
+- page, tables, pictures and logs show the same service.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""Two VNFs and one IPsec tunnel whose ends have certificates: made, renewed, refused, revoked."""
+"""An IPsec tunnel whose ends have certificates of the provider's own authority.
+
+Certificates are made, renewed, refused and revoked.
+
+Cast: server, client (`vpn_basic_ns`).
+
+Seen:
+- the tunnel comes up with certificates, and a request with a wrong signature changes nothing;
+- a TCP stream survives rotation and renewal;
+- who is revoked is off at once and cannot come back with the old key;
+- a requirer that parted is revoked, and comes back with the relation.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""The variant without a VPN: the control of every capture, and a second service of equal ranges."""
+"""The variant without a VPN: the control of every capture.
+
+A second service uses the same addresses.
+
+Cast: server, client (`vpn_basic_ns`, without a VPN).
+
+Seen:
+- all packets are readable in the capture, and are not after `configure` to WireGuard;
+- services of equal ranges do not meet;
+- a tunnel survives its underlay going down and up, and a tunnel in a tunnel fragments nothing.
+"""
 
 from __future__ import annotations
 

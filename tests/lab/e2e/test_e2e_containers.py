@@ -1,7 +1,14 @@
-"""An EPC in containers of the distribution's own podman, on virtual machines.
+"""A 4G core in containers of the distribution's own podman, on virtual machines.
 
-The images are the simulators, pulled from the lab's registry by the names that the charms have. The
-tests follow each other: an HSS alone, then a whole core.
+The registry of the lab has the simulators by the names of the real images. The tests follow each
+other: an HSS alone, then a whole core.
+
+Cast: hss (`hss_ns`); hss, mme, spgwc, spgwu, enb (`epc_ns`).
+
+Seen:
+- every function runs in a container, and UEs attach through the tunnels;
+- a container that dies or whose machine reboots is started again;
+- an image that the registry lacks is named.
 """
 
 from __future__ import annotations

@@ -1,4 +1,13 @@
-"""User plane at the edge: a mobile core over two sites, all but user plane and station at one."""
+"""User plane at the edge: a mobile core over two sites.
+
+All functions are at the first site but user plane and station.
+
+Cast: amf, smf, upf, gnb, ue (`5gc_ue_ns`); hss, mme, spgwc, spgwu, enb, ue (`epc_ue_ns`).
+
+Seen:
+- each link runs between the sites that the parameter file names;
+- a UE at the edge has a session, and its packets stay at that site.
+"""
 
 from __future__ import annotations
 

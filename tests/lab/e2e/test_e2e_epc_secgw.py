@@ -1,4 +1,15 @@
-"""A core behind a security gateway: what UE and eNB send leaves it on the trusted side only."""
+"""A 4G core behind a security gateway.
+
+What UE and eNB send leaves the gateway on its trusted side only.
+
+Cast: hss, mme, spgwc, spgwu, enb, ue, gateway (`epc_secgw_nst`); gateway1, gateway2
+    (`epc_secgw_ha_ns`).
+
+Seen:
+- a UE attaches through the gateway;
+- without the gateway nothing passes, and all comes back with it;
+- a take-over amid attaches and a download loses no UE.
+"""
 
 from __future__ import annotations
 

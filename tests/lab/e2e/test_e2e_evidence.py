@@ -1,4 +1,15 @@
-"""Experiments over OSM's API, and quality of service; the campaign itself is `./run demo`."""
+"""The experiments over OSM's API, and the quality of service.
+
+The whole campaign is `./run demo`.
+
+Cast: server, client (`vpn_basic_ns`).
+
+Seen:
+- captures of secured links show nothing, and the control without a VPN shows it;
+- no VNF reaches one of another service, and the matrix notices if one does;
+- a stream loses nothing, and a cut link breaks it;
+- a 5QI shapes and marks packets, and comes off again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""What a secured link carries leaves by its tunnel or not at all, also while there is no tunnel."""
+"""Packets of a secured link leave by its tunnel or not at all, also while there is no tunnel.
+
+Cast: hss, mme, spgwc, spgwu, enb (`epc_ns`).
+
+Seen:
+- with the tunnel down nothing leaves in clear, and the counter of the guard rises;
+- the next look of the charm restores flushed rules.
+"""
 
 from __future__ import annotations
 

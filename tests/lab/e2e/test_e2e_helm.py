@@ -1,4 +1,14 @@
-"""Services whose VNFs have pods and no charms: real helm, API server, gRPC and packets."""
+"""Services whose VNFs have pods in place of charms: real helm, a real Kubernetes API server, gRPC
+and packets.
+
+Cast: server, client (`vpn_basic_ns`, twice); hss, mme, spgwc, spgwu, enb (`epc_ns`).
+
+Seen:
+- packets go through the tunnel; the cluster has the offers and no key;
+- a bad parameter gives one sentence and changes nothing;
+- a pod that dies comes back with its state, and may change its own objects only;
+- a peer that leaves is gone, and a service beside it is untouched.
+"""
 
 from __future__ import annotations
 

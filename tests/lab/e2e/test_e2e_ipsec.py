@@ -1,4 +1,15 @@
-"""Two VNFs and one tunnel of IPsec: what is on the wire, rotation, algorithms, faults, removal."""
+"""Two VNFs and one IPsec tunnel: packets on the wire, rotation, algorithms, faults and removal.
+
+Cast: server, client (`vpn_basic_ns` with IPsec).
+
+Seen:
+- a capture has IKE and ESP only, and the largest packet passes whole;
+- a TCP stream survives the rotation of both ends;
+- refused parameters leave the tunnel alone;
+- with the daemon down nothing leaves in clear; after a reboot the link comes back without the
+  charm;
+- IPsec and WireGuard replace each other.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""Sites with IPv6 only, joined over IPv6: WireGuard, then IPsec, and IPv4 in the same tunnel."""
+"""Two sites with IPv6 only, joined over IPv6: by WireGuard, then by IPsec.
+
+IPv4 goes in the same tunnel.
+
+Cast: hub, spoke, hub-host, spoke-host (`sitegw_ns`).
+
+Seen:
+- the hosts reach each other by IPv6 and by IPv4;
+- fragments pass, and a host is told the size that fits;
+- a gateway that reboots forwards again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""VDUs that OSM heals, rebuilds and removes, and charms it refreshes, under a tunnel."""
+"""OSM heals a VDU and refreshes a charm under a tunnel.
+
+Cast: server, client (`vpn_basic_ns`).
+
+Seen:
+- a healed VDU has its inner address and new keys, and its peer changes nothing else;
+- a refreshed charm leaves the tunnel up under a TCP stream;
+- an update to the same package runs nothing.
+"""
 
 from __future__ import annotations
 

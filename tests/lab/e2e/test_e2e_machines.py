@@ -1,6 +1,14 @@
-"""Two VNFs on virtual machines: what the kernel itself carries, by the unchanged packages.
+"""Two VNFs on virtual machines: the kernels' own WireGuard and ESP, by the unchanged packages.
 
-The tests follow each other: WireGuard first, then the same service on IPsec.
+The tests follow each other: WireGuard first, then the same service with IPsec.
+
+Cast: server, client (`vpn_basic_ns`, on virtual machines).
+
+Seen:
+- rotation loses no datagram, by WireGuard and by ESP;
+- after a reboot or a power cut the tunnel comes back by itself, and the guard is in force before
+  the network;
+- AppArmor in force lets the daemon work, and ESP keys are renewed by time and volume.
 """
 
 from __future__ import annotations

@@ -1,6 +1,14 @@
 """Access by untrusted Wi-Fi: a UE registers over IKEv2 and has a PDU session in each of two slices.
 
-The N3IWF and the UE of the lab speak the real protocols; tshark judges what is on the wires.
+N3IWF and UE of the lab speak the real protocols; tshark reads the captures.
+
+Cast: amf, smf, upf, smf2, upf2, n3iwf, ue (`5gc_n3iwf_ns`).
+
+Seen:
+- NWu has IKE and ESP only, and N3 has the mark of each QoS flow;
+- the firewall lets IKE and ESP in and nothing else;
+- a UE that vanishes is released and comes back; an unknown one is refused;
+- keys are on their own VDUs only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,13 @@
-"""Two VNFs whose IPsec certificates are of an operator's authority, in a VDU of its own.
+"""IPsec certificates of an operator's authority: openssl with a root, an issuing authority, EST,
+CMPv2, revocation lists and OCSP.
 
-The authority (`support/operator_ca.py`) is openssl: a root, an issuing authority below it, EST,
-revocation lists, OCSP and openssl's mock server of CMPv2.
+Cast: server, client (`vpn_basic_ns` with IPsec); authority, a VDU beside them.
+
+Seen:
+- both ends enrol by EST, then by CMPv2, and prove themselves by a chain;
+- short certificates are renewed and no packet is lost;
+- with the authority down the tunnel stays up and the status says so;
+- a revoked peer is refused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""The page in a browser, by an empty lab: what its Content-Security-Policy lets through."""
+"""The page of an empty lab in a browser, under its Content-Security-Policy.
+
+Cast: operator, in a browser.
+
+Seen:
+- the page works, and loads nothing from elsewhere.
+"""
 
 from __future__ import annotations
 

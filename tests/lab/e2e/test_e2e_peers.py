@@ -1,4 +1,11 @@
-"""Peers outside any relation: a machine of an administrator joins a tunnel by add-peer."""
+"""Peers outside any relation: an administrator's machine joins a tunnel by `add-peer`.
+
+Cast: server, client (`vpn_basic_ns`); laptop, a namespace with WireGuard.
+
+Seen:
+- the laptop reaches the inner network, and no more after `delete-peer`;
+- a bad or unknown peer is refused and changes nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""A tunnel that needs a post-quantum preshared key, from VDUs that lack ML-KEM to a rotated key."""
+"""A tunnel that needs a post-quantum preshared key: from VDUs that lack ML-KEM to a rotated key.
+
+Cast: server, client (`vpn_basic_ns`).
+
+Seen:
+- without ML-KEM there is no tunnel, and the status gives the reason;
+- both VDUs have the same key, and only its sealed form travels;
+- another key is agreed under traffic and no packet is lost.
+"""
 
 from __future__ import annotations
 

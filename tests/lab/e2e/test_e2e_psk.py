@@ -1,4 +1,14 @@
-"""A preshared key on the tunnel; then the service is taken apart until nothing of it is left."""
+"""A preshared key on the tunnel.
+
+Then the service is taken apart until nothing of it is left.
+
+Cast: server, client (`vpn_basic_ns` with a preshared key).
+
+Seen:
+- the tunnel needs the key of both ends, and no process has it in its arguments;
+- a removed relation takes the peer away at once;
+- a deleted service leaves nothing on the machine.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Bad input at the command line: one sentence, a non-zero exit, nothing half-made."""
+"""Bad input at the command line.
+
+Cast: operator; server, client (`vpn_basic_ns`).
+
+Seen:
+- one sentence and a non-zero exit code for each;
+- no record, no VDU and no change of the running tunnel.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""Cells that reach the core through a security gateway; S1-C and S1-U have a tunnel each."""
+"""Cells reach the core through a security gateway by IPsec.
+
+S1-C and S1-U have a tunnel each.
+
+Cast: gateway, core, cell1, cell2 (`secgw_ns`); field cell, a VDU set up by hand.
+
+Seen:
+- both cells reach the core, and the backhaul has IPsec only;
+- the gateway answers strangers on no port;
+- the field cell gets an address and reaches the core;
+- without its daemon gateway and cell send nothing in clear, also during a reboot.
+"""
 
 from __future__ import annotations
 

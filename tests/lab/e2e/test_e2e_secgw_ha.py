@@ -1,7 +1,15 @@
 """A pair of security gateways as a service: the standby takes over, the primary takes back.
 
-Limits are wide for busy machines; what a machine with nothing else to do shows is in
-docs/explanation/hot-standby.md. The tests share the service, each leaves it whole.
+Limits are wide for busy machines; docs/explanation/hot-standby.md has those of an idle one. Each
+test leaves the service whole.
+
+Cast: gateway1, gateway2, core, cell1, cell2 (`secgw_ha_ns`).
+
+Seen:
+- a killed daemon, a lost interface, a power cut and maintenance move the service with its tunnels;
+- the primary takes back by itself;
+- both gateways active at a time lose nothing, and the primary stays;
+- only the other gateway takes part in the election.
 """
 
 from __future__ import annotations

@@ -1,6 +1,13 @@
-"""What cells have of a pair of security gateways as a service: addresses, and the better path.
+"""The cells of a pair of security gateways: their addresses, and the better path.
 
-The tests share the service, each leaves it whole. Take-overs are in test_e2e_secgw_ha.py.
+Each test leaves the service whole. Take-overs are in test_e2e_secgw_ha.py.
+
+Cast: gateway1, gateway2, core, cell1, cell2 (`secgw_ha_ns`).
+
+Seen:
+- a cell with the address of another one gets none of its packets;
+- a path that loses packets moves the service;
+- a cell that knows one address gets the standby too, and keeps its inner address.
 """
 
 from __future__ import annotations

@@ -1,4 +1,13 @@
-"""The security gateway's service with WireGuard: the same packages, another technology."""
+"""The service of the security gateway with WireGuard: the same packages, another technology.
+
+Cast: gateway, core, cell1, cell2 (`secgw_ns`).
+
+Seen:
+- cells and core meet, and the backhaul has WireGuard only;
+- a rotation at the gateway keeps every cell;
+- without its tunnel nothing leaves gateway or cell in clear;
+- a cell that is scaled out joins and leaves.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,13 @@
-"""A cell's preshared key out of OpenBao: the gateway's VDU fetches it; no record holds it.
+"""A cell's preshared key out of OpenBao.
 
-The store stands where the charms' controller is, on the management network. The cell is a plain VDU
-whose strongSwan somebody set up by hand.
+The gateway's VDU fetches it, and no record has it.
+
+Cast: server (`vpn_basic_ns`); store, OpenBao on the management network;
+    field cell, a VDU set up by hand.
+
+Seen:
+- the cell proves itself by the key of the store;
+- neither records nor answers nor logs contain the key.
 """
 
 from __future__ import annotations

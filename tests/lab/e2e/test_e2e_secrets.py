@@ -1,4 +1,12 @@
-"""After everything else: no key of a VDU stands anywhere but on that VDU."""
+"""After all other tests: no key of a VDU is anywhere but on that VDU.
+
+Cast: server, client (`vpn_basic_ns`).
+
+Seen:
+- the scan finds a key where one is put;
+- key files are for root only;
+- no key is in the lab's state or in an answer.
+"""
 
 from __future__ import annotations
 

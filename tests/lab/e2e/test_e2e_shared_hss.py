@@ -1,4 +1,12 @@
-"""Two slices whose cores share an HSS, which is a service of its own: S6a is joined afterwards."""
+"""Two slices whose cores share an HSS, which is a service of its own.
+
+S6a is joined afterwards.
+
+Cast: hss (`hss_ns`); mme, spgwc, spgwu, enb (`embb_shared_nst`, `urllc_shared_nst`).
+
+Seen:
+- a UE attaches in each slice by the one HSS.
+"""
 
 from __future__ import annotations
 

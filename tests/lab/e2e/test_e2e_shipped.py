@@ -1,10 +1,14 @@
-"""Every file in dist/params is brought up once, with every service or template it fits.
+"""Every file in dist/params is brought up once, with every service or template that it fits.
 
-The cases are read from the packages and parameter files that the build makes. A new file is a new
-case. A file that fits no service fails. A case that another module of the long tests brings up is
-left to that module. A file that is another one without its UE comes up with that one, and so does a
-case of ALIKE. A case of VARIED is a file that comes up, with the same few values changed as in a
-file of another service that comes up.
+The cases are read from the packages and files of the build, so a new file is a new case.
+
+Cast: operator, who instantiates each service.
+
+Seen:
+- a file that fits no service fails the test;
+- every service comes up; a case that another long module brings up is left to that module;
+- a file that is another one without its UE comes up with that one, and so does a case of ALIKE;
+- a case of VARIED changes the same values as a case that comes up.
 """
 
 from __future__ import annotations

@@ -1,4 +1,11 @@
-"""Two sites joined by their gateways: one tunnel for all links of the VNFs behind them."""
+"""Two sites joined by their gateways: one tunnel for all links of the VNFs behind them.
+
+Cast: hub, spoke, hub-host, spoke-host (`sitegw_ns`).
+
+Seen:
+- links of two sites share the tunnel of their gateways, and a link of two hosts runs inside it;
+- while the tunnel is down nothing takes another way.
+"""
 
 from __future__ import annotations
 

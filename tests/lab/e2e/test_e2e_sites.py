@@ -1,4 +1,12 @@
-"""Services over two sites: floating addresses, 18 ms and 200 Mbit/s apart, real packets."""
+"""Services over two sites of the lab: floating addresses, 18 ms and 200 Mbit/s apart.
+
+Cast: server, client (`vpn_basic_ns`); hss, mme (of `epc_ns`).
+
+Seen:
+- each member is at its site, and the tunnel runs between floating addresses;
+- a capture between the sites has the tunnel only, at a rate below that of the uplinks;
+- links of one site stay there; a network that a site lacks fails as in OSM.
+"""
 
 from __future__ import annotations
 

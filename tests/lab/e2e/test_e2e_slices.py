@@ -1,4 +1,13 @@
-"""Slices of the smallest services: side by side, with a shared service, and half made."""
+"""Slices of the smallest services: side by side, with a shared service, and half made.
+
+Cast: server, client (`vpn_basic_nst`); endpoint (`vpn_shared_nst`).
+
+Seen:
+- two slices with the same addresses do not meet;
+- `nsi-create` alone enforces the 5QI of the template;
+- a shared service serves two slices and goes with the last;
+- a slice whose workers were killed can be deleted.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,15 @@
-"""Slices of one 5G network, joined one after another: a UE and a device are in several of them.
+"""Slices of one 5G network, joined one after another.
 
-Two of the slices have an access VNF beside their UPF, for a device outside of 3GPP access.
+A UE and a device are in several of them. Two of the slices have an access VNF beside their UPF, for
+a device outside of 3GPP access.
+
+Cast: amf, smf, upf, gnb, ue, access (`embb_5g_access_nst`, `urllc_5g_access_nst`, `mmtc_5g_nst`);
+    device, a namespace with WireGuard.
+
+Seen:
+- the UE by radio and the device are in the same two slices;
+- each session has the addresses of its own slice;
+- slices leave while the UE has traffic in the first.
 """
 
 from __future__ import annotations

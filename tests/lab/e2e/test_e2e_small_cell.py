@@ -1,9 +1,16 @@
-"""Topologies of a small cell with LTE and NR: parameters of one network service.
+"""Six topologies of a small cell with LTE and NR.
 
-(a) a tunnel each, that of LTE through the NR box's NAT; (b) both tunnels end on the NR box, which
-hands an inner address of LTE inside; (c) one tunnel with two inner addresses; (d) one tunnel whose
-inner address is the outer one; (e) one tunnel whose inner address stands for private ones by NAT;
-(f) one tunnel with two inner addresses that the gateway hands out.
+Only the parameters of one network service differ.
+
+Cast: lte, nr, gateway, core (`small_cell_ns`).
+
+Seen:
+- (a) a tunnel each, that of LTE through the NAT of the NR box;
+- (b) both tunnels end on the NR box, which hands an inner address of LTE inside;
+- (c) one tunnel with two inner addresses;
+- (d) one tunnel whose inner address is the outer one;
+- (e) one tunnel whose inner address stands for private ones by NAT;
+- (f) one tunnel with two inner addresses that the gateway hands out.
 """
 
 from __future__ import annotations

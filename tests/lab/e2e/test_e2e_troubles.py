@@ -1,4 +1,11 @@
-"""Failures provoked on purpose: what people then see is what the troubleshooting page quotes."""
+"""Failures provoked on purpose, as the troubleshooting page describes them.
+
+Cast: server, client (`vpn_basic_ns`).
+
+Seen:
+- status, logs and answers say the sentence that docs/how-to/troubleshooting.md quotes;
+- the remedy of that page heals the service.
+"""
 
 from __future__ import annotations
 
