@@ -78,7 +78,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="end at the first red test and leave its lab; the report says how to enter it",
     )
     parser.addoption(
-        "--quick", action="store_true", help="leave out what needs a lab or takes seconds"
+        "--quick",
+        action="store_true",
+        help="leave out what needs a lab, all packages, or seconds",
     )
     parser.addoption(
         "--changed",
@@ -108,6 +110,12 @@ def schedule(item: pytest.Item) -> dict[str, Any]:
     for mark in reversed(list(item.iter_markers("schedule"))):
         settings |= mark.kwargs
     return settings
+
+
+def takes_long(item: pytest.Item) -> bool:
+    """Say whether a test is none of the quick run: by its marks, or as it needs all packages."""
+    needs = {"dist", "unpacked"} & set(getattr(item, "fixturenames", ()))
+    return bool({"lab", "slow"} & set(item.keywords) or needs)
 
 
 @functools.cache
@@ -140,9 +148,9 @@ def pytest_collection() -> Generator[None, Any, Any]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Choose tests, order them for several workers, and tell xdist which belong to one worker."""
     if config.getoption("quick"):
-        left_out = [item for item in items if {"lab", "slow"} & set(item.keywords)]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        left_out = {item for item in items if takes_long(item)}
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: schedule(item)["order"])
     for item in items:
         if worker := schedule(item).get("worker"):

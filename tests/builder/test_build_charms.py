@@ -46,7 +46,6 @@ def python36():
     return str(python.path) if python.version[:2] == (3, 6) else None
 
 
-@pytest.mark.slow
 def test_every_charm_is_complete(unpacked):
     for folder in charm_folders(unpacked):
         for file in ("src/charm.py", "lib/vpnaas/__init__.py", "venv/ops/main.py", "LICENSE"):
@@ -68,7 +67,6 @@ ACTION_OF_JUJU = re.compile(r"[a-z](?:[a-z-]*[a-z0-9])?(?:[a-z0-9-]*[a-z0-9])?")
 OPTION_TYPES = {"string": str, "int": int, "float": float, "boolean": bool}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("release", ["2.9", "3.6", "4.0"])
 def test_juju_takes_every_charm(unpacked, release):
     """What each release of Juju reads before it deploys a charm (juju/charm, meta and manifest)."""
@@ -108,7 +106,6 @@ def test_juju_takes_every_charm(unpacked, release):
         assert (folder / "version").read_text().count("\n") == 1
 
 
-@pytest.mark.slow
 def test_no_charm_has_what_juju_or_zip_would_trip_over(unpacked):
     for folder in charm_folders(unpacked):
         for path in folder.rglob("*"):
@@ -140,7 +137,6 @@ def test_a_parameter_link_takes_the_links_of_the_charm(tree):
     assert {action["additionalProperties"] for action in actions.values()} == {False}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("python", [sys.executable, python36()])
 def test_charm_imports_with_nothing_but_its_own_folder(unpacked, python):
     if python is None:
@@ -156,7 +152,6 @@ def test_charm_imports_with_nothing_but_its_own_folder(unpacked, python):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
 def test_dispatch_runs_the_charm_under_the_python_on_path(unpacked, tmp_path):
     folder = unpacked["hss_vnf"] / "charms" / "hss"
     (tmp_path / "python3").symlink_to(sys.executable)
@@ -241,7 +236,6 @@ def class_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> type:
     return found[0]
 
 
-@pytest.mark.slow
 def test_every_action_has_a_handler_and_every_handler_an_action(unpacked, tree, monkeypatch):
     common = declared(NfCharm)
     for folder in charm_folders(unpacked):

@@ -1,5 +1,6 @@
 """Events in any order, repeated or lost: the VDUs end up the same."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.juju import Juju
@@ -145,6 +146,7 @@ def reference(preshared, technology="wireguard", **more):
     return epc.shape() if technology == "wireguard" else ipsec_shape(epc)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.booleans(), st.lists(events, max_size=25))
 def test_any_order_duplication_and_loss_converges(preshared, history):

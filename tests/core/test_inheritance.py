@@ -115,6 +115,7 @@ def classes(path: Path) -> Iterator[tuple[ast.ClassDef, list[type]]]:
             yield each, libraries
 
 
+@pytest.mark.slow
 def test_no_class_adds_private_names_to_a_librarys_class() -> None:
     assert [
         f"{path.relative_to(ROOT)}:{node.lineno}: {complaint}"
