@@ -28,9 +28,14 @@ def parts(text: str) -> tuple[str, str, str]:
 
 
 @cache
+def built() -> dict[str, packages.Package]:
+    return packages.catalogue(Tree(ROOT))
+
+
+@cache
 def members(name: str) -> frozenset[str]:
     """Return the members of a service, or of the services of a slice."""
-    descriptor = packages.catalogue(Tree(ROOT))[name].descriptor
+    descriptor = built()[name].descriptor
     if "nst" in descriptor:
         services = [entry["nsd-ref"] for entry in descriptor["nst"][0]["netslice-subnet"]]
         return frozenset().union(*map(members, services))
