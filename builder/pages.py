@@ -188,6 +188,19 @@ def _slices(tree: Tree) -> str:
     )
 
 
+def _decisions(tree: Tree) -> str:
+    found = sorted((tree.root / "docs/adr").glob("*.md"))
+    titles = (path.read_text(encoding="utf-8").partition("\n")[0] for path in found)
+    parts = (title.removeprefix("# ").split(" ", 1) for title in titles)
+    return _rows(
+        ("", ""),
+        (
+            (f"[{number}](adr/{path.name})", text)
+            for path, (number, text) in zip(found, parts, strict=True)
+        ),
+    )
+
+
 TABLES: dict[str, Callable[[Tree], str]] = {
     "charms": _charms,
     "options": _options,
@@ -197,4 +210,5 @@ TABLES: dict[str, Callable[[Tree], str]] = {
     "nst-packages": _templates,
     "variants": _variants,
     "slices": _slices,
+    "decisions": _decisions,
 }

@@ -153,7 +153,7 @@ def test_every_parameter_file_is_documented_with_its_source() -> None:
 
 
 def test_every_page_can_be_reached_from_the_index() -> None:
-    targets = LINK.findall(prose(DOCS / "index.md"))
+    targets = LINK.findall(pages.on_page_markdown(prose(DOCS / "index.md")))
     listed = {(DOCS / target.partition("#")[0]).resolve() for target in targets}
     assert {name_of(p) for p in set(DOCS.rglob("*.md")) - listed} == {"docs/index.md"}
 
