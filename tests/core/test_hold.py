@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from ipaddress import ip_interface, ip_network
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from vpnaas.params.intent import LinkParams
@@ -127,10 +128,10 @@ def watch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ipsec.Wat
     (tmp_path / "settings").write_text("kernel-netlink {\n  fwmark = !0x6f73\n }\n")
     monkeypatch.setattr(ipsec.Watch, "listen", lambda *_: socket.socket(socket.AF_UNIX))
     made = ipsec.Watch()
-    made.done = []
+    made.done, held = [], list(made.sockets)
     monkeypatch.setattr(ipsec.subprocess, "call", lambda words, **_: made.done.append(words))
     yield made
-    for each in made.sockets:
+    for each in held:
         each.close()
 
 
@@ -180,6 +181,34 @@ def test_the_kernel_tells_of_a_flush() -> None:
     if "not supported" in done.stderr or "Operation not permitted" in done.stderr:
         pytest.skip("no policies of IPsec in this kernel, or no user namespaces")
     assert done.stdout.splitlines() == ["{'10.7.0.1/32 10.7.0.2/32'}", "False", "True"], done.stderr
+
+
+class Flood:
+    """A socket on which others' messages never end, and one of them is ours."""
+
+    def __init__(self, ours: bytes) -> None:
+        self.ours = ours
+
+    def recv(self, size: int) -> bytes:
+        data, self.ours = self.ours, message(OTHER)
+        return data
+
+
+def test_a_flood_of_messages_holds_up_nothing(
+    watch: ipsec.Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ipsec.select, "select", lambda sockets, *_: (sockets, [], []))
+    flood: Any = Flood(rule(ipsec.DELRULE, socket.AF_INET, 220))
+    watch.routing, watch.sockets = flood, [flood]
+    watch.until(ipsec.time.monotonic() + 0.1)
+    assert len(watch.done) == 2
+
+    def act() -> None:
+        raise StopIteration
+
+    flood = Flood(message(hold.DELROUTE))
+    with pytest.raises(StopIteration):
+        hold.watch([flood], hold.takes, act, hold.LONGEST)
 
 
 def test_it_puts_back_the_routes_of_tunnels_that_are_up(

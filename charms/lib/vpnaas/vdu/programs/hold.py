@@ -214,7 +214,8 @@ def watch(
                 now = time.monotonic()
                 pause = min(2 * pause, longest) if now < last + 2 * pause else PAUSE
                 due = max(now + SETTLE, last + pause)
-        if not heard and due is not None:
+        # Others may change routes all the time.
+        if due is not None and time.monotonic() >= due:
             due, last = None, time.monotonic()
             act()
 

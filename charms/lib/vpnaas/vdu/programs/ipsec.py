@@ -199,10 +199,11 @@ class Watch:
                     continue
                 for kind, body in messages(data):
                     (self.route if each is self.routing else self.state)(kind, body)
-            if not heard:
+            over = time.monotonic() >= end
+            if over or not heard:
                 self.mend()
-                if time.monotonic() >= end:
-                    return
+            if over:
+                return
 
     def any(self) -> bool:
         """Tell whether something may have to be put back."""
