@@ -42,9 +42,11 @@ Endpoints = dict[str, Annotated[Endpoint, BeforeValidator(_interface)]]
 
 
 class Metadata(_Open):
-    """metadata.yaml."""
+    """metadata.yaml. Juju 2.9 takes no charm without a summary and a description."""
 
     name: str = Field(min_length=1)
+    summary: str
+    description: str
     series: list[str] = Field(default_factory=list)
     provides: Endpoints = Field(default_factory=dict)
     requires: Endpoints = Field(default_factory=dict)

@@ -344,6 +344,7 @@ CHARMS = [
     case("charm-place", rename("charms/", "Scripts/charms/"), at="juju/charm"),
     case("charm-file", remove("charms/gate/metadata"), at="charms/gate/metadata.yaml"),
     case("charm-file", charm("metadata.yaml", "name", "nam"), at="charms/gate/metadata.yaml"),
+    case("charm-file", charm("metadata.yaml", "summary", "sum"), at="charms/gate/metadata.yaml"),
     case("charm-file", file("charms/gate/actions.yaml", "- a"), at="charms/gate/actions.yaml"),
     case("charm-file", charm("actions.yaml", "integer", "int"), at="charms/gate/actions.yaml"),
     case(
