@@ -17,6 +17,7 @@ from builder.validate import (
     nst_rules,
     pool_rules,
     primitive_rules,
+    references,
     relation_rules,
     vnfd_rules,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "pool_rules",
     "primitive_rules",
     "read",
+    "references",
     "relation_rules",
     "validate",
     "validate_package",

@@ -177,7 +177,6 @@ def links_out(ctx: Context) -> Iterator[Problem]:
 @rule("vnfd")
 def environments(ctx: Context) -> Iterator[Problem]:
     """Execution environments, key injection and references to them."""
-    points = ids(ctx.body.get("ext-cpd"))
     for where, entry in ctx.day12():
         listed = environments_of(where, entry)
         known: list[str] = []
@@ -191,13 +190,6 @@ def environments(ctx: Context) -> Iterator[Problem]:
             ):
                 sentence = "nothing runs here; allowed: juju with a charm, or helm-chart"
                 yield ctx.silent("ee-kind", place, sentence)
-            point = environment.get("external-connection-point-ref")
-            if point and point not in points:
-                yield ctx.silent(
-                    "ee-connection-point",
-                    f"{place}/external-connection-point-ref",
-                    f"{point!r} is no ext-cpd; allowed: {choices(points)}",
-                )
         access = (entry.get("config-access") or {}).get("ssh-access") or {}
         if access.get("required") and not access.get("default-user"):
             sentence = (

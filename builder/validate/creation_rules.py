@@ -43,8 +43,7 @@ def twice(where: str, text: str, loader: Loader = FASTEST) -> Iterator[Problem]:
 
 @rule("vnfd")
 def records_of_vdus(ctx: Context) -> Iterator[Problem]:
-    """The record of a VDU needs its name, its first disk and every image it lists."""
-    images = ids(ctx.body.get("sw-image-desc"))
+    """The record of a VDU needs its name and its first disk."""
     for place, vdu in ctx.vdus():
         if vdu.get("name") is None:
             sentence = (
@@ -55,12 +54,6 @@ def records_of_vdus(ctx: Context) -> Iterator[Problem]:
             known = choices(ids(ctx.body.get("virtual-storage-desc")))
             sentence = f"NBI takes the first and fails (IndexError); allowed: one of {known}"
             yield ctx.silent("vdu-no-disk", f"{place}/virtual-storage-desc", sentence)
-        others = vdu.get("alternative-sw-image-desc") or ()
-        for index, image in enumerate(others):
-            if image not in images:
-                spot = f"{place}/alternative-sw-image-desc[{index}]"
-                sentence = f"{image!r} is no sw-image-desc; allowed: {choices(images)}"
-                yield ctx.silent("vdu-alternative-image", spot, sentence)
 
 
 @rule("vnfd")
@@ -155,28 +148,18 @@ def networks(ctx: Context) -> Iterator[Problem]:
                     f"allowed: a connection to {choices(links)}"
                 )
                 yield ctx.silent("mgmt-link", place, sentence)
-    for place, point in numbered("/sapd", ctx.body.get("sapd")):
-        link = point.get("virtual-link-desc")
-        if link and link not in links:
-            sentence = f"{link!r} is no virtual-link-desc; allowed: {choices(links)}"
-            yield ctx.silent("sap-link", f"{place}/virtual-link-desc", sentence)
 
 
 def _link_profiles(ctx: Context, at: str, flavour: Any, links: set[str]) -> Iterator[Problem]:
     for place, profile in numbered(
         f"{at}/virtual-link-profile", flavour.get("virtual-link-profile")
     ):
-        link = profile.get("virtual-link-desc-id")
-        if link is None:
+        if profile.get("virtual-link-desc-id") is None:
             sentence = (
                 "virtual-link-desc-id is missing, on which LCM fails (KeyError); "
                 f"allowed: {choices(links)}"
             )
             yield ctx.silent("link-profile-desc", place, sentence)
-        elif link not in links:
-            sentence = f"{link!r} is no virtual-link-desc; allowed: {choices(links)}"
-            spot = f"{place}/virtual-link-desc-id"
-            yield ctx.silent("link-profile-desc", spot, sentence)
 
 
 @rule("vnfd", "nsd")

@@ -22,9 +22,8 @@ def _profiles(ctx: Context) -> list[tuple[str, Document, Document]]:
 
 @rule("nsd")
 def constituents(ctx: Context) -> Iterator[Problem]:
-    """Constituent VNFs must be listed, and onboarded."""
-    listed = ctx.body.get("vnfd-id") or []
-    for index, name in enumerate(listed):
+    """Constituent VNFs must be onboarded."""
+    for index, name in enumerate(ctx.body.get("vnfd-id") or ()):
         if name not in ctx.catalog.vnfds:
             yield ctx.refused(
                 "vnfd-unknown",
@@ -32,15 +31,6 @@ def constituents(ctx: Context) -> Iterator[Problem]:
                 f"VNFD {name!r} is not onboarded, VNFDs come before their NSD; "
                 f"allowed: {choices(ctx.catalog.vnfds)}",
                 f"Descriptor error at 'vnfd-id'='{name}' references a non existing vnfd",
-            )
-    for place, profile, flavour in _profiles(ctx):
-        if profile["vnfd-id"] not in listed:
-            yield ctx.refused(
-                "vnfd-reference",
-                f"{place}/vnfd-id",
-                f"{profile['vnfd-id']!r} is not in vnfd-id; allowed: {choices(listed)}",
-                f"Error at df[id='{flavour['id']}']:vnf_profile[id='{profile['id']}']:"
-                f"vnfd-id='{profile['vnfd-id']}' does not match any vnfd-id",
             )
 
 

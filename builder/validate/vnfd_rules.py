@@ -8,6 +8,7 @@ from typing import Any
 
 from builder.validate.context import Context, Document, choices, day12_of, ids, numbered, rule
 from builder.validate.problem import Problem
+from builder.validate.references import LEVELS, named
 from builder.validate.schema import LOADER, shown
 
 KERNEL = re.compile(r"(?:ens|eno|eth|enp[0-9]+s)[0-9]+")
@@ -81,9 +82,8 @@ def management(ctx: Context) -> Iterator[Problem]:
 
 @rule("vnfd")
 def connection_points(ctx: Context) -> Iterator[Problem]:
-    """Connection points and virtual links must exist."""
+    """An external connection point leads to one of a VDU."""
     vdus = {vdu["id"]: ids(vdu.get("int-cpd")) for _, vdu in ctx.vdus()}
-    links = ids(ctx.body.get("int-virtual-link-desc"))
     for place, point in numbered("/ext-cpd", ctx.body.get("ext-cpd")):
         target = point.get("int-cpd")
         if target and target["vdu-id"] not in vdus:
@@ -101,27 +101,6 @@ def connection_points(ctx: Context) -> Iterator[Problem]:
             known,
             f"ext-cpd[id='{point['id']}']:int-cpd must match an existing vdu int-cpd",
         )
-    for place, vdu in ctx.vdus():
-        for inner, point in numbered(f"{place}/int-cpd", vdu.get("int-cpd")):
-            link = point.get("int-virtual-link-desc")
-            if link and link not in links:
-                whose = f"vdu[id='{vdu['id']}']:int-cpd[id='{point['id']}']:int-virtual-link-desc"
-                yield _no_link(ctx, f"{inner}/int-virtual-link-desc", link, whose, links)
-    for at, flavour in ctx.flavours():
-        profiles = numbered(f"{at}/virtual-link-profile", flavour.get("virtual-link-profile"))
-        for place, profile in profiles:
-            if profile["id"] not in links:
-                whose = f"df[id='{flavour['id']}']:virtual-link-profile"
-                yield _no_link(ctx, f"{place}/id", profile["id"], whose, links)
-
-
-def _no_link(ctx: Context, place: str, link: str, whose: str, known: set[str]) -> Problem:
-    return ctx.refused(
-        "virtual-link",
-        place,
-        f"{link!r} is no int-virtual-link-desc; allowed: {choices(known)}",
-        f"{whose}='{link}' must match an existing int-virtual-link-desc",
-    )
 
 
 @rule("vnfd")
@@ -130,23 +109,20 @@ def vdu_references(ctx: Context) -> Iterator[Problem]:
     for place, vdu in ctx.vdus():
         if "pdu-type" in vdu:
             continue
-        yield from _compute(ctx, place, vdu)
+        computes = ids(ctx.body.get("virtual-compute-desc"))
+        if not vdu.get("virtual-compute-desc"):
+            sentence = (
+                "virtual-compute-desc is missing, so RO has no flavor; "
+                f"allowed: {choices(computes)}"
+            )
+            yield ctx.silent("vdu-compute", place, sentence)
         known = ids(ctx.body.get("virtual-storage-desc"))
-        storages = vdu.get("virtual-storage-desc")
-        if storages is None:
+        if vdu.get("virtual-storage-desc") is None:
             sentence = (
                 "virtual-storage-desc is missing, which NBI fails on (TypeError); "
                 f"allowed: a list of ids from {choices(known)}"
             )
             yield ctx.refused("vdu-storage", place, sentence)
-        for index, value in enumerate(storages or ()):
-            if value not in known:
-                yield ctx.refused(
-                    "vdu-reference",
-                    f"{place}/virtual-storage-desc[{index}]",
-                    f"{value!r} is no virtual-storage-desc; allowed: {choices(known)}",
-                    f"vdu[virtual-storage-desc='{value}']not defined in vnfd",
-                )
         images = ids(ctx.body.get("sw-image-desc"))
         if vdu.get("sw-image-desc") not in images:
             yield ctx.silent(
@@ -162,23 +138,6 @@ def vdu_references(ctx: Context) -> Iterator[Problem]:
                 f"{place}/name",
                 f"{name!r} differs from the id, so OSM cannot heal the VDU; allowed: {vdu['id']!r}",
             )
-
-
-def _compute(ctx: Context, place: str, vdu: Document) -> Iterator[Problem]:
-    known = ids(ctx.body.get("virtual-compute-desc"))
-    value = vdu.get("virtual-compute-desc")
-    if not value:
-        sentence = (
-            f"virtual-compute-desc is missing, so RO has no flavor; allowed: {choices(known)}"
-        )
-        yield ctx.silent("vdu-compute", place, sentence)
-    elif value not in known:
-        yield ctx.refused(
-            "vdu-reference",
-            f"{place}/virtual-compute-desc",
-            f"{value!r} is no virtual-compute-desc; allowed: {choices(known)}",
-            f"vdu[virtual-compute-desc='{value}']not defined in vnfd",
-        )
 
 
 @rule("vnfd")
@@ -262,24 +221,14 @@ def _order(ctx: Context, place: str, vdu: Document, names: list[str]) -> Iterato
 
 @rule("vnfd")
 def flavours(ctx: Context) -> Iterator[Problem]:
-    """OSM deploys df[0]; its VDU references must exist."""
-    known = ids(ctx.body.get("vdu"))
+    """OSM deploys df[0]."""
     if len(ctx.body["df"]) > 1:
         sentence = "only df[0] is used, the others never are; allowed: one"
         yield ctx.silent("df-count", "/df", sentence)
     flavour = ctx.flavour()
-    if known and not flavour.get("instantiation-level"):
+    if ctx.body.get("vdu") and not flavour.get("instantiation-level"):
         sentence = "instantiation-level is missing, on which LCM fails (IndexError); allowed: one"
         yield ctx.silent("vdu-no-level", "/df[0]", sentence)
-    for place, profile in numbered("/df[0]/vdu-profile", flavour.get("vdu-profile")):
-        if profile["id"] not in known:
-            sentence = f"{profile['id']!r} is no vdu; allowed: {choices(known)}"
-            yield ctx.silent("vdu-profile", f"{place}/id", sentence)
-    for place, level in numbered("/df[0]/instantiation-level", flavour.get("instantiation-level")):
-        for inner, entry in numbered(f"{place}/vdu-level", level.get("vdu-level")):
-            if entry["vdu-id"] not in known:
-                sentence = f"{entry['vdu-id']!r} is no vdu; allowed: {choices(known)}"
-                yield ctx.silent("vdu-level", f"{inner}/vdu-id", sentence)
 
 
 @rule("vnfd")
@@ -330,31 +279,17 @@ def operations(ctx: Context) -> Iterator[Problem]:
             sentence = "day1-2 is missing, which NBI fails on (KeyError); allowed: a list"
             place = f"{at}/lcm-operations-configuration/operate-vnf-op-config"
             yield ctx.refused("day1-2", place, sentence)
-    names = {str(ctx.body["id"])} | ids(ctx.body.get("vdu")) | ids(ctx.body.get("kdu"), "name")
     seen = set()
     for where, entry in ctx.day12():
-        if entry["id"] not in names:
-            yield ctx.silent(
-                "day1-2-id", f"{where}/id", f"{entry['id']!r} is ignored; allowed: {choices(names)}"
-            )
         if entry["id"] in seen:
             sentence = f"a second entry for {entry['id']!r}; allowed: one"
             yield ctx.refused("day1-2-twice", f"{where}/id", sentence, LOADER)
         seen.add(entry["id"])
 
 
-def _monitored(ctx: Context) -> set[str]:
-    lists = [
-        (link, "monitoring-parameters") for link in ctx.body.get("int-virtual-link-desc") or ()
-    ]
-    lists += [(vdu, "monitoring-parameter") for vdu in ctx.body.get("vdu") or ()]
-    lists += [(flavour, "monitoring-parameter") for flavour in ctx.body["df"]]
-    return {str(item.get("id")) for section, key in lists for item in section.get(key) or ()}
-
-
 @rule("vnfd")
 def monitoring(ctx: Context) -> Iterator[Problem]:
-    """Monitoring parameters have ids of their own across the VNFD, alarms name existing ones."""
+    """Monitoring parameters have ids of their own across the VNFD."""
     seen: set[str] = set()
     sections = [
         (f"int-virtual-link-desc[id='{link['id']}']:monitoring-parameters", at, link)
@@ -376,58 +311,11 @@ def monitoring(ctx: Context) -> Iterator[Problem]:
                 )
             own.add(value)
             seen.add(value)
-    known = _monitored(ctx)
-    for at, vdu in ctx.vdus():
-        for place, alarm in numbered(f"{at}/alarm", vdu.get("alarm")):
-            reference = alarm.get("vnf-monitoring-param-ref")
-            if reference and reference not in known:
-                whose = f"vdu[id='{vdu['id']}']:alarm[id='{alarm['alarm-id']}']"
-                yield _not_monitored(ctx, place, reference, whose, known)
-
-
-def _not_monitored(
-    ctx: Context, place: str, reference: str, whose: str, known: set[str]
-) -> Problem:
-    return ctx.refused(
-        "monitoring-reference",
-        f"{place}/vnf-monitoring-param-ref",
-        f"monitoring parameter {reference!r} does not exist; allowed: {choices(known)}",
-        f"{whose}:vnf-monitoring-param-ref='{reference}' not defined in any monitoring-param",
-    )
-
-
-def _levels(ctx: Context) -> set[str]:
-    return {
-        entry["vdu-id"]
-        for flavour in ctx.body["df"]
-        for level in flavour.get("instantiation-level") or ()
-        for entry in level.get("vdu-level") or ()
-    }
-
-
-@rule("vnfd")
-def healing(ctx: Context) -> Iterator[Problem]:
-    """Healing policies name VDUs of an instantiation level."""
-    levels = _levels(ctx)
-    for at, flavour in ctx.flavours():
-        for inner, aspect in numbered(f"{at}/healing-aspect", flavour.get("healing-aspect")):
-            policies = numbered(f"{inner}/healing-policy", aspect.get("healing-policy"))
-            for place, policy in policies:
-                if policy["vdu-id"] not in levels:
-                    yield ctx.refused(
-                        "healing-vdu",
-                        f"{place}/vdu-id",
-                        f"{policy['vdu-id']!r} has no vdu-level in an instantiation-level; "
-                        f"allowed: {choices(levels)}",
-                        f"df[id='{flavour['id']}']:healing-aspect[id='{aspect['id']}']:"
-                        f"healing-policy[name='{policy.get('event-name')}']: "
-                        f"vdu-id='{policy['vdu-id']}' not defined in vdu",
-                    )
 
 
 @rule("vnfd")
 def scaling(ctx: Context) -> Iterator[Problem]:
-    """Scaling aspects name VDUs, monitoring parameters and primitives."""
+    """Scaling aspects name VDUs with Day-0, and primitives."""
     for at, flavour in ctx.flavours():
         for place, aspect in numbered(f"{at}/scaling-aspect", flavour.get("scaling-aspect")):
             whose = f"df[id='{flavour['id']}']:scaling-aspect[id='{aspect['id']}']"
@@ -440,13 +328,12 @@ def scaling(ctx: Context) -> Iterator[Problem]:
             if aspect.get("aspect-delta-details") is None:
                 sentence = "aspect-delta-details is missing, which NBI fails on (AttributeError)"
                 yield ctx.refused("scaling-details", place, sentence)
-            yield from _deltas(ctx, place, aspect, whose)
-            yield from _criteria(ctx, place, aspect, whose)
+            yield from _deltas(ctx, place, aspect)
             yield from _scaling_actions(ctx, place, aspect, whose, (at, flavour))
 
 
-def _deltas(ctx: Context, place: str, aspect: Document, whose: str) -> Iterator[Problem]:
-    levels = _levels(ctx)
+def _deltas(ctx: Context, place: str, aspect: Document) -> Iterator[Problem]:
+    levels = named(ctx.body, LEVELS)
     day0 = {
         vdu["id"] for _, vdu in ctx.vdus() if vdu.get("cloud-init-file") or vdu.get("cloud-init")
     }
@@ -454,34 +341,12 @@ def _deltas(ctx: Context, place: str, aspect: Document, whose: str) -> Iterator[
     deltas = (aspect.get("aspect-delta-details") or {}).get("deltas")
     for at, delta in numbered(f"{place}/aspect-delta-details/deltas", deltas):
         for inner, entry in numbered(f"{at}/vdu-delta", delta.get("vdu-delta")):
-            if entry["id"] not in levels:
-                yield ctx.refused(
-                    "scaling-delta",
-                    f"{inner}/id",
-                    f"{entry['id']!r} has no vdu-level in an instantiation-level; "
-                    f"allowed: {choices(levels)}",
-                    f"{whose}:aspect-delta-details[delta='{delta['id']}']: "
-                    f"vdu-id='{entry['id']}' not defined in vdu",
-                )
-            elif configured and entry["id"] not in day0:
+            if configured and entry["id"] in levels - day0:
                 sentence = (
                     f"vdu {entry['id']!r} has no cloud-init, so LCM deploys no charm for what it "
                     "adds; allowed: a VDU with cloud-init-file"
                 )
                 yield ctx.silent("scaling-day0", f"{inner}/id", sentence)
-
-
-def _criteria(ctx: Context, place: str, aspect: Document, whose: str) -> Iterator[Problem]:
-    known = _monitored(ctx)
-    for at, policy in numbered(f"{place}/scaling-policy", aspect.get("scaling-policy")):
-        for inner, criterion in numbered(f"{at}/scaling-criteria", policy.get("scaling-criteria")):
-            reference = criterion.get("vnf-monitoring-param-ref")
-            if reference and reference not in known:
-                name = (
-                    f"{whose}:scaling-policy[name='{policy['name']}']:"
-                    f"scaling-criteria[name='{criterion['name']}']"
-                )
-                yield _not_monitored(ctx, inner, reference, name, known)
 
 
 def _scaling_actions(
