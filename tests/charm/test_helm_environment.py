@@ -18,9 +18,10 @@ from support.model import ModelVdu
 from support.over_model import OverModel
 from support.ports import free_port
 from support.waiting import PATIENCE, listens, wait_until
-from vpnaas import reconciling
+from vpnaas import reconciling, status
 from vpnaas.base.errors import UnreachableError
 from vpnaas.charm import VnfCharm
+from vpnaas.plan import RECENT
 from vpnaas.vdu.ssh import CommandResult
 from vpnaas.vdu.steps import Step
 
@@ -104,6 +105,19 @@ def pair(namespace: Namespace, tmp_path: Path) -> tuple[Environment, Environment
 
 def test_two_environments_bring_a_tunnel_up(pair: tuple[Environment, Environment]) -> None:
     assert [state(ee, member) for ee, member in zip(pair, MANAGEMENT, strict=True)] == ["up", "up"]
+
+
+def test_a_dead_link_is_red_when_a_pod_is_asked(
+    pair: tuple[Environment, Environment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status, "SETTLING", 0)
+    first, second = (OverModel.models[address] for address in ("10.0.0.1", "10.0.0.2"))
+    assert first.world is second.world
+    first.world.clock += RECENT
+    first.world.ping = lambda *_: False  # type: ignore[method-assign]
+    assert [state(ee, member) for ee, member in zip(pair, MANAGEMENT, strict=True)] == ["down"] * 2
+    shown = json.loads(pair[0].ask("show-status")[1])["vpn-server"]
+    assert (shown["reason"], shown["peers"][0]["loss-percent"]) == ("no answer from client", 100)
 
 
 def test_a_second_reconcile_does_not_ask_the_vdu(pair: tuple[Environment, Environment]) -> None:
