@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 from oai import pdn
+from support.ports import free_port
+from support.waiting import listens, wait_until
 from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.vdu.programs import agent
 from vpnaas.vdu.steps import Results
 
 OWN = "10.45.0.2"
@@ -93,6 +96,23 @@ def test_a_server_ends_by_itself_or_says_why_it_is_none() -> None:
     bad = Results({"serve": {"code": 1, "out": "", "err": "Failed to start: no\n"}})
     with pytest.raises(VpnaasError, match="did not start: its program on the VDU failed"):
         pdn.served(SERVER, 60, bad)
+
+
+@pytest.mark.parametrize("direction", ["upload", "download"])
+def test_the_run_of_a_ue_is_one_that_its_vdu_can_do(direction: str) -> None:
+    port = free_port()
+    words = ["iperf3", "--server", "--bind", "127.0.0.1", "--port", str(port)]
+    server = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: listens("127.0.0.1", port), "the server listens")
+        given = {"server": "127.0.0.1", "port": port, "duration": 1, "direction": direction}
+        step = pdn.throughput_step(pdn.Throughput.parse(given), "127.0.0.1")
+        done = agent.execute([step.to_json()], exclusive=False)
+        answer = pdn.throughput(pdn.Throughput.parse(given), "127.0.0.1", Results(done["results"]))
+    finally:
+        server.kill()
+        server.wait(10)
+    assert (answer["direction"], answer["mbps"] > 1) == (direction, True)
 
 
 LISTEN = """import signal, socket

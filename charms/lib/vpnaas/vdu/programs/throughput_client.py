@@ -237,7 +237,7 @@ def named(pairs: List[Tuple[str, Any]]) -> Json:
 
 def keep(request: Json, text: str) -> None:
     """Store a report in the file of the request, if it names one; delete the oldest ones."""
-    path, most = request["keep"], request["most"]
+    path = request["keep"]
     if not path:
         return
     folder = os.path.dirname(path)
@@ -245,7 +245,7 @@ def keep(request: Json, text: str) -> None:
     with open(path, "w") as stream:
         stream.write(text)
     kept = sorted((os.path.join(folder, name) for name in os.listdir(folder)), key=os.path.getmtime)
-    for old in kept[:-most]:
+    for old in kept[: -request["most"]]:
         os.unlink(old)
 
 
