@@ -7,8 +7,10 @@ has there what the action does, and type, default and meaning of each parameter.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from oai import images
@@ -19,6 +21,11 @@ from builder.packages import Package, catalogue
 from builder.tree import Tree
 
 MARK = re.compile(r"^<!-- action: (\S+) (\S+) -->$", re.MULTILINE)
+LAYERS = (
+    *("base", "params", "vdu", "vdu/programs", "peers"),
+    *("tunnels", "tunnels/wireguard", "tunnels/ipsec", "extras", ""),
+)
+"""Packages of the charm library, from the lowest layer up; the last are its own modules."""
 TABLE = re.compile(r"^<!-- table: (\S+) -->$", re.MULTILINE)
 
 
@@ -188,6 +195,24 @@ def _slices(tree: Tree) -> str:
     )
 
 
+def _modules(folder: Path, packages: Iterable[str]) -> str:
+    """Return a line for each module below a folder: the first sentence of its docstring."""
+    return _rows(
+        ("Module", "What it is"),
+        (
+            (f"`{path.relative_to(folder).with_suffix('')}`", _first_line(path))
+            for package in packages
+            for path in sorted((folder / package).glob("*.py"))
+            if path.stem != "__init__"
+        ),
+    )
+
+
+def _first_line(path: Path) -> str:
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return text.partition("\n")[0].replace("|", "\\|")
+
+
 def _decisions(tree: Tree) -> str:
     found = sorted((tree.root / "docs/adr").glob("*.md"))
     titles = (path.read_text(encoding="utf-8").partition("\n")[0] for path in found)
@@ -211,4 +236,6 @@ TABLES: dict[str, Callable[[Tree], str]] = {
     "variants": _variants,
     "slices": _slices,
     "decisions": _decisions,
+    "library": lambda tree: _modules(tree.library, LAYERS),
+    "oai": lambda tree: _modules(tree.library.with_name("oai"), [""]),
 }

@@ -378,31 +378,14 @@ def test_files_on_the_vdu_are_documented() -> None:
         assert f"newest {measure.KEPT_REPORTS}" in (DOCS / page).read_text(encoding="utf-8")
 
 
-ARCHITECTURE = "explanation/architecture.md"
-
-
 # -- architecture ------------------------------------------------------------------------------
 
 
-def rooms() -> dict[str, list[str]]:
-    """Return the modules of each package of the library, as the page on architecture has them."""
-    cells = re.findall(
-        r"^\| `?([a-z/]+)`? \| ([^|]+) \|", section(ARCHITECTURE, "The charm library"), re.M
-    )
-    return {name: INLINE.findall(modules) for name, modules in cells if "`" in modules}
-
-
-def test_architecture_names_exactly_the_modules_there_are() -> None:
-    there: dict[str, list[str]] = {}
-    for path in LIBRARY.rglob("*.py"):
-        if path.stem != "__init__":
-            folder = str(path.parent.relative_to(LIBRARY))
-            there.setdefault("top" if folder == "." else folder, []).append(path.stem)
-    stated = rooms()
-    assert stated.keys() >= there.keys()
-    assert {name: sorted(stated[name]) for name in there} == {
-        n: sorted(m) for n, m in there.items()
-    }
+def test_the_table_of_the_library_has_each_module_and_what_it_is() -> None:
+    table = rows(pages.TABLES["library"](TREE))
+    modules = (p for p in LIBRARY.rglob("*.py") if p.stem != "__init__")
+    assert set(table) == {str(p.relative_to(LIBRARY).with_suffix("")) for p in modules}
+    assert [name for name, cells in table.items() if not cells[1]] == []
 
 
 def test_folders_and_packages_that_architecture_names_exist() -> None:
