@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from oai import images
+from vpnaas.vdu.programs import exporter
 
 from builder import charms, documents
 from builder.charms import declared_actions
@@ -195,6 +196,16 @@ def _slices(tree: Tree) -> str:
     )
 
 
+def _metrics(_: Tree) -> str:
+    return _rows(
+        ("Metric", "Labels", "Meaning"),
+        (
+            (f"`{name}{'_total' if kind is exporter.COUNTER else ''}`", _words(labels), text)
+            for name, (kind, labels, text) in exporter.METRICS.items()
+        ),
+    )
+
+
 def _modules(folder: Path, packages: Iterable[str]) -> str:
     """Return a line for each module below a folder: the first sentence of its docstring."""
     return _rows(
@@ -235,6 +246,7 @@ TABLES: dict[str, Callable[[Tree], str]] = {
     "nst-packages": _templates,
     "variants": _variants,
     "slices": _slices,
+    "metrics": _metrics,
     "decisions": _decisions,
     "library": lambda tree: _modules(tree.library, LAYERS),
     "oai": lambda tree: _modules(tree.library.with_name("oai"), [""]),

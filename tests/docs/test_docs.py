@@ -277,14 +277,6 @@ def test_the_site_says_of_each_action_of_a_network_function_what_it_does() -> No
     assert marks("reference/nf-actions.md") == wanted
 
 
-def test_rules_of_link_parameters_are_complete() -> None:
-    result = set()
-    for line in section("reference/link-parameters.md", "Rules").splitlines():
-        if line.startswith("| `"):
-            result |= set(INLINE.findall(line.split("|")[1]))
-    assert result == set(ACTIONS["configure"]["params"])
-
-
 def test_limits_of_link_parameters_are_those_of_the_code() -> None:
     rules = section("reference/link-parameters.md", "Rules")
     assert f"{fields.MIN_MTU} to {fields.MAX_MTU} bytes" in rules
