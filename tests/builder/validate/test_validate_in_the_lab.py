@@ -36,7 +36,7 @@ from lab.nbi.slices import Slices
 from lab.records import jobs
 from lab.records.ids import admin, new_id
 from lab.records.journal import Tail
-from lab.records.store import NSDS, NSTS, OPS, VIMS, VNFDS, Store
+from lab.records.store import NSDS, NSTS, OPS, PLACE, VIMS, VNFDS, Store
 
 pytestmark = pytest.mark.slow
 
@@ -60,7 +60,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def engine(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
     """An engine of a copy of that home, which starts no workers."""
-    engine = Engine(shutil.copytree(home, tmp_path / "home"))
+    # Of a home that has no VDUs, a copy is a home of its own.
+    ignored = shutil.ignore_patterns(PLACE)
+    engine = Engine(shutil.copytree(home, tmp_path / "home", ignore=ignored))
 
     def start(store: Store, operation: dict[str, Any], collection: str = OPS) -> Tail:
         return Tail(store.home / "events")
