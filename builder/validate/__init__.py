@@ -131,7 +131,7 @@ def form(package: Package) -> tuple[Document | None, list[Problem]]:
     envelope = envelope_of(package)
     beside = [str(key) for key in package.document if key != envelope]
     if envelope and beside:
-        sentence = f"OSM drops what stands beside the envelope: {shown(beside)}"
+        sentence = f"OSM ignores keys beside the envelope: {shown(beside)}"
         result.append(Problem(where, "silent", "envelope-beside", sentence))
     try:
         return checked(package.kind, body), result

@@ -129,7 +129,9 @@ def _file(ctx: Context, place: str, vdu: str, name: str, users: Users) -> Iterat
     text = ctx.package.text(path)
     spot = f"{place}/cloud-init-file"
     if text is not None and len(text) > LARGEST:
-        sentence = f"larger than {LARGEST >> 20} MiB; allowed: what a VIM takes, far less"
+        sentence = (
+            f"larger than {LARGEST >> 20} MiB; allowed: a size that a VIM takes, which is far less"
+        )
         yield ctx.in_file("cloud-init-size", path, sentence)
     elif text is not None:
         if not is_utf8(ctx.package, path):
@@ -164,7 +166,9 @@ def _text(ctx: Context, path: str, text: str, users: Users) -> Iterator[Problem]
     if _is_template(text):
         if not text.partition("\n")[2].startswith(IN_TEMPLATE):
             formats = ", ".join(IN_TEMPLATE)
-            sentence = f"what follows the line {TEMPLATE!r} has another format; allowed: {formats}"
+            sentence = (
+                f"the text below the line {TEMPLATE!r} has another format; allowed: {formats}"
+            )
             yield ctx.in_file("cloud-init-header", path, sentence)
     elif not text.startswith(HEADERS):
         formats = ", ".join((*HEADERS, TEMPLATE))
@@ -187,7 +191,7 @@ def _text(ctx: Context, path: str, text: str, users: Users) -> Iterator[Problem]
     # In a raw block the lexer finds no comments.
     lost = next((line for line, kind, _ in environment().lex(text) if kind == "comment_begin"), 0)
     if lost:
-        sentence = "what stands between '{#' and '#}' disappears; allowed: inside a raw block"
+        sentence = "Jinja2 removes text between '{#' and '#}'; allowed: inside a raw block"
         yield ctx.in_file("cloud-init-comment", f"{path}:{lost}", sentence)
     yield from found
 
@@ -253,9 +257,7 @@ def _config(
             try:
                 rendered = _outcome(environment().parse(rendered).body, met)
             except TemplateSyntaxError as error:
-                sentence = (
-                    f"cloud-init cannot render what RO leaves: {error.message}; allowed: Jinja2"
-                )
+                sentence = f"cloud-init cannot render RO's text: {error.message}; allowed: Jinja2"
                 yield ctx.in_file("cloud-init-jinja", path, sentence)
                 return
         documents = list(_document(ctx, path, rendered, users))
@@ -264,7 +266,7 @@ def _config(
             return
         repeats.append({name for _, name, _ in repeated(FASTEST(rendered).get_single_node())})
     for name in sorted(set.intersection(*repeats)):  # two branches may have one key each
-        sentence = f"{name!r} is there twice, and cloud-init keeps the last; allowed: once"
+        sentence = f"{name!r} is repeated, and cloud-init ignores its first value; allowed: once"
         yield ctx.in_file("key-twice", path, sentence)
 
 

@@ -37,7 +37,9 @@ def repeated_keys(ctx: Context) -> Iterator[Problem]:
 def twice(where: str, text: str, loader: Loader = FASTEST) -> Iterator[Problem]:
     """Return the problems of keys that repeat in one mapping of a YAML text."""
     for line, name, first in repeated(loader(text).get_single_node()):
-        sentence = f"{name!r} is there twice, and what line {first} says is lost; allowed: once"
+        sentence = (
+            f"key {name!r} is repeated; YAML ignores its value in line {first}; allowed: once"
+        )
         yield Problem(f"{where}:{line}", "silent", "key-twice", sentence)
 
 
@@ -196,8 +198,6 @@ def repeated_relations(ctx: Context) -> Iterator[Problem]:
     listed = (ctx.body.get("ns-configuration") or {}).get("relation")
     for place, relation in numbered("/ns-configuration/relation", listed):
         if relation["name"] in seen:
-            sentence = (
-                f"{relation['name']!r} is there twice, OSM keeps one; allowed: a name of its own"
-            )
+            sentence = f"{relation['name']!r} is repeated, and OSM keeps one; allowed: another name"
             yield ctx.silent("relation-twice", f"{place}/name", sentence)
         seen.add(relation["name"])

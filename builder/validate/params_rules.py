@@ -300,12 +300,12 @@ def odd_text(value: str) -> str:
         category = unicodedata.category(character)
         if character not in " -\n\t" and category in LOOK_ALIKE:
             what = unicodedata.name(character, "a control character").lower()
-            return f"has {what} (U+{ord(character):04X}); allowed: what a keyboard types"
+            return f"has {what} (U+{ord(character):04X}); allowed: characters of a keyboard"
     if value.strip(" \t") != value or (value.count("\n") == 1 and value.endswith("\n")):
         return "begins or ends with a blank or a line end; allowed: without"
     for part in map(str.strip, value.split(",")):
         if ADDRESS.fullmatch(part) and not _is_address(part):
-            return "looks like an IPv4 address and is none; allowed: such as 192.0.2.1/24"
+            return "looks like an IPv4 address but is not one; allowed: such as 192.0.2.1/24"
     return ""
 
 

@@ -60,7 +60,7 @@ def day2(ctx: Context) -> Iterator[Problem]:
         primitives = numbered(f"{where}/config-primitive", entry.get("config-primitive"))
         for place, primitive in primitives:
             if primitive["name"] in seen:
-                sentence = f"{primitive['name']!r} is there twice; allowed: another name"
+                sentence = f"{primitive['name']!r} is repeated; allowed: another name"
                 yield ctx.refused("primitive-twice", f"{place}/name", sentence, LOADER)
             seen.add(primitive["name"])
             yield from _once(ctx, place, primitive)
@@ -122,7 +122,7 @@ def _once(ctx: Context, place: str, primitive: Document) -> Iterator[Problem]:
     known = set()
     for at, parameter in numbered(f"{place}/parameter", primitive.get("parameter")):
         if parameter["name"] in known:
-            sentence = f"parameter {parameter['name']!r} is there twice; allowed: once"
+            sentence = f"parameter {parameter['name']!r} is repeated; allowed: once"
             yield ctx.refused("parameter-twice", f"{at}/name", sentence, LOADER)
         known.add(parameter["name"])
     if primitive.get("user-defined-script"):
@@ -161,7 +161,7 @@ def _default(ctx: Context, at: str, parameter: Document) -> Iterator[Problem]:
     if value in (None, ""):
         if not parameter.get("mandatory"):
             sentence = (
-                f"{parameter['name']!r} is not mandatory but NBI demands what has no default; "
+                f"{parameter['name']!r} is not mandatory but NBI asks for one without a default; "
                 "allowed: a default-value that is not empty, or mandatory: true"
             )
             yield ctx.silent("default-empty", at, sentence)

@@ -198,8 +198,8 @@ def _compared(ctx: Context, place: str, ends: list[tuple[Side, Found | None]]) -
             yield ctx.silent(
                 "relation-role",
                 f"{side.place}/endpoint",
-                f"charm {placed.charm.name} {role} {side.endpoint!r}, and a {side.key} must be one "
-                f"it {ROLES[side.key]}; allowed: {known}",
+                f"charm {placed.charm.name} {role} {side.endpoint!r}, but the {side.key} of a "
+                f"relation takes an endpoint that its charm {ROLES[side.key]}; allowed: {known}",
             )
         interfaces.append(interface)
     if len(set(interfaces)) == 2:

@@ -343,8 +343,8 @@ def _deltas(ctx: Context, place: str, aspect: Document) -> Iterator[Problem]:
         for inner, entry in numbered(f"{at}/vdu-delta", delta.get("vdu-delta")):
             if configured and entry["id"] in levels - day0:
                 sentence = (
-                    f"vdu {entry['id']!r} has no cloud-init, so LCM deploys no charm for what it "
-                    "adds; allowed: a VDU with cloud-init-file"
+                    f"vdu {entry['id']!r} has no cloud-init, so LCM deploys no charm for each "
+                    "instance that it adds; allowed: a VDU with cloud-init-file"
                 )
                 yield ctx.silent("scaling-day0", f"{inner}/id", sentence)
 

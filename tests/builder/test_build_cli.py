@@ -109,5 +109,5 @@ def test_silent_problems_fail_only_when_asked(tmp_path):
     path.write_text("nst: [{id: a, name: a}]\nother: 1\n")
     result = run("validate", str(path))
     assert result.exit_code == 0
-    assert result.output.startswith("silent: x.yaml: x.yaml: OSM drops what stands beside")
+    assert result.output.startswith("silent: x.yaml: x.yaml: OSM ignores keys beside")
     assert run("validate", "--strict", str(path)).exit_code == 1

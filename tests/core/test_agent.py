@@ -331,7 +331,7 @@ def test_a_full_or_read_only_disk_is_named(disk, step, sentence, part, tmp_path)
         ),
         (
             ("nft", "list", "table", "inet", "x"),
-            "the kernel of the VDU lacks what our rules of nftables need",
+            "the kernel of the VDU lacks features that our rules of nftables need",
         ),
     ],
 )

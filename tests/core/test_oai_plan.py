@@ -187,7 +187,8 @@ def test_a_store_that_failed_is_told_and_what_runs_goes_on() -> None:
     vdu.restarted.clear()
     outcome = reconcile(vdu, function_state("hss", given=None))
     assert outcome.summary() == (
-        "hss ready (the last fetch from the secret store failed, what was there stays: the store"
+        "hss ready (the last fetch from the secret store failed, the earlier secrets stay: the"
+        " store"
         " does not answer)"
     )
     assert vdu.restarted == []

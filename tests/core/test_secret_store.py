@@ -189,7 +189,8 @@ def test_a_preshared_key_of_a_store_opens_the_connection_and_is_replaced() -> No
     hss.reconcile()
     assert hss.plans[LINK].steps == ()
     assert hss.plans[LINK].waiting == (
-        "cell: the last fetch from the secret store failed, what was there stays: the store does"
+        "cell: the last fetch from the secret store failed, the earlier secrets stay: the store"
+        " does"
         " not answer",
     )
     hss.intent = hss.intent.without_peer(LINK, "cell")

@@ -283,7 +283,7 @@ class NfCharm(VnfCharm):
         """
         outcome = self._reconcile_for(Request(restart=True, wait=ACTION_WAIT))
         if not outcome.restarted:
-            reason = outcome.reason or "software is none"
+            reason = outcome.reason or "this VNF has no software (`software` is none)"
             raise VpnaasError("nothing was restarted: {}".format(reason))
         return outcome.details
 

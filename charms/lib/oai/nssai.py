@@ -116,7 +116,7 @@ def parse(where: str, text: str, parts: int) -> Tuple[Session, ...]:
             what = "{} and {} have one SST and one DNN".format(same[0], one)
             raise InputError(where, what, "a DNN of its own for each slice of an SST")
         if one in result:
-            raise InputError(where, "{} is there twice".format(one), "each slice once")
+            raise InputError(where, "{} is repeated".format(one), "each slice once")
         result.append(one)
     if len({one.slice for one in result}) > MOST:
         raise InputError(where, "more than {} slices".format(MOST), "up to {}".format(MOST))

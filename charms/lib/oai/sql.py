@@ -60,7 +60,7 @@ def held(rows: List[Row]) -> Dict[str, List[Dict[str, Any]]]:
                     }
                 )
         except MALFORMED:
-            raise VpnaasError("a row of the UDR is not that of a session")
+            raise VpnaasError("a row of the UDR is not in the form of a session")
     return result
 
 

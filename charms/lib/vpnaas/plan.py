@@ -635,7 +635,9 @@ def _other_firewalls(inputs: LinkInputs) -> Tuple[str, ...]:
     chains = foreign_firewall.found(inputs.results)
     if not chains or not TABLE[inputs.params.technology].keyed:
         return ()
-    what = "a firewall that is not ours drops what it does not accept, forwarded packets too: {}"
+    what = (
+        "a firewall that is not ours drops packets that it does not accept, also forwarded ones: {}"
+    )
     return (what.format(fields.few(chains)),)
 
 

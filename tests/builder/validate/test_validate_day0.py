@@ -59,7 +59,7 @@ def test_variables_that_cloud_init_cannot_do_without(text, needed):
 @pytest.mark.parametrize(
     ("text", "code", "words"),
     [
-        ("a: 1 {# gone #}", "cloud-init-comment", "disappears"),
+        ("a: 1 {# gone #}", "cloud-init-comment", "removes text"),
         ("a: {{ 'x' | b64encode }}", "cloud-init-jinja", "no filter 'b64encode'"),
         ("a: {{ name | nosuch | safe }}", "cloud-init-jinja", "no filter 'nosuch'"),
         ("{% filter nosuch %}a: 1{% endfilter %}", "cloud-init-jinja", "no filter 'nosuch'"),

@@ -20,7 +20,7 @@ def test_the_first_of_two_equal_keys_is_lost(tmp_path):
     (problem,) = problems_of(TEXT + "    name: gate_ns\n", tmp_path)
     assert (problem.code, problem.severity) == ("key-twice", "silent")
     assert problem.path == f"one.yaml: one.yaml:{len(TEXT.splitlines()) + 1}"
-    assert f"what line {first} says is lost" in problem.sentence
+    assert f"ignores its value in line {first}" in problem.sentence
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ def test_a_key_that_stands_twice_in_a_parameter_file(tmp_path):
     text = yaml.safe_dump(PARAMS) + "vld: []\n"
     _, output = validated(tmp_path, text, vnf(), ns())
     assert "silent: mine.yaml:" in output
-    assert "'vld' is there twice" in output
+    assert "'vld' is repeated" in output
 
 
 def test_a_parameter_file_of_a_member_that_is_not_there(tmp_path):

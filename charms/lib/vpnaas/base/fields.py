@@ -224,8 +224,8 @@ def ipsec_key(where: str, text: str) -> str:
     raise InputError(
         where,
         "{} is not an IKEv2 public key".format(shown(text)),
-        "base64 of an Ed25519, P-256, P-384 or RSA key of 3072 bits, the body of what `openssl pkey"
-        " -pubout` prints",
+        "base64 of an Ed25519, P-256, P-384 or RSA key of 3072 bits, the body of the output of"
+        " `openssl pkey -pubout`",
     )
 
 
@@ -292,7 +292,9 @@ def string(where: str, value: object) -> str:
     return value
 
 
-def json_object(where: str, text: str, allowed: str = "what this charm writes") -> Dict[str, Any]:
+def json_object(
+    where: str, text: str, allowed: str = "the form that this charm writes"
+) -> Dict[str, Any]:
     """Parse a document, such as one that this charm has stored in Juju: a JSON object."""
     try:
         document = json.loads(text)

@@ -387,7 +387,9 @@ class Intent:
                 {link: Enrolment.parse(item) for link, item in enrolments.items()},
             )
         except MALFORMED:
-            raise InputError(where, "not in the form of this version", "what this charm writes")
+            raise InputError(
+                where, "not in the form of this version", "the form that this charm writes"
+            )
 
 
 def link_params(params: Mapping[str, Any]) -> LinkParams:

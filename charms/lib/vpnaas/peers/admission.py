@@ -347,7 +347,7 @@ def _manual(context: Context, manual: ManualPeer) -> _Request:
             raise InputError(
                 manual.name,
                 "it has {}".format("a public key" if manual.public_key else "a certificate"),
-                "what the credentials of the link ask for; add it again",
+                "the kind that the credentials of the link need; add it again",
             )
         if context.proofs is not None and not proof.certificate:
             if not proof.waiting:

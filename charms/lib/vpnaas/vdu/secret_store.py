@@ -61,4 +61,4 @@ def last_refusal(id: str, results: Results) -> str:
     reason = (results.text(id) or "").strip()
     if not reason:
         return ""
-    return "the last fetch from the secret store failed, what was there stays: " + reason
+    return "the last fetch from the secret store failed, the earlier secrets stay: " + reason

@@ -168,9 +168,10 @@ _MEANINGS = (
 _AGENTS = ("has changed since it was read", "has more than", "printed more than")
 """Parts of sentences of the agent, which name the cause themselves."""
 _NAMED = (*_AGENTS, "did not end within", "is not installed", *(text for text, _ in _MEANINGS[:2]))
+_LACKING = "the kernel of the VDU lacks features that our rules of nftables need"
 _REFUSED_RULES = (
-    ("not supported", "the kernel of the VDU lacks what our rules of nftables need"),
-    ("No such file or directory", "the kernel of the VDU lacks what our rules of nftables need"),
+    ("not supported", _LACKING),
+    ("No such file or directory", _LACKING),
     ("syntax error", "nft of the VDU is too old for our rules"),
     ("Operation not permitted", "a program of the VDU owns the table of our rules, or nobody may"
      " load rules there; see `nft list ruleset`"),

@@ -114,7 +114,7 @@ class Ipsec(KeyedTechnology[State]):
                 "{} needs {}, which charon on this VDU lacks".format(
                     params.ipsec.proposal.text, ", ".join(missing)
                 ),
-                "what `swanctl --list-algs` shows there; most plugins are in the package"
+                "one that `swanctl --list-algs` shows there; most plugins are in the package"
                 " libstrongswan-standard-plugins, and ML-KEM needs OpenSSL 3.5 besides",
             )
         if observed.parse_plane(inputs.results) == USERSPACE:

@@ -83,7 +83,7 @@ def _unwrapped(store: Store, token: str) -> str:
     inner = _mapping(document.get("auth")).get("client_token")
     # It goes into a header.
     if status != 200 or not isinstance(inner, str) or not re.match(r"\A[!-~]{1,4096}\Z", inner):
-        raise StoreError("what the token wraps is not a token (HTTP {})".format(status))
+        raise StoreError("the wrapped secret is not a token (HTTP {})".format(status))
     return inner
 
 
