@@ -26,6 +26,8 @@ from vpnaas.tunnels.ipsec.certificates import next_file
 from vpnaas.tunnels.ipsec.names import key_file, next_key_file
 from vpnaas.vdu.steps import Results
 
+pytestmark = pytest.mark.slow
+
 LINK = "s6a"
 SPAN = (0, 9_000_000)
 SERVER = "127.0.0.1:8829/cmp"

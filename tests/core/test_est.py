@@ -37,6 +37,8 @@ from vpnaas.tunnels.ipsec.names import key_file, next_key_file, next_request_fil
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results
 
+pytestmark = pytest.mark.slow
+
 LINK = "s6a"
 SPAN = (0, 9_000_000)
 OPTIONS = {"ipsec-options": "key-type=ecdsa-p256"}

@@ -19,6 +19,8 @@ from vpnaas.vdu import machine
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Step
 
+pytestmark = pytest.mark.slow
+
 KEY = "etc/osm-vpnaas/s6a/private.key"
 
 

@@ -34,6 +34,8 @@ from vpnaas.vdu.steps import Results
 
 from lab.certificates import self_signed
 
+pytestmark = pytest.mark.slow
+
 OP, K = "1006020f0a478bf6b699f15c062e42b3", "449C4B91AEACD0ACE182CF3A5A72BFA1"
 
 

@@ -193,7 +193,7 @@ def test_a_key_that_stands_twice(text, twice, tmp_path):
         (
             "#cloud-config\na: {% raw %}{% if %}{% endraw %}",
             ["cloud-init-jinja"],
-            "cloud-init cannot render what RO leaves",
+            "cloud-init cannot render RO's text",
         ),
         (
             "#cloud-config\n{% raw %}{% if v1.region %}password: a{% endif %}{% endraw %}",
