@@ -25,10 +25,6 @@ def create(
     VDUs of an account of the type ``qemu`` are virtual machines, of any other type namespaces.
     ``more`` are fields of OSM's record that the lab only stores, such as ``vim_url``; ``tell`` is
     called with a line for each step that takes minutes.
-
-    Raises:
-        NbiError: the name is in use.
-        VimError: the configuration is wrong, or this machine cannot do it; nothing is kept.
     """
     from lab.vim import Vim
 
@@ -55,11 +51,7 @@ def create(
 
 
 def delete(engine: Engine, name_or_id: str, force: bool = False) -> None:
-    """Delete a VIM account: first all it made, then its record, so that one can try again.
-
-    Raises:
-        NbiError: unknown, or in use and not ``force``.
-    """
+    """Delete a VIM account: first all it made, then its record, so that one can try again."""
     from lab.vim import Vim
 
     store = engine.store

@@ -50,9 +50,6 @@ class Lab:
         """Print warnings; with ``wait`` show progress until the operation's end.
 
         With ``until_idle`` also until the charms have nothing more to do.
-
-        Raises:
-            NbiError: the operation failed, or was not done in time.
         """
         for warning in started.warnings:
             self.out.remark(f"WARNING: {warning}")

@@ -10,11 +10,7 @@ from lab.errors import NbiError
 
 
 def split(words: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield for each ``--vnf`` its value and what follows, up to the next one.
-
-    Raises:
-        NbiError: the words do not begin with ``--vnf``, or a ``--vnf`` has no value.
-    """
+    """Yield for each ``--vnf`` its value and what follows, up to the next one."""
     if not words or words[0] != "--vnf":
         raise NbiError(f"Expected one of ['--vnf']. Received: {words[0] if words else 'nothing'}.")
     starts = [i for i, word in enumerate(words) if word == "--vnf"]
@@ -25,11 +21,7 @@ def split(words: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def heal_words(words: Sequence[str]) -> dict[str, Any]:
-    """Return an entry of ``healVnfData`` without its VNF.
-
-    Raises:
-        NbiError: an unknown option, or an option without its value.
-    """
+    """Return an entry of ``healVnfData`` without its VNF."""
     entry: dict[str, Any] = {}
     additional: dict[str, Any] = {}
     place = additional

@@ -146,11 +146,7 @@ class Output:
             print(json.dumps(value, indent=1))
 
     def json(self, value: object) -> None:
-        """Print a document in the form that was asked for.
-
-        Raises:
-            NbiError: it has no such field.
-        """
+        """Print a document in the form that was asked for."""
         text = json.dumps(value, indent=1, sort_keys=True, default=str)
         if self.form == "json":
             print(text)

@@ -20,9 +20,6 @@ def render_user_data(template: str, params: Mapping[str, Any], where: str) -> st
         template: content of the cloud-init file.
         params: additionalParams of the VDU (or, without any, of its VNF) and the key ``OSM``.
         where: VNF and VDU, for the error.
-
-    Raises:
-        LcmError: a variable is undefined or the template is broken.
     """
     # It loads slowly; only operations that make VDUs need it.
     from jinja2 import (

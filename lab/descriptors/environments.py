@@ -56,11 +56,7 @@ def day12(vnfd: Mapping[str, Any], entry_id: str) -> Mapping[str, Any] | None:
 
 
 def vdu_count(vnfd: Mapping[str, Any], vdu_id: str) -> int:
-    """Return how many instances of a VDU the first instantiation level asks for.
-
-    Raises:
-        LcmError: there is no level.
-    """
+    """Return how many instances of a VDU the first instantiation level asks for."""
     df = (vnfd.get("df") or [{}])[0]
     levels = df.get("instantiation-level") or ()
     if not levels:
@@ -90,9 +86,6 @@ def environments(
         vnfds: member-vnf-index -> VNFD.
         params: instantiation parameters (for ``config-units``).
         instances: count indexes of the VDUs, as scaling changed them.
-
-    Raises:
-        LcmError: something the lab cannot run, or two environments with one application name.
     """
     result: list[Environment] = []
     for index, vnfd in vnfds.items():

@@ -27,9 +27,6 @@ def map_primitive_params(
         given: values of the request (ns-action); they win over the descriptor's and are not
             substituted.
         instantiation: values for ``<name>``, which must be the whole value of the parameter.
-
-    Raises:
-        LcmError: with LCM's text, a value is missing or is no integer.
     """
     name = primitive["name"]
     values: dict[str, Any] = {}

@@ -37,9 +37,6 @@ def relations(
     """Return all relations of the service.
 
     An end without an environment is an error here; LCM waits an hour for it.
-
-    Raises:
-        LcmError: both spellings in one relation, or an end that is in no package.
     """
     result = []
     for entry in (nsd.get("ns-configuration") or {}).get("relation") or ():

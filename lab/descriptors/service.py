@@ -30,11 +30,7 @@ class Service:
 
     @cached_property
     def plan(self) -> Plan:
-        """Return its networks, servers and ports; they are computed at the first use.
-
-        Raises:
-            LcmError: a wrong reference in the descriptors or parameters.
-        """
+        """Return its networks, servers and ports; they are computed at the first use."""
         descriptors = {index: d["descriptor"] for index, d in self.vnfds.items()}
         params = self.nsr["instantiate_params"]
         return plan(
@@ -43,11 +39,7 @@ class Service:
 
 
 def members(nsd: Mapping[str, Any], store: Store) -> dict[str, Document]:
-    """Return member-vnf-index -> VNF package, in the order of the NSD's profiles.
-
-    Raises:
-        LcmError: a VNFD is not in the catalogue.
-    """
+    """Return member-vnf-index -> VNF package, in the order of the NSD's profiles."""
     known = {d["id"]: d for d in store.all(VNFDS)}
     df = (nsd.get("df") or [{}])[0]
     result = {}
@@ -59,11 +51,7 @@ def members(nsd: Mapping[str, Any], store: Store) -> dict[str, Document]:
 
 
 def service(nsr: Document, store: Store) -> Service:
-    """Return the service of a record.
-
-    Raises:
-        LcmError: a wrong reference in the descriptors or parameters.
-    """
+    """Return the service of a record."""
     vnfds = members(nsr["nsd"], store)
     descriptors = {index: d["descriptor"] for index, d in vnfds.items()}
     params = nsr["instantiate_params"]
@@ -88,11 +76,7 @@ def vnfrs_of(store: Store, ns_id: str) -> dict[str, Document]:
 
 
 def vdur_of(vnfr: Document, vdu_id: str, count: int) -> Document:
-    """Return the record of a VDU's instance.
-
-    Raises:
-        LcmError: the VNF has none.
-    """
+    """Return the record of a VDU's instance."""
     for vdur in vnfr["vdur"]:
         if (vdur["vdu-id-ref"], vdur["count-index"]) == (vdu_id, count):
             match: Document = vdur

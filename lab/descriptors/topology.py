@@ -116,9 +116,6 @@ def plan(
         params: instantiation parameters as NBI stores them (``vimAccountId`` ids).
         vim_names: VIM account id -> name; ``vim-network-name`` dictionaries may use either.
         instances: count indexes of the VDUs, as scaling changed them.
-
-    Raises:
-        LcmError: a reference to something that is not in the descriptors.
     """
     builder = _Planner(ns_name, nsd, vnfds, params, vim_names, instances)
     servers = tuple(server for index in vnfds for server in builder.servers(index))

@@ -84,12 +84,7 @@ class Graph:
 
 
 def of_service(engine: Engine, controller: Controller, nsr: Document) -> Graph:
-    """Return the picture of a service.
-
-    Raises:
-        LcmError: a wrong reference in its descriptors.
-        VcaError: the controller's records cannot be read.
-    """
+    """Return the picture of a service."""
     svc = service(nsr, engine.store)
     units: Mapping[str, UnitStatus] = {}
     if nsr["_id"] in controller.models():
@@ -128,11 +123,7 @@ def of_slice(engine: Engine, controller: Controller, nsi: Document) -> Graph:
 
 
 def find(engine: Engine, controller: Controller, name: str) -> Graph:
-    """Return the picture of the slice or the service of this name or id.
-
-    Raises:
-        NbiError: neither exists.
-    """
+    """Return the picture of the slice or the service of this name or id."""
     kind, found = engine.store.instance(name)
     return (of_slice if kind == NSIS else of_service)(engine, controller, found)
 

@@ -32,11 +32,7 @@ class Backends:
         self._controller: Controller | None = None
 
     def vim(self, vim_account: str) -> Vim:
-        """Return the VIM of an account.
-
-        Raises:
-            LcmError: the account or its VIM does not exist.
-        """
+        """Return the VIM of an account."""
         document = self.store.find(VIMS, vim_account)
         if document is None:
             raise LcmError(f"vim account '{vim_account}' does not exist")

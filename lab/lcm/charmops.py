@@ -26,11 +26,7 @@ class CharmOps:
         self.timeouts = timeouts
 
     def environment(self, application: str) -> str:
-        """Return LCM's id of an execution environment, ``<model>.<application>.<machine>``.
-
-        Raises:
-            LcmError: there is no such application.
-        """
+        """Return LCM's id of an execution environment, ``<model>.<application>.<machine>``."""
         units = self.model.status().units.values()
         machines = [unit.machine for unit in units if unit.name.startswith(f"{application}/")]
         if not machines:
@@ -45,10 +41,6 @@ class CharmOps:
         """Deploy and wait until the application is active or blocked.
 
         After the timeout ``charm_ready`` it returns without an error, as OSM does.
-
-        Raises:
-            LcmError: the charm folder is not in the package, or cannot be deployed, or the agent
-                of a unit has ended.
         """
         if not charm.is_dir():
             raise LcmError(f"artifact path does not exist: {charm}")
@@ -69,11 +61,7 @@ class CharmOps:
                 raise
 
     def public_key(self, application: str) -> str:
-        """Make the charm's SSH key and return its public part.
-
-        Raises:
-            LcmError: get-ssh-public-key failed or returned nothing.
-        """
+        """Make the charm's SSH key and return its public part."""
         # n2vc ignores every error here: a charm may keep the key it has.
         self._action(application, "generate-ssh-key", {}, self.timeouts.primitive, check=False)
         results = self._action(application, "get-ssh-public-key", {}, self.timeouts.primitive)
@@ -88,9 +76,6 @@ class CharmOps:
         """Run an initial, terminate or day-2 primitive and return its result.
 
         ``config`` is no action: it sets options, then verifies the SSH login.
-
-        Raises:
-            LcmError: in n2vc's words.
         """
         if name == "config":
             return self.configure(application, params)
@@ -100,9 +85,6 @@ class CharmOps:
         """Set options, then run verify-ssh-credentials up to 20 times.
 
         As in n2vc, the primitive succeeds even if no login works.
-
-        Raises:
-            LcmError: the charm or the model refused the options.
         """
         ee = self.environment(application)
         bad = [k for k, v in options.items() if not isinstance(v, str)]

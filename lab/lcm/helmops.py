@@ -41,11 +41,7 @@ class HelmOps:
         return True
 
     def install(self, application: str, chart: Path, units: int) -> None:
-        """Install the chart and wait until its pod is ready.
-
-        Raises:
-            LcmError: the chart is not in the package, or cannot be installed.
-        """
+        """Install the chart and wait until its pod is ready."""
         if not chart.is_dir():
             raise LcmError(f"artifact path does not exist: {chart}")
         osm = {"ns_id": self.ns_id, "vnf_id": self._vnf_id}
@@ -63,11 +59,7 @@ class HelmOps:
         """Do nothing, as LCM does."""
 
     def public_key(self, application: str) -> str:
-        """Return the environment's SSH key.
-
-        Raises:
-            LcmError: it does not answer in time.
-        """
+        """Return the environment's SSH key."""
         try:
             return str(self._call("ssh_key", timeout=self.timeouts.helm_initial))
         except LcmError as error:
@@ -76,11 +68,7 @@ class HelmOps:
     def primitive(
         self, application: str, name: str, params: Mapping[str, Any], timeout: float
     ) -> str:
-        """Run a primitive and return its answer.
-
-        Raises:
-            LcmError: in LCM's words.
-        """
+        """Run a primitive and return its answer."""
         patience = self.timeouts.helm_initial if name == "config" else self.timeouts.helm_retry
         try:
             status, message = self._call(

@@ -93,9 +93,6 @@ def inject(
     """Put the key of a charm into a VM; try again while the VM lets nobody in.
 
     `ended` returns why VMs do not run: then no further try can help.
-
-    Raises:
-        LcmError: the last try failed, the time is over, or the VM does not run any more.
     """
     deadline = time.monotonic() + timeouts.inject_key
     for attempt in range(1, INJECT_TRIES + 1):

@@ -42,11 +42,7 @@ LOOKS = 15.0
 
 
 def interval() -> float:
-    """Return the seconds between two `update-status`, 0 for never.
-
-    Raises:
-        NbiError: the variable is not a number of at least 0.
-    """
+    """Return the seconds between two `update-status`, 0 for never."""
     text = os.environ.get(VARIABLE, "")
     try:
         value = float(text or DEFAULT)
@@ -71,8 +67,6 @@ def run_charms(
 
     Raises:
         ConflictError: an operation goes on.
-        NbiError: the service has no charms, they do not become idle, or a unit is in error.
-        LcmError: the record of the charms is damaged, or another process runs them.
     """
     lock = backends.home / "lcm" / "locks" / ns_id
     with file_lock(lock, patience, f"ns {ns_id}"):
@@ -111,11 +105,7 @@ def _file(home: Path) -> Path:
 
 
 def mark_lost(backends: Backends, nsr: Document) -> None:
-    """Make a service DEGRADED while VDUs do not run that nobody stopped, as OSM's monitoring does.
-
-    Raises:
-        NbiError, LcmError: a record cannot be read.
-    """
+    """Make a service DEGRADED while VDUs do not run that nobody stopped, as OSM does."""
     ended: dict[str, str] = {}
     for index, vnfr in vnfrs_of(backends.store, nsr["_id"]).items():
         if reasons := faults(backends, vnfr):

@@ -33,11 +33,7 @@ class OpenSshInjector:
         self._prefix = prefix
 
     def make_key(self, path: Path) -> str:
-        """Make RO's RSA key pair at ``path`` if there is none; return the public key.
-
-        Raises:
-            LcmError: ssh-keygen failed.
-        """
+        """Make RO's RSA key pair at ``path`` if there is none; return the public key."""
         public = path.with_name(path.name + ".pub")
         if not public.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,11 +43,7 @@ class OpenSshInjector:
         return public.read_text(encoding="ascii").strip()
 
     def inject(self, address: str, user: str, private_key: Path, public_key: str) -> None:
-        """Append ``public_key`` to the authorized keys of ``user``, once.
-
-        Raises:
-            LcmError: no login, or the command failed; the text is ssh's last line.
-        """
+        """Append ``public_key`` to the authorized keys of ``user``, once."""
         if "\n" in public_key.strip():
             raise LcmError("the charm's public key is not one line")
         # The key goes to standard input, so that the shell cannot run any part of it.

@@ -42,8 +42,6 @@ def look(backends: Backends, ns_id: str, patience: float) -> list[Answer]:
 
     Raises:
         ConflictError: an operation goes on.
-        NbiError: there is no such service.
-        LcmError: a wrong reference in its descriptors.
     """
     with file_lock(backends.home / "lcm" / "locks" / ns_id, patience, f"ns {ns_id}"):
         svc = service(backends.store.get(NSRS, ns_id), backends.store)

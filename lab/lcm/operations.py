@@ -462,11 +462,7 @@ class Operations:
 def find_primitive(
     svc: Service, index: str, vdu_id: str | None, count: int, name: str
 ) -> tuple[Environment, Mapping[str, Any]]:
-    """Return the environment and ``config-primitive`` entry an action goes to.
-
-    Raises:
-        LcmError: the package has no such primitive.
-    """
+    """Return the environment and ``config-primitive`` entry an action goes to."""
     for env in svc.environments:
         if (env.member_vnf_index, env.vdu_id) != (index, vdu_id):
             continue

@@ -58,11 +58,7 @@ class Timeouts:
 
 
 def lab_timeouts(environ: dict[str, str] | None = None) -> Timeouts:
-    """Return OSM's values times the factor from OSMLAB_TIMEOUT_FACTOR (default 0.1).
-
-    Raises:
-        NbiError: the variable is not a positive number.
-    """
+    """Return OSM's values times the factor from OSMLAB_TIMEOUT_FACTOR (default 0.1)."""
     text = (os.environ if environ is None else environ).get("OSMLAB_TIMEOUT_FACTOR", "")
     try:
         factor = float(text) if text else DEFAULT_FACTOR

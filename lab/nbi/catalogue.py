@@ -37,9 +37,6 @@ class Catalogue:
             source: archive, directory or descriptor alone.
             strict: refuse also what OSM accepts now and fails on later.
             key: the ``_id`` of the document; by default a new one.
-
-        Raises:
-            NbiError: refused; nothing is kept.
         """
         key = key or new_id()
         with self._unpacked(kind, source, strict, key) as (folder, descriptor, warnings):
@@ -71,9 +68,6 @@ class Catalogue:
         In a VNF package in use with an unchanged software version, only these may change:
         charms, primitives, scaling and healing aspects, alarms. Return the document and the
         warnings.
-
-        Raises:
-            NbiError: refused; the package does not change.
         """
         document = self.store.resolve(kind, name_or_id)
         key = document["_id"]
@@ -132,12 +126,7 @@ class Catalogue:
             raise
 
     def delete(self, kind: str, name_or_id: str, force: bool = False) -> None:
-        """Remove a package that nothing uses.
-
-        Raises:
-            NbiError: it is unknown, or in use and not ``force``. Nobody can tell who uses one with
-                a damaged record; its ``_id`` deletes it.
-        """
+        """Remove a package that nothing uses."""
         if discard(self.store, kind, name_or_id):
             key = name_or_id
         else:
@@ -253,11 +242,7 @@ def _fixed(descriptor: Document) -> Document:
 
 
 def read_descriptor(folder: Path, kind: str) -> Document:
-    """Return the descriptor of an unpacked package, without its envelope.
-
-    Raises:
-        NbiError: there is not exactly one descriptor file, or it is of another kind.
-    """
+    """Return the descriptor of an unpacked package, without its envelope."""
     file = descriptor_file(folder)
     try:
         document = load(file.read_bytes())
@@ -277,11 +262,7 @@ def read_descriptor(folder: Path, kind: str) -> Document:
 
 
 def descriptor_file(folder: Path) -> Path:
-    """Return the file of the descriptor in an unpacked package.
-
-    Raises:
-        NbiError: there is not exactly one.
-    """
+    """Return the file of the descriptor in an unpacked package."""
     files: list[Path] = []
     for place in (folder, folder / "Definitions"):
         files = [

@@ -59,21 +59,13 @@ class Engine:
         return self.store.resolve(NSRS, name_or_id, id_field="_id")
 
     def ns_create(self, request: InstanceRequest) -> Started:
-        """Check a request as osmclient and NBI do, record the service and start it.
-
-        Raises:
-            NbiError: refused; nothing is recorded.
-        """
+        """Check a request as osmclient and NBI do, record the service and start it."""
         prepared = self._checked(request)
         self.record([prepared])
         return self._start(prepared.operation, prepared.nsr, prepared.warnings)
 
     def ns_record(self, request: InstanceRequest) -> Document:
-        """Record a service for :meth:`ns_instantiate`; return its record.
-
-        Raises:
-            NbiError: refused; nothing is recorded.
-        """
+        """Record a service for :meth:`ns_instantiate`; return its record."""
         prepared = self._checked(request)
         self.record([prepared], operations=False)
         return prepared.nsr
@@ -86,11 +78,7 @@ class Engine:
         ssh_keys: list[str],
         timeout: int | None = None,
     ) -> Started:
-        """Instantiate a recorded service. As in NBI, its additionalParams are the recorded ones.
-
-        Raises:
-            NbiError: refused; the record does not change.
-        """
+        """Instantiate a recorded service. As in NBI, its additionalParams are the recorded ones."""
         key = self.ns(name)["_id"]
         with self.store.lock(NSRS):
             # Of two simultaneous requests, the second sees the operation of the first.
@@ -124,11 +112,7 @@ class Engine:
         return self._start(prepared.operation, prepared.nsr, prepared.warnings)
 
     def ns_forget(self, name: str) -> None:
-        """Delete the records of a service that is not instantiated.
-
-        Raises:
-            NbiError: it is instantiated, or a part of a slice.
-        """
+        """Delete the records of a service that is not instantiated."""
         key = self.ns(name)["_id"]
         with self.store.lock(NSRS):
             nsr = self.store.get(NSRS, key)
@@ -147,19 +131,11 @@ class Engine:
         )
 
     def vim_key(self, name_or_id: str) -> str:
-        """Return the id of a VIM account.
-
-        Raises:
-            NbiError: there is none.
-        """
+        """Return the id of a VIM account."""
         return str(self.store.resolve(VIMS, name_or_id)["_id"])
 
     def _checked(self, asked: InstanceRequest, key: str | None = None) -> Prepared:
-        """Check a request as osmclient and NBI do; return the service's records, with id ``key``.
-
-        Raises:
-            NbiError: refused.
-        """
+        """Check a request as osmclient and NBI do; return its records, with id ``key``."""
         nsd = self.store.resolve(NSDS, asked.descriptor)
         request = client_params(asked, nsd["_id"], self.vim_key)
         packages = list(self._members(nsd["descriptor"]).values())
@@ -177,11 +153,7 @@ class Engine:
         description: str = "",
         key: str | None = None,
     ) -> Prepared:
-        """Check a request as NBI does; return the records of the service, with id ``key``.
-
-        Raises:
-            NbiError: refused.
-        """
+        """Check a request as NBI does; return the records of the service, with id ``key``."""
         vims = {v["_id"]: v["name"] for v in self.store.all(VIMS)}
         check_references(request, nsd["descriptor"], vims)
         nsr = new_nsr(request, nsd, description, key)
@@ -197,11 +169,7 @@ class Engine:
         return Prepared(nsr, vnfrs, new_operation(nsr, "instantiate", request))
 
     def record(self, services: list[Prepared], operations: bool = True) -> None:
-        """Write the records of services, all or none; ``operations``: also their operations.
-
-        Raises:
-            NbiError: a name is in use.
-        """
+        """Write the records of services, all or none; ``operations``: also their operations."""
         with self.store.lock(NSRS):
             names = {n["name"] for n in self.store.all(NSRS)}
             for prepared in services:
@@ -227,11 +195,7 @@ class Engine:
         vdu_count: int | None = None,
         timeout: int | None = None,
     ) -> Started:
-        """Check an action as NBI does and start it.
-
-        Raises:
-            NbiError: refused.
-        """
+        """Check an action as NBI does and start it."""
         nsr = self._instantiated(name, "action")
         vnfds = self._members(nsr["nsd"])
         if member_vnf_index is None:
@@ -270,9 +234,6 @@ class Engine:
             targets: ``healVnfData`` of SOL005 with OSM's ``additionalParams``: ``vdu`` (``vdu-id``,
                 ``count-index``, ``run-day1``) and ``run-day1``.
             timeout: ``timeout_ns_heal``, seconds.
-
-        Raises:
-            NbiError: refused.
         """
         nsr = self._instantiated(name, "heal")
         if not targets:
@@ -291,11 +252,7 @@ class Engine:
         scale_in: bool = False,
         timeout: int | None = None,
     ) -> Started:
-        """Check a scaling as NBI does and start it.
-
-        Raises:
-            NbiError: refused.
-        """
+        """Check a scaling as NBI does and start it."""
         nsr = self._instantiated(name, "scale")
         vnfr = self.vnf(name, member_vnf_index)
         descriptor = self._members(nsr["nsd"])[vnfr["member-vnf-index-ref"]]["descriptor"]
@@ -329,9 +286,6 @@ class Engine:
             data: NBI's further parameter: ``changeVnfPackageData``, ``removeVnfInstanceId`` or
                 ``operateVnfData``.
             timeout: ``timeout_ns_update``, seconds.
-
-        Raises:
-            NbiError: refused.
         """
         nsr = self._instantiated(name, "update")
         key = UPDATES.get(update_type)
@@ -371,9 +325,6 @@ class Engine:
         """Check a migration as NBI does and start it.
 
         ``request`` has ``vnfInstanceId`` and, as NBI has them, ``migrateToHost`` and ``vdu``.
-
-        Raises:
-            NbiError: refused.
         """
         nsr = self._instantiated(name, "migrate")
         vnfr = self._vnfr_of(nsr, str(request.get("vnfInstanceId")))
@@ -383,11 +334,7 @@ class Engine:
         return self._run(nsr, "migrate", request)
 
     def cancel(self, op_id: str) -> None:
-        """Kill the worker of a running operation; its state becomes FAILED_TEMP, as in LCM.
-
-        Raises:
-            NbiError: the operation does not run.
-        """
+        """Kill the worker of a running operation; its state becomes FAILED_TEMP, as in LCM."""
         operation = self.operation(op_id)
         if operation["operationState"] != "PROCESSING":
             raise ConflictError("Operation is not in STARTING, PROCESSING or ROLLING_BACK state")
@@ -407,9 +354,6 @@ class Engine:
         A running instantiation is cancelled. The worker waits for other operations (``force``:
         they are cancelled too). Without ``autoremove`` the records stay for a new instantiation.
         ``timeout`` is ``timeout_ns_terminate``, seconds.
-
-        Raises:
-            NbiError: there is no such service, or it is a part of a slice.
         """
         nsr = self.ns(name)
         if not force:
@@ -459,11 +403,7 @@ class Engine:
         return self._operations(self.ns(name)["_id"])
 
     def operation(self, op_id: str) -> Document:
-        """Return one operation.
-
-        Raises:
-            NbiError: there is none with this id.
-        """
+        """Return one operation."""
         self.reap()
         return self.store.resolve(OPS, op_id, id_field="_id")
 
@@ -476,11 +416,7 @@ class Engine:
         return [r for r in records if r["nsr-id-ref"] == ns_id]
 
     def vnf(self, ns: str, index: str) -> Document:
-        """Return the record of a member.
-
-        Raises:
-            NbiError: the service has no such member.
-        """
+        """Return the record of a member."""
         records = self.vnfs(ns)
         for record in records:
             if record["member-vnf-index-ref"] == index:

@@ -49,11 +49,7 @@ _PRIVATE = "PRIVATE KEY-----"
 
 
 def load_mapping(text: str, what: str) -> dict[str, Any]:
-    """Parse YAML (or JSON) that must be a mapping; empty text is an empty mapping.
-
-    Raises:
-        NbiError: the text is no YAML, no mapping, or has a value that JSON does not have.
-    """
+    """Parse YAML (or JSON) that must be a mapping; empty text is an empty mapping."""
     try:
         value = load(text)
     except DocumentError as error:
@@ -66,11 +62,7 @@ def load_mapping(text: str, what: str) -> dict[str, Any]:
 
 
 def as_json(document: dict[str, Any], what: str) -> dict[str, Any]:
-    """Return a document as osmclient sends it and as records keep it: in JSON, with text as keys.
-
-    Raises:
-        NbiError: JSON has no such value: a date, bytes, a set, infinity.
-    """
+    """Return a document as osmclient sends it and records keep it: in JSON, with text as keys."""
 
     def refuse(value: Any) -> None:
         raise NbiError(
@@ -86,11 +78,7 @@ def as_json(document: dict[str, Any], what: str) -> dict[str, Any]:
 
 
 def read_text(path: Path, what: str) -> str:
-    """Return a file's text.
-
-    Raises:
-        NbiError: it cannot be read as UTF-8 text.
-    """
+    """Return a file's text."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -99,11 +87,7 @@ def read_text(path: Path, what: str) -> str:
 
 
 def yaml_options(text: str, path: Path | None, option: str = "--config") -> dict[str, Any]:
-    """Return the mapping given by an option, or by the option that names a file.
-
-    Raises:
-        NbiError: both are given, or the value is not a mapping.
-    """
+    """Return the mapping given by an option, or by the option that names a file."""
     if text and path is not None:
         raise NbiError(f"{option} option is incompatible with {option}_file")
     if path is not None:
@@ -112,11 +96,7 @@ def yaml_options(text: str, path: Path | None, option: str = "--config") -> dict
 
 
 def public_keys(files: str) -> list[str]:
-    """Return the keys in the files of ``--ssh_keys``, names separated by commas.
-
-    Raises:
-        NbiError: a file cannot be read, or has a private key.
-    """
+    """Return the keys in the files of ``--ssh_keys``, names separated by commas."""
     keys = []
     for name in filter(None, files.split(",")):
         text = read_text(Path(name), "--ssh_keys file")
@@ -173,9 +153,6 @@ def client_params(asked: InstanceRequest, nsd_key: str, resolve_vim: Resolve) ->
 
     ``vim_account`` becomes ``vimAccountId`` and names become ids, in ``vnf`` and in the
     dictionaries of ``vim-network-name``; ``wim_account`` becomes ``wimAccountId``.
-
-    Raises:
-        NbiError: an unknown VIM account, a private key, or a part of the wrong shape.
     """
     request = _request(asked, "ns", asked.config, resolve_vim)
     request["nsdId"] = nsd_key
@@ -200,9 +177,6 @@ def slice_params(asked: InstanceRequest, nst_key: str, resolve_vim: Resolve) -> 
     Of the configuration it has only ``netslice-subnet``, ``netslice-vld``,
     ``additionalParamsForNsi`` and ``timeout_nsi_deploy``. VIM names become ids in ``vnf`` of the
     services and in the dictionaries of ``vim-network-name``.
-
-    Raises:
-        NbiError: an unknown VIM account, a private key, or a part of the wrong shape.
     """
     sent = ("netslice-subnet", "netslice-vld", "additionalParamsForNsi", "timeout_nsi_deploy")
     config = {key: asked.config[key] for key in sent if key in asked.config}
@@ -220,11 +194,7 @@ def slice_params(asked: InstanceRequest, nst_key: str, resolve_vim: Resolve) -> 
 def check_references(
     request: Mapping[str, Any], nsd: Mapping[str, Any], vim_ids: Iterable[str]
 ) -> None:
-    """Refuse parameters that name a VNF, link or VIM account that does not exist.
-
-    Raises:
-        NbiError: in NBI's words.
-    """
+    """Refuse parameters that name a VNF, link or VIM account that does not exist."""
     df = (nsd.get("df") or [{}])[0]
     members = {str(p["id"]) for p in df.get("vnf-profile") or ()}
     links = {link["id"] for link in nsd.get("virtual-link-desc") or ()}

@@ -15,9 +15,6 @@ def check_action(
 
     A parameter without a *non-empty* ``default-value`` must be given: NBI does not look at
     ``mandatory``.
-
-    Raises:
-        NbiError: unknown primitive, a missing parameter, or an unknown one.
     """
     for primitive in primitives:
         if primitive.get("name") != name:

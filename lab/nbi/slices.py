@@ -37,11 +37,7 @@ class Slices:
         return self.store.all(NSIS)
 
     def nsi(self, name_or_id: str) -> Document:
-        """Return the record of a slice.
-
-        Raises:
-            NbiError: there is none of that name.
-        """
+        """Return the record of a slice."""
         self.reap()
         return self.store.resolve(NSIS, name_or_id, id_field="_id")
 
@@ -50,11 +46,7 @@ class Slices:
         return self._operations(self.nsi(name)["_id"])
 
     def operation(self, op_id: str) -> Document:
-        """Return one operation.
-
-        Raises:
-            NbiError: there is none with this id.
-        """
+        """Return one operation."""
         self.reap()
         return self.store.resolve(NSIOPS, op_id, id_field="_id")
 
@@ -70,20 +62,12 @@ class Slices:
     # -- create -------------------------------------------------------------------------------
 
     def create(self, request: InstanceRequest) -> Started:
-        """Check a request as osmclient and NBI do, record the slice and start it.
-
-        Raises:
-            NbiError: refused; nothing is recorded.
-        """
+        """Check a request as osmclient and NBI do, record the slice and start it."""
         nsi, warnings = self.record(request)
         return replace(self.instantiate(nsi["_id"]), warnings=tuple(warnings))
 
     def record(self, asked: InstanceRequest) -> tuple[Document, list[str]]:
-        """Record a slice with its services for :meth:`instantiate`; return it and the warnings.
-
-        Raises:
-            NbiError: refused; nothing is recorded.
-        """
+        """Record a slice with its services for :meth:`instantiate`; return it and the warnings."""
         nst = self.store.resolve(NSTS, asked.descriptor)
         request = slice_params(asked, nst["_id"], self.engine.vim_key)
         template: Document = copy.deepcopy(nst["descriptor"])
@@ -113,11 +97,7 @@ class Slices:
         return nsi, warnings
 
     def instantiate(self, name: str) -> Started:
-        """Instantiate a recorded slice with its recorded parameters.
-
-        Raises:
-            NbiError: there is no such slice, or it was instantiated before.
-        """
+        """Instantiate a recorded slice with its recorded parameters."""
         nsi = self.nsi(name)
         with self.store.lock(NSIS):
             nsi = self.store.get(NSIS, nsi["_id"])
@@ -238,11 +218,7 @@ class Slices:
     # -- delete -------------------------------------------------------------------------------
 
     def delete(self, name: str, force: bool = False) -> Started:
-        """Terminate a slice, also an incomplete one, and its services that no other slice uses.
-
-        Raises:
-            NbiError: there is no such slice.
-        """
+        """Terminate a slice, also an incomplete one, and its services that no other slice uses."""
         nsi = self.nsi(name)
         for operation in self._operations(nsi["_id"]):
             if jobs.alive(operation):

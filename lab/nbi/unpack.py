@@ -27,9 +27,6 @@ def unpack(source: Path, target: Path) -> Path:
     Args:
         source: directory, ``.tar.gz``, ``.zip`` or a descriptor alone.
         target: must not exist; removed again after an error.
-
-    Raises:
-        NbiError: it is damaged, tries to write outside ``target`` or has a link that leads there.
     """
     target.mkdir(parents=True)
     try:

@@ -26,9 +26,6 @@ def package(
     """Return the warnings about a package; ``strict``: refuse it for any finding.
 
     The mappings are the catalogue by id: VNFDs, NSDs, and the VNFDs' unpacked packages.
-
-    Raises:
-        NbiError: refused, in NBI's words where known.
     """
     from builder.validate import Catalog, validate_package
 
@@ -48,9 +45,6 @@ def parameters(
 
     The other mappings are descriptors by id, and the VNFDs' unpacked packages. If there are slice
     templates, the slice's own is the only one; else the service's NSD is.
-
-    Raises:
-        NbiError: refused, in NBI's words where known.
     """
     from builder.validate import Catalog, validate_params
 
@@ -63,11 +57,7 @@ def parameters(
 
 
 def _sorted(findings: list[Problem], strict: bool, what: str) -> list[str]:
-    """Return the warnings; raise for what NBI refuses, with ``strict`` for any finding.
-
-    Raises:
-        NbiError: with the first refusal, in NBI's words where known, and a count of the others.
-    """
+    """Return the warnings; raise for what NBI refuses, with ``strict`` for any finding."""
     refused = [f for f in findings if strict or f.severity == "refused"]
     if refused:
         first = refused[0]

@@ -107,11 +107,7 @@ class Data:
         return found
 
     def in_force(self, ns: str, member: str) -> dict[str, Mapping[str, Any]]:
-        """Return the parameters of `configure` that are in force, by link.
-
-        Raises:
-            NbiError: the charm did not say so.
-        """
+        """Return the parameters of `configure` that are in force, by link."""
         answers, _ = looking.looks(self.home, self.engine.ns(ns)["_id"])
         shown = next((a.shown for a in answers if a.member == member and not a.problem), None)
         if shown is None:
@@ -120,11 +116,7 @@ class Data:
         return {link: details["configured"] for link, details in links if "configured" in details}
 
     def graph(self, key: str) -> model.Graph:
-        """Return the picture of a service or slice, by its id or name.
-
-        Raises:
-            NbiError, LcmError: the records cannot be read, or do not exist.
-        """
+        """Return the picture of a service or slice, by its id or name."""
         return model.find(self.engine, Backends(self.home).controller(), key)
 
     def primitives(self, ns: str, member: str) -> dict[str, Mapping[str, Any]]:
@@ -144,11 +136,7 @@ class Data:
         return next(((vdu, entry) for vdu, entry in entries if entry), (None, {}))
 
     def press(self, ns: str, member: str, primitive: str, given: Mapping[str, Any]) -> Any:
-        """Run a primitive to its end; return its answer, parsed if it is JSON.
-
-        Raises:
-            NbiError: it was refused, or it failed.
-        """
+        """Run a primitive to its end; return its answer, parsed if it is JSON."""
         vdu, _ = self._charm(ns, member)
         started = self.engine.ns_action(ns, primitive, given, member, vdu)
         op_id = started.operation["_id"]
@@ -164,11 +152,7 @@ class Data:
             return output
 
     def sample(self, ns: str, member: str) -> dict[str, Sample]:
-        """Return the counters of each link of a VNF, as the last look found them.
-
-        Raises:
-            NbiError: there is no such service.
-        """
+        """Return the counters of each link of a VNF, as the last look found them."""
         answers, _ = looking.looks(self.home, self.engine.ns(ns)["_id"])
         # The answer also has an entry for the network function, which has no peers.
         return {
@@ -192,11 +176,7 @@ class Data:
         return sorted(operations, key=lambda operation: -float(operation["startTime"]))
 
     def log(self, op_id: str) -> str:
-        """Return what an operation did, what it returned, and what its worker printed.
-
-        Raises:
-            NbiError: it was deleted with its service.
-        """
+        """Return what an operation did, what it returned, and what its worker printed."""
         store = self.engine.store
         operation = store.find(OPS, op_id) or store.find(NSIOPS, op_id)
         if operation is None:
@@ -233,11 +213,7 @@ def text(value: object) -> str:
 
 
 def typed(parameter: Mapping[str, Any], text: str) -> Any:
-    """Return a parameter's value from the text of its field.
-
-    Raises:
-        NbiError: it must be a number and is none.
-    """
+    """Return a parameter's value from the text of its field."""
     if parameter.get("data-type") == "INTEGER":
         try:
             return int(text)

@@ -72,11 +72,7 @@ PLACE = "place"
 
 
 def check_home(home: Path) -> None:
-    """Refuse a home of a later version, and the copy of another one.
-
-    Raises:
-        NbiError: it is of a later version, or its version cannot be read, or it was made elsewhere.
-    """
+    """Refuse a home of a later version, and the copy of another one."""
     with suppress(OSError, UnicodeDecodeError):
         place = (home / PLACE).read_text(encoding="utf-8")
         if place != str(home.resolve()):
@@ -105,9 +101,6 @@ def file_lock(path: Path, timeout: float | None = None, what: str = "") -> Itera
         path: lock file; its content does not matter, and it is not removed.
         timeout: seconds to wait, ``None`` for no limit.
         what: name of the locked thing for the error.
-
-    Raises:
-        NbiError: another process held the lock for all of ``timeout``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -199,11 +192,7 @@ class Store:
         )
 
     def get(self, collection: str, key: str) -> Document:
-        """Return the document with that ``_id``.
-
-        Raises:
-            NbiError: there is none.
-        """
+        """Return the document with that ``_id``."""
         document = self.find(collection, key)
         if document is None:
             raise NbiError(f"{_SINGULAR[collection]} '{key}' does not exist", HTTPStatus.NOT_FOUND)
@@ -251,11 +240,7 @@ class Store:
         self._path(collection, key).unlink(missing_ok=True)
 
     def resolve(self, collection: str, name_or_id: str, id_field: str = "id") -> Document:
-        """Return the document that an operator names by ``_id``, ``name`` or ``id``.
-
-        Raises:
-            NbiError: no document matches, or several have this name.
-        """
+        """Return the document that an operator names by ``_id``, ``name`` or ``id``."""
         pins = self.pins if self.pins is not None else {}
         pinned = pins.get((collection, name_or_id))
         if pinned is not None and self.find(collection, pinned) is None:
@@ -267,11 +252,7 @@ class Store:
         return document
 
     def instance(self, name_or_id: str) -> tuple[str, Document]:
-        """Return the slice of this name or id, else the service, with its collection.
-
-        Raises:
-            NbiError: neither exists.
-        """
+        """Return the slice of this name or id, else the service, with its collection."""
         first = NSRS if (NSRS, name_or_id) in (self.pins or {}) else NSIS
         try:
             return first, self.resolve(first, name_or_id, id_field="_id")

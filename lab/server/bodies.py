@@ -70,9 +70,6 @@ async def document(request: Request, open: bool = False) -> dict[str, Any]:
     Args:
         request: The request.
         open: Whether it needs no token.
-
-    Raises:
-        NbiError: the body is not JSON or YAML, not a mapping, too large, or comes too slowly.
     """
     limit, seconds = (MAX_OPEN, OPEN_SECONDS) if open else (MAX_DOCUMENT, SECONDS)
     data = b"".join([chunk async for chunk in _chunks(request, limit, seconds)])
@@ -102,11 +99,7 @@ def _mapping(data: bytes, kind: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def package(request: Request, folder: Path) -> AsyncIterator[Path]:
-    """Save the package of a request below ``folder``; remove it after the block.
-
-    Raises:
-        NbiError: it is empty or too large, or a checksum or range does not match.
-    """
+    """Save the package of a request below ``folder``; remove it after the block."""
     content_type = request.headers.get("content-type", "")
     place = folder / secrets.token_hex(8)
     place.mkdir(parents=True, mode=0o700)

@@ -91,11 +91,7 @@ class Resources:
         return Slices(self.engine)
 
     def get(self, table: str, key: str) -> Document:
-        """Return a record by its id.
-
-        Raises:
-            NbiError: there is none. Clients must look up names themselves.
-        """
+        """Return a record by its id."""
         record = self.engine.store.find(table, key)
         if record is None:
             raise not_found(table, key)
@@ -143,11 +139,7 @@ def show(table: str, resources: Resources, call: Call) -> Answer:
 
 
 def discard_damaged(table: str, resources: Resources, call: Call) -> Answer:
-    """Delete a damaged record of a kind that NBI never deletes by itself.
-
-    Raises:
-        NbiError: the record can be read.
-    """
+    """Delete a damaged record of a kind that NBI never deletes by itself."""
     if not resources.discarded(table, call.key):
         text = f"Method {call.method} not supported for this URL"
         raise NbiError(text, HTTPStatus.METHOD_NOT_ALLOWED)
@@ -182,22 +174,13 @@ def accepted(started: Any, place: str, key: str, **more: Any) -> Answer:
 
 
 def known_vim(resources: Resources, key: str) -> None:
-    """Refuse a VIM account that does not exist.
-
-    Raises:
-        NbiError: in NBI's words.
-    """
+    """Refuse a VIM account that does not exist."""
     if resources.engine.store.find(VIMS, key) is None:
         raise NbiError(f"Invalid vimAccountId='{key}' not present for the project")
 
 
 def vims_by_id(resources: Resources, params: Mapping[str, Any]) -> None:
-    """Refuse names of VIM and WIM accounts in parameters; only osmclient turns names into ids.
-
-    Raises:
-        NbiError: A name stands in place of an id; the text is NBI's. As a key of `vim-network-name`
-            NBI takes a name, and LCM fails later. The lab refuses it at once.
-    """
+    """Refuse names of VIM and WIM accounts in parameters; only osmclient turns names into ids."""
     services = [("", params)]
     services += [(f"{place}:", subnet) for place, subnet in _items(params, "netslice-subnet")]
     for inside, service in services:

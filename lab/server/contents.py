@@ -41,11 +41,7 @@ def _accepted(accept: str) -> tuple[bool, str]:
 
 
 def descriptor(catalogue: Catalogue, document: Document, accept: str) -> File:
-    """Return the descriptor, or the whole package if the client does not accept text.
-
-    Raises:
-        NbiError: the client accepts neither.
-    """
+    """Return the descriptor, or the whole package if the client does not accept text."""
     text, _ = _accepted(accept)
     if not text:
         return package(catalogue, document, accept)
@@ -53,11 +49,7 @@ def descriptor(catalogue: Catalogue, document: Document, accept: str) -> File:
 
 
 def package(catalogue: Catalogue, document: Document, accept: str) -> File:
-    """Return the archive as it was uploaded; if the package has one file, that file as text.
-
-    Raises:
-        NbiError: the client does not accept it, or the package came as a folder.
-    """
+    """Return the archive as it was uploaded; if the package has one file, that file as text."""
     text, archive = _accepted(accept)
     folder = catalogue.folder(document)
     names = {path.name for path in folder.iterdir()}
@@ -83,11 +75,7 @@ def package(catalogue: Catalogue, document: Document, accept: str) -> File:
 def artifact(
     catalogue: Catalogue, document: Document, parts: Sequence[str], accept: str
 ) -> File | list[str]:
-    """Return a file of a package, or the names in one of its folders.
-
-    Raises:
-        NbiError: there is no such file or folder.
-    """
+    """Return a file of a package, or the names in one of its folders."""
     _accepted(accept)
     folder = catalogue.folder(document).resolve()
     with suppress(OSError, ValueError):  # no file can have this name

@@ -71,11 +71,7 @@ class Listener:
     """A server on one address and port; it opens the port at once, and serves in :meth:`run`."""
 
     def __init__(self, app: ASGIApp, folder: Path, host: str, port: int) -> None:
-        """Open the port (0: any that is free) and make a certificate in ``folder``.
-
-        Raises:
-            NbiError: the address or port is not available.
-        """
+        """Open the port (0: any that is free) and make a certificate in ``folder``."""
         try:
             self._socket = socket.create_server(
                 (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET

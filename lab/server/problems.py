@@ -33,11 +33,7 @@ def not_found(table: str, key: str) -> NbiError:
 
 
 def check(document: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a request's body, checked against a JSON schema.
-
-    Raises:
-        NbiError: in NBI's words (``validation.validate_input``).
-    """
+    """Return a request's body, checked against a JSON schema."""
     try:
         jsonschema.Draft202012Validator(schema).validate(document)
     except jsonschema.ValidationError as error:

@@ -53,12 +53,7 @@ class Tokens:
         self._lock = threading.Lock()
 
     def login(self, credentials: Mapping[str, Any], address: str = "") -> dict[str, Any]:
-        """Return a new token for a user name and password, which a client at ``address`` sends.
-
-        Raises:
-            NbiError: they are wrong, the project does not exist, or the address sent too many
-                wrong ones.
-        """
+        """Return a new token for a user name and password, which a client at ``address`` sends."""
         origin = _origin(address)
         self._admit(origin)
         # JSON may have half a surrogate pair, and UTF-8 does not have that.
@@ -120,11 +115,7 @@ class Tokens:
             del self._tokens[key]
 
     def authorize(self, header: str | None) -> dict[str, Any]:
-        """Return the token that an Authorization header names.
-
-        Raises:
-            NbiError: the token is missing, unknown or expired.
-        """
+        """Return the token that an Authorization header names."""
         kind, _, key = (header or "").partition(" ")
         if kind.lower() != "bearer" or not key:
             text = "Needed a token or Authorization http header"
@@ -140,11 +131,7 @@ class Tokens:
         return dict(token)
 
     def find(self, key: str) -> dict[str, Any]:
-        """Return a token by its id.
-
-        Raises:
-            NbiError: there is none.
-        """
+        """Return a token by its id."""
         with self._lock:
             token = self._tokens.get(key)
         if token is None:
@@ -158,11 +145,7 @@ class Tokens:
             return [dict(token) for token in self._tokens.values()]
 
     def logout(self, key: str) -> None:
-        """End a token.
-
-        Raises:
-            NbiError: there is none.
-        """
+        """End a token."""
         with self._lock:
             if self._tokens.pop(key, None) is None:
                 raise NbiError(f"Token '{key}' not found", HTTPStatus.NOT_FOUND)

@@ -42,9 +42,6 @@ def vca_prefix(home: Path | str) -> list[str]:
 
     That is a network namespace with an interface in the management network of every VIM of the
     lab. It is made if it is missing and the lab has a VIM.
-
-    Raises:
-        VimError: it cannot be made.
     """
     place = Home.at(home)
     if not fabric.netns_exists(place.vca_netns) and (names := Vim.names(place.path)):
@@ -73,11 +70,7 @@ def _gateway(subnet: addresses.IPNetwork) -> addresses.IPAddress:
 
 
 def same_config(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Say whether two configurations make the same networks and images.
-
-    Raises:
-        VimError: one is wrong.
-    """
+    """Say whether two configurations make the same networks and images."""
     return _config(one) == _config(other)
 
 
@@ -114,9 +107,6 @@ class Vim:
                 :class:`lab.vim.store.Config`; the rest of an OSM VIM config is ignored.
             kind: one of :data:`KINDS`.
             tell: called with a line for each step that takes minutes (making an image).
-
-        Raises:
-            VimError: bad name or configuration, name in use, or a machine that cannot do it.
         """
         place = Home.at(home)
         if not NAME.fullmatch(name):
@@ -174,11 +164,7 @@ class Vim:
 
     @classmethod
     def open(cls, home: Path | str, name: str) -> Vim:
-        """An existing account.
-
-        Raises:
-            VimError: no such account.
-        """
+        """An existing account."""
         place = Home.at(home)
         if not NAME.fullmatch(name) or not (place.vims / name / "account.json").exists():
             raise VimError(f"VIM account '{name}' could not be found.")
@@ -316,11 +302,7 @@ class Vim:
         return list(self._state.read().networks.values())
 
     def network(self, network_id: str) -> Network:
-        """One network.
-
-        Raises:
-            VimError: no such network.
-        """
+        """One network."""
         return planning.network(self._state.read(), network_id)
 
     def management_network(self) -> Network:
@@ -331,9 +313,6 @@ class Vim:
         """Make a network; its ``tag`` is its owner (a network service's id).
 
         ``once``: if a network of this tag exists, return it, whatever its specification is.
-
-        Raises:
-            VimError: wrong range, gateway or MTU; a second management network.
         """
         if spec.management:
             raise VimError("The VIM has a management network already, made with the account.")
@@ -353,11 +332,7 @@ class Vim:
         return network
 
     def delete_network(self, network_id: str) -> None:
-        """Remove a network.
-
-        Raises:
-            VimError: no such network, servers are still on it, or it is the management network.
-        """
+        """Remove a network."""
         with self._state.change() as state:
             network = planning.network(state, network_id)
             if network.management:
@@ -378,19 +353,11 @@ class Vim:
             fabric.join_vca(self.fabric, self.home.vca_netns, self.account.number, network)
 
     def capture(self, network_id: str, path: Path | str) -> AbstractContextManager[None]:
-        """Write every frame on a network to a pcap file while the block runs.
-
-        Raises:
-            VimError: no such network, or tcpdump does not start.
-        """
+        """Write every frame on a network to a pcap file while the block runs."""
         return fabric.capture(self.fabric, self.network(network_id).bridge, Path(path))
 
     def capture_uplink(self, path: Path | str) -> AbstractContextManager[None]:
-        """Write every packet on the site's uplink to a pcap file while the block runs.
-
-        Raises:
-            VimError: the VIM has no external network, or tcpdump does not start.
-        """
+        """Write every packet on the site's uplink to a pcap file while the block runs."""
         if self.account.config.external_subnet is None:
             raise VimError(f"VIM account '{self.name}' has no external network.")
         return fabric.capture(self.site.router, UPLINK, Path(path))
@@ -408,20 +375,11 @@ class Vim:
         return [r.server for r in records if tag is None or r.server.tag == tag]
 
     def server(self, server_id: str) -> Server:
-        """One server as it is now.
-
-        Raises:
-            VimError: no such server.
-        """
+        """One server as it is now."""
         return self._observe(self._record(server_id))
 
     def create_server(self, spec: ServerSpec, tag: str) -> Server:
-        """Make a server and start it; it boots while the caller goes on (:meth:`wait_active`).
-
-        Raises:
-            VimError: unknown image or network, address outside the subnet or in use, wrong
-                flavour, user-data that cannot work here. Nothing is left of the server then.
-        """
+        """Make a server and start it; it boots while the caller goes on (:meth:`wait_active`)."""
         image = self._check(spec)
         with self._state.change() as state:
             record = self._plan(spec, tag, state)
@@ -468,10 +426,6 @@ class Vim:
 
         The server is ACTIVE, as Nova never looks at cloud-init. Errors that it reported are quoted
         in the notes.
-
-        Raises:
-            VimError: it did not boot, or the time is over; with the account's ``strict_day0`` also
-                if cloud-init reported errors.
         """
         vdu = self._vdu(server_id)
         end = time.monotonic() + timeout
@@ -513,11 +467,7 @@ class Vim:
         return self.server(server_id)
 
     def start(self, server_id: str) -> Server:
-        """Start a server, if it does not run.
-
-        Raises:
-            VimError: no such server, or its disk is gone.
-        """
+        """Start a server, if it does not run."""
         with self._held(server_id) as (vdu, record):
             if not vdu.on():
                 self.restore()
@@ -534,21 +484,12 @@ class Vim:
         return self.server(server_id)
 
     def delete_server(self, server_id: str) -> None:
-        """Remove a server with its disk, ports and files.
-
-        Raises:
-            VimError: no such server.
-        """
+        """Remove a server with its disk, ports and files."""
         self._record(server_id)
         self._remove_server(server_id)
 
     def replace_server(self, server_id: str, spec: ServerSpec, tag: str) -> Server:
-        """Remove a server and make another one, which may have its addresses.
-
-        Raises:
-            VimError: see :meth:`create_server`. The old server may stay without a disk then, with
-                its addresses, so that it can be replaced again.
-        """
+        """Remove a server and make another one, which may have its addresses."""
         old = self._record(server_id)
         image = self._check(spec, self._vdu(server_id).directory)
         # In one change: nobody else gets the addresses meanwhile.
@@ -557,11 +498,7 @@ class Vim:
         return self._make_server(spec, image, record, old)
 
     def delete_tag(self, tag: str) -> None:
-        """Remove all servers and then all networks of a tag, if there are any.
-
-        Raises:
-            VimError: servers of another tag are on one of its networks.
-        """
+        """Remove all servers and then all networks of a tag, if there are any."""
         state = self._state.read()
         mine = [r.server.id for r in state.servers.values() if r.server.tag == tag]
         self._parallel(self._remove_server, mine)
@@ -576,20 +513,12 @@ class Vim:
         input: str | bytes | None = None,
         timeout: float = 60.0,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command as root in a server; for operators and tests, never for charms.
-
-        Raises:
-            VimError: no such server, it does not run, or no end within ``timeout`` seconds.
-        """
+        """Run a command as root in a server; for operators and tests, never for charms."""
         self._record(server_id)
         return self._vdu(server_id).console(argv, input, timeout)
 
     def terminal(self, server_id: str) -> int:
-        """Run a shell as root in a server on this process's terminal; return its exit code.
-
-        Raises:
-            VimError: no such server, or it does not run.
-        """
+        """Run a shell as root in a server on this process's terminal; return its exit code."""
         self._record(server_id)
         return self._vdu(server_id).terminal()
 

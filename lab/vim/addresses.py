@@ -16,11 +16,7 @@ _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 
 def parse_subnet(text: str) -> IPNetwork:
-    """An address range with room for at least two servers.
-
-    Raises:
-        VimError: not in the form address/length, host bits set, or too small.
-    """
+    """An address range with room for at least two servers."""
     try:
         subnet = ipaddress.ip_network(text)
     except ValueError:
@@ -33,11 +29,7 @@ def parse_subnet(text: str) -> IPNetwork:
 
 
 def parse_gateway(subnet: IPNetwork, text: str) -> str:
-    """A gateway address inside its subnet, in canonical form.
-
-    Raises:
-        VimError: not an address, or not one of the subnet's.
-    """
+    """A gateway address inside its subnet, in canonical form."""
     try:
         return str(_host(subnet, text))
     except VimError:
@@ -45,11 +37,7 @@ def parse_gateway(subnet: IPNetwork, text: str) -> str:
 
 
 def default_subnet(existing: Collection[str]) -> str:
-    """The first 192.168.x.0/24 that does not overlap the given ranges.
-
-    Raises:
-        VimError: all 256 are in use.
-    """
+    """The first 192.168.x.0/24 that does not overlap the given ranges."""
     used = [ipaddress.ip_network(text) for text in existing]
     for number in range(256):
         candidate = ipaddress.ip_network(f"192.168.{number}.0/24")
@@ -59,12 +47,7 @@ def default_subnet(existing: Collection[str]) -> str:
 
 
 def check_pool(subnet: IPNetwork, pool: tuple[str, str], gateway: str | None) -> None:
-    """Refuse a pool that Neutron refuses.
-
-    Raises:
-        VimError: an end is no address of the subnet, the last one comes before the first one, or
-            the pool has the gateway.
-    """
+    """Refuse a pool that Neutron refuses."""
     text = "-".join(pool)
     try:
         first, last = (int(ipaddress.ip_address(_host(subnet, end))) for end in pool)
@@ -111,11 +94,7 @@ def take_ip(
     used: Collection[str],
     pool: tuple[str, str] | None = None,
 ) -> str:
-    """Return ``asked``, which may be outside the pool; if it is None, the pool's first free one.
-
-    Raises:
-        VimError: the address is outside the subnet or in use, or no address is left.
-    """
+    """Return ``asked``, which may be outside the pool; if it is None, the pool's first free one."""
     if asked is not None:
         address = str(_host(subnet, asked))
         if address in used:
@@ -128,11 +107,7 @@ def take_ip(
 
 
 def take_mac(asked: str | None, used: Collection[str]) -> str:
-    """Return ``asked``; if it is None, a random MAC address under OpenStack's fa:16:3e.
-
-    Raises:
-        VimError: not a unicast MAC address, or in use.
-    """
+    """Return ``asked``; if it is None, a random MAC address under OpenStack's fa:16:3e."""
     if asked is not None:
         mac = asked.lower().replace("-", ":")
         if not _MAC.fullmatch(mac) or int(mac[:2], 16) & 1 or mac == "00:00:00:00:00:00":

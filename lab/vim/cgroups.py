@@ -43,11 +43,7 @@ def cpu1_group(group: Path) -> Path | None:
 
 
 def hierarchy(fallback: Path) -> Path:
-    """The unified hierarchy's mount point; mount it at ``fallback`` if it is not mounted.
-
-    Raises:
-        VimError: it is read-only, as in an unprivileged container.
-    """
+    """The unified hierarchy's mount point; mount it at ``fallback`` if it is not mounted."""
     mounts = cgroup2_mounts()
     if not mounts:
         fallback.mkdir(parents=True, exist_ok=True)
@@ -114,11 +110,7 @@ def pids(group: Path) -> list[int]:
 
 
 def kill(group: Path, timeout: float = 10.0) -> None:
-    """End everything in the group and remove the group.
-
-    Raises:
-        VimError: something in it did not end in time (seconds).
-    """
+    """End everything in the group and remove the group."""
     end = time.monotonic() + timeout
     while group.exists():
         try:

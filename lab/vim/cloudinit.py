@@ -164,12 +164,7 @@ def _parts(user_data: str) -> Iterator[_Part]:
 
 
 def cloud_configs(user_data: str) -> list[dict[str, Any]]:
-    """Every cloud-config document in user-data.
-
-    Raises:
-        VimError: a document is not YAML, or not a mapping. cloud-init would ignore this part, and
-            boot the VDU without it.
-    """
+    """Every cloud-config document in user-data."""
     result = []
     for part in _parts(user_data):
         if not part.is_config:
@@ -189,11 +184,7 @@ def cloud_configs(user_data: str) -> list[dict[str, Any]]:
 
 
 def check_user_data(user_data: str) -> None:
-    """Refuse user-data of a kind unknown to cloud-init, which would ignore it silently.
-
-    Raises:
-        VimError: cloud-init does not know the type of a part.
-    """
+    """Refuse user-data of a kind unknown to cloud-init, which would ignore it silently."""
     for part in _parts(user_data):
         if part.is_known:
             continue
@@ -210,11 +201,7 @@ def check_user_data(user_data: str) -> None:
 
 
 def wanted_packages(user_data: str) -> list[str]:
-    """Names of the packages that user-data installs, without versions, each once.
-
-    Raises:
-        VimError: ``packages`` is not a list of names.
-    """
+    """Names of the packages that user-data installs, without versions, each once."""
     names: list[str] = []
     for config in cloud_configs(user_data):
         packages = config.get("packages") or []
@@ -237,11 +224,7 @@ def _package_names(entry: object) -> list[str]:
 
 
 def installed_packages() -> set[str]:
-    """Packages installed on the machine, and the names they provide.
-
-    Raises:
-        VimError: the machine has no dpkg, so it is no base for an Ubuntu or Debian image.
-    """
+    """Packages installed on the machine, and the names they provide."""
     form = "${db:Status-Status}\t${Package}\t${Provides}\n"
     try:
         done = subprocess.run(
@@ -263,11 +246,7 @@ def installed_packages() -> set[str]:
 
 
 def check_packages(user_data: str) -> None:
-    """Check that the packages of user-data are installed: the lab has no package mirror.
-
-    Raises:
-        VimError: some are missing; the text names them all.
-    """
+    """Check that the packages of user-data are installed: the lab has no package mirror."""
     packages = wanted_packages(user_data)
     if not packages:
         return

@@ -89,11 +89,7 @@ def _userspace_version(binary: Path) -> str:
 
 @functools.cache
 def probe() -> Dataplane:
-    """Find this machine's dataplane (tried once per process).
-
-    Raises:
-        VimError: the kernel has no WireGuard and there is no wireguard-go or no TUN device.
-    """
+    """Find this machine's dataplane (tried once per process)."""
     esp, sctp = kernel_has_esp(), kernel_has_sctp()
     if kernel_has_wireguard():
         return Dataplane(KERNEL, os.uname().release, None, esp, sctp)

@@ -49,11 +49,7 @@ class Simulators:
 
 @functools.cache
 def simulators() -> Simulators | None:
-    """The simulators, or None if VDUs use the machine's own engine.
-
-    Raises:
-        VimError: the variable has another value, or VDUs lack the lab's version of Python.
-    """
+    """The simulators, or None if VDUs use the machine's own engine."""
     program = os.environ.get(VARIABLE, SIMULATORS)
     if program == MACHINE:
         return None

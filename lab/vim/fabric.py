@@ -195,11 +195,7 @@ _COUNTS = re.compile(rb"(\d+) packets? captured, (\d+) packets? received by filt
 
 
 def _catch_up(process: subprocess.Popen[bytes], log: Path, seconds: float = 10.0) -> None:
-    """Wait until tcpdump has written all frames received so far; when it ends, the rest is lost.
-
-    Raises:
-        VimError: it did not write them, or reached the limit: the capture would be incomplete.
-    """
+    """Wait until tcpdump has written all frames received so far; when it ends, the rest is lost."""
     end = time.monotonic() + seconds
     known, due = 0, None
     while time.monotonic() < end:
@@ -223,11 +219,7 @@ def _catch_up(process: subprocess.Popen[bytes], log: Path, seconds: float = 10.0
 
 @contextlib.contextmanager
 def capture(netns: str, device: str, path: Path) -> Iterator[None]:
-    """Write every frame on a device of the fabric to a pcap file while the block runs.
-
-    Raises:
-        VimError: tcpdump is missing or does not start, or there is more than CAPTURE_LIMIT.
-    """
+    """Write every frame on a device of the fabric to a pcap file while the block runs."""
     # The kernel ends tcpdump at the limit (RLIMIT_FSIZE), without a core file.
     limits = ["prlimit", f"--fsize={CAPTURE_LIMIT}", "--core=0"]
     # -Z root: written as root, since the lab's directory is not open to tcpdump's own user.

@@ -252,11 +252,7 @@ class Layer:
 
 
 def find_init() -> str:
-    """Path of systemd.
-
-    Raises:
-        VimError: a part of a VDU is not installed on the machine.
-    """
+    """Path of systemd."""
     needed = {
         "usr/bin/cloud-init": "cloud-init",
         "usr/sbin/sshd": "openssh-server",
@@ -275,11 +271,7 @@ def find_init() -> str:
 
 
 def check_host() -> None:
-    """Check that one overlay over the root shows the whole operating system.
-
-    Raises:
-        VimError: /usr or /etc is a separate file system, which the overlay does not show.
-    """
+    """Check that one overlay over the root shows the whole operating system."""
     for name in ("usr", "etc"):
         if os.stat(f"/{name}").st_dev != os.stat("/").st_dev:
             raise VimError(f"/{name} is a separate file system here, which the lab cannot overlay.")

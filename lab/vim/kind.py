@@ -61,9 +61,6 @@ class Vdu(Protocol):
         """Check that the machine can run them, and make the images they start from.
 
         ``tell`` is called with a line for each long step.
-
-        Raises:
-            VimError: the machine cannot run them.
         """
 
     @classmethod
@@ -71,9 +68,6 @@ class Vdu(Protocol):
         """Refuse a server that cannot run as this kind on this machine.
 
         ``old`` is the directory of the server whose place it takes.
-
-        Raises:
-            VimError: it is refused.
         """
 
     @property
@@ -84,18 +78,10 @@ class Vdu(Protocol):
     def make(
         self, spec: ServerSpec, settings: Image, server: Server, networks: Mapping[str, Network]
     ) -> None:
-        """Make its disk and write the configuration for its start; it does not run yet.
-
-        Raises:
-            VimError: the disk cannot be made.
-        """
+        """Make its disk and write the configuration for its start; it does not run yet."""
 
     def power_on(self, record: ServerRecord) -> list[str]:
-        """Start it; return, while it boots, the limits of its flavour that are not enforced.
-
-        Raises:
-            VimError: it does not start.
-        """
+        """Start it; return, while it boots, the limits of its flavour that are not enforced."""
 
     def power_off(self, timeout: float | None = None) -> None:
         """Shut it down, and cut its power after ``timeout`` seconds (0: at once)."""
@@ -142,15 +128,7 @@ class Vdu(Protocol):
     def console(
         self, argv: Sequence[str], stdin: str | bytes | None, timeout: float
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command inside as root.
-
-        Raises:
-            VimError: it does not run, or the command does not end in ``timeout`` seconds.
-        """
+        """Run a command inside as root."""
 
     def terminal(self) -> int:
-        """Run a shell inside as root, on this process's terminal; return its exit code.
-
-        Raises:
-            VimError: it does not run, or its kind has no terminal.
-        """
+        """Run a shell inside as root, on this process's terminal; return its exit code."""

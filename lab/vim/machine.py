@@ -38,11 +38,7 @@ CONTROLLERS = ("cpu", "memory")
 
 
 def join(home: Home) -> None:
-    """Register a lab and change the machine's settings; a second call changes nothing.
-
-    Raises:
-        VimError: control groups cannot be used here.
-    """
+    """Register a lab and change the machine's settings; a second call changes nothing."""
     with _registry():
         (_labs() / home.prefix).write_text(str(home.path), encoding="utf-8")
         for name, least in LEAST.items():

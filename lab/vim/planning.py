@@ -30,11 +30,7 @@ def ports(state: State) -> list[Port]:
 
 
 def network(state: State, network_id: str) -> Network:
-    """Return one network.
-
-    Raises:
-        VimError: no such network.
-    """
+    """Return one network."""
     try:
         return state.networks[network_id]
     except KeyError:
@@ -44,11 +40,7 @@ def network(state: State, network_id: str) -> Network:
 def plan_network(
     spec: NetworkSpec, tag: str, used_ranges: Sequence[str], config: Config | None = None
 ) -> Network:
-    """Return the network a specification asks for; without a range it gets none that is used.
-
-    Raises:
-        VimError: no name, or a wrong range, gateway, pool or MTU.
-    """
+    """Return the network a specification asks for; without a range it gets none that is used."""
     config = config or Config()
     if not spec.name:
         raise VimError("Invalid input for name: a network must have a name.")
@@ -140,12 +132,7 @@ def check_site(
 
 
 def check_server(spec: ServerSpec, config: Config) -> Image:
-    """Check the specification of a server; return its image.
-
-    Raises:
-        VimError: unknown image, or a host name, flavour, number of ports or user-data that cannot
-            work here.
-    """
+    """Check the specification of a server; return its image."""
     settings = config.images.get(spec.image)
     if settings is None:
         known = ", ".join(sorted(config.images))
@@ -170,11 +157,7 @@ def check_server(spec: ServerSpec, config: Config) -> Image:
 
 
 def plan_server(spec: ServerSpec, tag: str, state: State, config: Config) -> ServerRecord:
-    """Return the record of a new server, with the addresses of its ports.
-
-    Raises:
-        VimError: unknown network, or an address outside the subnet or in use.
-    """
+    """Return the record of a new server, with the addresses of its ports."""
     planned: list[Port] = []
     for index, port_spec in enumerate(spec.ports):
         name = nic_name(index, config.images[spec.image].hw_machine_type)

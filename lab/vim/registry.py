@@ -45,11 +45,7 @@ class Loaded:
 
 
 def check(*programs: str) -> None:
-    """Check that programs are installed; each has the name of its package.
-
-    Raises:
-        VimError: some are not.
-    """
+    """Check that programs are installed; each has the name of its package."""
     missing = [name for name in programs if not shutil.which(name)]
     if missing:
         raise VimError(
@@ -86,11 +82,7 @@ class Registry:
         return f"[{self.gateway}]:{PORT}" if ":" in self.gateway else f"{self.gateway}:{PORT}"
 
     def start(self) -> None:
-        """Start the registry, or start it again.
-
-        Raises:
-            VimError: it does not start.
-        """
+        """Start the registry, or start it again."""
         self.stop()
         self.group.mkdir(parents=True, exist_ok=True)
         config = self.directory / "registry.json"
@@ -144,10 +136,6 @@ def load(source: Path, name: str | None = None, store: Path = STORE) -> list[Loa
         source: archive of docker or of OCI, OCI layout, or directory of skopeo's `dir:`.
         name: for one image, the name to pull it by in place of its own.
         store: where images are.
-
-    Raises:
-        VimError: the source is none of these, an image has no name that can be pulled, or a tool
-            fails.
     """
     check("docker-registry", "skopeo")
     images = [(words, named(name or own, source)) for words, own in _contents(source)]
@@ -163,11 +151,7 @@ def load(source: Path, name: str | None = None, store: Path = STORE) -> list[Loa
 
 
 def named(name: str, source: Path) -> str:
-    """The name and tag of an image below `docker.io`.
-
-    Raises:
-        VimError: it has no name, or one of another registry.
-    """
+    """The name and tag of an image below `docker.io`."""
     if "/" not in name and ":" not in name:
         raise VimError(f"An image in {source} has no name: add `--name REPOSITORY/NAME:TAG`.")
     first, slash, rest = name.partition("/")
@@ -190,11 +174,7 @@ def named(name: str, source: Path) -> str:
 
 
 def _contents(source: Path) -> list[tuple[str, str]]:
-    """Images in a source: skopeo's reference and the name of each.
-
-    Raises:
-        VimError: it is no source of images, or one of them has no name.
-    """
+    """Images in a source: skopeo's reference and the name of each."""
     if source.is_dir():
         files = {path.name: path.read_bytes() for path in source.glob("*.json")}
         kind = "oci" if "index.json" in files else "dir"

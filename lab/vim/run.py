@@ -12,11 +12,7 @@ from lab.vim.errors import VimError
 
 
 def tool(argv: Sequence[str], stdin: str | None = None) -> str:
-    """Run a tool to its end and return what it printed.
-
-    Raises:
-        VimError: the tool is not installed, or failed (with the first line of its error).
-    """
+    """Run a tool to its end and return what it printed."""
     try:
         done = subprocess.run(
             list(argv), input=stdin, capture_output=True, text=True, check=False, timeout=60
@@ -48,9 +44,6 @@ def start(
 
     ``ready`` says of its process id whether it is; ``log`` gets its output; an error's text begins
     with ``failure``.
-
-    Raises:
-        VimError: it ended or was not ready in 20 s, with the last line of the log; it is ended.
     """
     process = procs.launch(argv, log, env)
     end = time.monotonic() + 20

@@ -196,11 +196,7 @@ class Namespaced(Vdu):
         files.replace(self.directory / "vdu.json", json.dumps(config, indent=1))
 
     def power_on(self, record: ServerRecord) -> list[str]:
-        """Start the keeper; returns as soon as it runs (the system boots meanwhile).
-
-        Raises:
-            VimError: the disk was lost with a restart of the machine.
-        """
+        """Start the keeper; returns as soon as it runs (the system boots meanwhile)."""
         (self.group / "keeper").mkdir(parents=True, exist_ok=True)
         (self.group / "vdu").mkdir(exist_ok=True)
         top = self.group.parents[1]
@@ -345,11 +341,7 @@ class Namespaced(Vdu):
                 os.close(number)
 
     def _entering(self, groups: Sequence[int]) -> list[str]:
-        """Return the words before a command that is run inside as root, in these groups.
-
-        Raises:
-            VimError: the VDU does not run.
-        """
+        """Return the words before a command that is run inside as root, in these groups."""
         init = self.running().init
         if init is None:
             raise VimError("The server is not running, so nothing can be run in it.")

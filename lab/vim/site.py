@@ -40,11 +40,7 @@ class Site:
     directory: Path
 
     def make(self, external: str, routed: Iterable[str], uplink: Uplink) -> None:
-        """Make router and uplink, if they are missing.
-
-        Raises:
-            VimError: the wire does not come up.
-        """
+        """Make router and uplink, if they are missing."""
         make_vca(self.wan)  # a namespace that forwards, nothing else
         make_vca(self.router)
         own = router_address(external)

@@ -74,11 +74,7 @@ class Home:
 
 @contextlib.contextmanager
 def locked(path: Path, timeout: float = 120.0) -> Iterator[None]:
-    """Hold an exclusive lock file; this excludes other processes and other threads.
-
-    Raises:
-        VimError: another holds it for longer than ``timeout`` seconds.
-    """
+    """Hold an exclusive lock file; this excludes other processes and other threads."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w", encoding="utf-8") as file:
         if not files.lock(file.fileno(), timeout):
@@ -206,11 +202,7 @@ class Stored(Generic[Document]):
     kind: type[Document]
 
     def read(self) -> Document:
-        """The document now.
-
-        Raises:
-            VimError: no such file, or not what this version writes.
-        """
+        """The document now."""
         try:
             return self.kind.model_validate_json(self.path.read_bytes())
         except FileNotFoundError:

@@ -137,7 +137,6 @@ def listed_packages(path: Path) -> dict[str, str]:
 
     Raises:
         FileNotFoundError: there is none.
-        VimError: a line has no version.
     """
     versions = {}
     for number, row in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -160,11 +159,7 @@ def day0_packages() -> list[str]:
 
 
 def release() -> tuple[str, str]:
-    """Distribution and code name of the machine, which are the image's.
-
-    Raises:
-        VimError: no image can be made of it.
-    """
+    """Distribution and code name of the machine, which are the image's."""
     rows = Path("/etc/os-release").read_text(encoding="utf-8").splitlines()
     fields = dict(row.split("=", 1) for row in rows if "=" in row)
     values = [fields.get(key, "").strip('"') for key in ("ID", "VERSION_CODENAME")]
@@ -190,11 +185,7 @@ def _sources(distribution: str) -> list[str]:
 
 
 def run(argv: Sequence[str], stdin: str | None = None) -> str:
-    """Run a tool that an image needs, and return what it printed.
-
-    Raises:
-        VimError: it failed.
-    """
+    """Run a tool that an image needs, and return what it printed."""
     done = subprocess.run(
         list(argv), input=stdin, capture_output=True, text=True, check=False, errors="replace"
     )
@@ -205,11 +196,7 @@ def run(argv: Sequence[str], stdin: str | None = None) -> str:
 
 
 def check_tools(names: Iterable[str] = tuple(_TOOLS)) -> None:
-    """Check that programs are installed.
-
-    Raises:
-        VimError: some are not; their packages are named.
-    """
+    """Check that programs are installed."""
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
     missing = [_TOOLS[name] for name in names if not shutil.which(name, path=path)]
     if missing:
@@ -226,9 +213,6 @@ def make(image: Baked, work: Path, tell: Tell) -> None:
         image: where it comes to be.
         work: an empty directory for what is needed meanwhile.
         tell: gets a line for each step.
-
-    Raises:
-        VimError: a step fails.
     """
     distribution, suite = release()
     root, raw = work / "root", work / "disk.raw"

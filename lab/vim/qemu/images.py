@@ -23,11 +23,7 @@ def baked(store: Path = STORE) -> Baked:
 
 
 def bake(tell: Tell, store: Path = STORE) -> Baked:
-    """Make the image if it is missing; ``tell`` is called with a line for each step.
-
-    Raises:
-        VimError: a tool is missing, or a step fails.
-    """
+    """Make the image if it is missing; ``tell`` is called with a line for each step."""
     image = baked(store)
     store.mkdir(parents=True, exist_ok=True)
     with locked(store / "lock", 1800):
@@ -71,11 +67,7 @@ def _used(image: Baked) -> bool:
 
 
 def export(made: Baked, output: Path) -> None:
-    """Write a compressed copy of an image, and beside it the list of its packages.
-
-    Raises:
-        VimError: it cannot be written there.
-    """
+    """Write a compressed copy of an image, and beside it the list of its packages."""
     output.parent.mkdir(parents=True, exist_ok=True)
     maker.run(["qemu-img", "convert", "-c", "-O", "qcow2", str(made.disk), str(output)])
     shutil.copy(made.directory / "packages.txt", output.with_suffix(".packages.txt"))

@@ -35,11 +35,7 @@ class SilentError(VimError):
 
 @contextlib.contextmanager
 def understood() -> Iterator[None]:
-    """Refuse an answer of the wrong shape: root of a guest may answer in the agent's place.
-
-    Raises:
-        VimError: the block did not find in the answer what it needs.
-    """
+    """Refuse an answer of the wrong shape: root of a guest may answer in the agent's place."""
     try:
         yield
     except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
@@ -100,11 +96,7 @@ class _Channel:
             raise SilentError(f"{self._name} does not answer.") from None
 
     def answer(self) -> Any:
-        """Return the answer to the last command; skip QEMU's events.
-
-        Raises:
-            VimError: the command failed.
-        """
+        """Return the answer to the last command; skip QEMU's events."""
         while True:
             document = json.loads(self.take())
             if "error" in document:
@@ -118,7 +110,6 @@ def monitor(directory: Path, command: str, /, **arguments: Any) -> Any:
 
     Raises:
         SilentError: QEMU does not run.
-        VimError: QEMU refuses the command.
     """
     with locked(directory / "qmp.lock"), _Channel(directory, MONITOR, _PATIENCE) as channel:
         channel.take()  # its greeting
@@ -142,7 +133,6 @@ def agent(directory: Path, command: str, /, **arguments: Any) -> Any:
 
     Raises:
         SilentError: no agent answers.
-        VimError: the agent refuses the command, or answers what no agent does.
     """
     with locked(directory / "agent.lock"):
         if not agent_there(directory):
@@ -160,11 +150,7 @@ def agent(directory: Path, command: str, /, **arguments: Any) -> Any:
 
 
 def read_file(directory: Path, path: str) -> bytes | None:
-    """Return the first `MOST_READ` bytes of a file of the guest, or None if it is missing.
-
-    Raises:
-        VimError: no agent answers, or it reads no files.
-    """
+    """Return the first `MOST_READ` bytes of a file of the guest, or None if it is missing."""
     try:
         handle = agent(directory, "guest-file-open", path=path, mode="r")
     except VimError as error:

@@ -92,11 +92,7 @@ def _look(image: Path) -> list[int] | None:
 
 
 def _check_disk(name: str) -> int:
-    """Return the size of the disk of a user's image, bytes.
-
-    Raises:
-        VimError: it is not qcow2, or it needs a backing file.
-    """
+    """Return the size of the disk of a user's image, bytes."""
     file = _user_image(name)
     info = json.loads(tool(["qemu-img", "info", "--output", "json", str(file)]))
     if info["format"] != "qcow2":
