@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import Any
 
+import attr
 import pytest
 from oai import pdn
 from support.ports import free_port
@@ -105,10 +106,11 @@ def test_the_run_of_a_ue_is_one_that_its_vdu_can_do(direction: str) -> None:
     server = subprocess.Popen(words, stdout=subprocess.DEVNULL)
     try:
         wait_until(lambda: listens("127.0.0.1", port), "the server listens")
-        given = {"server": "127.0.0.1", "port": port, "duration": 1, "direction": direction}
-        step = pdn.throughput_step(pdn.Throughput.parse(given), "127.0.0.1")
+        given = {"server": "192.0.2.1", "port": port, "duration": 1, "direction": direction}
+        test = attr.evolve(pdn.Throughput.parse(given), server="127.0.0.1")
+        step = pdn.throughput_step(test, "127.0.0.1")
         done = agent.execute([step.to_json()], exclusive=False)
-        answer = pdn.throughput(pdn.Throughput.parse(given), "127.0.0.1", Results(done["results"]))
+        answer = pdn.throughput(test, "127.0.0.1", Results(done["results"]))
     finally:
         server.kill()
         server.wait(10)
