@@ -45,7 +45,7 @@ def test_the_mtu_follows_the_tunnel_outside():
 
 
 @pytest.mark.parametrize(("technology", "overhead"), [("wireguard", 80), ("ipsec", 85)])
-@pytest.mark.parametrize("size", [1450, 1400])
+@pytest.mark.parametrize("size", [1450, 1444, 1440, 1425, 1424, 1400])
 def test_a_link_follows_a_network_as_tenants_have_on_openstack(
     technology, overhead, size, monkeypatch
 ):
@@ -53,7 +53,7 @@ def test_a_link_follows_a_network_as_tenants_have_on_openstack(
     monkeypatch.setattr("support.model.ModelVdu.nic_mtu", size)
     juju, hss, mme, _ = pair(technology)
     inner = 80
-    if size == 1400:  # of WireGuard, IPv4's shorter header counts there
+    if size < 1445:  # of WireGuard, IPv4's shorter header counts there
         inner, overhead = 60, overhead - 20 * (technology == "wireguard")
     assert hss.plans["s6a"].mtu == mme.plans["s6a"].mtu == size - overhead
     inside(juju, "s11", "172.16.1", OUTER)

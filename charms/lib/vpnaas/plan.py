@@ -43,6 +43,8 @@ from vpnaas.vdu.steps import Broken, Results, Step, ask, authorize, run, which
 
 TOOLS = ("ip", "ping", "systemctl", "systemd-run")
 PACKAGES = ("iproute2", "iputils-ping", "nftables", "systemd")
+ROOMY_MTU = 1445
+"""MTU of an underlay with room for IPsec and WireGuard inside each other over IPv6 (85 and 80)."""
 ECHO = "echo"
 RECENT = 5
 """A peer that was heard so many seconds ago need not be asked for an echo."""
@@ -599,7 +601,7 @@ def _overhead(charm_state: CharmState, params: LinkParams, underlay: facts.Inter
     tunnel would fit into this one, these bytes count, if all that the link can reach is IPv4.
     """
     overhead = TABLE[params.technology].overhead(params)
-    if params.technology != WIREGUARD or underlay.mtu >= fields.MIN_MTU + 2 * overhead:
+    if params.technology != WIREGUARD or underlay.mtu >= ROOMY_MTU:
         return overhead
     offers = charm_state.offers(params.link).values()
     ends = [offer.endpoint for offer in offers]

@@ -1,4 +1,12 @@
-"""Networks as tenants have on OpenStack (1450 bytes) and smaller: a UE's packets of every size."""
+"""A UE in networks as tenants have on OpenStack (1450 bytes), and in smaller ones.
+
+Cast: spgwu, enb, ue (`epc_ue_ns`); upf, gnb, ue (`5gc_ue_ns`).
+
+Seen:
+- the user plane's tunnel has the MTU that fits into its network;
+- echo requests of every size get their answers through GTP-U inside the tunnel;
+- TCP runs in both directions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""A hub with two spokes: one service with a site more than `sitegw_ns` has."""
+"""A hub with two spokes: one service with a site more than `sitegw_ns` has.
+
+Cast: hub, spoke, hub-host, spoke-host (`sitegw_ns`).
+
+Seen:
+- the hub's host and those of both spokes reach each other, the hosts of two spokes do not;
+- a spoke that goes takes nothing from the other.
+"""
 
 from __future__ import annotations
 
