@@ -66,6 +66,9 @@ def _wheel(tree: Tree, target: Path, parts: Sequence[Path], scratch: Path) -> Pa
     shared.store(archives, project / "builder/released/files")
     for path in set(parts) - set(archives):
         _copy(path, project / "builder/released/packages" / path.relative_to(target))
+    for path in project.rglob("*"):  # The wheel has their modes.
+        runs = path.is_dir() or path.stat().st_mode & 0o100
+        path.chmod((0o777 if runs else 0o666) & ~_UMASK)
     argv = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
     done = subprocess.run(
         [*argv, "--no-deps", "--wheel-dir", scratch / "wheel", project],
@@ -83,15 +86,11 @@ def _wheel(tree: Tree, target: Path, parts: Sequence[Path], scratch: Path) -> Pa
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file or folder, with modes that do not depend on who builds."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
         shutil.copytree(source, target, ignore=_IGNORED)
     else:
         shutil.copy(source, target)
-    for path in [target, *target.rglob("*")]:
-        runs = path.is_dir() or path.stat().st_mode & 0o100
-        path.chmod((0o777 if runs else 0o666) & ~_UMASK)
 
 
 def _digest(path: Path) -> str:

@@ -66,10 +66,10 @@ def clone(source: Path, folder: Path) -> Path:
     return folder
 
 
-def run_in(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+def run_in(folder: Path, *argv: str, umask: int = -1) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(folder)}
     return subprocess.run(
-        argv, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        argv, cwd=folder, env=environment, capture_output=True, text=True, check=False, umask=umask
     )
 
 
@@ -93,7 +93,7 @@ def test_two_clones_make_the_same_release(tmp_path: Path) -> None:
     assert f"## Unreleased\n\n## 99.1.0 - {datetime.now(UTC).date()}\n" in changelog.read_text()
     assert run_in(first, *COMMIT, "--message", "release: version 99.1.0").returncode == 0
     second = clone(first, tmp_path / "second")
-    again = run_in(second, "./run", "release", *NAMES)
+    again = run_in(second, "./run", "release", *NAMES, umask=0o077)
     assert again.returncode == 0, again.stderr
     assert "git tag" not in again.stderr
     sums = [(folder / "dist" / release.SUMS).read_text() for folder in (first, second)]
