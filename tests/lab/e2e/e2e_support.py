@@ -25,6 +25,7 @@ from support.waiting import wait_until as wait
 from vpnaas.params.monitoring import PORT
 
 from experiments import background
+from lab.descriptors.naming import network_name
 from lab.lcm.backends import Backends
 from lab.nbi.engine import Engine
 from lab.records import jobs
@@ -299,7 +300,7 @@ class Service:
         found = [
             n.id
             for n in self.vim.networks()
-            if n.tag == self.id and n.name.rpartition(".")[2] == name
+            if n.tag == self.id and n.name == network_name(self.name, name)
         ]
         assert len(found) == 1, f"{self.name} has {len(found)} networks {name}"
         return found[0]
