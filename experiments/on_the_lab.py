@@ -365,7 +365,7 @@ def _network(vim: Vim, vnf: Vnf, link: str) -> str:
     """
     ports = {port.network_id for port in vim.server(vnf.server).ports}
     for network in vim.networks():
-        if network.id in ports and network.name.rpartition(".")[2] == link:
+        if network.id in ports and network.name.endswith("-" + link[:16]):  # as RO names it
             return str(network.id)
     raise click.ClickException(f"{vnf}: no port of its VDU is on the network of {link}")
 

@@ -79,7 +79,7 @@ def test_a_link_of_two_hosts_runs_inside_the_tunnel_of_the_gateways(
     join(sites.lab.client(), *ends)
     for member in NESTED:
         assert sites.status("gw", member, "vpn-server")["mtu"] == 1370 - 80
-    (lan,) = [n for n in sites.vim("site-a").networks() if n.name.endswith(".hub-lan")]
+    (lan,) = [n for n in sites.vim("site-a").networks() if n.name.endswith("-hub-lan")]
     capture = Capture(tmp_path / "lan.pcap")
     with sites.vim("site-a").capture(lan.id, capture.path):
         far = NESTED["spoke-host"]

@@ -152,8 +152,8 @@ def test_only_the_tunnel_is_seen_between_the_sites(sites: Sites, tmp_path: Path)
 
 def test_links_that_stay_at_a_site_are_networks_of_that_site(sites: Sites) -> None:
     names = {n: {net.name for net in sites.vim(n).networks()} for n in ("site-a", "site-b")}
-    assert {"core.s11", "core.s1c"} <= names["site-a"]
-    assert not {"core.s11", "core.s1c", "core.s6a"} & names["site-b"]
+    assert {"core-s11", "core-s1c"} <= names["site-a"]
+    assert not {"core-s11", "core-s1c", "core-s6a"} & names["site-b"]
 
 
 def test_over_management_the_floating_address_is_found(sites: Sites) -> None:
