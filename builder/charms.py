@@ -69,11 +69,7 @@ class Charm:
 
 
 def load(tree: Tree, name: str) -> Charm:
-    """Read `charms/<name>/charm.yaml` and merge it with the common parts of all charms.
-
-    Raises:
-        BuildError: There is no such charm, or one of its files is invalid.
-    """
+    """Read `charms/<name>/charm.yaml` and merge it with the common parts of all charms."""
     if name not in tree.own and name not in tree.charms():
         raise BuildError(f"no charm {name}; allowed are {', '.join(tree.charms())}")
     source = tree.root / "charms" / name
@@ -128,12 +124,7 @@ def load(tree: Tree, name: str) -> Charm:
 
 
 def declared_actions(tree: Tree, file: str) -> dict[str, Any]:
-    """Read actions from a file in `charms`, with the types of parameters; none without the file.
-
-    Raises:
-        BuildError: A parameter has no description, and `common/parameters.yaml` does not have it,
-            or its range is no pair of numbers.
-    """
+    """Read actions from a file in `charms`, with the types of parameters; none without the file."""
     shared = _yaml(tree.common / "parameters.yaml")
     actions = _yaml(tree.root / "charms" / file, missing={})
     for action in actions.values():

@@ -74,11 +74,7 @@ class Deployment(_Model):
 
 
 def read(path: Path) -> Deployment:
-    """Read a deployment file.
-
-    Raises:
-        BuildError: The file is not a valid deployment file.
-    """
+    """Read a deployment file."""
     try:
         return Deployment.model_validate(documents.read(path))
     except ValidationError as error:
@@ -100,10 +96,6 @@ def parameters(
         vnfds: VNFD by id.
         base: The service's parameters at one site.
         where: Name of the file, for messages.
-
-    Raises:
-        BuildError: A name is unknown, a network or parameter is missing,
-            or all VNFs are at the default site.
     """
     profiles = {str(p["id"]): p for p in nsd["df"][0]["vnf-profile"]}
     _check_names(deployment, set(profiles), where)

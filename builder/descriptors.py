@@ -52,9 +52,6 @@ def complete(tree: Tree, vnfd: dict[str, Any], charms_inside: Iterable[str] = ()
         tree: Source of the charms.
         vnfd: The content of `vnfd`.
         charms_inside: Charms that the package brings with it; their primitives stay as they are.
-
-    Raises:
-        BuildError: There is no such charm, or a primitive does not fit it.
     """
     for flavour in vnfd["df"]:
         lcm = flavour.get("lcm-operations-configuration") or {}
@@ -90,9 +87,6 @@ def parameters(charm: charms.Charm, primitive: str, own: Mapping[str, Any]) -> l
         charm: The charm.
         primitive: Name of the primitive.
         own: Values by parameter that the descriptor sets itself.
-
-    Raises:
-        BuildError: The charm has no such action, parameter or link.
     """
     if primitive == "config":
         return _listed({}, {**LOGIN, **own})

@@ -34,11 +34,7 @@ class DocumentError(ValueError):
 
 
 def read(path: Path, loader: Loader = FASTEST) -> dict[str, Any]:
-    """Read a file that people write: a mapping in which no key stands twice.
-
-    Raises:
-        BuildError: It cannot be read, or is something else.
-    """
+    """Read a file that people write: a mapping in which no key stands twice."""
     try:
         document = _parsed(path.read_bytes(), loader)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Errors in one sentence."""
+"""Errors in one sentence. Any function of the builder may raise BuildError."""
 
 from __future__ import annotations
 

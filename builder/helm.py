@@ -32,11 +32,7 @@ MORE_CONFIG = {"osm": "<OSM>", "relations": f"<{RELATIONS}>"}
 
 
 def image(given: str, tree: Tree) -> str:
-    """Return the reference of the container image: the given one, or a default.
-
-    Raises:
-        BuildError: The given text is not an image reference.
-    """
+    """Return the reference of the container image: the given one, or a default."""
     reference = given or f"{IMAGE}:{tree.version}"
     if not re.fullmatch(r"[a-z0-9][A-Za-z0-9._/:@-]{0,254}", reference):
         raise BuildError(f"--image: {reference!r} is no image; allowed: registry/name:tag")
@@ -128,9 +124,6 @@ def parameters(document: dict[str, Any], nsds: Iterable[Mapping[str, Any]]) -> d
     Args:
         document: Instantiation parameters of a service.
         nsds: The services that have exactly its members.
-
-    Raises:
-        BuildError: These services do not all have the same relations.
     """
     related = [relations(nsd) for nsd in nsds]
     if any(one != related[0] for one in related):

@@ -65,11 +65,7 @@ class Extended:
 
 
 def parse(links: Iterable[str], interfaces: Iterable[str]) -> list[Link]:
-    """Return the links of the options `--link NAME:ROLE` and `--interface IF`, in pairs.
-
-    Raises:
-        BuildError: One is malformed, or their numbers differ.
-    """
+    """Return the links of the options `--link NAME:ROLE` and `--interface IF`, in pairs."""
     words, over = list(links), list(interfaces)
     if len(words) != len(over):
         raise BuildError(
@@ -101,9 +97,6 @@ def add(
         target: Folder, made if missing.
         user: As whom OSM and the charm log in, if the package does not say.
         force: Whether an earlier result is replaced.
-
-    Raises:
-        BuildError: It is no VNF package, OSM refuses it, or it has these links already.
     """
     package = _readable(source)
     document = yaml.safe_load(yaml.safe_dump(package.document))
@@ -235,11 +228,7 @@ def _operators(entry: dict[str, Any], added: list[dict[str, Any]]) -> None:
 
 
 def _unpack(package: Package, folder: Path, source: Path) -> None:
-    """Write the files of a package, in the layout of tar.gz; a link out of it becomes its target.
-
-    Raises:
-        BuildError: A link leads to nothing.
-    """
+    """Write the files of a package, as in tar.gz; a link out of it becomes its target."""
     top = source.resolve()
     for name, entry in package.files.items():
         path = folder / name.removeprefix("Scripts/")

@@ -43,9 +43,6 @@ def metadata(kind: str, body: Mapping[str, Any], released: str) -> dict[str, str
             specification covers and which has the keys of "nsd" under its own name.
         body: The descriptor without its envelope.
         released: Date and time of the release (RFC 3339).
-
-    Raises:
-        BuildError: A VNFD has no product name or provider.
     """
     version = str(body.get("version", "1.0"))
     for key in ("product-name", "provider") if kind == "vnfd" else ():
@@ -67,11 +64,7 @@ def metadata(kind: str, body: Mapping[str, Any], released: str) -> dict[str, str
 
 
 def render(about: Mapping[str, str], files: Mapping[str, bytes]) -> str:
-    """Return the manifest of some files, without a signature.
-
-    Raises:
-        BuildError: A value or path does not fit into one line.
-    """
+    """Return the manifest of some files, without a signature."""
     for text in (*about.values(), *files):
         if text != text.strip() or any(category(sign) in UNFIT for sign in text):
             raise BuildError(
@@ -86,11 +79,7 @@ def render(about: Mapping[str, str], files: Mapping[str, bytes]) -> str:
 
 
 def parse(data: bytes) -> Manifest:
-    """Read a manifest.
-
-    Raises:
-        BuildError: A line is not valid in a manifest, or a digest is incomplete.
-    """
+    """Read a manifest."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:

@@ -60,11 +60,7 @@ class Package:
 
 
 def source(tree: Tree, folder: Path) -> Package:
-    """Read a source package.
-
-    Raises:
-        BuildError: The folder has no descriptor or several, or its descriptor is not SOL006.
-    """
+    """Read a source package."""
     found = [(kind, path) for kind, end in ENDINGS.items() for path in folder.glob(f"*{end}")]
     if len(found) != 1:
         endings = ", ".join(f"*{ending}" for ending in ENDINGS.values())

@@ -33,9 +33,6 @@ def write(tree: Tree, target: Path, built: Iterable[Path]) -> Path:
         tree: Source tree.
         target: Folder of the archives, ``params/`` and ``sbom.cdx.json``.
         built: The archives and parameter files of this release; others there do not belong to it.
-
-    Raises:
-        BuildError: The wheel cannot be made.
     """
     (target / VERSION).write_text(f"{tree.version}\n", encoding="ascii")
     parts = [*sorted(built), target / "sbom.cdx.json"]

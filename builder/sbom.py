@@ -26,9 +26,6 @@ def write(tree: Tree, path: Path, architecture: str, pods: bool = False) -> None
         path: File to write.
         architecture: Architecture of the proxy machines, or of the cluster's nodes.
         pods: Whether the packages have Helm execution environments and no charms.
-
-    Raises:
-        BuildError: A file of pins is invalid.
     """
     bom = Bom(serial_number=uuid.uuid5(uuid.NAMESPACE_URL, f"osm-vpnaas/{tree.version}"))
     name = "osm-vpnaas"

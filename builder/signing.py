@@ -41,11 +41,7 @@ class Signer:
 
 
 def sign(path: Path, signer: Signer) -> None:
-    """Put a signed manifest into an archive for OSM; it replaces an earlier one.
-
-    Raises:
-        BuildError: The archive cannot be read, or OpenSSL cannot sign.
-    """
+    """Put a signed manifest into an archive for OSM; it replaces an earlier one."""
     package = _read(path)
     name = path.name.removesuffix(".tar.gz")
     files = _unsigned(package)
@@ -63,11 +59,7 @@ def sign(path: Path, signer: Signer) -> None:
 
 
 def csar(path: Path, target: Path, signer: Signer) -> None:
-    """Write the SOL004 form of an archive for OSM: a ZIP file with TOSCA-Metadata.
-
-    Raises:
-        BuildError: The archive cannot be read, or OpenSSL cannot sign.
-    """
+    """Write the SOL004 form of an archive for OSM: a ZIP file with TOSCA-Metadata."""
     package = _read(path)
     name = path.name.removesuffix(".tar.gz")
     files = {_place(package, old): entry for old, entry in _unsigned(package).items()}
@@ -103,9 +95,6 @@ def verify(path: Path, trust: Path) -> list[str]:
     Args:
         path: Archive for OSM or CSAR.
         trust: Certificates in PEM: of the signer's CA, or of the signer.
-
-    Raises:
-        BuildError: The package cannot be read.
     """
     package = _read(path)
     if package.notes:

@@ -374,11 +374,7 @@ def _yes(value: bool) -> str:
 
 
 def load(path: Path) -> Site:
-    """Read a site file.
-
-    Raises:
-        BuildError: The file is invalid.
-    """
+    """Read a site file."""
     document = documents.read(path)
     try:
         return (Core5g if "core" in document else Epc).model_validate(document)

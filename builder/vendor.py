@@ -75,9 +75,6 @@ def vendored(tree: Tree, architecture: str = ARCHITECTURES[0]) -> Path:
     Args:
         tree: Source tree, with the pins and the cache.
         architecture: One of `ARCHITECTURES`.
-
-    Raises:
-        BuildError: The architecture is unknown, or a pinned wheel cannot be downloaded.
     """
     if architecture not in ARCHITECTURES:
         raise BuildError(f"architecture {architecture}: allowed are {' and '.join(ARCHITECTURES)}")
@@ -111,11 +108,7 @@ def vendored(tree: Tree, architecture: str = ARCHITECTURES[0]) -> Path:
 
 
 def wheels(tree: Tree, architecture: str = ARCHITECTURES[0]) -> list[Wheel]:
-    """Return the vendored wheels of an architecture, from the pins.
-
-    Raises:
-        BuildError: The pins of the backends are invalid.
-    """
+    """Return the vendored wheels of an architecture, from the pins."""
     result = pinned(tree.common / "requirements.txt", architecture)
     for backend in _backends(tree.common / "cffi-backends.yaml"):
         digest = backend.sha256[architecture]

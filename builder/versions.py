@@ -22,9 +22,6 @@ def prepare(tree: Tree, version: str, today: datetime.date) -> None:
     """Set the version, and close the open section of the changelog with a date.
 
     A release of the version that the tree has already changes no file.
-
-    Raises:
-        BuildError: changes that are not committed, no later version, or no entry for it.
     """
     if not _VERSION.fullmatch(version):
         raise BuildError(f"'{version}' is no version; allowed: three numbers, such as 1.2.0")

@@ -17,7 +17,7 @@ from builder.documents import DocumentError, load
 
 
 class OperateError(click.ClickException):
-    """One sentence for the operator."""
+    """One sentence for the operator; any function of this package may raise it."""
 
 
 _MALFORMED = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError)
@@ -26,11 +26,7 @@ _MALFORMED = (AttributeError, LookupError, TypeError, ValueError, ArithmeticErro
 
 @contextmanager
 def understood(whose: str) -> Iterator[None]:
-    """Make one sentence of errors while an answer is read; also a decorator of a function.
-
-    Raises:
-        OperateError: the answer has another form.
-    """
+    """Make one sentence of errors while an answer is read; also a decorator of a function."""
     try:
         yield
     except _MALFORMED as error:
@@ -56,11 +52,7 @@ class Client:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def verb(self, *words: str) -> str:
-        """Run a verb and return what it printed.
-
-        Raises:
-            OperateError: it failed; the text has the client's last line.
-        """
+        """Run a verb and return what it printed."""
         argv = [*self.command, *words]
         try:
             done = subprocess.run(
@@ -80,11 +72,7 @@ class Client:
         return done.stdout
 
     def document(self, verb: str, id: str) -> dict[str, Any]:
-        """Return the record that a verb prints.
-
-        Raises:
-            OperateError: there is none, or the verb failed.
-        """
+        """Return the record that a verb prints."""
         return _document(verb, self.verb(verb, "--literal", id))
 
     def start(
@@ -95,11 +83,7 @@ class Client:
         params: Mapping[str, Any],
         instance: tuple[str, int] | None = None,
     ) -> str:
-        """Start a day-2 primitive; return the id of its operation.
-
-        Raises:
-            OperateError: it was refused.
-        """
+        """Start a day-2 primitive; return the id of its operation."""
         given = json.dumps(dict(params))
         words = ["ns-action", ns, "--vnf_name", vnf, "--action_name", name, "--params", given]
         if instance is not None:
@@ -108,11 +92,7 @@ class Client:
         return printed[-1] if printed else ""
 
     def wait(self, operation: str, timeout: float | None = None) -> dict[str, Any]:
-        """Wait for the end of an operation, however it ends; return its record.
-
-        Raises:
-            OperateError: it does not end in time.
-        """
+        """Wait for the end of an operation, however it ends; return its record."""
         limit = self.timeout if timeout is None else timeout
         deadline = time.monotonic() + limit
         while True:
@@ -141,9 +121,6 @@ class Client:
             params: Its parameters.
             timeout: Seconds it may take.
             instance: VDU and count index, for a charm at the level of VDUs.
-
-        Raises:
-            OperateError: it was refused, failed, or does not end in time.
         """
         record = self.wait(self.start(ns, vnf, name, params, instance), timeout)
         detail = record.get("detailed-status")

@@ -49,11 +49,7 @@ class End:
 
     @classmethod
     def parse(cls, text: str, prefixes: str = "") -> End:
-        """Read ``NS/VNF[/VDU/COUNT]:LINK[@ADDRESS]``, and prefixes separated by commas.
-
-        Raises:
-            OperateError: the text has another form, or a prefix is invalid.
-        """
+        """Read ``NS/VNF[/VDU/COUNT]:LINK[@ADDRESS]``, and prefixes separated by commas."""
         match = _END.fullmatch(text)
         if match is None:
             by_id = "; NS is the service's id where its name has '/'"
@@ -107,22 +103,14 @@ class State:
 
 
 def status_of(client: Client, end: End) -> Mapping[str, Any]:
-    """Return the status of an end's VNF: of all its links, and of its network function.
-
-    Raises:
-        OperateError: the primitive failed.
-    """
+    """Return the status of an end's VNF: of all its links, and of its network function."""
     return client.action(
         end.service, end.vnf, "show-status", {"link": "all"}, instance=end.instance
     )
 
 
 def state_of(end: End, status: Mapping[str, Any]) -> State:
-    """Return an end's key, inner address, port and network function, from its VNF's status.
-
-    Raises:
-        OperateError: the link is not configured, or is not WireGuard.
-    """
+    """Return an end's key, inner address, port and network function, from its VNF's status."""
     shown = status.get(end.link)
     if not isinstance(shown, dict) or "public-key" not in shown:
         state = shown.get("state") if isinstance(shown, dict) else "unknown"
@@ -136,11 +124,7 @@ def state_of(end: End, status: Mapping[str, Any]) -> State:
 
 
 def join(client: Client, one: End, other: End) -> list[str]:
-    """Make each end a peer of the other; return a line for each. May be repeated.
-
-    Raises:
-        OperateError: no end has an address, or a primitive failed.
-    """
+    """Make each end a peer of the other; return a line for each. May be repeated."""
     if one.address is None and other.address is None:
         raise OperateError(f"one end needs an address the other can reach: {_FORM}")
     states = [state_of(end, status_of(client, end)) for end in (one, other)]
@@ -161,9 +145,6 @@ def introduce(
         known: Their states.
         before: Their states at the last call, None at the first. Primitives that would be the
             same as then are not repeated.
-
-    Raises:
-        OperateError: a primitive failed.
     """
     done = _orders(ends, before) if before else []
     lines = []
@@ -214,20 +195,12 @@ def _peer(here: End, there: End, state: State) -> dict[str, Any]:
 
 
 def part(client: Client, one: End, other: End) -> list[str]:
-    """Remove each end from the peers of the other; return a line for each.
-
-    Raises:
-        OperateError: a primitive failed.
-    """
+    """Remove each end from the peers of the other; return a line for each."""
     return [forget(client, one, other), forget(client, other, one)]
 
 
 def forget(client: Client, here: End, there: End) -> str:
-    """Remove the end `there` from the peers of `here`; return a line.
-
-    Raises:
-        OperateError: a primitive failed.
-    """
+    """Remove the end `there` from the peers of `here`; return a line."""
     params = {"link": here.link, "name": there.name}
     status = status_of(client, here)
     with understood(str(here)):

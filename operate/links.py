@@ -20,11 +20,7 @@ STYLES = {"up": "green", "clear": "blue", "down": "red", "blocked": "red", "unkn
 
 @understood("OSM")
 def links(osm: Osm, names: Collection[str]) -> list[Link]:
-    """Return the links of these services, or of all, the worst first.
-
-    Raises:
-        OperateError: there is no such service.
-    """
+    """Return the links of these services, or of all, the worst first."""
     services = osm.nbi.get(SERVICES)
     unknown = sorted(set(names) - {service["name"] for service in services})
     if unknown:

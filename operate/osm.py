@@ -44,11 +44,7 @@ class Osm:
     # -- records ---------------------------------------------------------------------------------
 
     def required(self, place: str, **fields: str) -> Document:
-        """Return the entry of a list that has these values.
-
-        Raises:
-            OperateError: there is none.
-        """
+        """Return the entry of a list that has these values."""
         record = self.nbi.find(place, **fields)
         if record is None:
             raise OperateError(f"OSM has no {', '.join(fields.values())} in {place}")
@@ -78,9 +74,6 @@ class Osm:
             place: ``NS_OPERATIONS`` or ``NSI_OPERATIONS``.
             key: Id of the operation.
             gone: whether the operation may delete its own record.
-
-        Raises:
-            OperateError: it failed, or does not end in time.
         """
         started = reported = time.monotonic()
         deadline = started + self.limit
@@ -136,11 +129,7 @@ class Osm:
     def action(
         self, service: str, member: str, primitive: str, params: Mapping[str, Any]
     ) -> Document:
-        """Run a day-2 primitive; return its JSON output, {} if the output is no JSON object.
-
-        Raises:
-            OperateError: it was refused, failed, or does not end in time.
-        """
+        """Run a day-2 primitive; return its JSON output, {} if the output is no JSON object."""
         try:
             value = json.loads(self.output(self.start(service, member, primitive, params)))
         except (ValueError, RecursionError):
@@ -199,11 +188,7 @@ class ApiClient(Client):
 
     @understood("OSM")
     def document(self, verb: str, id: str) -> Document:
-        """Return the record that a verb of the command line would print, by name or id.
-
-        Raises:
-            OperateError: there is none.
-        """
+        """Return the record that a verb of the command line would print, by name or id."""
         if verb == "ns-op-show":  # An operation has no name.
             return dict(self.osm.nbi.get(f"{NS_OPERATIONS}/{id}"))
         place = {"nsi-show": SLICES, "ns-show": SERVICES, "vnf-show": "/nslcm/v1/vnfrs"}[verb]

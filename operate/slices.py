@@ -127,11 +127,7 @@ class Record:
     path: Path
 
     def read(self) -> dict[str, tuple[str, list[Pair]]]:
-        """Return id and pairs of each slice, by its name; empty without a file.
-
-        Raises:
-            OperateError: the file has another form.
-        """
+        """Return id and pairs of each slice, by its name; empty without a file."""
         try:
             text = self.path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -206,11 +202,7 @@ class Joiner:
 
     @understood("OSM")
     def step(self, name: str) -> bool:
-        """Do the next step for one slice; return True if it is completely joined.
-
-        Raises:
-            OperateError: there is no such slice, or a primitive failed.
-        """
+        """Do the next step for one slice; return True if it is completely joined."""
         nsi = self.client.document("nsi-show", name)
         if nsi.get("operational-status") != "running":
             return False
@@ -308,11 +300,7 @@ def ids_of(client: Client) -> dict[str, str]:
 
 
 def join_slices(joiner: Joiner, names: Iterable[str], timeout: float, pause: float) -> None:
-    """Join slices and wait until all are joined; report errors, and go on with the other slices.
-
-    Raises:
-        OperateError: a slice is not joined, because of an error or in time.
-    """
+    """Join slices and wait until all are joined; report errors, and go on with the other slices."""
     deadline = time.monotonic() + timeout
     left, failed = list(names), list[str]()
     while left:

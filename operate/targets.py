@@ -24,9 +24,6 @@ def targets(client: Client, names: Iterable[str], port: int, turn_on: bool) -> l
         names: NS or NS/MEMBER-VNF-INDEX.
         port: TCP port of the exporters.
         turn_on: Whether to start the exporters first, with the primitive configure-monitoring.
-
-    Raises:
-        OperateError: there is no such member, it has no address, or a verb or primitive failed.
     """
     entries = []
     for name in names:
