@@ -93,11 +93,7 @@ class HelmEnvironment(Environment):
         self._change(key=key)
 
     def configure(self, options: Mapping[str, str]) -> None:
-        """Store the options of the primitive `config`; options it does not name stay.
-
-        Raises:
-            InputError: A relation has another form, or an end that this charm does not have.
-        """
+        """Store the options of the primitive `config`; options it does not name stay."""
         merged = dict(self._state.options, **options)
         for relation in offers.relations("config: relations", merged.get(RELATIONS, "")):
             if relation.endpoint not in self._endpoints():

@@ -61,11 +61,7 @@ class Document:
 
 
 def relations(where: str, text: str) -> Tuple[Relation, ...]:
-    """Read relations as `endpoint=member:endpoint`, separated by commas; "none" for none.
-
-    Raises:
-        InputError: The text has another form.
-    """
+    """Read relations as `endpoint=member:endpoint`, separated by commas; "none" for none."""
     if text.strip() in ("", "none"):
         return ()
     result: List[Relation] = []
@@ -83,11 +79,7 @@ def relations(where: str, text: str) -> Tuple[Relation, ...]:
 
 
 def named(where: str, text: str) -> Dict[str, str]:
-    """Read who is believed: `member=release`, separated by commas; "none" for nobody.
-
-    Raises:
-        InputError: The text has another form.
-    """
+    """Read who is believed: `member=release`, separated by commas; "none" for nobody."""
     result: Dict[str, str] = {}
     for part in text.split(",") if text.strip() not in ("", "none") else ():
         member, _, release = part.strip().partition("=")
@@ -114,11 +106,7 @@ def encode(document: Document) -> str:
 
 
 def decode(where: str, text: str) -> Document:
-    """Read a document that another execution environment wrote.
-
-    Raises:
-        InputError: It is not of the form that `encode` writes.
-    """
+    """Read a document that another execution environment wrote."""
 
     def wrong(what: str) -> InputError:
         return InputError(where, what, "an offer of this version")

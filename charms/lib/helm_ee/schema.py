@@ -38,11 +38,7 @@ class Actions:
             self._check[name] = fastjsonschema.compile(schema)
 
     def parameters(self, name: str, given: Mapping[str, Any]) -> Dict[str, Any]:
-        """Return the parameters with defaults for those that are not given.
-
-        Raises:
-            VpnaasError: The action does not exist, or does not declare such parameters.
-        """
+        """Return the parameters with defaults for those that are not given."""
         if name not in self._check:
             what = "there is no primitive {}".format(fields.shown(name))
             raise InputError("primitive", what, ", ".join(sorted(self._check)))
@@ -57,11 +53,7 @@ class Actions:
 
 
 def mapping(text: str) -> Dict[str, Any]:
-    """Read the parameters of a request, which LCM writes as YAML.
-
-    Raises:
-        InputError: They are not a mapping with names as keys.
-    """
+    """Read the parameters of a request, which LCM writes as YAML."""
     if len(text) > MAX_PARAMS:
         raise InputError("params", "they are too long", "{} characters".format(MAX_PARAMS))
     try:

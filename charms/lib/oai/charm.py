@@ -276,11 +276,7 @@ class NfCharm(VnfCharm):
         return self._restart_containers()
 
     def _restart_containers(self) -> Mapping[str, Any]:
-        """Restart the containers.
-
-        Raises:
-            VpnaasError: They were not restarted.
-        """
+        """Restart the containers."""
         outcome = self._reconcile_for(Request(restart=True, wait=ACTION_WAIT))
         if not outcome.restarted:
             reason = outcome.reason or "this VNF has no software (`software` is none)"
@@ -355,11 +351,7 @@ class NfCharm(VnfCharm):
         return dict(meters.answer(link, results), technology=decided.params.technology)
 
     def _log(self, container: str) -> str:
-        """Return the end of what a running container has logged since its start.
-
-        Raises:
-            VpnaasError: It does not run.
-        """
+        """Return the end of what a running container has logged since its start."""
         self._configured()
         path = "/var/log/{}.log".format(container)
         steps = [

@@ -105,11 +105,7 @@ class KeyedCharm(NfCharm):
         vdu.execute([step], exclusive=False).check()
 
     def _rows(self, vdu: Vdu, *statements: str) -> List[Dict[str, str]]:
-        """Send statements to the database, by standard input only; return the rows of the answer.
-
-        Raises:
-            VpnaasError: The database did not accept the statements.
-        """
+        """Send statements to the database, by standard input only; return the rows."""
         if not self._engine:
             observed = vdu.execute([which("nf/engine", plan.ENGINES)], exclusive=False)
             self._engine = plan.engine(observed)
@@ -124,11 +120,7 @@ class KeyedCharm(NfCharm):
         return rows
 
     def _known(self, vdu: Vdu, where: str, imsi: str) -> List[Dict[str, str]]:
-        """Return the rows of a subscriber.
-
-        Raises:
-            InputError: There is no such subscriber.
-        """
+        """Return the rows of a subscriber."""
         rows = self._rows(vdu, self.language.select(imsi))
         if not rows:
             what = "{} is no subscriber".format(imsi)
@@ -258,11 +250,7 @@ class EquipmentCharm(NfCharm):
     """User equipment; it measures through its PDN connection or PDU session, not through a link."""
 
     def _connection(self, vdu: Vdu, given: Params) -> Tuple[str, str]:
-        """Return device and address of the connection that an action measures.
-
-        Raises:
-            VpnaasError: The UE has no such connection.
-        """
+        """Return device and address of the connection that an action measures."""
         return pdn.DEVICE, self._address(vdu, pdn.DEVICE, pdn.not_attached(pdn.DEVICE))
 
     @action("measure-throughput")

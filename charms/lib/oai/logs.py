@@ -26,11 +26,7 @@ _SLICE = re.compile(r"sst, sd: *([0-9]{1,3}), *([0-9A-Fa-f]{6})")
 
 
 def statistics(log: str) -> Dict[str, int]:
-    """Return the numbers of the last complete table of the MME.
-
-    Raises:
-        VpnaasError: There is none.
-    """
+    """Return the numbers of the last complete table of the MME."""
     table: Dict[str, int] = {}
     complete: Dict[str, int] = {}
     for match in _ROW.finditer(log):
@@ -46,11 +42,7 @@ def statistics(log: str) -> Dict[str, int]:
 
 
 def connected(log: str) -> Dict[str, List[Dict[str, str]]]:
-    """Return gNBs and UEs of the last complete tables of the AMF.
-
-    Raises:
-        VpnaasError: There is none.
-    """
+    """Return gNBs and UEs of the last complete tables of the AMF."""
     complete: Dict[str, List[Dict[str, str]]] = {}
     title, rows, started = "", [], False  # type: str, List[Dict[str, str]], bool
     for line in log.splitlines():

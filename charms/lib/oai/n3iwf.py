@@ -164,11 +164,7 @@ def verify_steps(brought: Given) -> List[Step]:
 
 
 def install_steps(params: N3iwf, brought: Given, results: Results) -> List[Step]:
-    """Return the steps that install them; the N3IWF reads them when it starts.
-
-    Raises:
-        InputError: The authority did not sign the certificate.
-    """
+    """Return the steps that install them; the N3IWF reads them when it starts."""
     if results.exit_code("nf/check") != 0:
         where = "set-nwu-certificate: certificate"
         raise InputError(where, "openssl does not verify it", "one that ca-certificate signed")

@@ -449,11 +449,7 @@ WITH_SECRETS = ("hss", "ue", "amf", "nr-ue", "n3ue")
 
 
 def parse(kind: str, given: Given, where: str = "configure-nf") -> Common:
-    """Parse the parameters of `configure-nf` of one kind of network function, without secrets.
-
-    Raises:
-        InputError: A value is not allowed.
-    """
+    """Parse the parameters of `configure-nf` of one kind of network function, without secrets."""
     named = fields.Parameters(where, given)
     at, text = named.at, named.text
     parsed = {"plmn": values.plmn(at(""), text("mcc"), text("mnc"))}  # type: Dict[str, Any]
@@ -521,11 +517,7 @@ def to_json(params: Common) -> str:
 
 
 def from_json(kind: str, text: str) -> Optional[Common]:
-    """Read the document back; "" is a network function that is not configured yet.
-
-    Raises:
-        InputError: The version or the form is unknown.
-    """
+    """Read the document back; "" is a network function that is not configured yet."""
     if not text:
         return None
     where = "peer relation: nf"

@@ -122,11 +122,7 @@ def encode(part: Optional[Part]) -> Dict[str, str]:
 
 
 def decode(bag: Mapping[str, str], where: str) -> Optional[Part]:
-    """Read the databag of the other end; None if it contains no part.
-
-    Raises:
-        InputError: The part is invalid or has an unknown version.
-    """
+    """Read the databag of the other end; None if it contains no part."""
     if not any(value for key, value in bag.items() if key.startswith(PREFIX)):
         return None
 
@@ -160,11 +156,7 @@ def decode(bag: Mapping[str, str], where: str) -> Optional[Part]:
 
 
 def from_json(text: str, where: str) -> Part:
-    """Read a part from the JSON text that `show-status` of another network function prints.
-
-    Raises:
-        InputError: It is not a part, or it has no address.
-    """
+    """Read a part from the JSON text that `show-status` of another network function prints."""
     allowed = "one of network-function, functions of show-status"
     part = decode(fields.json_object(where, text, allowed), where)
     if part is None or not part.address:
@@ -182,11 +174,7 @@ def functions_to_json(functions: Mapping[str, Mapping[str, Part]]) -> str:
 
 
 def functions_from_json(text: str) -> Dict[str, Dict[str, Part]]:
-    """Read it back.
-
-    Raises:
-        InputError: The version or the form is unknown.
-    """
+    """Read it back."""
     where = "peer relation: nf-functions"
     given = fields.json_object(where, text) if text else {}
     return {

@@ -172,11 +172,7 @@ def throughput(test: Throughput, own: str, results: Results) -> Dict[str, Any]:
 
 
 def latency(test: Latency, own: str, results: Results) -> Dict[str, Any]:
-    """Return the summary of one ping run; times are ms round trip.
-
-    Raises:
-        VpnaasError: Nothing was sent, or nothing came back.
-    """
+    """Return the summary of one ping run; times are ms round trip."""
     times = measure.round_trips(results, test.server)
     summary = {"address": own, "server": test.server, "size": test.size}
     return dict(summary, **{"interval-ms": test.interval_ms}, **times)
@@ -194,11 +190,7 @@ def serve_steps(own: str, seconds: int) -> List[Step]:
 
 
 def served(own: str, seconds: int, results: Results) -> Dict[str, Any]:
-    """Return the server's address and port, and how long it runs.
-
-    Raises:
-        VpnaasError: It did not start.
-    """
+    """Return the server's address and port, and how long it runs."""
     if results.failed is not None or results.exit_code("serve") != 0:
         raise VpnaasError("the server did not start: " + results.why("serve"))
     return {"address": own, "port": SERVER_PORT, "seconds": seconds}

@@ -342,11 +342,7 @@ def database_steps() -> List[Step]:
 
 
 def make_plan(function_state: FunctionState, results: Results) -> Plan:
-    """Return the steps from the observed to the desired state.
-
-    Raises:
-        VpnaasError: The VDU cannot run network functions, or not with the requested parameters.
-    """
+    """Return the steps from the observed to the desired state."""
     own = _conflict(function_state, results)
     if own and function_state.requested:
         raise own
@@ -426,11 +422,7 @@ def _is_current(container: str, files: Mapping[str, File], results: Results) -> 
 
 
 def engine(results: Results) -> str:
-    """Return the path of the container engine.
-
-    Raises:
-        VpnaasError: There is none.
-    """
+    """Return the path of the container engine."""
     program = results.paths("nf/engine")
     for name in ENGINES:
         path = program.get(name)

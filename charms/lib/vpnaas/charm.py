@@ -52,9 +52,6 @@ class VnfCharm(ExperimentingCharm):
 
         A new link that cannot be used is stored all the same: there is no earlier state to return
         to, so it is blocked with its reason, and comes up when the cause is gone.
-
-        Raises:
-            VpnaasError: The first reason, or a step that failed.
         """
         stored = self._intent()
         new = frozenset(intent.links) - frozenset(stored.links)

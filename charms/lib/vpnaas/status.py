@@ -333,11 +333,7 @@ def _bounded(details: Mapping[str, Any], most: int) -> Dict[str, Any]:
 
 
 def of_peer(links: Mapping[str, Mapping[str, Any]], name: str) -> Dict[str, Any]:
-    """Return the details of the links that have a peer, with this peer only.
-
-    Raises:
-        InputError: No link has the peer.
-    """
+    """Return the details of the links that have a peer, with this peer only."""
     view = {}
     for link, details in links.items():
         peers = [peer for peer in details["peers"] if peer["peer"] == name]

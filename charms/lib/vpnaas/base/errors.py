@@ -1,4 +1,7 @@
-"""Errors that carry one sentence a person can act on."""
+"""Errors that carry one sentence a person can act on.
+
+Any function of the charm library may raise VpnaasError or InputError.
+"""
 
 MALFORMED = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """Errors of a reader whose document does not have the expected form. A hostile VDU or peer may send

@@ -284,11 +284,7 @@ def _unreadable() -> Tuple[Type[Exception], ...]:
 
 
 def _strong(where: str, parsed: Any) -> str:
-    """Return the key of a certificate or request, base64 of its SubjectPublicKeyInfo.
-
-    Raises:
-        InputError: the key or the signature is weaker than the rest of a tunnel.
-    """
+    """Return the key of a certificate or request, base64 of its SubjectPublicKeyInfo."""
     from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 

@@ -92,11 +92,7 @@ class Unit:
         ] + [remove("forget-" + what, self.file(what)) for what in ("py", "request", "result")]
 
     def result(self, results: Results) -> Json:
-        """Return its result with `ran-until-stopped`.
-
-        Raises:
-            VpnaasError: It was not started, or it failed.
-        """
+        """Return its result with `ran-until-stopped`."""
         text = results.check().text("result")
         if not text:
             raise VpnaasError("no {0} runs here; run start-{0} first".format(self.name))

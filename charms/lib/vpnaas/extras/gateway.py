@@ -59,11 +59,7 @@ def observe(tunnels: int) -> List[Step]:
 
 
 def before_links(gateway: Gateway, results: Results) -> List[Step]:
-    """Return the steps that come first: nothing may pass in clear while tunnels come up.
-
-    Raises:
-        InputError: No firewall is possible with the VDU's interfaces.
-    """
+    """Return the steps that come first: nothing may pass in clear while tunnels come up."""
     steps = _firewall(gateway, results)
     sysctl = generated.HEAD + "".join("{} = {}\n".format(*item) for item in _sysctls(gateway))
     if results.text("gateway/sysctl") != sysctl:

@@ -62,11 +62,7 @@ def _names(interfaces: Sequence[str]) -> str:
 
 
 def render(firewall: GatewayFirewall) -> str:
-    """Return the nft(8) script.
-
-    Raises:
-        InputError: It would close management, or an interface has no valid name.
-    """
+    """Return the nft(8) script."""
     if not firewall.management:
         raise InputError(
             "gateway: management",

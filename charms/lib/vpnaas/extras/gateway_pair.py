@@ -123,11 +123,7 @@ def _own(
 
 
 def desired(params: PairParams, links: Mapping[str, LinkPlan], results: Results) -> Standby:
-    """Return the desired state of the gateway.
-
-    Raises:
-        InputError: The parameters do not fit the VDU or its links.
-    """
+    """Return the desired state of the gateway."""
     for link, plan in sorted(links.items()):
         if plan.params.technology == WIREGUARD:
             raise InputError(

@@ -55,9 +55,6 @@ def own_address(vdu: VduFacts, management: Optional[fields.IPAddress]) -> fields
     """Return the VDU's own address on the management interface.
 
     The address that OSM gave may be a floating one, which is on no interface.
-
-    Raises:
-        VpnaasError: The VDU has no such address.
     """
     interface = vdu.underlay("", management)
     own = [address.ip for address in interface.addresses]
@@ -73,11 +70,7 @@ def own_address(vdu: VduFacts, management: Optional[fields.IPAddress]) -> fields
 def steps_to(
     port: int, vdu: VduFacts, management: Optional[fields.IPAddress], results: Results
 ) -> List[Step]:
-    """Return the steps to the wanted exporter; none if it runs as wanted.
-
-    Raises:
-        VpnaasError: The exporter cannot run on this VDU.
-    """
+    """Return the steps to the wanted exporter; none if it runs as wanted."""
     if not port:
         return UNITS.absent() if UNITS.present(results) else []
     if results.exit_code("monitoring/library") is None:

@@ -234,11 +234,7 @@ def observe(configured: bool) -> List[Step]:
 
 
 def steps_to(shares: Sequence[Share], results: Results) -> List[Step]:
-    """Return the steps that put the wanted queues into force; none if they already are.
-
-    Raises:
-        InputError: The wanted settings contradict each other.
-    """
+    """Return the steps that put the wanted queues into force; none if they already are."""
     if not shares:
         return UNITS.absent() if UNITS.present(results) else []
     fitting(shares)

@@ -76,11 +76,7 @@ class Enrolling:
 
     @classmethod
     def parse(cls, params: Mapping[str, Any]) -> "Enrolling":
-        """Parse the action's parameters.
-
-        Raises:
-            InputError: One of them is not allowed.
-        """
+        """Parse the action's parameters."""
         given = fields.Parameters("enrol-device", params)
         end, relative = _end(given.text("expires", NEVER))
         return cls(
@@ -92,11 +88,7 @@ class Enrolling:
         )
 
     def expires(self, now: int) -> int:
-        """Return the end of the enrolment in seconds since the epoch, 0 for never.
-
-        Raises:
-            InputError: It is less than a minute ahead, or later than `LATEST`.
-        """
+        """Return the end of the enrolment in seconds since the epoch, 0 for never."""
         if not self.end:
             return 0
         end = self.end + (now if self.relative else 0)
@@ -142,9 +134,6 @@ def enrolled(intent: Intent, asked: Enrolling, now: int) -> Tuple[Intent, Manual
     A device that is enrolled already keeps its address, unless the link has another subnet now.
     Expired devices keep theirs too, because the VDU's clock may be wrong. If no address is free, or
     if there are more than MOST_ENDED of them, those that ended first are removed.
-
-    Raises:
-        InputError: The device cannot be enrolled.
     """
     params = intent.links.get(LINK)
     if params is None or params.technology != WIREGUARD:

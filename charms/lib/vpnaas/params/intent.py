@@ -474,9 +474,6 @@ def technology_of(link: str, text: str, where: str) -> str:
         text: One word for all links of a VNF, words by link, or both: "wireguard,s6a=ipsec". A link
             that it does not name has the word for all links, WireGuard by default.
         where: For the error.
-
-    Raises:
-        InputError: A word is no technology, or a link is named twice.
     """
     by_link = {}  # type: Dict[str, str]
     for entry in text.split(","):

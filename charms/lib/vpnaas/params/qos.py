@@ -41,11 +41,7 @@ class LinkQos:
 
 
 def link_qos(params: Mapping[str, Any], where: str = "set-qos") -> Optional[LinkQos]:
-    """Parse the parameters of `set-qos`; None for 5QI 0, which is no quality of service.
-
-    Raises:
-        InputError: The 5QI is not in the table, or its rates do not fit its resource type.
-    """
+    """Parse the parameters of `set-qos`; None for 5QI 0, which is no quality of service."""
     given = fields.Parameters(where, params)
     link, five_qi = given.text("link"), given.integer("five-qi", 0, 0, 255)
     if five_qi == 0:

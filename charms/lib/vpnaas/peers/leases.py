@@ -290,11 +290,7 @@ def _rank(remote: Remote, revoked: FrozenSet[str]) -> Tuple[bool, int]:
 
 
 def with_addresses(params: LinkParams, given: Sequence[fields.IPInterface]) -> LinkParams:
-    """Return the parameters with addresses from a gateway.
-
-    Raises:
-        InputError: They do not match the request, do not fit together, or are in accept-prefixes.
-    """
+    """Return the parameters with addresses from a gateway."""
     where = "assigned-addresses"
     if tuple(address.version for address in given) != params.request:
         raise InputError(

@@ -173,11 +173,7 @@ def asking(technology: str, request: pools.Request) -> Dict[str, str]:
 
 
 def asked(bag: Mapping[str, str], where: str) -> pools.Request:
-    """Return the address request of the remote, () for none.
-
-    Raises:
-        InputError: The text is not an address request.
-    """
+    """Return the address request of the remote, () for none."""
     where = "{}: address-request".format(where)
     return pools.parse_request(where, fields.string(where, bag.get(_REQUEST, "")))
 
@@ -208,9 +204,6 @@ def decode(bag: Mapping[str, str], where: str) -> Optional[Offer]:
 
     Returns:
         The offer, None if the remote has made none yet or has switched the link off.
-
-    Raises:
-        InputError: The databag has no valid offer of a known version.
     """
     if declines(bag) or not any(key.startswith(PREFIX) for key in bag):
         return None

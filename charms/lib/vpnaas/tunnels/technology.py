@@ -373,11 +373,7 @@ class Technology(Generic[State]):
         return []
 
     def fitted(self, inputs: LinkInputs) -> LinkInputs:
-        """Return the inputs, limited to what this VDU allows.
-
-        Raises:
-            VpnaasError: The link's parameters cannot work on this VDU.
-        """
+        """Return the inputs, limited to what this VDU allows."""
         return inputs
 
     def parse(self, inputs: LinkInputs) -> State:

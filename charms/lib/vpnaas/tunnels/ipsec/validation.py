@@ -76,11 +76,7 @@ class Validation:
 
 
 def validate(inputs: LinkInputs, held: Held, keys: Tuple[str, str], identity: str) -> Validation:
-    """Decide which certificates are valid; `keys` are our key in use and the staged one.
-
-    Raises:
-        InputError: The certificate from the operator is not valid.
-    """
+    """Decide which certificates are valid; `keys` are our key in use and the staged one."""
     kind = role(inputs.charm_state, inputs.link)
     if kind == AUTHORITY:
         return _validate_as_authority(inputs, held, keys, identity)
