@@ -25,6 +25,9 @@ def create(
     VDUs of an account of the type ``qemu`` are virtual machines, of any other type namespaces.
     ``more`` are fields of OSM's record that the lab only stores, such as ``vim_url``; ``tell`` is
     called with a line for each step that takes minutes.
+
+    Raises:
+        VimError: the configuration is wrong, or this machine cannot do it; nothing is kept.
     """
     from lab.vim import Vim
 

@@ -1,7 +1,7 @@
 """Errors of the lab's northbound and lifecycle sides, and the text about a damaged record.
 
 Any function of the lab may raise NbiError, LcmError, VimError or VcaError: its text is one sentence
-for the user. Docstrings name other errors only, and those that a caller catches.
+for the user. Docstrings name other errors, and these where something follows from them.
 """
 
 from __future__ import annotations

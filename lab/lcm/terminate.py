@@ -26,6 +26,9 @@ def run_terminate_primitives(
 
     An application that an earlier, incomplete operation removed is left out. Of each application
     whose primitives have all run, the record says that they need not run again.
+
+    Raises:
+        LcmError: the first failure; the caller stops before anything is deleted.
     """
     connected = ops.connected(ns_id)
     deadline = time.monotonic() + ops.timeouts.terminate_primitives

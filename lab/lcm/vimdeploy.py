@@ -77,7 +77,11 @@ class VimDeployment:
     """Called with the id of each server, before it is known whether it boots."""
 
     def run(self, booted: Booted) -> None:
-        """Create what is planned; ``booted`` is called per server, in any order."""
+        """Create what is planned; ``booted`` is called per server, in any order.
+
+        Raises:
+            LcmError: a network failed, or all failures of servers; the others stay, as in OSM.
+        """
         plan = self.request.plan
         keys = (self.backends.keys.make_key(self.request.ro_key), *self.request.ssh_keys)
         # Render all user data first: after a template error there is nothing to clean up.

@@ -81,6 +81,9 @@ def start(store: Store, operation: Document, collection: str = OPS) -> Tail:
     """Start the worker of an operation; return its journal, opened before the first event.
 
     ``collection`` is the collection of the operation's document: ``OPS`` or ``NSIOPS``.
+
+    Raises:
+        NbiError: no process could be started; the operation has failed.
     """
     folder = operation_folder(store.home, operation["_id"])
     folder.mkdir(parents=True, exist_ok=True)

@@ -91,7 +91,11 @@ class Resources:
         return Slices(self.engine)
 
     def get(self, table: str, key: str) -> Document:
-        """Return a record by its id."""
+        """Return a record by its id.
+
+        Raises:
+            NbiError: there is none. Clients must look up names themselves.
+        """
         record = self.engine.store.find(table, key)
         if record is None:
             raise not_found(table, key)
@@ -180,7 +184,12 @@ def known_vim(resources: Resources, key: str) -> None:
 
 
 def vims_by_id(resources: Resources, params: Mapping[str, Any]) -> None:
-    """Refuse names of VIM and WIM accounts in parameters; only osmclient turns names into ids."""
+    """Refuse names of VIM and WIM accounts in parameters; only osmclient turns names into ids.
+
+    Raises:
+        NbiError: A name stands in place of an id; the text is NBI's. As a key of `vim-network-name`
+            NBI takes a name, and LCM fails later. The lab refuses it at once.
+    """
     services = [("", params)]
     services += [(f"{place}:", subnet) for place, subnet in _items(params, "netslice-subnet")]
     for inside, service in services:

@@ -313,6 +313,9 @@ class Vim:
         """Make a network; its ``tag`` is its owner (a network service's id).
 
         ``once``: if a network of this tag exists, return it, whatever its specification is.
+
+        Raises:
+            VimError: wrong range, gateway or MTU; a second management network.
         """
         if spec.management:
             raise VimError("The VIM has a management network already, made with the account.")
@@ -379,7 +382,12 @@ class Vim:
         return self._observe(self._record(server_id))
 
     def create_server(self, spec: ServerSpec, tag: str) -> Server:
-        """Make a server and start it; it boots while the caller goes on (:meth:`wait_active`)."""
+        """Make a server and start it; it boots while the caller goes on (:meth:`wait_active`).
+
+        Raises:
+            VimError: unknown image or network, address outside the subnet or in use, wrong
+                flavour, user-data that cannot work here. Nothing is left of the server then.
+        """
         image = self._check(spec)
         with self._state.change() as state:
             record = self._plan(spec, tag, state)
@@ -426,6 +434,10 @@ class Vim:
 
         The server is ACTIVE, as Nova never looks at cloud-init. Errors that it reported are quoted
         in the notes.
+
+        Raises:
+            VimError: it did not boot, or the time is over; with the account's ``strict_day0`` also
+                if cloud-init reported errors.
         """
         vdu = self._vdu(server_id)
         end = time.monotonic() + timeout
@@ -489,7 +501,12 @@ class Vim:
         self._remove_server(server_id)
 
     def replace_server(self, server_id: str, spec: ServerSpec, tag: str) -> Server:
-        """Remove a server and make another one, which may have its addresses."""
+        """Remove a server and make another one, which may have its addresses.
+
+        Raises:
+            VimError: see :meth:`create_server`. The old server may stay without a disk then, with
+                its addresses, so that it can be replaced again.
+        """
         old = self._record(server_id)
         image = self._check(spec, self._vdu(server_id).directory)
         # In one change: nobody else gets the addresses meanwhile.

@@ -44,6 +44,9 @@ def start(
 
     ``ready`` says of its process id whether it is; ``log`` gets its output; an error's text begins
     with ``failure``.
+
+    Raises:
+        VimError: it ended or was not ready in 20 s, with the last line of the log; it is ended.
     """
     process = procs.launch(argv, log, env)
     end = time.monotonic() + 20
