@@ -20,8 +20,6 @@ from vpnaas.extras import gateway_firewall, guard, monitoring, standby
 from vpnaas.params.monitoring import PORT, effective, exporter_port
 from vpnaas.status import link_status
 
-from builder.pages import on_page_markdown
-
 pytest.importorskip("prometheus_client", reason="`./run setup` installs it")
 from prometheus_client.parser import text_string_to_metric_families
 from vpnaas.vdu.programs import exporter
@@ -434,6 +432,8 @@ def test_rules_and_job_use_what_is_exported() -> None:
 
 
 def test_metrics_are_documented_with_their_labels() -> None:
+    from builder.pages import on_page_markdown
+
     text = on_page_markdown((ROOT / "docs/reference/metrics.md").read_text())
     rows = dict(re.findall(r"^\| `(vpnaas_\w+)` \|([^|]*)\|", text, re.M))
     assert set(rows) == exported()
