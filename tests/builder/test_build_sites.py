@@ -66,7 +66,9 @@ def test_the_charms_take_every_value(tree, files, kind):
     schema = charms.load(tree, kind).actions["configure-nf"]["params"]
     result = {}
     for name, entry in schema.items():
-        value = given.get("nf_" + name.replace("-", "_"), "ens6")
+        value = given.get(
+            "nf_" + name.replace("-", "_"), "tun0" if name == "tun-device" else "ens6"
+        )
         casts = {"integer": int, "boolean": lambda text: text == "true", "string": str}
         result[name] = casts[entry["type"]](value)
     parsed = params.parse(kind, result)

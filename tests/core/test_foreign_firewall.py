@@ -22,7 +22,7 @@ def test_a_chain_that_drops_is_named_where_the_vdu_forwards(technology, hook, na
     hss.vdu.chains = [dict(DOCKER, hook=hook, name=name)]
     assert reason(hss) == ""
     hss.vdu.files[FORWARD] = "1\n"
-    assert f"forwarded packets too: {name} of table ip filter" in reason(hss)
+    assert f"also forwarded ones: {name} of table ip filter" in reason(hss)
     assert hss.states() == {"s6a": "up"}
     hss.vdu.chains = []
     assert reason(hss) == ""

@@ -1,4 +1,11 @@
-"""A link that `vpnaas-build add-link` added to packages of vendors comes up, as it printed it."""
+"""A link that `vpnaas-build add-link` added to packages of vendors comes up, as it printed it.
+
+Cast: firewall, of a vendor with a charm of its own; router, of a vendor without one.
+
+Seen:
+- the link is up, and packets pass;
+- the charm of the firewall's vendor works beside ours.
+"""
 
 from __future__ import annotations
 
