@@ -936,9 +936,9 @@ def test_many_authorities_of_one_name_cost_no_time_and_a_path_has_a_limit():
     assert x509.path_to(root, issued("5", key[0], "4", key[4]), chain) is None
     same = issued("x", key[0], "x", key[0])
     hostile = [attr.evolve(same, text=f"{n}") for n in range(1000)]
-    started = time.monotonic()
+    started = time.process_time()
     assert x509.path_to(root, far, hostile) is None
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_the_index_reads_back_and_foreign_lines_are_not_there():

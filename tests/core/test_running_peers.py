@@ -263,7 +263,7 @@ def _ordered(order: list[int]) -> Any:
     return lambda remotes: sorted(remotes, key=lambda remote: order[remote.relation_id - 1])
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(*ARGUMENTS)
 def test_no_running_peer_loses_anything_to_another(technology, role, history, order) -> None:
     play(technology, role, history, _ordered(order))

@@ -174,14 +174,17 @@ class Vdu:
         assert done.returncode == 0, f"{self.index}: {' '.join(argv)}: {done.stdout}{done.stderr}"
         return done.stdout
 
-    def pings(self, address: str, *options: str, tries: int = 15) -> bool:
-        """Say whether an address answers within `tries` echo requests."""
+    def pings(self, address: str, *options: str, tries: int = 150) -> bool:
+        """Say whether an address answers within `tries` echo requests, five a second.
+
+        After an event packets may need seconds, on a busy machine more. The first answer ends it.
+        """
         seconds = max(1, tries // 5)
         end = time.monotonic() + seconds
         # A local error, such as a route that has gone, ends ping before its time.
         while True:
             words = ("ping", "-n", "-c", "1", "-i", "0.2", "-w", str(seconds))
-            done = self.run(*words, *options, address)
+            done = self.run(*words, *options, address, timeout=60 + seconds)
             seconds = round(end - time.monotonic())
             if done.returncode == 0 or seconds < 1:
                 break

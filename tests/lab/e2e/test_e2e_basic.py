@@ -45,6 +45,8 @@ from operate.targets import targets
 
 pytestmark = [pytest.mark.lab, pytest.mark.schedule(order=-8, worker="basic")]
 
+PACE = ("--bitrate", "2M", "--length", "8K")
+"""Of a stream that is to go on, with data in each second; more costs processors only."""
 UP = {"server": "vpn-server up", "client": "vpn-client up"}
 
 
@@ -202,10 +204,10 @@ def nothing_left(basic: Service) -> Iterator[None]:
 def test_throughput_of_tunnel_and_underlay(client: Vnf, nothing_left: None) -> None:
     rates = {}
     for path in ("tunnel", "underlay"):
-        result = client.action("measure-throughput", link="vpn-client", path=path, duration=2)
+        result = client.action("measure-throughput", link="vpn-client", path=path, duration=1)
         assert (result["path"], result["protocol"]) == (path, "tcp")
         kept = json.loads(client.out("cat", result["kept"]))
-        assert len(kept["intervals"]) == 2
+        assert kept["intervals"]
         assert kept["end"]["sum_received"]["bits_per_second"] == pytest.approx(
             result["mbps"] * 1e6, rel=0.001
         )
@@ -276,11 +278,9 @@ def test_measuring_a_silent_peer_says_so(client: Vnf, server: Vnf, nothing_left:
 
 
 def stream(client: Vnf) -> InBackground:
-    """Start a TCP stream at 20 Mbit/s that runs until its client is interrupted."""
+    """Start a TCP stream at 2 Mbit/s that runs until its client is interrupted."""
     words = ("iperf3", "--client", SERVER, "--port", "5301", "--json")
-    return InBackground(
-        lambda: client.run(*words, "--time", "600", "--bitrate", "20M", timeout=PATIENCE)
-    )
+    return InBackground(lambda: client.run(*words, "--time", "600", *PACE, timeout=PATIENCE))
 
 
 def test_rotation_does_not_break_a_tcp_stream(basic: Service, server: Vnf, client: Vnf) -> None:
