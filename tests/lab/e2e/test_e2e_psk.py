@@ -168,7 +168,9 @@ def test_terminated_member_is_forgotten_and_leaves_no_link(psk: Service) -> None
     assert "osm_vpnaas" in client.out("nft", "list", "tables")
     with psk.controller() as controlled:
         # This process runs the model that the operation's worker ran before.
-        assert controlled.model._view().units[client.unit].agent_restarted
+        unit = client.unit
+        restarted = lambda: controlled.model._view().units[unit].agent_restarted  # noqa: E731
+        wait(restarted, "the agent knows that it was restarted", 30)
         controlled.model.remove_application(client.application)
         wait(lambda: not server.peers("wg-vpn-server"), "the server forgets the client")
         controlled.model.wait_for(
