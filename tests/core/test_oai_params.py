@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import attr
 import pytest
 from oai import params as nf
 from oai.enb import rfsim_options
+from oai.functions import SpgwcCharm
 from oai.part import (
     decode,
     disagreements,
@@ -21,6 +23,7 @@ from oai.part import (
     of,
 )
 from oai_support import GIVEN, OP, SECRETS, K, params, rendered
+from vpnaas import actions
 from vpnaas.base.errors import InputError
 
 KINDS = tuple(GIVEN)
@@ -134,6 +137,19 @@ def test_a_parameter_that_is_not_given_keeps_its_value(kind: str) -> None:
     with pytest.raises(InputError, match="configure-nf: "):
         nf.parse(kind, nf.completed(untouched, None))
     assert nf.parse(kind, nf.completed(GIVEN[kind], None)) == params(kind)
+
+
+def test_configure_nf_with_one_parameter_changes_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before, asked = params("spgwc"), list[Any]()
+    charm = SpgwcCharm.__new__(SpgwcCharm)
+    charm.environment = SimpleNamespace(is_leader=lambda: True)  # type: ignore[assignment]
+    monkeypatch.setattr(charm, "_stored_params", lambda: before)
+    monkeypatch.setattr(charm, "_change", lambda *given: asked.append(given) or {})
+    assert not actions.run(charm, "configure-nf", {"dns": "192.0.2.99"}).failed
+    assert asked == [(attr.evolve(before, dns=asked[0][0].dns), None)]
+    assert str(asked[0][0].dns) == "192.0.2.99"
 
 
 @pytest.mark.parametrize("given", [{}, {"operator-key": "keep", "subscriber-key": "keep"}])
