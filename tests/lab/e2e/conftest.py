@@ -26,7 +26,6 @@ from e2e_support import (
     Service,
     Vnf,
     gone,
-    own_service,
 )
 from support.dist import built
 
@@ -86,8 +85,13 @@ def client(service: Service) -> Vnf:
     return service["client"]
 
 
-#: The same service without a VPN, with the same addresses; a test switches it over.
-clear = own_service(BASIC, "clear", "vpn_basic_ns", "vpn_basic_novpn")
+@pytest.fixture(scope="session")
+def clear(lab: Lab) -> Iterator[Service]:
+    """The same service without a VPN, with the same addresses; tests switch it over."""
+    lab.onboard(*BASIC)
+    made = lab.create("clear", "vpn_basic_ns", "vpn_basic_novpn")
+    yield made
+    gone(made)
 
 
 @pytest.fixture(scope="module")

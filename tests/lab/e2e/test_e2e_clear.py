@@ -1,12 +1,9 @@
 """The variant without a VPN: the control of every capture.
 
-A second service uses the same addresses.
-
 Cast: server, client (`vpn_basic_ns`, without a VPN).
 
 Seen:
 - all packets are readable in the capture, and are not after `configure` to WireGuard;
-- services of equal ranges do not meet;
 - a tunnel survives its underlay going down and up, and a tunnel in a tunnel fragments nothing.
 """
 
@@ -16,13 +13,12 @@ from pathlib import Path
 
 import pytest
 from e2e_basic import CLIENT, LINKS, SERVER, configure_both
-from e2e_support import ActionError, Service
+from e2e_support import BASIC, ActionError, Service, own_service
 from e2e_wire import captured, wireguard_only
 from support.filters import NEIGHBOURS
 
-pytestmark = [pytest.mark.lab, pytest.mark.schedule(worker="basic")]
+pytestmark = [pytest.mark.lab, pytest.mark.schedule(order=-6, worker="clear")]
 
-OUTER = "192.168.100.11"
 #: What a ping carries (its option -p), to be found in a capture or not.
 MARKER = b"osm-vpnaas-clear"
 MARKED = ("-p", MARKER.hex(), "-s", "64")
@@ -65,36 +61,15 @@ def test_configure_switches_to_wireguard(clear: Service, tmp_path: Path) -> None
         assert clear[index].status(link)["state"] == "up"
 
 
-def test_services_of_equal_ranges_do_not_meet(
-    basic: Service, clear: Service, tmp_path: Path
-) -> None:
-    """Both have these addresses inside and outside; each client reaches its own server only."""
-    with captured(clear, "data", tmp_path / "clear.pcap") as capture:
-        assert basic["client"].pings(SERVER)
-        assert clear["client"].pings(SERVER)
-    seen = {mac: capture.count(f"ether host {mac}") > 0 for mac in macs(clear) | macs(basic)}
-    assert seen == {mac: mac in macs(clear) for mac in seen}
+def test_a_tunnel_outlives_its_underlay_going_down_and_up(clear: Service) -> None:
+    """Its routes lead into an interface of its own, which stays."""
     clear["server"].out("ip", "link", "set", "ens4", "down")
     try:
-        for address in (OUTER, SERVER):
-            assert basic["client"].pings(address)
-            assert not clear["client"].pings(address)
+        assert not clear["client"].pings(SERVER, tries=5)
     finally:
         clear["server"].out("ip", "link", "set", "ens4", "up")
-    # The kernel dropped the routes with the interface; no charm brings them back.
-    for address in (OUTER, SERVER):
-        assert clear["client"].pings(address, tries=60)
-
-
-def test_a_tunnel_outlives_its_underlay_going_down_and_up(basic: Service) -> None:
-    """Its routes lead into an interface of its own, which stays."""
-    basic["server"].out("ip", "link", "set", "ens4", "down")
-    try:
-        assert not basic["client"].pings(SERVER, tries=5)
-    finally:
-        basic["server"].out("ip", "link", "set", "ens4", "up")
-    assert basic["client"].pings(SERVER, tries=60)
-    assert basic["server"].pings(CLIENT)
+    assert clear["client"].pings(SERVER, tries=60)
+    assert clear["server"].pings(CLIENT)
 
 
 INNERMOST = {"server": "10.78.0.1", "client": "10.78.0.2"}
@@ -102,13 +77,15 @@ INNERMOST = {"server": "10.78.0.1", "client": "10.78.0.2"}
 SECOND = {"server": "vpn-client", "client": "vpn-server"}
 
 
+nested = own_service(BASIC, "nested", "vpn_basic_ns", "vpn_basic")
+
+
 @pytest.mark.long
 def test_a_tunnel_inside_the_tunnel_has_its_mtu_and_no_packet_is_fragmented(
-    clear: Service, tmp_path: Path
+    nested: Service, tmp_path: Path
 ) -> None:
-    configure_both(clear, technology="wireguard")
     for index, reached in (("server", SERVER), ("client", CLIENT)):
-        clear[index].action(
+        nested[index].action(
             "configure",
             link=SECOND[index],
             inner_address=f"{INNERMOST[index]}/24",
@@ -116,30 +93,30 @@ def test_a_tunnel_inside_the_tunnel_has_its_mtu_and_no_packet_is_fragmented(
             gateway=reached,
             listen_port=51830,
         )
-    clear.note_secrets()
+    nested.note_secrets()
     for index, other, reached in (("server", "client", CLIENT), ("client", "server", SERVER)):
-        clear[index].action(
+        nested[index].action(
             "add-peer",
             link=SECOND[index],
             name=other,
-            public_key=clear[other].public_key(f"wg-{SECOND[other]}"),
+            public_key=nested[other].public_key(f"wg-{SECOND[other]}"),
             allowed_prefixes=f"{INNERMOST[other]}/32",
             endpoint=f"{reached}:51830",
         )
     for index, outer in LINKS.items():
-        shown = clear[index].action("show-status")
+        shown = nested[index].action("show-status")
         (peer,) = shown[SECOND[index]]["peers"]
         assert peer["through"] == outer
         assert shown[SECOND[index]]["mtu"] == shown[outer]["mtu"] - 80 == 1290
     far = INNERMOST["server"]
-    with captured(clear, "data", tmp_path / "nested.pcap") as capture:
-        assert clear["client"].pings(far, "-M", "do", "-s", str(1290 - 28), tries=50)
-        assert not clear["client"].pings(far, "-M", "do", "-s", str(1290 - 27), tries=5)
+    with captured(nested, "data", tmp_path / "nested.pcap") as capture:
+        assert nested["client"].pings(far, "-M", "do", "-s", str(1290 - 28), tries=50)
+        assert not nested["client"].pings(far, "-M", "do", "-s", str(1290 - 27), tries=5)
     assert capture.count(wireguard_only(51820)) >= 2
     assert capture.count("ip[6:2] & 0x3fff != 0") == 0
     # Once more the same inside that is refused, and leaves the link as it is.
     with pytest.raises(ActionError, match="allowed: tunnels nested once"):
-        clear["client"].action(
+        nested["client"].action(
             "add-peer",
             link="vpn-client",
             name="deeper",
@@ -147,15 +124,4 @@ def test_a_tunnel_inside_the_tunnel_has_its_mtu_and_no_packet_is_fragmented(
             allowed_prefixes="10.77.0.9/32",
             endpoint=f"{far}:51820",
         )
-    assert clear["client"].pings(far)
-
-
-def macs(service: Service) -> set[str]:
-    """Return the hardware addresses of a service's VDUs on its data network."""
-    network = service.network("data")
-    return {
-        port.mac
-        for vnf in service.vnfs.values()
-        for port in vnf.server.ports
-        if port.network_id == network
-    }
+    assert nested["client"].pings(far)

@@ -137,7 +137,6 @@ ELSEWHERE = {
     "test_e2e_cores": ("5gc_ns-5gc",),
     "test_e2e_edge": ("epc_ns-epc_edge", "5gc_ns-5gc_edge"),
     "test_e2e_epc_secgw": ("epc_secgw_nst-epc_secgw_slice", "epc_secgw_ha_ns-epc_secgw_ha"),
-    "test_e2e_ipsec": ("vpn_basic_ns-vpn_basic_ipsec",),
     "test_e2e_ipv6": ("sitegw_ns-sitegw_ipv6",),
     "test_e2e_n3iwf": ("5gc_n3iwf_ns-5gc_n3iwf",),
     "test_e2e_post_quantum": ("vpn_basic_ns-vpn_basic_quantum",),
