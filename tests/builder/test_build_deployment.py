@@ -214,6 +214,7 @@ def test_a_deployment_has_a_member_at_another_site(given, make):
         make(given)
 
 
+@pytest.mark.slow
 def test_the_command_writes_valid_parameters_and_says_how_to_use_them(tree, tmp_path):
     source = tree.root / "params/deployments/epc_edge.yaml"
     out = tmp_path / "sub" / "mine.yaml"
@@ -233,6 +234,7 @@ def test_the_build_has_a_file_for_every_deployment(dist, tree):
     assert names <= {path.stem for path in (dist / "params").iterdir()}
 
 
+@pytest.mark.slow
 def test_a_file_of_any_name_is_validated(given, tree, tmp_path):
     given["endpoints"]["s6a"]["hss"]["address"] = given["endpoints"]["s6a"]["mme"]["address"]
     path, out = tmp_path / "d.yaml", tmp_path / "out.yml"

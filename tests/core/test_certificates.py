@@ -170,6 +170,7 @@ def related(juju, label, role, host):
     return other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["requirer", "provider"])
 @pytest.mark.parametrize("silent", ["hss", "mme"])
 def test_a_peer_that_is_down_takes_no_certificate_from_the_others(role, silent):
@@ -464,6 +465,7 @@ def test_a_peer_keeps_its_place_when_others_have_used_up_the_limit():
         assert hss.states() == {"s6a": "blocked"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ends", "state"), [(999_999, "up"), (2_000_000, "blocked")])
 def test_only_certificates_that_have_not_ended_count_towards_the_limit(ends, state):
     juju, hss, mme, _ = certified()

@@ -202,6 +202,7 @@ def test_a_key_gets_a_certificate_again_in_the_second_in_which_its_last_one_was_
         assert set(charm.states().values()) == {"up"}
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(
     st.dictionaries(

@@ -153,6 +153,7 @@ def test_a_manual_peer_may_sleep_or_filter_echo_requests() -> None:
     assert seen(Memory(answered=frozenset({"man-laptop"}))) == "idle"
 
 
+@pytest.mark.slow
 def test_many_peers_are_asked_at_once() -> None:
     juju, hss, _, _ = pair()
     for number in range(MAX_PROBES + 50):

@@ -83,6 +83,7 @@ def test_one_more_peer_is_told_in_as_many_bytes_among_many_as_among_few(technolo
         assert abs(many - few) < 400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("technology", ["ipsec", "wireguard"])
 def test_a_thousand_peers_come_at_once_and_go(technology):
     gateway = Counted(technology)

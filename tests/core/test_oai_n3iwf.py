@@ -65,6 +65,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Here:
     return made
 
 
+@pytest.mark.slow
 def test_the_vdu_s_own_certificate_is_of_its_own_authority(here: Here) -> None:
     before = [here.text(file) for file in n3iwf.files(PARAMS)]
     results = here.execute(n3iwf.certificate_steps(PARAMS))
@@ -80,6 +81,7 @@ def test_the_vdu_s_own_certificate_is_of_its_own_authority(here: Here) -> None:
     assert len(leaf.public_bytes(Encoding.DER)) + key.key_size // 8 < 1500 - 150
 
 
+@pytest.mark.slow
 def test_its_own_certificate_is_renewed_after_two_thirds_of_its_validity(here: Here) -> None:
     answers = {s.id: here.execute([s]) for s in n3iwf.certificate_steps(PARAMS)}
     read = {id: {"text": one.text(id)} for id, one in answers.items() if one.text(id)}

@@ -43,6 +43,7 @@ def test_a_missing_file(tmp_path):
     assert one(tmp_path / "nowhere.tar.gz").code == "archive-unreadable"
 
 
+@pytest.mark.slow
 def test_every_truncation_is_one_problem(tmp_path):
     whole = vnf().tar(tmp_path / "whole.tar.gz").read_bytes()
     path = tmp_path / "cut.tar.gz"
@@ -54,6 +55,7 @@ def test_every_truncation_is_one_problem(tmp_path):
     assert one(path).osm_message == "invalid file content"
 
 
+@pytest.mark.slow
 def test_flipped_bytes_do_no_harm(tmp_path):
     whole = vnf().tar(tmp_path / "whole.tar.gz").read_bytes()
     path = tmp_path / "bad.tar.gz"
