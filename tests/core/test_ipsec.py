@@ -129,6 +129,25 @@ def test_what_carries_a_tunnel_is_put_back():
     assert mme.states() == {"s6a": "up"}
 
 
+@pytest.mark.parametrize("damage", ["rule", "route", "tun", "states"])
+def test_a_restart_ends_with_a_tunnel(damage):
+    """`restart` takes the tunnel down and up, and repairs what carries it on the way."""
+    juju, hss, mme, _ = ipsec_pair()
+    (sa,) = mme.vdu.charon.sas
+    {
+        "rule": lambda: mme.vdu.rules.discard(220),
+        "route": lambda: mme.vdu.charon.lost_routes.add("172.16.6.129/32"),
+        "tun": lambda: mme.vdu.plain.pop("ipsec0"),
+        "states": lambda: setattr(sa, "lost", True),
+    }[damage]()
+    mme.reconcile(restart=frozenset({"s6a"}))
+    assert not mme.error
+    assert mme.states() == {"s6a": "up"}
+    assert 220 in mme.vdu.rules
+    assert not mme.vdu.charon.lost_routes
+    assert mme.vdu.charon.sas[0].id != sa.id
+
+
 def test_states_that_somebody_flushed_are_told_and_made_anew():
     juju, hss, mme, _ = ipsec_pair()
     (sa,) = mme.vdu.charon.sas
