@@ -34,7 +34,7 @@ from experiments.traffic import Flow
 from experiments.wire import NEIGHBOURS
 from operate.osm import SERVICES
 
-pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.schedule(worker="basic")]
+pytestmark = [pytest.mark.lab, pytest.mark.schedule(worker="basic")]
 
 LINK = "vpn-client"
 
@@ -77,6 +77,7 @@ def test_links_show_nothing(pairs: Testbed) -> None:
         assert all(set(link["frames"]) <= {"wg", *NEIGHBOURS} for link in result[where].values())
 
 
+@pytest.mark.long
 def test_the_control_shows_it(pairs: Testbed) -> None:
     result, good = confidentiality.run(pairs, "underlay")
     assert good, result
@@ -98,6 +99,7 @@ def test_nobody_reaches_a_vnf_of_another_service(pairs: Testbed) -> None:
     assert (row["second/server"]["allowed"], row["second/server"]["forbidden"]) == (1, 0)
 
 
+@pytest.mark.long
 def test_reach_notices_who_gets_through(pairs: Testbed, server: Vnf) -> None:
     """The experiment can fail: without its guard a VNF is reached by force."""
     server.out("nft", "flush", "ruleset")
@@ -111,6 +113,7 @@ def test_reach_notices_who_gets_through(pairs: Testbed, server: Vnf) -> None:
     assert "table inet" in server.out("nft", "list", "ruleset")
 
 
+@pytest.mark.long
 def test_a_measurement_beside_a_load(pairs: Testbed) -> None:
     result, _ = performance.run(pairs, "second", "data", "tunnel", "saturated", 1)
     assert result["mbps"] > 1
@@ -120,6 +123,7 @@ def test_a_measurement_beside_a_load(pairs: Testbed) -> None:
     assert times[-1] == pytest.approx(result["rtt_max_ms"], rel=0.01)  # ping prints three digits
 
 
+@pytest.mark.long
 def test_a_stream_loses_nothing_and_a_cut_link_breaks_it(pairs: Testbed) -> None:
     found = pairs.slices["basic"]
     stream = Flow(found, "data", rate=100).result()
@@ -142,6 +146,7 @@ main()
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("names", [("confidentiality", "reach"), ("dependability",)], ids=" ".join)
 def test_slices_by_name_with_the_api_alone(
     pairs: Testbed, outside: on_the_lab.Lab, tmp_path: Path, names: tuple[str, ...]
@@ -168,6 +173,7 @@ def bed(epc: Service, dist: Path, outside: on_the_lab.Lab) -> Testbed:
     return adopted(outside, dist, LINKS, epc=text)
 
 
+@pytest.mark.long
 @pytest.mark.schedule(worker="epc")
 def test_the_control_shows_the_subscribers_of_an_epc(bed: Testbed, outside: on_the_lab.Lab) -> None:
     result, good = confidentiality.run(bed, "underlay")
@@ -176,6 +182,7 @@ def test_the_control_shows_the_subscribers_of_an_epc(bed: Testbed, outside: on_t
     assert set(outside.imsis(bed.slices["epc"], 3)) <= set(result["links"]["epc/s6a"]["imsis"])
 
 
+@pytest.mark.long
 def test_a_5qi_shapes_and_marks_and_comes_off_again(basic: Service, tmp_path: Path) -> None:
     client = basic["client"]
     shaped = {"five_qi": 3, "guaranteed_mbps": 10, "maximum_mbps": 20, "underlay_mbps": 100}
