@@ -18,6 +18,7 @@ import pytest
 from e2e_support import Service, Vnf
 from e2e_wire import captured
 from support.filters import NEIGHBOURS
+from vpnaas.extras import repair
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.schedule(worker="epc")]
 
@@ -112,6 +113,7 @@ def test_nothing_leaves_in_clear_while_the_tunnel_is_down(
         assert capture.count(other) == 0, capture.sample(other)
 
         # Where one end has no guard, the other takes nothing in.
+        left.out("systemctl", "stop", repair.UNIT)
         left.out("nft", "delete", "table", "inet", "osm_vpnaas_guard")
         before = dropped(right, "input")
         try:
@@ -120,11 +122,12 @@ def test_nothing_leaves_in_clear_while_the_tunnel_is_down(
             assert capture.count(f"host {target} and not icmp") >= 3
             assert dropped(right, "input") >= before + 3
         finally:
-            left.out("nft", "-f", "/etc/osm-vpnaas/guard.nft")
+            left.out("systemctl", "start", repair.UNIT)
     assert epc[near].pings(target)
 
 
 def test_a_flushed_guard_is_mended_by_the_next_look(epc: Service) -> None:
+    epc["hss"].out("systemctl", "stop", repair.UNIT)
     epc["hss"].out("nft", "flush", "ruleset")
     assert epc["hss"].status("s6a")["state"] == "up"
     assert dropped(epc["hss"], "input") == 0

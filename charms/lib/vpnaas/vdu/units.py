@@ -39,7 +39,9 @@ class Units(Pending):
         """Return the steps that put files (text and mode) into force; none if they already are."""
         changed = [path for path in self.paths if results.text(self.name + path) != files[path][0]]
         steps = [write(self.name + "/put" + path, path, *files[path]) for path in changed]
-        if self.left(results) or any(path.startswith(FOLDER) for path in changed):
+        # A reload reads all units of the VDU; systemd reads a new one when it starts it.
+        known = [path for path in changed if results.text(self.name + path) is not None]
+        if self.left(results) or any(path.startswith(FOLDER) for path in known):
             steps.append(run(self.name + "/reload", "systemctl", "daemon-reload", timeout=90))
         if results.output(self.name + "/enabled").split() != ["enabled"] * len(self.units):
             steps.append(enable(self.name + "/enable", *self.units))
