@@ -19,6 +19,7 @@ from e2e_core import MME, SGW, http_server, tried, with_core
 from e2e_support import Lab, Service, Vdu, scraped
 from e2e_wire import captured, wireguard_only
 from support.filters import NEIGHBOURS
+from vpnaas.extras import repair
 
 from operate.join import End, join, part
 
@@ -123,6 +124,7 @@ def test_without_its_tunnel_nothing_leaves_the_gateway_or_a_cell_in_clear(
     gateway, cell, core = secgw["gateway"], secgw["cell1"], secgw["core"]
     ends = {"gateway": gateway, "cell1": cell}
     for vnf in ends.values():
+        vnf.out("systemctl", "stop", repair.UNIT)  # it would put all back at once
         vnf.out("ip", "link", "set", "wg-s1u", "down")
     # Worse: somebody routes the inner addresses in clear.
     gateway.out("ip", "route", "replace", "10.42.0.11", "via", "192.168.120.11")
@@ -141,6 +143,7 @@ def test_without_its_tunnel_nothing_leaves_the_gateway_or_a_cell_in_clear(
         cell.run("ip", "route", "del", SGW, "via", UNTRUSTED)
         for vnf in ends.values():
             vnf.out("ip", "link", "set", "wg-s1u", "up")
+            vnf.out("systemctl", "start", repair.UNIT)
     # Looked at by the charms, as every five minutes, both ends have all their routes again.
     with secgw.controller() as controlled:
         controlled.update_status()

@@ -93,7 +93,7 @@ def test_a_link_of_two_hosts_runs_inside_the_tunnel_of_the_gateways(
 
 def test_while_the_tunnel_is_down_nothing_goes_another_way(sites: Sites, tmp_path: Path) -> None:
     capture = Capture(tmp_path / "down.pcap")
-    sites.out("gw", "hub", "wg-quick", "down", "wg-site-hub")
+    sites.out("gw", "hub", "systemctl", "stop", "wg-quick@wg-site-hub")
     try:
         with sites.vim("site-a").capture_uplink(capture.path):
             assert not sites.whole("gw", "hub-host", SPOKE_HOST, 100)
