@@ -148,7 +148,9 @@ def build(
             path.replace(target / path.name)
     archives = [target / path.name for path in paths]
     others = {f"{folder.resolve().name}.tar.gz" for folder in packages.folders(names)}
-    stamp.write([*made, *(path for path in archives if path.name not in others)])
+    own = [path for path in archives if path.name not in others]
+    folders = [path.with_name(path.name.removesuffix(".tar.gz")) for path in own]
+    stamp.write([*made, *own, *folders])
     what = "1 package" if len(paths) == 1 else f"{len(paths)} packages"
     tell(f"{what} in {target} after {time.monotonic() - started:.1f} s")
     if released:

@@ -30,23 +30,26 @@ class Stamp:
 
     def has(self, packages: Iterable[str]) -> bool:
         """Return whether the parameter files and archives are there as they were built."""
-        wanted = [f"{name}.tar.gz" for name in packages]
+        wanted = [part for name in packages for part in (name, f"{name}.tar.gz")]
         params = [name for name in self.files if name.startswith("params/")]
         return bool(params) and all(
-            (self.target / name).is_file() and self.files.get(name) == self._state(name)
+            (self.target / name).exists() and self.files.get(name) == self._state(name)
             for name in [*params, *wanted]
         )
 
     def write(self, made: Iterable[Path]) -> None:
-        """Note what was built."""
+        """Note what was built: parameter files, archives, and the folder beside each."""
         names = [path.relative_to(self.target).as_posix() for path in made]
         self.files |= {name: self._state(name) for name in names}
         text = json.dumps({"sources": self.sources, "files": self.files}, indent=1)
         (self.target / STAMP).write_text(text, encoding="utf-8")
 
     def _state(self, name: str) -> list[int]:
-        state = (self.target / name).stat()
-        return [state.st_size, state.st_mtime_ns]
+        top = self.target / name
+        paths = [top] if top.is_file() else [path for path in top.rglob("*") if path.is_file()]
+        states = [path.lstat() for path in paths]
+        newest = max((state.st_mtime_ns for state in states), default=0)
+        return [len(states), sum(state.st_size for state in states), newest]
 
 
 def _digest(tree: Tree, settings: Iterable[str]) -> str:

@@ -28,9 +28,10 @@ class Block(NamedTuple):
 
 
 def blocks() -> list[Block]:
-    """Return the page's blocks with the files that the line before each names."""
-    found = re.findall(r"([^\n]*)\n\n```(\w+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
-    return [Block(re.findall(r"`([^`]+/[^`]+)`", line), *rest) for line, *rest in found]
+    """Return the page's blocks with the files that the paragraph before each names."""
+    form = r"((?:[^\n]+\n)*)\n```(\w+)\n(.*?)```"
+    found = re.findall(form, PAGE.read_text(encoding="utf-8"), re.S)
+    return [Block(re.findall(r"`([^`]+/[^`]+)`", text), *rest) for text, *rest in found]
 
 
 def follow(folder: Path) -> list[str]:

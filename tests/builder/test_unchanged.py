@@ -22,7 +22,8 @@ def tree(tmp_path: Path) -> Tree:
     for name in ("a.tar.gz", "params/a.yaml"):
         (target / name).write_text("built")
     made = Stamp(Tree(source), target, SETTINGS)
-    made.write([target / "a.tar.gz", target / "params/a.yaml"])
+    (target / "a").mkdir()
+    made.write([target / "a", target / "a.tar.gz", target / "params/a.yaml"])
     return Tree(source)
 
 
@@ -48,6 +49,11 @@ def test_a_change_of_the_sources_is_built(tree: Tree, what: str) -> None:
         file.chmod(0o755)
     else:
         file.write_text("configure: {x: 1}\n")
+    assert not has(tree, "a")
+
+
+def test_a_file_that_came_into_the_folder_of_a_package_goes(tree: Tree) -> None:
+    (tree.dist / "a/stale").touch()
     assert not has(tree, "a")
 
 

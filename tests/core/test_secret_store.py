@@ -92,7 +92,7 @@ def test_a_token_that_was_used_before_is_an_alarm(bao: Bao, tmp_path: Path) -> N
     assert done.refusal.startswith("ALARM: the store does not know the wrapping token.")
     assert "somebody else used it" in done.refusal
     assert done.file.read_text() == "before"
-    assert done.status.startswith("the last fetch from the secret store failed, what was there sta")
+    assert done.status.startswith("the last fetch from the secret store failed, the earlier secrets ")
 
 
 @pytest.mark.parametrize(
@@ -279,8 +279,8 @@ def test_another_key_has_another_name_also_with_the_path_and_version_of_the_form
 
 GOOD = json.dumps({"auth": {"client_token": "s.inner"}})
 HOSTILE = {
-    "auth list": ('{"auth": [1]}', "what the token wraps is not a token"),
-    "auth text": ('{"auth": "x"}', "what the token wraps is not a token"),
+    "auth list": ('{"auth": [1]}', "the wrapped secret is not a token"),
+    "auth text": ('{"auth": "x"}', "the wrapped secret is not a token"),
     "token with a line": ('{"auth": {"client_token": "a\\r\\nX: y"}}', "is not a token"),
     "token of other letters": ('{"auth": {"client_token": "プ"}}', "is not a token"),
     "deep": ("[" * 100_000, "the answer is not of Vault's API"),

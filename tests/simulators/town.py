@@ -188,7 +188,7 @@ class Town:
                 self.until("iperf3 listens", lambda: ":5201" in self.run("pdn", "ss", "-Hltn"))
                 client = ["iperf3", "-J", "-c", server, "-B", self.address(), *words]
                 report = json.loads(self.run(self.terminal, *client))
-                assert report["end"]["sum_received"]["bytes"] > 1_000_000
+                assert report["end"]["sum_received"]["bytes"] > 100_000
                 running.wait(120)
             finally:
                 running.kill()
