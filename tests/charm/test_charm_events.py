@@ -383,6 +383,7 @@ def silent_machine() -> Iterator[str]:
 
 @once
 @pytest.mark.lab
+@pytest.mark.long
 def test_a_machine_that_accepts_and_says_nothing_is_given_up(
     flavour: Flavour, tmp_path: Path, silent_machine: str
 ) -> None:

@@ -92,7 +92,9 @@ def test_a_token_that_was_used_before_is_an_alarm(bao: Bao, tmp_path: Path) -> N
     assert done.refusal.startswith("ALARM: the store does not know the wrapping token.")
     assert "somebody else used it" in done.refusal
     assert done.file.read_text() == "before"
-    assert done.status.startswith("the last fetch from the secret store failed, the earlier secrets ")
+    assert done.status.startswith(
+        "the last fetch from the secret store failed, the earlier secrets "
+    )
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,7 @@ def test_links_of_two_sites_share_the_tunnel_of_their_gateways(
         assert (shown["state"], peer["endpoint"]) == ("up", f"{far}:51820")
 
 
+@pytest.mark.long
 def test_a_link_of_two_hosts_runs_inside_the_tunnel_of_the_gateways(
     sites: Sites, tmp_path: Path
 ) -> None:

@@ -101,7 +101,8 @@ def test_address_in_use_and_network_in_use(vim: Vim, spec: Callable[..., ServerS
     ("script", "reason"),
     [
         ("#cloud-config\nruncmd:\n- echo about to fail\n- exit 3\n", "scripts.user.*about to fail"),
-        ("#include\nhttp://127.0.0.1:9/none\n", "127.0.0.1"),
+        # cloud-init asks again and again, for half a minute.
+        pytest.param("#include\nhttp://127.0.0.1:9/none\n", "127.0.0.1", marks=pytest.mark.long),
     ],
     ids=["last command", "dead include"],
 )
