@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -22,14 +23,51 @@ from vpnaas.extras import repair
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.schedule(worker="epc")]
 
-#: Link, its ends (who sends first), inner addresses, far underlay address, transport, port.
-LINKS = (
-    ("s6a", "mme", "hss", "172.16.6.2", "172.16.6.129", "192.168.8.129", "tcp", 3868),
-    ("s11", "mme", "spgwc", "172.16.1.102", "172.16.1.104", "192.168.10.4", "udp", 2123),
-    ("sxab", "spgwu", "spgwc", "172.30.55.102", "172.30.55.101", "192.168.16.101", "udp", 8805),
-    ("s1c", "enb", "mme", "192.168.247.10", "192.168.247.102", "192.168.7.102", "sctp", 36412),
-    ("s1u", "enb", "spgwu", "192.168.248.10", "192.168.248.159", "192.168.9.159", "udp", 2152),
-)
+
+@dataclass(frozen=True)
+class Way:
+    """What a link carries from one VNF to another.
+
+    Attributes:
+        link: Its name at both ends.
+        near, far: member-vnf-index of the sender and of the receiver.
+        source, target: Their inner addresses.
+        gateway: The receiver's address on the underlay.
+        transport, port: Of the protocol that the link is for.
+    """
+
+    link: str
+    near: str
+    far: str
+    source: str
+    target: str
+    gateway: str
+    transport: str
+    port: int
+
+
+WAYS = (
+    Way(
+        "s6a", near="mme", far="hss", source="172.16.6.2", target="172.16.6.129",
+        gateway="192.168.8.129", transport="tcp", port=3868,
+    ),
+    Way(
+        "s11", near="mme", far="spgwc", source="172.16.1.102", target="172.16.1.104",
+        gateway="192.168.10.4", transport="udp", port=2123,
+    ),
+    Way(
+        "sxab", near="spgwu", far="spgwc", source="172.30.55.102", target="172.30.55.101",
+        gateway="192.168.16.101", transport="udp", port=8805,
+    ),
+    Way(
+        "s1c", near="enb", far="mme", source="192.168.247.10", target="192.168.247.102",
+        gateway="192.168.7.102", transport="sctp", port=36412,
+    ),
+    Way(
+        "s1u", near="enb", far="spgwu", source="192.168.248.10", target="192.168.248.159",
+        gateway="192.168.9.159", transport="udp", port=2152,
+    ),
+)  # fmt: skip
 UNGUARDED = 7777
 
 SEND = """
@@ -66,50 +104,38 @@ def dropped(vnf: Vnf, chain: str) -> int:
 
 
 @contextmanager
-def without_tunnel(near: Vnf, link: str, source: str, target: str, gateway: str) -> Iterator[None]:
+def without_tunnel(near: Vnf, way: Way) -> Iterator[None]:
     """Take a tunnel down at one end, and send what it carried over the underlay instead."""
-    near.out("systemctl", "stop", f"wg-quick@wg-{link}.service")
-    near.out("ip", "address", "add", f"{source}/32", "dev", "lo")
-    near.out("ip", "route", "add", f"{target}/32", "via", gateway, "src", source)
+    unit = f"wg-quick@wg-{way.link}.service"
+    near.out("systemctl", "stop", unit)
+    near.out("ip", "address", "add", f"{way.source}/32", "dev", "lo")
+    near.out("ip", "route", "add", f"{way.target}/32", "via", way.gateway, "src", way.source)
     try:
         yield
     finally:
-        near.out("ip", "route", "del", f"{target}/32")
-        near.out("ip", "address", "del", f"{source}/32", "dev", "lo")
-        near.out("systemctl", "start", f"wg-quick@wg-{link}.service")
+        near.out("ip", "route", "del", f"{way.target}/32")
+        near.out("ip", "address", "del", f"{way.source}/32", "dev", "lo")
+        near.out("systemctl", "start", unit)
 
 
-def send(vnf: Vnf, source: str, target: str, transport: str, port: int) -> None:
-    vnf.out("python3", "-c", SEND, source, target, transport, str(port))
+def send(vnf: Vnf, way: Way) -> None:
+    vnf.out("python3", "-c", SEND, way.source, way.target, way.transport, str(way.port))
 
 
-@pytest.mark.parametrize(
-    ("link", "near", "far", "source", "target", "gateway", "transport", "port"),
-    LINKS,
-    ids=[link[0] for link in LINKS],
-)
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.link)
 def test_nothing_leaves_in_clear_while_the_tunnel_is_down(
-    epc: Service,
-    tmp_path: Path,
-    link: str,
-    near: str,
-    far: str,
-    source: str,
-    target: str,
-    gateway: str,
-    transport: str,
-    port: int,
+    epc: Service, tmp_path: Path, way: Way
 ) -> None:
-    left, right = epc[near], epc[far]
-    with without_tunnel(left, link, source, target, gateway):
+    left, right = epc[way.near], epc[way.far]
+    with without_tunnel(left, way):
         before = dropped(left, "output")
-        with captured(epc, link, tmp_path / "guarded.pcap") as capture:
-            send(left, source, target, transport, port)
+        with captured(epc, way.link, tmp_path / "guarded.pcap") as capture:
+            send(left, way)
             # The same packet to a port that is nobody's: the way is open, and we would see it.
-            send(left, source, target, "udp", UNGUARDED)
+            send(left, replace(way, transport="udp", port=UNGUARDED))
         assert capture.count(f"udp dst port {UNGUARDED}") == 3
         assert dropped(left, "output") >= before + 3
-        other = f"not {NEIGHBOURS} and not port {UNGUARDED} and host {target}"
+        other = f"not {NEIGHBOURS} and not port {UNGUARDED} and host {way.target}"
         assert capture.count(other) == 0, capture.sample(other)
 
         # Where one end has no guard, the other takes nothing in.
@@ -117,13 +143,13 @@ def test_nothing_leaves_in_clear_while_the_tunnel_is_down(
         left.out("nft", "delete", "table", "inet", "osm_vpnaas_guard")
         before = dropped(right, "input")
         try:
-            with captured(epc, link, tmp_path / "open.pcap") as capture:
-                send(left, source, target, transport, port)
-            assert capture.count(f"host {target} and not icmp") >= 3
+            with captured(epc, way.link, tmp_path / "open.pcap") as capture:
+                send(left, way)
+            assert capture.count(f"host {way.target} and not icmp") >= 3
             assert dropped(right, "input") >= before + 3
         finally:
             left.out("systemctl", "start", repair.UNIT)
-    assert epc[near].pings(target)
+    assert left.pings(way.target)
 
 
 def test_a_flushed_guard_is_mended_by_the_next_look(epc: Service) -> None:

@@ -14,6 +14,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -107,21 +108,31 @@ def test_members_are_where_the_deployment_says(sites: Sites) -> None:
         assert mgmt["ip-address"].startswith(vnfr["ip-address"] + ";10.250.")
 
 
+@dataclass(frozen=True)
+class Far:
+    """A link between the sites, seen from one end: where its peer is."""
+
+    ns: str
+    near: str
+    link: str
+    inner: str
+    endpoint: str
+
+
 @pytest.mark.parametrize(
-    ("ns", "near", "link", "far", "endpoint"),
+    "far",
     [
-        ("vpn", "client", "vpn-client", "10.77.0.1", "198.51.100.11:51820"),
-        ("core", "mme", "s6a", "172.16.6.129", "203.0.113.129:51821"),
+        Far("vpn", "client", "vpn-client", inner="10.77.0.1", endpoint="198.51.100.11:51820"),
+        Far("core", "mme", "s6a", inner="172.16.6.129", endpoint="203.0.113.129:51821"),
     ],
+    ids=lambda far: far.link,
 )
-def test_a_tunnel_runs_between_floating_addresses(
-    sites: Sites, ns: str, near: str, link: str, far: str, endpoint: str
-) -> None:
-    shown = sites.status(ns, near, link)
+def test_a_tunnel_runs_between_floating_addresses(sites: Sites, far: Far) -> None:
+    shown = sites.status(far.ns, far.near, far.link)
     (peer,) = shown["peers"]
-    assert (shown["state"], peer["state"], peer["endpoint"]) == ("up", "up", endpoint)
+    assert (shown["state"], peer["state"], peer["endpoint"]) == ("up", "up", far.endpoint)
     # Never below what the two uplinks add; far above only on a very busy machine.
-    assert 18.0 <= sites.round_trip(ns, near, far) < 40.0
+    assert 18.0 <= sites.round_trip(far.ns, far.near, far.inner) < 40.0
 
 
 def test_the_mtu_of_a_tunnel_inside_a_tunnel_follows_at_both_ends(sites: Sites) -> None:
