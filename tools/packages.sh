@@ -5,7 +5,7 @@
 packages=(
     ca-certificates charon-systemd cloud-init dbus ethtool iperf3 iproute2 iputils-ping keepalived kmod
     libcharon-extra-plugins libfaketime libstrongswan-extra-plugins libstrongswan-standard-plugins
-    libusrsctp2 nftables openssh-client openssh-server openssl procps prometheus python3 python3-pip
+    libusrsctp2 nftables openssh-client openssh-server openssl patch procps prometheus python3 python3-pip
     python3-prometheus-client python3-venv strongswan-swanctl sudo systemd systemd-sysv tcpdump
     tshark util-linux wireguard-tools wrk
 )

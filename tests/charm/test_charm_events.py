@@ -324,6 +324,7 @@ def test_before_osm_has_named_the_vdu_relations_start_no_python(
 
 
 @once
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="ops 1.5 imports cgi, gone in Python 3.13")
 def test_a_hook_loads_what_ops_imports_and_we_never_use_only_to_use_it(flavour: Flavour) -> None:
     charm = flavour.charm("hss")
     code = (

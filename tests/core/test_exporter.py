@@ -25,6 +25,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from vpnaas.vdu.programs import exporter
 from vpnaas.vdu.programs.exporter import ALERT, Exporter, Gain, Look, Meter
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 DASHBOARD = ROOT / "operate/grafana/osm-vpnaas.json"
 CHILD = (

@@ -19,6 +19,8 @@ from vpnaas.peers.peer import Peer
 from vpnaas.vdu.programs import responder, throughput_client
 from vpnaas.vdu.steps import Results
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = str(Path(responder.__file__))
 PEER = Peer("rel-1", "hss", (), "wireguard", inner_address=measure.fields.address("t", "192.0.2.1"))
 

@@ -17,6 +17,8 @@ from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.vdu.programs import agent
 from vpnaas.vdu.steps import Results
 
+pytestmark = pytest.mark.slow
+
 OWN = "10.45.0.2"
 SERVER = "10.254.1.203"
 

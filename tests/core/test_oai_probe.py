@@ -12,6 +12,8 @@ from oai import plan, probe
 from oai_support import OWN, SECRETS, function_state
 from vpnaas.vdu.programs import source
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("engine", "said"),

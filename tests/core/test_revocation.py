@@ -18,6 +18,8 @@ from vpnaas.tunnels.ipsec import daemon, observed, refusals
 from vpnaas.vdu.programs import revocation
 from vpnaas.vdu.programs.revocation import Answer, Notes, Proxy, Question, Refusals, Servers
 
+pytestmark = pytest.mark.slow
+
 Serve = Callable[[http.server.BaseHTTPRequestHandler], None]
 
 

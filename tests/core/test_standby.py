@@ -25,6 +25,8 @@ from vpnaas.params.pair import PRIMARY, SECONDARY
 from vpnaas.vdu.programs import gateway_loss, gateway_watch, source
 from vpnaas.vdu.programs.gateway_loss import HOLD, LONGEST, State, decide
 
+pytestmark = pytest.mark.slow
+
 CHILD = (
     "{{name=s1c uniqueid={id} reqid={id} state={state} mode=TUNNEL protocol=ESP encap=yes "
     "spi-in=23d4bc3b spi-out=c8dbc4fc bytes-in=9 packets-in={into} use-in=1 bytes-out=9 "
