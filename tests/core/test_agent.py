@@ -16,6 +16,8 @@ from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import steps
 from vpnaas.vdu.file_cache import FileCache
 
+pytestmark = pytest.mark.slow
+
 
 def test_files_are_written_once_and_atomically(tmp_path):
     path = str(tmp_path / "conf")

@@ -30,6 +30,8 @@ from vpnaas.tunnels.technology import CharmState
 from vpnaas.vdu.programs.ipsec import sections
 from vpnaas.vdu.steps import Results
 
+pytestmark = pytest.mark.slow
+
 CONF = "/etc/swanctl/conf.d/osm-vpnaas-s6a.conf"
 CA_KEY = "/etc/osm-vpnaas/s6a/ca/ca-key.pem"
 CA = "/etc/osm-vpnaas/s6a/ca/ca.pem"

@@ -9,6 +9,8 @@ from builder.validate import Catalog, validate, validate_package, validate_param
 from builder.validate.cloudinit_rules import HEADERS, TEMPLATE
 from builder.validate.reader import Entry
 
+pytestmark = pytest.mark.slow
+
 
 def with_text(text: str) -> Draft:
     made = vnf()
