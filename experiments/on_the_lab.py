@@ -24,7 +24,7 @@ import yaml
 from experiments import model
 from experiments.testbed import Slice, Vnf
 from lab.cli.commands import DEFAULT_HOME
-from lab.vim import Vim, probe
+from lab.vim import Port, Vim, probe
 from lab.vim.errors import VimError
 from lab.vim.fabric import enter
 from lab.vim.qemu.accelerator import accelerator
@@ -146,8 +146,8 @@ class Lab:
                 vim = self.vim(next(iter(slice_.vnfs.values())))
                 for link, point in slice_.links.items():
                     file = folder / f"{len(files)}.pcap"  # names may have a slash
-                    network = _network(vim, slice_[point.near], link)
-                    stack.enter_context(vim.capture(network, file))
+                    port = _port(vim, slice_[point.near], link)
+                    stack.enter_context(vim.capture(port.network_id, file))
                     files[slice_.name, link] = file
             yield files
 
@@ -156,9 +156,7 @@ class Lab:
         made = []
         for slice_ in slices:
             vim = self.vim(slice_[member])
-            network = _network(vim, slice_[member], link)
-            server = vim.server(slice_[member].server)
-            made.append((vim, next(p.device for p in server.ports if p.network_id == network)))
+            made.append((vim, _port(vim, slice_[member], link).device))
         return made
 
     @contextlib.contextmanager
@@ -357,16 +355,17 @@ def clean(home: Path) -> str:
     return said[-1] if done.returncode else ""
 
 
-def _network(vim: Vim, vnf: Vnf, link: str) -> str:
-    """Return the id of the network below a link of a VNF.
+def _port(vim: Vim, vnf: Vnf, link: str) -> Port:
+    """Return the port of a VNF's VDU on the network of a link.
 
     Raises:
-        click.ClickException: the VNF has no such network.
+        click.ClickException: the VNF has no such port.
     """
-    ports = {port.network_id for port in vim.server(vnf.server).ports}
-    for network in vim.networks():
-        if network.id in ports and network.name.endswith("-" + link[:16]):  # as RO names it
-            return str(network.id)
+    for record in vnf.osm.members(vnf.service):
+        if record["_id"] == vnf.id:
+            for position, interface in enumerate(record["vdur"][0]["interfaces"]):
+                if interface["ns-vld-id"] == link:
+                    return vim.server(vnf.server).ports[position]
     raise click.ClickException(f"{vnf}: no port of its VDU is on the network of {link}")
 
 

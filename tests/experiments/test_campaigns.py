@@ -189,6 +189,25 @@ def test_a_failure_of_the_lab_is_one_of_a_single_run(
     assert [run.result["n"] for run in made.runs()] == [1]
 
 
+def member(id: str, *links: str) -> dict[str, Any]:
+    """Return the record of a VNF whose VDU has an interface for each of these links."""
+    return {"_id": id, "vdur": [{"interfaces": [{"ns-vld-id": link} for link in links]}]}
+
+
+def test_a_link_is_captured_though_the_name_of_another_ends_with_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    osm = Osm(Nbi("https://127.0.0.1:9"))
+    hub = Vnf("gw", "ns", "hub", "vnf", "vdu", "server", "10.0.0.1", "app", "sitegw_vnf", osm)
+    made = Slice("gw", "ns", Addresses({}, {}), {"hub": hub}, links={})
+    ports = [SimpleNamespace(device=name) for name in ("longer", "own")]
+    lab = on_the_lab.Lab(tmp_path, osm, "", "")
+    vim = SimpleNamespace(server=lambda _: SimpleNamespace(ports=ports))
+    monkeypatch.setattr(lab, "vim", lambda _: vim)
+    monkeypatch.setattr(Osm, "members", lambda *_: [member("vnf", "site-lan", "lan")])
+    assert lab.ports("hub", [made], "lan") == [(vim, "own")]
+
+
 def test_what_the_lab_lacks_is_a_failure_of_a_single_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,10 +216,9 @@ def test_what_the_lab_lacks_is_a_failure_of_a_single_run(
     made = Slice("epc", "ns", Addresses({}, {}), {"enb": enb}, links={"s1c": LINKS["s1c"]})
     cut_off = subprocess.CompletedProcess([], 0, '{"attached": 1', "")
     vim = SimpleNamespace(
-        server=lambda _: SimpleNamespace(ports=()),
-        networks=lambda: [SimpleNamespace(id="net", name="epc.s1c")],
-        console=lambda *_, **__: cut_off,
+        server=lambda _: SimpleNamespace(ports=()), console=lambda *_, **__: cut_off
     )
+    monkeypatch.setattr(Osm, "members", lambda *_: [member("vnf", "mgmt")])
     lab = on_the_lab.Lab(tmp_path, osm, "", "")
     monkeypatch.setattr(lab, "vim", lambda _: vim)
     with pytest.raises(click.ClickException, match="is on the network of s1c"):
@@ -919,7 +937,7 @@ def test_captures_of_slices_of_any_name_have_files(
     lab = on_the_lab.Lab(tmp_path, Osm(Nbi("https://127.0.0.1:9")), "", "")
     vim = SimpleNamespace(capture=lambda _, file: contextlib.nullcontext(file.touch()))
     monkeypatch.setattr(lab, "vim", lambda _: vim)
-    monkeypatch.setattr(on_the_lab, "_network", lambda *_: "")
+    monkeypatch.setattr(on_the_lab, "_port", lambda *_: SimpleNamespace(network_id=""))
     near, link = SimpleNamespace(), SimpleNamespace(near="hss")
     slices: Any = [
         Slice(name, "", Addresses({}, {}), {"hss": near}, links={to: link})  # type: ignore[dict-item]
