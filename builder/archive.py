@@ -69,6 +69,19 @@ def checksums(folder: Path) -> str:
     return "".join(rows)
 
 
+def digest(folder: Path) -> str:
+    """Return a digest of names, modes and contents of a file, or of all below a folder.
+
+    Files that Python compiled do not count.
+    """
+    result = hashlib.sha256()
+    for path in sorted([folder, *folder.rglob("*")]):
+        if path.is_file() and path.suffix != ".pyc":
+            result.update(f"{path.relative_to(folder)}\0{path.stat().st_mode:o}\0".encode())
+            result.update(hashlib.sha256(path.read_bytes()).digest())
+    return result.hexdigest()
+
+
 def write(folder: Path, target: Path) -> None:
     """Pack `folder` as the one top folder of `target`, atomically."""
     packed = _Gzip()

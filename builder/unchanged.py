@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from builder.archive import digest
 from builder.tree import SOURCES, Tree
 
 STAMP = ".built.json"
@@ -53,10 +54,6 @@ class Stamp:
 
 
 def _digest(tree: Tree, settings: Iterable[str]) -> str:
-    digest = hashlib.sha256(json.dumps(list(settings)).encode())
-    for top in [*(tree.root / name for name in SOURCES), Path(__file__).parent]:
-        for path in sorted([top, *top.rglob("*")]):
-            if path.is_file() and path.suffix != ".pyc":
-                digest.update(f"{path}\0{path.stat().st_mode}\0".encode())
-                digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()
+    sources = [*(tree.root / name for name in SOURCES), Path(__file__).parent]
+    parts = [*settings, *(digest(source) for source in sources)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

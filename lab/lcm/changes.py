@@ -7,14 +7,13 @@ relations, no ``config`` and no initial primitives. A rebuilt VDU does not get t
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from builder.archive import digest
 from lab.descriptors.environments import Environment
 from lab.descriptors.service import Service, service, vdur_of, vnfrs_of
 from lab.descriptors.topology import Server
@@ -277,7 +276,7 @@ def _change_package(ops: Operations, operation: Document, data: Mapping[str, Any
         before = (
             ops.store.root / old["folder"] / folder.relative_to(ops.store.root / package["folder"])
         )
-        if _digest(before) != _digest(folder):
+        if digest(before) != digest(folder):
             changed.append((env, folder))
 
     def revise() -> None:
@@ -299,16 +298,6 @@ def _change_package(ops: Operations, operation: Document, data: Mapping[str, Any
         state = ops.end(operation, "COMPLETED", "Done")
         ops.let_settle(ns_id, model)
     return state
-
-
-def _digest(folder: Path) -> str:
-    """Return a digest of names, modes and contents below a folder."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            digest.update(f"{path.relative_to(folder)}\0{path.stat().st_mode:o}\0".encode())
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()
 
 
 def _remove_vnf(ops: Operations, ns_id: str, vnfr_id: str) -> None:
