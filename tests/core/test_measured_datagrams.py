@@ -64,6 +64,7 @@ class FarEnd:
         self.drops, self.older = drops, older
         self.relays: list[Relay] = []
         self.served: list[dict[str, Any]] = []
+        self.patched = threading.Lock()
         threading.Thread(target=self.run, daemon=True).start()
 
     def run(self) -> None:
@@ -89,7 +90,8 @@ class FarEnd:
         if self.older or "datagrams" not in request:
             answer({"port": 9})
             return
-        with pytest.MonkeyPatch.context() as patch:
+        # The client may call again before the thread of its last call has put `answer` back.
+        with self.patched, pytest.MonkeyPatch.context() as patch:
             patch.setattr(responder, "answer", answer)
             responder.datagrams(connection, "127.0.0.1", responder.planned(request["datagrams"]))
 

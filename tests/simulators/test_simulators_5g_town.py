@@ -47,7 +47,7 @@ def packets(path: Path, layer: Any, count: int | None = None) -> list[Any]:
 def test_packets_pass_in_both_directions_in_the_session_s_qos_flow(core: Core) -> None:
     core.until("packets flow", lambda: core.ping(SERVER, 1))
     assert core.ping(SERVER)
-    core.transfer(SERVER, "-t", "1")
+    core.transfer(SERVER)
     seen = set()
     for frame in packets(core.directory / "wg-n3.pcap", UDP, 40):
         packet = GTP_U_Header(bytes(frame[UDP].payload))

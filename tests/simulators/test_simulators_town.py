@@ -50,7 +50,7 @@ def ping(epc: Town, count: int = 3) -> bool:
 def test_packets_of_the_ue_reach_the_internet_and_its_answers_the_ue(epc: Town) -> None:
     assert ping(epc)
     for reverse in ([], ["--reverse"]):
-        epc.transfer(SERVER, "-t", "1", *reverse)
+        epc.transfer(SERVER, *reverse)
 
 
 def frames(path: Path, most: int | None = None) -> list[Any]:
