@@ -34,14 +34,10 @@ class ClusterError(Exception):
 
 
 class Cluster:
-    """The objects of one namespace.
-
-    Attributes:
-        name: Name of the release, and so of our Secret and ConfigMap.
-    """
+    """The objects of one namespace."""
 
     def __init__(self, name: str, client: Any = None) -> None:
-        self.name = name
+        self.name = name  # Name of the release, and so of our Secret and ConfigMap.
         self._client: Any = client
         self._own = client is None
         self.connect()

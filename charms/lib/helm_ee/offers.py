@@ -24,17 +24,11 @@ MAX_VALUE = offer.MAX_VALUE * offer.MAX_BETWEEN
 
 @attr.frozen
 class Relation:
-    """One end of a relation, as the member itself sees it.
+    """One end of a relation, as the member itself sees it."""
 
-    Attributes:
-        endpoint: Our endpoint.
-        member: member-vnf-index of the other end.
-        remote: Its endpoint.
-    """
-
-    endpoint: str
-    member: str
-    remote: str
+    endpoint: str  # Our endpoint.
+    member: str  # member-vnf-index of the other end.
+    remote: str  # Its endpoint.
 
     @property
     def id(self) -> int:
@@ -45,15 +39,10 @@ class Relation:
 
 @attr.frozen
 class Document:
-    """The document of one execution environment.
+    """The document of one execution environment."""
 
-    Attributes:
-        member: The member-vnf-index that it claims.
-        bags: Databag for each of its relations.
-    """
-
-    member: str
-    bags: Mapping[Relation, Mapping[str, str]]
+    member: str  # The member-vnf-index that it claims.
+    bags: Mapping[Relation, Mapping[str, str]]  # Databag for each of its relations.
 
     def for_reader(self, own: Relation, member: str) -> Mapping[str, str]:
         """Return the databag for the member whose end of a relation is `own`."""

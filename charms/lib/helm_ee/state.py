@@ -9,20 +9,15 @@ from vpnaas.base.errors import VpnaasError
 
 @attr.frozen
 class State:
-    """The stored state.
+    """The stored state."""
 
-    Attributes:
-        options: Options that the primitive `config` set.
-        stored: Texts that the charm's code stores, by key.
-        key: Files of the SSH key of this environment, by name; none before it is made.
-        members: ConfigMap of each related member, by member; the first that claimed it.
-        refused: ConfigMaps of later claims, by member; they stay refused.
-    """
-
-    options: Mapping[str, str] = attr.Factory(dict)
-    stored: Mapping[str, str] = attr.Factory(dict)
+    options: Mapping[str, str] = attr.Factory(dict)  # Options that the primitive `config` set.
+    stored: Mapping[str, str] = attr.Factory(dict)  # Texts that the charm's code stores, by key.
+    # Files of the SSH key of this environment, by name; none before it is made.
     key: Mapping[str, str] = attr.field(factory=dict, repr=False)
+    # ConfigMap of each related member, by member; the first that claimed it.
     members: Mapping[str, str] = attr.Factory(dict)
+    # ConfigMaps of later claims, by member; they stay refused.
     refused: Mapping[str, Sequence[str]] = attr.Factory(dict)
 
     def to_json(self) -> str:

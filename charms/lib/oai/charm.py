@@ -44,13 +44,9 @@ class Request:
 
 
 class NfCharm(VnfCharm):
-    """Proxy charm of a network function; `functions` and `functions_5g` have a class for each.
+    """Proxy charm of a network function; `functions` and `functions_5g` have a class for each."""
 
-    Attributes:
-        kind: The network function, which is also the name of its charm.
-    """
-
-    kind = ""
+    kind = ""  # The network function, which is also the name of its charm.
     _request = Request()
 
     # The reconcile

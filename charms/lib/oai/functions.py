@@ -27,17 +27,11 @@ def own_key(given: Params) -> bool:
 
 
 class KeyedCharm(NfCharm):
-    """A network function with subscribers; their keys are on its VDU.
+    """A network function with subscribers; their keys are on its VDU."""
 
-    Attributes:
-        filled: The container before whose start `fill` runs.
-        data: Folder of the database.
-        language: Module of the database: `cql` or `sql`.
-    """
-
-    filled = ""
-    data = ""
-    language: Any = None
+    filled = ""  # The container before whose start `fill` runs.
+    data = ""  # Folder of the database.
+    language: Any = None  # Module of the database: `cql` or `sql`.
     _engine = ""
 
     @contextmanager

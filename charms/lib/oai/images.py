@@ -43,15 +43,11 @@ IMAGES: Dict[str, Tuple[str, str]] = {
 
 @attr.frozen
 class Registry:
-    """Where images come from.
+    """Where images come from."""
 
-    Attributes:
-        prefix: Registry, with optional port and path.
-        pins: Tags, digests (`sha256:...`) or both (`TAG@sha256:...`) that replace those of
-            `IMAGES`, by container.
-    """
-
-    prefix: str = DEFAULT_PREFIX
+    prefix: str = DEFAULT_PREFIX  # Registry, with optional port and path.
+    # Tags, digests (`sha256:...`) or both (`TAG@sha256:...`) that replace those of `IMAGES`, by
+    # container.
     pins: Tuple[Tuple[str, str], ...] = ()
 
     def reference(self, container: str) -> str:

@@ -27,17 +27,12 @@ FILL = LIBRARY + "/nf-fill"
 
 @attr.frozen
 class End:
-    """A link as the network function sees it.
+    """A link as the network function sees it."""
 
-    Attributes:
-        interface: Network interface that has the inner address.
-        address: Own inner address with the prefix length of the link's subnet.
-        peers: Addresses of the network functions at the other end of the link, without gateways
-            between them.
-    """
-
-    interface: str
-    address: fields.IPInterface
+    interface: str  # Network interface that has the inner address.
+    address: fields.IPInterface  # Own inner address with the prefix length of the link's subnet.
+    # Addresses of the network functions at the other end of the link, without gateways between
+    # them.
     peers: Tuple[str, ...] = ()
 
     @property
@@ -65,74 +60,50 @@ class File:
 
 @attr.frozen
 class Container:
-    """A container and its systemd unit.
+    """A container and its systemd unit."""
 
-    Attributes:
-        name: Name of container, unit and image entry.
-        words: Arguments after the image.
-        volumes: Source on the VDU and target in the container; a source below /etc is read-only.
-        environment: By name.
-        entrypoint: Program that replaces the image's, "" for the image's own.
-        privileged: Whether it may use real-time scheduling, raw sockets and tun devices.
-        workdir: In the container, "" for the image's own.
-        after: Other units of the VDU this one needs.
-        before_start: Command run before each start, with the engine as second word; empty for none.
-        start_seconds: How long `before_start` may take.
-        devices: Prefixes of the names of network devices that it leaves behind if it is killed, and
-            with which it would not start again.
-    """
-
-    name: str
-    words: Tuple[str, ...] = ()
+    name: str  # Name of container, unit and image entry.
+    words: Tuple[str, ...] = ()  # Arguments after the image.
+    # Source on the VDU and target in the container; a source below /etc is read-only.
     volumes: Tuple[Tuple[str, str], ...] = ()
-    environment: Tuple[Tuple[str, str], ...] = ()
-    entrypoint: str = ""
-    privileged: bool = True
-    workdir: str = ""
-    after: Tuple[str, ...] = ()
+    environment: Tuple[Tuple[str, str], ...] = ()  # By name.
+    entrypoint: str = ""  # Program that replaces the image's, "" for the image's own.
+    privileged: bool = True  # Whether it may use real-time scheduling, raw sockets and tun devices.
+    workdir: str = ""  # In the container, "" for the image's own.
+    after: Tuple[str, ...] = ()  # Other units of the VDU this one needs.
+    # Command run before each start, with the engine as second word; empty for none.
     before_start: Tuple[str, ...] = ()
-    start_seconds: int = 90
+    start_seconds: int = 90  # How long `before_start` may take.
+    # Prefixes of the names of network devices that it leaves behind if it is killed, and with which
+    # it would not start again.
     devices: Tuple[str, ...] = ()
 
 
 @attr.frozen
 class Check:
-    """One thing that must hold for a network function to be ready (`probe.py` looks).
+    """One thing that must hold for a network function to be ready (`probe.py` looks)."""
 
-    Attributes:
-        kind: "tcp" or "udp" (something listens on address and port), "connected" (TCP to an address
-            and port is established), "interface" (exists, and has an address if `address` is
-            "any"), "log" (the log of `unit` since its start has a line with the pattern).
-        reason: Text for the status while it does not hold.
-        lost: Pattern of a line after which a "log" check no longer holds, "" for none.
-    """
-
+    # "tcp" or "udp" (something listens on address and port), "connected" (TCP to an address and
+    # port is established), "interface" (exists, and has an address if `address` is "any"), "log"
+    # (the log of `unit` since its start has a line with the pattern).
     kind: str
-    reason: str
+    reason: str  # Text for the status while it does not hold.
     address: str = ""
     port: int = 0
     unit: str = ""
     pattern: str = ""
-    lost: str = ""
+    lost: str = ""  # Pattern of a line after which a "log" check no longer holds, "" for none.
 
 
 @attr.frozen
 class Software:
-    """All of one network function.
+    """All of one network function."""
 
-    Attributes:
-        files: Configuration; a change restarts the containers.
-        containers: In the order they start.
-        checks: Readiness.
-        common_name: Common name of its TLS certificate, "" if it needs none.
-        rules: nftables script the network function needs, "" for none.
-    """
-
-    containers: Tuple[Container, ...]
-    files: Tuple[File, ...] = ()
-    checks: Tuple[Check, ...] = ()
-    common_name: str = ""
-    rules: str = ""
+    containers: Tuple[Container, ...]  # In the order they start.
+    files: Tuple[File, ...] = ()  # Configuration; a change restarts the containers.
+    checks: Tuple[Check, ...] = ()  # Readiness.
+    common_name: str = ""  # Common name of its TLS certificate, "" if it needs none.
+    rules: str = ""  # nftables script the network function needs, "" for none.
 
 
 TABLE = "osm_vpnaas_nf"

@@ -41,17 +41,11 @@ class Snssai:
 
 @attr.frozen
 class Session:
-    """A PDU session of a slice.
+    """A PDU session of a slice."""
 
-    Attributes:
-        slice: Its S-NSSAI.
-        dnn: Data network name; "" if only the slice is given.
-        five_qi: 5QI of its default QoS flow, 0 if it is not given.
-    """
-
-    slice: Snssai
-    dnn: str = ""
-    five_qi: int = 0
+    slice: Snssai  # Its S-NSSAI.
+    dnn: str = ""  # Data network name; "" if only the slice is given.
+    five_qi: int = 0  # 5QI of its default QoS flow, 0 if it is not given.
 
     def __str__(self) -> str:
         """Return it as it is written."""

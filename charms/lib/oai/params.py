@@ -36,16 +36,11 @@ Given = Mapping[str, Any]
 
 @attr.frozen
 class Secrets:
-    """Keys of the operator (OP, TS 35.206) and of the subscribers (K, TS 33.401), hexadecimal.
+    """Keys of the operator (OP, TS 35.206) and of the subscribers (K, TS 33.401), hexadecimal."""
 
-    Attributes:
-        operator_key: OP.
-        subscriber_key: K.
-        database: Password of the database, which has a file of its own.
-    """
-
-    operator_key: str = attr.field(default="", repr=False)
-    subscriber_key: str = attr.field(default="", repr=False)
+    operator_key: str = attr.field(default="", repr=False)  # OP.
+    subscriber_key: str = attr.field(default="", repr=False)  # K.
+    # Password of the database, which has a file of its own.
     database: str = attr.field(default="", repr=False)
 
     @property
@@ -123,20 +118,14 @@ def _sessions(parts: int) -> Any:
 
 @attr.frozen
 class Common:
-    """Parameters of every network function; each class says how they are parsed.
+    """Parameters of every network function; each class says how they are parsed."""
 
-    Attributes:
-        plmn: Network it belongs to.
-        realm: Diameter realm, also the domain of names; "" in 5GS, which has none.
-        software: "oai", or "none" for a machine with links only.
-        image_prefix: Registry of the container images.
-        image_pins: Tags or digests that replace the charm's own, as text.
-    """
-
-    plmn: Plmn
-    realm: str = ""
-    software: str = _choice(("oai", NONE), "oai")
+    plmn: Plmn  # Network it belongs to.
+    realm: str = ""  # Diameter realm, also the domain of names; "" in 5GS, which has none.
+    software: str = _choice(("oai", NONE), "oai")  # "oai", or "none" for a machine with links only.
+    # Registry of the container images.
     image_prefix: str = _text(values.image_prefix, DEFAULT_PREFIX)
+    # Tags or digests that replace the charm's own, as text.
     image_pins: str = _optional(values.image_pins)
     log_level: str = _choice(("error", "warning", "info", "debug"), "info")
 
@@ -391,17 +380,14 @@ class Equipment(Common):
 
 @attr.frozen
 class N3iwf(AccessNode):
-    """Non-3GPP interworking function; UEs reach it by the network of `nwu_interface`.
-
-    Attributes:
-        inner_pool: Prefix of inner addresses; the first is the N3IWF's, UEs get the others.
-        liveness_seconds: Seconds between two liveness checks of a UE; 0 for none.
-    """
+    """Non-3GPP interworking function; UEs reach it by the network of `nwu_interface`."""
 
     # TS 38.413 clause 9.3.1.57: 16 bits. free5GC's N3IWF takes zero for a missing number.
     n3iwf_id: int = _number(1, 0xFFFF)
     nwu_interface: str = _text(fields.network_interface)
+    # Prefix of inner addresses; the first is the N3IWF's, UEs get the others.
     inner_pool: str = _pool()
+    # Seconds between two liveness checks of a UE; 0 for none.
     liveness_seconds: int = _number(0, 3600, 60)
 
     @property

@@ -55,35 +55,21 @@ def link_of(relation: str) -> str:
 
 @attr.frozen
 class Part:
-    """Data that one network function publishes to another.
+    """Data that one network function publishes to another."""
 
-    Attributes:
-        kind: One of `KINDS`.
-        realm: Diameter realm, "" in 5GS.
-        plmn: Digits of MCC and MNC.
-        ready: Whether it is ready.
-        tac: Tracking area code, "" if it has none.
-        apn: Default APN, "" if it has none.
-        ue_pool: Prefix of the UEs, "" if it has none.
-        gateway: Name of the user plane, "" if it has none.
-        slices: Slices that it serves, in the form of `oai.nssai`, "" in EPS.
-        inner: Address of an N3IWF inside the IPsec tunnels of its UEs, "" for others.
-        authority: Certificate of an N3IWF's authority, base64 of DER, "" for others.
-        address: Its address. For a peer of a link it is the inner address that was admitted.
-    """
-
-    kind: str
-    realm: str
-    plmn: str
-    ready: bool
-    tac: str = ""
-    apn: str = ""
-    ue_pool: str = ""
-    gateway: str = ""
+    kind: str  # One of `KINDS`.
+    realm: str  # Diameter realm, "" in 5GS.
+    plmn: str  # Digits of MCC and MNC.
+    ready: bool  # Whether it is ready.
+    tac: str = ""  # Tracking area code, "" if it has none.
+    apn: str = ""  # Default APN, "" if it has none.
+    ue_pool: str = ""  # Prefix of the UEs, "" if it has none.
+    gateway: str = ""  # Name of the user plane, "" if it has none.
+    # Its address. For a peer of a link it is the inner address that was admitted.
     address: str = ""
-    slices: str = ""
-    inner: str = ""
-    authority: str = ""
+    slices: str = ""  # Slices that it serves, in the form of `oai.nssai`, "" in EPS.
+    inner: str = ""  # Address of an N3IWF inside the IPsec tunnels of its UEs, "" for others.
+    authority: str = ""  # Certificate of an N3IWF's authority, base64 of DER, "" for others.
 
 
 def of(kind: str, params: Common, ready: bool) -> Part:

@@ -91,87 +91,60 @@ KEY_BITS = 3072
 
 @attr.frozen
 class FunctionState:
-    """All a network function's reconcile depends on.
-
-    Attributes:
-        ends: The links that are configured.
-        parts: Parts of related network functions with their names, per link.
-        problems: Sentences about links of ours that it cannot use.
-        unread: Sentences about parts of other network functions that could not be read.
-        used: What links and related functions use, see `addresses`.
-        requested: Whether an action brings `params`, which may then be refused.
-        link_units: systemd units that bring the links up.
-        given: Keys of `configure-nf`; without them those on the VDU are used.
-        restart: Whether to restart the containers in any case.
-        wait: Seconds to wait for readiness after a change.
-        added: Names of network functions of other services that the operator added, by link.
-    """
+    """All a network function's reconcile depends on."""
 
     kind: str
     params: Common
-    ends: Ends
+    ends: Ends  # The links that are configured.
+    # Parts of related network functions with their names, per link.
     parts: Mapping[str, Tuple[Tuple[str, Part], ...]] = attr.Factory(dict)
-    problems: Tuple[str, ...] = ()
+    problems: Tuple[str, ...] = ()  # Sentences about links of ours that it cannot use.
+    # Sentences about parts of other network functions that could not be read.
     unread: Tuple[str, ...] = ()
-    used: Tuple[addresses.Named, ...] = ()
-    requested: bool = False
-    link_units: Tuple[str, ...] = ()
+    used: Tuple[addresses.Named, ...] = ()  # What links and related functions use, see `addresses`.
+    requested: bool = False  # Whether an action brings `params`, which may then be refused.
+    link_units: Tuple[str, ...] = ()  # systemd units that bring the links up.
+    # Keys of `configure-nf`; without them those on the VDU are used.
     given: Optional[Secrets] = None
-    restart: bool = False
-    wait: int = 0
+    restart: bool = False  # Whether to restart the containers in any case.
+    wait: int = 0  # Seconds to wait for readiness after a change.
+    # Names of network functions of other services that the operator added, by link.
     added: Mapping[str, Tuple[str, ...]] = attr.Factory(dict)
 
 
 @attr.frozen
 class Plan:
-    """Steps for the VDU, and problems that prevent them.
-
-    Attributes:
-        remarks: Sentences about other network functions, which do not concern what runs here.
-        uu: Our address on Uu or NWu.
-        authority: Certificate of an N3IWF's authority, base64 of DER.
-        note: Further text for the status.
-    """
+    """Steps for the VDU, and problems that prevent them."""
 
     steps: Tuple[Step, ...] = ()
     files: Mapping[str, File] = attr.Factory(dict)
     hidden: Tuple[str, ...] = attr.field(default=(), repr=False)
     problems: Tuple[str, ...] = ()
+    # Sentences about other network functions, which do not concern what runs here.
     remarks: Tuple[str, ...] = ()
     waiting: Tuple[str, ...] = ()
-    uu: str = ""
-    authority: str = ""
-    note: str = ""
+    uu: str = ""  # Our address on Uu or NWu.
+    authority: str = ""  # Certificate of an N3IWF's authority, base64 of DER.
+    note: str = ""  # Further text for the status.
 
 
 @attr.frozen
 class Outcome(Extra):
-    """State of the network function.
-
-    Attributes:
-        state: "ready", "starting", "waiting" (for another one), "off" (software none), "failed".
-        reason: Why, "" if there is nothing to add.
-        part: Our part, to publish to related network functions.
-        details: For `health`.
-        files: Configuration files by path, with the keys masked.
-        refused: The parameters cannot work on this VDU; what ran before goes on.
-        addresses: Our own by link.
-        added: Names of network functions of other services, by link.
-        uu: Address of a base station on Uu, of an N3IWF on NWu, "" if it has none.
-        restarted: Whether this reconcile started containers.
-    """
+    """State of the network function."""
 
     kind: str
-    state: str
-    reason: str
-    part: Optional[Part]
-    details: Mapping[str, Any]
+    state: str  # "ready", "starting", "waiting" (for another one), "off" (software none), "failed".
+    reason: str  # Why, "" if there is nothing to add.
+    part: Optional[Part]  # Our part, to publish to related network functions.
+    details: Mapping[str, Any]  # For `health`.
+    # Configuration files by path, with the keys masked.
     files: Mapping[str, str] = attr.Factory(dict)
-    refused: bool = False
-    addresses: Mapping[str, str] = attr.Factory(dict)
+    refused: bool = False  # The parameters cannot work on this VDU; what ran before goes on.
+    addresses: Mapping[str, str] = attr.Factory(dict)  # Our own by link.
+    # Names of network functions of other services, by link.
     added: Mapping[str, Tuple[str, ...]] = attr.Factory(dict)
-    uu: str = ""
-    restarted: bool = False
+    uu: str = ""  # Address of a base station on Uu, of an N3IWF on NWu, "" if it has none.
+    restarted: bool = False  # Whether this reconcile started containers.
 
     @property
     def bad(self) -> bool:

@@ -16,21 +16,13 @@ Work = Callable[[Any, Params], Mapping[str, Any]]
 
 @attr.frozen
 class Declared:
-    """An action that a class of charms declares.
+    """An action that a class of charms declares."""
 
-    Attributes:
-        name: As in actions.yaml.
-        method: Name of the method that does the work.
-        leader: Whether only the leader may run it.
-        plain: Whether the method returns the results themselves, by key.
-        failed: Results that a failed action has in addition to `output`.
-    """
-
-    name: str
-    method: str
-    leader: bool
-    plain: bool
-    failed: Mapping[str, str]
+    name: str  # As in actions.yaml.
+    method: str  # Name of the method that does the work.
+    leader: bool  # Whether only the leader may run it.
+    plain: bool  # Whether the method returns the results themselves, by key.
+    failed: Mapping[str, str]  # Results that a failed action has in addition to `output`.
 
 
 @attr.frozen

@@ -12,15 +12,10 @@ Related = Tuple[int, str, Mapping[str, str]]
 
 
 class Environment(abc.ABC):
-    """What OSM's VCA gives to the code of one charm.
+    """What OSM's VCA gives to the code of one charm."""
 
-    Attributes:
-        folder: Folder for files of this unit only, such as its SSH key. It may be missing.
-        actions: Names of the actions that the charm declares.
-    """
-
-    folder = ""
-    actions: FrozenSet[str] = frozenset()
+    folder = ""  # Folder for files of this unit only, such as its SSH key. It may be missing.
+    actions: FrozenSet[str] = frozenset()  # Names of the actions that the charm declares.
 
     @abc.abstractmethod
     def endpoints(self, interface: str) -> Dict[str, str]:

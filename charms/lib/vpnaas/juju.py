@@ -215,20 +215,15 @@ class JujuEnvironment(Environment):
 
 
 class JujuCharm(CharmBase):
-    """Hands Juju's events and actions to the code of a charm.
+    """Hands Juju's events and actions to the code of a charm."""
 
-    Attributes:
-        kind: Class of that code.
-        code: Object of this class.
-    """
-
-    kind = ReconcilingCharm
+    kind = ReconcilingCharm  # Class of that code.
     settled = StoredState()  # type: ignore[no-untyped-call]
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.settled.set_default(fingerprint="")
-        self.code = self.kind(JujuEnvironment(self))
+        self.code = self.kind(JujuEnvironment(self))  # Object of this class.
         events = [
             self.on.install,
             self.on.start,

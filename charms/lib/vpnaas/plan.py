@@ -61,21 +61,17 @@ COMMON = ("machine", "tools", "facts")
 
 @attr.frozen
 class Plan:
-    """What to do on the VDU.
-
-    Attributes:
-        problems: Why GATEWAY or MONITORING is not as requested, one sentence each.
-        asked: Peers that the steps ask for an echo, by link.
-        machine: Identity of the machine.
-        vdu: Facts of the VDU, for what the VNF has besides links.
-    """
+    """What to do on the VDU."""
 
     now: int
     links: Mapping[str, LinkPlan]
     steps: Tuple[Step, ...]
+    # Why GATEWAY or MONITORING is not as requested, one sentence each.
     problems: Mapping[str, str] = attr.Factory(dict)
+    # Peers that the steps ask for an echo, by link.
     asked: Mapping[str, Tuple[str, ...]] = attr.Factory(dict)
-    machine: Optional[str] = None
+    machine: Optional[str] = None  # Identity of the machine.
+    # Facts of the VDU, for what the VNF has besides links.
     vdu: VduFacts = attr.Factory(lambda: VduFacts(0, {}))
 
 

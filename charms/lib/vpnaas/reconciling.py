@@ -63,36 +63,28 @@ STOP_SECONDS = 4
 
 @attr.frozen
 class Outcome:
-    """What a reconcile found and did.
-
-    Attributes:
-        notice: A sentence on what it did that nobody asked for, until show-status has shown it.
-    """
+    """What a reconcile found and did."""
 
     plans: Mapping[str, LinkPlan]
     now: int
     links: Sequence[status.LinkStatus]
     extra: Extra
     problems: Mapping[str, str] = attr.Factory(dict)
+    # A sentence on what it did that nobody asked for, until show-status has shown it.
     notice: str = ""
 
 
 class ReconcilingCharm:
-    """The code of a VNF's charm; its links are the endpoints of interface vpnaas-link.
+    """The code of a VNF's charm; its links are the endpoints of interface vpnaas-link."""
 
-    Attributes:
-        environment: Where the code runs.
-        roles: "provider" or "requirer" of each link.
-        unwritten: Why the charm could not keep a file of its own, "" if it could. The VDU was
-            changed before, so that is no reason to call an action failed.
-        seen: Facts of the VDU at the last look.
-    """
-
+    # Why the charm could not keep a file of its own, "" if it could. The VDU was changed before, so
+    # that is no reason to call an action failed.
     unwritten = ""
-    seen = VduFacts(0, {})
+    seen = VduFacts(0, {})  # Facts of the VDU at the last look.
 
     def __init__(self, environment: Environment) -> None:
-        self.environment = environment
+        self.environment = environment  # Where the code runs.
+        # "provider" or "requirer" of each link.
         self.roles = environment.endpoints(RELATION_INTERFACE)
         # The peer relation may be gone before the hook `stop`.
         self._leaving = False

@@ -40,27 +40,19 @@ _WORST = (BLOCKED, DOWN, PENDING, WAITING, UNCONFIGURED, OFF, CLEAR, UP)
 
 @attr.frozen
 class Memory:
-    """What earlier reconciles saw of a link. Times are those of the charm, seconds since the epoch.
+    """What earlier reconciles saw of a link. Times are seconds since the epoch on the charm."""
 
-    Attributes:
-        state: As in `LinkStatus`.
-        since: When the link came into this state.
-        key: Digest of our public key, and when it was first in use.
-        confirmed: When a peer confirmed our key first: digest of both keys, and time, by peer name.
-        answered: Peers that have answered an echo request.
-        looks: Number of the last further look that we asked the other ends for, and how many since
-            the link was last good; see `offer.looking`.
-        woken: Numbers of the looks that the other ends asked us for.
-        seen: The last endpoints of manual peers, by peer name: address, when first, when last.
-    """
-
-    state: str = ""
-    since: int = 0
-    key: Tuple[str, int] = ("", 0)
+    state: str = ""  # As in `LinkStatus`.
+    since: int = 0  # When the link came into this state.
+    key: Tuple[str, int] = ("", 0)  # Digest of our public key, and when it was first in use.
+    # When a peer confirmed our key first: digest of both keys, and time, by peer name.
     confirmed: Mapping[str, Tuple[str, int]] = attr.Factory(dict)
-    answered: FrozenSet[str] = frozenset()
+    answered: FrozenSet[str] = frozenset()  # Peers that have answered an echo request.
+    # Number of the last further look that we asked the other ends for, and how many since the link
+    # was last good; see `offer.looking`.
     looks: Tuple[int, int] = (0, 0)
-    woken: Tuple[str, ...] = ()
+    woken: Tuple[str, ...] = ()  # Numbers of the looks that the other ends asked us for.
+    # The last endpoints of manual peers, by peer name: address, when first, when last.
     seen: Mapping[str, Tuple[Tuple[str, int, int], ...]] = attr.Factory(dict)
 
     @classmethod
@@ -94,23 +86,17 @@ class Memory:
 
 @attr.frozen
 class LinkStatus:
-    """State of one link.
-
-    Attributes:
-        state: "unconfigured", "off" (switched off by the operator), "waiting" (for a peer or its
-            data), "pending" (set up here, a peer has not confirmed yet), "up" (no peer is pending
-            or down), "clear" (technology none), "down" (a peer that has installed us does not
-            answer), "blocked" (an operator must act).
-        reason: Reason for the state, "" for none.
-        details: Output of show-status.
-        memory: What the next reconcile should know.
-    """
+    """State of one link."""
 
     link: str
+    # "unconfigured", "off" (switched off by the operator), "waiting" (for a peer or its data),
+    # "pending" (set up here, a peer has not confirmed yet), "up" (no peer is pending or down),
+    # "clear" (technology none), "down" (a peer that has installed us does not answer), "blocked"
+    # (an operator must act).
     state: str
-    reason: str
-    details: Mapping[str, Any]
-    memory: Memory = Memory()
+    reason: str  # Reason for the state, "" for none.
+    details: Mapping[str, Any]  # Output of show-status.
+    memory: Memory = Memory()  # What the next reconcile should know.
 
 
 def link_status(

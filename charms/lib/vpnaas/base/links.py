@@ -20,20 +20,14 @@ KEYED = (WIREGUARD, IPSEC)
 
 @attr.frozen
 class ReferencePoint:
-    """What a link carries.
+    """What a link carries."""
 
-    Attributes:
-        title: Name in 3GPP's spelling.
-        listen_port: Default UDP port of the tunnel. Each 3GPP reference point has its own port, so
-            a VDU can end several tunnels on one address. No link uses 5201, the port of iperf3.
-        transport: Transport protocol of the application inside, "" for any.
-        port: Port of the application inside, 0 for any.
-    """
-
-    title: str
+    title: str  # Name in 3GPP's spelling.
+    # Default UDP port of the tunnel. Each 3GPP reference point has its own port, so a VDU can end
+    # several tunnels on one address. No link uses 5201, the port of iperf3.
     listen_port: int
-    transport: str = ""
-    port: int = 0
+    transport: str = ""  # Transport protocol of the application inside, "" for any.
+    port: int = 0  # Port of the application inside, 0 for any.
 
 
 REFERENCE_POINTS: Dict[str, ReferencePoint] = {

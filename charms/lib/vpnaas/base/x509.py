@@ -40,17 +40,11 @@ CERTIFICATE, REQUEST = "CERTIFICATE", "CERTIFICATE REQUEST"
 
 @attr.frozen
 class Request:
-    """A request for a certificate.
+    """A request for a certificate."""
 
-    Attributes:
-        text: Base64 of its DER.
-        key: Base64 of its SubjectPublicKeyInfo.
-        name: Common name of its subject; the subject has no other attributes.
-    """
-
-    text: str
-    key: str
-    name: str
+    text: str  # Base64 of its DER.
+    key: str  # Base64 of its SubjectPublicKeyInfo.
+    name: str  # Common name of its subject; the subject has no other attributes.
 
     @property
     def pem(self) -> str:
@@ -60,33 +54,19 @@ class Request:
 
 @attr.frozen
 class Certificate:
-    """A certificate.
+    """A certificate."""
 
-    Attributes:
-        text: Base64 of its DER.
-        serial: Serial number, hexadecimal digits.
-        issuer: Name of the issuer (hexadecimal digits of the DER).
-        subject: Name of the holder, in the same form.
-        key: Base64 of its SubjectPublicKeyInfo.
-        begins: Start of its validity, seconds since the epoch.
-        ends: End of its validity, seconds since the epoch.
-        names: Its DNS names. IKE compares identities of type FQDN with these.
-        authority: Whether its key may sign certificates.
-        key_id: Identifier of its key in hexadecimal digits, "" if it names none.
-        issuer_key_id: The same of the issuer's key.
-    """
-
-    text: str
-    serial: str
-    issuer: str
-    subject: str
-    key: str
-    begins: int
-    ends: int
-    names: Tuple[str, ...] = ()
-    authority: bool = False
-    key_id: str = ""
-    issuer_key_id: str = ""
+    text: str  # Base64 of its DER.
+    serial: str  # Serial number, hexadecimal digits.
+    issuer: str  # Name of the issuer (hexadecimal digits of the DER).
+    subject: str  # Name of the holder, in the same form.
+    key: str  # Base64 of its SubjectPublicKeyInfo.
+    begins: int  # Start of its validity, seconds since the epoch.
+    ends: int  # End of its validity, seconds since the epoch.
+    names: Tuple[str, ...] = ()  # Its DNS names. IKE compares identities of type FQDN with these.
+    authority: bool = False  # Whether its key may sign certificates.
+    key_id: str = ""  # Identifier of its key in hexadecimal digits, "" if it names none.
+    issuer_key_id: str = ""  # The same of the issuer's key.
 
     @property
     def pem(self) -> str:

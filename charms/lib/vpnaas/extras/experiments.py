@@ -48,15 +48,10 @@ def require_allowed(option: str) -> None:
 
 @attr.frozen
 class Unit:
-    """A transient systemd unit of an experiment; one of each kind at a time.
+    """A transient systemd unit of an experiment; one of each kind at a time."""
 
-    Attributes:
-        name: Kind of experiment, such as "capture".
-        program: File name of the program it runs.
-    """
-
-    name: str
-    program: str
+    name: str  # Kind of experiment, such as "capture".
+    program: str  # File name of the program it runs.
 
     @property
     def service(self) -> str:

@@ -30,16 +30,11 @@ SYSCTL_FILE = "/etc/sysctl.d/61-osm-vpnaas-gateway.conf"
 
 @attr.frozen
 class Gateway:
-    """Desired state of a gateway.
+    """Desired state of a gateway."""
 
-    Attributes:
-        params: Parameters of `configure-gateway`.
-        ipsec: Whether a link uses the IKE daemon.
-        firewall: What its firewall protects; no untrusted side until such a link is configured.
-    """
-
-    params: GatewayParams
-    ipsec: bool
+    params: GatewayParams  # Parameters of `configure-gateway`.
+    ipsec: bool  # Whether a link uses the IKE daemon.
+    # What its firewall protects; no untrusted side until such a link is configured.
     firewall: GatewayFirewall
 
 

@@ -34,22 +34,16 @@ MEASURED = (32768, 60999)
 
 @attr.frozen
 class GatewayFirewall:
-    """Interfaces, ports and subnets of the firewall.
+    """Interfaces, ports and subnets of the firewall."""
 
-    Attributes:
-        untrusted: Interfaces towards the peers: the underlays of links with a VPN.
-        management: Interface of management, which must stay reachable; "" if it is unknown.
-        wireguard: UDP ports of WireGuard links.
-        management_ports: TCP ports that answer on the management interface besides SSH.
-        inner: Subnets inside the tunnels, to which the gateway itself sends nothing in clear.
-        translated: Interfaces with NAT of forwarded packets, which needs connection tracking.
-    """
-
-    untrusted: Sequence[str]
-    management: str
-    wireguard: Tuple[int, ...] = ()
+    untrusted: Sequence[str]  # Interfaces towards the peers: the underlays of links with a VPN.
+    management: str  # Interface of management, which must stay reachable; "" if it is unknown.
+    wireguard: Tuple[int, ...] = ()  # UDP ports of WireGuard links.
+    # TCP ports that answer on the management interface besides SSH.
     management_ports: Tuple[int, ...] = ()
+    # Subnets inside the tunnels, to which the gateway itself sends nothing in clear.
     inner: Tuple[fields.IPNetwork, ...] = ()
+    # Interfaces with NAT of forwarded packets, which needs connection tracking.
     translated: Tuple[str, ...] = ()
 
 

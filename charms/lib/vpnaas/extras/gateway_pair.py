@@ -47,17 +47,11 @@ FILES: Dict[str, Tuple[int, Callable[[Standby], str]]] = {
 
 @attr.frozen
 class PairOutcome(Extra):
-    """State of the gateway in its pair.
+    """State of the gateway in its pair."""
 
-    Attributes:
-        state: "active", "standby", or the last state of keepalived ("fault", "stopped").
-        problem: Why it does not work as configured, "" if it does.
-        details: For `show-status`.
-    """
-
-    state: str
-    problem: str = ""
-    details: Mapping[str, Any] = attr.Factory(dict)
+    state: str  # "active", "standby", or the last state of keepalived ("fault", "stopped").
+    problem: str = ""  # Why it does not work as configured, "" if it does.
+    details: Mapping[str, Any] = attr.Factory(dict)  # For `show-status`.
 
     @property
     def bad(self) -> bool:

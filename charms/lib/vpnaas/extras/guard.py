@@ -48,33 +48,24 @@ port and those of Diameter with TLS, which clear traffic could use too; on sbi N
 
 @attr.frozen
 class Guarded:
-    """Traffic that may use one interface only.
+    """Traffic that may use one interface only."""
 
-    Attributes:
-        link: Name of the link.
-        transport: "tcp", "udp" or "sctp".
-        ports: At either end.
-        interface: Of the tunnel; "" if decrypted packets come in by the underlay, and only the
-            kernel's mark distinguishes them from clear ones.
-        inner: Our address in the tunnel, with the prefix length of the link's subnet.
-        outer: Whether `inner` is our outer address as well.
-        apart: Inner addresses of peers outside the subnet of `inner`: those that are outer ones as
-            well, and the pool.
-        behind: Prefixes behind the peers, outside that subnet.
-        also: Our further inner addresses, which the gateway assigned.
-        underlay: Interface under the tunnel; "" if it is, or may be, that of management.
-    """
-
-    link: str
-    transport: str
-    ports: Tuple[int, ...]
+    link: str  # Name of the link.
+    transport: str  # "tcp", "udp" or "sctp".
+    ports: Tuple[int, ...]  # At either end.
+    # Our address in the tunnel, with the prefix length of the link's subnet.
     inner: fields.IPInterface
+    # Of the tunnel; "" if decrypted packets come in by the underlay, and only the kernel's mark
+    # distinguishes them from clear ones.
     interface: str = ""
-    outer: bool = False
+    outer: bool = False  # Whether `inner` is our outer address as well.
+    # Inner addresses of peers outside the subnet of `inner`: those that are outer ones as well, and
+    # the pool.
     apart: Tuple[fields.IPNetwork, ...] = ()
-    behind: Tuple[fields.IPNetwork, ...] = ()
+    behind: Tuple[fields.IPNetwork, ...] = ()  # Prefixes behind the peers, outside that subnet.
+    # Our further inner addresses, which the gateway assigned.
     also: Tuple[fields.IPAddress, ...] = ()
-    underlay: str = ""
+    underlay: str = ""  # Interface under the tunnel; "" if it is, or may be, that of management.
 
 
 def guarded(plan: LinkPlan, management: str = "") -> Guarded:

@@ -69,27 +69,17 @@ FIRST = 0x10
 
 @attr.frozen
 class Share:
-    """One link on the interface below it.
+    """One link on the interface below it."""
 
-    Attributes:
-        qos: Its QoS parameters.
-        technology: What secures it.
-        interface: Of the tunnel.
-        underlay: Interface below.
-        port: Of the tunnel, UDP.
-        inner: Our inner address.
-        peers: Outer addresses of its peers, as far as they are known.
-        alone: Whether all IPsec packets on that underlay belong to this link.
-    """
-
-    qos: LinkQos
-    technology: str
-    interface: str
-    underlay: str
-    port: int
-    inner: fields.IPAddress
+    qos: LinkQos  # Its QoS parameters.
+    technology: str  # What secures it.
+    interface: str  # Of the tunnel.
+    underlay: str  # Interface below.
+    port: int  # Of the tunnel, UDP.
+    inner: fields.IPAddress  # Our inner address.
+    # Outer addresses of its peers, as far as they are known.
     peers: Tuple[fields.IPAddress, ...] = ()
-    alone: bool = False
+    alone: bool = False  # Whether all IPsec packets on that underlay belong to this link.
 
 
 def fitting(shares: Sequence[Share]) -> None:

@@ -55,19 +55,14 @@ KEEPALIVED_DROPIN = "/etc/systemd/system/keepalived.service.d/osm-vpnaas.conf"
 
 @attr.frozen
 class Standby:
-    """One gateway of a pair.
-
-    Attributes:
-        own: Our address on the trusted side.
-        peers: Number of peers with a tunnel to both gateways, which counts as "all tunnels up"; 0
-            if only the daemon can be checked.
-        children: Names of the CHILD_SAs to rekey on a takeover.
-    """
+    """One gateway of a pair."""
 
     params: PairParams
-    own: fields.IPAddress
+    own: fields.IPAddress  # Our address on the trusted side.
+    # Number of peers with a tunnel to both gateways, which counts as "all tunnels up"; 0 if only
+    # the daemon can be checked.
     peers: int
-    children: Tuple[str, ...]
+    children: Tuple[str, ...]  # Names of the CHILD_SAs to rekey on a takeover.
 
     def __attrs_post_init__(self) -> None:
         """Raise InputError for addresses that cannot form a pair."""

@@ -36,15 +36,10 @@ _ALLOWED = "never, a duration such as 90m, 12h or 30d, or a date in UTC such as 
 
 @attr.frozen
 class AccessParams:
-    """Parameters of `configure-access`.
+    """Parameters of `configure-access`."""
 
-    Attributes:
-        interface: VDU interface to the slice's data network, "" before `configure-access`.
-        nat: Whether devices appear there with the VDU's own address.
-    """
-
-    interface: str = ""
-    nat: bool = True
+    interface: str = ""  # VDU interface to the slice's data network, "" before `configure-access`.
+    nat: bool = True  # Whether devices appear there with the VDU's own address.
 
     @classmethod
     def parse(cls, params: Mapping[str, Any]) -> "AccessParams":
@@ -60,19 +55,13 @@ class AccessParams:
 
 @attr.frozen
 class Enrolling:
-    """Parameters of `enrol-device`.
-
-    Attributes:
-        end: End of the enrolment, seconds since the epoch, 0 for never.
-        relative: Whether `end` counts from now instead.
-        routing: How the device is to choose this slice, one of `ROUTING`.
-    """
+    """Parameters of `enrol-device`."""
 
     name: str
     public_key: str
-    end: int = 0
-    relative: bool = False
-    routing: str = BY_DESTINATION
+    end: int = 0  # End of the enrolment, seconds since the epoch, 0 for never.
+    relative: bool = False  # Whether `end` counts from now instead.
+    routing: str = BY_DESTINATION  # How the device is to choose this slice, one of `ROUTING`.
 
     @classmethod
     def parse(cls, params: Mapping[str, Any]) -> "Enrolling":

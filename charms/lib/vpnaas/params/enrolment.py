@@ -18,18 +18,13 @@ AUTO = "auto"
 
 @attr.frozen
 class Enrolment:
-    """A server of CMPv2 or EST, and the root of its own and of the issued certificates.
+    """A server of CMPv2 or EST, and the root of its own and of the issued certificates."""
 
-    Attributes:
-        server: "host:port" or "host:port/path" of CMP over HTTP (RFC 6712); "host:port" or
-            "host:port/label" of EST (RFC 7030 clause 3.2.2).
-        root: Certificate of the operator's root authority.
-        recipient: Name of the authority to which CMP requests are addressed, "" for openssl's
-            choice.
-    """
-
+    # "host:port" or "host:port/path" of CMP over HTTP (RFC 6712); "host:port" or "host:port/label"
+    # of EST (RFC 7030 clause 3.2.2).
     server: str
-    root: Certificate
+    root: Certificate  # Certificate of the operator's root authority.
+    # Name of the authority to which CMP requests are addressed, "" for openssl's choice.
     recipient: str = ""
 
     def to_params(self) -> Dict[str, str]:

@@ -14,23 +14,15 @@ EF, AF41, AF31, AF32, AF21, AF11, DEFAULT = "ef", "af41", "af31", "af32", "af21"
 
 @attr.frozen
 class FiveQi:
-    """Characteristics of one 5QI.
+    """Characteristics of one 5QI."""
 
-    Attributes:
-        value: The 5QI.
-        resource: GBR, NON_GBR or DELAY_CRITICAL.
-        priority: Default priority level; lower goes first.
-        budget_ms: Packet delay budget between UE and the UPF that ends N6.
-        burst: Default maximum data burst volume in bytes, or None.
-        core_ms: Part of the budget between that UPF and the access network (clause 5.7.3.4 and the
-            table's notes). Links of a core may use this part.
-    """
-
-    value: int
-    resource: str
-    priority: int
-    budget_ms: int
-    burst: Optional[int] = None
+    value: int  # The 5QI.
+    resource: str  # GBR, NON_GBR or DELAY_CRITICAL.
+    priority: int  # Default priority level; lower goes first.
+    budget_ms: int  # Packet delay budget between UE and the UPF that ends N6.
+    burst: Optional[int] = None  # Default maximum data burst volume in bytes, or None.
+    # Part of the budget between that UPF and the access network (clause 5.7.3.4 and the table's
+    # notes). Links of a core may use this part.
     core_ms: int = 20
 
     @property

@@ -12,30 +12,19 @@ MAX_TUNNELS = 100000
 
 @attr.frozen
 class SharedAddress:
-    """The one address and identity that manual peers have of a gateway pair.
+    """The one address and identity that manual peers have of a gateway pair."""
 
-    Attributes:
-        address: Address on the untrusted side that the active gateway has.
-        identity: IKE identity that both gateways have for manual peers.
-    """
-
-    address: fields.IPInterface
-    identity: str
+    address: fields.IPInterface  # Address on the untrusted side that the active gateway has.
+    identity: str  # IKE identity that both gateways have for manual peers.
 
 
 @attr.frozen
 class GatewayParams:
-    """Parameters of a gateway (the `configure-gateway` primitive).
+    """Parameters of a gateway (the `configure-gateway` primitive)."""
 
-    Attributes:
-        tunnels: Peers that may be up at the same time.
-        peers_per_address: Peers that may come from one outer address, as behind one NAT.
-        firewall: Whether the firewall is on.
-    """
-
-    tunnels: int = 1000
-    peers_per_address: int = 32
-    firewall: bool = True
+    tunnels: int = 1000  # Peers that may be up at the same time.
+    peers_per_address: int = 32  # Peers that may come from one outer address, as behind one NAT.
+    firewall: bool = True  # Whether the firewall is on.
 
     @classmethod
     def parse(cls, params: Mapping[str, Any], where: str = "configure-gateway") -> "GatewayParams":

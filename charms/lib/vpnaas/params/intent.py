@@ -54,51 +54,39 @@ KEEP_QOS = -1
 
 @attr.frozen
 class LinkParams:
-    """Day-1 parameters of one link (the `configure` primitive).
+    """Day-1 parameters of one link (the `configure` primitive)."""
 
-    Attributes:
-        link: Name of the link, which is the relation endpoint.
-        technology: "wireguard", "ipsec", or "none" for the measurement baseline in clear.
-        inner_address: Our address inside the tunnel, with the prefix length of the link's subnet.
-        underlay_interface: VDU interface the tunnel runs over, "" for the management interface.
-        gateway: Address at which peers reach us if it is not ours (floating IP, NAT), else None.
-        listen_port: UDP port of the tunnel.
-        allowed_prefixes: Prefixes behind us.
-        accept_prefixes: Prefixes a peer may announce besides its address in the inner subnet.
-        mtu: Upper bound in bytes, 0 for none.
-        keepalive: Seconds, 0 is off, -1 decides by NAT.
-        preshared_key: Whether the link needs a preshared key.
-        post_quantum: Whether that key must withstand a quantum computer: "none", "prefer" (if the
-            other end can) or "require".
-        standby_gateways: Outer addresses of the two gateways of a pair, which may announce the same
-            prefixes to us. For technology "none", one address is enough: the address that moves.
-        ipsec: Parameters for IPsec only.
-        request: IP versions of the addresses to ask the gateway for; () if the operator gave the
-            inner address.
-        given: Addresses from the gateway, () before it gives any. The first is `inner_address`;
-            another one is among `allowed_prefixes` too.
-        refused_gifts: Why addresses from a gateway cannot be used, while `given` stay.
-        other_gifts: Which gateways give other addresses than these.
-    """
-
-    link: str
-    technology: str
+    link: str  # Name of the link, which is the relation endpoint.
+    technology: str  # "wireguard", "ipsec", or "none" for the measurement baseline in clear.
+    # Our address inside the tunnel, with the prefix length of the link's subnet.
     inner_address: fields.IPInterface
-    listen_port: int
+    listen_port: int  # UDP port of the tunnel.
+    # VDU interface the tunnel runs over, "" for the management interface.
     underlay_interface: str = ""
+    # Address at which peers reach us if it is not ours (floating IP, NAT), else None.
     gateway: Optional[fields.IPAddress] = None
-    allowed_prefixes: Tuple[fields.IPNetwork, ...] = ()
+    allowed_prefixes: Tuple[fields.IPNetwork, ...] = ()  # Prefixes behind us.
+    # Prefixes a peer may announce besides its address in the inner subnet.
     accept_prefixes: Tuple[fields.IPNetwork, ...] = ()
-    mtu: int = 0
-    keepalive: int = -1
-    preshared_key: bool = False
+    mtu: int = 0  # Upper bound in bytes, 0 for none.
+    keepalive: int = -1  # Seconds, 0 is off, -1 decides by NAT.
+    preshared_key: bool = False  # Whether the link needs a preshared key.
+    # Whether that key must withstand a quantum computer: "none", "prefer" (if the other end can) or
+    # "require".
     post_quantum: str = NO_QUANTUM
+    # Outer addresses of the two gateways of a pair, which may announce the same prefixes to us. For
+    # technology "none", one address is enough: the address that moves.
     standby_gateways: Tuple[fields.IPAddress, ...] = ()
-    ipsec: IpsecParams = attr.Factory(IpsecParams)
+    ipsec: IpsecParams = attr.Factory(IpsecParams)  # Parameters for IPsec only.
+    # IP versions of the addresses to ask the gateway for; () if the operator gave the inner
+    # address.
     request: pools.Request = ()
+    # Addresses from the gateway, () before it gives any. The first is `inner_address`; another one
+    # is among `allowed_prefixes` too.
     given: Tuple[fields.IPInterface, ...] = ()
+    # Why addresses from a gateway cannot be used, while `given` stay.
     refused_gifts: Tuple[str, ...] = ()
-    other_gifts: Tuple[str, ...] = ()
+    other_gifts: Tuple[str, ...] = ()  # Which gateways give other addresses than these.
 
     @property
     def inner_text(self) -> str:
@@ -148,25 +136,19 @@ class LinkParams:
 
 @attr.frozen
 class ManualPeer:
-    """A peer outside any relation (the `add-peer` primitive).
-
-    Attributes:
-        public_key: Its key, "" if it has a certificate. For a preshared key, the RSA key to which
-            our VDU encrypts it, "" if it comes from a secret store.
-        stored: Whether its preshared key comes from a secret store.
-        identity: Its IKE identity.
-        expires: When the peer expires, seconds since the epoch, 0 for never.
-    """
+    """A peer outside any relation (the `add-peer` primitive)."""
 
     link: str
     name: str
+    # Its key, "" if it has a certificate. For a preshared key, the RSA key to which our VDU
+    # encrypts it, "" if it comes from a secret store.
     public_key: str
     allowed_prefixes: Tuple[fields.IPNetwork, ...]
     endpoint: Optional[Tuple[fields.IPAddress, int]] = None
     keepalive: int = 0
-    identity: str = attr.Factory(lambda peer: peer.name, takes_self=True)
-    stored: bool = False
-    expires: int = 0
+    identity: str = attr.Factory(lambda peer: peer.name, takes_self=True)  # Its IKE identity.
+    stored: bool = False  # Whether its preshared key comes from a secret store.
+    expires: int = 0  # When the peer expires, seconds since the epoch, 0 for never.
 
     @property
     def peer_name(self) -> str:
@@ -194,22 +176,19 @@ class ManualPeer:
 
 @attr.frozen
 class Intent:
-    """All parameters that the operator gave this VNF.
-
-    Attributes:
-        off: Links that the operator switched off; they may still have relations.
-        revoked: Digests of public keys that no peer may have any more, by link.
-        monitoring: Port of the exporter of metrics, 0 for no exporter, None for the default.
-        enrolments: Where links with credentials cmp or est get their certificates, by link.
-    """
+    """All parameters that the operator gave this VNF."""
 
     links: Mapping[str, LinkParams] = attr.Factory(dict)
     peers: Mapping[Tuple[str, str], ManualPeer] = attr.Factory(dict)
     qos: Mapping[str, LinkQos] = attr.Factory(dict)
+    # Links that the operator switched off; they may still have relations.
     off: FrozenSet[str] = frozenset()
     gateway: GatewayParams = attr.Factory(GatewayParams)
+    # Digests of public keys that no peer may have any more, by link.
     revoked: Mapping[str, Tuple[str, ...]] = attr.Factory(dict)
+    # Port of the exporter of metrics, 0 for no exporter, None for the default.
     monitoring: Optional[int] = None
+    # Where links with credentials cmp or est get their certificates, by link.
     enrolments: Mapping[str, Enrolment] = attr.Factory(dict)
 
     @property

@@ -70,21 +70,14 @@ DEFAULT_PROPOSAL = "aes256gcm-curve25519"
 
 @attr.frozen
 class Suite:
-    """One combination of algorithms, or several if there are alternatives.
+    """One combination of algorithms, or several if there are alternatives."""
 
-    Attributes:
-        ciphers: strongSwan's names, the most wanted first.
-        integrity: Hashes of the separate integrity algorithms, none for AEAD ciphers.
-        prfs: strongSwan's names of IKE's pseudorandom functions.
-        groups: Key exchanges.
-        hybrid: Additional post-quantum key exchange, "" for none.
-    """
-
-    ciphers: Tuple[str, ...]
+    ciphers: Tuple[str, ...]  # strongSwan's names, the most wanted first.
+    # Hashes of the separate integrity algorithms, none for AEAD ciphers.
     integrity: Tuple[str, ...]
-    prfs: Tuple[str, ...]
-    groups: Tuple[str, ...]
-    hybrid: str = ""
+    prfs: Tuple[str, ...]  # strongSwan's names of IKE's pseudorandom functions.
+    groups: Tuple[str, ...]  # Key exchanges.
+    hybrid: str = ""  # Additional post-quantum key exchange, "" for none.
 
     def ike(self) -> str:
         """Return the proposal of IKE_SA_INIT."""
@@ -122,15 +115,10 @@ Groups 20, 19 and 14. Group 14 (modp2048) is here since a base station may offer
 
 @attr.frozen
 class Proposal:
-    """The algorithms of a link.
+    """The algorithms of a link."""
 
-    Attributes:
-        text: As the operator wrote it.
-        suites: Combinations, the most wanted first; peers agree on one.
-    """
-
-    text: str
-    suites: Tuple[Suite, ...]
+    text: str  # As the operator wrote it.
+    suites: Tuple[Suite, ...]  # Combinations, the most wanted first; peers agree on one.
 
     @classmethod
     def parse(cls, where: str, text: str) -> "Proposal":
@@ -193,53 +181,35 @@ def _unknown(where: str, text: str) -> InputError:
 
 @attr.frozen
 class IpsecParams:
-    """IPsec parameters of a link.
+    """IPsec parameters of a link."""
 
-    Attributes:
-        credentials: How the ends authenticate: "pubkey" (raw public keys), "psk", "cert"
-            (certificates of the provider's authority), or certificates of the operator's authority
-            that come by an action ("cert-external"), by CMPv2 ("cmp") or by EST ("est").
-        proposal: Algorithms.
-        esn: Extended sequence numbers (RFC 4304): "yes", "no", or "auto" where both ends can.
-        replay_window: Packets, 0 is off.
-        encap: Put ESP into UDP even where no NAT is in between.
-        mobike: Let addresses of the underlay change (RFC 4555).
-        dpd_delay: Seconds of silence before a check for a dead peer (RFC 7296 section 2.4).
-        ike_rekey: Seconds a key of IKE is used.
-        child_rekey: Seconds a key of ESP is used.
-        child_mbytes: Megabytes (10^6 bytes) a key of ESP is used for, 0 for no limit.
-        child_packets: Packets a key of ESP is used for, 0 for no limit.
-        start: "start" keeps the tunnel up, "trap" opens it with the first packet.
-        copy_dscp: Headers that get a copy of the DSCP: "out" the outer, "in" the inner, "yes" both.
-        copy_df: Whether the DF bit is copied to the outer header.
-        cert_lifetime: Lifetime in seconds of a certificate that this end issues.
-        revocation: Whether a peer is refused if its certificate of the operator's authority has an
-            unknown revocation status: "strict" yes, "ifuri" if the certificate has a URI to get the
-            status from, "relaxed" no.
-        pool: Prefixes from which peers that ask get addresses.
-        key_type: Type of our key, one of `KEY_TYPES`.
-        same_address: Whether an end's inner address may be its outer address too.
-    """
-
+    # How the ends authenticate: "pubkey" (raw public keys), "psk", "cert" (certificates of the
+    # provider's authority), or certificates of the operator's authority that come by an action
+    # ("cert-external"), by CMPv2 ("cmp") or by EST ("est").
     credentials: str = PUBKEY
-    proposal: Proposal = attr.Factory(lambda: Proposal.parse("proposal", "auto"))
+    proposal: Proposal = attr.Factory(lambda: Proposal.parse("proposal", "auto"))  # Algorithms.
+    # Extended sequence numbers (RFC 4304): "yes", "no", or "auto" where both ends can.
     esn: str = "auto"
-    replay_window: int = 128
-    encap: bool = False
-    mobike: bool = False
-    dpd_delay: int = 10
-    ike_rekey: int = 14400
-    child_rekey: int = 3600
-    child_mbytes: int = 0
-    child_packets: int = 0
-    start: str = "start"
+    replay_window: int = 128  # Packets, 0 is off.
+    encap: bool = False  # Put ESP into UDP even where no NAT is in between.
+    mobike: bool = False  # Let addresses of the underlay change (RFC 4555).
+    dpd_delay: int = 10  # Seconds of silence before a check for a dead peer (RFC 7296 section 2.4).
+    ike_rekey: int = 14400  # Seconds a key of IKE is used.
+    child_rekey: int = 3600  # Seconds a key of ESP is used.
+    child_mbytes: int = 0  # Megabytes (10^6 bytes) a key of ESP is used for, 0 for no limit.
+    child_packets: int = 0  # Packets a key of ESP is used for, 0 for no limit.
+    start: str = "start"  # "start" keeps the tunnel up, "trap" opens it with the first packet.
+    # Headers that get a copy of the DSCP: "out" the outer, "in" the inner, "yes" both.
     copy_dscp: str = "out"
-    copy_df: bool = True
-    cert_lifetime: int = 2592000
+    copy_df: bool = True  # Whether the DF bit is copied to the outer header.
+    cert_lifetime: int = 2592000  # Lifetime in seconds of a certificate that this end issues.
+    # Whether a peer is refused if its certificate of the operator's authority has an unknown
+    # revocation status: "strict" yes, "ifuri" if the certificate has a URI to get the status from,
+    # "relaxed" no.
     revocation: str = "relaxed"
-    key_type: str = fields.ED25519
-    same_address: bool = False
-    pool: Tuple[fields.IPNetwork, ...] = ()
+    key_type: str = fields.ED25519  # Type of our key, one of `KEY_TYPES`.
+    same_address: bool = False  # Whether an end's inner address may be its outer address too.
+    pool: Tuple[fields.IPNetwork, ...] = ()  # Prefixes from which peers that ask get addresses.
 
     @property
     def proof(self) -> str:

@@ -18,31 +18,20 @@ NOTHING = ("", "none")
 
 @attr.frozen
 class PairParams:
-    """Parameters of `configure-standby`.
+    """Parameters of `configure-standby`."""
 
-    Attributes:
-        role: PRIMARY or SECONDARY; the primary is active if both are equally good.
-        virtual: Address that moves: the core's next hop to the peers.
-        other: Address of the other gateway on the trusted side.
-        trusted: Interface towards the core; it has VRRP and `virtual`.
-        untrusted: Interface towards the peers; without carrier the other gateway takes over.
-        router_id: VRID, unique on the trusted subnet.
-        advert: Advertisement interval in milliseconds, a multiple of ten; the other gateway counts
-            as dead after three intervals and the skew time (RFC 5798, 6.1).
-        away: Whether the operator moved the service to the other gateway.
-        loss: Packet loss to the peers in per cent that degrades the gateway; 0 for never.
-        shared: Address and identity that manual peers use; None if each peer has two tunnels.
-    """
-
-    role: str
-    virtual: fields.IPInterface
-    other: fields.IPAddress
-    trusted: str
-    untrusted: str
-    router_id: int = 51
+    role: str  # PRIMARY or SECONDARY; the primary is active if both are equally good.
+    virtual: fields.IPInterface  # Address that moves: the core's next hop to the peers.
+    other: fields.IPAddress  # Address of the other gateway on the trusted side.
+    trusted: str  # Interface towards the core; it has VRRP and `virtual`.
+    untrusted: str  # Interface towards the peers; without carrier the other gateway takes over.
+    router_id: int = 51  # VRID, unique on the trusted subnet.
+    # Advertisement interval in milliseconds, a multiple of ten; the other gateway counts as dead
+    # after three intervals and the skew time (RFC 5798, 6.1).
     advert: int = 30
-    away: bool = False
-    loss: int = 0
+    away: bool = False  # Whether the operator moved the service to the other gateway.
+    loss: int = 0  # Packet loss to the peers in per cent that degrades the gateway; 0 for never.
+    # Address and identity that manual peers use; None if each peer has two tunnels.
     shared: Optional[SharedAddress] = None
 
     @classmethod

@@ -13,21 +13,15 @@ MAX_MBPS = 400000
 
 @attr.frozen
 class LinkQos:
-    """Quality of service of a link (the `set-qos` primitive).
+    """Quality of service of a link (the `set-qos` primitive)."""
 
-    Attributes:
-        link: Name of the link.
-        five_qi: 5QI of its slice.
-        guaranteed_mbps: GFBR in Mbit/s; 0 for a non-GBR 5QI.
-        maximum_mbps: MFBR, or for a non-GBR 5QI the slice's share (AMBR), in Mbit/s; 0 for none.
-        underlay_mbps: Rate of the network below the link, in Mbit/s, for all links of the interface
-            together; 0 if unknown.
-    """
-
-    link: str
-    five_qi: int
-    guaranteed_mbps: int = 0
+    link: str  # Name of the link.
+    five_qi: int  # 5QI of its slice.
+    guaranteed_mbps: int = 0  # GFBR in Mbit/s; 0 for a non-GBR 5QI.
+    # MFBR, or for a non-GBR 5QI the slice's share (AMBR), in Mbit/s; 0 for none.
     maximum_mbps: int = 0
+    # Rate of the network below the link, in Mbit/s, for all links of the interface together; 0 if
+    # unknown.
     underlay_mbps: int = 0
 
     @property

@@ -22,19 +22,12 @@ _PATH = re.compile(r"\A[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]
 
 @attr.frozen
 class SecretReference:
-    """A secret of a store, and the token with which a VDU reads it once.
+    """A secret of a store, and the token with which a VDU reads it once."""
 
-    Attributes:
-        server: "host:port" of its HTTPS.
-        root: Certificate of the authority that issued the server's certificate.
-        path: "MOUNT/PATH" of a secret of the key/value engine, version 2.
-        token: Wrapping token, good for one use; it is never stored.
-    """
-
-    server: str
-    root: Certificate
-    path: str
-    token: str = attr.field(repr=False)
+    server: str  # "host:port" of its HTTPS.
+    root: Certificate  # Certificate of the authority that issued the server's certificate.
+    path: str  # "MOUNT/PATH" of a secret of the key/value engine, version 2.
+    token: str = attr.field(repr=False)  # Wrapping token, good for one use; it is never stored.
 
     @classmethod
     def parse(cls, params: Mapping[str, Any], where: str) -> "SecretReference":

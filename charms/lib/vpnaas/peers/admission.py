@@ -35,113 +35,77 @@ _Network = Tuple[str, fields.IPNetwork]
 
 @attr.frozen
 class Proof:
-    """State of a peer that authenticates itself by certificates.
+    """State of a peer that authenticates itself by certificates."""
 
-    Attributes:
-        certificate: Name of the certificate of its key in use, "" if it has none yet.
-        next_certificate: The same for its next key.
-        waiting: What it waits for if it has no certificate.
-        refused: Why the certificate of its key in use is not valid.
-        problems: Sentences on further problems.
-        keep: Whether its applied configuration may stay.
-    """
-
-    certificate: str = ""
-    next_certificate: str = ""
-    waiting: str = ""
-    refused: str = ""
-    problems: Tuple[str, ...] = ()
-    keep: bool = True
+    certificate: str = ""  # Name of the certificate of its key in use, "" if it has none yet.
+    next_certificate: str = ""  # The same for its next key.
+    waiting: str = ""  # What it waits for if it has no certificate.
+    refused: str = ""  # Why the certificate of its key in use is not valid.
+    problems: Tuple[str, ...] = ()  # Sentences on further problems.
+    keep: bool = True  # Whether its applied configuration may stay.
 
 
 @attr.frozen
 class Beside:
-    """What the VNF's network function has on the VDU beside the links.
+    """What the VNF's network function has on the VDU beside the links."""
 
-    Attributes:
-        devices: Starts of the names of its network devices.
-        networks: Networks among its parameters, with the names of these.
-    """
-
-    devices: Tuple[str, ...] = ()
-    networks: Tuple[_Network, ...] = ()
+    devices: Tuple[str, ...] = ()  # Starts of the names of its network devices.
+    networks: Tuple[_Network, ...] = ()  # Networks among its parameters, with the names of these.
 
 
 @attr.frozen
 class Context:
-    """Input to the admission of peers of one link.
-
-    Attributes:
-        role: "provider" or "requirer" of the link, as charm.yaml has it.
-        applied: Peers of the last successful reconcile.
-        own_keys: Our public key and the staged one, "" for none.
-        refused: Why the endpoint of a peer cannot be used, and what is allowed, by peer name.
-        agreed: Agreement on the preshared key by peer name.
-        proofs: State of the peers' certificates by peer name, None for a link without certificates.
-        revoked: Digests of keys that an operator revoked.
-        elsewhere: Peers of the VDU's other links, by link.
-        ends: Outer addresses of running peers of the VDU's other links, by link.
-        taken: Inner subnets and pools of the VDU's other links, by link.
-        leases: Pool addresses of the related peers that ask for one, by peer name.
-        holdings: `Peer.holdings` of the last reconcile by peer name. They survive a heal. So
-            the new VDU knows which peer had a prefix first.
-        beside: The VNF's network function.
-    """
+    """Input to the admission of peers of one link."""
 
     params: LinkParams
-    role: str
+    role: str  # "provider" or "requirer" of the link, as charm.yaml has it.
     vdu: VduFacts
     remotes: Tuple[Remote, ...]
     manual: Tuple[ManualPeer, ...] = ()
-    applied: Tuple[Peer, ...] = ()
-    own_keys: Tuple[str, ...] = ()
+    applied: Tuple[Peer, ...] = ()  # Peers of the last successful reconcile.
+    own_keys: Tuple[str, ...] = ()  # Our public key and the staged one, "" for none.
+    # Agreement on the preshared key by peer name.
     agreed: Mapping[str, Agreed] = attr.Factory(dict)
+    # Why the endpoint of a peer cannot be used, and what is allowed, by peer name.
     refused: Mapping[str, Tuple[str, str]] = attr.Factory(dict)
+    # State of the peers' certificates by peer name, None for a link without certificates.
     proofs: Optional[Mapping[str, Proof]] = None
-    revoked: FrozenSet[str] = frozenset()
+    revoked: FrozenSet[str] = frozenset()  # Digests of keys that an operator revoked.
+    # Peers of the VDU's other links, by link.
     elsewhere: Mapping[str, Sequence[Peer]] = attr.Factory(dict)
+    # Outer addresses of running peers of the VDU's other links, by link.
     ends: Mapping[str, Sequence[fields.IPAddress]] = attr.Factory(dict)
+    # Inner subnets and pools of the VDU's other links, by link.
     taken: Mapping[str, Sequence[fields.IPNetwork]] = attr.Factory(dict)
+    # Pool addresses of the related peers that ask for one, by peer name.
     leases: Mapping[str, Addresses] = attr.Factory(dict)
+    # `Peer.holdings` of the last reconcile by peer name. They survive a heal. So the new VDU knows
+    # which peer had a prefix first.
     holdings: Mapping[str, str] = attr.Factory(dict)
-    beside: Beside = attr.Factory(Beside)
+    beside: Beside = attr.Factory(Beside)  # The VNF's network function.
 
 
 @attr.frozen
 class Admission:
-    """The outcome.
+    """The outcome."""
 
-    Attributes:
-        peers: What the link gets, by name.
-        problems: Sentences, each a reason why a peer is not as requested.
-        waiting: Reasons that go away by themselves.
-        offers: Offers that could be read, by peer name.
-        leases: As in `Context`.
-    """
-
-    peers: Tuple[Peer, ...]
-    problems: Tuple[str, ...]
-    waiting: Tuple[str, ...]
-    offers: Mapping[str, Offer]
-    leases: Mapping[str, Addresses] = attr.Factory(dict)
+    peers: Tuple[Peer, ...]  # What the link gets, by name.
+    problems: Tuple[str, ...]  # Sentences, each a reason why a peer is not as requested.
+    waiting: Tuple[str, ...]  # Reasons that go away by themselves.
+    offers: Mapping[str, Offer]  # Offers that could be read, by peer name.
+    leases: Mapping[str, Addresses] = attr.Factory(dict)  # As in `Context`.
 
 
 @attr.frozen
 class _Request:
-    """Request of one peer, checked without regard to the other peers.
-
-    Attributes:
-        peer: The requested peer, None if it is refused or has to wait.
-        keep: Whether its applied configuration may stay.
-        offer: Its offer, None if there is none or it cannot be read.
-    """
+    """Request of one peer, checked without regard to the other peers."""
 
     name: str
-    peer: Optional[Peer] = None
-    keep: bool = False
+    peer: Optional[Peer] = None  # The requested peer, None if it is refused or has to wait.
+    keep: bool = False  # Whether its applied configuration may stay.
     problems: Tuple[str, ...] = ()
     waiting: Tuple[str, ...] = ()
-    offer: Optional[Offer] = None
+    offer: Optional[Offer] = None  # Its offer, None if there is none or it cannot be read.
 
 
 def admit(context: Context) -> Admission:

@@ -41,21 +41,13 @@ _KEPT = "peer relation: given-addresses"
 
 @attr.frozen
 class Asker:
-    """A related peer that asks for addresses.
+    """A related peer that asks for addresses."""
 
-    Attributes:
-        name: Its name as a peer.
-        label: Its name for people, which both gateways of a pair know.
-        request: IP versions of the addresses that it asks for.
-        offered: Addresses of the pool that it offers as its own.
-        applied: Addresses that it has on our VDU.
-    """
-
-    name: str
-    label: str
-    request: pools.Request
-    offered: Addresses = ()
-    applied: Addresses = ()
+    name: str  # Its name as a peer.
+    label: str  # Its name for people, which both gateways of a pair know.
+    request: pools.Request  # IP versions of the addresses that it asks for.
+    offered: Addresses = ()  # Addresses of the pool that it offers as its own.
+    applied: Addresses = ()  # Addresses that it has on our VDU.
 
     @property
     def claims(self) -> Tuple[Addresses, ...]:
@@ -142,16 +134,11 @@ def interfaces(params: LinkParams, addresses: Addresses) -> Tuple[fields.IPInter
 
 @attr.frozen
 class Asking:
-    """A link that has no address yet.
-
-    Attributes:
-        problem: Why the addresses from the gateway cannot be used, "" without addresses.
-        refused: Whether the parameters themselves cannot work.
-    """
+    """A link that has no address yet."""
 
     params: LinkParams
-    problem: str = ""
-    refused: bool = False
+    problem: str = ""  # Why the addresses from the gateway cannot be used, "" without addresses.
+    refused: bool = False  # Whether the parameters themselves cannot work.
 
 
 def resolved(

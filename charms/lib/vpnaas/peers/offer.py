@@ -37,89 +37,61 @@ MAX_BETWEEN = 2 * x509.MAX_CHAIN
 
 @attr.frozen
 class CertOffer:
-    """Certificates in an offer; each value is base64 of DER, "" for none.
+    """Certificates in an offer; each value is base64 of DER, "" for none."""
 
-    Attributes:
-        request: Certificate request for the owner's public key (PKCS#10). The provider signs it.
-        next_request: The same for its next key.
-        certificate: Certificate of the owner's public key.
-        next_certificate: Certificate of its next key.
-        authority: Certificate of the provider's authority, which signs requests.
-        issued: Certificate that the provider issued for the reader's public key.
-        next_issued: The same for the reader's next key.
-        chain: Certificates of intermediate authorities between the owner's and the root, separated
-            by commas.
-    """
-
+    # Certificate request for the owner's public key (PKCS#10). The provider signs it.
     request: str = ""
-    next_request: str = ""
-    certificate: str = ""
-    next_certificate: str = ""
-    authority: str = ""
-    issued: str = ""
-    next_issued: str = ""
+    next_request: str = ""  # The same for its next key.
+    certificate: str = ""  # Certificate of the owner's public key.
+    next_certificate: str = ""  # Certificate of its next key.
+    authority: str = ""  # Certificate of the provider's authority, which signs requests.
+    issued: str = ""  # Certificate that the provider issued for the reader's public key.
+    next_issued: str = ""  # The same for the reader's next key.
+    # Certificates of intermediate authorities between the owner's and the root, separated by
+    # commas.
     chain: str = ""
 
 
 @attr.frozen
 class KeyOffer:
-    """The part of an offer that all technologies with keys share.
+    """The part of an offer that all technologies with keys share."""
 
-    Attributes:
-        public_key: Key in use; the technology defines its form.
-        key_generation: Counts rotations from 1, for people and logs.
-        next_public_key: The next key. The owner switches to it when all peers have acknowledged it.
-        acknowledged: Keys of the reader that the owner has installed, current and next.
-        preshared: Whether the owner needs a preshared key on this link.
-        wrap_key: RSA public key (SubjectPublicKeyInfo, DER, base64) that encrypts a preshared key.
-        wrapped: Preshared key, encrypted to the reader's wrap_key (RSA-OAEP with SHA-256).
-        post_quantum: Whether the owner wants hybrid preshared keys, "" if its charm knows none.
-        kem_key: ML-KEM-768 public key (base64), to which the other half of a hybrid key is sealed.
-        sealed: That half, sealed to the reader's kem_key.
-        identity: IKE identity of the owner on this link, "" if the technology has none.
-        proposal: Algorithms, equal at both ends; "" if there is no choice.
-        credentials: How the ends authenticate themselves, "" if there is no choice.
-        certs: Certificates, all empty if the credentials are not certificates.
-    """
-
-    public_key: str
-    key_generation: int = 1
+    public_key: str  # Key in use; the technology defines its form.
+    key_generation: int = 1  # Counts rotations from 1, for people and logs.
+    # The next key. The owner switches to it when all peers have acknowledged it.
     next_public_key: str = ""
+    # Keys of the reader that the owner has installed, current and next.
     acknowledged: Tuple[str, ...] = ()
-    preshared: bool = False
+    preshared: bool = False  # Whether the owner needs a preshared key on this link.
+    # RSA public key (SubjectPublicKeyInfo, DER, base64) that encrypts a preshared key.
     wrap_key: str = ""
-    wrapped: str = ""
+    wrapped: str = ""  # Preshared key, encrypted to the reader's wrap_key (RSA-OAEP with SHA-256).
+    # Whether the owner wants hybrid preshared keys, "" if its charm knows none.
     post_quantum: str = ""
+    # ML-KEM-768 public key (base64), to which the other half of a hybrid key is sealed.
     kem_key: str = ""
-    sealed: str = ""
-    identity: str = ""
-    proposal: str = ""
-    credentials: str = ""
+    sealed: str = ""  # That half, sealed to the reader's kem_key.
+    identity: str = ""  # IKE identity of the owner on this link, "" if the technology has none.
+    proposal: str = ""  # Algorithms, equal at both ends; "" if there is no choice.
+    credentials: str = ""  # How the ends authenticate themselves, "" if there is no choice.
+    # Certificates, all empty if the credentials are not certificates.
     certs: CertOffer = CertOffer()
 
 
 @attr.frozen
 class Offer:
-    """One end of a link.
+    """One end of a link."""
 
-    Attributes:
-        technology: "wireguard", "ipsec" or "none".
-        endpoint: Outer address and UDP port of the owner; None if it only initiates.
-        inner_address: Address inside the tunnel, a host without subnet.
-        allowed_prefixes: Prefixes behind the owner.
-        mtu: Largest inner packet in bytes the owner's underlay can carry.
-        keys: Credentials, in the form of the technology; None if it has no keys.
-        request: IP versions of the addresses that the owner asks the reader for.
-        assigned: Addresses that the owner gives the reader, with the prefix length of the subnet.
-    """
-
-    technology: str
-    inner_address: fields.IPAddress
-    mtu: int
+    technology: str  # "wireguard", "ipsec" or "none".
+    inner_address: fields.IPAddress  # Address inside the tunnel, a host without subnet.
+    mtu: int  # Largest inner packet in bytes the owner's underlay can carry.
+    # Outer address and UDP port of the owner; None if it only initiates.
     endpoint: Optional[Tuple[fields.IPAddress, int]] = None
-    allowed_prefixes: Tuple[fields.IPNetwork, ...] = ()
+    allowed_prefixes: Tuple[fields.IPNetwork, ...] = ()  # Prefixes behind the owner.
+    # Credentials, in the form of the technology; None if it has no keys.
     keys: Optional[KeyOffer] = None
-    request: pools.Request = ()
+    request: pools.Request = ()  # IP versions of the addresses that the owner asks the reader for.
+    # Addresses that the owner gives the reader, with the prefix length of the subnet.
     assigned: Tuple[fields.IPInterface, ...] = ()
 
     def prefixes(self) -> Tuple[fields.IPNetwork, ...]:
@@ -364,21 +336,15 @@ def _keys(
 
 @attr.frozen
 class Remote:
-    """A related application that still has units, and its offer: one possible peer.
-
-    Attributes:
-        offer: None if it made no offer yet, switched the link off, or made an invalid offer.
-        problem: Why its offer cannot be read.
-        declined: Whether it switched the link off.
-        request: IP versions of the addresses that it asks us for.
-    """
+    """A related application that still has units, and its offer: one possible peer."""
 
     relation_id: int
     label: str
+    # None if it made no offer yet, switched the link off, or made an invalid offer.
     offer: Optional[Offer] = None
-    problem: str = ""
-    declined: bool = False
-    request: pools.Request = ()
+    problem: str = ""  # Why its offer cannot be read.
+    declined: bool = False  # Whether it switched the link off.
+    request: pools.Request = ()  # IP versions of the addresses that it asks us for.
 
     @classmethod
     def read(cls, relation_id: int, label: str, bag: Mapping[str, str]) -> "Remote":

@@ -21,49 +21,33 @@ HYBRID = "pq-"
 
 @attr.frozen
 class Peer:
-    """A wanted peer of a link.
+    """A wanted peer of a link."""
 
-    Attributes:
-        name: Stable key, "rel-<relation id>" or `ManualPeer.peer_name`.
-        label: Name for people: the remote application or the manual peer's name.
-        inner_address: Its address in the tunnel, None for a manual peer of prefixes only.
-        prefixes: All prefixes it may send from.
-        technology: Technology of its tunnel.
-        public_key: Key in use, in the form of the technology; "" for none.
-        next_public_key: Key it will switch to.
-        identity: Its IKE identity, "" if the technology has none.
-        endpoint: Its outer address and UDP port, None if it initiates.
-        keepalive: Seconds between the keepalives that we send, 0 for none.
-        mtu: Largest inner packet it can receive, in bytes; 0 if unknown.
-        preshared: Identity of the preshared key in force (a digest of its encrypted form), "" for
-            none.
-        reached: Whether its offer says that it has installed us, so that a probe must succeed.
-        certificate: Name of the certificate of its key in use, "" if it needs none.
-        next_certificate: The same for its next key.
-        proposal: Algorithms that both ends have, "" for those of the link. While only one end has
-            new parameters, a running peer keeps the former algorithms.
-        given: Addresses that it gets from us by IKEv2; they are among `prefixes`.
-        generation: Generation of its key in use, from its offer; 0 if unknown.
-    """
-
-    name: str
-    label: str
-    prefixes: Tuple[fields.IPNetwork, ...]
-    technology: str
+    name: str  # Stable key, "rel-<relation id>" or `ManualPeer.peer_name`.
+    label: str  # Name for people: the remote application or the manual peer's name.
+    prefixes: Tuple[fields.IPNetwork, ...]  # All prefixes it may send from.
+    technology: str  # Technology of its tunnel.
+    # Its address in the tunnel, None for a manual peer of prefixes only.
     inner_address: Optional[fields.IPAddress] = None
-    public_key: str = ""
-    next_public_key: str = ""
-    identity: str = ""
+    public_key: str = ""  # Key in use, in the form of the technology; "" for none.
+    next_public_key: str = ""  # Key it will switch to.
+    identity: str = ""  # Its IKE identity, "" if the technology has none.
+    # Its outer address and UDP port, None if it initiates.
     endpoint: Optional[Tuple[fields.IPAddress, int]] = None
-    keepalive: int = 0
-    mtu: int = 0
+    keepalive: int = 0  # Seconds between the keepalives that we send, 0 for none.
+    mtu: int = 0  # Largest inner packet it can receive, in bytes; 0 if unknown.
+    # Identity of the preshared key in force (a digest of its encrypted form), "" for none.
     preshared: str = ""
+    # Whether its offer says that it has installed us, so that a probe must succeed.
     reached: bool = False
-    certificate: str = ""
-    next_certificate: str = ""
+    certificate: str = ""  # Name of the certificate of its key in use, "" if it needs none.
+    next_certificate: str = ""  # The same for its next key.
+    # Algorithms that both ends have, "" for those of the link. While only one end has new
+    # parameters, a running peer keeps the former algorithms.
     proposal: str = ""
+    # Addresses that it gets from us by IKEv2; they are among `prefixes`.
     given: Tuple[fields.IPAddress, ...] = ()
-    generation: int = 0
+    generation: int = 0  # Generation of its key in use, from its offer; 0 if unknown.
 
     @property
     def is_manual(self) -> bool:
@@ -98,43 +82,28 @@ class Peer:
 
 @attr.frozen
 class Agreed:
-    """The agreement on the preshared key with one peer.
+    """The agreement on the preshared key with one peer."""
 
-    Attributes:
-        identity: Identity of the key, None before the agreement.
-        wrapped: Ciphertext to publish.
-        sealed: Ciphertext of the other half of a hybrid key.
-        lacking: Why the key cannot be hybrid though one end asks for that, "" otherwise.
-    """
-
-    identity: Optional[str]
-    wrapped: str = ""
-    sealed: str = ""
-    lacking: str = ""
+    identity: Optional[str]  # Identity of the key, None before the agreement.
+    wrapped: str = ""  # Ciphertext to publish.
+    sealed: str = ""  # Ciphertext of the other half of a hybrid key.
+    lacking: str = ""  # Why the key cannot be hybrid though one end asks for that, "" otherwise.
 
 
 @attr.frozen
 class KeyState:
-    """Observed state of the keys of one link.
+    """Observed state of the keys of one link."""
 
-    Attributes:
-        public_key: Public key of the private key on the VDU.
-        next_public_key: Public key of the staged key, "" if no rotation is in progress.
-        generation: Generation of the private key on the VDU.
-        applied: Peers of the last successful reconcile.
-        recorded: Text of the record of these peers, or None.
-        agreed: The agreement on the preshared key with each peer.
-        kem_key: ML-KEM public key to publish.
-        able: Whether the VDU has ML-KEM; True if no end asks for it.
-    """
-
-    public_key: str
-    next_public_key: str
-    generation: int
-    applied: Tuple[Peer, ...]
+    public_key: str  # Public key of the private key on the VDU.
+    next_public_key: str  # Public key of the staged key, "" if no rotation is in progress.
+    generation: int  # Generation of the private key on the VDU.
+    applied: Tuple[Peer, ...]  # Peers of the last successful reconcile.
+    # Text of the record of these peers, or None.
     recorded: Optional[str] = attr.ib(default=None, kw_only=True)
+    # The agreement on the preshared key with each peer.
     agreed: Mapping[str, Agreed] = attr.ib(factory=dict, kw_only=True)
-    kem_key: str = attr.ib(default="", kw_only=True)
+    kem_key: str = attr.ib(default="", kw_only=True)  # ML-KEM public key to publish.
+    # Whether the VDU has ML-KEM; True if no end asks for it.
     able: bool = attr.ib(default=True, kw_only=True)
 
 

@@ -42,19 +42,12 @@ WantedBy=multi-user.target
 
 @attr.frozen
 class State:
-    """Observed state of one link without VPN.
+    """Observed state of one link without VPN."""
 
-    Attributes:
-        up: The `ip -batch` file in force, or None.
-        active: Whether the unit runs.
-        current: Whether unit and program are from this release.
-        applied: Peers of the last successful reconcile.
-    """
-
-    up: Optional[str]
-    active: bool
-    current: bool
-    applied: Tuple[Peer, ...]
+    up: Optional[str]  # The `ip -batch` file in force, or None.
+    active: bool  # Whether the unit runs.
+    current: bool  # Whether unit and program are from this release.
+    applied: Tuple[Peer, ...]  # Peers of the last successful reconcile.
 
 
 def unit(link: str) -> str:

@@ -12,22 +12,14 @@ from vpnaas.vdu.steps import directory as make_directory
 
 @attr.frozen
 class KeyPair:
-    """Where the keys of a link are, and how they are made; private keys never leave the VDU.
-
-    Attributes:
-        file: Private key in use.
-        staged: Private key of a rotation that is under way.
-        counter: File with the generation of the key in use.
-        generate: Command that prints a private key.
-        public: Command that reads a private key and prints its public key.
-    """
+    """Where the keys of a link are, and how they are made; private keys never leave the VDU."""
 
     link: str
-    file: str
-    staged: str
-    counter: str
-    generate: Tuple[str, ...]
-    public: Tuple[str, ...]
+    file: str  # Private key in use.
+    staged: str  # Private key of a rotation that is under way.
+    counter: str  # File with the generation of the key in use.
+    generate: Tuple[str, ...]  # Command that prints a private key.
+    public: Tuple[str, ...]  # Command that reads a private key and prints its public key.
 
     def observe(self) -> List[Step]:
         """Return the steps that make a missing key, and read what a rotation depends on."""

@@ -37,16 +37,11 @@ _REFUSED = re.compile(r"\bmtu ?= ?([0-9]{3,5})\b")
 
 @attr.frozen
 class Way:
-    """How packets to a peer's endpoint leave the VDU.
+    """How packets to a peer's endpoint leave the VDU."""
 
-    Attributes:
-        through: Link whose tunnel carries them, "" for none.
-        mtu: Largest packet that gets there, in bytes; 0 without a limit.
-        refused: Why this path is refused, and what is allowed; None if it is accepted.
-    """
-
-    through: str = ""
-    mtu: int = 0
+    through: str = ""  # Link whose tunnel carries them, "" for none.
+    mtu: int = 0  # Largest packet that gets there, in bytes; 0 without a limit.
+    # Why this path is refused, and what is allowed; None if it is accepted.
     refused: Optional[Tuple[str, str]] = None
 
 

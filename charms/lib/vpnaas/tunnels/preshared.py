@@ -39,19 +39,12 @@ _OAEP = ("-pkeyopt", "rsa_padding_mode:oaep", "-pkeyopt", "rsa_oaep_md:sha256")
 
 @attr.frozen
 class PresharedState:
-    """Files of the agreement with one peer on the VDU.
+    """Files of the agreement with one peer on the VDU."""
 
-    Attributes:
-        made_for: Digest of the wrap key (provider) or ciphertext (requirer) of this key.
-        wrapped: Ciphertext to publish, on the provider.
-        sealed: Ciphertext of a hybrid key's other half, on the provider.
-        usable: Whether the preshared key file holds a key.
-    """
-
-    made_for: str = ""
-    wrapped: str = ""
-    sealed: str = ""
-    usable: bool = False
+    made_for: str = ""  # Digest of the wrap key (provider) or ciphertext (requirer) of this key.
+    wrapped: str = ""  # Ciphertext to publish, on the provider.
+    sealed: str = ""  # Ciphertext of a hybrid key's other half, on the provider.
+    usable: bool = False  # Whether the preshared key file holds a key.
 
 
 def wrap_key_file(link: str) -> str:

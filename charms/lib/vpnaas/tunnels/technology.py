@@ -47,49 +47,37 @@ class Given:
 
 @attr.frozen
 class CharmState:
-    """All data from Juju that a reconcile needs.
+    """All data from Juju that a reconcile needs."""
 
-    Attributes:
-        intent: Parameters from the operator.
-        roles: "provider" or "requirer" of each link the charm declares.
-        remotes: Related applications with units, per link.
-        management: Address of the VDU that OSM gave.
-        user: Login user on the VDU.
-        rotate: Links that rotate their key now.
-        force: Switch rotated keys without waiting for acknowledgements.
-        restart: Links to take down and up.
-        authorize: SSH public keys of our other units, so that they can take over.
-        gateway: Parameters of the security gateway, None for another VNF.
-        translated: Interfaces on which forwarded packets get the VDU's own address.
-        certificates: Certificates from an operator for a link.
-        monitoring: Port of the exporter of metrics, 0 for none.
-        asking: Links that wait for an address from their gateway; `intent` is without them.
-        shared: Address of our gateway pair for manual peers, None if there is none.
-        holdings: `Peer.holdings` of the last reconcile, by link and peer name.
-        beside: The VNF's network function.
-        generations: The latest generation of each key that this VDU had, by link and technology.
-        doubted: Links that were down at the last look, or whose other end asks for a look. A packet
-            of the last seconds proves one direction only, so their peers are asked in any case.
-    """
-
-    intent: Intent
-    roles: Mapping[str, str]
+    intent: Intent  # Parameters from the operator.
+    roles: Mapping[str, str]  # "provider" or "requirer" of each link the charm declares.
+    # Related applications with units, per link.
     remotes: Mapping[str, Tuple[Remote, ...]] = attr.Factory(dict)
-    management: Optional[fields.IPAddress] = None
-    user: str = ""
-    rotate: FrozenSet[str] = frozenset()
-    force: bool = False
-    restart: FrozenSet[str] = frozenset()
+    management: Optional[fields.IPAddress] = None  # Address of the VDU that OSM gave.
+    user: str = ""  # Login user on the VDU.
+    rotate: FrozenSet[str] = frozenset()  # Links that rotate their key now.
+    force: bool = False  # Switch rotated keys without waiting for acknowledgements.
+    restart: FrozenSet[str] = frozenset()  # Links to take down and up.
+    # SSH public keys of our other units, so that they can take over.
     authorize: Tuple[str, ...] = ()
+    # Links that were down at the last look, or whose other end asks for a look. A packet of the
+    # last seconds proves one direction only, so their peers are asked in any case.
     doubted: FrozenSet[str] = frozenset()
+    # Parameters of the security gateway, None for another VNF.
     gateway: Optional[GatewayParams] = None
+    # Interfaces on which forwarded packets get the VDU's own address.
     translated: Tuple[str, ...] = ()
+    # Certificates from an operator for a link.
     certificates: Mapping[str, Given] = attr.Factory(dict)
-    monitoring: int = 0
+    monitoring: int = 0  # Port of the exporter of metrics, 0 for none.
+    # Links that wait for an address from their gateway; `intent` is without them.
     asking: Mapping[str, Asking] = attr.Factory(dict)
+    # Address of our gateway pair for manual peers, None if there is none.
     shared: Optional[SharedAddress] = None
+    # `Peer.holdings` of the last reconcile, by link and peer name.
     holdings: Mapping[str, Mapping[str, str]] = attr.Factory(dict)
-    beside: Beside = attr.Factory(Beside)
+    beside: Beside = attr.Factory(Beside)  # The VNF's network function.
+    # The latest generation of each key that this VDU had, by link and technology.
     generations: Mapping[str, int] = attr.Factory(dict)
 
     def using(self, technology: str) -> List[str]:
@@ -122,54 +110,38 @@ class CharmState:
 
 @attr.frozen
 class Echo:
-    """What came back from a peer through its tunnel.
+    """What came back from a peer through its tunnel."""
 
-    Attributes:
-        sent: Echo requests.
-        received: Answers.
-        rtt_ms: Milliseconds until the first answer, None without any.
-    """
-
-    sent: int
-    received: int
-    rtt_ms: Optional[float] = None
+    sent: int  # Echo requests.
+    received: int  # Answers.
+    rtt_ms: Optional[float] = None  # Milliseconds until the first answer, None without any.
 
 
 @attr.frozen
 class LinkPlan:
-    """Plan of one link.
+    """Plan of one link."""
 
-    Attributes:
-        params: Its Day-1 parameters.
-        unusable: Whether the parameters cannot work on this VDU. The link then stays unchanged.
-        problems: Sentences, each a reason why a peer or the link is not as requested.
-        waiting: Sentences of the same kind about what ends without an operator, and remarks.
-        peers: Wanted peers on the VDU.
-        mtu: MTU of the tunnel in bytes.
-        offers: Our offer to each relation, by relation id.
-        state: Observed state, in the form of the link's technology; None without a decision.
-        interface: Interface that carries the link's packets, "" without a decision.
-        underlay: Interface the link runs over.
-        owner: systemd unit that brings the link up.
-        endpoint: Outer address and port at which peers reach the link, None without a decision.
-        through: Link whose tunnel carries our packets to a peer, by the peer's name.
-        echoes: What came back from the peers that were asked in this reconcile, by name.
-    """
-
-    params: LinkParams
+    params: LinkParams  # Its Day-1 parameters.
+    # Whether the parameters cannot work on this VDU. The link then stays unchanged.
     unusable: bool = False
+    # Sentences, each a reason why a peer or the link is not as requested.
     problems: Tuple[str, ...] = ()
+    # Sentences of the same kind about what ends without an operator, and remarks.
     waiting: Tuple[str, ...] = ()
-    peers: Tuple[Peer, ...] = ()
-    mtu: int = 0
-    offers: Mapping[int, Offer] = attr.Factory(dict)
+    peers: Tuple[Peer, ...] = ()  # Wanted peers on the VDU.
+    mtu: int = 0  # MTU of the tunnel in bytes.
+    offers: Mapping[int, Offer] = attr.Factory(dict)  # Our offer to each relation, by relation id.
+    # Observed state, in the form of the link's technology; None without a decision.
     state: Any = None
     steps: Tuple[Step, ...] = ()
-    interface: str = ""
-    underlay: str = ""
-    owner: str = ""
+    interface: str = ""  # Interface that carries the link's packets, "" without a decision.
+    underlay: str = ""  # Interface the link runs over.
+    owner: str = ""  # systemd unit that brings the link up.
+    # Outer address and port at which peers reach the link, None without a decision.
     endpoint: Optional[Tuple[fields.IPAddress, int]] = None
+    # Link whose tunnel carries our packets to a peer, by the peer's name.
     through: Mapping[str, str] = attr.Factory(dict)
+    # What came back from the peers that were asked in this reconcile, by name.
     echoes: Mapping[str, Echo] = attr.Factory(dict)
 
     def with_keys(self, change: Callable[[int, KeyOffer], KeyOffer]) -> "LinkPlan":
@@ -183,28 +155,22 @@ class LinkPlan:
 
 @attr.frozen
 class LinkInputs:
-    """Input to a technology's plan of one link.
-
-    Attributes:
-        overhead: Maximum number of bytes that the tunnel adds to a packet.
-        mtu: MTU of the tunnel in bytes, as far as known.
-        prepared: Results of the steps of `Technology.prepare`, None without such steps.
-        through: As in `LinkPlan`.
-        refused: Why the endpoint of a peer cannot be used, and what is allowed, by peer name.
-        elsewhere: Peers of the VDU's other links, by link.
-    """
+    """Input to a technology's plan of one link."""
 
     charm_state: CharmState
     params: LinkParams
     vdu: VduFacts
     underlay: facts.Interface
-    overhead: int
-    mtu: int
+    overhead: int  # Maximum number of bytes that the tunnel adds to a packet.
+    mtu: int  # MTU of the tunnel in bytes, as far as known.
     endpoint: Optional[Tuple[fields.IPAddress, int]]
     results: Results
+    # Results of the steps of `Technology.prepare`, None without such steps.
     prepared: Optional[Results] = None
-    through: Mapping[str, str] = attr.Factory(dict)
+    through: Mapping[str, str] = attr.Factory(dict)  # As in `LinkPlan`.
+    # Why the endpoint of a peer cannot be used, and what is allowed, by peer name.
     refused: Mapping[str, Tuple[str, str]] = attr.Factory(dict)
+    # Peers of the VDU's other links, by link.
     elsewhere: Mapping[str, Sequence[Peer]] = attr.Factory(dict)
 
     @property
@@ -272,14 +238,10 @@ class LinkInputs:
 
 @attr.frozen
 class Draft:
-    """A link with its decided peers, before the steps are made.
-
-    Attributes:
-        state: Observed state, in the form of the link's technology.
-    """
+    """A link with its decided peers, before the steps are made."""
 
     inputs: LinkInputs
-    state: Any
+    state: Any  # Observed state, in the form of the link's technology.
     admission: Admission
 
     @property
@@ -290,36 +252,23 @@ class Draft:
 
 @attr.frozen
 class PeerSession:
-    """What the VDU knows of one peer at this moment.
+    """What the VDU knows of one peer at this moment."""
 
-    Attributes:
-        handshake: When the peer last proved itself, seconds since the epoch, 0 for never.
-        age: Seconds since then, for technologies that report this instead.
-        heard: Seconds since its last packet, for technologies that report this.
-        endpoint: Where it is reached now, "" where unknown.
-        details: What show-status adds for this technology.
-    """
-
-    handshake: int = 0
-    age: Optional[int] = None
-    heard: Optional[int] = None
+    handshake: int = 0  # When the peer last proved itself, seconds since the epoch, 0 for never.
+    age: Optional[int] = None  # Seconds since then, for technologies that report this instead.
+    heard: Optional[int] = None  # Seconds since its last packet, for technologies that report this.
     received: int = 0
     sent: int = 0
-    endpoint: str = ""
-    details: Mapping[str, Any] = attr.Factory(dict)
+    endpoint: str = ""  # Where it is reached now, "" where unknown.
+    details: Mapping[str, Any] = attr.Factory(dict)  # What show-status adds for this technology.
 
 
 @attr.frozen
 class Trouble:
-    """What is wrong with the tunnel to a peer, "" for nothing known.
+    """What is wrong with the tunnel to a peer, "" for nothing known."""
 
-    Attributes:
-        reason: A sentence without the peer's name.
-        down: Whether it shows that no packet can pass.
-    """
-
-    reason: str = ""
-    down: bool = False
+    reason: str = ""  # A sentence without the peer's name.
+    down: bool = False  # Whether it shows that no packet can pass.
 
 
 State = TypeVar("State")
@@ -329,22 +278,14 @@ class Technology(Generic[State]):
     """One way to carry a link; the methods are pure.
 
     `State` is the type of its observed state of a link.
-
-    Attributes:
-        name: Value of the parameter `technology`.
-        part: First word of the ids of steps that all its links share.
-        tools: Programs that a VDU needs for its links.
-        packages: Packages that contain these programs.
-        keyed: Whether peers have keys, which authenticate them and can be rotated.
-        fresh: Seconds after a handshake during which a peer counts as up.
     """
 
-    name = ""
-    part = ""
-    tools: Tuple[str, ...] = ()
-    packages: Tuple[str, ...] = ()
-    keyed = False
-    fresh = 0
+    name = ""  # Value of the parameter `technology`.
+    part = ""  # First word of the ids of steps that all its links share.
+    tools: Tuple[str, ...] = ()  # Programs that a VDU needs for its links.
+    packages: Tuple[str, ...] = ()  # Packages that contain these programs.
+    keyed = False  # Whether peers have keys, which authenticate them and can be rotated.
+    fresh = 0  # Seconds after a handshake during which a peer counts as up.
 
     def overhead(self, params: LinkParams) -> int:
         """Return the maximum growth of a packet in bytes."""

@@ -28,22 +28,17 @@ class Interface:
 
 @attr.frozen
 class VduFacts:
-    """Observed facts of the VDU.
+    """Observed facts of the VDU."""
 
-    Attributes:
-        now: Clock of the VDU, seconds since the epoch; handshake times are relative to it.
-        interfaces: By name.
-        default_interface: Interface of the default route, that of IPv4 if there is one, or "".
-        login: Address from which the charm is logged in, as the VDU sees it; None if unknown.
-        server: Address to which it is logged in, behind a floating IP too; None if unknown.
-        tags: MAC addresses by the VNFD's names of interfaces, from the cloud's metadata.
-    """
-
-    now: int
-    interfaces: Dict[str, Interface]
+    now: int  # Clock of the VDU, seconds since the epoch; handshake times are relative to it.
+    interfaces: Dict[str, Interface]  # By name.
+    # Interface of the default route, that of IPv4 if there is one, or "".
     default_interface: str = ""
+    # Address from which the charm is logged in, as the VDU sees it; None if unknown.
     login: Optional[fields.IPAddress] = None
+    # Address to which it is logged in, behind a floating IP too; None if unknown.
     server: Optional[fields.IPAddress] = None
+    # MAC addresses by the VNFD's names of interfaces, from the cloud's metadata.
     tags: Mapping[str, str] = attr.Factory(dict)
 
     def tagged(self, name: str) -> str:

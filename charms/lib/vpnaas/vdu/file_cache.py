@@ -20,15 +20,11 @@ MOST = 32 << 20
 
 
 class FileCache:
-    """Texts of one VDU's files by path, as last read or written.
-
-    Attributes:
-        changed: Whether it differs from its initial content.
-    """
+    """Texts of one VDU's files by path, as last read or written."""
 
     def __init__(self, texts: Optional[Dict[str, str]] = None) -> None:
         self._texts = dict(texts or {})
-        self.changed = False
+        self.changed = False  # Whether it differs from its initial content.
 
     def get(self, path: str) -> Optional[str]:
         """Return the text known of a file."""

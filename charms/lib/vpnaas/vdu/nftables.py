@@ -58,17 +58,11 @@ def read_additions(id: str) -> Step:
 
 @attr.frozen
 class BootTable:
-    """A table that a systemd unit loads at boot, before the network comes up.
+    """A table that a systemd unit loads at boot, before the network comes up."""
 
-    Attributes:
-        name: Part of the names of its files, its unit and its steps.
-        table: Name of the table, of family inet.
-        what: Description of its unit.
-    """
-
-    name: str
-    table: str
-    what: str
+    name: str  # Part of the names of its files, its unit and its steps.
+    table: str  # Name of the table, of family inet.
+    what: str  # Description of its unit.
 
     @property
     def file(self) -> str:

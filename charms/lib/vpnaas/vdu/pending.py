@@ -12,13 +12,9 @@ from vpnaas.vdu.steps import Results, Step, remove, run, write
 
 @attr.frozen
 class Pending:
-    """The mark of one service.
+    """The mark of one service."""
 
-    Attributes:
-        name: Start of the ids of its steps, and part of the name of its file.
-    """
-
-    name: str
+    name: str  # Start of the ids of its steps, and part of the name of its file.
 
     @property
     def _file(self) -> str:

@@ -73,19 +73,12 @@ OUTPUT_LIMIT = 16 << 20
 
 @attr.frozen
 class Login:
-    """How to get in.
+    """How to get in."""
 
-    Attributes:
-        host: Address of the VDU.
-        user: Login user.
-        password: "" if keys are used.
-        key_file: Private key of this unit.
-    """
-
-    host: str
-    user: str
-    password: str
-    key_file: str
+    host: str  # Address of the VDU.
+    user: str  # Login user.
+    password: str  # "" if keys are used.
+    key_file: str  # Private key of this unit.
 
 
 @attr.frozen
@@ -170,11 +163,6 @@ class Vdu:
         recall_file: File cache of this VDU, "" for none.
         pinned: "type base64" of the host key to insist on, "" to accept the first.
         fingerprint: SHA256 fingerprint of the host key to insist on instead, "" for none.
-
-    Attributes:
-        connect_seconds: Time that the VDU has to accept the connection.
-        round_trips: Requests sent so far; a reconcile needs at most three.
-        host_key: "type base64" of the key the VDU showed, "" before the login.
     """
 
     def __init__(
@@ -184,9 +172,9 @@ class Vdu:
         self._pinned, self._fingerprint = pinned, fingerprint
         self._cache: Optional[FileCache] = None
         self._client = None  # type: Any
-        self.connect_seconds = CONNECT_SECONDS
-        self.round_trips = 0
-        self.host_key = ""
+        self.connect_seconds = CONNECT_SECONDS  # Time that the VDU has to accept the connection.
+        self.round_trips = 0  # Requests sent so far; a reconcile needs at most three.
+        self.host_key = ""  # "type base64" of the key the VDU showed, "" before the login.
 
     def __enter__(self) -> "Vdu":
         """Return the login, not opened yet."""

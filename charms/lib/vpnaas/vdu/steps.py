@@ -30,21 +30,16 @@ _PLAIN = 4096
 
 @attr.frozen
 class Step:
-    """One thing the agent does; made by the functions below.
-
-    Attributes:
-        before: Known text of the file that a `write` replaces: then only the difference is sent.
-        cacheable: Whether the charm may store the text of a `read`, so that it is sent only once.
-        part: What ends if the step fails, such as a link; "" for all.
-        needs: Another part, without which the step does not run.
-    """
+    """One thing the agent does; made by the functions below."""
 
     id: str
     body: Mapping[str, Any]
+    # Known text of the file that a `write` replaces: then only the difference is sent.
     before: Optional[str] = None
+    # Whether the charm may store the text of a `read`, so that it is sent only once.
     cacheable: bool = False
-    part: str = ""
-    needs: str = ""
+    part: str = ""  # What ends if the step fails, such as a link; "" for all.
+    needs: str = ""  # Another part, without which the step does not run.
 
     def to_json(self) -> Json:
         """Return the form the functions below describe."""
@@ -184,14 +179,10 @@ _REFUSED_RULES = (
 
 @attr.frozen
 class Broken:
-    """The step that ended a part.
-
-    Attributes:
-        why: The agent's reason; a tool may have written it.
-    """
+    """The step that ended a part."""
 
     step: Step
-    why: str
+    why: str  # The agent's reason; a tool may have written it.
 
     @property
     def plain(self) -> bool:
@@ -245,13 +236,7 @@ def printable(text: str) -> str:
 
 
 class Results:
-    """What the agent reported, by step id.
-
-    Attributes:
-        failed: Why it did not run all steps, None if it did.
-        broken: The step that failed, by its part.
-        at: The step that failed for all, None if another reason ended them.
-    """
+    """What the agent reported, by step id."""
 
     def __init__(
         self,
@@ -261,9 +246,9 @@ class Results:
         at: Optional[Broken] = None,
     ) -> None:
         self._results = results
-        self.failed = failed
-        self.at = at
-        self.broken = dict(broken or {})
+        self.failed = failed  # Why it did not run all steps, None if it did.
+        self.at = at  # The step that failed for all, None if another reason ended them.
+        self.broken = dict(broken or {})  # The step that failed, by its part.
 
     @classmethod
     def from_json(

@@ -12,15 +12,10 @@ FOLDER = "/etc/systemd/system/"
 
 @attr.frozen
 class Units(Pending):
-    """Units that are enabled, and all their files.
+    """Units that are enabled, and all their files."""
 
-    Attributes:
-        units: Their names. The first one runs; systemd starts the others at boot.
-        paths: Unit files, programs and data.
-    """
-
-    units: Tuple[str, ...]
-    paths: Tuple[str, ...]
+    units: Tuple[str, ...]  # Their names. The first one runs; systemd starts the others at boot.
+    paths: Tuple[str, ...]  # Unit files, programs and data.
 
     def look(self) -> List[Step]:
         """Return the steps that look at files and units."""

@@ -70,36 +70,23 @@ subjectAltName = DNS:{}
 
 @attr.frozen
 class Entry:
-    """A certificate the authority has issued.
-
-    Attributes:
-        ends: Seconds since the epoch.
-        revoked: When and why it was revoked, as openssl writes it; "" for one in force.
-    """
+    """A certificate the authority has issued."""
 
     serial: str
     subject: str
-    ends: int
-    revoked: str = ""
+    ends: int  # Seconds since the epoch.
+    revoked: str = ""  # When and why it was revoked, as openssl writes it; "" for one in force.
 
 
 @attr.frozen
 class Issue:
-    """A certificate that a plan makes.
+    """A certificate that a plan makes."""
 
-    Attributes:
-        pem: The request.
-        identity: The IKE identity it is for.
-        serial: Hexadecimal digits.
-        path: File it goes to.
-        seconds: Its life.
-    """
-
-    pem: str
-    identity: str
-    serial: str
-    path: str
-    seconds: int
+    pem: str  # The request.
+    identity: str  # The IKE identity it is for.
+    serial: str  # Hexadecimal digits.
+    path: str  # File it goes to.
+    seconds: int  # Its life.
 
 
 def folder(link: str) -> str:

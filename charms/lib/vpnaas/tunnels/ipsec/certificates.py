@@ -76,39 +76,30 @@ def root_file(link: str, kind: str) -> str:
 
 @attr.frozen
 class Held:
-    """Certificates of a link on a VDU.
+    """Certificates of a link on a VDU."""
 
-    Attributes:
-        now: Seconds since the epoch, by the VDU's clock.
-        applied: Names of the certificates of peers in the record; each has its authority's digest.
-        root: Certificate of the link's own or the operator's authority, None for a requirer. It is
-            written with our certificate, after this one was checked.
-        request, next_request: Requests for the key in use and the staged one.
-        own: Our certificates, by slot.
-        following: Our certificate for the staged key, unless an offer brings it.
-        trusted: Text of the authorities' files, by slot.
-        files: Text of all files, by path.
-        pins: Certificates of peers, by digest of their key.
-        issued: The authority's index.
-        listed: Digest of the data that its revocation list was made from, None without a list.
-        enrolled: Certificate from the last enrolment, if the server's root has not changed.
-        chain: Intermediate authorities, both installed ones and those from an enrolment.
-    """
-
-    now: int = 0
+    now: int = 0  # Seconds since the epoch, by the VDU's clock.
+    # Names of the certificates of peers in the record; each has its authority's digest.
     applied: FrozenSet[str] = frozenset()
+    # Certificate of the link's own or the operator's authority, None for a requirer. It is written
+    # with our certificate, after this one was checked.
     root: Optional[Certificate] = None
-    request: Optional[Request] = None
+    request: Optional[Request] = None  # Requests for the key in use and the staged one.
     next_request: Optional[Request] = None
-    own: Mapping[str, Certificate] = attr.Factory(dict)
+    own: Mapping[str, Certificate] = attr.Factory(dict)  # Our certificates, by slot.
+    # Our certificate for the staged key, unless an offer brings it.
     following: Optional[Certificate] = None
-    trusted: Mapping[str, str] = attr.Factory(dict)
+    trusted: Mapping[str, str] = attr.Factory(dict)  # Text of the authorities' files, by slot.
+    # Certificates of peers, by digest of their key.
     pins: Mapping[str, Certificate] = attr.Factory(dict)
-    issued: Tuple[Entry, ...] = ()
+    issued: Tuple[Entry, ...] = ()  # The authority's index.
+    # Digest of the data that its revocation list was made from, None without a list.
     listed: Optional[str] = None
+    # Certificate from the last enrolment, if the server's root has not changed.
     enrolled: Optional[Certificate] = None
+    # Intermediate authorities, both installed ones and those from an enrolment.
     chain: Tuple[Certificate, ...] = ()
-    files: Mapping[str, Optional[str]] = attr.Factory(dict)
+    files: Mapping[str, Optional[str]] = attr.Factory(dict)  # Text of all files, by path.
 
     def certificate(self, key: str) -> Optional[Certificate]:
         """Return our certificate for a key.

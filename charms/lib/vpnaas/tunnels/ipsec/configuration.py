@@ -24,66 +24,46 @@ from vpnaas.vdu.steps import Step
 
 @attr.frozen
 class Connection:
-    """One loaded connection: a peer under one of its keys.
+    """One loaded connection: a peer under one of its keys."""
 
-    Attributes:
-        name: "LINK_PEER_<digest of policy and peer's key>_<digest of our key and algorithms>".
-        policy: The name without the last digest. An association with the same policy may stay until
-            its successor is up: only our key, its certificate, algorithms or priority differ, or
-            the peer's key has a later certificate.
-        text: Section of the swanctl file.
-    """
-
-    name: str
+    name: str  # "LINK_PEER_<digest of policy and peer's key>_<digest of our key and algorithms>".
+    # The name without the last digest. An association with the same policy may stay until its
+    # successor is up: only our key, its certificate, algorithms or priority differ, or the peer's
+    # key has a later certificate.
     policy: str
-    text: str
+    text: str  # Section of the swanctl file.
 
 
 @attr.frozen
 class Chain:
-    """The certificates with which a peer and we authenticate to each other.
+    """The certificates with which a peer and we authenticate to each other."""
 
-    Attributes:
-        name: Name of our certificate.
-        own: File of our certificate.
-        authority: File of the authority that must have issued the peer's certificate.
-        revocation: How charon checks whether the peer's certificate is revoked: "strict", "ifuri"
-            or "relaxed".
-    """
-
-    name: str
-    own: str
-    authority: str
+    name: str  # Name of our certificate.
+    own: str  # File of our certificate.
+    authority: str  # File of the authority that must have issued the peer's certificate.
+    # How charon checks whether the peer's certificate is revoked: "strict", "ifuri" or "relaxed".
     revocation: str
 
 
 @attr.frozen
 class Configuration:
-    """Wanted state of IPsec on a link.
-
-    Attributes:
-        underlay: Addresses of the VDU the tunnel may use.
-        tun_mtu: MTU of the TUN in bytes, the smallest of all links of the VDU.
-        initiates: Names of the peers to which this side keeps the tunnel up.
-        sources: Local outer address by peer, if it is not one of the underlay.
-        chains: Certificates by peer, empty if the credentials are not certificates.
-        certificates: Steps that write certificates to the VDU.
-        same_address: Whether any link of the VDU has this option, because all share the daemon.
-        asks: Whether any link of the VDU asks its gateway for addresses.
-        shared: Address of our gateway pair for manual peers, None if there is none.
-    """
+    """Wanted state of IPsec on a link."""
 
     params: LinkParams
     mtu: int
     peers: Tuple[Peer, ...]
-    tun_mtu: int
-    underlay: Tuple[fields.IPAddress, ...]
-    initiates: FrozenSet[str]
+    tun_mtu: int  # MTU of the TUN in bytes, the smallest of all links of the VDU.
+    underlay: Tuple[fields.IPAddress, ...]  # Addresses of the VDU the tunnel may use.
+    initiates: FrozenSet[str]  # Names of the peers to which this side keeps the tunnel up.
+    # Local outer address by peer, if it is not one of the underlay.
     sources: Mapping[str, fields.IPAddress] = attr.Factory(dict)
+    # Certificates by peer, empty if the credentials are not certificates.
     chains: Mapping[str, Chain] = attr.Factory(dict)
-    certificates: Tuple[Step, ...] = ()
+    certificates: Tuple[Step, ...] = ()  # Steps that write certificates to the VDU.
+    # Whether any link of the VDU has this option, because all share the daemon.
     same_address: bool = False
-    asks: bool = False
+    asks: bool = False  # Whether any link of the VDU asks its gateway for addresses.
+    # Address of our gateway pair for manual peers, None if there is none.
     shared: Optional[SharedAddress] = None
 
     @property

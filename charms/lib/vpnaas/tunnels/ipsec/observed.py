@@ -23,25 +23,20 @@ STATE = "/run/osm-vpnaas-ike.json"
 
 @attr.frozen
 class Child:
-    """A pair of ESP security associations.
-
-    Attributes:
-        heard: Seconds since the last packet from the peer, None if there was none.
-        ours: Traffic selectors of this end.
-        theirs: Those of the peer.
-    """
+    """A pair of ESP security associations."""
 
     name: str
     state: str
     received: int = 0
     sent: int = 0
     age: int = 0
+    # Seconds since the last packet from the peer, None if there was none.
     heard: Optional[int] = None
     cipher: str = ""
     esn: bool = False
     encap: bool = False
-    ours: Tuple[str, ...] = ()
-    theirs: Tuple[str, ...] = ()
+    ours: Tuple[str, ...] = ()  # Traffic selectors of this end.
+    theirs: Tuple[str, ...] = ()  # Those of the peer.
 
     @property
     def installed(self) -> bool:
@@ -51,25 +46,17 @@ class Child:
 
 @attr.frozen
 class Sa:
-    """An IKE security association.
+    """An IKE security association."""
 
-    Attributes:
-        name: Name of its connection.
-        id: charon's number for it.
-        age: Seconds since the peer authenticated.
-        given: Addresses that the peer got from a pool.
-        lost: Whether the kernel lacks states or policies of it.
-    """
-
-    name: str
-    id: int
+    name: str  # Name of its connection.
+    id: int  # charon's number for it.
     state: str
     remote: str
-    age: int
+    age: int  # Seconds since the peer authenticated.
     ike: str
     children: Tuple[Child, ...]
-    given: Tuple[str, ...] = ()
-    lost: bool = False
+    given: Tuple[str, ...] = ()  # Addresses that the peer got from a pool.
+    lost: bool = False  # Whether the kernel lacks states or policies of it.
 
     @property
     def end(self) -> str:
@@ -107,46 +94,31 @@ def _by_end(state: "State") -> Dict[str, List[Sa]]:
 
 @attr.frozen
 class State(KeyState):
-    """Observed state of one link, and of the daemon.
+    """Observed state of one link, and of the daemon."""
 
-    Attributes:
-        identity: Our IKE identity on this link.
-        plane: Data plane of this VDU.
-        running: Whether the daemon answers and has IKE's ports.
-        daemon_plane: Whether the daemon runs with what the data plane needs: its plugin, its TUN.
-        enabled: Whether everything starts at boot.
-        files: Text of each file, None for a missing file.
-        loaded: Names of loaded connections.
-        sas: Security associations of the link's connections.
-        interface: The link's interface, or None if its unit has not made it completely.
-        routes: Routes of the link's interface.
-        own_routes: Those in the link's own table.
-        connected: Those that the kernel made with its addresses.
-        tun: TUN of the daemon, None without one.
-        tun_routes: Routes into it, in the daemon's table.
-        rules: Priorities of the rules, by version of IP.
-        held: Certificates on the VDU.
-        validated: Result of the check of these and of offers; None for a link without certificates.
-        notes: Why peers were refused, and which servers did not answer.
-    """
-
-    identity: str
-    plane: str
-    running: bool
+    identity: str  # Our IKE identity on this link.
+    plane: str  # Data plane of this VDU.
+    running: bool  # Whether the daemon answers and has IKE's ports.
+    # Whether the daemon runs with what the data plane needs: its plugin, its TUN.
     daemon_plane: bool
-    enabled: bool
-    files: Mapping[str, Optional[str]]
-    loaded: FrozenSet[str]
-    sas: Tuple[Sa, ...]
+    enabled: bool  # Whether everything starts at boot.
+    files: Mapping[str, Optional[str]]  # Text of each file, None for a missing file.
+    loaded: FrozenSet[str]  # Names of loaded connections.
+    sas: Tuple[Sa, ...]  # Security associations of the link's connections.
+    # The link's interface, or None if its unit has not made it completely.
     interface: Optional[facts.Interface]
-    routes: FrozenSet[fields.IPNetwork]
-    own_routes: FrozenSet[fields.IPNetwork] = frozenset()
+    routes: FrozenSet[fields.IPNetwork]  # Routes of the link's interface.
+    own_routes: FrozenSet[fields.IPNetwork] = frozenset()  # Those in the link's own table.
+    # Those that the kernel made with its addresses.
     connected: FrozenSet[fields.IPNetwork] = frozenset()
-    tun: Optional[facts.Interface] = None
-    tun_routes: FrozenSet[fields.IPNetwork] = frozenset()
+    tun: Optional[facts.Interface] = None  # TUN of the daemon, None without one.
+    tun_routes: FrozenSet[fields.IPNetwork] = frozenset()  # Routes into it, in the daemon's table.
+    # Priorities of the rules, by version of IP.
     rules: Mapping[int, FrozenSet[int]] = attr.Factory(dict)
-    held: Held = attr.Factory(Held)
+    held: Held = attr.Factory(Held)  # Certificates on the VDU.
+    # Result of the check of these and of offers; None for a link without certificates.
     validated: Optional[Validation] = None
+    # Why peers were refused, and which servers did not answer.
     notes: refusals.Notes = attr.Factory(refusals.Notes)
     _ends: Mapping[str, List[Sa]] = attr.ib(
         init=False, eq=False, repr=False, default=attr.Factory(_by_end, takes_self=True)

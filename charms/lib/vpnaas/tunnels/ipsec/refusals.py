@@ -16,15 +16,10 @@ MOST_TEXT = 600
 
 @attr.frozen
 class Note:
-    """Something that failed, as the VDU noted it (`vdu/programs/revocation.py`).
+    """Something that failed, as the VDU noted it (`vdu/programs/revocation.py`)."""
 
-    Attributes:
-        at: Seconds since the epoch.
-        why: A sentence without the name of what failed.
-    """
-
-    at: int
-    why: str
+    at: int  # Seconds since the epoch.
+    why: str  # A sentence without the name of what failed.
 
     def __str__(self) -> str:
         """Return it for people, with its time."""
@@ -33,16 +28,13 @@ class Note:
 
 @attr.frozen
 class Notes:
-    """The notes of a VDU.
+    """The notes of a VDU."""
 
-    Attributes:
-        refused: By "LINK_PEER", or by address for unknown peers.
-        unanswered: By the address of a server that was asked about a revocation.
-        unserved: By the address where charon asks: the program that holds it.
-    """
-
+    # By "LINK_PEER", or by address for unknown peers.
     refused: Mapping[str, Note] = attr.Factory(dict)
+    # By the address of a server that was asked about a revocation.
     unanswered: Mapping[str, Note] = attr.Factory(dict)
+    # By the address where charon asks: the program that holds it.
     unserved: Mapping[str, Note] = attr.Factory(dict)
 
 

@@ -45,28 +45,21 @@ Own = Union[Certificate, Issue]
 
 @attr.frozen
 class Validation:
-    """Result of the check of certificates on the VDU and in offers.
+    """Result of the check of certificates on the VDU and in offers."""
 
-    Attributes:
-        proofs: State of the authentication with each peer.
-        own: Our certificate by slot, present or to be issued.
-        following: Our certificate for the staged key, unless an offer brings it.
-        issues: Certificates to be issued if their peer is admitted, by key.
-        files: Text of the files that a peer needs, by the peer's name.
-        lacking: Who has not certified the next key yet.
-        roots: Authorities, by slot.
-        chain: Intermediate authorities between our certificates and the root.
-        waiting: Sentence about a certificate that we lack although tunnels may be up.
-    """
-
-    proofs: Mapping[str, Proof]
-    own: Mapping[str, Own]
+    proofs: Mapping[str, Proof]  # State of the authentication with each peer.
+    own: Mapping[str, Own]  # Our certificate by slot, present or to be issued.
+    # Our certificate for the staged key, unless an offer brings it.
     following: Optional[Own] = None
+    # Certificates to be issued if their peer is admitted, by key.
     issues: Mapping[str, Issue] = attr.Factory(dict)
+    # Text of the files that a peer needs, by the peer's name.
     files: Mapping[str, Mapping[str, str]] = attr.Factory(dict)
-    lacking: Tuple[str, ...] = ()
-    roots: Mapping[str, Certificate] = attr.Factory(dict)
+    lacking: Tuple[str, ...] = ()  # Who has not certified the next key yet.
+    roots: Mapping[str, Certificate] = attr.Factory(dict)  # Authorities, by slot.
+    # Intermediate authorities between our certificates and the root.
     chain: Tuple[Certificate, ...] = ()
+    # Sentence about a certificate that we lack although tunnels may be up.
     waiting: Tuple[str, ...] = ()
 
     def own_handle(self, slot: str) -> str:

@@ -69,19 +69,12 @@ class Live:
 
 @attr.frozen
 class State(KeyState):
-    """Observed state of one link.
+    """Observed state of one link."""
 
-    Attributes:
-        live: The interface, or None.
-        file: Text of the wg-quick file, or None.
-        enabled: Whether the unit starts at boot.
-        watched: Whether the handover watch runs.
-    """
-
-    live: Optional[Live]
-    file: Optional[str]
-    enabled: bool
-    watched: bool = attr.ib(default=False, kw_only=True)
+    live: Optional[Live]  # The interface, or None.
+    file: Optional[str]  # Text of the wg-quick file, or None.
+    enabled: bool  # Whether the unit starts at boot.
+    watched: bool = attr.ib(default=False, kw_only=True)  # Whether the handover watch runs.
 
 
 def unit(link: str) -> str:
