@@ -59,6 +59,10 @@ def follow(folder: Path) -> list[str]:
     return after
 
 
+def test_a_vnf_with_a_new_link_needs_no_code() -> None:
+    assert not [name for block in blocks() for name in block.files if name.endswith((".py", ".sh"))]
+
+
 @pytest.fixture
 def followed(sources: Tree, tree: Tree) -> Tree:
     (sources.root / ".cache").symlink_to(tree.cache)

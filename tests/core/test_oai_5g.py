@@ -33,7 +33,7 @@ from oai_support import (
 from vpnaas import actions
 from vpnaas.base import fields, x509
 from vpnaas.base.errors import InputError, VpnaasError
-from vpnaas.extras import guard
+from vpnaas.base.links import reference_point
 from vpnaas.params.intent import link_params
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.steps import Results, Step
@@ -135,7 +135,7 @@ def test_each_function_of_the_core_finds_the_others_at_inner_addresses() -> None
     ports = [entry["sbi"]["port"] for entry in amf["nfs"].values()]
     assert len(set(ports)) == len(ports)
     outside = {e["sbi"]["port"] for e in amf["nfs"].values() if e["host"] != "127.0.0.1"}
-    assert outside == {8080, *guard.MORE_PORTS["sbi"]}
+    assert outside == {*reference_point("sbi").ports}
 
 
 def test_a_slice_is_the_same_in_all_of_them() -> None:

@@ -1,6 +1,8 @@
 """Links: the reference points a VPN can secure, and the names that follow from them."""
 
-from typing import Dict
+import json
+import os
+from typing import Dict, Tuple
 
 import attr
 
@@ -20,35 +22,29 @@ KEYED = (WIREGUARD, IPSEC)
 
 @attr.frozen
 class ReferencePoint:
-    """What a link carries."""
+    """What a link carries; `links.json` has those that are known."""
 
     title: str  # Name in 3GPP's spelling.
     # Default UDP port of the tunnel. Each 3GPP reference point has its own port, so a VDU can end
     # several tunnels on one address. No link uses 5201, the port of iperf3.
-    listen_port: int
+    listen_port: int = 51820
     transport: str = ""  # Transport protocol of the application inside, "" for any.
-    port: int = 0  # Port of the application inside, 0 for any.
+    # Ports of the application inside, none for any.
+    ports: Tuple[int, ...] = attr.field(default=(), converter=tuple)
+    source: str = ""  # Document that names the protocol and its first port.
 
 
-REFERENCE_POINTS: Dict[str, ReferencePoint] = {
-    "s6a": ReferencePoint("S6a", 51821, "tcp", 3868),  # TS 29.272, Diameter
-    "s11": ReferencePoint("S11", 51822, "udp", 2123),  # TS 29.274, GTPv2-C
-    "s1c": ReferencePoint("S1-C", 51823, "sctp", 36412),  # TS 36.413, S1AP
-    "sxab": ReferencePoint("SXab", 51824, "udp", 8805),  # TS 29.244, PFCP
-    "s1u": ReferencePoint("S1-U", 51825, "udp", 2152),  # TS 29.281, GTP-U
-    "n2": ReferencePoint("N2", 51826, "sctp", 38412),  # TS 38.412, NGAP
-    "n3": ReferencePoint("N3", 51827, "udp", 2152),  # TS 29.281, GTP-U
-    "n4": ReferencePoint("N4", 51828, "udp", 8805),  # TS 29.244, PFCP
-    "sbi": ReferencePoint("SBI", 51829, "tcp", 8080),  # TS 29.500, HTTP/2
-    "access": ReferencePoint("Access", 51830),
-    "vpn-server": ReferencePoint("VPN (server)", 51820),
-    "vpn-client": ReferencePoint("VPN (client)", 51820),
-}
+def _read(path: str) -> Dict[str, ReferencePoint]:
+    with open(path, encoding="utf-8") as stream:
+        return {link: ReferencePoint(**point) for link, point in json.load(stream).items()}
+
+
+REFERENCE_POINTS = _read(os.path.join(os.path.dirname(__file__), "links.json"))
 
 
 def reference_point(link: str) -> ReferencePoint:
     """Return the properties of a link; a charm may declare links that the table lacks."""
-    return REFERENCE_POINTS.get(link, ReferencePoint(link, 51820))
+    return REFERENCE_POINTS.get(link, ReferencePoint(link))
 
 
 def wireguard_interface(link: str) -> str:

@@ -41,10 +41,6 @@ TABLE = "osm_vpnaas_guard"
 BOOT = BootTable("guard", TABLE, "Traffic of secured links stays in their tunnels")
 FILE, UNIT_FILE, UNIT_TEXT = BOOT.file, BOOT.unit_file, BOOT.unit_text
 
-MORE_PORTS: Dict[str, Tuple[int, ...]] = {"s6a": (3870, 5868, 5870), "sbi": (8081, 8082)}
-"""Ports of a link's application besides that of `reference_point`: on s6a the MME's own Diameter
-port and those of Diameter with TLS, which clear traffic could use too; on sbi NRF and UDM."""
-
 
 @attr.frozen
 class Guarded:
@@ -72,7 +68,6 @@ def guarded(plan: LinkPlan, management: str = "") -> Guarded:
     """Return what to guard of a link that needs it; `management` is "" if it is unknown."""
     link = plan.params.link
     point = reference_point(link)
-    ports = tuple(sorted({point.port} | set(MORE_PORTS.get(link, ())))) if point.port else ()
     interface = "" if plan.interface == plan.underlay else plan.interface
     inner = plan.params.inner_address
     # If a peer's inner address is its outer one, IKE and ESP go to that address.
@@ -81,7 +76,7 @@ def guarded(plan: LinkPlan, management: str = "") -> Guarded:
     return Guarded(
         link=link,
         transport=point.transport,
-        ports=ports,
+        ports=point.ports,
         inner=inner,
         interface=interface,
         outer=plan.params.is_outer,
