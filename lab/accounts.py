@@ -1,7 +1,5 @@
 """VIM accounts: a record and the networks behind it, made and removed together."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

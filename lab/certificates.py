@@ -3,8 +3,6 @@
 The authority issues a certificate for a server only or for a client only, never for both.
 """
 
-from __future__ import annotations
-
 import datetime
 import ipaddress
 import socket

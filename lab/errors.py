@@ -4,8 +4,6 @@ Any function of the lab may raise NbiError, LcmError, VimError or VcaError: its 
 for the user. Docstrings name other errors, and these where something follows from them.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 from http import HTTPStatus

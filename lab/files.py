@@ -1,7 +1,5 @@
 """Files that several processes of the lab share: replaced as a whole, locked for a while."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """Processes: started to last, and known by pid and start time."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -53,13 +51,13 @@ class ProcessRef:
     start: int
 
     @classmethod
-    def of(cls, pid: int) -> ProcessRef | None:
+    def of(cls, pid: int) -> "ProcessRef | None":
         """The process that has this pid now, or None."""
         start = start_time(pid)
         return None if start is None else cls(pid, start)
 
     @classmethod
-    def saved(cls, path: Path) -> ProcessRef | None:
+    def saved(cls, path: Path) -> "ProcessRef | None":
         """The process that a file names, if it still runs."""
         try:
             process = cls(**json.loads(path.read_text("ascii")))

@@ -1,7 +1,5 @@
 """``osm-lab``: osmclient's verbs against the lab."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

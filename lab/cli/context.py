@@ -1,7 +1,5 @@
 """What every verb of the command line needs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """Parse the arguments of ``ns-heal`` and ``vnf-heal`` as osmclient does: their order counts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any

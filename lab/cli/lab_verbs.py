@@ -1,7 +1,5 @@
 """``osm-lab lab ...``: verbs OSM does not have, for looking into the lab and clearing it away."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 import signal

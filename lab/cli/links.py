@@ -1,7 +1,5 @@
 """``osm-lab links``: the links of services as they are now."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from concurrent.futures import ThreadPoolExecutor

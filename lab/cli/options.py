@@ -1,7 +1,5 @@
 """Options that verbs of services and of slices share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Display of a running operation: a live table on a terminal, one line per event elsewhere."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext

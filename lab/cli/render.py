@@ -1,7 +1,5 @@
 """Tables and JSON of the lab's verbs."""
 
-from __future__ import annotations
-
 import datetime
 import json
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """``osm-lab serve``."""
 
-from __future__ import annotations
-
 import ipaddress
 import os
 from pathlib import Path

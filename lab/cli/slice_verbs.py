@@ -1,7 +1,5 @@
 """osmclient's verbs for network slice instances."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

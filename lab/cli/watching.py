@@ -1,7 +1,5 @@
 """Verbs that show something again and again (`--watch`), and logs that are followed."""
 
-from __future__ import annotations
-
 import functools
 import time
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 ``python -m lab.cluster.connector FOLDER`` reads a call as JSON and writes its answer as JSON.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

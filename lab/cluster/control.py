@@ -1,7 +1,5 @@
 """The cluster of a lab: starts and ends its processes, and passes calls on."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Errors of the cluster."""
 
-from __future__ import annotations
-
 from lab.errors import LcmError
 
 

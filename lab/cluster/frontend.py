@@ -4,8 +4,6 @@ Source: OSM 19, LCM ``lcm_helm_conn``: TLS first, without TLS if the server has 
 connection is tried again; the last reply to a primitive counts.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 import uuid

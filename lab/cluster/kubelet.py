@@ -6,8 +6,6 @@ mounts, users and processes of its own. Its image is the folder of dist/ from wh
 built, over the machine's own files.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import os

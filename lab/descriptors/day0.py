@@ -5,8 +5,6 @@ escaping on, which turns ``&`` in a value into ``&amp;`` unless the template say
 does the same, so that a template that fails in OSM also fails here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ the VNFD (VNF level) or a VDU (one environment per instance). Source: OSM 19, LC
 ``_deploy_n2vc`` and NBI's ``common-augments``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

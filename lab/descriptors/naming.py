@@ -3,8 +3,6 @@
 Source: OSM 19, n2vc (``_generate_application_name``, ``obj_to_valid...``) and RO ng.
 """
 
-from __future__ import annotations
-
 import re
 
 _ALLOWED = re.compile(r"[^a-z0-9-]+")

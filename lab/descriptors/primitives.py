@@ -3,8 +3,6 @@
 The quirks are kept on purpose, because a package that only works without them fails in OSM.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

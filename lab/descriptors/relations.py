@@ -5,8 +5,6 @@ VNFD's id (entries of VDUs are ignored). Two spellings: ``provider``/``requirer`
 deprecated ``entities`` pair, whose first member is the provider.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A network service with all that follows from its descriptors and parameters."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property

@@ -4,8 +4,6 @@ The result is plain data. Source: OSM 19, NBI ``instance_topics`` (merging of th
 ``_instantiate_ng_ro`` and RO ng (choice of networks, order of the ports).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
@@ -93,7 +91,7 @@ class Plan:
     notes: tuple[str, ...] = field(default=())
     """Things OSM does not complain about but an operator should know."""
 
-    def part(self, servers: tuple[Server, ...]) -> Plan:
+    def part(self, servers: tuple[Server, ...]) -> "Plan":
         """Return the plan of some of the servers, with their networks."""
         used = {port.network for server in servers for port in server.ports}
         return Plan(tuple(n for n in self.networks if n.key in used), servers)

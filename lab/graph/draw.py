@@ -1,7 +1,5 @@
 """A picture as text and as SVG."""
 
-from __future__ import annotations
-
 import io
 import time
 

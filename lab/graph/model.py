@@ -1,7 +1,5 @@
 """VNFs and links of a service or a slice, with their states, from the records and the charms."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The state of a service's links in a few words, with its age, from the status of its charms."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The orchestration's interface to the lab's VIM, VCA and cluster; tests replace it by fakes."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

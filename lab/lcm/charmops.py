@@ -1,7 +1,5 @@
 """Calls to one charm as n2vc makes them: ready rule, SSH keys, ``config``, actions, error texts."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 It has the methods of `CharmOps`, as all connectors of LCM have one interface.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Mapping
 from pathlib import Path

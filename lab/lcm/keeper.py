@@ -8,8 +8,6 @@ starts it when it is not there, as does every verb that finds services. It ends 
 Like a worker it does not handle SIGTERM.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

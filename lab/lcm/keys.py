@@ -5,8 +5,6 @@ public key to the authorized keys of the user named in ssh-access. The lab does 
 client from the network namespace in which the charms run.
 """
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ It is no operation of OSM. The last two looks are kept, so that whoever reads on
 rates can be told. Who shows links notes that somebody watches; then the lab's keeper looks often.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterable, Mapping

@@ -4,8 +4,6 @@ Each one updates the records as OSM does: ``nsState``, ``operational-status``, `
 the operation's ``operationState`` and ``detailed-status``.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import time
@@ -124,7 +122,9 @@ class Operations:
         finally:
             timer.cancel()
 
-    def _in_time(self, handler: Callable[[Operations, Document], str], operation: Document) -> str:
+    def _in_time(
+        self, handler: "Callable[[Operations, Document], str]", operation: Document
+    ) -> str:
         """Run a handler for at most ``timeout_ns_heal`` seconds, or how its limit is called."""
         with self._deadline(operation, f"timeout_ns_{operation['lcmOperationType']}"):
             return handler(self, operation)

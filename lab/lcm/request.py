@@ -1,7 +1,5 @@
 """The input of an instantiation, from the records of its service."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -7,8 +7,6 @@ network for each id. Like OSM, the lab does not read the slice's S-NSSAI and qua
 Source: OSM 19, LCM ``netslice.py``, NBI ``instance_topics.py``.
 """
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence

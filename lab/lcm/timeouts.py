@@ -5,8 +5,6 @@ a cloud it takes minutes, so the default factor is 0.1. OSMLAB_TIMEOUT_FACTOR ch
 own timeouts).
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, fields
 
@@ -52,7 +50,7 @@ class Timeouts:
     settle: float = 1200.0
     """Not OSM's: the lab waits this long for the charms to go idle after an operation."""
 
-    def scaled(self, factor: float) -> Timeouts:
+    def scaled(self, factor: float) -> "Timeouts":
         """Return a copy with every value multiplied by ``factor``."""
         return Timeouts(**{f.name: getattr(self, f.name) * factor for f in fields(self)})
 

@@ -1,7 +1,5 @@
 """Deployment at the VIMs: what RO does, networks first, then all servers at once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field

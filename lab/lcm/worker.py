@@ -6,8 +6,6 @@ worker of a slice dies, the operations it started on services go on; nsi-delete 
 removes their resources.
 """
 
-from __future__ import annotations
-
 import os
 import traceback
 from pathlib import Path

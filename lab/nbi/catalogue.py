@@ -1,7 +1,5 @@
 """VNF and NS packages and slice templates: onboarding, listing, deletion."""
 
-from __future__ import annotations
-
 import copy
 import shutil
 from collections.abc import Iterator

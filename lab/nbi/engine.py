@@ -1,7 +1,5 @@
 """The verbs of the northbound interface, without any printing."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

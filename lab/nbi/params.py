@@ -1,7 +1,5 @@
 """Instantiation parameters: the request osmclient makes of a file, and NBI's checks of it."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re

@@ -1,7 +1,5 @@
 """Checks of an ns-action, in NBI's order and words (``NsLcmOpTopic._check_ns_operation``)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Field names are those OSM shows with ``ns-show``, ``vnf-show`` and ``ns-op-show`
 the lab has are below the key ``lab``.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from typing import Any

@@ -3,8 +3,6 @@
 As in OSM, the S-NSSAI and quality-of-service of a template are stored in its record but not used.
 """
 
-from __future__ import annotations
-
 import copy
 import time
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 OSM keeps packages as trees in its file store; LCM reads charms and cloud-init from there.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

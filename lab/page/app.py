@@ -1,7 +1,5 @@
 """The page itself, by NiceGUI: it asks for the password of the API and shows what `Data` has."""
 
-from __future__ import annotations
-
 import json
 import secrets
 import time

@@ -1,7 +1,5 @@
 """What the page shows and does, without any display: records, pictures, primitives."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterable, Mapping

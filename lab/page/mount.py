@@ -1,7 +1,5 @@
 """The page beside the API; NiceGUI is loaded at the first request for the page."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import os

@@ -5,8 +5,6 @@ only in a process with one thread. A program with several threads makes a nurser
 does nothing but fork.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gc

@@ -1,7 +1,5 @@
 """Ids and time stamps of records."""
 
-from __future__ import annotations
-
 import time
 import uuid
 from typing import Any

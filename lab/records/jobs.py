@@ -4,8 +4,6 @@ A worker has its own session, so it outlives the verb that started it. It is ide
 id and start time: another process may get the same id later.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -3,8 +3,6 @@
 A file with one JSON object per line. A watcher may be another process and may start late.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 import time

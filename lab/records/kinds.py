@@ -4,8 +4,6 @@ A record may have more fields. If one of these is missing, the file was cut, edi
 written by another version of the lab.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from pydantic_core import CoreConfig, CoreSchema, SchemaValidator, core_schema

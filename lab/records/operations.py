@@ -1,7 +1,5 @@
 """Records of operations: their folders, and the end of a failed or dead one."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from pathlib import Path

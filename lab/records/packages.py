@@ -1,7 +1,5 @@
 """Folders of onboarded packages: one for each revision, with the archive that it came in."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -5,8 +5,6 @@ and replaces the document by rename. A reader sees the document before or after 
 of it. A killed writer leaves the old document.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The release, tokens, users, Juju controllers and VIM accounts."""
 
-from __future__ import annotations
-
 import datetime
 from http import HTTPStatus
 from pathlib import Path

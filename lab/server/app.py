@@ -1,7 +1,5 @@
 """The ASGI application: routes, tokens, bodies, and all errors in NBI's form."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import re

@@ -1,7 +1,5 @@
 """Bodies of requests and answers: documents in JSON or YAML, packages as files."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib

@@ -3,8 +3,6 @@
 Handlers are plain functions that run in threads. They call the engine that ``osm-lab`` calls.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus

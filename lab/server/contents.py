@@ -1,7 +1,5 @@
 """Files of packages, by the Accept header, as NBI gives them (``DescriptorTopic.get_file``)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Filters of lists by the query string (SOL013, clause 5.2, in the older form that NBI has)."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The HTTPS listener in front of the application."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from pathlib import Path

@@ -1,7 +1,5 @@
 """VNF and NS packages and slice templates."""
 
-from __future__ import annotations
-
 from http import HTTPStatus
 
 from lab.errors import ConflictError

@@ -1,7 +1,5 @@
 """Refusals as HTTP answers: what OSM's NBI sends (SOL013, clause 6.3, ProblemDetails)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any

@@ -1,7 +1,5 @@
 """The lab's records as NBI shows them, with the additional fields that OSM's clients read."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any

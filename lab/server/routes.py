@@ -1,7 +1,5 @@
 """Every method and path the interface answers, below ``/osm``."""
 
-from __future__ import annotations
-
 from lab.records.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, OPS, VCAS, VIMS, VNFDS, VNFRS
 from lab.server import administration as admin
 from lab.server import services as ns

@@ -4,8 +4,6 @@ The validator of packages and parameters checks instantiation parameters in full
 their keys.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from lab.nbi.params import NAME, NAME_LENGTH

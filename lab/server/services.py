@@ -1,7 +1,5 @@
 """Network services, their operations and VNFs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any

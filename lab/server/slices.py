@@ -1,7 +1,5 @@
 """Slices and their operations."""
 
-from __future__ import annotations
-
 from http import HTTPStatus
 
 from lab.errors import ConflictError

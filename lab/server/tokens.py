@@ -3,8 +3,6 @@
 A lab has one user and one project, both called `admin`.
 """
 
-from __future__ import annotations
-
 import hmac
 import ipaddress
 import secrets

@@ -1,7 +1,5 @@
 """The unit agent: one thread per unit that does one step after another."""
 
-from __future__ import annotations
-
 import json
 import secrets
 import shutil

@@ -3,8 +3,6 @@
 Pure functions of the document; errors have Juju's texts.
 """
 
-from __future__ import annotations
-
 from lab.vca import relations
 from lab.vca.charm import Charm
 from lab.vca.errors import AlreadyExistsError, InvalidCharmError, InvalidValueError, NotFoundError

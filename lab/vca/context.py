@@ -4,8 +4,6 @@ A hook changes databags only in the context. When the hook has succeeded, all ch
 model together (`flush`); after a failure none does. Status and log take effect at once, as in Juju.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import time
@@ -54,7 +52,7 @@ class Settings:
 class ContextRelation:
     """A relation as the hook sees it."""
 
-    def __init__(self, context: HookContext, relation_id: int) -> None:
+    def __init__(self, context: "HookContext", relation_id: int) -> None:
         self._context = context
         self.id = relation_id
         with context.document() as document:

@@ -1,7 +1,5 @@
 """The controller: the models below one folder."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -4,8 +4,6 @@ The message is one sentence. If clients of Juju read its text (OSM's LCM looks f
 "already exists"), the message is the same.
 """
 
-from __future__ import annotations
-
 from lab.errors import LcmError
 
 

@@ -1,7 +1,5 @@
 """Live progress: events from the agents to subscribers."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A model: applications, relations, options and actions, and the agents that run the charms."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets
@@ -84,7 +82,7 @@ class Model:
 
     # -- running ----------------------------------------------------------------------------
 
-    def __enter__(self) -> Model:
+    def __enter__(self) -> "Model":
         """Start."""
         self.start()
         return self

@@ -1,7 +1,5 @@
 """Charm processes: their environment, their supervision, and the clean-up after them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import selectors

@@ -3,8 +3,6 @@
 OSM's proxy machines are Ubuntu 18.04: Python 3.6. Charms run under it if it is installed.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import shutil

@@ -5,8 +5,6 @@ databag at its last hook. The next hook comes from the difference to the present
 several changes become one hook: only the latest version counts.
 """
 
-from __future__ import annotations
-
 import re
 
 from lab.vca.charm import Charm

@@ -4,8 +4,6 @@ The order of the checks is that of Juju 2.9's uniter (worker/uniter/resolver.go 
 resolvers it calls), for a machine model without storage, subordinates or series upgrades.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What a model's agents share: settings, folders, log and limits."""
 
-from __future__ import annotations
-
 import logging
 import os
 import threading

@@ -1,7 +1,5 @@
 """A model's state in memory and on disk, and its locks between threads and processes."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading
@@ -35,7 +33,7 @@ class Store:
         self._document: ModelDocument | None = None
 
     @classmethod
-    def create(cls, directory: Path, document: ModelDocument) -> Store:
+    def create(cls, directory: Path, document: ModelDocument) -> "Store":
         """Make the folder of a new model."""
         store = cls(directory)
         store._actions.mkdir(parents=True)

@@ -4,8 +4,6 @@ Options are read as Juju 2.9's gnuflag reads them. Formats are smart, yaml and j
 output.go).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Names, options, outputs and refusals are those of Juju 2.9 (worker/uniter/runner
 2.9 does not have (secret-*, payload-*, k8s-*) are absent, as they are on the PATH of a 2.9 unit.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

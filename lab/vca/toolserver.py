@@ -6,8 +6,6 @@ directory, tool name and arguments. Answer: exit code (1 byte), lengths of stand
 (4 bytes each), then both. After exit code 255 the client repeats the request with standard input.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -1,7 +1,5 @@
 """Log files, one per unit and one per model, rotating by size."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import logging.handlers

@@ -4,8 +4,6 @@ Every method may be called from any process or thread at any time. A server is r
 is made, so that :meth:`Vim.destroy` finds it after a crash. :func:`clean` needs no record.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import shutil
@@ -95,7 +93,7 @@ class Vim:
         config: Mapping[str, Any] | None = None,
         kind: str = "namespaces",
         tell: Tell = lambda _: None,
-    ) -> Vim:
+    ) -> "Vim":
         """Make an account with its management network.
 
         Args:
@@ -163,7 +161,7 @@ class Vim:
         return vim
 
     @classmethod
-    def open(cls, home: Path | str, name: str) -> Vim:
+    def open(cls, home: Path | str, name: str) -> "Vim":
         """An existing account."""
         place = Home.at(home)
         if not NAME.fullmatch(name) or not (place.vims / name / "account.json").exists():
@@ -173,7 +171,7 @@ class Vim:
         return vim
 
     @classmethod
-    def _read(cls, home: Home, name: str) -> Vim:
+    def _read(cls, home: Home, name: str) -> "Vim":
         return cls(home, name, Stored(home.vims / name / "account.json", Account).read())
 
     @staticmethod

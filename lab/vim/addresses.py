@@ -1,7 +1,5 @@
 """Addresses: which ranges, IP and MAC addresses a network gives out. Pure functions."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 import secrets

@@ -7,8 +7,6 @@ Machines that still mount the version 1 hierarchies have the processor's control
 then has a second group, in that hierarchy, of the same name.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -4,8 +4,6 @@ The VDU runs the cloud-init of the machine's distribution with the NoCloud data 
 package mirror: the packages of the user-data must be installed on the machine already.
 """
 
-from __future__ import annotations
-
 import email
 import email.policy
 import json

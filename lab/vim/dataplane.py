@@ -4,8 +4,6 @@ Distribution and kernel version are no proof (a kernel may be built without modu
 capability is tested once in a network namespace, which is removed after the test.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import shutil

@@ -5,8 +5,6 @@ An offline machine has no images, so by default a VDU's ``podman`` knows simulat
 pulls images or finds them in a store.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import os

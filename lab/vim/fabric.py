@@ -5,8 +5,6 @@ The namespace has no addresses, so network services may use equal ranges. The ch
 provider's network does. Nothing is ever added to the machine's own namespace.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import re

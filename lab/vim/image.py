@@ -14,8 +14,6 @@ The rules are general and hide too much rather than too little:
   services, users, network, SSH and cloud-init configuration are hidden too.
 """
 
-from __future__ import annotations
-
 import grp
 import os
 import re

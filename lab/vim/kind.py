@@ -3,8 +3,6 @@
 An account has one kind, chosen when it is made. The rest of the lab is the same for both kinds.
 """
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import time

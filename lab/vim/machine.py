@@ -15,8 +15,6 @@ first one changes the machine. The last one restores it. One lock covers both.
 ``REGISTRY`` is in /run, which ends with the boot, as do these settings.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 All values are immutable snapshots: ask :class:`lab.vim.account.Vim` again for new ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any

@@ -3,8 +3,6 @@
 Nothing here touches the machine. Errors have the texts of Neutron and Nova if these have one.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import itertools
 import re

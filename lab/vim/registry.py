@@ -5,8 +5,6 @@ HTTP and read-only, at the gateway of the management network. skopeo puts images
 configures the VDUs to find images of `docker.io` there, so charms pull an image by its usual name.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Running the system's tools (ip, nft, mount ...); an error names the tool and the reason."""
 
-from __future__ import annotations
-
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -8,8 +8,6 @@ The parts of a server and where they are:
 - devices ``p<...>`` in the fabric namespace, which end with the VDU's network namespace.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

@@ -6,8 +6,6 @@ floating addresses, to its own external address for all others. All uplinks end 
 knows only external and routed ranges, so that two sites may have the same private ranges.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import json

@@ -1,7 +1,5 @@
 """State on disk: where things are, locks between processes and threads, atomic documents."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
@@ -34,7 +32,7 @@ class Home:
     path: Path
 
     @classmethod
-    def at(cls, path: Path | str) -> Home:
+    def at(cls, path: Path | str) -> "Home":
         """The home at a path, made absolute so that its prefix is always the same."""
         return cls(Path(path).expanduser().resolve())
 

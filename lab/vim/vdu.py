@@ -13,8 +13,6 @@ It reports its state in ``run.json`` beside its configuration::
      "keeper": [pid, start time], "init": [pid, start time] | null}
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import errno

@@ -10,8 +10,6 @@ CONFIG is JSON: ``cgroup`` (a group to join), ``ready`` (a file to make when the
 is dropped), and ``ends``, two of ``netns`` (path), ``device`` and ``commands`` (for ``ip -batch``).
 """
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import ctypes

@@ -1,7 +1,5 @@
 """Habits of command lines: help, version, completion, verbs that are watched, logs followed."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import json

@@ -1,7 +1,5 @@
 """The set-up installs packages without starting their services, also beside another set-up."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Whether virtual machines run on the processor itself (KVM) or are emulated (TCG)."""
 
-from __future__ import annotations
-
 import functools
 import re
 import subprocess

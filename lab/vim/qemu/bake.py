@@ -5,8 +5,6 @@ is in the gap before the partition, which needs no mount and no loop device. A c
 unchanged, and the lab's virtual machines start from it.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -4,8 +4,6 @@ The layout is Nova's (docs.openstack.org/nova, "Metadata", "Config drives"): a d
 config-2, read by cloud-init's data source ConfigDrive. Addresses are fixed, by network data.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """The store of images: made ones, and those that a user puts there by name."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import tempfile

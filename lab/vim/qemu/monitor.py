@@ -4,8 +4,6 @@ Both are JSON over a Unix socket in the server's directory (QEMU's docs/interop/
 qemu-ga-ref). Each serves one client at a time, so a client holds a lock file.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import itertools
@@ -63,7 +61,7 @@ class _Channel:
             self._socket.close()
             raise SilentError(f"{name} does not answer: {error.strerror or error}.") from None
 
-    def __enter__(self) -> _Channel:
+    def __enter__(self) -> "_Channel":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -11,8 +11,6 @@ The parts of a server and where they are:
 The guest agent shows the state inside, and runs a console's commands.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """The packages built once, one lab of services that tests share, one for what is torn down."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

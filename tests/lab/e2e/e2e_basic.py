@@ -1,7 +1,5 @@
 """vpn_basic_ns, two VNFs and one tunnel: its links and addresses, and its ends configured anew."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ The kernel of the lab has one clock for all VDUs. Timers run on as ever, as they
 sets a clock.
 """
 
-from __future__ import annotations
-
 from e2e_support import Vnf
 from support import clock
 
@@ -20,7 +18,7 @@ class Clock:
     def __init__(self, vnf: Vnf) -> None:
         self.vnf = vnf
 
-    def __enter__(self) -> Clock:
+    def __enter__(self) -> "Clock":
         variables = {
             # A VDU has the packages of the machine.
             "LD_PRELOAD": clock.library(),

@@ -1,7 +1,5 @@
 """Services whose core is a stand-in: a VNF that has the addresses of network functions."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

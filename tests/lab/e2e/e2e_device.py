@@ -1,7 +1,5 @@
 """A device outside of 3GPP access that is in two slices by WireGuard."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from e2e_support import Service, Vdu

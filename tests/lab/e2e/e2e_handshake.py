@@ -4,8 +4,6 @@ The clock of a VDU in the lab is the machine's, and no program can have another 
 without the C library, as those of Go do. So this is what such a VDU would send.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import os

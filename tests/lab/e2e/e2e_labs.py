@@ -1,7 +1,5 @@
 """Labs of the tests: made, given to a test, removed."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is left on the machine of labs and services: mounts, processes, network namespaces."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

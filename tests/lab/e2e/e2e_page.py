@@ -1,7 +1,5 @@
 """The page of `osm-lab serve` in a real browser."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Chains of authorities whose revocation servers do not answer, in one of three ways."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A gateway pair under a 1 kHz probe: what two cells of it lose, and for how long."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """UEs of a service, and their packets."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

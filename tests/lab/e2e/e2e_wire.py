@@ -1,7 +1,5 @@
 """What passes on a network of a service: frames captured there, and filters that judge them."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager

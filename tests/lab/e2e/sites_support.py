@@ -1,7 +1,5 @@
 """Labs of two VIM accounts, 18 ms and 200 Mbit/s apart, and members of services at either."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

@@ -12,8 +12,6 @@ Seen:
 - keys and passwords are on their own VDUs only.
 """
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from pathlib import Path
 

@@ -11,8 +11,6 @@ Seen:
 - nothing of a device stays when the VNF ends.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

@@ -7,8 +7,6 @@ Seen:
 - the charm of the firewall's vendor works beside ours.
 """
 
-from __future__ import annotations
-
 import copy
 import subprocess
 import sys

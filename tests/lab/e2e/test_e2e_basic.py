@@ -11,8 +11,6 @@ Seen:
 - page, tables, pictures and logs show the same service.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

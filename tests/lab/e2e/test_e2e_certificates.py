@@ -11,8 +11,6 @@ Seen:
 - a requirer that parted is revoked, and comes back with the relation.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import time

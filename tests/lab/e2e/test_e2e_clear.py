@@ -7,8 +7,6 @@ Seen:
 - a tunnel survives its underlay going down and up, and a tunnel in a tunnel fragments nothing.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -11,8 +11,6 @@ Seen:
 - an image that the registry lacks is named.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -8,8 +8,6 @@ Seen:
 - all links of a VNF rotate their keys and stay up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ Seen:
 - a UE at the edge has a session, and its packets stay at that site.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Iterator

@@ -11,8 +11,6 @@ Seen:
 - a take-over amid attaches and a download loses no UE.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack

@@ -11,8 +11,6 @@ Seen:
 - a 5QI shapes and marks packets, and comes off again.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -7,8 +7,6 @@ Seen:
 - the next look of the charm restores flushed rules.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

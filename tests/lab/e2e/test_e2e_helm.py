@@ -10,8 +10,6 @@ Seen:
 - a peer that leaves is gone, and a service beside it is untouched.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

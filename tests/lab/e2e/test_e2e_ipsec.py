@@ -11,8 +11,6 @@ Seen:
 - IPsec and WireGuard replace each other.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from pathlib import Path

@@ -10,8 +10,6 @@ Seen:
 - a gateway that reboots forwards again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

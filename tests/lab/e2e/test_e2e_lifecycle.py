@@ -8,8 +8,6 @@ Seen:
 - an update to the same package runs nothing.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import tarfile

@@ -11,8 +11,6 @@ Seen:
 - AppArmor in force lets the daemon work, and ESP keys are renewed by time and volume.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -8,8 +8,6 @@ Seen:
 - TCP runs in both directions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

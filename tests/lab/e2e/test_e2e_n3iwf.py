@@ -11,8 +11,6 @@ Seen:
 - keys are on their own VDUs only.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator

@@ -13,8 +13,6 @@ Seen:
 - each test leaves the service ready, with the UE attached.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

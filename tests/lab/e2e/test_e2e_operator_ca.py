@@ -10,8 +10,6 @@ Seen:
 - a revoked peer is refused.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -6,8 +6,6 @@ Seen:
 - the page works, and loads nothing from elsewhere.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

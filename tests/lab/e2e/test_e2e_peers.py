@@ -7,8 +7,6 @@ Seen:
 - a bad or unknown peer is refused and changes nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -8,8 +8,6 @@ Seen:
 - another key is agreed under traffic and no packet is lost.
 """
 
-from __future__ import annotations
-
 import base64
 import importlib.metadata
 import io

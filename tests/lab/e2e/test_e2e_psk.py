@@ -10,8 +10,6 @@ Seen:
 - a deleted service leaves nothing on the machine.
 """
 
-from __future__ import annotations
-
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -93,7 +91,7 @@ class Ps:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> Ps:
+    def __enter__(self) -> "Ps":
         self._thread.start()
         return self
 

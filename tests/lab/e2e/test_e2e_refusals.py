@@ -7,8 +7,6 @@ Seen:
 - no record, no VDU and no change of the running tunnel.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable

@@ -11,8 +11,6 @@ Seen:
 - without its daemon gateway and cell send nothing in clear, also during a reboot.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterator
 from pathlib import Path

@@ -12,8 +12,6 @@ Seen:
 - only the other gateway takes part in the election.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 

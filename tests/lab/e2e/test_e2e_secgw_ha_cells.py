@@ -10,8 +10,6 @@ Seen:
 - a cell that knows one address gets the standby too, and keeps its inner address.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import itertools
 import re

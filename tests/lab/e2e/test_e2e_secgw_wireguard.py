@@ -9,8 +9,6 @@ Seen:
 - a cell that is scaled out joins and leaves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

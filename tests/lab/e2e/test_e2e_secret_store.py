@@ -10,8 +10,6 @@ Seen:
 - neither records nor answers nor logs contain the key.
 """
 
-from __future__ import annotations
-
 import base64
 import secrets
 from collections.abc import Iterator

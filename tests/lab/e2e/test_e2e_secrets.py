@@ -8,8 +8,6 @@ Seen:
 - no key is in the lab's state or in an answer.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -8,8 +8,6 @@ Seen:
 - a UE attaches in each slice by the one HSS.
 """
 
-from __future__ import annotations
-
 import pytest
 from e2e_support import SHARED_HSS, InBackground, Lab, Service, Vnf, make_together, wait
 from e2e_ue import DEVICE, FIRST_IMSI, LONG, OP, SGI, K

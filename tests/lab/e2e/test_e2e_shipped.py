@@ -11,8 +11,6 @@ Seen:
 - a case of VARIED changes the same values as a case that comes up.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 import time

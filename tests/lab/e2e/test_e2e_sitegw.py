@@ -7,8 +7,6 @@ Seen:
 - while the tunnel is down nothing takes another way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

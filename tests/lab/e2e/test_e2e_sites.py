@@ -8,8 +8,6 @@ Seen:
 - links of one site stay there; a network that a site lacks fails as in OSM.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -9,8 +9,6 @@ Seen:
 - a slice whose workers were killed can be deleted.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

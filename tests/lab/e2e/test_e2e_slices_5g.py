@@ -12,8 +12,6 @@ Seen:
 - slices leave while the UE has traffic in the first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass

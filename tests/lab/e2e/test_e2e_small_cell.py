@@ -13,8 +13,6 @@ Seen:
 - (f) one tunnel with two inner addresses that the gateway hands out.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path

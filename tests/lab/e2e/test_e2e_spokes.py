@@ -7,8 +7,6 @@ Seen:
 - a spoke that goes takes nothing from the other.
 """
 
-from __future__ import annotations
-
 import copy
 import tarfile
 from collections.abc import Iterator

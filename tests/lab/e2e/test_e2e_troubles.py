@@ -7,8 +7,6 @@ Seen:
 - the remedy of that page heals the service.
 """
 
-from __future__ import annotations
-
 import base64
 import re
 from pathlib import Path

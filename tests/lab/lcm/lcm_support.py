@@ -1,7 +1,5 @@
 """A service of fakes, whose operations run in this process."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from pathlib import Path

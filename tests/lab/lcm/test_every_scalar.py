@@ -1,7 +1,5 @@
 """Another type in any scalar of a shipped descriptor: refused, or a package like any other."""
 
-from __future__ import annotations
-
 import copy
 import datetime
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Documents that are too large or malformed, and damaged records: a sentence, and soon."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Heal, update and scale by LCM's rules, on fakes of VIM and VCA."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from types import SimpleNamespace
@@ -153,7 +151,7 @@ class Paper:
     def check_server(self, *_: Any) -> None:
         pass
 
-    def __call__(self, directory: Path, *_: Any) -> Paper:
+    def __call__(self, directory: Path, *_: Any) -> "Paper":
         one = copy.copy(self)
         one.directory = directory
         return one

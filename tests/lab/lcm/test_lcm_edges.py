@@ -1,7 +1,5 @@
 """Display of progress, key injection's script, worker identity: the small edges."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import os

@@ -1,7 +1,5 @@
 """The lab from outside: verbs as separate processes, with a charm of a few lines of shell."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

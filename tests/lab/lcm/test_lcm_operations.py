@@ -1,7 +1,5 @@
 """Operations with fakes for VIM and VCA: OSM's order, records and failure texts."""
 
-from __future__ import annotations
-
 import dataclasses
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The pure parts of the orchestration, quirk by quirk."""
 
-from __future__ import annotations
-
 import copy
 import re
 import socket

@@ -1,7 +1,5 @@
 """Northbound side: records on disk, catalogue, parameters, refusals in NBI's words."""
 
-from __future__ import annotations
-
 import io
 import json
 import multiprocessing

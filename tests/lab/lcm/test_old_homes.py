@@ -4,8 +4,6 @@
 VDUs and charms.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The addresses of every service of the build are free at a VIM as OpenStack is one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Slices without a VDU: which services and links a request makes, and what is refused."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import functools

@@ -1,7 +1,5 @@
 """The server's application in this process, over a lab whose operations start no worker."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The page without a browser: which elements it has."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from types import SimpleNamespace

@@ -3,8 +3,6 @@
 Seen with NG-UI of release 14, in a browser, against a lab with services.
 """
 
-from __future__ import annotations
-
 import gzip
 import tarfile
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Once by requests as osmclient makes them; once by each osmclient that OSMCLIENT 
 command `osm`, as in PATH), or by the one that is installed. Seen with those of 2020, 2023 and 2025.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

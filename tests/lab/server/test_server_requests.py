@@ -1,7 +1,5 @@
 """What osmclient sends, answered as OSM's NBI answers it; and what hostile clients send."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import functools

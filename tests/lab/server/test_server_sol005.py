@@ -1,7 +1,5 @@
 """What other SOL005 clients than osmclient send: two steps, contents, cancellation, accounts."""
 
-from __future__ import annotations
-
 import contextlib
 import tarfile
 import threading

@@ -1,7 +1,5 @@
 """A model with an own home per test, run by the test's process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Actions: parameters, results, failures and where they run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Charm folders: what is refused, how they are copied, options and relations."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The order of hooks and what they are about."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Who leads, and what happens when a leader goes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Real charms under ops: the release Python 3.6 charms are bound to, and the current one."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from pathlib import Path

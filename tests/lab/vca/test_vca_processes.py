@@ -1,7 +1,5 @@
 """Several processes, killed processes and what they leave."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import multiprocessing

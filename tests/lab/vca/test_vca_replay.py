@@ -1,7 +1,5 @@
 """Hooks and actions again, as they are recorded: by the charm, or in a shell on a terminal."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

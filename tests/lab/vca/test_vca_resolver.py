@@ -1,7 +1,5 @@
 """The resolver alone: for any order of changes and steps, units are told right and all of it."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Hook tools: arguments, formats and permissions, called in the test's own process."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What of a hook is kept and what is dropped, and how failures are repeated."""
 
-from __future__ import annotations
-
 import dataclasses
 import shlex
 import socket

@@ -1,7 +1,5 @@
 """Charms written in place, and a look at what they lived through."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """A VIM in a directory of its own, and servers in it that tests share where they can."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

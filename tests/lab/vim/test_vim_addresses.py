@@ -1,7 +1,5 @@
 """Addresses given out by a network: refusals in OpenStack's manner, and what is chosen."""
 
-from __future__ import annotations
-
 import ipaddress
 from dataclasses import replace
 

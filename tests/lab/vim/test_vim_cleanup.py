@@ -1,7 +1,5 @@
 """After a crash everything goes, and two VIMs of one lab live side by side."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """User-data: which forms are read, which packages they want, what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from email.mime.multipart import MIMEMultipart
 from email.mime.text import MIMEText

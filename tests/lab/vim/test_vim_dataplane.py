@@ -1,7 +1,5 @@
 """The dataplane is what was tried, not what a name suggests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

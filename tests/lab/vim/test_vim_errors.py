@@ -1,7 +1,5 @@
 """What is refused: one sentence each, and nothing half-made stays."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 An attempt is harmless where it succeeds: it opens, or writes what is there already.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import json

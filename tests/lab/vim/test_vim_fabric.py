@@ -1,7 +1,5 @@
 """The rules of ports, as text and as nft takes them; a fabric is made as a whole or again."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """What a VDU sees of the machine, from a small machine of the test's own making."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

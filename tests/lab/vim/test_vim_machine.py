@@ -1,7 +1,5 @@
 """What is the machine's: labs beside each other keep it, the last one puts it back."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import subprocess

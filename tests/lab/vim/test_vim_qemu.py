@@ -1,7 +1,5 @@
 """Virtual machines, as far as no machine is needed: what they are told, and refusals."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The lab's registry: what is loaded into it, what is refused, and what it serves."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Servers as a user sees them: login, Day-0, reboot, isolation, tunnels."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -3,8 +3,6 @@
 Two sites have the same private range; instead of servers there are bare network namespaces.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """What the tests of the VIM share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from lab.vim import Network, Port, Server, ServerSpec
