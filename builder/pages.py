@@ -2,7 +2,8 @@
 
 A page has a comment `<!-- action: FILE ACTION -->`, with a file of actions below `charms`. The site
 has there what the action does, and type, default and meaning of each parameter. `<!-- table: NAME
--->` becomes one of `TABLES`.
+-->` becomes one of `TABLES`, `<!-- data: FILE KEY -->` a table that stands in a file of YAML: a list
+of rows, of which the first is the head.
 """
 
 from __future__ import annotations
@@ -28,12 +29,21 @@ LAYERS = (
 )
 """Packages of the charm library, from the lowest layer up; the last are its own modules."""
 TABLE = re.compile(r"^<!-- table: (\S+) -->$", re.MULTILINE)
+DATA = re.compile(r"^<!-- data: (\S+) (\S+) -->$", re.MULTILINE)
+CODES = Path("builder/validate/codes.yaml")
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Return a page with its tables (an event of MkDocs)."""
     markdown = MARK.sub(lambda found: action(found[1], found[2]), markdown)
+    markdown = DATA.sub(lambda found: data(found[1], found[2]), markdown)
     return TABLE.sub(lambda found: TABLES[found[1]](Tree.find()), markdown)
+
+
+def data(file: str, key: str) -> str:
+    """Return the table that stands below a key of a file of the tree."""
+    head, *rows = documents.read(Tree.find().root / file)[key]
+    return _rows(head, rows)
 
 
 def action(file: str, name: str) -> str:
@@ -224,6 +234,14 @@ def _first_line(path: Path) -> str:
     return text.partition("\n")[0].replace("|", "\\|")
 
 
+def _codes(tree: Tree) -> str:
+    head = ("Code", "Severity", "What OSM does, and what to do")
+    return "\n\n".join(
+        f"### {kind}\n\n{_rows(head, ((f'`{code}`', *its) for code, its in codes.items()))}"
+        for kind, codes in documents.read(tree.root / CODES).items()
+    )
+
+
 def _decisions(tree: Tree) -> str:
     found = sorted((tree.root / "docs/adr").glob("*.md"))
     titles = (path.read_text(encoding="utf-8").partition("\n")[0] for path in found)
@@ -247,6 +265,7 @@ TABLES: dict[str, Callable[[Tree], str]] = {
     "variants": _variants,
     "slices": _slices,
     "metrics": _metrics,
+    "codes": _codes,
     "decisions": _decisions,
     "library": lambda tree: _modules(tree.library, LAYERS),
     "oai": lambda tree: _modules(tree.library.with_name("oai"), [""]),

@@ -324,7 +324,8 @@ def test_exactly_the_keys_of_the_peer_relation_are_documented() -> None:
 
 
 def test_files_on_the_vdu_are_documented() -> None:
-    text = (DOCS / "reference/files-on-the-vdu.md").read_text(encoding="utf-8")
+    page = (DOCS / "reference/files-on-the-vdu.md").read_text(encoding="utf-8")
+    text = pages.on_page_markdown(page)
     paths = [
         agent.LOCK,
         clear.UNIT_FILE,
@@ -366,8 +367,8 @@ def test_files_on_the_vdu_are_documented() -> None:
         paths += re.findall(r'"(/(?:etc|run|usr|var)/[^"{}]*osm-vpnaas[^"{}*]*[^"{}*/-])"', source)
     assert sorted({path for path in paths if path not in text}) == []
     assert f"TCP {responder.RESPONDER_PORT}" in text
-    for page in ("reference/files-on-the-vdu.md", "how-to/measure.md"):
-        assert f"newest {measure.KEPT_REPORTS}" in (DOCS / page).read_text(encoding="utf-8")
+    assert f"newest {measure.KEPT_REPORTS}" in text
+    assert f"newest {measure.KEPT_REPORTS}" in (DOCS / "how-to/measure.md").read_text("utf-8")
 
 
 # -- architecture ------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 import copy
 import functools
 import io
-import re
 import tarfile
 import zipfile
 from dataclasses import dataclass, field
@@ -11,11 +10,11 @@ from pathlib import Path
 
 import yaml
 
+import builder
 from builder.validate import Catalog, Package, validate_package
 
-PAGE = Path(__file__).resolve().parents[3] / "docs/reference/validator.md"
-ROWS = re.findall(r"^\| `([^`]+)` \| (\w+) \| .+ \|$", PAGE.read_text(), re.M)
-CODES = dict(ROWS)
+TABLE = yaml.safe_load((Path(builder.__file__).parent / "validate/codes.yaml").read_text())
+CODES = {code: severity for codes in TABLE.values() for code, (severity, _) in codes.items()}
 """Severity of each code, as the page says."""
 METADATA = """\
 name: gate
