@@ -69,8 +69,8 @@ def anchors(page: Path) -> set[str]:
 
 
 def section(page: str, heading: str) -> str:
-    """Return the text below one second-level heading."""
-    text = (DOCS / page).read_text(encoding="utf-8")
+    """Return the text below one second-level heading, with the tables that the site has."""
+    text = pages.on_page_markdown((DOCS / page).read_text(encoding="utf-8"))
     match = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", text, re.M | re.S)
     assert match, f"{page} has no section {heading}"
     return match[1]
