@@ -2,8 +2,8 @@
 
 A page has a comment `<!-- action: FILE ACTION -->`, with a file of actions below `charms`. The site
 has there what the action does, and type, default and meaning of each parameter. `<!-- table: NAME
--->` becomes one of `TABLES`, `<!-- data: FILE KEY -->` a table that stands in a file of YAML: a list
-of rows, of which the first is the head.
+-->` becomes one of `TABLES`, `<!-- data: FILE KEY -->` a table that stands in a file of YAML:
+a list of rows, of which the first is the head.
 """
 
 from __future__ import annotations
