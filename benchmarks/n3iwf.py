@@ -25,7 +25,7 @@ from benchmarks.gateway.summary import published_sizes
 from benchmarks.report import Report, command
 from benchmarks.swan.netns import wait
 from experiments.background import InBackground
-from simulators.fiveg import esp
+from simulators.wifi import esp
 
 PACKAGES = ("amf_vnf", "smf_vnf", "upf_vnf", "n3iwf_vnf", "n3ue_vnf", "5gc_n3iwf_ns")
 NS, SLICE = "wifi", "1-000001"
@@ -36,7 +36,7 @@ SIZES = (128, 512, 1024, 1376)
 LAUNCH = "/usr/lib/osm-lab/launch"
 CIPHER = f"AES-CBC-256 with HMAC-SHA2-256-{8 * esp.ICV}"
 _CLEAR = """
-from simulators.fiveg import esp
+from simulators.wifi import esp
 def seal(self, packet):
     self.packets += 1
     return esp._header.pack(self.spi, self.packets) + packet

@@ -32,7 +32,7 @@ from lab.vim.qemu.images import bake
 from lab.vim.run import tool
 from operate.nbi import Nbi
 from operate.osm import VIMS, Osm
-from simulators.milenage import opc
+from simulators.shared.milenage import opc
 
 LAUNCH = "/usr/lib/osm-lab/launch"
 FIRST_IMSI = 100

@@ -1,7 +1,6 @@
-"""Simulators of the network functions of a 4G EPC; those of a 5G core are in `fiveg`.
+"""Simulators of the container images that an offline machine cannot pull.
 
-They speak the real protocols. Each replaces one container image that an offline machine cannot
-pull: the HSS (S6a), the MME (S6a, S11, S1-C), the SPGW-C (S11, SXab), the SPGW-U (SXab, S1-U, SGi),
-an eNB and a UE. It reads the same configuration files as the image. Charms and packages need no
-change.
+They speak the real protocols, and read the configuration files of the images. Charms and packages
+need no change. Rooms, from the top: `programs` and `engine`, `wifi`, `epc` and `core5g`, `shared`,
+`transport`. A module imports from its own room and from those below it.
 """

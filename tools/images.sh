@@ -5,7 +5,7 @@ containers() {
     setup
     apt_install "${container_packages[@]}"
     say "making the images"
-    patiently "making the images" "$venv/bin/python" -m simulators.oci "$cache/simulators"
+    patiently "making the images" "$venv/bin/python" -m simulators.engine.oci "$cache/simulators"
     exec "$venv/bin/osm-lab" lab image-load "$cache/simulators"
 }
 

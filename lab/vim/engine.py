@@ -63,8 +63,8 @@ def simulators() -> Simulators | None:
         )
     return Simulators(
         {
-            "usr/bin/podman": _PROGRAM.format(python=_PYTHON, module="podman"),
-            str(BASE / "launch"): _PROGRAM.format(python=_PYTHON, module="programs"),
+            "usr/bin/podman": _PROGRAM.format(python=_PYTHON, module="engine.podman"),
+            str(BASE / "launch"): _PROGRAM.format(python=_PYTHON, module="programs.__main__"),
         },
         {
             str(BASE / "python/simulators"): Path(__file__).resolve().parents[2] / "simulators",

@@ -22,10 +22,10 @@ from oai_support import OP, SECRETS, K, params, rendered
 from vpnaas.base.errors import VpnaasError
 from vpnaas.vdu.steps import Results, Step
 
-from simulators import cqlsh
-from simulators.cassandra import Database
-from simulators.fiveg import database
-from simulators.identity import tbcd
+from simulators.core5g import database
+from simulators.epc.cassandra import Database
+from simulators.programs import cqlsh
+from simulators.shared.identity import tbcd
 
 PROGRAM = Path(oai.__file__).with_name("fill.py")
 BASE = "/etc/osm-vpnaas/nf/"

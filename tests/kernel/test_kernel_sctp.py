@@ -19,9 +19,9 @@ IMPORTS = f"""
 import importlib, pkgutil, sys
 sys.path[:0] = {[str(TOWN), str(TOWN.parent)]!r}
 import simulators
-for each in pkgutil.iter_modules(simulators.__path__):
-    if each.name != "sctp_userspace":
-        importlib.import_module("simulators." + each.name)
+for each in pkgutil.walk_packages(simulators.__path__, "simulators."):
+    if not each.name.endswith((".userspace", ".__main__")):
+        importlib.import_module(each.name)
 from town import town
 """
 PROGRAM = r"""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from simulators_support import Epc, hurry, running
 
-from simulators import sctp, tun
+from simulators.transport import sctp, tun
 
 
 @pytest.fixture

@@ -12,13 +12,15 @@ import pytest
 from oai import provision_5g
 from simulators_support import OPC, K, hurry
 
-from simulators import spgwc, spgwu, tun, ue
-from simulators.fiveg import amf, database, gnb, home, nas, nrf, sbi, smf
-from simulators.fiveg.slices import Snssai
-from simulators.fiveg.ue import SessionRequest, Ue
-from simulators.identity import Plmn, Tai
-from simulators.spgwu import Spgwu
-from simulators.usim import Usim
+from simulators.core5g import amf, database, gnb, nas, nrf, sbi, smf, udm_ausf
+from simulators.core5g.snssai import Snssai
+from simulators.core5g.ue import SessionRequest, Ue
+from simulators.epc import spgwc, ue
+from simulators.shared import user_plane
+from simulators.shared.identity import Plmn, Tai
+from simulators.shared.user_plane import Spgwu
+from simulators.shared.usim import Usim
+from simulators.transport import tun
 
 PLMN = Plmn("242", "88")
 TAI = Tai(PLMN, 0xA000)
@@ -62,10 +64,10 @@ class Core:
         account = {"MYSQL_USER": "oai", "MYSQL_PASSWORD": "secret"}
         self.mysql = database.Server(":memory:", account)
         self.nrf = nrf.Nrf(config("NRF", NRF))
-        stored = home.Database(UDR, database.PORT, "oai", "secret", "oai_db")
-        self.udr = home.Udr(config("UDR", UDR), stored)
-        self.udm = home.Udm(config("UDM", UDM))
-        self.ausf = home.Ausf(config("AUSF", AUSF))
+        stored = udm_ausf.Database(UDR, database.PORT, "oai", "secret", "oai_db")
+        self.udr = udm_ausf.Udr(config("UDR", UDR), stored)
+        self.udm = udm_ausf.Udm(config("UDM", UDM))
+        self.ausf = udm_ausf.Ausf(config("AUSF", AUSF))
         self.amf = amf.Amf(
             amf.Config(
                 "amf",
@@ -79,7 +81,9 @@ class Core:
         self.smfs = {one: self.smf(one) for one in (ONE, TWO)}
         self.upfs = {
             one: Spgwu(
-                spgwu.Config(UPFS[one], UPFS[one], UPFS[one], (f"{POOLS[one]}0/22",), (SMFS[one],))
+                user_plane.Config(
+                    UPFS[one], UPFS[one], UPFS[one], (f"{POOLS[one]}0/22",), (SMFS[one],)
+                )
             )
             for one in (ONE, TWO)
         }

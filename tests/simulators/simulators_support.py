@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 
-from simulators import association, diameter, enb, hss, mme, spgwc, spgwu, station, tun, udp, ue
-from simulators.diameter import Identity
-from simulators.identity import Gummei, Plmn, Tai, tbcd
-from simulators.subscribers import Subscriber
-from simulators.usim import Usim
+from simulators.epc import diameter, enb, hss, mme, spgwc, ue
+from simulators.epc.diameter import Identity
+from simulators.epc.subscribers import Subscriber
+from simulators.shared import base_station, pfcp_control
+from simulators.shared import user_plane as spgwu
+from simulators.shared.identity import Gummei, Plmn, Tai, tbcd
+from simulators.shared.usim import Usim
+from simulators.transport import tun, udp
 
 REALM = "simula.nornet"
 PLMN = Plmn("242", "88")
@@ -29,10 +32,10 @@ def hurry(patch: pytest.MonkeyPatch) -> None:
     """Shorten the times between attempts; ip(8) does not change this machine."""
     patch.setattr(tun, "ip", lambda *words: None)
     for module, name in (
-        (association, "HEARTBEAT"),
+        (pfcp_control, "HEARTBEAT"),
         (diameter, "RECONNECT"),
-        (station, "RETRY"),
-        (association, "RETRY"),
+        (base_station, "RETRY"),
+        (pfcp_control, "RETRY"),
         (spgwu, "RETRY"),
         (mme, "ECHO"),
     ):
@@ -159,7 +162,7 @@ async def running(store: Any = None, **options: Any) -> AsyncIterator[Epc]:
         ),
         spgwc.Spgwc(spgwc.Config(SGW, SX, (pdn,), ("8.8.8.8",))),
         spgwu.Spgwu(spgwu.Config(UP, UP, UP, ("12.1.0.0/21",), (SX,))),
-        enb.Enb(station.Config("enb1", 0xE00, plmns, 600, MME, S1C, S1C, UU)),
+        enb.Enb(base_station.Config("enb1", 0xE00, plmns, 600, MME, S1C, S1C, UU)),
     )
     try:
         if options.get("start", True):

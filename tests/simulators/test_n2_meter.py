@@ -7,7 +7,7 @@ import struct
 import pytest
 from oai import signalling_meter
 
-from simulators.fiveg import ngap
+from simulators.core5g import ngap
 
 AMF, GNB = bytes([172, 16, 20, 10]), bytes([172, 16, 20, 40])
 UE = 70000

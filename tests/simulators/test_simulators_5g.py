@@ -29,14 +29,14 @@ from core_5g_support import (
 from oai import provision_5g
 from simulators_support import OPC, K
 
-from simulators import sctp
-from simulators import ue as radios
+from simulators.core5g import gnb, nas, ngap
+from simulators.core5g import ue as terminals
+from simulators.core5g.ue import RefusedError, Ue
+from simulators.epc import ue as radios
 from simulators.errors import ProtocolError
-from simulators.fiveg import gnb, nas, ngap
-from simulators.fiveg import ue as terminals
-from simulators.fiveg.ue import RefusedError, Ue
-from simulators.identity import Plmn
-from simulators.load import Load
+from simulators.programs.load import Load
+from simulators.shared.identity import Plmn
+from simulators.transport import sctp
 
 
 @pytest.fixture(scope="module")
@@ -285,7 +285,7 @@ def test_octets_that_are_no_ngap_are_answered_and_harm_nobody(core: Run) -> None
         await core.until(lambda: len(said) == 3)
         core.gnb.log.error = before  # type: ignore[method-assign]
         one = await core.ue(8)
-        one.link.send(terminals.uu.NAS, one.radio, b"\x7e\x00\x41")
+        one.link.send(terminals.radio_link.NAS, one.radio, b"\x7e\x00\x41")
         await core.until(one.released.is_set)
         await one.register()
         await left(core, one)
@@ -376,7 +376,7 @@ def test_what_is_no_bit_rate() -> None:
 
 
 def test_protection_of_nas_messages() -> None:
-    from simulators import keys
+    from simulators.shared import keys
 
     for nea in (nas.NEA0, nas.NEA2):
         here = nas.Security(bytes(32), nea, nas.NIA2, keys.UPLINK)

@@ -13,11 +13,13 @@ import pytest
 from core_5g_support import AMF, ONE, PLMN, TAI, UDR, UU, config, imsi
 from simulators_support import OPC, K, in_a_loop
 
-from simulators import association, sctp_userspace, spgwc
+from simulators.core5g import amf, nas, ngap, sbi, sessions, smf, udm_ausf, ue
+from simulators.core5g.registration import Ue
+from simulators.epc import spgwc
 from simulators.errors import ProtocolError
-from simulators.fiveg import amf, home, nas, ngap, sbi, sessions, smf, ue
-from simulators.fiveg.registration import Ue
-from simulators.usim import Usim
+from simulators.shared import pfcp_control
+from simulators.shared.usim import Usim
+from simulators.transport.sctp import userspace
 
 #: An NG Setup Request whose gNB-ID is an extension.
 EXTENDED = bytes.fromhex(
@@ -143,7 +145,7 @@ async def test_a_session_is_released_without_its_upf() -> None:
     made = smf.Smf(
         smf.Config("", config("SMF", ""), (spgwc.Pdn("internet", "10.0.0.2", "10.0.0.9"),))
     )
-    user = association.Session("imsi-1", "internet", "10.0.0.2", 7, 9)
+    user = pfcp_control.Session("imsi-1", "internet", "10.0.0.2", 7, 9)
     made.n4.sessions[7] = user
     one = smf.Context("imsi-1", 1, "internet", ONE, "", 9, ("1 Mbps", "1 Mbps"), 1, user)
     request = nas.decode(nas.encode_sm("PDUSessionReleaseRequest", 1, 5))
@@ -162,7 +164,7 @@ def test_a_restarted_smf_does_not_use_its_references_again() -> None:
 async def test_a_subscription_is_that_of_the_serving_network(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = home.Udr(config("UDR", UDR), home.Database(UDR, 3306, "", "", ""))
+    made = udm_ausf.Udr(config("UDR", UDR), udm_ausf.Database(UDR, 3306, "", "", ""))
     table = [
         {"ueid": imsi(0), "servingPlmnid": plmn, "nssai": f'{{"of": "{plmn}"}}'}
         for plmn in ("20895", "24288")
@@ -233,12 +235,12 @@ async def test_an_error_in_a_handler_does_not_end_the_timers_of_sctp() -> None:
     def ready() -> None:
         raise ValueError("of a handler")
 
-    stack: Any = object.__new__(sctp_userspace.Stack)
+    stack: Any = object.__new__(userspace.Stack)
     stack.library = SimpleNamespace(usrsctp_handle_timers=ticks.append)
     stack._loop, stack.full = asyncio.get_running_loop(), set()
     stack._ready, stack.sockets = {1: None}, {1: SimpleNamespace(ready=ready)}
     stack._ticked = time.monotonic() - 1
     with pytest.raises(ValueError, match="of a handler"):
         stack._tick()
-    await asyncio.sleep(5 * sctp_userspace._TICK)
+    await asyncio.sleep(5 * userspace._TICK)
     assert len(ticks) > 1

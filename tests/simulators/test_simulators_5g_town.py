@@ -20,7 +20,7 @@ from town import town
 from town_5g import Core, frames
 from vpnaas.vdu.programs import source
 
-from simulators.fiveg import nas, ngap
+from simulators.core5g import nas, ngap
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from simulators_support import HSS, IMSI, OPC, PLMN, TAI, Epc, K, Memory, imsi, usim
 
-from simulators import attach, enb, keys, mobility, nas, s1ap, udp, ue
+from simulators.epc import attach, enb, nas, s1ap, ue
+from simulators.epc.subscribers import Subscriber
 from simulators.errors import EpcError, ProtocolError
-from simulators.identity import Gummei, Plmn, Tai, tbcd
-from simulators.subscribers import Subscriber
+from simulators.shared import keys, mobility_core
+from simulators.shared.identity import Gummei, Plmn, Tai, tbcd
+from simulators.transport import udp
 
 Run = Callable[..., None]
 
@@ -313,7 +315,7 @@ def test_a_ue_that_is_switched_off_keeps_its_session_without_a_bearer(epc: Run) 
 def test_an_unknown_guti_is_asked_for_its_imsi_and_a_silent_ue_is_let_go(
     epc: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mobility, "ANSWER", 0.3)
+    monkeypatch.setattr(mobility_core, "ANSWER", 0.3)
 
     async def go(parts: Epc) -> None:
         one = await parts.ue(usim())

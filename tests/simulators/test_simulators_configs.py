@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from oai.enb import rfsim_options
 
-from simulators import configs, files, nas
+from simulators.epc import nas
 from simulators.errors import EpcError
-from simulators.fiveg import configs as configs_5g
-from simulators.identity import Gummei, Plmn, Tai
+from simulators.programs import config_file, configs_4g, configs_5g
+from simulators.shared.identity import Gummei, Plmn, Tai
 
 GOLDEN = Path(__file__).resolve().parents[1] / "core/golden"
 REALM = "epc.mnc088.mcc242.3gppnetwork.org"
@@ -34,11 +34,11 @@ def rendered(tmp_path: Path) -> Path:
 
 
 def test_what_the_charms_render_is_understood(rendered: Path) -> None:
-    hss = configs.hss(rendered / "hss_rel14.json")
+    hss = configs_4g.hss(rendered / "hss_rel14.json")
     assert (hss.node.identity, hss.node.realm, hss.node.port) == (f"hss.{REALM}", REALM, 3868)
     assert (hss.cassandra, hss.roaming, hss.accept) == ("127.0.0.1", True, (f".{REALM}",))
 
-    mme = configs.mme_config(rendered / "mme.conf")
+    mme = configs_4g.mme_config(rendered / "mme.conf")
     assert mme.s6a.host == f"mme.{REALM}"
     assert (mme.hss_host, mme.hss_port) == (f"hss.{REALM}", 3868)
     assert mme.hss_address == hss.node.address
@@ -46,23 +46,23 @@ def test_what_the_charms_render_is_understood(rendered: Path) -> None:
     assert mme.tais == {Tai(PLMN, 600)}
     assert mme.ciphering == nas.EEA0
 
-    spgwc = configs.spgwc_config(rendered / "spgw_c.json")
+    spgwc = configs_4g.spgwc_config(rendered / "spgw_c.json")
     assert spgwc.s11 == mme.sgw
     assert [(p.apn, p.first, p.last) for p in spgwc.pdns] == [
         ("internet", "10.250.0.2", "10.250.255.254")
     ]
     assert (spgwc.dns, spgwc.mtu) == (("192.0.2.53", "198.51.100.53"), 1354)
 
-    spgwu = configs.spgwu_config(rendered / "spgw_u.conf")
+    spgwu = configs_4g.spgwu_config(rendered / "spgw_u.conf")
     assert spgwu.node in spgwc.ups
     assert spgwu.cps == (spgwc.sx,)
     assert (spgwu.pools, spgwu.sgi) == (("10.250.0.0/16",), "")
 
-    enb = configs.enb_config(rendered / "enb.conf")
+    enb = configs_4g.enb_config(rendered / "enb.conf")
     assert (enb.number, enb.plmns, enb.tac) == (0xE01, (PLMN,), 600)
     assert enb.core == mme.s1
 
-    ue = configs.ue_config(rendered / "ue_usim.conf", "192.168.77.10")
+    ue = configs_4g.ue_config(rendered / "ue_usim.conf", "192.168.77.10")
     assert (ue.usims[0].imsi, ue.hplmns) == ("242881234500000", (PLMN,))
     assert ue.usims[0].opc.hex() == "9245cd6283cc53ce24ac1186a60dee6b"
 
@@ -83,18 +83,18 @@ def test_what_is_wrong_is_a_sentence(
     file = rendered / name
     file.write_text(file.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
     with pytest.raises(EpcError, match=reason):
-        configs.mme_config(rendered / "mme.conf")
+        configs_4g.mme_config(rendered / "mme.conf")
 
 
 def test_keys_and_addresses_of_the_ue(rendered: Path) -> None:
     with pytest.raises(EpcError, match="server '' is not an IPv4 address"):
-        configs.ue_config(rendered / "ue_usim.conf", "")
+        configs_4g.ue_config(rendered / "ue_usim.conf", "")
     file = rendered / "ue_usim.conf"
     file.write_text(file.read_text(encoding="utf-8").replace("449c4b91", "449c"), encoding="utf-8")
     with pytest.raises(EpcError, match=r"UE0\.SIM\.USIM_API_K: not 32 hexadecimal digits"):
-        configs.ue_config(file, "127.0.0.1")
+        configs_4g.ue_config(file, "127.0.0.1")
     with pytest.raises(EpcError, match="No such file"):
-        configs.enb_config(rendered / "nothing.conf")
+        configs_4g.enb_config(rendered / "nothing.conf")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ OPTION, FIRST = "--rfsimulator.serveraddr", "--rfsimulator.[0].serveraddr"
 def test_an_image_of_any_age_finds_the_radio_it_is_told(version: str) -> None:
     words = ["-O", "enb.conf", "--rfsim", *rfsim_options(version, "192.0.2.1")]
     variable = {"RFSIMULATOR": "192.0.2.1", "SIMULATORS_TAG": version.partition("sha256:")[0]}
-    assert files.radio_server(words, variable) == "192.0.2.1"
+    assert config_file.radio_server(words, variable) == "192.0.2.1"
 
 
 @pytest.mark.parametrize(
@@ -126,17 +126,17 @@ def test_an_image_of_any_age_finds_the_radio_it_is_told(version: str) -> None:
 )
 def test_an_option_of_another_age_ends_an_image(tag: str, words: list[str]) -> None:
     with pytest.raises(EpcError, match="unknown option: --rfsimulator"):
-        files.radio_server([*words, "192.0.2.1"], {"SIMULATORS_TAG": tag})
+        config_file.radio_server([*words, "192.0.2.1"], {"SIMULATORS_TAG": tag})
     # Newer ones do not look at the variable.
     newer = {"SIMULATORS_TAG": "2024.w10", "RFSIMULATOR": "192.0.2.1"}
-    assert files.radio_server([], newer) == ""
+    assert config_file.radio_server([], newer) == ""
 
 
 def test_what_readiness_is_known_by_is_logged_at_any_level(rendered: Path) -> None:
     file = rendered / "enb.conf"
     text = file.read_text(encoding="utf-8").replace('global_log_level = "info";', "")
     file.write_text(text.replace("log_config :\n{", 'log_config :\n{ global_log_level = "error";'))
-    assert configs.enb_levels(file) == {"enb": logging.ERROR, "ENB_APP": logging.INFO}
-    levels = configs.mme_levels(rendered / "mme.conf")
+    assert configs_4g.enb_levels(file) == {"enb": logging.ERROR, "ENB_APP": logging.INFO}
+    levels = configs_4g.mme_levels(rendered / "mme.conf")
     assert (levels["MME_APP"], levels["SERVICE303"]) == (logging.DEBUG, logging.DEBUG)
-    assert configs.spgwu_level(rendered / "spgw_u.conf") == logging.INFO
+    assert configs_4g.spgwu_level(rendered / "spgw_u.conf") == logging.INFO

@@ -15,12 +15,14 @@ from pycrate_mobile.TS29244_PFCP import parse_PFCP
 from pycrate_mobile.TS29274_GTPC import parse_GTPC
 from pycrate_mobile.TS29281_GTPU import parse_GTPU
 
-from simulators import association, gtpc, gtpu, pfcp, spgwc, spgwu, tun, udp
+from simulators.epc import gtpc, spgwc
+from simulators.epc.gtpc import Fteid
 from simulators.errors import PeerTimeoutError, ProtocolError
-from simulators.gtpc import Fteid
-from simulators.identity import Plmn, Tai
-from simulators.pfcp import Pdr
-from simulators.tlv import Ie, Message
+from simulators.shared import pfcp, pfcp_control, user_plane
+from simulators.shared.identity import Plmn, Tai
+from simulators.shared.pfcp import Pdr
+from simulators.transport import gtpu, tun, udp
+from simulators.transport.tlv import Ie, Message
 
 PLMN = Plmn("242", "88")
 MME, SGW, UP, ENB = "127.9.0.1", "127.9.0.2", "127.9.0.3", "127.9.0.4"
@@ -40,7 +42,7 @@ ONE = gtpc.SessionRequest(
 @dataclass
 class Core:
     c: spgwc.Spgwc
-    u: spgwu.Spgwu
+    u: user_plane.Spgwu
     s11: udp.Endpoint
     device: socket.socket  # the other end of "pdn"
 
@@ -64,7 +66,7 @@ async def core(monkeypatch: pytest.MonkeyPatch, **options: Any) -> AsyncIterator
     pdn = spgwc.Pdn("internet", "12.1.1.2", "12.1.1.4")
     config = spgwc.Config(SGW, SGW, (pdn,), ("8.8.8.8",), ups=(NODE,))
     c = spgwc.Spgwc(replace(config, **options))
-    u = spgwu.Spgwu(spgwu.Config(NODE, UP, UP, ("12.1.1.0/24",), (SGW,)))
+    u = user_plane.Spgwu(user_plane.Config(NODE, UP, UP, ("12.1.1.0/24",), (SGW,)))
 
     async def nothing(message: Message, peer: udp.Address) -> None:
         return None
@@ -177,10 +179,10 @@ def test_a_user_plane_that_is_not_configured_is_refused(monkeypatch: pytest.Monk
 
 
 def test_sessions_outlive_a_restart_of_the_user_plane(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(association, "HEARTBEAT", 0.1)
+    monkeypatch.setattr(pfcp_control, "HEARTBEAT", 0.1)
     monkeypatch.setattr(udp, "REPEAT", 0.1)
-    monkeypatch.setattr(spgwu, "RETRY", 0.1)
-    monkeypatch.setattr(association, "RETRY", 0.1)
+    monkeypatch.setattr(user_plane, "RETRY", 0.1)
+    monkeypatch.setattr(pfcp_control, "RETRY", 0.1)
 
     async def go(core: Core) -> None:
         granted = await core.attach()
@@ -189,7 +191,7 @@ def test_sessions_outlive_a_restart_of_the_user_plane(monkeypatch: pytest.Monkey
             await asyncio.sleep(0.05)
         answer = await core.ask(replace(ONE, imsi="242881234500001").message(SGW))
         assert gtpc.cause_of(answer) == gtpc.PEER_SILENT
-        core.u = spgwu.Spgwu(core.u.config)
+        core.u = user_plane.Spgwu(core.u.config)
         await core.u.start()
         while not core.u.sessions:
             await asyncio.sleep(0.05)
@@ -428,7 +430,7 @@ def test_a_changed_forwarding_rule_needs_no_action() -> None:
 
 
 def test_a_rule_that_forwards_again_has_its_tunnel() -> None:
-    session = spgwu.Session(SGW, 5, 6, 9, "12.1.1.2")
+    session = user_plane.Session(SGW, 5, 6, 9, "12.1.1.2")
     session.change(PFCP_MESSAGES["downlink"])
     session.change(PFCP_MESSAGES["suspend"])
     assert session.enb is None
@@ -458,7 +460,7 @@ def test_a_control_plane_that_knows_its_user_plane_opens_the_association(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As OAI's SMF does: a foreign UPF may wait for it."""
-    monkeypatch.setattr(association, "RETRY", 0.05)
+    monkeypatch.setattr(pfcp_control, "RETRY", 0.05)
 
     async def go() -> None:
         asked = []
@@ -470,7 +472,7 @@ def test_a_control_plane_that_knows_its_user_plane_opens_the_association(
 
         upf = udp.Endpoint(pfcp.CODEC, answer)
         await upf.start(UP, pfcp.PORT)
-        n4 = association.ControlPlane(SGW, "UPF")
+        n4 = pfcp_control.ControlPlane(SGW, "UPF")
         await n4.start(UP)
         await asyncio.wait_for(n4.associated.wait(), 10)
         assert asked == [(pfcp.ASSOCIATION_REQUEST, SGW)]

@@ -14,11 +14,12 @@ import pytest
 from oai import cql as operator
 from oai import provision
 
-from simulators import cassandra, cqlsh, cqlstore
-from simulators.cassandra import CqlError, Database, Server
+from simulators.epc import cassandra, cqlstore
+from simulators.epc.cassandra import CqlError, Database, Server
+from simulators.epc.subscribers import Subscriber
 from simulators.errors import EpcError
-from simulators.identity import tbcd
-from simulators.subscribers import Subscriber
+from simulators.programs import cqlsh
+from simulators.shared.identity import tbcd
 
 K, OPC = "449c4b91aeacd0ace182cf3a5a72bfa1", "9245cd6283cc53ce24ac1186a60dee6b"
 DOCUMENT = {

@@ -12,9 +12,9 @@ import pytest
 from oai.images import IMAGES as PULLED
 from oai.images import Registry
 
-from simulators import oci
+from simulators.engine import oci
+from simulators.engine.images import IMAGES, reference
 from simulators.errors import EpcError
-from simulators.images import IMAGES, reference
 
 SOURCES = Path(oci.__file__).resolve().parent
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from simulators import keys, milenage
 from simulators.errors import EpcError, ProtocolError
-from simulators.identity import Plmn
+from simulators.shared import keys, milenage
+from simulators.shared.identity import Plmn
 
 H = bytes.fromhex
 

@@ -27,12 +27,13 @@ from scapy.layers.l2 import GRE
 from scapy.utils import wrpcap
 from simulators_support import OPC, K
 
-from simulators import gtpu, uu
+from simulators.core5g import keys
+from simulators.core5g.ue import RefusedError, Ue
 from simulators.errors import EpcError, ProtocolError
-from simulators.fiveg import eap5g, esp, ikev2, keys, n3iwf, n3ue, nwu
-from simulators.fiveg.ue import RefusedError, Ue
-from simulators.identity import Plmn
-from simulators.usim import Usim
+from simulators.shared.identity import Plmn
+from simulators.shared.usim import Usim
+from simulators.transport import gtpu, radio_link
+from simulators.wifi import eap5g, esp, ikev2, n3iwf, n3ue, nwu
 
 NWU, N3 = f"{HOST}.6.1", f"{HOST}.4.31"
 QFI = 9
@@ -188,7 +189,7 @@ async def passes(one: Ue, address: str, text: bytes) -> None:
         user_packet(address, "192.0.2.1", text),
         user_packet("192.0.2.1", address, text),
     )
-    number = uu.numbered(1, 1)
+    number = radio_link.numbered(1, 1)
     one.link.send_packets([(number, packet)])
     assert await arrived(PDNS[0]) == packet
     came: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -365,7 +366,7 @@ def test_who_does_not_have_kn3iwf_gets_no_signalling_sa(town: Run) -> None:
         with pytest.MonkeyPatch.context() as patch:
             # The UE derives another key than the AMF, as one in the middle would have.
             patch.setattr(
-                "simulators.fiveg.ue.keys.access_key",
+                "simulators.core5g.ue.keys.access_key",
                 lambda key, count, access: real(
                     key, count + (1 if not one.access_key else 0), access
                 ),

@@ -18,7 +18,7 @@ from scapy.contrib import ikev2 as codec
 from simulators_support import in_a_loop
 
 from simulators.errors import ProtocolError
-from simulators.fiveg import esp, ikev2, n3iwf, n3ue, nwu
+from simulators.wifi import esp, ikev2, n3iwf, n3ue, nwu
 
 
 def test_a_packet_number_far_ahead_takes_no_memory() -> None:

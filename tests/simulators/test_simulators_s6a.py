@@ -12,12 +12,13 @@ from diameter.message import Message, constants
 from diameter.message.commands import DeviceWatchdogRequest, PurgeUeRequest
 from simulators_support import Memory
 
-from simulators import diameter, keys, milenage, s6a
-from simulators.diameter import Client, Connection, Identity
+from simulators.epc import diameter, s6a
+from simulators.epc.diameter import Client, Connection, Identity
+from simulators.epc.hss import Hss
+from simulators.epc.subscribers import Subscriber
 from simulators.errors import EpcError
-from simulators.hss import Hss
-from simulators.identity import Plmn, tbcd
-from simulators.subscribers import Subscriber
+from simulators.shared import keys, milenage
+from simulators.shared.identity import Plmn, tbcd
 
 REALM = "simula.nornet"
 HOST = f"hss.{REALM}"

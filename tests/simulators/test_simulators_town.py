@@ -20,7 +20,7 @@ from scapy.layers.sctp import SCTPChunkData
 from scapy.utils import PcapReader
 from town import Town, town
 
-from simulators import s1ap
+from simulators.epc import s1ap
 
 pytestmark = pytest.mark.lab
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from e2e_support import Service, Vnf, wait
 
-from simulators.milenage import opc
+from simulators.shared.milenage import opc
 
 SGI = "10.254.1.203"
 DEVICE = "oaitun_ue1"

@@ -25,8 +25,8 @@ from e2e_ue import OP, K, load
 from oai.images import Registry
 from oai.plan import CONTAINERS, MAX_RESTARTS
 
-from simulators.images import IMAGES, reference
-from simulators.oci import make
+from simulators.engine.images import IMAGES, reference
+from simulators.engine.oci import make
 
 pytestmark = [
     pytest.mark.schedule(order=3, worker="alone"),

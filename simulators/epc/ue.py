@@ -1,0 +1,433 @@
+"""The UE: attaches over an eNB and provides its connection as the TUN device oaitun_ue1."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from simulators.epc import nas
+from simulators.epc.spgwc import options_of
+from simulators.errors import EpcError, ProtocolError
+from simulators.shared import keys
+from simulators.shared.identity import Plmn
+from simulators.shared.usim import MacFailureError, SynchFailureError, Usim
+from simulators.transport import radio_link, tun
+
+log = logging.getLogger("ue")
+
+#: Seconds an attach may take (T3410).
+T3410 = 15.0
+#: Seconds between attempts to attach (T3411 is 10 s).
+RETRY = 3.0
+_BATCH = 64
+TABLE = 10000  # the routing tables of the devices have the next numbers
+
+
+class State(enum.Enum):
+    """Registration state of a UE."""
+
+    DEREGISTERED = "deregistered"
+    REGISTERED = "registered"
+    REFUSED = "refused"
+
+
+class RefusedError(EpcError):
+    """The network refused the attach; ``final`` if the USIM must not be used until a restart."""
+
+    def __init__(self, cause: int, final: bool) -> None:
+        self.cause = cause
+        self.final = final
+        super().__init__(f"Attach rejected: {nas.CAUSES.get(cause, cause)} (EMM cause {cause}).")
+
+
+class Ue:
+    """One UE's NAS over a link.
+
+    Attributes:
+        bearer: the default bearer while attached, else None.
+        released: set when the connection is gone or the network detached the UE.
+    """
+
+    def __init__(
+        self, usim: Usim, link: radio_link.Channel, radio: int, plmn: Plmn, apn: str = ""
+    ) -> None:
+        """Create the UE with number ``radio`` on a link, in a network."""
+        self.usim = usim
+        self.link = link
+        self.radio = radio
+        self.plmn = plmn
+        self.apn = apn
+        self.guti: nas.Guti | None = None
+        self.bearer: nas.Bearer | None = None
+        self.released = asyncio.Event()
+        self.inbox: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._security: nas.Security | None = None
+        self._next: nas.Security | None = None
+
+    def received(self, kind: int, content: bytes) -> None:
+        """Handle a frame that is not a packet."""
+        if kind == radio_link.NAS:
+            self.inbox.put_nowait(content)
+        elif kind == radio_link.RELEASE:
+            self.released.set()
+            self.inbox.put_nowait(None)
+
+    def _send(self, octets: bytes) -> None:
+        if self._security is not None:
+            octets = self._security.protect(octets)
+        self.link.send(radio_link.NAS, self.radio, octets)
+
+    async def _receive(self) -> bytes:
+        octets = await self.inbox.get()
+        if octets is None:
+            raise EpcError("The connection was released.")
+        if self._security is not None and nas.is_protected(octets):
+            return self._security.open(octets)
+        return octets
+
+    async def attach(self) -> nas.Bearer:
+        """Attach; return the default bearer.
+
+        Raises:
+            RefusedError: the network refused.
+            EpcError: the network did not answer, or the connection was lost.
+        """
+        self._security = self._next = None
+        self.released.clear()
+        while not self.inbox.empty():
+            self.inbox.get_nowait()
+        try:
+            return await asyncio.wait_for(self._attach(), T3410)
+        except TimeoutError:
+            self.link.send(radio_link.RELEASE, self.radio)
+            raise EpcError(f"No answer to the attach request in {T3410:g} s.") from None
+
+    async def _attach(self) -> nas.Bearer:
+        request = nas.AttachRequest(
+            self.usim.imsi, nas.CAPABILITY, nas.connectivity_request(self.apn)
+        )
+        self._send(request.message())
+        while True:
+            octets = await self._receive()
+            if nas.is_protected(octets):  # at this point only a Security Mode Command can be
+                octets = self._command(octets)
+            kind = nas.kind_of(octets)
+            if kind == nas.AUTHENTICATION_REQUEST:
+                self._challenged(octets)
+            elif kind == nas.IDENTITY_REQUEST:
+                identity = nas.imsi_identity(self.usim.imsi)
+                self._send(bytes([nas.EMM, nas.IDENTITY_RESPONSE, len(identity)]) + identity)
+            elif kind == nas.SECURITY_COMMAND:
+                self._send(nas.simple(nas.SECURITY_COMPLETE))
+            elif kind == nas.ATTACH_ACCEPT:
+                accept = nas.AttachAccept.decode(octets)
+                self.guti = accept.guti
+                self.bearer = nas.Bearer.decode(accept.esm)
+                self._send(nas.attach_complete(nas.activate_accept(self.bearer.number)))
+                return self.bearer
+            elif kind == nas.ATTACH_REJECT:
+                cause = octets[2] if len(octets) > 2 else 0
+                final = cause in (nas.ILLEGAL_UE, nas.SERVICES_NOT_ALLOWED)
+                raise RefusedError(cause, final)
+            elif kind == nas.AUTHENTICATION_REJECT:
+                raise RefusedError(nas.ILLEGAL_UE, final=True)
+
+    def _challenged(self, octets: bytes) -> None:
+        _, rand, autn = nas.challenge_of(octets)
+        try:
+            res, kasme = self.usim.answer(rand, autn, self.plmn.octets)
+        except MacFailureError:
+            log.error("UE %s: the network's key is not the USIM's", self.usim.imsi)
+            self._send(nas.authentication_failure(nas.MAC_FAILURE))
+            return
+        except SynchFailureError as error:
+            self._send(nas.authentication_failure(nas.SYNCH_FAILURE, error.auts))
+            return
+        self._next = nas.Security(kasme, nas.EEA0, nas.EIA2, keys.UPLINK)
+        self._send(nas.authentication_response(res))
+
+    def _command(self, octets: bytes) -> bytes:
+        """Check a Security Mode Command with its new keys, and start to use them."""
+        if self._next is None:
+            raise ProtocolError("a protected message before authentication")
+        eea, eia, _, replayed = nas.command_of(nas.inner(octets))
+        if eea not in (nas.EEA0, nas.EEA2) or eia != nas.EIA2 or replayed != nas.CAPABILITY[:2]:
+            self._send(nas.simple(nas.SECURITY_REJECT, nas.SECURITY_MISMATCH))
+            raise EpcError("The network replayed other security capabilities than ours.")
+        security = nas.Security(self._next.key, eea, eia, keys.UPLINK)
+        plain = security.open(octets)
+        self._security, self._next = security, None
+        return plain
+
+    async def until_released(self) -> bool:
+        """Wait until the UE is detached; return True if the network wants it to attach again."""
+        while True:
+            try:
+                octets = await self._receive()
+            except ProtocolError as error:
+                log.error("UE %s: %s", self.usim.imsi, error)
+                continue
+            except EpcError:
+                self.bearer = None
+                return True
+            if nas.kind_of(octets) == nas.DETACH_REQUEST:
+                self._send(nas.simple(nas.DETACH_ACCEPT))
+                await self._until_free()
+                return octets[2] & 7 == 1
+
+    async def detach(self, off: bool = True) -> None:
+        """Detach; ``off`` means switch-off."""
+        identity = self.guti or self.usim.imsi
+        self._send(nas.detach_request(identity, off))
+        await self._until_free()
+
+    async def _until_free(self) -> None:
+        """Wait until the network has released the connection, for at most 5 s."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self.released.wait(), 5)
+        self.bearer = None
+
+
+class Radio:
+    """A connection to an eNB, shared by UEs."""
+
+    def __init__(self) -> None:
+        self.link: radio_link.Link | None = None
+        self.ues: dict[int, Ue] = {}
+        self.packets: dict[int, Callable[[bytes], None]] = {}
+        self._cell: asyncio.Future[str] | None = None
+
+    async def connect(self, address: str, local: str = "") -> list[Plmn]:
+        """Connect; return the PLMNs that the eNB broadcasts.
+
+        Raises:
+            EpcError: the connection fails, or the eNB has no MME yet.
+        """
+        loop = asyncio.get_running_loop()
+        self._cell = loop.create_future()
+        try:
+            _, link = await asyncio.wait_for(
+                loop.create_connection(
+                    lambda: radio_link.Link(self._received, self._lost),
+                    address,
+                    radio_link.PORT,
+                    local_addr=(local, 0) if local else None,
+                ),
+                5,
+            )
+            link.send(radio_link.CELL, 0)
+            text = await asyncio.wait_for(self._cell, 5)
+        except (TimeoutError, OSError) as error:
+            reason = getattr(error, "strerror", None) or "no answer"
+            raise EpcError(f"No base station at {address}:{radio_link.PORT}: {reason}.") from None
+        self.link = link
+        up, _, plmns = text.split()
+        if up != "1":
+            link.close()
+            raise EpcError("The base station has no core network yet.")
+        return [Plmn(*one.split(".")) for one in plmns.split(",")]
+
+    def _received(self, link: radio_link.Link, kind: int, radio: int, content: bytes) -> None:
+        if kind == radio_link.PACKET:
+            write = self.packets.get(radio)
+            if write is not None:
+                write(content)
+        elif kind == radio_link.CELL:
+            if self._cell is not None and not self._cell.done():
+                self._cell.set_result(content.decode("ascii", "replace"))
+        elif radio in self.ues:
+            self.ues[radio].received(kind, content)
+
+    def _lost(self, link: radio_link.Link) -> None:
+        for ue in self.ues.values():
+            ue.received(radio_link.RELEASE, b"")
+
+
+@dataclass(frozen=True)
+class Config:
+    """Configuration of UEs.
+
+    Attributes:
+        usims: one USIM for each UE.
+        hplmns: PLMNs that they may use.
+        enb: the eNB's address.
+        apn: requested APN, empty for the subscription's default.
+        devices: whether to create TUN devices.
+    """
+
+    usims: tuple[Usim, ...]
+    hplmns: tuple[Plmn, ...]
+    enb: str
+    apn: str = ""
+    devices: bool = True
+
+
+class Device:
+    """The TUN device of a UE's connection."""
+
+    def __init__(
+        self,
+        name: str,
+        table: int,
+        address: str,
+        mtu: int | None,
+        link: radio_link.Channel,
+        ue: int,
+    ) -> None:
+        """Create it, with the UE's address and a routing table for packets from this address.
+
+        ``ue`` is the number of its packets on the link.
+        """
+        self.fd = tun.open_tun(name)
+        self.name = name
+        self.link = link
+        self.ue = ue
+        self.down = 0
+        self.up = 0
+        self._rule = ("from", address, "lookup", str(table))
+        try:
+            tun.ip("link", "set", name, "mtu", str(mtu or 1358), "up", "txqueuelen", "1000")
+            tun.ip("address", "add", f"{address}/32", "dev", name)
+            tun.ip("route", "replace", "default", "dev", name, "table", str(table))
+            with contextlib.suppress(EpcError):
+                tun.ip("rule", "del", *self._rule)
+            tun.ip("rule", "add", *self._rule)
+        except EpcError:
+            os.close(self.fd)
+            raise
+        link.on_room.add(self._resume)
+        asyncio.get_running_loop().add_reader(self.fd, self._read)
+
+    def _resume(self) -> None:
+        if self.fd >= 0:
+            asyncio.get_running_loop().add_reader(self.fd, self._read)
+
+    def _read(self) -> None:
+        packets, fd, ue = [], self.fd, self.ue
+        for _ in range(_BATCH):
+            try:
+                packet = os.read(fd, 65535)
+            except OSError:  # BlockingIOError: all are read
+                break
+            if packet[0] >> 4 == 4:
+                packets.append((ue, packet))
+        self.up += len(packets)
+        if packets:
+            self.link.send_packets(packets)
+        if self.link.full:  # packets wait in the device's queue, where the kernel may drop them
+            asyncio.get_running_loop().remove_reader(fd)
+
+    def write(self, packet: bytes) -> None:
+        """Pass a downlink packet to the kernel."""
+        try:
+            os.write(self.fd, packet)
+            self.down += 1
+        except OSError:
+            pass
+
+    def close(self) -> None:
+        """Remove the device."""
+        if self.fd >= 0:
+            self.link.on_room.discard(self._resume)
+            asyncio.get_running_loop().remove_reader(self.fd)
+            with contextlib.suppress(EpcError):
+                tun.ip("rule", "del", *self._rule)
+            os.close(self.fd)
+            self.fd = -1
+
+
+class Terminal:
+    """The program: keeps its UEs attached."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.states = [State.DEREGISTERED for _ in config.usims]
+        self.radio = Radio()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._attached: list[Ue] = []
+
+    async def run(self) -> None:
+        """Connect and attach, and repeat after losses, until the network finally refuses."""
+        said = ""
+        while True:
+            try:
+                plmns = await self.radio.connect(self.config.enb)
+                said = ""
+                home = [plmn for plmn in plmns if plmn in self.config.hplmns]
+                if not home:
+                    names = ", ".join(map(str, plmns))
+                    self._disconnect()
+                    raise EpcError(f"No suitable cell: the eNB broadcasts {names}.")
+                self._tasks = [
+                    asyncio.create_task(self._keep(number, usim, home[0]))
+                    for number, usim in enumerate(self.config.usims, 1)
+                ]
+                assert self.radio.link is not None  # noqa: S101
+                await self.radio.link.closed
+                log.error("the connection to the eNB is lost")
+            except EpcError as error:
+                if str(error) != said:
+                    log.error("%s", error)
+                said = str(error)
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            self._tasks = []
+            await asyncio.sleep(RETRY)
+
+    def _disconnect(self) -> None:
+        if self.radio.link is not None:
+            self.radio.link.close()
+
+    async def _keep(self, number: int, usim: Usim, plmn: Plmn) -> None:
+        """Keep one UE attached."""
+        assert self.radio.link is not None  # noqa: S101
+        ue = Ue(usim, self.radio.link, number, plmn, self.config.apn)
+        self.radio.ues[number] = ue
+        while not self.radio.link.closed.done():
+            try:
+                bearer = await ue.attach()
+            except RefusedError as error:
+                log.error("UE %s: %s", usim.imsi, error)
+                if error.final:
+                    self.states[number - 1] = State.REFUSED
+                    return
+                await asyncio.sleep(RETRY)
+                continue
+            except EpcError as error:
+                log.error("UE %s: %s", usim.imsi, error)
+                await asyncio.sleep(RETRY)
+                continue
+            log.info("UE %s is attached: %s on %s", usim.imsi, bearer.address, bearer.apn)
+            self.states[number - 1] = State.REGISTERED
+            device = None
+            self._attached.append(ue)
+            try:
+                if self.config.devices:
+                    name = f"oaitun_ue{number}"
+                    _, mtu = options_of(bearer.options)
+                    device = Device(name, TABLE + number, bearer.address, mtu, ue.link, number)
+                    self.radio.packets[number] = device.write
+                again = await ue.until_released()
+            finally:
+                self._attached.remove(ue)
+                self.states[number - 1] = State.DEREGISTERED
+                self.radio.packets.pop(number, None)
+                if device is not None:
+                    device.close()
+            log.error("UE %s is no longer attached", usim.imsi)
+            if not again:
+                return
+            await asyncio.sleep(RETRY)
+
+    async def switch_off(self) -> None:
+        """Detach all UEs and end."""
+        await asyncio.gather(*(ue.detach() for ue in list(self._attached)), return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        self._disconnect()

@@ -1,0 +1,1 @@
+"""Entry points of the images, their configuration files, and programs beside them."""
