@@ -10,19 +10,10 @@ from pathlib import Path
 
 import click
 
-from builder import (
-    check,
-    deployment,
-    documents,
-    helm,
-    links,
-    packages,
-    release,
-    signing,
-    variants,
-)
+from builder import check, documents, helm, links, packages, release, signing
 from builder.commands import Group
 from builder.errors import BuildError
+from builder.parameters import placement, variants
 from builder.terminal import tell
 from builder.tree import Tree
 from builder.unchanged import Stamp
@@ -173,13 +164,13 @@ def deployment_parameters(file: Path, out: Path, ns_name: str | None, kind: str)
     if kind == helm.HELM:
         document = packages.related(document, known)
         known = {name: packages.without_juju(package) for name, package in known.items()}
-    deployed = deployment.read(file)
+    deployed = placement.read(file)
     catalog = check.add_descriptors(Catalog(), known.values())
     if not _good(check.document(document, catalog, out.name), strict=True):
         sys.exit(1)
     out.parent.mkdir(parents=True, exist_ok=True)
     variants.dump(document, out)
-    tell(deployment.command(deployed, ns_name or file.stem, str(out)))
+    tell(placement.command(deployed, ns_name or file.stem, str(out)))
 
 
 @main.command()

@@ -15,9 +15,10 @@ from typing import Any
 
 import yaml
 
-from builder import archive, charms, documents, variants
+from builder import archive, charms, documents
 from builder.descriptors import day_2, parameters
 from builder.errors import BuildError
+from builder.parameters import variants
 from builder.tree import Tree
 from builder.validate import Catalog, Package, PackageError, Problem, body_of, read, validate
 

@@ -8,18 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from builder import (
-    alarms,
-    archive,
-    charms,
-    deployment,
-    descriptors,
-    documents,
-    helm,
-    validate,
-    variants,
-)
+from builder import alarms, archive, charms, descriptors, documents, helm, validate
 from builder.errors import BuildError
+from builder.parameters import placement, variants
 from builder.tree import Tree
 
 Progress = Callable[[str], None]
@@ -208,14 +199,14 @@ def deployed(
     path: Path, packages: dict[str, Package], files: dict[str, dict[str, Any]]
 ) -> dict[str, Any]:
     """Return OSM's parameters of a deployment file."""
-    file = deployment.read(path)
+    file = placement.read(path)
     if file.service not in packages or packages[file.service].kind != "ns":
         raise BuildError(f"{path}: service: no service {file.service}")
     if "additionalParamsForVnf" not in files.get(file.parameters, {}):
         raise BuildError(f"{path}: parameters: no parameters of a service {file.parameters}")
     vnfds = {p.body["id"]: p.body for p in packages.values() if p.kind == "vnf"}
     nsd = packages[file.service].body
-    return deployment.parameters(file, nsd, vnfds, files[file.parameters], path.name)
+    return placement.parameters(file, nsd, vnfds, files[file.parameters], path.name)
 
 
 def _build_one(tree: Tree, package: Package, target: Path, architecture: str, image: str) -> Path:

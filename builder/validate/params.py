@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from builder.documents import DocumentError, bounded
-from builder.identities import disagreements
+from builder.parameters.agreement import disagreements
 from builder.validate.cloudinit_rules import files_of, variables
 from builder.validate.context import Catalog, Document, choices, day12_of, ids, numbered
 from builder.validate.params_models import MODELS, normalised

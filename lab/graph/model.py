@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from builder import identities
+from builder.parameters import agreement
 from lab.descriptors.service import Service, service
 from lab.nbi.engine import Engine
 from lab.records.store import NSIS, NSRS, Document
@@ -158,7 +158,7 @@ def _edges(
             states.append(stated(unit.message if unit else "").get(endpoint, "unknown"))
             given = params.get(member, {})
             if f"{endpoint}_inner_address" in given or "vpn_inner_address" in given:
-                technology = technology or identities.technology(given, endpoint)
+                technology = technology or agreement.technology(given, endpoint)
         if len(ends) == 2:
             worst = min(states, key=LINK_STATES.index)
             yield Edge(ends[0], ends[1], relation.name, technology, worst)

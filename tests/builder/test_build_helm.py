@@ -13,9 +13,10 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from builder import check, helm, packages, sbom, variants
+from builder import check, helm, packages, sbom
 from builder.cli import main
 from builder.errors import BuildError
+from builder.parameters import variants
 from builder.validate import Catalog
 
 pytestmark = pytest.mark.slow

@@ -5,8 +5,9 @@ import re
 import pytest
 import yaml
 
-from builder import charms, packages, variants
+from builder import charms, packages
 from builder.errors import BuildError
+from builder.parameters import variants
 from builder.tree import Tree
 
 pytestmark = pytest.mark.slow
@@ -525,15 +526,15 @@ def test_wrong_sources_are_one_sentence(sources, file, before, after, words):
             ["members: nr has no parameter site_snat"],
         ),
         ("params/vpn_basic.yaml", "vld:", "vld: [", ["params/vpn_basic.yaml", "not YAML"]),
-        ("params/sites/epc.site.yaml", "links:", "links: [", ["epc.site.yaml", "not YAML"]),
-        ("params/sites/epc.site.yaml", 'mnc: "88"', "mnc: 88", ["epc.site.yaml", "network/mnc"]),
-        ("params/sites/epc.site.yaml", "epc_oai:", "vpn_basic:", ["a site file makes it as well"]),
-        ("params/sites/epc.site.yaml", "epc_oai:", "../oai:", ["epc.site.yaml", "../oai"]),
+        ("params/cores/epc.core.yaml", "links:", "links: [", ["epc.core.yaml", "not YAML"]),
+        ("params/cores/epc.core.yaml", 'mnc: "88"', "mnc: 88", ["epc.core.yaml", "network/mnc"]),
+        ("params/cores/epc.core.yaml", "epc_oai:", "vpn_basic:", ["a core file makes it as well"]),
+        ("params/cores/epc.core.yaml", "epc_oai:", "../oai:", ["epc.core.yaml", "../oai"]),
         (
-            "params/sites/epc.site.yaml",
+            "params/cores/epc.core.yaml",
             "      mme: {underlay: 192.168.8.2",
             "      hss: {underlay: 192.168.8.2",
-            ["epc.site.yaml", "'hss' stands in line"],
+            ["epc.core.yaml", "'hss' stands in line"],
         ),
         (
             "vnf-packages/hss_vnf/hss_vnfd.yaml",

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from builder import charms, packages, variants
+from builder import charms, packages
+from builder.parameters import variants
 from builder.tree import Tree
 from operate.acceptance.reasons import VCA_ADD
 

@@ -26,8 +26,9 @@ from vpnaas.tunnels import clear, nesting, preshared
 from vpnaas.tunnels.wireguard import interface as wireguard
 from vpnaas.vdu.programs import agent
 
-from builder import charms, packages, pages, variants
+from builder import charms, packages, pages
 from builder.cli import main as vpnaas_build
+from builder.parameters import variants
 from builder.tree import Tree
 from lab.cli import cli as osm_lab
 from operate.cli import main as vpnaas_operate

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from builder import packages, pages, variants
+from builder import packages, pages
+from builder.parameters import variants
 from builder.tree import Tree
 
 ROOT = Path(__file__).resolve().parents[2]

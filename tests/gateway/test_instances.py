@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from benchmarks import instances
-from builder import archive, packages, variants
+from builder import archive, packages
+from builder.parameters import variants
 from builder.tree import Tree
 
 TREE = Tree.find(Path(__file__).parent)

@@ -22,7 +22,8 @@ from e2e_wire import Capture, wireguard_only
 from sites_support import TREE, Sites, opened
 from vpnaas.base.links import REFERENCE_POINTS
 
-from builder import deployment, packages, variants
+from builder import packages
+from builder.parameters import placement, variants
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -94,8 +95,8 @@ def parameters(edge: Edge, target: Path) -> Path:
     source["members"] = dict.fromkeys(edge.members, "edge")
     known = packages.catalogue(TREE)
     vnfds = {p.name: p.descriptor["vnfd"] for p in known.values() if p.kind == "vnf"}
-    document = deployment.parameters(
-        deployment.Deployment.model_validate(source),
+    document = placement.parameters(
+        placement.Deployment.model_validate(source),
         known[edge.service].descriptor["nsd"]["nsd"][0],
         vnfds,
         variants.parameter_files(TREE)[edge.parameters],

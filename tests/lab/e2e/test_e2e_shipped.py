@@ -25,7 +25,8 @@ from e2e_support import PATIENCE, Lab, Secrets, Service, Vnf
 from sites_support import Sites, opened
 from support.dist import built
 
-from builder import packages, variants
+from builder import packages
+from builder.parameters import variants
 from builder.tree import Tree
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.schedule(order=-9)]

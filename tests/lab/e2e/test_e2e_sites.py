@@ -21,7 +21,8 @@ import yaml
 from e2e_support import PATIENCE, Secrets, wait
 from sites_support import TREE, Sites, opened
 
-from builder import deployment, packages, variants
+from builder import packages
+from builder.parameters import placement, variants
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -41,7 +42,7 @@ def s6a_only(target: Path) -> Path:
     folder = target / "s6a_ns"
     folder.mkdir()
     (folder / "s6a_nsd.yaml").write_text(yaml.safe_dump({"nsd": {"nsd": [body]}}))
-    deployed = deployment.read(TREE.root / "params/deployments/epc_multisite.yaml")
+    deployed = placement.read(TREE.root / "params/deployments/epc_multisite.yaml")
     base = variants.parameter_files(TREE)["epc"]
     base["additionalParamsForVnf"] = [
         m for m in base["additionalParamsForVnf"] if m["member-vnf-index"] in ("hss", "mme")
@@ -54,7 +55,7 @@ def s6a_only(target: Path) -> Path:
             p for p in points if p["member-vnf-index-ref"] in ("hss", "mme")
         ]
     vnfds = {n: known[n].descriptor["vnfd"] for n in body["vnfd-id"]}
-    document = deployment.parameters(deployed, body, vnfds, base, "test")
+    document = placement.parameters(deployed, body, vnfds, base, "test")
     (target / "s6a.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
     return folder
 

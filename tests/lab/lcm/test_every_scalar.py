@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from builder import documents, packages, variants
+from builder import documents, packages
+from builder.parameters import variants
 from builder.tree import Tree
 from lab.errors import NbiError
 from lab.nbi.catalogue import Catalogue

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from builder import packages, variants
+from builder import packages
+from builder.parameters import variants
 from builder.tree import Tree
 from lab.descriptors import topology
 from lab.lcm.vimdeploy import network_spec, ports_of

@@ -1,6 +1,6 @@
-"""Site files: one description of a core, from which the build makes the parameters of all VNFs.
+"""Core files: one description of a mobile core, for the parameters of all its VNFs.
 
-`params/sites/NAME.site.yaml` has each value that several network functions share only once
+`params/cores/NAME.core.yaml` has each value that several network functions share only once
 (network, keys, APN, pool, addresses). It also lists the parameter files to make.
 """
 
@@ -127,8 +127,8 @@ class Plain(_Model):
     ends: dict[Name, IPv4Address]
 
 
-class Site(_Model):
-    """A site file: the part that is the same for EPS and 5GS."""
+class Core(_Model):
+    """A core file: the part that is the same for EPS and 5GS."""
 
     files: dict[FileName, File] = Field(min_length=1)
     order: list[Name] = Field(min_length=1)
@@ -139,7 +139,7 @@ class Site(_Model):
     networks: dict[str, Plain] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def names_are_of_one_kind(self) -> Site:
+    def names_are_of_one_kind(self) -> Core:
         """Refuse a network that is called like a link."""
         for name in sorted(set(self.links) & set(self.networks)):
             raise ValueError(f"networks: {name} is a link already; allowed: another name")
@@ -154,8 +154,8 @@ class Site(_Model):
         raise NotImplementedError
 
 
-class Epc(Site):
-    """A site file of an EPC."""
+class Epc(Core):
+    """A core file of an EPC."""
 
     network: Network
     subscribers: Subscribers
@@ -289,8 +289,8 @@ class Equipment5g(_Model):
     slices: list[str] = Field(min_length=1)
 
 
-class Core5g(Site):
-    """A site file of a 5G core."""
+class Core5g(Core):
+    """A core file of a 5G core."""
 
     core: Literal["5gs"]
     network: Network5g
@@ -373,8 +373,8 @@ def _yes(value: bool) -> str:
     return "true" if value else "false"
 
 
-def load(path: Path) -> Site:
-    """Read a site file."""
+def load(path: Path) -> Core:
+    """Read a core file."""
     document = documents.read(path)
     try:
         return (Core5g if "core" in document else Epc).model_validate(document)
@@ -383,38 +383,38 @@ def load(path: Path) -> Site:
 
 
 def parameter_files(tree: Tree) -> dict[str, dict[str, Any]]:
-    """Return the parameter files of all site files, by name."""
+    """Return the parameter files of all core files, by name."""
     result: dict[str, dict[str, Any]] = {}
-    for path in sorted(tree.root.glob("params/sites/*.site.yaml")):
-        site = load(path)
-        for name, file in site.files.items():
+    for path in sorted(tree.root.glob("params/cores/*.core.yaml")):
+        core = load(path)
+        for name, file in core.files.items():
             if name in result:
-                raise BuildError(f"{path.name}: {name}: another site file makes it as well")
-            result[name] = document(site, file)
+                raise BuildError(f"{path.name}: {name}: another core file makes it as well")
+            result[name] = document(core, file)
     return result
 
 
-def document(site: Site, file: File) -> dict[str, Any]:
-    """Return the instantiation parameters of a site, for one of its files."""
-    functions = site.functions()
+def document(core: Core, file: File) -> dict[str, Any]:
+    """Return the instantiation parameters of a core, for one of its files."""
+    functions = core.functions()
     if file.ue and "ue" not in functions:
-        raise BuildError("files: ue is true, but the site file has no ue")
+        raise BuildError("files: ue is true, but the core file has no ue")
     common = {
         "software": file.software,
-        "image_prefix": site.image_prefix,
-        "image_pins": site.image_pins,
-        **site.common(),
+        "image_prefix": core.image_prefix,
+        "image_pins": core.image_pins,
+        **core.common(),
     }
     return {
-        "vld": [_vld(name, link) for name, link in (site.links | site.networks).items()],
+        "vld": [_vld(name, link) for name, link in (core.links | core.networks).items()],
         "additionalParamsForVnf": [
             {
                 "member-vnf-index": member,
-                "additionalParams": _shared(site, member)
-                | _link_params(site, member)
+                "additionalParams": _shared(core, member)
+                | _link_params(core, member)
                 | {f"nf_{n}": value for n, value in (common | functions.get(member, {})).items()},
             }
-            for member in [*site.order, *(["ue"] if file.ue else [])]
+            for member in [*core.order, *(["ue"] if file.ue else [])]
         ],
     }
 
@@ -442,15 +442,15 @@ def _vld(name: str, network: Link | Plain) -> dict[str, Any]:
     }
 
 
-def _shared(site: Site, member: str) -> dict[str, Any]:
+def _shared(core: Core, member: str) -> dict[str, Any]:
     """Return the parameters of every member; a UE has no links, so it gets no VPN parameters."""
-    given = site.vpn.items()
+    given = core.vpn.items()
     return {key: v for key, v in given if member != "ue" or not key.startswith("vpn_")}
 
 
-def _link_params(site: Site, member: str) -> dict[str, Any]:
+def _link_params(core: Core, member: str) -> dict[str, Any]:
     given: dict[str, Any] = {}
-    for name, link in site.links.items():
+    for name, link in core.links.items():
         if member in link.ends:
             address = link.ends[member].inner
             key = name.replace("-", "_")  # NBI takes no other keys

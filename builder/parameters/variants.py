@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from builder import documents, sites, slices
+from builder import documents
 from builder.errors import BuildError, sentence
+from builder.parameters import core, slices
 from builder.tree import Tree
 
 
@@ -135,9 +136,9 @@ def parameter_files(tree: Tree) -> dict[str, dict[str, Any]]:
         for path in sorted(folder.glob("*.yaml"))
         if path.name not in ("variants.yaml", "slices.yaml")
     }
-    for name, document in sites.parameter_files(tree).items():
+    for name, document in core.parameter_files(tree).items():
         if name in written:
-            raise BuildError(f"params/{name}.yaml: a site file makes it as well")
+            raise BuildError(f"params/{name}.yaml: a core file makes it as well")
         written[name] = _plain(document)
     for name, document in written.items():
         _complete(document, f"params/{name}.yaml")

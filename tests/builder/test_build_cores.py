@@ -1,4 +1,4 @@
-"""The site file makes files whose network functions agree; the check finds each way not to."""
+"""The core file makes files whose network functions agree; the check finds each way not to."""
 
 import copy
 
@@ -9,9 +9,10 @@ from oai import params, part
 from vpnaas.base import links
 from vpnaas.params.intent import link_params
 
-from builder import charms, check, identities, packages, sites, variants
+from builder import charms, check, packages
 from builder.cli import main
 from builder.errors import BuildError
+from builder.parameters import agreement, core, variants
 from builder.tree import Tree
 from builder.validate import Catalog
 
@@ -45,7 +46,7 @@ def member(document, name):
     ],
 )
 def test_what_the_build_makes_agrees(files, name):
-    assert identities.disagreements(files[name]) == []
+    assert agreement.disagreements(files[name]) == []
 
 
 def test_the_two_files_differ_in_the_software_only(files):
@@ -104,7 +105,7 @@ def test_the_charms_take_every_value(tree, files, kind):
 def test_each_way_not_to_agree_is_one_sentence(files, name, key, value, words):
     document = copy.deepcopy(files["epc_oai"])
     member(document, name)[key] = value
-    problems = identities.disagreements(document)
+    problems = agreement.disagreements(document)
     assert any(words in sentence for sentence in problems), problems
     assert all("\n" not in sentence for sentence in problems)
 
@@ -112,33 +113,33 @@ def test_each_way_not_to_agree_is_one_sentence(files, name, key, value, words):
 def test_a_list_in_place_of_a_text_is_no_error():
     given = {"nf_mcc": "001", "nf_mnc": "01", "nf_slice": ["1-000001"], "nf_ue_pool": "10.0.0.0/24"}
     member = {"member-vnf-index": "upf", "additionalParams": given}
-    assert identities.disagreements({"additionalParamsForVnf": [member]}) == []
+    assert agreement.disagreements({"additionalParamsForVnf": [member]}) == []
 
 
 @pytest.mark.parametrize("value", ["wiregard", "wireguard,vpn=wiregard"])
 def test_a_technology_is_one_of_the_charms(files, value):
     document = copy.deepcopy(files["vpn_basic"])
     member(document, "client")["vpn_technology"] = value
-    assert identities.disagreements(document) == [
+    assert agreement.disagreements(document) == [
         "vpn_technology: client has 'wiregard'; allowed: wireguard, ipsec, none"
     ]
-    assert identities.TECHNOLOGIES == links.TECHNOLOGIES
+    assert agreement.TECHNOLOGIES == links.TECHNOLOGIES
 
 
 @pytest.mark.parametrize("value", ["pool", "pool:ipv4+ipv4"])
 def test_a_base_station_may_ask_its_gateway_for_its_inner_address(files, value):
     document = copy.deepcopy(files["epc_secgw"])
     member(document, "enb")["s1u_inner_address"] = value
-    assert identities.disagreements(document) == []
+    assert agreement.disagreements(document) == []
 
 
 def test_links_of_a_vnf_may_differ_in_technology_where_both_ends_say_so(files):
     document = copy.deepcopy(files["epc_oai"])
     for name in ("hss", "mme"):
         member(document, name)["vpn_technology"] = "wireguard,s6a=ipsec"
-    assert list(identities.disagreements(document)) == []
+    assert list(agreement.disagreements(document)) == []
     member(document, "hss")["vpn_technology"] = "wireguard"
-    (problems,) = identities.disagreements(document)
+    (problems,) = agreement.disagreements(document)
     assert problems == "vpn_technology: mme has ipsec on s6a, hss has wireguard"
 
 
@@ -158,7 +159,7 @@ def test_links_of_a_vnf_may_differ_in_technology_where_both_ends_say_so(files):
 def test_each_way_of_a_5g_core_not_to_agree_is_one_sentence(files, name, key, value, words):
     document = copy.deepcopy(files["5gc_ue"])
     member(document, name)[key] = value
-    problems = identities.disagreements(document)
+    problems = agreement.disagreements(document)
     assert any(words in sentence for sentence in problems), problems
 
 
@@ -173,17 +174,17 @@ def test_each_way_of_a_5g_core_not_to_agree_is_one_sentence(files, name, key, va
     ],
 )
 def test_a_site_whose_realm_is_of_another_network_is_refused(tree, realm, good):
-    text = (tree.root / "params/sites/epc.site.yaml").read_text()
+    text = (tree.root / "params/cores/epc.core.yaml").read_text()
     given = yaml.safe_load(text.replace("24288123450", "00101123450"))
     given["network"] |= {"mcc": "001", "mnc": "01", "realm": realm}
-    site = sites.Epc.model_validate(given)
-    problems = identities.disagreements(sites.document(site, site.files["epc"]))
+    site = core.Epc.model_validate(given)
+    problems = agreement.disagreements(core.document(site, site.files["epc"]))
     assert problems == [] if good else len(problems) == 5
     assert good or f"hss has {realm}, but its network 001/01 is mnc001.mcc001." in problems[0]
 
 
 def test_a_site_has_as_many_enbs_as_one_likes(tree):
-    given = yaml.safe_load((tree.root / "params/sites/epc.site.yaml").read_text())
+    given = yaml.safe_load((tree.root / "params/cores/epc.core.yaml").read_text())
     given["order"] += ["enb2", "enb3"]
     given["radio"]["more-enbs"] = {"enb2": 3586, "enb3": 3587}
     for link, other in (("s1c", "mme"), ("s1u", "spgwu")):
@@ -193,42 +194,42 @@ def test_a_site_has_as_many_enbs_as_one_likes(tree):
             end = {"inner": f"{inner}.{10 + number}", "underlay": f"{outer}.{200 + number}"}
             ends[f"enb{number}"] = end
         assert set(ends) == {other, "enb", "enb2", "enb3"}
-    site = sites.Epc.model_validate(given)
-    document = sites.document(site, site.files["epc_oai"])
-    assert identities.disagreements(document) == []
+    site = core.Epc.model_validate(given)
+    document = core.document(site, site.files["epc_oai"])
+    assert agreement.disagreements(document) == []
     assert [member(document, f"enb{n}")["nf_enb_id"] for n in ("", 2, 3)] == [3585, 3586, 3587]
     assert member(document, "enb3")["s1c_inner_address"] == "192.168.247.13/24"
     assert set(member(document, "enb")) == set(member(document, "enb2"))
     (s1u,) = [vld for vld in document["vld"] if vld["name"] == "s1u"]
     assert len(s1u["vnfd-connection-point-ref"]) == 4
     member(document, "enb3")["nf_enb_id"] = 3586
-    assert identities.disagreements(document) == ["nf_enb_id: enb3 has 3586, which is that of enb2"]
+    assert agreement.disagreements(document) == ["nf_enb_id: enb3 has 3586, which is that of enb2"]
 
 
 def test_a_pool_of_ues_inside_a_link_is_found(files):
     document = copy.deepcopy(files["epc_oai"])
     for name in ("spgwc", "spgwu"):
         member(document, name)["nf_ue_pool"] = "172.16.0.0/16"
-    problems = identities.disagreements(document)
+    problems = agreement.disagreements(document)
     assert any("overlaps 172.16.6.0/24 of link s6a" in sentence for sentence in problems)
     member(document, "spgwc")["nf_dns"] = "172.16.1.53"
     sentence = "nf_dns: 172.16.1.53/32 of spgwc overlaps 172.16.1.0/24 of link s11"
-    assert sentence in identities.disagreements(document)
+    assert sentence in agreement.disagreements(document)
 
 
 def test_keys_that_differ_are_not_shown(files):
     document = copy.deepcopy(files["epc_oai"])
     key = "f" * 32
     member(document, "enb")["nf_subscriber_key"] = key
-    (problems,) = identities.disagreements(document)
+    (problems,) = agreement.disagreements(document)
     assert "subscriber key" in problems
     assert key not in problems
     assert member(document, "hss")["nf_subscriber_key"] not in problems
 
 
 def test_files_without_network_functions_have_nothing_to_agree_on(files):
-    assert identities.disagreements(files["vpn_basic"]) == []
-    assert identities.disagreements({}) == []
+    assert agreement.disagreements(files["vpn_basic"]) == []
+    assert agreement.disagreements({}) == []
 
 
 def test_the_verb_says_what_an_edited_file_lacks(files, tmp_path):
@@ -246,7 +247,7 @@ def test_the_verb_says_what_an_edited_file_lacks(files, tmp_path):
 def test_the_services_of_a_slice_have_to_agree(files, tree, tmp_path):
     document = copy.deepcopy(files["embb_shared_oai"])
     member(document["netslice-subnet"][1], "mme")["nf_realm"] = "other.example.org"
-    (sentence, *_) = identities.disagreements(document)
+    (sentence, *_) = agreement.disagreements(document)
     assert sentence == (
         "nf_realm: core/mme has realm other.example.org, hss/hss has "
         "epc.mnc088.mcc242.3gppnetwork.org"
@@ -281,27 +282,27 @@ def test_what_is_no_parameter_file_does_not_agree(tmp_path, content, words):
 
 
 def test_a_link_may_have_a_dash_in_its_name(tree, tmp_path):
-    text = (tree.root / "params/sites/epc.site.yaml").read_text()
-    path = tmp_path / "dash.site.yaml"
+    text = (tree.root / "params/cores/epc.core.yaml").read_text()
+    path = tmp_path / "dash.core.yaml"
     path.write_text(text.replace("  s1c:", "  s1-c:"))
-    site = sites.load(path)
-    given = member(sites.document(site, site.files["epc"]), "enb")
+    site = core.load(path)
+    given = member(core.document(site, site.files["epc"]), "enb")
     assert given["s1_c_inner_address"] == "192.168.247.10/24"
 
 
 def test_a_network_may_not_have_the_name_of_a_link(tree, tmp_path):
-    text = (tree.root / "params/sites/epc.site.yaml").read_text()
-    path = tmp_path / "twice.site.yaml"
+    text = (tree.root / "params/cores/epc.core.yaml").read_text()
+    path = tmp_path / "twice.core.yaml"
     own = "  s1c: {underlay: 10.9.0.0/24, ends: {enb: 10.9.0.2}}"
     path.write_text(text.replace("\nnetworks:\n", f"\nnetworks:\n{own}\n"))
     words = "networks: s1c is a link already; allowed: another name"
     with pytest.raises(BuildError, match=words):
-        sites.load(path)
+        core.load(path)
 
 
 @pytest.mark.slow
 def test_a_site_whose_addresses_clash_is_not_built(sources, tmp_path, monkeypatch):
-    path = sources.root / "params/sites/epc.site.yaml"
+    path = sources.root / "params/cores/epc.core.yaml"
     text = path.read_text()
     path.write_text(text.replace("inner: 172.16.6.129}", "inner: 172.16.6.2}"))
     monkeypatch.setattr(Tree, "find", classmethod(lambda cls: sources))
@@ -320,11 +321,11 @@ def test_a_site_whose_addresses_clash_is_not_built(sources, tmp_path, monkeypatc
     ],
 )
 def test_a_5g_site_whose_slices_are_mixed_up_is_refused(tree, tmp_path, old, new, words):
-    text = (tree.root / "params/sites/5gc_n3iwf.site.yaml").read_text()
-    path = tmp_path / "mixed.site.yaml"
+    text = (tree.root / "params/cores/5gc_n3iwf.core.yaml").read_text()
+    path = tmp_path / "mixed.core.yaml"
     path.write_text(text.replace(old, new, 1))
-    with pytest.raises(BuildError, match=f"^mixed.site.yaml: the document: {words}$"):
-        sites.load(path)
+    with pytest.raises(BuildError, match=f"^mixed.core.yaml: the document: {words}$"):
+        core.load(path)
 
 
 SLICES_5G = {
@@ -353,7 +354,7 @@ def test_the_s_nssai_of_a_template_reaches_every_function_of_its_slice(tree, fil
     together = {
         "additionalParamsForVnf": shared["additionalParamsForVnf"] + own["additionalParamsForVnf"]
     }
-    assert identities.disagreements(together) == []
+    assert agreement.disagreements(together) == []
 
 
 def test_slices_of_one_network_do_not_meet_in_an_address(files):

@@ -6,9 +6,10 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from builder import deployment, packages, variants
+from builder import packages
 from builder.cli import main
 from builder.errors import BuildError
+from builder.parameters import placement, variants
 
 
 @pytest.fixture(scope="module")
@@ -155,8 +156,8 @@ def test_a_link_without_vpn_crosses_as_well(tree, known):
     sgi = profiles["spgwu"]["virtual-link-connectivity"][-1]
     assert sgi["virtual-link-profile-id"] == "sgi"
     vnfds = {n: p.descriptor["vnfd"] for n, p in known.items() if p.kind == "vnf"}
-    assert deployment._gateway_parameters(vnfds["spgwu_vnf"], "sgi-ext") == []
-    assert deployment._gateway_parameters(vnfds["spgwu_vnf"], "s1u-ext") == ["s1u_gateway"]
+    assert placement._gateway_parameters(vnfds["spgwu_vnf"], "sgi-ext") == []
+    assert placement._gateway_parameters(vnfds["spgwu_vnf"], "s1u-ext") == ["s1u_gateway"]
 
 
 def test_the_gateway_of_a_vlan_is_that_of_its_interface(known):
@@ -166,8 +167,8 @@ def test_the_gateway_of_a_vlan_is_that_of_its_interface(known):
         for given in step["parameter"]:
             if given["name"] == "underlay-interface":
                 given["value"] += ".100"
-    assert deployment._gateway_parameters(vnfd, "s1u-ext") == ["s1u_gateway"]
-    assert deployment._gateway_parameters(vnfd, "sgi-ext") == []
+    assert placement._gateway_parameters(vnfd, "s1u-ext") == ["s1u_gateway"]
+    assert placement._gateway_parameters(vnfd, "sgi-ext") == []
 
 
 @pytest.mark.parametrize(
