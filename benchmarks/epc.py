@@ -20,9 +20,9 @@ import click
 
 from benchmarks.__main__ import Bench, Run, dataplane, in_turn
 from benchmarks.report import Report, command
-from benchmarks.swan.netns import wait
 from experiments.background import InBackground
 from experiments.testbed import dashed
+from testbed.netns import wait
 
 VNFS = ("hss", "mme", "spgwc", "spgwu", "enb", "ue")
 PACKAGES = (*(f"{name}_vnf" for name in VNFS), "epc_ue_ns")

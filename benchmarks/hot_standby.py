@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import click
 
 from benchmarks.report import Goal, Report, command, counts
-from benchmarks.swan.charon import ESP, IKE, backend, missing
-from benchmarks.swan.pair import Pair
+from testbed.charon import ESP, IKE, backend, missing
+from testbed.pair import Pair
 
 GOAL_MS = 300
 

@@ -19,8 +19,8 @@ import yaml
 
 from benchmarks.__main__ import DIST, Bench
 from benchmarks.report import Goal, Report, command, counts
-from benchmarks.swan.charon import backend
 from builder import archive
+from testbed.charon import backend
 
 SERVICE, PARAMETERS = "secgw_ns", "secgw"
 LINKS = ("s1c", "s1u")

@@ -14,9 +14,9 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.report import Goal, Report, command, counts
-from benchmarks.swan.charon import ESP, IKE, backend, missing
-from benchmarks.swan.netns import wait
-from benchmarks.swan.site import Site
+from testbed.charon import ESP, IKE, backend, missing
+from testbed.netns import wait
+from testbed.site import Site
 
 LIMIT = 300.0
 

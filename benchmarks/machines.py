@@ -27,10 +27,10 @@ from benchmarks.__main__ import (
     rate,
 )
 from benchmarks.report import Goal, Report, command
-from benchmarks.swan.netns import wait
 from lab.vim import Vim, probe
 from lab.vim.qemu.accelerator import accelerator
 from lab.vim.qemu.images import bake
+from testbed.netns import wait
 
 GOAL = 0.98
 ROUNDS, SECONDS = 3, 5

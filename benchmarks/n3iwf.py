@@ -23,9 +23,9 @@ from benchmarks.__main__ import Bench, Run, dataplane, in_turn
 from benchmarks.epc import Document, act
 from benchmarks.gateway.summary import published_sizes
 from benchmarks.report import Report, command
-from benchmarks.swan.netns import wait
 from experiments.background import InBackground
 from simulators.wifi import esp
+from testbed.netns import wait
 
 PACKAGES = ("amf_vnf", "smf_vnf", "upf_vnf", "n3iwf_vnf", "n3ue_vnf", "5gc_n3iwf_ns")
 NS, SLICE = "wifi", "1-000001"

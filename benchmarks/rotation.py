@@ -21,11 +21,11 @@ from typing import Any
 import click
 
 from benchmarks.report import Goal, Report, command, counts
-from benchmarks.swan.charon import missing
-from benchmarks.swan.netns import Block
-from benchmarks.swan.probing import Probe
-from benchmarks.swan.rotation import GATEWAY, LIMIT, IpsecField, WireguardField
 from lab.vim import cgroups
+from testbed.charon import missing
+from testbed.netns import Block
+from testbed.probing import Probe
+from testbed.rotation import GATEWAY, LIMIT, IpsecField, WireguardField
 
 PERIOD_US = 20_000
 

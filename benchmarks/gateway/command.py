@@ -7,10 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.gateway import measure, render
-from benchmarks.gateway.backends import missing
 from benchmarks.report import Report, command
 from experiments.on_the_lab import environment
 from experiments.schedule import Planned
+from testbed.backends import missing
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = 1

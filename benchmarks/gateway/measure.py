@@ -11,15 +11,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gateway.backends import Ipsec, Plain, WireGuard
-from benchmarks.gateway.generator import Loop, find
-from benchmarks.gateway.loads import ASYMMETRIC2, IMIX, IMIX2, SIZES, Load, fixed
-from benchmarks.gateway.route import Backend, Route
 from benchmarks.gateway.users import Server
-from benchmarks.swan.netns import Block
 from experiments.machine import busy_processors, disturbance
 from experiments.model import Cell, Run
 from experiments.schedule import Planned, interleaved
+from testbed.backends import Ipsec, Plain, WireGuard
+from testbed.generator import Loop, find
+from testbed.loads import ASYMMETRIC2, IMIX, IMIX2, SIZES, Load, fixed
+from testbed.netns import Block
+from testbed.route import Backend, Route
 
 #: Maximum number of packets in flight: the ring of a veth has no room for more.
 WINDOW = 256

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gateway.loads import IMIX, IMIX2
 from benchmarks.gateway.measure import FLOW_SIZES, FORWARDING, HTTP, LOSS, PINNED, WINDOW
 from benchmarks.gateway.summary import (
     CSV_HEAD,
@@ -26,6 +25,7 @@ from experiments.report import figures
 from experiments.report.figures import Book
 from experiments.report.render import disturbed, templates, write_table
 from experiments.stats import Estimate, single
+from testbed.loads import IMIX, IMIX2
 
 HERE = Path(__file__).parent
 Points = list[tuple[float, Estimate]]

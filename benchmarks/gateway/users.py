@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gateway.route import SERVER, Route
-from benchmarks.swan.netns import Block, end, run, wait
+from testbed.netns import Block, end, run, wait
+from testbed.route import SERVER, Route
 
 PORT = 8080
 #: Bytes of a response's body.

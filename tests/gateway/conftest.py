@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from benchmarks.gateway.backends import missing
+from testbed.backends import missing
 
 
 @pytest.hookimpl(tryfirst=True)

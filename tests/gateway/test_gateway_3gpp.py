@@ -9,8 +9,8 @@ from support.waiting import wait_until
 from vici.exception import CommandException
 from vpnaas.params.ipsec import Proposal
 
-from benchmarks.swan.charon import GATEWAY_ID
-from benchmarks.swan.site import CORE_PREFIX, GATEWAY, Site
+from testbed.charon import GATEWAY_ID
+from testbed.site import CORE_PREFIX, GATEWAY, Site
 
 PROPOSAL = Proposal.parse("proposal", "3gpp")
 CELLS = [

@@ -15,11 +15,11 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from benchmarks.gateway import measure, render, summary
-from benchmarks.gateway.backends import Ipsec, WireGuard
-from benchmarks.gateway.generator import Loop, find
-from benchmarks.gateway.loads import ASYMMETRIC2, HEADERS, IMIX, IMIX2, fixed, fragments, header
 from benchmarks.gateway.measure import Bench, Profile
 from experiments.model import Cell, Run
+from testbed.backends import Ipsec, WireGuard
+from testbed.generator import Loop, find
+from testbed.loads import ASYMMETRIC2, HEADERS, IMIX, IMIX2, fixed, fragments, header
 
 SMOKE = Profile((fixed(64), fixed(1514), ASYMMETRIC2), {2: (IMIX,)}, (4,), 0.3, 0.1, 1.0, 1, (1,))
 

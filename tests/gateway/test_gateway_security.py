@@ -16,10 +16,10 @@ from vpnaas.base.errors import InputError
 from vpnaas.extras.gateway_firewall import TABLE, GatewayFirewall, render
 from vpnaas.vdu.programs.exporter import Look, Meter
 
-from benchmarks.swan.site import CORE, GATEWAY, Site
+from testbed.site import CORE, GATEWAY, Site
 
 PEERS = 4
-FLOOD = str(Path(__file__).resolve().parents[2] / "benchmarks/swan/flood.py")
+FLOOD = str(Path(__file__).resolve().parents[2] / "testbed/flood.py")
 TRY = """
 import socket, sys
 s = socket.socket(); s.settimeout(1)

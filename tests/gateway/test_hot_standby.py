@@ -16,7 +16,7 @@ from support.waiting import wait_until
 from vpnaas.extras import standby
 
 from benchmarks import hot_standby as scenarios
-from benchmarks.swan.pair import Pair
+from testbed.pair import Pair
 
 pytestmark = pytest.mark.lab
 GAP_MS = 2500.0

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from support import overtake
 
-from benchmarks.swan.charon import ESP, IKE, Charon, backend
-from benchmarks.swan.netns import Namespaces, enter
 from lab.certificates import Authority
+from testbed.charon import ESP, IKE, Charon, backend
+from testbed.netns import Namespaces, enter
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(300)]
 

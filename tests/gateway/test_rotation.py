@@ -7,8 +7,8 @@ import signal
 import pytest
 
 from benchmarks.rotation import judge, measure
-from benchmarks.swan.netns import Namespaces
-from benchmarks.swan.probing import Probe
+from testbed.netns import Namespaces
+from testbed.probing import Probe
 
 pytestmark = pytest.mark.lab
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import hot_standby as scenarios
-from benchmarks.swan.pair import SHARED, Pair
+from testbed.pair import SHARED, Pair
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(600)]
 

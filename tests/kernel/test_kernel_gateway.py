@@ -40,10 +40,10 @@ with open("found.json", "w") as stream:
 
 
 IMPORTS = """
-from benchmarks.gateway.backends import Ipsec, Plain
-from benchmarks.gateway.generator import Loop, find
-from benchmarks.gateway.loads import ASYMMETRIC2, fixed
-from benchmarks.gateway.route import Route
+from testbed.backends import Ipsec, Plain
+from testbed.generator import Loop, find
+from testbed.loads import ASYMMETRIC2, fixed
+from testbed.route import Route
 """
 
 

@@ -29,7 +29,7 @@ from support.foreign import (
 )
 from support.guest import GuestMachine
 
-from benchmarks.swan import flood
+from testbed import flood
 
 pytestmark = [pytest.mark.lab, pytest.mark.schedule(order=2, worker="alone")]
 

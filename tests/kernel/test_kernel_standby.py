@@ -16,8 +16,8 @@ pytestmark = [pytest.mark.lab, pytest.mark.schedule(order=2, worker="alone")]
 
 IMPORTS = """
 from benchmarks import hot_standby as scenarios
-from benchmarks.swan.charon import backend
-from benchmarks.swan.pair import Pair
+from testbed.charon import backend
+from testbed.pair import Pair
 """
 PROGRAM = """
 import json

@@ -24,10 +24,10 @@ from vpnaas.tunnels.ipsec.configuration import Configuration, connections, rende
 from vpnaas.tunnels.ipsec.daemon import daemon_conf
 from vpnaas.tunnels.ipsec.names import POLICY
 
-from benchmarks.swan import vdu
 from support.ends_certs import Certified, moved
 from support.guest import GuestMachine, run_here
 from support.swanctl import tunnel
+from testbed import vdu
 
 ENDS = ("left", "right")
 """The right end opens the tunnels."""

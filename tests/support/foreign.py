@@ -23,10 +23,10 @@ from vpnaas.tunnels.ipsec.daemon import daemon_conf
 from vpnaas.tunnels.ipsec.names import key_file, secret_file
 from vpnaas.tunnels.ipsec.observed import GENERATE, public_key
 
-from benchmarks.swan import vdu
 from support.ends import Daemon, Guest
 from support.ends_certs import moved
 from support.guest import GuestMachine
+from testbed import vdu
 
 LINK = "s1u"
 GATEWAY, CELL = "192.168.122.1", "192.168.122.11"

@@ -9,7 +9,7 @@ from pathlib import Path
 from e2e_core import MME, SGW
 from e2e_support import InBackground, Service, Vnf, wait
 
-from benchmarks.swan import probe as probing
+from testbed import probe as probing
 
 VIRTUAL = "192.168.121.254"
 PORT = "9000"

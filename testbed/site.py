@@ -11,9 +11,9 @@ from typing import Any
 from vpnaas.extras import gateway_tuning
 from vpnaas.extras.gateway_tuning import Value
 
-from benchmarks.swan.charon import ESP, GATEWAY_ID, IKE, Charon, connection
-from benchmarks.swan.netns import Block, Namespaces, wait
 from lab.certificates import Authority
+from testbed.charon import ESP, GATEWAY_ID, IKE, Charon, connection
+from testbed.netns import Block, Namespaces, wait
 
 GATEWAY = "10.100.0.1"
 CORE = "10.200.0.1"

@@ -22,11 +22,11 @@ from vpnaas.params.gateway import SharedAddress
 from vpnaas.params.pair import PRIMARY, SECONDARY, PairParams
 from vpnaas.vdu.programs import gateway_loss, source
 
-from benchmarks.swan.charon import GATEWAY_ID, Charon, connection
-from benchmarks.swan.netns import Block, Namespaces, end, wait
-from benchmarks.swan.probing import Probe
-from benchmarks.swan.site import CORE, CORE_PREFIX
 from lab.certificates import Authority
+from testbed.charon import GATEWAY_ID, Charon, connection
+from testbed.netns import Block, Namespaces, end, wait
+from testbed.probing import Probe
+from testbed.site import CORE, CORE_PREFIX
 
 OUTER = {"a": "10.100.0.1", "b": "10.100.0.2"}
 TRUSTED = {"a": "10.201.0.1", "b": "10.201.0.2"}

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from benchmarks.swan.netns import Namespaces, end, wait
 from lab.vim import probe
+from testbed.netns import Namespaces, end, wait
 
 AT_ONCE = 50
 

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from benchmarks.gateway.generator import End
-from benchmarks.swan.netns import Block, Namespaces
+from testbed.generator import End
+from testbed.netns import Block, Namespaces
 
 #: Inner wires fit the largest frame of any load; the underlay also fits a tunnel's headers.
 INNER_MTU, UNDERLAY_MTU = 1600, 2000

@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.gateway.loads import HEADERS, Load, fragments, header
-from benchmarks.swan.netns import inside
+from testbed.loads import HEADERS, Load, fragments, header
+from testbed.netns import inside
 
 BATCH = 32
 #: Seconds without any arrival after which the packets in flight count as lost.

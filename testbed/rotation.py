@@ -28,11 +28,11 @@ from vpnaas.vdu import programs
 from vpnaas.vdu.programs.ipsec import message, sections
 from vpnaas.vdu.steps import Step
 
-from benchmarks.swan import vdu
-from benchmarks.swan.charon import Charon, backend
-from benchmarks.swan.netns import Block, Namespaces, end, inside, wait
-from benchmarks.swan.wireguard import Devices, key_pair
 from lab.vim import probe
+from testbed import vdu
+from testbed.charon import Charon, backend
+from testbed.netns import Block, Namespaces, end, inside, wait
+from testbed.wireguard import Devices, key_pair
 
 OUTER = {"gw": "10.100.0.1", "field": "10.100.0.2"}
 INNER = ipaddress.ip_network("10.64.0.0/10")

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from vpnaas.extras import gateway_tuning
 
-from benchmarks.gateway.route import (
+from lab.certificates import Authority
+from lab.vim.dataplane import KERNEL, probe
+from testbed import charon
+from testbed.charon import GATEWAY_ID, connection
+from testbed.route import (
     CORE_PREFIX,
     FIELD_PREFIX,
     GATEWAY,
@@ -15,11 +19,7 @@ from benchmarks.gateway.route import (
     inner,
     outer,
 )
-from benchmarks.swan import charon
-from benchmarks.swan.charon import GATEWAY_ID, connection
-from benchmarks.swan.wireguard import Devices, key_pair
-from lab.certificates import Authority
-from lab.vim.dataplane import KERNEL, probe
+from testbed.wireguard import Devices, key_pair
 
 UP_SECONDS = 300.0
 LIBIPSEC_MTU = 1400

@@ -14,9 +14,9 @@ from typing import Any
 import vici
 from vpnaas.extras import gateway_tuning
 
-from benchmarks.swan.netns import Namespaces, end, wait
 from lab.certificates import Authority
 from lab.vim.dataplane import TUN, kernel_has_esp
+from testbed.netns import Namespaces, end, wait
 
 PLUGINS = (
     "random nonce aesni openssl kdf hmac sha1 sha2 curve25519 kernel-libipsec kernel-netlink pem "

@@ -10,8 +10,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.swan import probe
-from benchmarks.swan.netns import Block, Namespaces, end
+from testbed import probe
+from testbed.netns import Block, Namespaces, end
 
 PORT = "9000"
 

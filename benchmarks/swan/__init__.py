@@ -1,1 +1,0 @@
-"""strongSwan and WireGuard in network namespaces, for benchmarks and the gateway tests."""

@@ -1,0 +1,1 @@
+"""strongSwan and WireGuard in network namespaces, with traffic, for benchmarks and tests."""
