@@ -3,17 +3,20 @@
 A page has a comment `<!-- action: FILE ACTION -->`, with a file of actions below `charms`. The site
 has there what the action does, and type, default and meaning of each parameter. `<!-- table: NAME
 -->` becomes one of `TABLES`, `<!-- data: FILE KEY -->` a table that stands in a file of YAML:
-a list of rows, of which the first is the head.
+a list of rows, of which the first is the head, and `<!-- verbs: MODULE GROUP -->` the verbs of a
+command.
 """
 
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import click
 from oai import images
 from vpnaas.vdu.programs import exporter
 
@@ -30,14 +33,37 @@ LAYERS = (
 """Packages of the charm library, from the lowest layer up; the last are its own modules."""
 TABLE = re.compile(r"^<!-- table: (\S+) -->$", re.MULTILINE)
 DATA = re.compile(r"^<!-- data: (\S+) (\S+) -->$", re.MULTILINE)
+VERBS = re.compile(r"^<!-- verbs: (\S+) (\S+) -->$", re.MULTILINE)
 CODES = Path("builder/validate/codes.yaml")
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Return a page with its tables (an event of MkDocs)."""
     markdown = MARK.sub(lambda found: action(found[1], found[2]), markdown)
+    markdown = VERBS.sub(lambda found: verbs(found[1], found[2]), markdown)
     markdown = DATA.sub(lambda found: data(found[1], found[2]), markdown)
     return TABLE.sub(lambda found: TABLES[found[1]](Tree.find()), markdown)
+
+
+def verbs(module: str, group: str) -> str:
+    """Return the verbs of a group of the program `cli` in a module, and what each does."""
+    commands = importlib.import_module(module).cli.commands[group].commands
+    return _rows(
+        ("Verb", "Does"),
+        (
+            (f"`{group} {_usage(verb)}`", " ".join(str(verb.help).split()))
+            for _, verb in sorted(commands.items())
+        ),
+    )
+
+
+def _usage(verb: click.Command) -> str:
+    words = (
+        str(p.make_metavar(click.Context(verb)))
+        for p in verb.params
+        if p.param_type_name == "argument"
+    )
+    return " ".join([str(verb.name), *words])
 
 
 def data(file: str, key: str) -> str:
