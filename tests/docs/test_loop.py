@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from support import changed
+from xdist.remote import WorkerInteractor
 
 pytestmark = pytest.mark.slow
 
@@ -50,3 +53,13 @@ def test_data_of_a_package_reaches_the_tests_of_the_package() -> None:
 
 def test_a_change_of_nothing_reaches_nothing() -> None:
     assert changed.reached(ROOT, []) == set()
+
+
+def test_xdist_tells_which_tests_belong_to_one_worker(request: pytest.FixtureRequest) -> None:
+    """Where it does not, each worker brings up the services that modules share, in silence."""
+    item: Any = pytest.Function.from_parent(request.node.parent, name="other", callobj=lambda: None)
+    item.add_marker(pytest.mark.xdist_group("basic"))
+    config: Any = SimpleNamespace(getvalue=lambda name: name == "loadgroup")
+    worker: Any = SimpleNamespace()
+    WorkerInteractor.pytest_collection_modifyitems(worker, config, [item])
+    assert item.nodeid.endswith("::other@basic")
