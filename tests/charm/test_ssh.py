@@ -1,6 +1,7 @@
 """The login to a VDU: which algorithms it uses with a real sshd, and what it says when it fails.
 
-With both releases of paramiko that count: the one vendored into the charms, and a current one.
+With both releases of paramiko that count: the one vendored into the charms, on the oldest Python at
+hand that a charm runs on, and a current one.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from paramiko.kex_curve25519 import KexCurve25519, c_MSG_KEXECDH_REPLY
 from support.ports import free_port
 from support.waiting import listens, wait_until
 from vpnaas.vdu.ssh import fingerprint
+
+from lab.vca.python import choose_python
 
 pytestmark = pytest.mark.lab
 
@@ -101,12 +104,14 @@ def login(
     """Log in with one release of paramiko."""
     key = tmp_path_factory.mktemp("login") / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-    path = [str(LIBRARY), *([str(vendored / "hss/venv")] if request.param == "vendored" else [])]
+    path, python = [str(LIBRARY)], Path(sys.executable)
+    if request.param == "vendored":
+        path, python = [*path, str(vendored / "hss/venv")], choose_python().path
 
     def run(port: int, *more: object, program: str = PROGRAM) -> subprocess.CompletedProcess[str]:
         words = list(map(str, more or (() if program == REQUEST else (30,))))
         return subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", program, str(port), str(key), *words],
+            [python, "-W", "ignore", "-c", program, str(port), str(key), *words],
             env={**os.environ, "PYTHONPATH": ":".join(path)},
             capture_output=True,
             text=True,

@@ -256,6 +256,7 @@ def _unreadable() -> Tuple[Type[Exception], ...]:
         ValueError,
         TypeError,
         OverflowError,
+        KeyError,  # 40.0.2, for a kind of text in a name that it does not know
         exceptions.UnsupportedAlgorithm,
         x509.DuplicateExtension,
         x509.InvalidVersion,
