@@ -22,9 +22,16 @@ from lab.records.journal import Tail
 from lab.records.store import NSDS, NSTS, OPS, VIMS, VNFDS, Store
 
 COLLECTION = {"vnf": VNFDS, "ns": NSDS, "nst": NSTS}
-OTHERS = (1.5, True, datetime.date(2026, 1, 31))
-"""One of these goes to each place, besides a number and nothing."""
+OTHERS = (2, None, 1.5, True, datetime.date(2026, 1, 31))
+"""One of these goes to each place, in long runs all."""
 Way = tuple[Any, ...]
+
+
+all_or_one = pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)])
+
+
+def others(number: int, every: bool) -> tuple[Any, ...]:
+    return OTHERS if every else (OTHERS[number % len(OTHERS)],)
 
 
 @cache
@@ -85,14 +92,15 @@ def catalogue_of(home: Path, kind: str) -> Catalogue:
     return catalogue
 
 
+@all_or_one
 @pytest.mark.parametrize("kind", COLLECTION)
-def test_a_package_is_refused_or_listed_and_deleted(kind: str, tmp_path: Path) -> None:
+def test_a_package_is_refused_or_listed_and_deleted(kind: str, every: bool, tmp_path: Path) -> None:
     catalogue = catalogue_of(tmp_path / "home", kind)
     store, collection = catalogue.store, COLLECTION[kind]
     before = {d["_id"] for d in store.all(collection)}
     accepted = 0
     for number, (name, way) in enumerate(places(kind)):
-        for other in (2, None, OTHERS[number % len(OTHERS)]):
+        for other in others(number, every):
             made = copy.deepcopy(shipped()[name].descriptor)
             holder = made
             for part in way[:-1]:
@@ -117,7 +125,10 @@ def test_a_package_is_refused_or_listed_and_deleted(kind: str, tmp_path: Path) -
     assert accepted
 
 
-def test_a_service_is_refused_or_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@all_or_one
+def test_a_service_is_refused_or_created(
+    every: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def start(store: Store, operation: dict[str, Any], collection: str = OPS) -> Tail:
         return Tail(store.home / "events")
 
@@ -132,7 +143,7 @@ def test_a_service_is_refused_or_created(tmp_path: Path, monkeypatch: pytest.Mon
         for number, way in enumerate(way_by_place.values()):
             if "config-primitive" in way:
                 continue  # of day 2
-            for other in (2, None) if number % 2 else (None,):
+            for other in others(number, every):
                 engine = Engine(tmp_path / "home")
                 engine.store.put(VIMS, {"_id": "v", "name": "north", "_admin": admin()})
                 made = copy.deepcopy(shipped()[name].descriptor)
