@@ -327,7 +327,7 @@ def ns_show(lab: Lab, name: str, literal: bool) -> None:
     "--config",
     "config_text",
     default="",
-    help="skip_terminate_primitives, autoremove, timeout_ns_terminate (seconds).",
+    help="skip_terminate_primitives, timeout_ns_terminate (seconds).",
 )
 @click.option("--wait", is_flag=True, help="Show progress until it is done.")
 @click.option("--timeout", type=click.IntRange(1), help="Seconds to wait with --wait.")
@@ -339,21 +339,19 @@ def ns_delete(
     if lab.discarded(NSRS, name):
         return
     config = load_mapping(config_text, "--config")
-    unknown = set(config) - {"skip_terminate_primitives", "timeout_ns_terminate", "autoremove"}
+    unknown = set(config) - {"skip_terminate_primitives", "timeout_ns_terminate"}
     if unknown:
         raise NbiError(
-            f"--config has '{sorted(unknown)[0]}', allowed are skip_terminate_primitives, "
-            "timeout_ns_terminate and autoremove"
+            f"--config has '{sorted(unknown)[0]}', allowed are skip_terminate_primitives and "
+            "timeout_ns_terminate"
         )
     skip = config.get("skip_terminate_primitives", False)
-    remove = config.get("autoremove", True)
-    for key, value in (("skip_terminate_primitives", skip), ("autoremove", remove)):
-        if not isinstance(value, bool):
-            raise NbiError(f"{key} in --config must be true or false")
+    if not isinstance(skip, bool):
+        raise NbiError("skip_terminate_primitives in --config must be true or false")
     limit = config.get("timeout_ns_terminate")
     if limit is not None and (type(limit) is not int or limit < 1):
         raise NbiError("timeout_ns_terminate in --config must be seconds, a whole number above 0")
-    started = lab.engine.ns_delete(name, force, skip, remove, limit)
+    started = lab.engine.ns_delete(name, force, skip, limit)
     lab.follow(started, wait, timeout)
     lab.out.remark("Deleted" if wait else "Deletion in progress")
 
@@ -434,7 +432,7 @@ def vnf_scale(
 
 @verb("ns-update")
 @click.argument("name")
-@click.option("--updatetype", required=True, help="CHANGE_VNFPKG, REMOVE_VNF or OPERATE_VNF.")
+@click.option("--updatetype", required=True, help="CHANGE_VNFPKG or OPERATE_VNF.")
 @click.option("--config", "config_text", required=True, help="What is updated, YAML text.")
 @click.option("--timeout", type=click.IntRange(1), help="Seconds the update may take.")
 @click.option("--wait", is_flag=True, help="Show progress until it is done.")
@@ -442,7 +440,7 @@ def vnf_scale(
 def ns_update(
     lab: Lab, name: str, updatetype: str, config_text: str, timeout: int | None, wait: bool
 ) -> None:
-    """Update a network service: CHANGE_VNFPKG refreshes charms, REMOVE_VNF, OPERATE_VNF.
+    """Update a network service: CHANGE_VNFPKG refreshes charms, OPERATE_VNF.
 
     osmclient has CHANGE_VNFPKG only; the other types are those of NBI.
     """

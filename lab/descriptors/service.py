@@ -97,9 +97,7 @@ def shared_parameters(svc: Service, records: Mapping[str, Document]) -> dict[str
             values["ns_config_info"] = "osm-config-mapping: {}\n"
             result[env.application] = pool.setdefault((None, None), values)
             continue
-        record = records.get(index)
-        if record is None:
-            continue  # REMOVE_VNF leaves a member's charm without its record
+        record = records[index]
         own = None
         for vdur in record["vdur"]:
             if vdur["vdu-id-ref"] == env.vdu_id and vdur["additionalParams"]:

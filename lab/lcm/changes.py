@@ -1,6 +1,6 @@
 """Operations that change a running service: heal and update.
 
-Source: OSM 19, LCM ``heal``, ``heal_N2VC``, ``update``, ``remove_vnf``, ``rebuild_start_stop``; RO
+Source: OSM 19, LCM ``heal``, ``heal_N2VC``, ``update``, ``rebuild_start_stop``; RO
 ``recreate``. The lab leaves out what LCM leaves out: a healed VDU gets the charm's key, but no
 relations, no ``config`` and no initial primitives. A rebuilt VDU does not get the key either.
 """
@@ -20,7 +20,7 @@ from lab.descriptors.topology import Server
 from lab.errors import LcmError
 from lab.lcm.instantiate import Connector, faults, inject
 from lab.lcm.request import charm_folder, request
-from lab.lcm.vimdeploy import VimDeployment, delete_server, server_spec
+from lab.lcm.vimdeploy import VimDeployment, server_spec
 from lab.records.operations import ro_key_path
 from lab.records.packages import prune_revisions
 from lab.records.store import NSRS, VNFDS, VNFRS, Document
@@ -218,15 +218,6 @@ def _break_day1(ops: Operations, ns_id: str, env: Environment) -> None:
     ops.journal.write("note", "ns", f"{env.application}: run-day1 ran no primitive, as in OSM")
 
 
-# -- migrate ---------------------------------------------------------------------------------------
-
-
-def migrate(ops: Operations, operation: Document) -> str:
-    """Fail as on a cloud with one host: a VIM of the lab has only one."""
-    ops.begin(operation, None, "MIGRATING")
-    raise LcmError("No valid host was found: a VIM of the lab is one host")
-
-
 # -- update ----------------------------------------------------------------------------------------
 
 
@@ -234,13 +225,9 @@ def update(ops: Operations, operation: Document) -> str:
     """Run an update of one of LCM's types."""
     ops.begin(operation, None, "UPDATING")
     params = operation["operationParams"]
-    kind = params["updateType"]
-    if kind == "CHANGE_VNFPKG":
+    if params["updateType"] == "CHANGE_VNFPKG":
         return _change_package(ops, operation, params["changeVnfPackageData"])
-    if kind == "REMOVE_VNF":
-        _remove_vnf(ops, operation["nsInstanceId"], params["removeVnfInstanceId"])
-    else:
-        _operate(ops, operation["nsInstanceId"], params["operateVnfData"])
+    _operate(ops, operation["nsInstanceId"], params["operateVnfData"])
     return _updated(ops, operation)
 
 
@@ -298,23 +285,6 @@ def _change_package(ops: Operations, operation: Document, data: Mapping[str, Any
         state = ops.end(operation, "COMPLETED", "Done")
         ops.let_settle(ns_id, model)
     return state
-
-
-def _remove_vnf(ops: Operations, ns_id: str, vnfr_id: str) -> None:
-    """Delete a VNF's servers and its record; as in LCM, its charm and the charm's record stay."""
-    if len(vnfrs_of(ops.store, ns_id)) < 2:
-        raise LcmError(f"FAILED Removing VNF: {vnfr_id} Cannot terminate the last VNF in this NS.")
-    vnfr = ops.store.get(VNFRS, vnfr_id)
-    vim = ops.backends.vim(vnfr["vim-account-id"])
-    for vdur in vnfr["vdur"]:
-        if vdur["vim-id"] is not None:
-            delete_server(vim, vdur["vim-id"])
-
-    def forget(nsr: Document) -> None:
-        nsr["constituent-vnfr-ref"] = [r for r in nsr["constituent-vnfr-ref"] if r != vnfr_id]
-
-    ops.store.update(NSRS, ns_id, forget)
-    ops.store.delete(VNFRS, vnfr_id)
 
 
 def _operate(ops: Operations, ns_id: str, data: Mapping[str, Any]) -> None:

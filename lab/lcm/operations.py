@@ -62,7 +62,6 @@ class Operations:
             "heal": lambda document: self._in_time(changes.heal, document),
             "scale": lambda document: self._in_time(scaling.scale, document),
             "update": lambda document: self._in_time(changes.update, document),
-            "migrate": lambda document: changes.migrate(self, document),
             "terminate": self._terminate,
         }[operation["lcmOperationType"]]
         try:
@@ -331,9 +330,7 @@ class Operations:
 
     def _day2_values(self, svc: Service, env: Environment) -> dict[str, Any]:
         records = vnfrs_of(self.store, svc.nsr["_id"])
-        if env.member_vnf_index not in records:
-            raise LcmError(f"no vnf '{env.member_vnf_index}' in this ns, it was removed")
-        record = records[env.member_vnf_index]
+        record = records[str(env.member_vnf_index)]
         values = dict(record["additionalParamsForVnf"])
         for vdur in record["vdur"]:
             if vdur["vdu-id-ref"] == env.vdu_id and vdur["additionalParams"]:
@@ -348,8 +345,6 @@ class Operations:
         params = operation["operationParams"]
         self.begin(operation, "TERMINATING", "TERMINATING")
         nsr = self.store.get(NSRS, ns_id)
-        if not params.get("force"):
-            self._require_members(nsr)
         with self._deadline(operation, "timeout_ns_terminate"):
             if not params.get("skip_terminate_primitives"):
                 try:
@@ -359,11 +354,6 @@ class Operations:
             errors = delete_resources(self.backends, ns_id, self._vims(nsr), self.journal)
         if errors and not params.get("force"):
             return self._fail(operation, "; ".join(errors))
-        if not params.get("autoremove", True):
-            self._reset_records(operation)
-            state = self.end(operation, "COMPLETED", "Done")
-            self.journal.write("settled", "ns", "terminated", idle=True)
-            return state
         remove_service(self.store, ns_id)
         self.journal.write("end", "ns", "Done", state="COMPLETED", detail="Done")
         self.journal.write("settled", "ns", "deleted", idle=True)
@@ -377,14 +367,6 @@ class Operations:
         used.update(r["vim-account-id"] for r in vnfrs_of(self.store, nsr["_id"]).values())
         return [v["_id"] for v in self.store.all(VIMS) if v["_id"] in used]
 
-    def _require_members(self, nsr: Document) -> None:
-        """Fail, as LCM does, if REMOVE_VNF removed a member, because its charm is still there."""
-        members = vnfrs_of(self.store, nsr["_id"])
-        for vca in nsr["_admin"]["deployed"]["VCA"]:
-            index = vca["member-vnf-index"]
-            if index is not None and index not in members:
-                raise LcmError(f"KeyError: '{index}'")
-
     def _terminate_primitives(self, nsr: Document) -> None:
         day1_run = {
             v["application"] for v in nsr["_admin"]["deployed"]["VCA"] if v.get("needed_terminate")
@@ -396,27 +378,6 @@ class Operations:
             return
         with self.charms_running(nsr["_id"], svc.environments):
             run_terminate_primitives(self, nsr["_id"], svc.environments, day1_run)
-
-    def _reset_records(self, operation: Document) -> None:
-        """Reset the records of a service to NOT_INSTANTIATED, without ids and addresses."""
-        ns_id = operation["nsInstanceId"]
-
-        def forget(vnfr: Document) -> None:
-            vnfr["ip-address"] = None
-            for vdur in vnfr["vdur"]:
-                vdur.update({"vim-id": None, "status": "BUILD", "ip-address": None})
-                for port in vdur["interfaces"]:
-                    port["ip-address"] = port["mac-address"] = None
-
-        def change(nsr: Document) -> None:
-            nsr["nsState"] = nsr["_admin"]["nsState"] = "NOT_INSTANTIATED"
-            nsr["operational-status"] = nsr["config-status"] = "terminated"
-            nsr["detailed-status"] = "Done"
-            nsr["configurationStatus"], nsr["_admin"]["deployed"] = [], {"VCA": []}
-
-        for record in vnfrs_of(self.store, ns_id).values():
-            self.store.update(VNFRS, record["_id"], forget)
-        self.store.update(NSRS, ns_id, change)
 
     # -- records -----------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from lab.nbi.primitives import check_action
 from lab.nbi.records import new_nsr, new_operation, new_vnfrs
 from lab.records import jobs
 from lab.records.journal import Tail
-from lab.records.operations import fail_operation, remove_service
+from lab.records.operations import fail_operation
 from lab.records.store import NSDS, NSIS, NSRS, OPS, VIMS, VNFDS, VNFRS, Document, Store
 
 
@@ -62,78 +62,12 @@ class Engine:
         self.record([prepared])
         return self._start(prepared.operation, prepared.nsr, prepared.warnings)
 
-    def ns_record(self, request: InstanceRequest) -> Document:
-        """Record a service for :meth:`ns_instantiate`; return its record."""
-        prepared = self._checked(request)
-        self.record([prepared], operations=False)
-        return prepared.nsr
-
-    def ns_instantiate(
-        self,
-        name: str,
-        vim_account: str,
-        config: Mapping[str, Any],
-        ssh_keys: list[str],
-        timeout: int | None = None,
-    ) -> Started:
-        """Instantiate a recorded service. As in NBI, its additionalParams are the recorded ones."""
-        key = self.ns(name)["_id"]
-        with self.store.lock(NSRS):
-            # Of two simultaneous requests, the second sees the operation of the first.
-            nsr = self.store.get(NSRS, key)
-            if not self.only_recorded(nsr):
-                raise ConflictError(
-                    f"ns_instance '{key}' cannot be 'instantiate' because it is already "
-                    "instantiated"
-                )
-            recorded = nsr["instantiate_params"]
-            fixed = {field: recorded[field] for field in _AT_CREATION if field in recorded}
-            rest = {field: value for field, value in config.items() if field not in _AT_CREATION}
-            request = InstanceRequest(
-                nsr["name"],
-                nsr["nsd-ref"],
-                vim_account,
-                {**rest, **fixed},
-                ssh_keys,
-                nsr["description"],
-                timeout,
-            )
-            prepared = self._checked(request, key)
-            old_vnfrs = [v for v in self.store.all(VNFRS) if v["nsr-id-ref"] == key]
-            ids = {v["member-vnf-index-ref"]: v["_id"] for v in old_vnfrs}
-            for vnfr in prepared.vnfrs:
-                vnfr["_id"] = ids.get(vnfr["member-vnf-index-ref"], vnfr["_id"])
-                self.store.put(VNFRS, vnfr)
-            prepared.nsr["constituent-vnfr-ref"] = [v["_id"] for v in prepared.vnfrs]
-            self.store.put(OPS, prepared.operation)
-            self.store.put(NSRS, prepared.nsr)
-        return self._start(prepared.operation, prepared.nsr, prepared.warnings)
-
-    def ns_forget(self, name: str) -> None:
-        """Delete the records of a service that is not instantiated."""
-        key = self.ns(name)["_id"]
-        with self.store.lock(NSRS):
-            nsr = self.store.get(NSRS, key)
-            if not self.only_recorded(nsr):
-                raise ConflictError(
-                    f"nsr '{key}' cannot be deleted because it is in 'INSTANTIATED' state. "
-                    "Launch 'terminate' operation first; or force deletion"
-                )
-            self._no_part_of_a_slice(nsr)
-            remove_service(self.store, key)
-
-    def only_recorded(self, nsr: Document) -> bool:
-        """Return whether a service is not instantiated and no operation on it runs."""
-        return nsr["_admin"]["nsState"] == "NOT_INSTANTIATED" and all(
-            o["operationState"] != "PROCESSING" for o in self._operations(nsr["_id"])
-        )
-
     def vim_key(self, name_or_id: str) -> str:
         """Return the id of a VIM account."""
         return str(self.store.resolve(VIMS, name_or_id)["_id"])
 
-    def _checked(self, asked: InstanceRequest, key: str | None = None) -> Prepared:
-        """Check a request as osmclient and NBI do; return its records, with id ``key``."""
+    def _checked(self, asked: InstanceRequest) -> Prepared:
+        """Check a request as osmclient and NBI do; return its records."""
         nsd = self.store.resolve(NSDS, asked.descriptor)
         request = client_params(asked, nsd["_id"], self.vim_key)
         packages = list(self._members(nsd["descriptor"]).values())
@@ -141,20 +75,14 @@ class Engine:
         nsds = {nsd["id"]: nsd["descriptor"]}
         folders = {d["id"]: self.catalogue.folder(d) for d in packages}
         warnings = validation.parameters("ns", asked.config, vnfds, nsds, folders)
-        prepared = self.prepare(nsd, request, asked.description, key)
+        prepared = self.prepare(nsd, request, asked.description)
         return replace(prepared, warnings=warnings)
 
-    def prepare(
-        self,
-        nsd: Document,
-        request: dict[str, Any],
-        description: str = "",
-        key: str | None = None,
-    ) -> Prepared:
-        """Check a request as NBI does; return the records of the service, with id ``key``."""
+    def prepare(self, nsd: Document, request: dict[str, Any], description: str = "") -> Prepared:
+        """Check a request as NBI does; return the records of the service."""
         vims = {v["_id"]: v["name"] for v in self.store.all(VIMS)}
         check_references(request, nsd["descriptor"], vims)
-        nsr = new_nsr(request, nsd, description, key)
+        nsr = new_nsr(request, nsd, description)
         try:
             svc = service(nsr, self.store)
             vnfrs = new_vnfrs(nsr, svc.vnfds, svc.plan, request)
@@ -280,9 +208,8 @@ class Engine:
 
         Args:
             name: of the service.
-            update_type: ``CHANGE_VNFPKG``, ``REMOVE_VNF`` or ``OPERATE_VNF``.
-            data: NBI's further parameter: ``changeVnfPackageData``, ``removeVnfInstanceId`` or
-                ``operateVnfData``.
+            update_type: ``CHANGE_VNFPKG`` or ``OPERATE_VNF``.
+            data: NBI's further parameter: ``changeVnfPackageData`` or ``operateVnfData``.
             timeout: ``timeout_ns_update``, seconds.
         """
         nsr = self._instantiated(name, "update")
@@ -295,9 +222,6 @@ class Engine:
             raise NbiError(f"{update_type} needs {key}")
         value = data[key]
         request: dict[str, Any] = {"updateType": update_type, key: value}
-        if update_type == "REMOVE_VNF":
-            self._vnfr_of(nsr, str(value))
-            return self._run(nsr, "update", request, timeout)
         if not isinstance(value, Mapping):
             raise NbiError(f"Format error at '{key}' '{value} is not of type 'object''")
         vnfr = self._vnfr_of(nsr, str(value.get("vnfInstanceId")))
@@ -319,18 +243,6 @@ class Engine:
         request[key] = {**value, "vnfdId": package["_id"], "vnfInstanceId": vnfr["_id"]}
         return self._run(nsr, "update", request, timeout)
 
-    def ns_migrate(self, name: str, request: Mapping[str, Any]) -> Started:
-        """Check a migration as NBI does and start it.
-
-        ``request`` has ``vnfInstanceId`` and, as NBI has them, ``migrateToHost`` and ``vdu``.
-        """
-        nsr = self._instantiated(name, "migrate")
-        vnfr = self._vnfr_of(nsr, str(request.get("vnfInstanceId")))
-        vdu = request.get("vdu")
-        if vdu is not None:
-            _require_vdu(vnfr, vdu.get("vduId"), vdu.get("vduCountIndex", 0))
-        return self._run(nsr, "migrate", request)
-
     def cancel(self, op_id: str) -> None:
         """Kill the worker of a running operation; its state becomes FAILED_TEMP, as in LCM."""
         operation = self.operation(op_id)
@@ -344,19 +256,17 @@ class Engine:
         name: str,
         force: bool = False,
         skip_terminate_primitives: bool = False,
-        autoremove: bool = True,
         timeout: int | None = None,
     ) -> Started:
         """Terminate a service and remove its records, also after an incomplete creation.
 
         A running instantiation is cancelled. The worker waits for other operations (``force``:
-        they are cancelled too). Without ``autoremove`` the records stay for a new instantiation.
-        ``timeout`` is ``timeout_ns_terminate``, seconds.
+        they are cancelled too). ``timeout`` is ``timeout_ns_terminate``, seconds.
         """
         nsr = self.ns(name)
         if not force:
             self._no_part_of_a_slice(nsr)
-        operation = self.terminate(nsr, force, skip_terminate_primitives, autoremove, timeout)
+        operation = self.terminate(nsr, force, skip_terminate_primitives, timeout)
         return self._start(operation, nsr, [])
 
     def _no_part_of_a_slice(self, nsr: Document) -> None:
@@ -373,7 +283,6 @@ class Engine:
         nsr: Document,
         force: bool = False,
         skip_terminate_primitives: bool = False,
-        autoremove: bool = True,
         timeout: int | None = None,
     ) -> Document:
         """Cancel a running instantiation (``force``: all operations); record a termination."""
@@ -387,7 +296,7 @@ class Engine:
             nsr,
             "terminate",
             {
-                "autoremove": autoremove,
+                "autoremove": True,
                 "force": force,
                 "skip_terminate_primitives": skip_terminate_primitives or force,
                 **_limit("terminate", timeout),
@@ -471,12 +380,8 @@ def _limit(kind: str, timeout: int | None) -> dict[str, int]:
     return {} if timeout is None else {f"timeout_ns_{kind}": timeout}
 
 
-_AT_CREATION = ("additionalParamsForNs", "additionalParamsForVnf")
-"""Parameters NBI reads when it records a service and ignores when it instantiates it."""
-
 UPDATES = {
     "CHANGE_VNFPKG": "changeVnfPackageData",
-    "REMOVE_VNF": "removeVnfInstanceId",
     "OPERATE_VNF": "operateVnfData",
 }
 """Update type -> request field with its parameters."""

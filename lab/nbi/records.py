@@ -14,11 +14,9 @@ from lab.records.ids import admin, new_id
 from lab.records.store import Document
 
 
-def new_nsr(
-    request: Mapping[str, Any], nsd: Document, description: str, key: str | None = None
-) -> Document:
-    """Return the record of a service to instantiate; ``key``: its ``_id``, by default a new one."""
-    key = key or new_id()
+def new_nsr(request: Mapping[str, Any], nsd: Document, description: str) -> Document:
+    """Return the record of a service to instantiate."""
+    key = new_id()
     return {
         "_id": key,
         "id": key,

@@ -16,7 +16,7 @@ from lab.nbi.params import InstanceRequest, slice_params
 from lab.nbi.records import new_operation
 from lab.records import jobs
 from lab.records.ids import admin, new_id
-from lab.records.operations import SLICE_ENDING, end_slice_operation, remove_service, remove_slice
+from lab.records.operations import SLICE_ENDING, end_slice_operation
 from lab.records.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, OPS, VNFDS, Document
 
 
@@ -62,10 +62,10 @@ class Slices:
     def create(self, request: InstanceRequest) -> Started:
         """Check a request as osmclient and NBI do, record the slice and start it."""
         nsi, warnings = self.record(request)
-        return replace(self.instantiate(nsi["_id"]), warnings=tuple(warnings))
+        return replace(self._instantiate(nsi["_id"]), warnings=tuple(warnings))
 
     def record(self, asked: InstanceRequest) -> tuple[Document, list[str]]:
-        """Record a slice with its services for :meth:`instantiate`; return it and the warnings."""
+        """Check a request and record the slice with its services; return it and the warnings."""
         nst = self.store.resolve(NSTS, asked.descriptor)
         request = slice_params(asked, nst["_id"], self.engine.vim_key)
         template: Document = copy.deepcopy(nst["descriptor"])
@@ -94,16 +94,9 @@ class Slices:
             self.store.put(NSIS, nsi)
         return nsi, warnings
 
-    def instantiate(self, name: str) -> Started:
-        """Instantiate a recorded slice with its recorded parameters."""
-        nsi = self.nsi(name)
+    def _instantiate(self, key: str) -> Started:
         with self.store.lock(NSIS):
-            nsi = self.store.get(NSIS, nsi["_id"])
-            if nsi["_admin"]["nsiState"] != "NOT_INSTANTIATED" or self._operations(nsi["_id"]):
-                raise ConflictError(
-                    f"netslice_instance '{nsi['_id']}' cannot be 'instantiate' because it is "
-                    "already instantiated"
-                )
+            nsi = self.store.get(NSIS, key)
             steps = [self._step(nsi, entry) for entry in nsi["_admin"]["nsrs-detailed-list"]]
             request = {**nsi["instantiation_parameters"], "nslcmops_ids": steps}
             operation = _new_operation(nsi, "instantiate", request)
@@ -126,26 +119,6 @@ class Slices:
         self.store.put(OPS, operation)
         entry[key] = operation["_id"]
         return str(entry[key])
-
-    def forget(self, name: str) -> bool:
-        """Delete a slice's records, unless it or one of its services was instantiated.
-
-        Return whether it did. A shared service may run though the slice that made it is gone.
-        """
-        nsi = self.nsi(name)
-        with self.store.lock(NSIS):
-            if nsi["_admin"]["nsiState"] != "NOT_INSTANTIATED" or self._operations(nsi["_id"]):
-                return False
-            kept = self._used_by_others(nsi)
-            entries = nsi["_admin"]["nsrs-detailed-list"]
-            own = [entry["nsrId"] for entry in entries if entry["nsrId"] not in kept]
-            records = [self.store.readable(NSRS, key) for key in own]
-            if not all(nsr is None or self.engine.only_recorded(nsr) for nsr in records):
-                return False
-            for key in own:
-                remove_service(self.store, key)
-            remove_slice(self.store, nsi["_id"])
-        return True
 
     def _used_by_others(self, nsi: Document) -> set[str]:
         return {

@@ -1,8 +1,10 @@
 """Filters of lists by the query string (SOL013, clause 5.2, in the older form that NBI has)."""
 
-import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
 from typing import Any
+
+from lab.errors import NbiError
 
 Document = dict[str, Any]
 
@@ -10,44 +12,26 @@ Document = dict[str, Any]
 ADMINISTRATIVE = ("ADMIN", "FORCE", "PUBLIC", "SET_PROJECT")
 
 
-#: Comparisons of values in an order; all other operators compare texts.
-_ORDERS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "gt": operator.gt,
-    "gte": operator.ge,
-    "lt": operator.lt,
-    "lte": operator.le,
-}
-_OPERATORS = ("eq", "cont", "neq", "ne", "ncont", *_ORDERS)
-
-
-def _meets(value: Any, name: str, operands: list[str]) -> bool:
-    """Return whether a value meets a test with the operator of this name."""
-    if name not in _ORDERS:
-        values = value if isinstance(value, list) else [value]
-        equal = any(("" if v is None else str(v)) in operands for v in values)
-        return equal == (name in ("eq", "cont"))
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        try:
-            return _ORDERS[name](value, float(operands[0]))
-        except ValueError:
-            return False
-    return isinstance(value, str) and _ORDERS[name](value, operands[0])
+_OPERATORS = ("eq", "neq", "ne", "gt", "gte", "lt", "lte", "cont", "ncont")
 
 
 def matching(documents: Iterable[Document], query: Iterable[tuple[str, str]]) -> list[Document]:
-    """Return the documents that meet all of ``a.b.op=value[,value]`` (op: ``eq`` when left out)."""
+    """Return the documents that meet all of ``a.b=value[,value]``."""
     tests = []
     for name, text in query:
         if name in ADMINISTRATIVE:
             continue
         path = name.split(".")
-        test = path.pop() if path[-1] in _OPERATORS and len(path) > 1 else "eq"
-        tests.append((path, test, text.split(",")))
-    return [
-        document
-        for document in documents
-        if all(_meets(_at(document, path), test, operands) for path, test, operands in tests)
-    ]
+        if len(path) > 1 and path[-1] in _OPERATORS:
+            text = f"Filter '{name}' has an operator; allowed: FIELD=VALUE[,VALUE]"
+            raise NbiError(text, HTTPStatus.NOT_IMPLEMENTED)
+        tests.append((path, text.split(",")))
+    return [d for d in documents if all(_meets(_at(d, path), texts) for path, texts in tests)]
+
+
+def _meets(value: Any, texts: list[str]) -> bool:
+    values = value if isinstance(value, list) else [value]
+    return any(("" if v is None else str(v)) in texts for v in values)
 
 
 def _at(value: Any, path: list[str]) -> Any:
@@ -61,8 +45,7 @@ def _at(value: Any, path: list[str]) -> Any:
                 entry = int(part) if len(part) < 10 else len(value)
                 value = value[entry] if entry < len(value) else None
             else:
-                rest = path[number + (part == "ANYINDEX") :]
-                return [item for entry in value for item in _flat(_at(entry, rest))]
+                return [item for entry in value for item in _flat(_at(entry, path[number:]))]
         else:
             return None
     return value

@@ -31,6 +31,16 @@ def _fixed(table: str) -> list[Route]:
     ]
 
 
+def _two_steps(path: str) -> list[Route]:
+    """Return the routes of SOL005's separate steps, which OSM has and the lab has not."""
+    return [
+        Route("POST", path, refused),
+        Route("DELETE", f"{path}/{{id}}", refused),
+        Route("POST", f"{path}/{{id}}/instantiate", refused),
+        Route("POST", f"{path}/{{id}}/terminate", refused),
+    ]
+
+
 ROUTES: list[Route] = [
     Route("GET", "/version", admin.version, open=True),
     *below(
@@ -64,12 +74,9 @@ ROUTES: list[Route] = [
         Route("POST", "/ns_instances_content", ns.new_service),
         Route("DELETE", "/ns_instances_content/{id}", ns.delete_service),
         *shown("/ns_instances", NSRS),
-        Route("POST", "/ns_instances", ns.create_service),
-        Route("DELETE", "/ns_instances/{id}", ns.forget_service),
-        Route("POST", "/ns_instances/{id}/instantiate", ns.instantiate),
-        Route("POST", "/ns_instances/{id}/migrate", ns.migrate),
+        *_two_steps("/ns_instances"),
+        Route("POST", "/ns_instances/{id}/migrate", refused),
         Route("POST", "/ns_instances/{id}/action", ns.action),
-        Route("POST", "/ns_instances/{id}/terminate", ns.terminate),
         Route("POST", "/ns_instances_terminate", ns.delete_services),
         Route("POST", "/ns_instances/{id}/heal", ns.heal),
         Route("POST", "/ns_instances/{id}/scale", ns.scale),
@@ -88,10 +95,7 @@ ROUTES: list[Route] = [
         Route("POST", "/netslice_instances_content", nsi.new_slice),
         Route("DELETE", "/netslice_instances_content/{id}", nsi.delete_slice),
         *shown("/netslice_instances", NSIS),
-        Route("POST", "/netslice_instances", nsi.create_slice),
-        Route("DELETE", "/netslice_instances/{id}", nsi.forget_slice),
-        Route("POST", "/netslice_instances/{id}/instantiate", nsi.instantiate_slice),
-        Route("POST", "/netslice_instances/{id}/terminate", nsi.terminate_slice),
+        *_two_steps("/netslice_instances"),
         *shown("/nsi_lcm_op_occs", NSIOPS),
         Route("DELETE", "/nsi_lcm_op_occs/{id}", bound(discard_damaged, NSIOPS)),
     ),

@@ -197,7 +197,6 @@ NS_UPDATE = _operation(
         "updateType": {
             "enum": [
                 "CHANGE_VNFPKG",
-                "REMOVE_VNF",
                 "MODIFY_VNF_INFORMATION",
                 "OPERATE_VNF",
                 "VERTICAL_SCALE",
@@ -208,7 +207,6 @@ NS_UPDATE = _operation(
             "properties": {"vnfInstanceId": _ID, "vnfdId": _ID},
             "required": ["vnfInstanceId", "vnfdId"],
         },
-        "removeVnfInstanceId": _ID,
         "operateVnfData": _OBJECT,
     },
     "updateType",
@@ -227,16 +225,6 @@ NS_TERMINATE_SEVERAL = {
     "properties": {"ns_ids": {"type": "array", "items": _ID}},
     "required": ["ns_ids"],
 }
-
-NS_MIGRATE = _operation(
-    {
-        "vnfInstanceId": _ID,
-        "migrateToHost": _STRING,
-        "targetHostK8sLabels": _OBJECT,
-        "vdu": _body({"vduId": _NAME, "vduCountIndex": _COUNT}, "vduId"),
-    },
-    "vnfInstanceId",
-)
 
 CANCEL = _body(
     {"nsLcmOpOccId": _ID, "cancelMode": {"enum": ["GRACEFUL", "FORCEFUL"]}}, "cancelMode"

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Any
 
 from builder.documents import DocumentError, load
-from lab.errors import ConflictError, NbiError
+from lab.errors import NbiError
 from lab.nbi.engine import Started
 from lab.nbi.params import InstanceRequest
 from lab.records.store import NSDS, NSRS, OPS
@@ -34,12 +34,6 @@ def new_service(resources: Resources, call: Call) -> Answer:
     return made(call, "nslcm/v1/ns_instances_content", key, **more)
 
 
-def create_service(resources: Resources, call: Call) -> Answer:
-    """Record a service, to be instantiated later (SOL005, clause 6.4.2)."""
-    nsr = resources.engine.ns_record(_checked_service(resources, call))
-    return made(call, "nslcm/v1/ns_instances", nsr["_id"], _id=nsr["_id"])
-
-
 def _checked_service(resources: Resources, call: Call) -> InstanceRequest:
     body = _checked(call, schemas.NS_INSTANTIATE)
     step = f"getting nsd id='{body['nsdId']}' from database"
@@ -66,28 +60,6 @@ def _config_and_keys(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         raise not_found("nsconfigtemps", body["nsConfigTemplateId"])
     config = {key: value for key, value in body.items() if key not in separate}
     return config, body.get("ssh_keys") or []
-
-
-def instantiate(resources: Resources, call: Call) -> Answer:
-    """Instantiate a service that was recorded (SOL005, clause 6.4.4)."""
-    body = _of_service(resources, call, schemas.NS_INSTANTIATE)
-    known_vim(resources, body["vimAccountId"])
-    vims_by_id(resources, body)
-    started = resources.engine.ns_instantiate(
-        call.key, body["vimAccountId"], *_config_and_keys(body), body.get("timeout_ns_deploy")
-    )
-    return _accepted(started)
-
-
-def forget_service(resources: Resources, call: Call) -> Answer:
-    """Delete the records of a service that is not instantiated (SOL005, clause 6.4.3)."""
-    if resources.discarded(NSRS, call.key):
-        return Answer(None, HTTPStatus.NO_CONTENT)
-    resources.get(NSRS, call.key)
-    if call.force:
-        return delete_service(resources, call)
-    resources.engine.ns_forget(call.key)
-    return Answer(None, HTTPStatus.NO_CONTENT)
 
 
 def _accepted(started: Started, key: str = "id") -> Answer:
@@ -143,26 +115,6 @@ def update(resources: Resources, call: Call) -> Answer:
     return _accepted(started)
 
 
-def migrate(resources: Resources, call: Call) -> Answer:
-    """Migrate VDUs of a VNF; the operation fails, as a VIM of the lab is one host."""
-    body = _of_service(resources, call, schemas.NS_MIGRATE)
-    started = resources.engine.ns_migrate(call.key, body)
-    return _accepted(started)
-
-
-def terminate(resources: Resources, call: Call) -> Answer:
-    """Terminate a service; with ``autoremove`` its records are deleted too."""
-    body = _of_service(resources, call, schemas.NS_TERMINATE)
-    if resources.engine.only_recorded(resources.engine.ns(call.key)):
-        text = f"ns_instance '{call.key}' cannot be 'terminate' because it is not instantiated"
-        raise ConflictError(text)
-    skip = bool(body.get("skip_terminate_primitives"))
-    remove = bool(body.get("autoremove"))
-    limit = body.get("timeout_ns_terminate")
-    started = resources.engine.ns_delete(call.key, False, skip, remove, limit)
-    return _accepted(started)
-
-
 def delete_service(resources: Resources, call: Call) -> Answer:
     """Terminate a service and delete it; its parameters are in the query string."""
     if resources.discarded(NSRS, call.key):
@@ -174,12 +126,12 @@ def delete_service(resources: Resources, call: Call) -> Answer:
     except DocumentError as error:
         raise NbiError(f"Invalid query string: {error}") from None
     body = check(given, schemas.NS_TERMINATE)
-    skip, remove = bool(body.get("skip_terminate_primitives")), body.get("autoremove", True)
-    if not call.force and resources.engine.only_recorded(resources.engine.ns(call.key)):
-        resources.engine.ns_forget(call.key)
-        return Answer(None, HTTPStatus.NO_CONTENT)
+    if body.get("autoremove") is False:
+        text = "autoremove is false; the lab always removes the records of what it terminates"
+        raise NbiError(text, HTTPStatus.NOT_IMPLEMENTED)
+    skip = bool(body.get("skip_terminate_primitives"))
     limit = body.get("timeout_ns_terminate")
-    started = resources.engine.ns_delete(call.key, call.force, skip, remove, limit)
+    started = resources.engine.ns_delete(call.key, call.force, skip, limit)
     return _accepted(started, "_id")
 
 

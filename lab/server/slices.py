@@ -2,7 +2,6 @@
 
 from http import HTTPStatus
 
-from lab.errors import ConflictError
 from lab.nbi.params import InstanceRequest
 from lab.records.store import NSIS, NSTS
 from lab.server import schemas
@@ -38,49 +37,10 @@ def new_slice(resources: Resources, call: Call) -> Answer:
     return made(call, place, key, nsilcmop_id=started.operation["_id"])
 
 
-def create_slice(resources: Resources, call: Call) -> Answer:
-    """Record a slice, to be instantiated later."""
-    nsi, _ = resources.slices.record(_checked_slice(resources, call))
-    return made(call, "nsilcm/v1/netslice_instances", nsi["_id"], _id=nsi["_id"])
-
-
-def instantiate_slice(resources: Resources, call: Call) -> Answer:
-    """Instantiate a recorded slice with its recorded parameters."""
-    resources.get(NSIS, call.key)
-    check(call.body, schemas.NSI_INSTANTIATE)
-    started = resources.slices.instantiate(call.key)
-    return accepted(started, "nsilcm/v1/nsi_lcm_op_occs", "id")
-
-
-def forget_slice(resources: Resources, call: Call) -> Answer:
-    """Delete the records of a slice that is not instantiated."""
-    if resources.discarded(NSIS, call.key):
-        return Answer(None, HTTPStatus.NO_CONTENT)
-    resources.get(NSIS, call.key)
-    if call.force:
-        return delete_slice(resources, call)
-    if not resources.slices.forget(call.key):
-        text = (
-            f"nsi '{call.key}' cannot be deleted because it is in 'INSTANTIATED' state. "
-            "Launch 'terminate' operation first; or force deletion"
-        )
-        raise ConflictError(text)
-    return Answer(None, HTTPStatus.NO_CONTENT)
-
-
 def delete_slice(resources: Resources, call: Call) -> Answer:
     """Terminate a slice and delete it."""
     if resources.discarded(NSIS, call.key):
         return Answer(None, HTTPStatus.NO_CONTENT)
     resources.get(NSIS, call.key)
-    if not call.force and resources.slices.forget(call.key):
-        return Answer(None, HTTPStatus.NO_CONTENT)
     started = resources.slices.delete(call.key, call.force)
     return accepted(started, "nsilcm/v1/nsi_lcm_op_occs", "_id")
-
-
-def terminate_slice(resources: Resources, call: Call) -> Answer:
-    """Terminate a slice; its records are deleted too."""
-    resources.get(NSIS, call.key)
-    started = resources.slices.delete(call.key)
-    return accepted(started, "nsilcm/v1/nsi_lcm_op_occs", "id")

@@ -321,7 +321,6 @@ def test_a_deletion_hands_on_what_its_configuration_says(
     monkeypatch.setattr(Engine, "ns_delete", deleted)
     limit = "timeout_ns_terminate"
     for text in (
-        "{autoremove: false}",
         "skip_terminate_primitives: true",
         f"{limit}: 60",
         f"{limit}: 0",
@@ -331,9 +330,8 @@ def test_a_deletion_hands_on_what_its_configuration_says(
         with pytest.raises(SystemExit, match="1"):
             main(["--home", str(tmp_path), "ns-delete", "epc", "--config", text])
     assert asked == [
-        ("epc", False, False, False, None),
-        ("epc", False, True, True, None),
-        ("epc", False, False, True, 60),
+        ("epc", False, True, None),
+        ("epc", False, False, 60),
     ]
     assert capsys.readouterr().err.count(f"{limit} in --config must be seconds") == 3
 

@@ -21,7 +21,7 @@ from lab.lcm.operations import Operations
 from lab.lcm.vimdeploy import server_spec
 from lab.nbi.engine import Engine
 from lab.page.data import Data, default
-from lab.records.store import NSRS, VNFDS, VNFRS, Document
+from lab.records.store import VNFDS, Document
 from lab.vim import NetworkSpec, Vim, VimError, clean, planning
 from lab.vim.account import KINDS
 from lab.vim.model import ACTIVE
@@ -326,36 +326,6 @@ def test_another_software_version_is_refused_where_there_is_a_charm(world: World
     assert world.ns["nsState"] == "READY"
 
 
-def test_a_removed_vnf_leaves_its_charm_and_breaks_the_end(world: World) -> None:
-    scalable(world, level="vnf")
-    world.run()
-    members = [record["_id"] for record in world.store.all(VNFRS)]
-    world.store.update(
-        NSRS, world.nsr["_id"], lambda nsr: nsr.update({"constituent-vnfr-ref": members})
-    )
-    gone = vnf(world)
-    removed = {"updateType": "REMOVE_VNF", "removeVnfInstanceId": gone["_id"]}
-    assert world.start("update", **removed) == "COMPLETED"
-    assert world.log.of("delete-server") == [("delete-server", gone["vdur"][0]["vim-id"])]
-    assert world.store.find(VNFRS, gone["_id"]) is None
-    assert world.ns["constituent-vnfr-ref"] == [vnf(world, "2")["_id"]]
-    assert APP1 in {v["application"] for v in world.ns["_admin"]["deployed"]["VCA"]}
-    # The other one can be healed, rebuilt and scaled all the same.
-    box = {"vdu_id": "box", "count-index": 0}
-    data = {"vnfInstanceId": vnf(world, "2")["_id"], "changeStateTo": "rebuild"}
-    data["additionalParam"] = box
-    assert heal(world, "2") == "COMPLETED"
-    assert world.start("update", updateType="OPERATE_VNF", operateVnfData=data) == "COMPLETED"
-    assert [scale(world, way, "2") for way in ("OUT", "IN")] == ["COMPLETED"] * 2
-    last = {"updateType": "REMOVE_VNF", "removeVnfInstanceId": vnf(world, "2")["_id"]}
-    assert world.start("update", **last) == "FAILED"
-    assert "Cannot terminate the last VNF" in world.op["detailed-status"]
-    assert world.start("terminate") == "FAILED"
-    assert world.op["detailed-status"] == "KeyError: '1'"
-    assert world.start("terminate", force=True, skip_terminate_primitives=True) == "COMPLETED"
-    assert world.store.all(NSRS) == []
-
-
 @pytest.mark.parametrize(
     ("state", "did"),
     [("stop", "stop-server"), ("start", "start-server"), ("rebuild", "recreate")],
@@ -573,7 +543,7 @@ def test_nbi_refuses_what_the_record_does_not_have(world: World, tmp_path: Path)
             "has no vdu 'box' with count-index 3; allowed: box 0",
         ),
         (lambda: engine.ns_update(name, "WHAT", {}), "'WHAT is not one of"),
-        (lambda: engine.ns_update(name, "REMOVE_VNF", {}), "needs removeVnfInstanceId"),
+        (lambda: engine.ns_update(name, "OPERATE_VNF", {}), "needs operateVnfData"),
         (
             lambda: engine.ns_update(
                 name,

@@ -523,32 +523,6 @@ def test_terminate_runs_primitives_then_deletes_model_and_vim_at_once(
         assert world.store.all(kind) == []
 
 
-def test_terminate_without_autoremove_leaves_a_service_that_can_start_again(world: World) -> None:
-    world.run()
-    before = world.nsr["_id"]
-    assert world.start("terminate", autoremove=False) == "COMPLETED"
-    assert world.log.of("destroy-model")
-    assert world.log.of("delete-tag")
-    nsr = world.store.get(NSRS, before)
-    assert (nsr["nsState"], nsr["_admin"]["nsState"]) == ("NOT_INSTANTIATED", "NOT_INSTANTIATED")
-    assert (nsr["currentOperation"], nsr["_admin"]["deployed"]) == ("IDLE", {"VCA": []})
-    for vnfr in world.store.all(VNFRS):
-        assert vnfr["ip-address"] is None
-        for vdur in vnfr["vdur"]:
-            assert (vdur["vim-id"], vdur["status"], vdur["ip-address"]) == (None, "BUILD", None)
-    assert world.op["operationState"] == "COMPLETED"
-    assert world.start("instantiate") == "COMPLETED"
-    assert world.store.get(NSRS, before)["nsState"] == "READY"
-
-
-def test_migration_fails_for_want_of_another_host(world: World) -> None:
-    world.run()
-    vnfr = world.store.all(VNFRS)[0]["_id"]
-    assert world.start("migrate", vnfInstanceId=vnfr, migrateToHost="x") == "FAILED"
-    assert world.op["detailed-status"].startswith("No valid host was found")
-    assert (world.ns["nsState"], world.ns["currentOperation"]) == ("READY", "IDLE")
-
-
 def test_terminate_primitives_only_where_an_initial_one_ran(world: World) -> None:
     world.backends.the_model.outcomes[APP2, "get-ssh-public-key"] = [outcome("failed")]
     world.run()

@@ -300,33 +300,6 @@ def test_a_slice_whose_end_is_never_done_keeps_no_shared_service(slices: Slices)
     assert ended(slices, "two") == {first["hub"]["nsrId"], second["spoke"]["nsrId"]}
 
 
-def instantiated(nsr: dict[str, Any]) -> None:
-    nsr["_admin"]["nsState"] = "INSTANTIATED"
-
-
-def test_a_recorded_slice_with_a_shared_service_that_runs_is_not_forgotten(slices: Slices) -> None:
-    store = slices.store
-    hub = entries(make(slices, "one").nsr)["hub"]["nsrId"]
-    for operation in store.all(OPS):
-        store.update(OPS, operation["_id"], lambda o: o.update(operationState="COMPLETED"))
-    store.update(NSRS, hub, instantiated)
-    nsi, _ = slices.record(request("two"))
-    slices.delete("one")
-    assert not slices.forget("two")
-    assert store.find(NSIS, nsi["_id"])
-    assert store.find(NSRS, hub)
-    # It ends with the slice.
-    assert hub in ended(slices, "two")
-
-
-def test_a_recorded_slice_is_forgotten_with_its_services(slices: Slices) -> None:
-    make(slices, "one")
-    slices.record(request("two"))
-    assert slices.forget("two")
-    assert [n["name"] for n in slices.store.all(NSIS)] == ["one"]
-    assert [n["name"] for n in slices.store.all(NSRS)] == ["one.hub", "one.spoke"]
-
-
 def test_a_link_stays_for_a_slice_that_is_only_recorded(slices: Slices) -> None:
     store, backends = slices.store, FakeBackends()
     first = make(slices, "one").nsr

@@ -364,12 +364,11 @@ def test_table_topology_and_primitives_of_services(gui: Gui, service: str) -> No
     assert gui.json(f"/nslcm/v1/ns_lcm_op_occs/?nsInstanceId={VIM}") == []
 
 
-@pytest.mark.parametrize("kind", ["migrate", "change", "stop"])
+@pytest.mark.parametrize("kind", ["change", "stop"])
 def test_operations_name_what_the_path_names(gui: Gui, service: str, kind: str) -> None:
     vnfr = gui.json("/nslcm/v1/vnfrs")[0]
     vnf, vdu = vnfr["_id"], vnfr["vdur"][0]["vdu-id-ref"]
     path, body = {
-        "migrate": ("migrate", {"vnfInstanceId": vnf, "vdu": {"vduId": vdu, "vduCountIndex": 0}}),
         "change": (
             "update",
             {
