@@ -20,14 +20,14 @@ def create(
 ) -> Document:
     """Make a VIM account with its management network; return its record.
 
-    VDUs of an account of the type ``qemu`` are virtual machines, of any other type namespaces.
-    ``more`` are fields of OSM's record that the lab only stores, such as ``vim_url``; ``tell`` is
-    called with a line for each step that takes minutes.
+    ``vim_type`` is a type of the lab or one of a cloud, see :mod:`lab.vim.connector`. ``more`` are
+    fields of OSM's record that the lab only stores, such as ``vim_url``; ``tell`` is called with a
+    line for each step that takes minutes, and for what the user should know.
 
     Raises:
         VimError: the configuration is wrong, or this machine cannot do it; nothing is kept.
     """
-    from lab.vim import Vim
+    from lab.vim import Vim, kind_of, remark
 
     document = {
         **(more or {}),
@@ -43,8 +43,9 @@ def create(
             raise ConflictError(f"name '{name}' already exists for vim_accounts")
         store.put(VIMS, document)
     try:
-        kind = "qemu" if vim_type == "qemu" else "namespaces"
-        Vim.create(store.home, name, config, kind, tell)
+        if said := remark(vim_type):
+            tell(said)
+        Vim.create(store.home, name, config, kind_of(vim_type), tell)
     except BaseException:
         store.delete(VIMS, document["_id"])
         raise

@@ -99,7 +99,7 @@ for slice_verb, other_name in SLICE_VERBS.items():
     "--account_type",
     default="lab",
     show_default=True,
-    help="qemu: VDUs are virtual machines; any other: namespaces.",
+    help="lab: VDUs are namespaces; qemu: virtual machines; any other: as lab.",
 )
 @click.option("--config", "config_text", default="", help="Configuration as YAML text.")
 @click.option("--config_file", type=click.Path(path_type=Path), help="The same from a file.")

@@ -204,7 +204,7 @@ def capture(
 @pass_lab
 def capture_uplink(lab: Lab, vim: str, file: Path, seconds: float | None) -> None:
     """Write what passes between the site of VIM and the others into a pcap FILE."""
-    account = Backends(lab.home).vim(lab.engine.store.resolve(VIMS, vim)["_id"])
+    account = Backends(lab.home).local_vim(lab.engine.store.resolve(VIMS, vim)["_id"])
     _capture(lab, account.capture_uplink(file), f"the uplink of {vim} to {file}", seconds)
 
 
@@ -407,7 +407,7 @@ def _server(lab: Lab, ns: str, vnf: str, vdu_id: str | None, count: int) -> tupl
         if vdu_id in (None, vdur["vdu-id-ref"]) and vdur["count-index"] == count:
             if vdur["vim-id"] is None:
                 raise NbiError(f"vdu {vdur['name']} is not running, it is {vdur['status']}")
-            return Backends(lab.home).vim(record["vim-account-id"]), str(vdur["vim-id"])
+            return Backends(lab.home).local_vim(record["vim-account-id"]), str(vdur["vim-id"])
     raise NbiError(f"vnf '{vnf}' of ns '{ns}' has no such vdu, it has {', '.join(known)}")
 
 
@@ -426,7 +426,7 @@ def _network(lab: Lab, nsr: Document, link: str, vim_account: str | None) -> tup
                     continue
                 if vim_id not in (None, vnfr["vim-account-id"]):
                     continue
-                vim = backends.vim(vnfr["vim-account-id"])
+                vim = backends.local_vim(vnfr["vim-account-id"])
                 return vim, vim.server(vdur["vim-id"]).ports[position].network_id
     raise NbiError(
         f"ns '{nsr['name']}' has no running link '{link}', its links are {', '.join(sorted(links))}"

@@ -8,7 +8,7 @@ from lab.errors import LcmError
 from lab.lcm.keys import OpenSshInjector
 from lab.records.store import VIMS, Store
 from lab.vca import Controller, Model
-from lab.vim import Vim, vca_prefix
+from lab.vim import Vim, VimConnector, connect, vca_prefix
 
 #: Seconds the charms of a service that is deleted get for their last hooks.
 _LAST_HOOKS = 30.0
@@ -29,12 +29,19 @@ class Backends:
         self._lock = threading.Lock()
         self._controller: Controller | None = None
 
-    def vim(self, vim_account: str) -> Vim:
+    def vim(self, vim_account: str) -> VimConnector:
         """Return the VIM of an account."""
+        return connect(self.home, self._name(vim_account))
+
+    def local_vim(self, vim_account: str) -> Vim:
+        """Return the VIM of an account with consoles and captures, as its servers are here."""
+        return Vim.open(self.home, self._name(vim_account))
+
+    def _name(self, vim_account: str) -> str:
         document = self.store.find(VIMS, vim_account)
         if document is None:
             raise LcmError(f"vim account '{vim_account}' does not exist")
-        return Vim.open(self.home, document["name"])
+        return str(document["name"])
 
     def controller(self) -> Controller:
         """Return the controller; charms run in the management network's namespace."""

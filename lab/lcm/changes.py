@@ -25,7 +25,7 @@ from lab.records.operations import ro_key_path
 from lab.records.packages import prune_revisions
 from lab.records.store import NSRS, VNFDS, VNFRS, Document
 from lab.vca import WaitTimeoutError
-from lab.vim import Port, PortSpec, Vim, addresses
+from lab.vim import VimConnector
 
 if TYPE_CHECKING:
     from lab.lcm.operations import Operations
@@ -129,7 +129,7 @@ def _recreate(ops: Operations, svc: Service, target: _Target, same: bool) -> Non
 
 
 def recreate(
-    vim: Vim,
+    vim: VimConnector,
     server_id: str,
     server: Server,
     user_data: str | None,
@@ -139,39 +139,19 @@ def recreate(
 ) -> str | None:
     """Replace a server by a new one on its networks; return the new id.
 
-    Its management address and fixed addresses stay; ``same`` keeps the other addresses and
-    all MAC addresses too. If there is no server with this id, the service's server of this
-    name is replaced: an instantiation or a healing that failed may not have recorded its id.
-    If there is none either, the result is ``None``, and with ``same`` an error.
+    Fixed addresses stay, and others as :meth:`VimConnector.replace_server` says. If there is no
+    server with this id, the service's server of this name is replaced: an instantiation or a
+    healing that failed may not have recorded its id. If there is none either, the result is
+    ``None``, and with ``same`` an error.
     """
-    present = {each.name: each.id for each in vim.recorded(tag)}
+    present = {each.name: each.id for each in vim.servers(tag)}
     if server_id not in present.values():
         if server.name not in present and not same:
             return None
         server_id = present.get(server.name, server_id)
-    old = vim.server(server_id).ports
-    spec = server_spec(vim, server, [p.network_id for p in old], user_data, ssh_keys)
-    ports: list[PortSpec] = []
-    for port, new, was in zip(server.ports, spec.ports, old, strict=True):
-        ip = was.ip if same or port.management else new.ip or _another(vim, was, ports)
-        mac = was.mac if same else new.mac
-        ports.append(replace(new, ip=ip, mac=mac, floating=was.floating or new.floating))
-    return vim.replace_server(server_id, replace(spec, ports=tuple(ports)), tag).id
-
-
-def _another(vim: Vim, port: Port, chosen: Sequence[PortSpec]) -> str:
-    """Return a free address of a port's network that is not the one it had.
-
-    A cloud takes any free address. The lab always changes it, because a caller must not rely
-    on the old one. ``chosen`` are the new server's ports so far.
-    """
-    network = vim.network(port.network_id)
-    used = {new.ip for new in chosen if new.network_id == network.id} | {network.gateway}
-    used |= {*network.dhcp_ports}
-    ports = [p for server in vim.recorded() for p in server.ports]
-    used |= {p.ip for p in ports if p.network_id == network.id}
-    subnet = addresses.parse_subnet(network.subnet)
-    return addresses.take_ip(subnet, None, {ip for ip in used if ip}, network.pool)
+    on = [port.network_id for port in vim.server(server_id).ports]
+    spec = server_spec(server, on, user_data, ssh_keys)
+    return vim.replace_server(server_id, spec, tag, same).id
 
 
 def _server(svc: Service, target: _Target) -> Server:

@@ -23,7 +23,7 @@ from lab.lcm import charmops
 from lab.lcm.instantiate import Instantiation
 from lab.lcm.request import request
 from lab.lcm.terminate import run_terminate_primitives
-from lab.lcm.vimdeploy import VimDeployment, delete_server
+from lab.lcm.vimdeploy import VimDeployment
 from lab.records.store import NSRS, VNFRS, Document
 from lab.vca import Model
 
@@ -238,7 +238,7 @@ def _scale_in(ops: Operations, svc: Service, vnfr: Document, gone: Places, model
         if (v["vdu-id-ref"], v["count-index"]) in gone and v["vim-id"] is not None
     ]
     with ThreadPoolExecutor(max(1, len(server_ids)), thread_name_prefix="scale") as pool:
-        for task in [pool.submit(delete_server, vim, server_id) for server_id in server_ids]:
+        for task in [pool.submit(vim.delete_server, server_id) for server_id in server_ids]:
             task.result()
 
     def forget(record: Document) -> None:

@@ -10,14 +10,13 @@ from lab.errors import LcmError
 from lab.lcm.backends import Backends
 from lab.lcm.request import Request
 from lab.records.journal import Journal
-from lab.vim import NetworkSpec, PortSpec, ServerSpec, Vim
+from lab.vim import NetworkSpec, PortSpec, ServerSpec
 from lab.vim import Server as VimServer
 
 Booted = Callable[[Server, VimServer], None]
 
 
 def server_spec(
-    vim: Vim,
     server: Server,
     networks: Sequence[str],
     user_data: str | None,
@@ -31,19 +30,16 @@ def server_spec(
         vcpus=server.vcpus,
         ram_mib=server.ram_mib,
         disk_gb=server.disk_gb,
-        ports=ports_of(server, networks, bool(vim.account.config.use_floating_ip)),
+        ports=ports_of(server, networks),
         user_data=user_data,
         ssh_keys=tuple(ssh_keys),
     )
 
 
-def ports_of(server: Server, networks: Sequence[str], floating: bool) -> tuple[PortSpec, ...]:
-    """Return the ports of a server, the n-th on the n-th network.
-
-    RO requests a floating address for management interfaces only.
-    """
+def ports_of(server: Server, networks: Sequence[str]) -> tuple[PortSpec, ...]:
+    """Return the ports of a server, the n-th on the n-th network."""
     return tuple(
-        PortSpec(network, p.ip, p.mac, p.port_security, floating and p.management, p.name)
+        PortSpec(network, p.ip, p.mac, p.port_security, tag=p.name, management=p.management)
         for p, network in zip(server.ports, networks, strict=True)
     )
 
@@ -53,12 +49,6 @@ def network_spec(network: Network) -> NetworkSpec:
     return NetworkSpec(
         network.name, network.subnet, network.gateway, dhcp=network.dhcp, pool=network.pool
     )
-
-
-def delete_server(vim: Vim, server_id: str) -> None:
-    """Delete a server; a missing one is no error."""
-    if any(server.id == server_id for server in vim.recorded()):
-        vim.delete_server(server_id)
 
 
 @dataclass(frozen=True)
@@ -131,7 +121,7 @@ class VimDeployment:
         keys = () if server.boot_data_drive else ssh_keys
         try:
             on = [networks[port.network] for port in server.ports]
-            spec = server_spec(vim, server, on, user_data, keys)
+            spec = server_spec(server, on, user_data, keys)
             server_id = vim.create_server(spec, self.request.ns_id).id
             self.made(server, server_id)
             result = vim.wait_active(server_id, self.timeout)

@@ -6,6 +6,7 @@ network is a bridge in a network namespace of the VIM. See ``docs/reference/lab-
 """
 
 from lab.vim.account import Vim, clean, same_config, vca_prefix
+from lab.vim.connector import VimConnector, connect, kind_of, remark
 from lab.vim.dataplane import probe
 from lab.vim.errors import VimError
 from lab.vim.model import Network, NetworkSpec, Port, PortSpec, Server, ServerSpec
@@ -18,9 +19,13 @@ __all__ = [
     "Server",
     "ServerSpec",
     "Vim",
+    "VimConnector",
     "VimError",
     "clean",
+    "connect",
+    "kind_of",
     "probe",
+    "remark",
     "same_config",
     "vca_prefix",
 ]

@@ -370,11 +370,6 @@ class Vim:
         records = self._state.read().servers.values()
         return [self._observe(r) for r in records if tag is None or r.server.tag == tag]
 
-    def recorded(self, tag: str | None = None) -> list[Server]:
-        """All servers, or those of a tag, without a look at their state."""
-        records = self._state.read().servers.values()
-        return [r.server for r in records if tag is None or r.server.tag == tag]
-
     def server(self, server_id: str) -> Server:
         """One server as it is now."""
         return self._observe(self._record(server_id))
@@ -494,12 +489,12 @@ class Vim:
         return self.server(server_id)
 
     def delete_server(self, server_id: str) -> None:
-        """Remove a server with its disk, ports and files."""
-        self._record(server_id)
-        self._remove_server(server_id)
+        """Remove a server with its disk, ports and files; a missing one is no error."""
+        if server_id in self._state.read().servers:
+            self._remove_server(server_id)
 
-    def replace_server(self, server_id: str, spec: ServerSpec, tag: str) -> Server:
-        """Remove a server and make another one, which may have its addresses.
+    def replace_server(self, server_id: str, spec: ServerSpec, tag: str, same: bool) -> Server:
+        """Remove a server and make another one, see :func:`lab.vim.planning.renewed`.
 
         Raises:
             VimError: see :meth:`create_server`. The old server may stay without a disk then, with
@@ -507,6 +502,7 @@ class Vim:
         """
         old = self._record(server_id)
         image = self._check(spec, self._vdu(server_id).directory)
+        spec = planning.renewed(spec, old.server, self._state.read(), same)
         # In one change: nobody else gets the addresses meanwhile.
         with self._removed(server_id) as state:
             record = self._plan(spec, tag, state)

@@ -57,8 +57,9 @@ class PortSpec:
     """A NIC to make: its network, and its address if a fixed one is wanted.
 
     ``port_security`` is Neutron's: when on, frames whose source MAC or IP address is not the
-    port's own are dropped where they enter the network. ``floating`` asks for an address of the
-    external network as well: a certain one, or any. ``tag`` is Nova's device tag, by which the
+    port's own are dropped where they enter the network. ``management``: charms reach the server
+    here; the VIM decides whether that needs a floating address. ``floating`` asks for an address of
+    the external network as well: a certain one, or any. ``tag`` is Nova's device tag, by which the
     server's metadata names the NIC; OSM's RO gives the VNFD's name of the interface.
     """
 
@@ -68,6 +69,7 @@ class PortSpec:
     port_security: bool = True
     floating: bool | str = False
     tag: str = ""
+    management: bool = False
 
 
 @dataclass(frozen=True)

@@ -160,7 +160,7 @@ def plan_server(spec: ServerSpec, tag: str, state: State, config: Config) -> Ser
     for index, port_spec in enumerate(spec.ports):
         name = nic_name(index, config.images[spec.image].hw_machine_type)
         port = _plan_port(port_spec, name, state, planned)
-        if port_spec.floating:
+        if port_spec.floating or (port_spec.management and config.use_floating_ip):
             asked = port_spec.floating if isinstance(port_spec.floating, str) else None
             port = replace(port, floating=_take_floating(asked, state, planned, config))
         planned.append(port)
@@ -174,6 +174,30 @@ def plan_server(spec: ServerSpec, tag: str, state: State, config: Config) -> Ser
         ports=tuple(planned),
     )
     return ServerRecord(server=server, vcpus=spec.vcpus, ram_mib=spec.ram_mib, disk_gb=spec.disk_gb)
+
+
+def renewed(spec: ServerSpec, old: Server, state: State, same: bool) -> ServerSpec:
+    """Return the specification of the server that takes the place of ``old``.
+
+    Its management and floating addresses stay; ``same`` keeps the other addresses and all MAC
+    addresses too. A cloud takes any free address. The lab always changes it, because a caller must
+    not rely on the old one.
+    """
+    chosen: list[PortSpec] = []
+    for new, was in zip(spec.ports, old.ports, strict=True):
+        ip = was.ip if same or new.management else new.ip or _another(was, chosen, state)
+        mac = was.mac if same else new.mac
+        chosen.append(replace(new, ip=ip, mac=mac, floating=was.floating or new.floating))
+    return replace(spec, ports=tuple(chosen))
+
+
+def _another(port: Port, chosen: Sequence[PortSpec], state: State) -> str:
+    """Return a free address of a port's network that is not the one it had."""
+    net = network(state, port.network_id)
+    used = {new.ip for new in chosen if new.network_id == net.id} | {net.gateway, *net.dhcp_ports}
+    used |= {p.ip for p in ports(state) if p.network_id == net.id}
+    subnet = addresses.parse_subnet(net.subnet)
+    return addresses.take_ip(subnet, None, {ip for ip in used if ip}, net.pool)
 
 
 def _plan_port(spec: PortSpec, name: str, state: State, own: Sequence[Port]) -> Port:

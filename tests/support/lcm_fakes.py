@@ -211,7 +211,6 @@ class FakeVim:
 
     def __init__(self, log: Log, gate: threading.Event) -> None:
         self.log, self.gate = log, gate
-        self.account = SimpleNamespace(config=SimpleNamespace(use_floating_ip=False))
         self.fail_server: str | None = None
         self.fail_creation: str | None = None
         self.ended: dict[str, str] = {}
@@ -226,14 +225,10 @@ class FakeVim:
     def networks(self) -> list[SimpleNamespace]:
         return self.nets
 
-    def network(self, network_id: str) -> SimpleNamespace:
-        subnet = "10.7.0.0/24"
-        return SimpleNamespace(id=network_id, subnet=subnet, gateway=None, dhcp_ports=(), pool=None)
-
     def management_network(self) -> SimpleNamespace:
         return self.nets[0]
 
-    def create_network(self, spec: NetworkSpec, tag: str) -> SimpleNamespace:
+    def create_network(self, spec: NetworkSpec, tag: str, once: bool = False) -> SimpleNamespace:
         self.log.add("network", spec.name, tag)
         self.nets.append(SimpleNamespace(id=f"net-{spec.name}", name=spec.name, tag=tag))
         return self.nets[-1]
@@ -275,33 +270,39 @@ class FakeVim:
         self.log.add("active", server_id)
         return self.made[server_id]
 
-    def recorded(self, tag: str | None = None) -> list[Server]:
+    def servers(self, tag: str | None = None) -> list[Server]:
         return [server for server in self.made.values() if tag in (None, server.tag)]
 
     def server(self, server_id: str) -> Server:
+        if server_id not in self.made:
+            raise LcmError(f"Instance {server_id} could not be found.")
         server = self.made[server_id]
         if server_id not in self.ended:
             return server
         return dataclasses.replace(server, status="ERROR", fault=self.ended[server_id])
 
-    def replace_server(self, server_id: str, spec: ServerSpec, tag: str) -> Server:
-        old = self.made.pop(server_id).ports
-        same = [(port.ip, port.mac) for port in spec.ports] == [(p.ip, p.mac) for p in old]
+    def replace_server(self, server_id: str, spec: ServerSpec, tag: str, same: bool) -> Server:
+        del self.made[server_id]
         self.log.add("recreate", server_id, str(same))
         return self._make(f"{server_id}+", spec, tag)
 
-    def start(self, server_id: str) -> None:
+    def start(self, server_id: str) -> Server:
         self.log.add("start-server", server_id)
+        return self.made[server_id]
 
-    def stop(self, server_id: str) -> None:
+    def stop(self, server_id: str) -> Server:
         self.log.add("stop-server", server_id)
+        return self.made[server_id]
 
     def delete_server(self, server_id: str) -> None:
-        del self.made[server_id]
-        self.log.add("delete-server", server_id)
+        if self.made.pop(server_id, None):
+            self.log.add("delete-server", server_id)
 
     def delete_tag(self, tag: str) -> None:
         self.log.add("delete-tag", tag)
+
+    def destroy(self) -> None:
+        self.log.add("destroy")
 
 
 def outcome(status: str, results: dict[str, Any] | None = None, message: str = "") -> Any:

@@ -275,7 +275,7 @@ class Service:
         self.lab = lab
         self.name = name
         self.id = str(lab.engine.ns(name)["_id"])
-        self.vim: Vim = lab.backends.vim(lab.engine.vnfs(self.id)[0]["vim-account-id"])
+        self.vim: Vim = lab.backends.local_vim(lab.engine.vnfs(self.id)[0]["vim-account-id"])
         record = self.record()
         deployed = record["_admin"]["deployed"]["VCA"]
         applications = {vca["member-vnf-index"]: vca["application"] for vca in deployed}

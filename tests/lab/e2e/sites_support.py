@@ -28,7 +28,7 @@ class Sites:
     def out(self, ns: str, member: str, *argv: str) -> str:
         """Run a command on a member's console; return what it printed, whatever it exits with."""
         vnfr = self.lab.engine.vnf(ns, member)
-        vim = self.lab.backends.vim(vnfr["vim-account-id"])
+        vim = self.lab.backends.local_vim(vnfr["vim-account-id"])
         return vim.console(vnfr["vdur"][0]["vim-id"], list(argv)).stdout
 
     def vim(self, name: str) -> Vim:

@@ -1,13 +1,13 @@
 """Heal, update and scale by LCM's rules, on fakes of VIM and VCA."""
 
 import copy
+import inspect
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from lcm_support import APP1, APP2, World
-from support.lcm_fakes import day12_of
+from support.lcm_fakes import FakeBackends, FakeVim, day12_of
 
 from lab.descriptors.service import service, vnfrs_of
 from lab.descriptors.topology import Port as ServerPort
@@ -22,7 +22,7 @@ from lab.lcm.vimdeploy import server_spec
 from lab.nbi.engine import Engine
 from lab.page.data import Data, default
 from lab.records.store import VNFDS, Document
-from lab.vim import NetworkSpec, Vim, VimError, clean, planning
+from lab.vim import NetworkSpec, ServerSpec, Vim, VimConnector, VimError, clean, planning
 from lab.vim.account import KINDS
 from lab.vim.model import ACTIVE
 from lab.vim.store import Account, Config, Home, ServerRecord, State, Stored
@@ -107,34 +107,26 @@ def test_a_vdu_that_was_never_made_is_made_by_healing(world: World) -> None:
     assert world.log.of("inject")
 
 
-class OneServer:
-    """A VIM with a server whose id nobody recorded, because the creation was cancelled."""
-
-    def __init__(self) -> None:
-        self.account = SimpleNamespace(config=SimpleNamespace(use_floating_ip=False))
-        self.ids = {"made": "ns-1-box-0"}
-
-    def recorded(self, tag: str) -> list[SimpleNamespace]:
-        return [SimpleNamespace(id=key, name=name) for key, name in self.ids.items()]
-
-    def server(self, server_id: str) -> SimpleNamespace:
-        if server_id not in self.ids:
-            raise LcmError(f"Instance {server_id} could not be found.")
-        return SimpleNamespace(ports=[])
-
-    def replace_server(self, server_id: str, spec: Any, tag: str) -> SimpleNamespace:
-        del self.ids[server_id]
-        self.ids["new"] = spec.name
-        return SimpleNamespace(id="new")
+def test_every_vim_has_what_the_orchestration_asks_for() -> None:
+    asked = {name: each for name, each in vars(VimConnector).items() if not name.startswith("_")}
+    assert len(asked) == 13
+    for kind in (Vim, FakeVim):
+        for name, method in asked.items():
+            wanted = inspect.signature(method).parameters
+            assert [*inspect.signature(getattr(kind, name)).parameters][: len(wanted)] == [*wanted]
 
 
 @pytest.mark.parametrize("recorded", [None, "deleted", "made"])
 def test_a_vdu_is_healed_also_if_its_id_was_not_recorded(recorded: Any) -> None:
-    vim = OneServer()
+    backends = FakeBackends()
+    vim = backends.the_vim
+    spec = ServerSpec("ns-1-box-0", "host", "image", 1, 512, 1, ())
+    made = vim.create_server(spec, "ns").id
     server = Server("1", "box", 0, "lab", "ns-1-box-0", "host", "image", 1, 512, 1, ())
-    assert recreate(vim, recorded, server, None, (), "ns", False) == "new"
-    assert vim.ids == {"new": "ns-1-box-0"}
-    vim.ids = {}
+    wanted = made if recorded == "made" else recorded
+    new = recreate(vim, wanted, server, None, (), "ns", False)
+    assert [(each.id, each.name) for each in vim.servers("ns")] == [(new, "ns-1-box-0")]
+    vim.delete_server(new)
     assert recreate(vim, "deleted", server, None, (), "ns", False) is None
     with pytest.raises(LcmError, match="Instance deleted could not be found"):
         recreate(vim, "deleted", server, None, (), "ns", True)
@@ -201,7 +193,7 @@ def box(*ports: ServerPort, name: str = "box") -> Server:
 def create(vim: Vim, server: Server) -> str:
     management, data = (network.id for network in vim.networks())
     networks = [management] + [data] * (len(server.ports) - 1)
-    return vim.create_server(server_spec(vim, server, networks, None, ()), "ns").id
+    return vim.create_server(server_spec(server, networks, None, ()), "ns").id
 
 
 def test_another_address_is_neither_the_gateways_nor_that_of_another_port(vim: Vim) -> None:

@@ -58,7 +58,7 @@ def place(name: str, params: dict[str, Any], agents: int) -> int:
         state.networks[made.id] = made
         ids[network.key] = made.id
     for server in plan.servers:
-        ports = ports_of(server, [ids[p.network] for p in server.ports], floating=False)
+        ports = ports_of(server, [ids[p.network] for p in server.ports])
         spec = ServerSpec("s", "s", "ubuntu22.04", 1, 1, 1, ports)
         record = planning.plan_server(spec, "ns", state, config)
         state.servers[record.server.id] = record

@@ -131,6 +131,9 @@ def test_vim_account(gui: Gui) -> None:
     shown = gui.json(f"/admin/v1/vim_accounts/{key}")
     has(shown, "_id", "name", "vim_type", "vim_user", "vim_url", "vim_tenant_name")
     has(shown, "_admin.operationalState", "_admin.detailed-status", "schema_version")
+    said = "The account type 'openstack' is taken as 'lab'"
+    assert shown["_admin"]["detailed-status"].startswith(said)
+    assert gui.json(f"/admin/v1/vim_accounts/{VIM}")["_admin"]["detailed-status"] == "Done"
     assert shown["config"]["location"] == "Porto,-8.6,41.1"
     assert "secret" not in gui.get(f"/admin/v1/vim_accounts/{key}").text
     assert gui.delete(f"/admin/v1/vim_accounts/{key}") == 202

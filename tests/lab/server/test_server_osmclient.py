@@ -132,7 +132,7 @@ def test_osmclient_lists(osm: Osmclient) -> None:
 
 
 def test_osmclient(osm: Osmclient, dist: Path) -> None:
-    osm.run("vim-create", "--name", "north", "--account_type", "openstack", *ACCESS, "--wait")
+    osm.run("vim-create", "--name", "north", "--account_type", "lab", *ACCESS, "--wait")
     assert "ENABLED" in osm.run("vim-list", "--long")
     osm.run("vim-update", "north", "--description", "of the north")
     assert "of the north" in osm.run("vim-show", "north")
