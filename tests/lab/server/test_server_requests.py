@@ -175,7 +175,7 @@ def test_package_in_two_steps(api: Api, dist: Path) -> None:
     assert api.get(f"/vnfpkgm/v1/vnf_packages/{key}").json()["onboardingState"] == "CREATED"
     path = f"/vnfpkgm/v1/vnf_packages/{key}/package_content"
     broken = api.upload("PUT", path, dist / "vpn_endpoint_vnf.tar.gz", b"\x1f\x8b nothing")
-    refused(broken, 409, "CONFLICT", "Error, MD5 mismatch")
+    refused(broken, 400, "BAD_REQUEST", "invalid file content")
     assert api.get(f"/vnfpkgm/v1/vnf_packages/{key}").json()["operationalState"] == "DISABLED"
     done = api.upload("PUT", path, dist / "vpn_endpoint_vnf.tar.gz")
     assert (done.status_code, done.content) == (204, b"")
