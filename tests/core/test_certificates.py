@@ -2,7 +2,9 @@
 
 import base64
 import datetime
+import io
 import re
+import subprocess
 import time
 
 import attr
@@ -27,6 +29,7 @@ from vpnaas.tunnels.ipsec import authority as ca
 from vpnaas.tunnels.ipsec import certificates
 from vpnaas.tunnels.ipsec.certificates import chain_file, trust_file
 from vpnaas.tunnels.technology import CharmState
+from vpnaas.vdu.programs import ipsec
 from vpnaas.vdu.programs.ipsec import sections
 from vpnaas.vdu.steps import Results
 
@@ -377,6 +380,32 @@ def test_each_provider_certifies_a_requirer_for_itself():
 
 
 # -- hostile data ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("credentials", "whose", "cleared"),
+    [("pubkey", "peer", True), ("pubkey", "another", False), ("cert", "peer", False)],
+)
+def test_charon_forgets_a_certificate_of_a_key_that_a_peer_uses_without_it(
+    monkeypatch, credentials, whose, cleared
+):
+    _, hss, mme, *_ = pair("ipsec", credentials=credentials)
+    keys = {"peer": base64.b64decode(mme.plans["s6a"].state.public_key), "another": None}
+    data = base64.b64decode(stranger(key=keys[whose])).hex()
+    listing = "list-cert event {type=X509 flag=NONE data=0x" + data + "}"
+    calls = []
+
+    def no_daemon():
+        raise OSError
+
+    monkeypatch.setattr(ipsec, "open", lambda _: io.StringIO(hss.vdu.files[CONF]), raising=False)
+    monkeypatch.setattr(ipsec, "swanctl", lambda *_: listing)
+    monkeypatch.setattr(ipsec, "Daemon", no_daemon)
+    monkeypatch.setattr(subprocess, "call", lambda words: calls.append(words[1:]) or 0)
+    with pytest.raises(SystemExit, match="0"):
+        ipsec.load("s6a")
+    clear = ["--load-creds", "--noprompt", "--clear"]
+    assert calls == ([clear] if cleared else []) + [["--load-conns"]]
 
 
 def request_of(charm, common=None, key=None, signer=None):

@@ -432,10 +432,27 @@ class Daemon:
         return parsed(answer[1:])
 
 
+def outlived(connections: Dict[str, Any]) -> bool:
+    """Tell whether charon still has a certificate for a key that a peer now uses without one.
+
+    charon forgets no certificate of former connections. It may take that one to verify the peer's
+    signature (strongSwan 6 does), and then refuses the peer: it did not show the key alone.
+    """
+    lists = (section["remote"].get("pubkeys", "") for section in connections.values())
+    keys = [value_of("pubkeys", key).hex() for text in lists for key in text.split(", ") if key]
+    words = ("--list-certs", "--type", "x509", "--flag", "none", "--raw")
+    held = swanctl(*words) if keys else ""
+    return any(key in held for key in keys)
+
+
 def load(link: str) -> None:
     """Replace the daemon's connections of a link by those of the link's file."""
     with open("/etc/swanctl/conf.d/osm-vpnaas-" + link + ".conf") as stream:
         on_file = sections(stream.read())
+    if outlived(on_file):
+        # This removes also what other links' connections brought, and brings it again.
+        clear = ["swanctl", "--load-creds", "--noprompt", "--clear"]
+        sys.exit(subprocess.call(clear) or subprocess.call(["swanctl", "--load-conns"]))
     try:
         daemon = Daemon()
         there = {n for n in daemon.ask("get-conns")["conns"] if n.startswith(link + "_")}
