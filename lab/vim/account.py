@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from lab.vim import addresses, cgroups, fabric, machine, planning
+from lab.vim import addresses, cgroups, cloudinit, fabric, machine, planning
 from lab.vim.errors import VimError
 from lab.vim.kind import Tell, Vdu
 from lab.vim.model import ACTIVE, BUILD, Network, NetworkSpec, Server, ServerSpec
@@ -449,7 +449,7 @@ class Vim:
             time.sleep(vdu.poll)
         errors, notes = vdu.cloud_init_result(), server.notes
         if errors:
-            output = vdu.log_tail("/var/log/cloud-init-output.log")
+            output = cloudinit.end_of(vdu.log_tail("/var/log/cloud-init-output.log"))
             told = (
                 f"cloud-init in server '{server.name}' reported: {'; '.join(errors)} (its output "
                 f"ends with: {output})."

@@ -24,6 +24,9 @@ from lab.vim.errors import VimError
 #: Where cloud-init looks for a NoCloud seed, below the VDU's root.
 SEED = Path("var/lib/cloud/seed/nocloud")
 
+#: The last message of a boot.
+FINISHED = re.compile(r"Cloud-init v\. \S+ finished at ")
+
 #: The modules of a cloud image's cloud.cfg that work without a cloud. Modules for disks, boot
 #: loaders and package mirrors are left out. Those of the stage config run in the stage final.
 _INIT = (
@@ -115,6 +118,17 @@ def result_errors(text: bytes) -> list[str] | None:
     except (KeyError, TypeError, RecursionError):
         pass
     return ["its result.json is not what cloud-init writes"]
+
+
+def end_of(output: str) -> str:
+    """The last five lines of the end of cloud-init's output, in one.
+
+    Since cloud-init 24.3 one process runs all stages. What its modules have buffered follows its
+    last message, far from what failed.
+    """
+    lines = output.strip().splitlines()
+    ends = [index for index, line in enumerate(lines, 1) if FINISHED.search(line)]
+    return " | ".join(lines[: max(ends, default=None)][-5:])
 
 
 @dataclass(frozen=True)

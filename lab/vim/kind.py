@@ -107,13 +107,12 @@ class Vdu(Protocol):
         """True when a TCP server of it listens on the port."""
 
     def log_tail(self, path: str) -> str:
-        """The last five lines of a log inside in one line, or empty."""
+        """The last lines of a log inside, or empty."""
         # Read inside: a link there must not lead to a file of the machine.
         try:
-            done = self.console(["tail", "-n", "5", path], None, 10.0)
+            return self.console(["tail", "-n", "200", path], None, 10.0).stdout
         except VimError:
             return ""
-        return " | ".join(done.stdout.strip().splitlines())
 
     def complaint(self) -> str:
         """The last log line of the program that runs it."""

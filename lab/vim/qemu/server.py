@@ -48,14 +48,13 @@ _OVERHEAD = 160
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ENVIRONMENT = [_PATH, "HOME=/root", "LANG=C.UTF-8", "TERM=dumb"]
 _RESULT = "/run/cloud-init/result.json"
-#: What cloud-init writes on the console: its last message, and failures of modules before it.
-_FINISHED = re.compile(r"Cloud-init v\. \S+ finished at ")
+#: What cloud-init writes on the console: failures of modules before its last message.
 _FAILED = re.compile(r"\[WARNING\]: ((?:Running module \S+|Failed to install packages).*)")
 _NO_PACKAGE = re.compile(r"E: (?:Unable to locate package|Package) '?([a-z0-9][a-z0-9+.-]*)")
 #: Bytes of the console's log. When it has more, it becomes console.old at the next look.
 _CONSOLE_LIMIT = 2 << 20
 _MIRRORLESS = "the lab has no package mirror, and the image lacks"
-_TELLING = re.compile("|".join(each.pattern for each in (_FINISHED, _FAILED, _NO_PACKAGE)))
+_TELLING = re.compile("|".join(each.pattern for each in (cloudinit.FINISHED, _FAILED, _NO_PACKAGE)))
 #: networkd waits 12 s for a router advertisement before a link is ready (RFC 4861 section 10). The
 #: configuration drive needs no network, so nothing has to wait.
 _NO_WAIT = "systemd.mask=systemd-networkd-wait-online.service"
@@ -407,7 +406,7 @@ class Machine(Vdu):
             # A cloud image may have no agent, or one that reads no files; its console shows the
             # result, too.
             shown = self._shown()
-            if not _FINISHED.search(shown):
+            if not cloudinit.FINISHED.search(shown):
                 return None
             errors = list(dict.fromkeys(line.strip() for line in _FAILED.findall(shown)))
         if errors and (missing := sorted(set(_NO_PACKAGE.findall(self._shown())))):

@@ -110,3 +110,19 @@ def test_default_user_and_seed() -> None:
     given = {"type": "nic", "bus": "pci", "mac": "fa:16:3e:00:00:04", "tags": ["ens4"]}
     files = cloudinit.seed("id-1", "hss", [], None, devices([*ports, replace(ports[0], tag="")]))
     assert yaml.safe_load(files["meta-data"])["devices"] == [given]
+
+
+def test_the_end_of_the_output_is_what_came_before_the_last_message() -> None:
+    end = "Cloud-init v. 25.1.4 finished at Sat, 28 Nov 2026 11:35:10 +0000. Up 26.82 seconds"
+    failing = [
+        "begins",
+        *map(str, range(9)),
+        "about to fail",
+        "cc_scripts_user.py[WARNING]: Failed",
+    ]
+    keys = ["Generating public/private ed25519 key pair.", *["|   .o   |"] * 20]
+    for output in (failing, [*failing, end], [*failing, end, *keys], [end, *keys, *failing, end]):
+        told = cloudinit.end_of("\n".join(output) + "\n")
+        assert "about to fail | cc_scripts_user.py[WARNING]: Failed" in told
+        assert told.count(" | ") == 4
+    assert cloudinit.end_of("") == ""
