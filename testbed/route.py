@@ -212,6 +212,13 @@ def _kernel_threads() -> list[tuple[Path, str]]:
     return result
 
 
+def hidden_threads() -> str:
+    """Return what this machine lacks where /proc does not show the kernel's threads, or ""."""
+    if any(name == "kthreadd" for _, name in _kernel_threads()):
+        return ""
+    return "needs the kernel's threads in /proc, which a container does not show"
+
+
 def _run_time(threads: Iterable[Path]) -> float:
     total = 0
     for thread in threads:

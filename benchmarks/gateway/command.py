@@ -11,12 +11,13 @@ from benchmarks.report import Report, command
 from experiments.on_the_lab import environment
 from experiments.schedule import Planned
 from testbed.backends import missing
+from testbed.route import hidden_threads
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = 1
 
 
-@command("gateway", missing=missing)
+@command("gateway", missing=lambda: missing() or hidden_threads())
 def main(report: Report) -> None:
     """Measure plain forwarding, WireGuard and IPsec in turn, with many loads."""
     profile = measure.STANDARD

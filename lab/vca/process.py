@@ -17,6 +17,8 @@ from lab.vca.toolserver import ToolServer
 DISPATCH = "dispatch"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 CAPTURE_LIMIT = 1024 * 1024
+#: Seconds in which a killed process ends, also on a busy machine.
+_KILLED = 5.0
 """Bytes that are kept of each output of a process."""
 
 
@@ -250,15 +252,15 @@ def run(
     return Outcome(code, problem, interrupt.set, output[0], output[1], processor)
 
 
-def _readable(descriptor: int) -> bool:
+def _readable(descriptor: int, patience: float = 0) -> bool:
     """Whether a pipe has data or has ended; of a pidfd, whether the process has ended."""
     with selectors.PollSelector() as selector:
         selector.register(descriptor, selectors.EVENT_READ)
-        return bool(selector.select(0))
+        return bool(selector.select(patience))
 
 
 def end_leftovers(charm_root: Path, contexts: frozenset[str] | None = None) -> list[int]:
-    """Kill charm processes of a folder of units; return their ids.
+    """Kill charm processes of a folder of units; return their ids when they have ended.
 
     A hook that runs on after its controller was killed, and the hook's children, are found by
     their environment: JUJU_CHARM_DIR below `charm_root` and, if `contexts` is given, one of these
@@ -282,6 +284,7 @@ def end_leftovers(charm_root: Path, contexts: frozenset[str] | None = None) -> l
                 or any(f"JUJU_CONTEXT_ID={context}" in environment for context in contexts)
             ):
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
+                _readable(handle, _KILLED)
                 killed.append(int(entry))
         except OSError:
             continue

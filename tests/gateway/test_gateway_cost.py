@@ -20,6 +20,7 @@ from experiments.model import Cell, Run
 from testbed.backends import Ipsec, WireGuard
 from testbed.generator import Loop, find
 from testbed.loads import ASYMMETRIC2, HEADERS, IMIX, IMIX2, fixed, fragments, header
+from testbed.route import hidden_threads
 
 SMOKE = Profile((fixed(64), fixed(1514), ASYMMETRIC2), {2: (IMIX,)}, (4,), 0.3, 0.1, 1.0, 1, (1,))
 
@@ -145,6 +146,7 @@ def test_every_load_passes_every_backend(runs: list[Run]) -> None:
 
 
 @pytest.mark.lab
+@pytest.mark.skipif(bool(hidden_threads()), reason=hidden_threads())
 def test_a_tunnel_costs_the_gateway_more_than_forwarding_does(runs: list[Run]) -> None:
     table = _forwarding(runs)
     for load in ("64", "1514"):

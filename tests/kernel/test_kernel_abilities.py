@@ -56,6 +56,9 @@ def unpack_kernel(root: Path) -> None:
     subprocess.run(command, cwd=archives, capture_output=True, check=True)
     for archive in archives.iterdir():
         output("dpkg-deb", "--extract", str(archive), str(root))
+    # Packages of Debian 13 have them below usr only; kmod looks here.
+    if not (root / "lib").exists():
+        (root / "lib").symlink_to("usr/lib")
 
 
 def entry(path: str, mode: int, content: bytes = b"") -> bytes:

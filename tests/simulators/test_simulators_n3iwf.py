@@ -7,6 +7,7 @@ import datetime
 import hmac
 import itertools
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -637,12 +638,13 @@ def test_tshark_reads_ike_and_esp_with_their_keys(
     argv = ["tshark", "-r", str(file), *options]
     shown = subprocess.run([*argv, "-V"], capture_output=True, text=True, check=True).stdout
     (tmp_path / "shown.txt").write_text(shown)
+    shown = re.sub(r"\(0x0+(?=[0-9a-f])", "(0x", shown)  # Wireshark's releases pad numbers or not
     assert "Malformed" not in shown
     assert "Integrity Checksum Data: " in shown
     assert "[correct]" in shown
     assert "[incorrect" not in shown
     for text in (
-        *("EAP-EXT Vendor Id: Unknown (0x28af)", "EAP-EXT Vendor Type: Unknown (0x03)"),
+        *("EAP-EXT Vendor Id: Unknown (0x28af)", "EAP-EXT Vendor Type: Unknown (0x3)"),
         *("Success (3)", "NAS_IP4_ADDRESS (55502)", "NAS_TCP_PORT (55506)"),
         *("5G_QOS_INFO (55501)", "UP_IP4_ADDRESS (55504)", "Version: GRE (0)"),
     ):
