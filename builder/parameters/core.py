@@ -23,6 +23,7 @@ from builder import documents
 from builder.errors import BuildError, sentence
 from builder.tree import Tree
 
+Imsi = Annotated[str, StringConstraints(pattern=r"^[0-9]{15}$")]
 Digits = Annotated[str, StringConstraints(pattern=r"^[0-9]+$")]
 Key = Annotated[str, StringConstraints(pattern=r"^([0-9a-fA-F]{32}|store)$")]
 FileName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
@@ -45,11 +46,16 @@ class File(_Model):
     ue: bool = False
 
 
-class Network(_Model):
-    """The mobile network and its MME (TS 23.003)."""
+class _Network(_Model):
+    """The codes of a mobile network (TS 23.003 clause 12.1)."""
 
     mcc: Annotated[str, StringConstraints(pattern=r"^[0-9]{3}$")]
     mnc: Annotated[str, StringConstraints(pattern=r"^[0-9]{2,3}$")]
+
+
+class Network(_Network):
+    """The mobile network and its MME."""
+
     realm: str
     tac: int = Field(ge=1, le=65533)
     mme_group: int = Field(ge=0, le=65535)
@@ -57,25 +63,35 @@ class Network(_Model):
     mme_name: Name = "mme"
 
 
-class Subscribers(_Model):
-    """The subscribers that the HSS creates at its start."""
+class _Subscribers(_Model):
+    """The subscribers that the HSS or UDR creates at its start."""
 
     operator_key: Key
     subscriber_key: Key
-    first_imsi: Annotated[str, StringConstraints(pattern=r"^[0-9]{15}$")]
+    first_imsi: Imsi
+    subscribers: int = Field(alias="count", ge=0, le=100000)
+
+
+class Subscribers(_Subscribers):
+    """The subscribers of an EPC."""
+
     first_msisdn: Digits
-    count: int = Field(ge=0, le=100000)
 
 
-class DataNetwork(_Model):
+class _DataNetwork(_Model):
+    """DNS servers and MTU of the UEs."""
+
+    dns: IPv4Address
+    second_dns: IPv4Address
+    ue_mtu: int = Field(ge=576, le=9000)
+
+
+class DataNetwork(_DataNetwork):
     """The packet data network of the UEs, and its gateway."""
 
     apn: str
     second_apn: str = "none"
-    dns: IPv4Address
-    second_dns: IPv4Address
     ue_pool: IPv4Network
-    ue_mtu: int = Field(ge=576, le=9000)
     sgi_nat: bool = True
     gateway_id: int = Field(default=1, ge=1, le=255)
 
@@ -101,7 +117,7 @@ class Radio(_Model):
 class Equipment(_Model):
     """A UE, for the files of `ue-files`; one of the subscribers."""
 
-    imsi: Annotated[str, StringConstraints(pattern=r"^[0-9]{15}$")]
+    imsi: Imsi
     msisdn: Digits
 
 
@@ -132,6 +148,7 @@ class Core(_Model):
 
     files: dict[FileName, File] = Field(min_length=1)
     order: list[Name] = Field(min_length=1)
+    network: _Network
     image_prefix: str = "docker.io"
     image_pins: str = "none"
     vpn: dict[str, Any]
@@ -144,10 +161,6 @@ class Core(_Model):
         for name in sorted(set(self.links) & set(self.networks)):
             raise ValueError(f"networks: {name} is a link already; allowed: another name")
         return self
-
-    def common(self) -> dict[str, Any]:
-        """Return the parameters that all network functions get."""
-        raise NotImplementedError
 
     def functions(self) -> dict[str, dict[str, Any]]:
         """Return the other parameters of each network function, by member; `ue` is the UE."""
@@ -163,79 +176,30 @@ class Epc(Core):
     radio: Radio
     ue: Equipment | None = None
 
-    def common(self) -> dict[str, Any]:
-        """Return network and realm."""
-        return {"mcc": self.network.mcc, "mnc": self.network.mnc, "realm": self.network.realm}
-
     def functions(self) -> dict[str, dict[str, Any]]:
         """Return the parameters of each network function of the EPC, by member."""
-        network, data, users = self.network, self.data_network, self.subscribers
-        area: dict[str, Any] = {"tac": network.tac}
-        access = {"apn": data.apn, "second_apn": data.second_apn}
-        user_plane = {"ue_pool": str(data.ue_pool), "gateway_id": data.gateway_id}
-        own: dict[str, dict[str, Any]] = {
-            "hss": {
-                "operator_key": users.operator_key,
-                "subscriber_key": users.subscriber_key,
-                "first_imsi": users.first_imsi,
-                "first_msisdn": users.first_msisdn,
-                "subscribers": users.count,
-                "mme_names": network.mme_name,
-                **access,
-            },
-            "mme": {
-                **area,
-                "mme_group": network.mme_group,
-                "mme_code": network.mme_code,
-                "mme_name": network.mme_name,
-            },
-            "spgwc": {
-                **area,
-                **access,
-                **user_plane,
-                "dns": str(data.dns),
-                "second_dns": str(data.second_dns),
-                "ue_mtu": data.ue_mtu,
-            },
-            "spgwu": {**user_plane, "sgi_nat": _yes(data.sgi_nat)},
-        }
+        values = _values(self.network, self.subscribers, self.data_network, self.radio)
+        values["mme_names"] = self.network.mme_name
+        own = {member: _chosen(member, values) for member in ("hss", "mme", "spgwc", "spgwu")}
         for enb, number in {"enb": self.radio.enb_id, **self.radio.more_enbs}.items():
-            own[enb] = {
-                **area,
-                "enb_id": number,
-                "downlink_mhz": self.radio.downlink_mhz,
-                "resource_blocks": self.radio.resource_blocks,
-            }
+            own[enb] = _chosen("enb", values | {"enb_id": number})
         if self.ue is not None:
-            own["ue"] = {
-                "operator_key": users.operator_key,
-                "subscriber_key": users.subscriber_key,
-                "imsi": self.ue.imsi,
-                "msisdn": self.ue.msisdn,
-                "downlink_mhz": self.radio.downlink_mhz,
-                "resource_blocks": self.radio.resource_blocks,
-            }
+            own["ue"] = _chosen("ue", values | _values(self.ue))
         return own
 
 
-class Network5g(_Model):
-    """The mobile network and its AMF (TS 23.003)."""
+class Network5g(_Network):
+    """The mobile network and its AMF."""
 
-    mcc: Annotated[str, StringConstraints(pattern=r"^[0-9]{3}$")]
-    mnc: Annotated[str, StringConstraints(pattern=r"^[0-9]{2,3}$")]
     tac: int = Field(ge=1, le=0xFFFFFD)
     amf_region: int = Field(default=1, ge=0, le=255)
     amf_set: int = Field(default=1, ge=0, le=1023)
     amf_pointer: int = Field(default=1, ge=0, le=63)
 
 
-class Subscribers5g(_Model):
-    """The subscribers that the UDR creates at its start; they may use every slice."""
+class Subscribers5g(_Subscribers):
+    """The subscribers of a 5G core; they may use every slice."""
 
-    operator_key: Key
-    subscriber_key: Key
-    first_imsi: Annotated[str, StringConstraints(pattern=r"^[0-9]{15}$")]
-    count: int = Field(ge=0, le=100000)
     ambr_mbps: int = Field(default=1000, ge=1)
 
 
@@ -259,12 +223,9 @@ class Slice(_Model):
     upf: Name | None = None
 
 
-class DataNetwork5g(_Model):
+class DataNetwork5g(_DataNetwork):
     """DNS servers, MTU and NAT for the UEs of all slices."""
 
-    dns: IPv4Address
-    second_dns: IPv4Address
-    ue_mtu: int = Field(ge=576, le=9000)
     n6_nat: bool = True
 
 
@@ -285,7 +246,7 @@ class Wifi(_Model):
 class Equipment5g(_Model):
     """A UE; one of the subscribers, with a PDU session in some of the slices."""
 
-    imsi: Annotated[str, StringConstraints(pattern=r"^[0-9]{15}$")]
+    imsi: Imsi
     slices: list[str] = Field(min_length=1)
 
 
@@ -316,61 +277,61 @@ class Core5g(Core):
                 owners[member] = one.id
         return self
 
-    def common(self) -> dict[str, Any]:
-        """Return the network."""
-        return {"mcc": self.network.mcc, "mnc": self.network.mnc}
-
     def functions(self) -> dict[str, dict[str, Any]]:
         """Return the parameters of each network function of the 5G core, by member."""
-        network, data, users = self.network, self.data_network, self.subscribers
-        keys = {"operator_key": users.operator_key, "subscriber_key": users.subscriber_key}
-        own: dict[str, dict[str, Any]] = {
-            "amf": {
-                **keys,
-                "first_imsi": users.first_imsi,
-                "subscribers": users.count,
-                "slices": ",".join(f"{one.id}/{one.dnn}/{one.five_qi}" for one in self.slices),
-                "tac": network.tac,
-                "amf_region": network.amf_region,
-                "amf_set": network.amf_set,
-                "amf_pointer": network.amf_pointer,
-                "ambr_mbps": users.ambr_mbps,
-            },
-        }
-        area = {"tac": network.tac, "slices": ",".join(one.id for one in self.slices)}
+        values = _values(self.network, self.subscribers, self.data_network)
+        offered = ",".join(f"{one.id}/{one.dnn}/{one.five_qi}" for one in self.slices)
+        own = {"amf": _chosen("amf", values | {"slices": offered})}
+        values["slices"] = ",".join(one.id for one in self.slices)
         if self.radio is not None:
-            own["gnb"] = {**area, "gnb_id": self.radio.gnb_id}
+            own["gnb"] = _chosen("gnb", values | _values(self.radio))
         if self.wifi is not None:
-            own["n3iwf"] = {
-                **area,
-                "n3iwf_id": self.wifi.n3iwf_id,
-                "inner_pool": str(self.wifi.inner_pool),
-                "liveness_seconds": self.wifi.liveness_seconds,
-            }
+            own["n3iwf"] = _chosen("n3iwf", values | _values(self.wifi))
         for one in self.slices:
-            served = {"slice": one.id, "dnn": one.dnn, "ue_pool": str(one.ue_pool)}
-            if one.smf:
-                own[one.smf] = {
-                    **served,
-                    "dns": str(data.dns),
-                    "second_dns": str(data.second_dns),
-                    "ue_mtu": data.ue_mtu,
-                }
-            if one.upf:
-                own[one.upf] = {**served, "n6_nat": _yes(data.n6_nat)}
-        if self.ue is not None:
-            slices = [one for one in self.slices if one.id in self.ue.slices]
-            own["ue"] = {
-                **keys,
-                "imsi": self.ue.imsi,
-                "sessions": ",".join(f"{one.id}/{one.dnn}" for one in slices),
+            served = values | _values(one) | {"slice": one.id}
+            own |= {
+                m: _chosen(kind, served) for kind, m in (("smf", one.smf), ("upf", one.upf)) if m
             }
+        if self.ue is not None:
+            used = (one for one in self.slices if one.id in self.ue.slices)
+            sessions = ",".join(f"{one.id}/{one.dnn}" for one in used)
+            own["ue"] = _chosen("nr_ue", values | _values(self.ue) | {"sessions": sessions})
         return own
 
 
-def _yes(value: bool) -> str:
-    """Return a truth value as text; OSM takes all but "false" and similar words as true."""
-    return "true" if value else "false"
+#: The parameters of `configure-nf` that each kind of network function gets from a core file.
+_PARAMETERS = {
+    "hss": "operator_key subscriber_key first_imsi first_msisdn subscribers mme_names apn"
+    " second_apn",
+    "mme": "tac mme_group mme_code mme_name",
+    "spgwc": "tac apn second_apn ue_pool gateway_id dns second_dns ue_mtu",
+    "spgwu": "ue_pool gateway_id sgi_nat",
+    "enb": "tac enb_id downlink_mhz resource_blocks",
+    "ue": "operator_key subscriber_key imsi msisdn downlink_mhz resource_blocks",
+    "amf": "operator_key subscriber_key first_imsi subscribers slices tac amf_region amf_set"
+    " amf_pointer ambr_mbps",
+    "smf": "slice dnn ue_pool dns second_dns ue_mtu",
+    "upf": "slice dnn ue_pool n6_nat",
+    "gnb": "tac slices gnb_id",
+    "n3iwf": "tac slices n3iwf_id inner_pool liveness_seconds",
+    "nr_ue": "operator_key subscriber_key imsi sessions",
+}
+
+
+def _values(*sections: _Model) -> dict[str, Any]:
+    """Return the values of sections as parameters: names, addresses and truth values as text."""
+    result: dict[str, Any] = {}
+    for section in sections:
+        for name, value in section:
+            if isinstance(value, bool):  # OSM takes all but "false" and similar words as true.
+                result[name] = "true" if value else "false"
+            else:
+                result[name] = str(value) if isinstance(value, IPv4Address | IPv4Network) else value
+    return result
+
+
+def _chosen(kind: str, values: dict[str, Any]) -> dict[str, Any]:
+    return {name: values[name] for name in _PARAMETERS[kind].split()}
 
 
 def load(path: Path) -> Core:
@@ -403,7 +364,7 @@ def document(core: Core, file: File) -> dict[str, Any]:
         "software": file.software,
         "image_prefix": core.image_prefix,
         "image_pins": core.image_pins,
-        **core.common(),
+        **{name: v for name, v in core.network if name in ("mcc", "mnc", "realm")},
     }
     return {
         "vld": [_vld(name, link) for name, link in (core.links | core.networks).items()],
