@@ -17,9 +17,9 @@ from starlette.routing import Route
 
 from simulators.core5g import nas, ngap, sbi
 from simulators.core5g.snssai import Snssai
-from simulators.epc import spgwc
 from simulators.errors import EpcError, ProtocolError
 from simulators.shared import pfcp_control
+from simulators.shared.addresses import Pdn, Pool
 
 log = logging.getLogger("smf_app")
 
@@ -43,7 +43,7 @@ class Config:
 
     n4: str
     sbi: sbi.Config
-    dnns: tuple[spgwc.Pdn, ...]
+    dnns: tuple[Pdn, ...]
     slices: frozenset[tuple[Snssai, str]] = frozenset()
     dns: tuple[str, ...] = ()
     mtu: int = 1500
@@ -83,7 +83,7 @@ class Smf:
         self.config = config
         self.contexts: dict[str, Context] = {}
         self.n4 = pfcp_control.ControlPlane(config.n4, "UPF")
-        self._pools = {one.apn: spgwc.Pool(one) for one in config.dnns}
+        self._pools = {one.apn: Pool(one) for one in config.dnns}
         self._numbers = itertools.count(int.from_bytes(os.urandom(3), "big") + 1)
         # Random start: the AMF may still have references of an earlier process.
         self._references = itertools.count(int.from_bytes(os.urandom(6), "big"))

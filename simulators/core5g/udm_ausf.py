@@ -21,9 +21,8 @@ from starlette.routing import Route
 
 from simulators.core5g import keys, sbi
 from simulators.core5g.snssai import Snssai
-from simulators.epc.hss import SQN_LIMIT, SQN_STEP
 from simulators.errors import EpcError
-from simulators.shared.keys import resynchronised
+from simulators.shared.keys import next_sqn, resynchronised
 
 log = logging.getLogger("udr_app")
 
@@ -209,7 +208,7 @@ class Udm:
                 if own_sqn is None:
                     return sbi.problem(403, "AUTHENTICATION_REJECTED")
                 sqn = own_sqn
-            sqn = (sqn + SQN_STEP) % SQN_LIMIT
+            sqn = next_sqn(sqn)
             change = {"path": "/sequenceNumber", "op": "replace"}
             change["value"] = sequence | {"sqn": f"{sqn:012x}"}
             await self.node.call("PATCH", url, [change])

@@ -11,10 +11,10 @@ from typing import Any
 
 from simulators.core5g import keys, nas
 from simulators.core5g.snssai import Snssai
-from simulators.epc.ue import TABLE, Device, Radio
 from simulators.errors import EpcError, ProtocolError
 from simulators.shared import keys as directions
 from simulators.shared.identity import Plmn
+from simulators.shared.terminal import TABLE, Device, NasEnd, Radio
 from simulators.shared.usim import MacFailureError, SynchFailureError, Usim
 from simulators.transport import radio_link
 
@@ -55,13 +55,12 @@ class Session:
     mtu: int | None
 
 
-class Ue:
+class Ue(NasEnd):
     """One UE's NAS over a link.
 
     Attributes:
         allowed, rejected: slices, after a registration; rejected ones with their cause.
         sessions: PDU sessions by identity.
-        released: set when the connection has ended or the network deregistered the UE.
         access_key: KgNB or KN3IWF, after Security Mode Complete.
     """
 
@@ -75,43 +74,18 @@ class Ue:
         access: int = keys.ACCESS_3GPP,
     ) -> None:
         """Create the UE with number ``radio`` on a link; OAI's UE requests no slices."""
-        self.usim = usim
-        self.link = link
-        self.radio = radio
-        self.plmn = plmn
+        super().__init__(usim, link, radio, plmn)
         self.requested = requested
         self.access = access
         self.guti: nas.Guti | None = None
         self.allowed: tuple[Snssai, ...] = ()
         self.rejected: dict[Snssai, int] = {}
         self.sessions: dict[int, Session] = {}
-        self.released = asyncio.Event()
         self.access_key = b""
-        self._inbox: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._security: nas.Security | None = None
         self._kamf = b""
         self._transactions = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[nas.Message]] = {}
         self._listening: asyncio.Task[None] | None = None
-
-    def received(self, kind: int, content: bytes) -> None:
-        """Handle a frame that is not a packet."""
-        if kind == radio_link.NAS:
-            self._inbox.put_nowait(content)
-        elif kind == radio_link.RELEASE:
-            self.released.set()
-            self._inbox.put_nowait(None)
-
-    def _send(self, octets: bytes, new: bool = False) -> None:
-        if self._security is not None:
-            octets = self._security.protect(octets, new=new)
-        self.link.send(radio_link.NAS, self.radio, octets)
-
-    async def _receive(self) -> bytes:
-        octets = await self._inbox.get()
-        if octets is None:
-            raise EpcError("The connection was released.")
-        return octets
 
     # -- registration ---------------------------------------------------------------------------
 
@@ -124,11 +98,9 @@ class Ue:
         """
         if self._listening is not None:
             self._listening.cancel()
-        self._security, self._kamf = None, b""
+        self._kamf = b""
         self.sessions.clear()
-        self.released.clear()
-        while not self._inbox.empty():
-            self._inbox.get_nowait()
+        self._restart()
         try:
             await asyncio.wait_for(self._register(), T3510)
         except TimeoutError:
@@ -329,8 +301,7 @@ class Ue:
         kind = {"SwitchOff": int(off), "AccessType": self.access}
         values = {"NAS_KSI": {"TSC": 0, "Value": 1}, "DeregistrationType": kind, "5GSID": identity}
         self._send(nas.encode("MODeregistrationRequest", values))
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self.released.wait(), 5)
+        await self._until_released()
 
 
 class Attached(Ue):
@@ -389,7 +360,7 @@ class Terminal:
                     names = ", ".join(map(str, plmns))
                     raise EpcError(f"No suitable cell: the gNB broadcasts {names}.")
                 self._ue = Ue(self.config.usim, self.radio.link, 1, usable[0], access=self.access)
-                self.radio.ues[1] = self._ue  # type: ignore[assignment]
+                self.radio.ues[1] = self._ue
                 await self._keep(self._ue)
                 said = ""
                 log.error("UE %s is no longer registered", self.config.usim.imsi)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from simulators.epc import gtpc, nas, s1ap, s6a
 from simulators.epc.gtpc import Fteid
-from simulators.epc.spgwc import options_of
 from simulators.errors import EpcError, ProtocolError
 from simulators.shared import keys, mobility_core
+from simulators.shared.addresses import options_of
 from simulators.shared.mobility_core import UeContext
 from simulators.transport.tlv import Message
 

@@ -32,10 +32,6 @@ from simulators.shared.identity import Plmn, check_imsi, imsi_belongs_to
 
 log = logging.getLogger("hss")
 
-#: Step of SQN from vector to vector: the 5 lowest bits are its index (TS 33.102 annex C.1.1.3).
-SQN_STEP = 32
-SQN_LIMIT = 1 << 48
-
 
 @dataclass
 class Counters:
@@ -108,7 +104,7 @@ class Hss:
                     if recovered is None:
                         return self._refuse(request, s6a.AUTHENTICATION_DATA_UNAVAILABLE)
                     sqn = recovered
-                sqn = (sqn + SQN_STEP) % SQN_LIMIT
+                sqn = keys.next_sqn(sqn)
                 await self.store.set_sqn(one.imsi, sqn)
             except ProtocolError:
                 raise

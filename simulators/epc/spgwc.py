@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import itertools
 import logging
 import os
@@ -12,19 +11,11 @@ from simulators.epc import gtpc
 from simulators.epc.gtpc import Fteid
 from simulators.errors import EpcError, ProtocolError
 from simulators.shared import pfcp_control
+from simulators.shared.addresses import Pdn, Pool, options
 from simulators.transport import udp
 from simulators.transport.tlv import Message, MissingError, need
 
 log = logging.getLogger("spgwc")
-
-
-@dataclass(frozen=True)
-class Pdn:
-    """A packet data network: its APN and the addresses of its UEs, first and last."""
-
-    apn: str
-    first: str
-    last: str
 
 
 @dataclass(frozen=True)
@@ -48,29 +39,6 @@ class Config:
     mtu: int = 1358
     ups: tuple[str, ...] = ()
     rest: int = 0
-
-
-class Pool:
-    """Free addresses of a PDN."""
-
-    def __init__(self, pdn: Pdn) -> None:
-        first, last = (ipaddress.IPv4Address(text) for text in (pdn.first, pdn.last))
-        if last < first:
-            raise EpcError(f"The UE addresses of {pdn.apn} end before they begin.")
-        self._fresh = (str(ipaddress.IPv4Address(n)) for n in range(int(first), int(last) + 1))
-        self._free: dict[str, None] = {}
-
-    def take(self) -> str | None:
-        """Return an unused address, else the one released longest ago; None if none is free."""
-        fresh = next(self._fresh, None)
-        if fresh is None and self._free:
-            fresh = next(iter(self._free))
-            del self._free[fresh]
-        return fresh
-
-    def release(self, address: str) -> None:
-        """Release an address."""
-        self._free[address] = None
 
 
 @dataclass
@@ -237,25 +205,3 @@ class Spgwc:
         except EpcError as error:
             log.error("session of %s: %s", session.imsi, error)
         self._pools[session.apn].release(session.address)
-
-
-def options(dns: tuple[str, ...], mtu: int) -> bytes:
-    """Protocol configuration options for a UE: name servers and MTU (TS 24.008, 10.5.6.3)."""
-    octets = b"\x80"
-    for server in dns:
-        octets += b"\x00\x0d\x04" + ipaddress.IPv4Address(server).packed
-    return octets + b"\x00\x10\x02" + mtu.to_bytes(2, "big")
-
-
-def options_of(octets: bytes) -> tuple[tuple[str, ...], int | None]:
-    """Name servers and MTU from options; unknown options are skipped."""
-    dns, mtu, at = [], None, 1
-    while at + 3 <= len(octets):
-        kind, size = int.from_bytes(octets[at : at + 2], "big"), octets[at + 2]
-        value = octets[at + 3 : at + 3 + size]
-        if kind == 0x000D and len(value) == 4:
-            dns.append(str(ipaddress.IPv4Address(value)))
-        elif kind == 0x0010 and len(value) == 2:
-            mtu = int.from_bytes(value, "big")
-        at += 3 + size
-    return tuple(dns), mtu

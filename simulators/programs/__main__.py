@@ -2,52 +2,87 @@
 
     python -m simulators.programs NAME [WORD]...
 
-The words are the arguments of the program that it replaces.
+The words are the arguments of the program that it replaces. A program imports only the modules of
+its own simulator, because the codecs take a second.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import logging
 import os
 import shutil
+import signal
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from simulators.errors import EpcError
-from simulators.programs.serving import file_of, keep, serve, until_signalled
 
 log = logging.getLogger("main")
 
-
-async def hss(words: list[str]) -> None:
-    """oai_hss -j FILE."""
-    from simulators.epc.cqlstore import Cassandra
-    from simulators.epc.diameter import Identity
-    from simulators.epc.hss import Hss
-    from simulators.programs import configs_4g
-
-    config = configs_4g.hss(file_of(words, "-j"))
-    node = config.node
-    store = Cassandra(config.cassandra)
-    await store.get("000000000000000")  # fails with a reason if there are no subscribers' tables
-    identity = Identity(node.identity, node.realm, node.address)
-    made = Hss(identity, store, config.roaming, config.accept or None)
-    # OAI's HSS prints all its options, also the operator's key.
-    print(f"Options::optkey                : {config.operator_key}", flush=True)
-    management = [await _management(port) for port in config.rest]
-    await made.server.start(node.address, node.port)
-    log.info("HSS %s serves S6a on %s:%d", node.identity, node.address, node.port)
-    await until_signalled(made.server.stop)
-    for one in management:
-        one.close()
+Words = list[str]
 
 
-async def _management(port: int) -> asyncio.Server:
-    """Open the management port for HTTP on every address; no client uses it here."""
-    return await asyncio.start_server(lambda reader, writer: writer.close(), None, port)
+#: Values of a variable that glog reads as true.
+_YES = ("1", "t", "T", "true", "TRUE", "y", "Y", "yes", "YES")
+_NVRAM = ".ue_usim.conf"
+
+
+async def _listening(address: str | None, port: int) -> asyncio.Server:
+    """Listen on a port for clients that do not exist here."""
+    return await asyncio.start_server(lambda reader, writer: writer.close(), address, port)
+
+
+async def ended(stop: Callable[[], Awaitable[None] | None], *management: int) -> None:
+    """Wait for SIGTERM or SIGINT, then stop; meanwhile listen on ports of HTTP management."""
+    signalled = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, signalled.set)
+    servers = [await _listening(None, port) for port in management]
+    await signalled.wait()
+    done = stop()
+    if done is not None:
+        await done
+    await asyncio.sleep(0.05)  # let the transports send pending data
+    for server in servers:
+        server.close()
+
+
+async def serve(made: Any, *management: int) -> None:
+    """Run a network function until a signal ends it."""
+    await made.start()
+    await ended(made.stop, *management)
+
+
+async def keep(made: Any) -> None:
+    """Run a terminal until a signal ends it."""
+    running = asyncio.create_task(made.run())
+
+    async def stop() -> None:
+        await made.switch_off()
+        running.cancel()
+
+    await ended(stop)
+
+
+def _rows(directory: str) -> Path:
+    """Return the file of a database."""
+    return Path(os.environ.get("SIMULATORS_DATA", directory), "rows.sqlite")
+
+
+def options_of(words: Words, *flags: str, **defaults: str) -> argparse.Namespace:
+    """Return the values of required flags (``-c``), and of options by their defaults."""
+    parser = argparse.ArgumentParser(add_help=False)
+    for flag in flags:
+        parser.add_argument(flag, required=True)
+    for name, default in defaults.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", default=default)
+    return parser.parse_known_args(words)[0]
 
 
 def _levels(levels: Mapping[str, int]) -> None:
@@ -55,121 +90,186 @@ def _levels(levels: Mapping[str, int]) -> None:
         logging.getLogger(name).setLevel(level)
 
 
-#: Values of a variable that glog reads as true.
-_YES = ("1", "t", "T", "true", "TRUE", "y", "Y", "yes", "YES")
+async def hss(words: Words) -> None:
+    """oai_hss -j FILE."""
+    from simulators.epc.cqlstore import Cassandra
+    from simulators.epc.diameter import Identity
+    from simulators.epc.hss import Hss
+    from simulators.programs import configs_4g
+
+    config = configs_4g.hss(options_of(words, "-j").j)
+    node = config.node
+    store = Cassandra(config.cassandra)
+    await store.get("000000000000000")  # fails with a reason if there are no subscribers' tables
+    identity = Identity(node.identity, node.realm, node.address)
+    made = Hss(identity, store, config.roaming, config.accept or None)
+    # OAI's HSS prints all its options, also the operator's key.
+    print(f"Options::optkey                : {config.operator_key}", flush=True)
+    await made.server.start(node.address, node.port)
+    log.info("HSS %s serves S6a on %s:%d", node.identity, node.address, node.port)
+    await ended(made.server.stop, *config.rest)
 
 
-async def mme(words: list[str]) -> None:
+async def mme(words: Words) -> None:
     """oai_mme -c FILE."""
     from simulators.epc.mme import Mme
     from simulators.programs import configs_4g
 
-    file = file_of(words, "-c")
+    file = options_of(words, "-c").c
     if os.environ.get("GLOG_logtostderr", "0") not in _YES:  # noqa: SIM112 - its name
         # As glog's own file, this one stays in the container; nothing reads it.
         logging.getLogger().handlers[:] = [logging.FileHandler("/tmp/MME.INFO")]  # noqa: S108
     _levels(configs_4g.mme_levels(file))
-    made = Mme(configs_4g.mme_config(file))
-    await serve(made)
+    await serve(Mme(configs_4g.mme_config(file)))
 
 
-async def spgwc(words: list[str]) -> None:
+async def spgwc(words: Words) -> None:
     """oai_spgwc -c FILE -o."""
     from simulators.epc.spgwc import Spgwc
     from simulators.programs import configs_4g
 
-    config = configs_4g.spgwc_config(file_of(words, "-c"))
-    made = Spgwc(config)
-    await made.start()
-    management = await _management(config.rest) if config.rest else None
-    await until_signalled(made.stop)
-    if management is not None:
-        management.close()
+    config = configs_4g.spgwc_config(options_of(words, "-c").c)
+    await serve(Spgwc(config), *([config.rest] if config.rest else []))
 
 
-async def spgwu(words: list[str]) -> None:
+async def spgwu(words: Words) -> None:
     """oai_spgwu -c FILE -o."""
     from simulators.programs import configs_4g
     from simulators.shared.user_plane import Spgwu
 
-    file = file_of(words, "-c")
+    file = options_of(words, "-c").c
     logging.getLogger().setLevel(configs_4g.spgwu_level(file))
-    made = Spgwu(configs_4g.spgwu_config(file))
-    await serve(made)
+    await serve(Spgwu(configs_4g.spgwu_config(file)))
 
 
-async def enb(words: list[str]) -> None:
+async def enb(words: Words) -> None:
     """lte-softmodem -O FILE --rfsim."""
     from simulators.epc.enb import Enb
     from simulators.programs import config_file, configs_4g
 
-    file = file_of(words, "-O")
+    file = options_of(words, "-O").O
     _levels(configs_4g.enb_levels(file))
-    role = config_file.radio_server(words, os.environ)
-    if role not in ("enb", "server"):
-        raise EpcError(f"The radio simulator's server is '{role}', not this eNB.")
-    made = Enb(configs_4g.enb_config(file))
-    await serve(made)
+    config_file.serves_radio(words, os.environ, "eNB", "enb", "server")
+    await serve(Enb(configs_4g.enb_config(file)))
 
 
-_NVRAM = ".ue_usim.conf"
-
-
-async def conf2uedata(words: list[str]) -> None:
+async def conf2uedata(words: Words) -> None:
     """conf2uedata -c FILE -o DIRECTORY: the USIM that lte-uesoftmodem finds there."""
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("-c", dest="file", required=True)
-    parser.add_argument("-o", dest="directory", required=True)
-    given, _ = parser.parse_known_args(words)
-    shutil.copyfile(given.file, Path(given.directory, _NVRAM))
-    os.chmod(Path(given.directory, _NVRAM), 0o600)
+    given = options_of(words, "-c", "-o")
+    shutil.copyfile(given.c, Path(given.o, _NVRAM))
+    os.chmod(Path(given.o, _NVRAM), 0o600)
 
 
-async def ue(words: list[str]) -> None:
+async def ue(words: Words) -> None:
     """lte-uesoftmodem --rfsim ..., with the USIM in the working directory."""
     from simulators.epc.ue import Terminal
     from simulators.programs import config_file, configs_4g
 
-    await keep(Terminal(configs_4g.ue_config(_NVRAM, config_file.radio_server(words, os.environ))))
+    server = config_file.radio_server(words, os.environ)
+    await keep(Terminal(configs_4g.ue_config(_NVRAM, server)))
 
 
-async def sctpd(words: list[str]) -> None:
+async def sctpd(words: Words) -> None:
     """sctpd: open the socket for which the charm waits; the MME here does SCTP itself."""
     path = "/tmp/sctpd_downstream.sock"  # noqa: S108 - the image's own path, in its own /tmp
     server = await asyncio.start_unix_server(lambda reader, writer: None, path)
-    await until_signalled(server.close)
+    await ended(server.close)
 
 
-async def cassandra(words: list[str]) -> None:
+async def cassandra(words: Words) -> None:
     """The image's entry point: CQL on CASSANDRA_RPC_ADDRESS, rows in /var/lib/cassandra."""
     from simulators.epc.cassandra import Database, Server
 
     address = os.environ.get("CASSANDRA_RPC_ADDRESS", "127.0.0.1")
-    database = Database(
-        Path(os.environ.get("SIMULATORS_DATA", "/var/lib/cassandra"), "rows.sqlite")
-    )
+    database = Database(_rows("/var/lib/cassandra"))
     server = Server(database)
     server.delay = float(os.environ.get("SIMULATORS_CASSANDRA_DELAY", "0"))
     await server.start(address)
     log.info("Starting listening for CQL clients on /%s:9042", address)
-    await until_signalled(server.stop)
+    await ended(server.stop)
     database.close()
 
 
-async def redis(words: list[str]) -> None:
+async def redis(words: Words) -> None:
     """redis-server --bind ADDRESS --port PORT: it only listens. No simulator keeps data in it."""
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--bind", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=6379)
-    given, _ = parser.parse_known_args(words)
-    server = await asyncio.start_server(
-        lambda reader, writer: writer.close(), given.bind, given.port
-    )
+    given = options_of(words, bind="127.0.0.1", port="6379")
+    server = await _listening(given.bind, int(given.port))
     log.info("Ready to accept connections")
-    await until_signalled(server.close)
+    await ended(server.close)
 
 
-PROGRAMS: dict[str, Callable[[list[str]], Awaitable[None]]] = {
+async def function_5g(name: str, words: Words) -> None:
+    """Run a network function of OAI's 5G core: -c FILE."""
+    from simulators.programs import configs_5g
+
+    file = configs_5g.core(options_of(words, "-c").c)
+    logging.getLogger().setLevel(configs_5g.level(file, name))
+    module, kind = _FUNCTIONS_5G[name]
+    maker = getattr(import_module(f"simulators.{module}"), kind)
+    if name in ("amf", "smf", "upf"):
+        made = maker(getattr(configs_5g, f"{name}_config")(file))
+    elif name == "udr":
+        made = maker(configs_5g.service(file, name), configs_5g.database(file))
+    else:
+        made = maker(configs_5g.service(file, name)).node
+    await serve(made)
+
+
+async def gnb(words: Words) -> None:
+    """nr-softmodem -O FILE --rfsim."""
+    from simulators.core5g.gnb import Gnb
+    from simulators.programs import config_file, configs_5g
+
+    config_file.serves_radio(words, os.environ, "gNB", "server")
+    await serve(Gnb(configs_5g.gnb_config(options_of(words, "-O").O)))
+
+
+async def nr_ue(words: Words) -> None:
+    """nr-uesoftmodem -O FILE --rfsim."""
+    from simulators.core5g.ue import Terminal
+    from simulators.programs import config_file, configs_5g
+
+    server = config_file.radio_server(words, os.environ)
+    await keep(Terminal(configs_5g.ue_config(options_of(words, "-O").O, server)))
+
+
+async def n3iwf(words: Words) -> None:
+    """n3iwf -c FILE."""
+    from simulators.programs import configs_5g
+    from simulators.wifi.n3iwf import N3iwf
+
+    await serve(N3iwf(configs_5g.n3iwf_config(options_of(words, "-c").c)))
+
+
+async def n3iwue(words: Words) -> None:
+    """n3iwue, with the file config/n3ue.yaml."""
+    from simulators.programs import configs_5g
+    from simulators.wifi.n3ue import Terminal
+
+    await keep(Terminal(configs_5g.n3ue_config("config/n3ue.yaml")))
+
+
+async def mysqld(words: Words) -> None:
+    """mysqld --bind-address ADDRESS, rows in /var/lib/mysql."""
+    from simulators.core5g.database import Server
+
+    server = Server(_rows("/var/lib/mysql"), os.environ)
+    await server.start(options_of(words, bind_address="127.0.0.1").bind_address)
+    log.info("ready for connections.")
+    await ended(server.stop)
+
+
+#: Module and class of each network function of the 5G core.
+_FUNCTIONS_5G = {
+    "nrf": ("core5g.nrf", "Nrf"),
+    "udr": ("core5g.udm_ausf", "Udr"),
+    "udm": ("core5g.udm_ausf", "Udm"),
+    "ausf": ("core5g.udm_ausf", "Ausf"),
+    "amf": ("core5g.amf", "Amf"),
+    "smf": ("core5g.smf", "Smf"),
+    "upf": ("shared.user_plane", "Spgwu"),
+}
+PROGRAMS: dict[str, Callable[[Words], Coroutine[Any, Any, None]]] = {
     "hss": hss,
     "mme": mme,
     "sctpd": sctpd,
@@ -180,10 +280,16 @@ PROGRAMS: dict[str, Callable[[list[str]], Awaitable[None]]] = {
     "conf2uedata": conf2uedata,
     "cassandra": cassandra,
     "redis": redis,
+    **{name: functools.partial(function_5g, name) for name in _FUNCTIONS_5G},
+    "gnb": gnb,
+    "nr-ue": nr_ue,
+    "n3iwf": n3iwf,
+    "n3iwue": n3iwue,
+    "mysqld": mysqld,
 }
 
 
-def main(words: list[str]) -> int:
+def main(words: Words) -> int:
     """Run a program; return its exit code."""
     name, rest = words[0], words[1:]
     if name == "cqlsh":
@@ -203,13 +309,8 @@ def main(words: list[str]) -> int:
         level=logging.INFO,
         format="%(asctime)s %(levelname)-7s %(name)-8s %(message)s",
     )
-    program = PROGRAMS.get(name)
-    if program is None:
-        from simulators.programs import fiveg
-
-        program = fiveg.PROGRAMS[name]
     try:
-        asyncio.run(program(rest))  # type: ignore[arg-type]
+        asyncio.run(PROGRAMS[name](rest))
     except EpcError as error:
         log.error("%s", error)
         return 1

@@ -147,3 +147,16 @@ def radio_server(words: Sequence[str], environment: Mapping[str, str]) -> str:
     if age < (2023, 22) or not tag:
         result.append(environment.get("RFSIMULATOR", ""))
     return next(iter(result), "")
+
+
+def serves_radio(
+    words: Sequence[str], environment: Mapping[str, str], what: str, *names: str
+) -> None:
+    """Check that a base station is the server of the radio simulator.
+
+    Raises:
+        EpcError: it is not.
+    """
+    role = radio_server(words, environment)
+    if role not in names:
+        raise EpcError(f"The radio simulator's server is '{role}', not this {what}.")

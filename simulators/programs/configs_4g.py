@@ -17,6 +17,7 @@ from simulators.epc import diameter, mme, nas, spgwc, ue
 from simulators.errors import EpcError
 from simulators.programs.config_file import File, interface_address, json_file, libconfig, text_of
 from simulators.shared import base_station, user_plane
+from simulators.shared.addresses import Pdn
 from simulators.shared.identity import Gummei, Plmn, Tai
 from simulators.shared.usim import Usim
 
@@ -196,7 +197,7 @@ def spgwc_config(path: str | Path) -> spgwc.Config:
         first, dash, last = (part.strip() for part in text.partition("-"))
         if not dash:
             raise file.wrong(("pdns", number, "dyn_ue_ipv4_range"), "not FIRST - LAST")
-        pdns.append(spgwc.Pdn(str(file.get("pdns", number, "apn_ni")), first, last))
+        pdns.append(Pdn(str(file.get("pdns", number, "apn_ni")), first, last))
     names = ("default_dns_ipv4_address", "default_dns_sec_ipv4_address")
     selection = file.find("cups", "up_nodes_selection", default=[])
     return spgwc.Config(

@@ -143,11 +143,11 @@ def _networks(file: File) -> dict[str, ipaddress.IPv4Network]:
 def smf_config(file: File) -> smf.Config:
     """Return the SMF's configuration."""
     from simulators.core5g import smf
-    from simulators.epc import spgwc
+    from simulators.shared.addresses import Pdn
 
     pools = tuple(
         # The first host address belongs to the UPF.
-        spgwc.Pdn(dnn, str(one.network_address + 2), str(one.broadcast_address - 1))
+        Pdn(dnn, str(one.network_address + 2), str(one.broadcast_address - 1))
         for dnn, one in _networks(file).items()
     )
     information = file.find("smf", "smf_info", default={})

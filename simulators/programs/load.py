@@ -24,6 +24,7 @@ from typing import Any
 from simulators.epc import ue
 from simulators.errors import EpcError
 from simulators.shared.identity import Plmn
+from simulators.shared.terminal import Radio
 from simulators.shared.usim import Usim
 
 #: Maximum attempts of a UE, and seconds between them (TS 24.301 section 5.5.1.2.6).
@@ -79,13 +80,14 @@ class Load:
     async def run(self) -> dict[str, Any]:
         """Run the request; return the answer."""
         request = self.request
-        radio = ue.Radio()
+        radio = Radio()
         await radio.connect(request["enb"])
         assert radio.link is not None  # noqa: S101
         k, opc = bytes.fromhex(request["k"]), bytes.fromhex(request["opc"])
         plmn = Plmn(*request["plmn"].split("/"))
         count, rate, hold = int(request["count"]), float(request["rate"]), bool(request["hold"])
         first = request["first_imsi"]
+        ues: list[Any] = []
         for number in range(count):
             imsi = str(int(first) + number).zfill(len(first))
             usim = Usim(imsi, k, opc)
@@ -98,9 +100,10 @@ class Load:
             else:
                 made = ue.Ue(usim, radio.link, number + 1, plmn)
             radio.ues[number + 1] = made
+            ues.append(made)
         began = time.monotonic()
         tasks = []
-        for number, made in enumerate(radio.ues.values()):
+        for number, made in enumerate(ues):
             if rate:
                 await asyncio.sleep(max(0.0, began + number / rate - time.monotonic()))
                 tasks.append(asyncio.create_task(self.one(made, hold)))
@@ -110,7 +113,7 @@ class Load:
         await asyncio.gather(*tasks)
         attached = len(self.took)
         if hold:
-            there = [made for made in radio.ues.values() if made.bearer is not None]
+            there = [made for made in ues if made.bearer is not None]
             for at in range(0, len(there), 50):
                 await asyncio.gather(*(made.detach(off=False) for made in there[at : at + 50]))
         radio.link.close()

@@ -66,6 +66,11 @@ def vector(k: bytes, opc: bytes, sqn: int, plmn: bytes, rand: bytes | None = Non
     )
 
 
+def next_sqn(sqn: int) -> int:
+    """Return the SQN of the next vector: the 5 lowest bits are its index (TS 33.102 C.1.1.3)."""
+    return (sqn + 32) % (1 << 48)
+
+
 def resynchronised(k: bytes, opc: bytes, rand: bytes, auts: bytes) -> int | None:
     """Return the USIM's SQN from AUTS (TS 33.102 section 6.3.5), None if its MAC-S is wrong."""
     answer = milenage.f2345(k, opc, rand)

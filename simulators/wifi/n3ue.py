@@ -282,7 +282,7 @@ class Access(nwu.Link):
 
 
 class Radio:
-    """A terminal's connection to its N3IWF, instead of :class:`simulators.epc.ue.Radio`."""
+    """A terminal's connection to its N3IWF, instead of `shared.terminal.Radio`."""
 
     def __init__(self, config: Config) -> None:
         self.config = config

@@ -15,9 +15,10 @@ from simulators_support import OPC, K, hurry
 from simulators.core5g import amf, database, gnb, nas, nrf, sbi, smf, udm_ausf
 from simulators.core5g.snssai import Snssai
 from simulators.core5g.ue import SessionRequest, Ue
-from simulators.epc import spgwc, ue
 from simulators.shared import user_plane
+from simulators.shared.addresses import Pdn
 from simulators.shared.identity import Plmn, Tai
+from simulators.shared.terminal import Radio
 from simulators.shared.user_plane import Spgwu
 from simulators.shared.usim import Usim
 from simulators.transport import tun
@@ -97,7 +98,7 @@ class Core:
             smf.Config(
                 SMFS[one],
                 config("SMF", SMFS[one], smfInfo=profile),
-                (spgwc.Pdn(DNNS[one], f"{POOLS[one]}2", LAST[one]),),
+                (Pdn(DNNS[one], f"{POOLS[one]}2", LAST[one]),),
                 frozenset([(one, DNNS[one])]),
                 ("192.0.2.53",),
                 1354,
@@ -141,11 +142,11 @@ class Core:
         await asyncio.sleep(0.1)
 
     async def ue(
-        self, number: int = 0, *requested: Snssai, key: bytes = K, radio: ue.Radio | None = None
+        self, number: int = 0, *requested: Snssai, key: bytes = K, radio: Radio | None = None
     ) -> Ue:
         """A UE on a link of its own, or on one with others."""
         if radio is None:
-            radio = ue.Radio()
+            radio = Radio()
             await radio.connect(UU)
         assert radio.link is not None
         at = len(radio.ues) + 1

@@ -16,7 +16,9 @@ from simulators.epc.diameter import Identity
 from simulators.epc.subscribers import Subscriber
 from simulators.shared import base_station, pfcp_control
 from simulators.shared import user_plane as spgwu
+from simulators.shared.addresses import Pdn
 from simulators.shared.identity import Gummei, Plmn, Tai, tbcd
+from simulators.shared.terminal import Radio
 from simulators.shared.usim import Usim
 from simulators.transport import tun, udp
 
@@ -105,12 +107,12 @@ class Epc:
         setattr(self, name, fresh)
         await fresh.start()
 
-    async def radio(self) -> ue.Radio:
-        made = ue.Radio()
+    async def radio(self) -> Radio:
+        made = Radio()
         await made.connect(UU)
         return made
 
-    async def ue(self, sim: Usim, radio: ue.Radio | None = None, apn: str = "") -> ue.Ue:
+    async def ue(self, sim: Usim, radio: Radio | None = None, apn: str = "") -> ue.Ue:
         radio = radio or await self.radio()
         assert radio.link is not None
         number = len(radio.ues) + 1
@@ -142,7 +144,7 @@ async def running(store: Any = None, **options: Any) -> AsyncIterator[Epc]:
         *(Subscriber(imsi(n), K, OPC, msisdn=tbcd("24288880000000")) for n in range(500))
     )
     plmns = options.get("plmns", (PLMN,))
-    pdn = spgwc.Pdn("internet", "12.1.1.2", options.get("last", "12.1.4.254"))
+    pdn = Pdn("internet", "12.1.1.2", options.get("last", "12.1.4.254"))
     epc = Epc(
         store,
         hss.Hss(Identity(f"hss.{REALM}", REALM, HSS), store, options.get("roaming", True)),

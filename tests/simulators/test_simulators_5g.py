@@ -32,10 +32,10 @@ from simulators_support import OPC, K
 from simulators.core5g import gnb, nas, ngap
 from simulators.core5g import ue as terminals
 from simulators.core5g.ue import RefusedError, Ue
-from simulators.epc import ue as radios
 from simulators.errors import ProtocolError
 from simulators.programs.load import Load
 from simulators.shared.identity import Plmn
+from simulators.shared.terminal import Radio
 from simulators.transport import sctp
 
 
@@ -214,7 +214,7 @@ def test_who_subscribes_to_no_slice_of_this_network(core: Run) -> None:
 
 def test_no_address_is_left(core: Run) -> None:
     async def go(core: Core) -> None:
-        radio = radios.Radio()
+        radio = Radio()
         await radio.connect(UU)
         ues = [await core.ue(number, radio=radio) for number in range(10, 15)]
         await asyncio.gather(*(one.register() for one in ues))

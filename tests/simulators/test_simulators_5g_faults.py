@@ -15,9 +15,9 @@ from simulators_support import OPC, K, in_a_loop
 
 from simulators.core5g import amf, nas, ngap, sbi, sessions, smf, udm_ausf, ue
 from simulators.core5g.registration import Ue
-from simulators.epc import spgwc
 from simulators.errors import ProtocolError
 from simulators.shared import pfcp_control
+from simulators.shared.addresses import Pdn
 from simulators.shared.usim import Usim
 from simulators.transport.sctp import userspace
 
@@ -142,9 +142,7 @@ async def test_a_late_notification_ends_no_newer_session(monkeypatch: pytest.Mon
 
 @in_a_loop
 async def test_a_session_is_released_without_its_upf() -> None:
-    made = smf.Smf(
-        smf.Config("", config("SMF", ""), (spgwc.Pdn("internet", "10.0.0.2", "10.0.0.9"),))
-    )
+    made = smf.Smf(smf.Config("", config("SMF", ""), (Pdn("internet", "10.0.0.2", "10.0.0.9"),)))
     user = pfcp_control.Session("imsi-1", "internet", "10.0.0.2", 7, 9)
     made.n4.sessions[7] = user
     one = smf.Context("imsi-1", 1, "internet", ONE, "", 9, ("1 Mbps", "1 Mbps"), 1, user)

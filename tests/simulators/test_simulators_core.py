@@ -19,6 +19,7 @@ from simulators.epc import gtpc, spgwc
 from simulators.epc.gtpc import Fteid
 from simulators.errors import PeerTimeoutError, ProtocolError
 from simulators.shared import pfcp, pfcp_control, user_plane
+from simulators.shared.addresses import Pdn, options_of
 from simulators.shared.identity import Plmn, Tai
 from simulators.shared.pfcp import Pdr
 from simulators.transport import gtpu, tun, udp
@@ -63,7 +64,7 @@ async def core(monkeypatch: pytest.MonkeyPatch, **options: Any) -> AsyncIterator
     inside.setblocking(False)
     monkeypatch.setattr(tun, "open_tun", lambda name: os.dup(inside.fileno()))
     monkeypatch.setattr(tun, "ip", lambda *words: None)
-    pdn = spgwc.Pdn("internet", "12.1.1.2", "12.1.1.4")
+    pdn = Pdn("internet", "12.1.1.2", "12.1.1.4")
     config = spgwc.Config(SGW, SGW, (pdn,), ("8.8.8.8",), ups=(NODE,))
     c = spgwc.Spgwc(replace(config, **options))
     u = user_plane.Spgwu(user_plane.Config(NODE, UP, UP, ("12.1.1.0/24",), (SGW,)))
@@ -114,7 +115,7 @@ def test_a_session_carries_packets_both_ways(monkeypatch: pytest.MonkeyPatch) ->
         enb.settimeout(10)
         granted = gtpc.Session.decode(await core.ask(ONE.message(SGW)))
         assert granted.address == "12.1.1.2"
-        assert spgwc.options_of(granted.options) == (("8.8.8.8",), 1358)
+        assert options_of(granted.options) == (("8.8.8.8",), 1358)
         core.device.send(packet("10.0.0.1", granted.address))  # no eNB yet: dropped
         end = Fteid(gtpc.S1U_ENB, 0xE, ENB)
         answer = await core.ask(gtpc.modify_request(granted.control.teid, 5, end))

@@ -417,7 +417,7 @@ def test_who_begins_and_does_not_go_on_is_forgotten(
 def test_only_who_has_authenticated_makes_further_sas(
     town: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(n3iwf, "HALF_OPEN", 0.5)
+    monkeypatch.setattr(n3iwf, "HALF_OPEN", 2.0)
 
     async def go(town: Town) -> None:
         one = await town.ue()

@@ -8,7 +8,7 @@ import socket
 import struct
 
 from simulators.errors import EpcError
-from simulators.transport import sctp
+from simulators.transport.sctp import base
 
 # From linux/sctp.h.
 _INITMSG, _NODELAY, _RECVRCVINFO = 2, 3, 32
@@ -18,23 +18,23 @@ _LONGEST = 1 << 16
 
 
 def _socket(local: str, port: int) -> socket.socket:
-    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, sctp.IPPROTO_SCTP)
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, base.IPPROTO_SCTP)
     sock.setblocking(False)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    streams = struct.pack("HHHH", sctp.STREAMS, sctp.STREAMS, 0, 0)
-    sock.setsockopt(sctp.IPPROTO_SCTP, _INITMSG, streams)
+    streams = struct.pack("HHHH", base.STREAMS, base.STREAMS, 0, 0)
+    sock.setsockopt(base.IPPROTO_SCTP, _INITMSG, streams)
     sock.bind((local, port))
     return sock
 
 
-class Association(sctp.Association):
+class Association(base.Association):
     """An association of the kernel."""
 
     def __init__(self, sock: socket.socket, peer: str) -> None:
         super().__init__(peer)
         sock.setblocking(False)
-        sock.setsockopt(sctp.IPPROTO_SCTP, _NODELAY, struct.pack("i", 1))
-        sock.setsockopt(sctp.IPPROTO_SCTP, _RECVRCVINFO, struct.pack("i", 1))
+        sock.setsockopt(base.IPPROTO_SCTP, _NODELAY, struct.pack("i", 1))
+        sock.setsockopt(base.IPPROTO_SCTP, _RECVRCVINFO, struct.pack("i", 1))
         self._socket: socket.socket | None = sock
         self._parts: list[bytes] = []
         asyncio.get_running_loop().add_reader(sock.fileno(), self._readable)
@@ -44,7 +44,7 @@ class Association(sctp.Association):
             raise EpcError(f"The SCTP association with {self.peer} is closed.")
         info = struct.pack("=HHIIi", stream, 0, socket.htonl(self.ppid), 0, 0)
         try:
-            self._socket.sendmsg([octets], [(sctp.IPPROTO_SCTP, _SNDINFO, info)])
+            self._socket.sendmsg([octets], [(base.IPPROTO_SCTP, _SNDINFO, info)])
         except BlockingIOError:
             return False
         except OSError as error:
@@ -83,7 +83,7 @@ class Association(sctp.Association):
                 message, self._parts = b"".join(self._parts), []
                 stream = 0
                 for level, kind, data in ancillary:
-                    if (level, kind) == (sctp.IPPROTO_SCTP, _RCVINFO):
+                    if (level, kind) == (base.IPPROTO_SCTP, _RCVINFO):
                         stream = int(struct.unpack_from("=H", data)[0])
                 self.on_message(stream, message)
 
@@ -101,10 +101,10 @@ class Association(sctp.Association):
             self._socket = None
 
 
-class Listener(sctp.Listener):
+class Listener(base.Listener):
     """A listening socket of the kernel."""
 
-    def __init__(self, address: str, port: int, accepted: sctp.Accepted) -> None:
+    def __init__(self, address: str, port: int, accepted: base.Accepted) -> None:
         self._accepted = accepted
         self._socket = _socket(address, port)
         self._socket.listen(64)

@@ -18,7 +18,7 @@ import struct
 import time
 
 from simulators.errors import EpcError
-from simulators.transport import sctp
+from simulators.transport.sctp import base
 
 # From usrsctp.h.
 _AF_CONN = 123
@@ -187,7 +187,7 @@ class Stack:
         """
         if local in self._raw:
             return
-        raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, sctp.IPPROTO_SCTP)
+        raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, base.IPPROTO_SCTP)
         raw.setblocking(False)
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         try:
@@ -238,7 +238,7 @@ class Stack:
     def socket(self) -> int:
         """Return a new non-blocking one-to-one socket."""
         made = self.library.usrsctp_socket(
-            _AF_CONN, socket.SOCK_STREAM, sctp.IPPROTO_SCTP, None, None, 0, None
+            _AF_CONN, socket.SOCK_STREAM, base.IPPROTO_SCTP, None, None, 0, None
         )
         if not made:
             raise _error("socket")
@@ -247,11 +247,11 @@ class Stack:
 
     def prepare(self, sock: int) -> None:
         """Set the options that every socket has."""
-        level = sctp.IPPROTO_SCTP
+        level = base.IPPROTO_SCTP
         self.library.usrsctp_set_non_blocking(sock, 1)
         one = struct.pack("i", 1)
         event = struct.pack("=IHBx", 0, _ASSOC_CHANGE, 1)
-        streams = struct.pack("=HHHH", sctp.STREAMS, sctp.STREAMS, 0, 0)
+        streams = struct.pack("=HHHH", base.STREAMS, base.STREAMS, 0, 0)
         timeouts = struct.pack("=IIII", 0, 1000, 4000, 200)  # initial, max, min in ms
         for option, value in (
             (_NODELAY, one),
@@ -297,7 +297,7 @@ class Stack:
         return done, flags.value, self._buffer.raw[:done], stream
 
 
-class Association(sctp.Association):
+class Association(base.Association):
     """An association of libusrsctp."""
 
     def __init__(self, stack: Stack, sock: int, peer: str) -> None:
@@ -371,10 +371,10 @@ class Association(sctp.Association):
             self._socket = 0
 
 
-class Listener(sctp.Listener):
+class Listener(base.Listener):
     """A listening socket of libusrsctp."""
 
-    def __init__(self, address: str, port: int, accepted: sctp.Accepted) -> None:
+    def __init__(self, address: str, port: int, accepted: base.Accepted) -> None:
         self.stack = Stack.get()
         self.stack.carrier(address)
         self._accepted = accepted

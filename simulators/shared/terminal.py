@@ -1,0 +1,194 @@
+"""Parts of UEs: the end of NAS, the connection to a base station, TUN devices."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+
+from simulators.errors import EpcError
+from simulators.shared.identity import Plmn
+from simulators.shared.nas_security import Context
+from simulators.shared.usim import Usim
+from simulators.transport import radio_link, tun
+
+_BATCH = 64
+TABLE = 10000  # the routing tables of the devices have the next numbers
+
+
+class NasEnd:
+    """One UE's end of NAS over a link.
+
+    Attributes:
+        released: set when the connection is gone or the network detached the UE.
+    """
+
+    def __init__(self, usim: Usim, link: radio_link.Channel, radio: int, plmn: Plmn) -> None:
+        self.usim = usim
+        self.link = link
+        self.radio = radio
+        self.plmn = plmn
+        self.released = asyncio.Event()
+        self.inbox: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._security: Context | None = None
+
+    def received(self, kind: int, content: bytes) -> None:
+        """Handle a frame that is not a packet."""
+        if kind == radio_link.NAS:
+            self.inbox.put_nowait(content)
+        elif kind == radio_link.RELEASE:
+            self.released.set()
+            self.inbox.put_nowait(None)
+
+    def _restart(self) -> None:
+        """Forget the security context, a release, and messages that wait."""
+        self._security = None
+        self.released.clear()
+        while not self.inbox.empty():
+            self.inbox.get_nowait()
+
+    def _send(self, octets: bytes, new: bool = False) -> None:
+        if self._security is not None:
+            octets = self._security.protect(octets, new=new)
+        self.link.send(radio_link.NAS, self.radio, octets)
+
+    async def _receive(self) -> bytes:
+        octets = await self.inbox.get()
+        if octets is None:
+            raise EpcError("The connection was released.")
+        return octets
+
+    async def _until_released(self) -> None:
+        """Wait until the network has released the connection, for at most 5 s."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self.released.wait(), 5)
+
+
+class Radio:
+    """A connection to a base station, shared by UEs."""
+
+    def __init__(self) -> None:
+        self.link: radio_link.Link | None = None
+        self.ues: dict[int, NasEnd] = {}
+        self.packets: dict[int, Callable[[bytes], None]] = {}
+        self._cell: asyncio.Future[str] | None = None
+
+    async def connect(self, address: str, local: str = "") -> list[Plmn]:
+        """Connect; return the PLMNs that it broadcasts.
+
+        Raises:
+            EpcError: the connection fails, or the base station has no core network yet.
+        """
+        loop = asyncio.get_running_loop()
+        self._cell = loop.create_future()
+        try:
+            _, link = await asyncio.wait_for(
+                loop.create_connection(
+                    lambda: radio_link.Link(self._received, self._lost),
+                    address,
+                    radio_link.PORT,
+                    local_addr=(local, 0) if local else None,
+                ),
+                5,
+            )
+            link.send(radio_link.CELL, 0)
+            text = await asyncio.wait_for(self._cell, 5)
+        except (TimeoutError, OSError) as error:
+            reason = getattr(error, "strerror", None) or "no answer"
+            raise EpcError(f"No base station at {address}:{radio_link.PORT}: {reason}.") from None
+        self.link = link
+        up, _, plmns = text.split()
+        if up != "1":
+            link.close()
+            raise EpcError("The base station has no core network yet.")
+        return [Plmn(*one.split(".")) for one in plmns.split(",")]
+
+    def _received(self, link: radio_link.Link, kind: int, radio: int, content: bytes) -> None:
+        if kind == radio_link.PACKET:
+            write = self.packets.get(radio)
+            if write is not None:
+                write(content)
+        elif kind == radio_link.CELL:
+            if self._cell is not None and not self._cell.done():
+                self._cell.set_result(content.decode("ascii", "replace"))
+        elif radio in self.ues:
+            self.ues[radio].received(kind, content)
+
+    def _lost(self, link: radio_link.Link) -> None:
+        for ue in self.ues.values():
+            ue.received(radio_link.RELEASE, b"")
+
+
+class Device:
+    """The TUN device of a UE's connection."""
+
+    def __init__(
+        self,
+        name: str,
+        table: int,
+        address: str,
+        mtu: int | None,
+        link: radio_link.Channel,
+        ue: int,
+    ) -> None:
+        """Create it, with the UE's address and a routing table for packets from this address.
+
+        ``ue`` is the number of its packets on the link.
+        """
+        self.fd = tun.open_tun(name)
+        self.name = name
+        self.link = link
+        self.ue = ue
+        self.down = 0
+        self.up = 0
+        self._rule = ("from", address, "lookup", str(table))
+        try:
+            tun.ip("link", "set", name, "mtu", str(mtu or 1358), "up", "txqueuelen", "1000")
+            tun.ip("address", "add", f"{address}/32", "dev", name)
+            tun.ip("route", "replace", "default", "dev", name, "table", str(table))
+            with contextlib.suppress(EpcError):
+                tun.ip("rule", "del", *self._rule)
+            tun.ip("rule", "add", *self._rule)
+        except EpcError:
+            os.close(self.fd)
+            raise
+        link.on_room.add(self._resume)
+        asyncio.get_running_loop().add_reader(self.fd, self._read)
+
+    def _resume(self) -> None:
+        if self.fd >= 0:
+            asyncio.get_running_loop().add_reader(self.fd, self._read)
+
+    def _read(self) -> None:
+        packets, fd, ue = [], self.fd, self.ue
+        for _ in range(_BATCH):
+            try:
+                packet = os.read(fd, 65535)
+            except OSError:  # BlockingIOError: all are read
+                break
+            if packet[0] >> 4 == 4:
+                packets.append((ue, packet))
+        self.up += len(packets)
+        if packets:
+            self.link.send_packets(packets)
+        if self.link.full:  # packets wait in the device's queue, where the kernel may drop them
+            asyncio.get_running_loop().remove_reader(fd)
+
+    def write(self, packet: bytes) -> None:
+        """Pass a downlink packet to the kernel."""
+        try:
+            os.write(self.fd, packet)
+            self.down += 1
+        except OSError:
+            pass
+
+    def close(self) -> None:
+        """Remove the device."""
+        if self.fd >= 0:
+            self.link.on_room.discard(self._resume)
+            asyncio.get_running_loop().remove_reader(self.fd)
+            with contextlib.suppress(EpcError):
+                tun.ip("rule", "del", *self._rule)
+            os.close(self.fd)
+            self.fd = -1
