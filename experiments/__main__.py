@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -29,8 +28,8 @@ from experiments.report import render, summary
 from experiments.schedule import Planned
 from experiments.store import Campaign
 from experiments.testbed import VNFS, Testbed
+from operate.access import Access, osm_options
 from operate.ending import clean_up_when_ended
-from operate.nbi import Nbi
 from operate.osm import VIMS, Osm
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -109,7 +108,7 @@ def check(profile: Profile, url: str | None, vim: str | None, named: Sequence[st
     type=click.Path(path_type=Path),
     help="Folder of the campaign; default a new one in results/. A former one is continued.",
 )
-@click.option("--osm", "url", help="A real OSM, https://HOST:9999; default a lab of its own.")
+@osm_options(required=False, text="A real OSM, https://HOST:9999; default a lab of its own.")
 @click.option("--vim", help="VIM account of that OSM.")
 @click.option(
     "--slice",
@@ -119,18 +118,6 @@ def check(profile: Profile, url: str | None, vim: str | None, named: Sequence[st
     help="Name or id of an existing slice or service; at least two. By default the campaign creates"
     " two.",
 )
-@click.option(
-    "--user", envvar="OSM_USER", default="admin", show_default=True, help="User of OSM; $OSM_USER."
-)
-@click.option(
-    "--project",
-    envvar="OSM_PROJECT",
-    default="admin",
-    show_default=True,
-    help="Project of the user; $OSM_PROJECT.",
-)
-@click.option("--ca", type=click.Path(exists=True, dir_okay=False), help="CA of OSM's certificate.")
-@click.option("--insecure", is_flag=True, help="Accept any certificate, as osmclient does.")
 @click.option(
     "--home",
     type=click.Path(path_type=Path),
@@ -155,13 +142,9 @@ def check(profile: Profile, url: str | None, vim: str | None, named: Sequence[st
 def run(
     profile: str,
     out: Path | None,
-    url: str | None,
+    access: Access | None,
     vim: str | None,
     named: tuple[str, ...],
-    user: str,
-    project: str,
-    ca: str | None,
-    insecure: bool,
     home: Path | None,
     dist: Path,
     seed: int,
@@ -174,12 +157,12 @@ def run(
     The password of --osm is $OSM_PASSWORD, else OSM's default.
     """
     named = tuple(dict.fromkeys(named))
-    check(PROFILES[profile], url, vim, named)
+    check(PROFILES[profile], access.url if access else None, vim, named)
     clean_up_when_ended()
     if named:
         with contextlib.ExitStack() as stack:
-            if url is not None:
-                osm = _session(url, user, project, ca, insecure)
+            if access is not None:
+                osm = access.osm()
                 where = environment(ROOT)
             else:
                 from experiments import on_the_lab
@@ -192,7 +175,7 @@ def run(
                 where = {**environment(ROOT), "host": host()}
                 osm = stack.enter_context(on_the_lab.served(place)).osm
             there = {
-                "url": url or f"the lab in {place}",
+                "url": access.url if access else f"the lab in {place}",
                 "release": str(osm.nbi.version().get("version")),
             }
             bed = Testbed(osm, dist, console())
@@ -205,19 +188,19 @@ def run(
 
     def chosen_steps(seed: int) -> list[Planned]:
         steps = campaigns.plan(chosen, seed, repetitions)
-        return campaigns.matching(campaigns.without_the_lab(steps) if url else steps, only)
+        return campaigns.matching(campaigns.without_the_lab(steps) if access else steps, only)
 
     chosen_steps(seed)  # A wrong --only leaves no campaign behind.
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     campaign = Campaign(out or Path("results") / f"{profile}-{stamp}")
     others = _alone(campaign, screen)
     with contextlib.ExitStack() as stack:
-        if url is None or vim is None:
+        if access is None or vim is None:
             from experiments import on_the_lab
 
             described = campaign.begin(profile, seed, on_the_lab.environment(ROOT, chosen.machines))
         else:
-            osm = _session(url, user, project, ca, insecure)
+            osm = access.osm()
             described = campaign.begin(profile, seed, _environment(osm, vim))
         steps = chosen_steps(described["seed"])
         missing = [step for step in steps if not campaign.has(step.cell, step.repetition)]
@@ -225,7 +208,7 @@ def run(
         if missing:
             alone = setups.PAIR if chosen.machines else setups.EPC
             beside = campaigns.beside(missing) if chosen.slices else [alone]
-            if url is None or vim is None:
+            if access is None or vim is None:
                 place = home or Path(tempfile.mkdtemp(prefix="osm-lab-"))
                 if place.is_dir() and any(place.iterdir()):
                     raise click.ClickException(
@@ -272,12 +255,6 @@ def _alone(campaign: Campaign, screen: Console) -> Callable[[], list[str]]:
             markup=False,
         )
     return others
-
-
-def _session(url: str, user: str, project: str, ca: str | None, insecure: bool) -> Osm:
-    osm = Osm(Nbi(url, False if insecure else ca or True))
-    osm.nbi.log_in(user, os.environ.get("OSM_PASSWORD", "admin"), project)
-    return osm
 
 
 def _compare(

@@ -7,10 +7,8 @@ import json
 import os
 import shlex
 import tempfile
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 import yaml
@@ -19,12 +17,11 @@ from builder.commands import Group
 from builder.terminal import PlainConsole, tell
 from operate.acceptance.report import Report
 from operate.acceptance.run import Acceptance
+from operate.access import Access, osm_options
 from operate.client import Client
 from operate.ending import clean_up_when_ended
 from operate.join import End, join, part
 from operate.links import links, shown
-from operate.nbi import Nbi
-from operate.osm import Osm
 from operate.slices import Joiner, Record, follow, join_slices
 from operate.targets import PORT, targets
 
@@ -159,56 +156,21 @@ def targets_command(
     os.replace(staging.name, out)
 
 
-def _osm(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say which OSM, and who we are there."""
-    for option in (
-        click.option("--insecure", is_flag=True, help="Accept any certificate, as osmclient does."),
-        click.option(
-            "--ca", type=click.Path(exists=True, dir_okay=False), help="CA of OSM's certificate."
-        ),
-        click.option(
-            "--project",
-            envvar="OSM_PROJECT",
-            default="admin",
-            show_default=True,
-            help="Project of the user; $OSM_PROJECT.",
-        ),
-        click.option(
-            "--user",
-            envvar="OSM_USER",
-            default="admin",
-            show_default=True,
-            help="User of OSM; $OSM_USER.",
-        ),
-        click.option(
-            "--osm", "url", required=True, help="Address of its API: https://HOST[:PORT]."
-        ),
-    ):
-        command = option(command)
-    return command
-
-
 @main.command(name="links")
 @click.argument("services", nargs=-1, metavar="[NS]...")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@_osm
+@osm_options()
 def links_command(
     services: tuple[str, ...],
     as_json: bool,
-    url: str,
-    user: str,
-    project: str,
-    ca: str | None,
-    insecure: bool,
+    access: Access,
 ) -> None:
     """Show the links of services, or of all, as they are now: every end is asked.
 
     It runs show-status on each VNF, which is an operation of its service. The password is
     $OSM_PASSWORD, else OSM's default.
     """
-    session = Nbi(url, False if insecure else ca or True)
-    session.log_in(user, os.environ.get("OSM_PASSWORD", "admin"), project)
-    found = links(Osm(session), services)
+    found = links(access.osm(), services)
     if as_json:
         tell(json.dumps([asdict(link) for link in found], indent=1))
     else:
@@ -217,7 +179,7 @@ def links_command(
 
 @main.command()
 @click.option("--vim", required=True, help="Name of the VIM account.")
-@_osm
+@osm_options()
 @click.option("--smallest", is_flag=True, help="Do not test the slice.")
 @click.option(
     "--timeout",
@@ -241,12 +203,8 @@ def links_command(
     help="Page for a bug report.",
 )
 def acceptance(
-    url: str,
+    access: Access,
     vim: str,
-    user: str,
-    project: str,
-    ca: str | None,
-    insecure: bool,
     smallest: bool,
     timeout: int,
     dist: Path,
@@ -260,12 +218,10 @@ def acceptance(
     # The run takes an hour; say before it that its page cannot be written.
     out.parent.mkdir(parents=True, exist_ok=True)
     out.touch()
-    report = Report(url, vim, tell)
-    session = Nbi(url, False if insecure else ca or True)
-    password = os.environ.get("OSM_PASSWORD", "admin")
-    run = Acceptance(session, dist, vim, report, timeout)
+    report = Report(access.url, vim, tell)
+    run = Acceptance(access.nbi(), dist, vim, report, timeout)
     try:
-        passed = run.run(user, password, project, not smallest)
+        passed = run.run(access.user, access.password, access.project, not smallest)
     finally:
         out.write_text(report.page(), encoding="utf-8")
         tell(f"page: {out}")

@@ -1,0 +1,90 @@
+"""Options of commands that log in to an OSM."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from operate.nbi import Nbi
+from operate.osm import Osm
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where an OSM is, and who we are there; the password is $OSM_PASSWORD, else OSM's default."""
+
+    url: str
+    user: str
+    project: str
+    ca: str | None
+    insecure: bool
+
+    @property
+    def password(self) -> str:
+        """The password."""
+        return os.environ.get("OSM_PASSWORD", "admin")
+
+    def nbi(self) -> Nbi:
+        """Return the API, before a login."""
+        return Nbi(self.url, False if self.insecure else self.ca or True)
+
+    def osm(self) -> Osm:
+        """Log in."""
+        osm = Osm(self.nbi())
+        osm.nbi.log_in(self.user, self.password, self.project)
+        return osm
+
+
+def osm_options(
+    required: bool = True, text: str = "Address of its API: https://HOST[:PORT]."
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add the options of an OSM to a command, which gets them as ``access``.
+
+    Args:
+        required: whether --osm is; if not and without it, ``access`` is None.
+        text: help of --osm.
+    """
+
+    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def run(
+            url: str | None, user: str, project: str, ca: str | None, insecure: bool, **others: Any
+        ) -> Any:
+            access = None if url is None else Access(url, user, project, ca, insecure)
+            return command(access=access, **others)
+
+        result: Callable[..., Any] = run
+        for option in (
+            click.option(
+                "--insecure", is_flag=True, help="Accept any certificate, as osmclient does."
+            ),
+            click.option(
+                "--ca",
+                type=click.Path(exists=True, dir_okay=False),
+                help="CA of OSM's certificate.",
+            ),
+            click.option(
+                "--project",
+                envvar="OSM_PROJECT",
+                default="admin",
+                show_default=True,
+                help="Project of the user; $OSM_PROJECT.",
+            ),
+            click.option(
+                "--user",
+                envvar="OSM_USER",
+                default="admin",
+                show_default=True,
+                help="User of OSM; $OSM_USER.",
+            ),
+            click.option("--osm", "url", required=required, help=text),
+        ):
+            result = option(result)
+        return result
+
+    return decorated
