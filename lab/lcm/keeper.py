@@ -20,7 +20,7 @@ from lab.descriptors.service import vnfrs_of
 from lab.errors import ConflictError, LcmError, NbiError
 from lab.lcm import looking
 from lab.lcm.backends import Backends
-from lab.lcm.instantiate import faults
+from lab.lcm.bring_up import faults
 from lab.lcm.timeouts import lab_timeouts
 from lab.procs import ProcessRef, start_time
 from lab.records import jobs

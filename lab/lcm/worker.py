@@ -8,6 +8,8 @@ removes their resources.
 
 import os
 import traceback
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -16,13 +18,14 @@ from builder.errors import of_file
 from lab.errors import LcmError, NbiError
 from lab.lcm import keeper
 from lab.lcm.backends import Backends
-from lab.lcm.operations import Operations
+from lab.lcm.operations import action, heal, instantiate, scale, terminate, update
 from lab.lcm.slices import SliceOperations
 from lab.lcm.timeouts import lab_timeouts
+from lab.lcm.work import Work
 from lab.records.jobs import record_worker
 from lab.records.journal import Journal
 from lab.records.operations import fail, ns_folder, operation_folder
-from lab.records.store import NSIOPS, OPS, Store, file_lock
+from lab.records.store import NSIOPS, OPS, Document, Store, file_lock
 
 
 @click.command()
@@ -65,6 +68,30 @@ def run(home: Path, op_id: str, collection: str = OPS) -> str:
         journal.close()
 
 
+OPERATIONS: Mapping[str, Callable[[Work, Document], str]] = {
+    "instantiate": instantiate.run,
+    "action": action.run,
+    "heal": heal.run,
+    "scale": scale.run,
+    "update": update.run,
+    "terminate": terminate.run,
+}
+
+
+def perform(work: Work, op_id: str) -> str:
+    """Run an operation on a service; return its final state, ``COMPLETED`` or ``FAILED``."""
+    operation = work.store.get(OPS, op_id)
+    kind = operation["lcmOperationType"]
+    # The others know better what of them takes time.
+    limited = kind in ("heal", "scale", "update")
+    limit = work.deadline(operation, f"timeout_ns_{kind}") if limited else nullcontext()
+    try:
+        with limit:
+            return OPERATIONS[kind](work, operation)
+    except LcmError as error:
+        return work.fail(operation, str(error))
+
+
 def _on_service(store: Store, op_id: str, journal: Journal) -> str:
     """Run an operation while no other runs on the same service; return its final state."""
     operation = store.get(OPS, op_id)
@@ -79,7 +106,7 @@ def _on_service(store: Store, op_id: str, journal: Journal) -> str:
             journal.write("end", "ns", text, state=state, detail=text)
             journal.write("settled", "ns", "deleted", idle=True)
             return state
-        state = Operations(store, Backends(store.home), timeouts, journal).run(op_id)
+        state = perform(Work(store, Backends(store.home), timeouts, journal), op_id)
     if not ns_folder(store.home, ns_id).exists() and state == "COMPLETED":
         lock.unlink(missing_ok=True)
     else:

@@ -8,8 +8,9 @@ from typing import Any
 from support.lcm_fakes import FakeBackends, day12_of, nsd, params, vnfd
 
 from lab.descriptors import service as model
-from lab.lcm.operations import Operations
 from lab.lcm.timeouts import Timeouts
+from lab.lcm.work import Work
+from lab.lcm.worker import perform
 from lab.nbi.records import new_nsr, new_operation, new_vnfrs
 from lab.records.ids import admin
 from lab.records.journal import Journal
@@ -70,9 +71,8 @@ class World:
     def run(self, operation: Document | None = None) -> str:
         operation = operation or self.record()
         self.operation = operation
-        return Operations(
-            self.store, self.backends, self.timeouts, self.journal, self.aborted.append
-        ).run(operation["_id"])
+        work = Work(self.store, self.backends, self.timeouts, self.journal, self.aborted.append)
+        return perform(work, operation["_id"])
 
     def start(self, kind: str, **values: Any) -> str:
         operation = new_operation(self.nsr, kind, values)

@@ -15,10 +15,10 @@ from lab.descriptors.topology import Server
 from lab.errors import LcmError, NbiError
 from lab.lcm import charmops
 from lab.lcm.backends import Backends
-from lab.lcm.changes import recreate
 from lab.lcm.charmops import READY
-from lab.lcm.operations import Operations
+from lab.lcm.recreate import replaced
 from lab.lcm.vimdeploy import server_spec
+from lab.lcm.work import Work
 from lab.nbi.engine import Engine
 from lab.page.data import Data, default
 from lab.records.store import VNFDS, Document
@@ -124,12 +124,12 @@ def test_a_vdu_is_healed_also_if_its_id_was_not_recorded(recorded: Any) -> None:
     made = vim.create_server(spec, "ns").id
     server = Server("1", "box", 0, "lab", "ns-1-box-0", "host", "image", 1, 512, 1, ())
     wanted = made if recorded == "made" else recorded
-    new = recreate(vim, wanted, server, None, (), "ns", False)
+    new = replaced(vim, wanted, server, None, (), "ns", False)
     assert [(each.id, each.name) for each in vim.servers("ns")] == [(new, "ns-1-box-0")]
     vim.delete_server(new)
-    assert recreate(vim, "deleted", server, None, (), "ns", False) is None
+    assert replaced(vim, "deleted", server, None, (), "ns", False) is None
     with pytest.raises(LcmError, match="Instance deleted could not be found"):
-        recreate(vim, "deleted", server, None, (), "ns", True)
+        replaced(vim, "deleted", server, None, (), "ns", True)
 
 
 class Paper:
@@ -200,7 +200,7 @@ def test_another_address_is_neither_the_gateways_nor_that_of_another_port(vim: V
     server = box(ServerPort("eth1", "data", "ens4"), ServerPort("eth2", "data", "ens5"))
     old = create(vim, server)
     assert [port.ip for port in vim.server(old).ports] == ["10.250.0.2", "10.7.0.3", "10.7.0.4"]
-    new = recreate(vim, old, server, None, (), "ns", False)
+    new = replaced(vim, old, server, None, (), "ns", False)
     assert [port.ip for port in vim.server(new).ports] == ["10.250.0.2", "10.7.0.5", "10.7.0.6"]
 
 
@@ -208,7 +208,7 @@ def test_another_address_is_neither_the_gateways_nor_that_of_another_port(vim: V
 def test_a_vdu_keeps_its_floating_address(vim: Vim, same: bool) -> None:
     first, second = (create(vim, box(name=name)) for name in ("first", "second"))
     vim.delete_server(first)
-    new = recreate(vim, second, box(name="second"), None, (), "ns", same)
+    new = replaced(vim, second, box(name="second"), None, (), "ns", same)
     assert vim.server(new).ports[0].floating == "198.51.100.3"
     assert vim.server(create(vim, box(name="third"))).ports[0].floating == "198.51.100.2"
 
@@ -227,10 +227,10 @@ def test_the_addresses_of_a_vdu_are_never_free_also_if_the_new_server_is_not_mad
     monkeypatch.setattr(Stored, "write", note)
     paper.fault = VimError("No space left on device.")
     with pytest.raises(LcmError, match="No space left on device"):
-        recreate(vim, old, box(), None, (), "ns", False)
+        replaced(vim, old, box(), None, (), "ns", False)
     assert [server.id for server in vim.servers()] == [old]
     paper.fault = None
-    new = recreate(vim, old, box(), None, (), "ns", False)
+    new = replaced(vim, old, box(), None, (), "ns", False)
     assert [server.id for server in vim.servers()] == [new]
     assert known
     assert all(addresses == [("10.250.0.2", "198.51.100.2")] for addresses in known)
@@ -430,7 +430,7 @@ def test_an_incomplete_scaling_in_is_done_again(
         raise LcmError("killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Operations, "remove_environments", refuse)
+        patch.setattr(Work, "remove_environments", refuse)
         assert scale(world, "IN") == "FAILED"
     assert BOX1 not in world.backends.the_model.statuses
     assert scale(world, "IN") == "COMPLETED"

@@ -15,9 +15,10 @@ from support.lcm_fakes import FakeBackends, nsd, vnfd
 
 from lab.cli.commands import main
 from lab.errors import LcmError, NbiError
-from lab.lcm.operations import Operations
 from lab.lcm.slices import SliceOperations, deployed_links, service_links
 from lab.lcm.timeouts import Timeouts
+from lab.lcm.work import Work
+from lab.lcm.worker import perform
 from lab.nbi import validation
 from lab.nbi.engine import Engine
 from lab.nbi.params import InstanceRequest
@@ -656,7 +657,7 @@ def test_a_slice_with_damaged_records_can_be_deleted(slices: Slices) -> None:
     operation = slices.delete("one").operation
     (step,) = operation["operationParams"]["nslcmops_ids"]
     assert store.get(OPS, step)["nsInstanceId"] == nsr["_id"]
-    Operations(store, FakeBackends(), Timeouts().scaled(0.001), journal(slices)).run(step)
+    perform(Work(store, FakeBackends(), Timeouts().scaled(0.001), journal(slices)), step)
     left = [r["nsr-id-ref"] for r in store.all(VNFRS)]
     assert (store.damaged(VNFRS), nsr["_id"] in left) == ([], False)
 

@@ -5,14 +5,12 @@ instance of a VDU only. A VNF-level charm is deployed again for each added insta
 VNF's address, which is the address of the first instance.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.descriptors.day0 import osm_params
 from lab.descriptors.environments import Environment, vdu_count
@@ -20,15 +18,13 @@ from lab.descriptors.service import Service, service, vdur_of, vnfrs_of
 from lab.descriptors.topology import Plan, Server
 from lab.errors import LcmError
 from lab.lcm import charmops
-from lab.lcm.instantiate import Instantiation
+from lab.lcm.bring_up import Instantiation
+from lab.lcm.removal import run_terminate_primitives
 from lab.lcm.request import request
-from lab.lcm.terminate import run_terminate_primitives
 from lab.lcm.vimdeploy import VimDeployment
+from lab.lcm.work import Work
 from lab.records.store import NSRS, VNFRS, Document
 from lab.vca import Model
-
-if TYPE_CHECKING:
-    from lab.lcm.operations import Operations
 
 MOST = 10
 """Maximum number of instances of a VDU if its profile has no maximum."""
@@ -38,17 +34,17 @@ Places = set[tuple[str, int]]
 """Instances of VDUs that come or go: (VDU, count index)."""
 
 
-def scale(ops: Operations, operation: Document) -> str:
+def run(work: Work, operation: Document) -> str:
     """Scale a VNF out or in by one step of an aspect."""
     ns_id = operation["nsInstanceId"]
     data = operation["operationParams"]["scaleVnfData"]
     step = data["scaleByStepData"]
     index, group = str(step["member-vnf-index"]), str(step["scaling-group-descriptor"])
     out = data["scaleVnfType"] == "SCALE_OUT"
-    ops.begin(operation, None, "SCALING")
-    nsr = ops.store.get(NSRS, ns_id)
-    svc = service(nsr, ops.store)
-    record = vnfrs_of(ops.store, ns_id)[index]
+    work.begin(operation, None, "SCALING")
+    nsr = work.store.get(NSRS, ns_id)
+    svc = service(nsr, work.store)
+    record = vnfrs_of(work.store, ns_id)[index]
     done, places = _places(nsr, record, svc.vnfds[index]["descriptor"], group, out)
 
     def note(document: Document) -> None:
@@ -56,22 +52,22 @@ def scale(ops: Operations, operation: Document) -> str:
         groups[:] = [g for g in groups if (g["name"], g["vnf_index"]) != (group, index)]
         groups.append({"name": group, "vnf_index": index, "nb-scale-op": done})
 
-    with ops.charms_running(ns_id, svc.environments) as model:
+    with work.charms_running(ns_id, svc.environments) as model:
         if model is None:
             raise LcmError("the lab scales services with charms only")
-        counted = partial(ops.store.update, NSRS, ns_id, note)
+        counted = partial(work.store.update, NSRS, ns_id, note)
         errors: list[str] = []
         if out:
-            errors = _scale_out(ops, svc, record, places, counted)
+            errors = _scale_out(work, svc, record, places, counted)
         else:
-            _scale_in(ops, svc, record, places, model)
+            _scale_in(work, svc, record, places, model)
             counted()
         if errors:
             text = f"FAILED Scaling: {'; '.join(errors)}"
-            state = ops.end(operation, "FAILED", text, text)
+            state = work.end(operation, "FAILED", text, text)
         else:
-            state = ops.end(operation, "COMPLETED", "Done")
-        ops.let_settle(ns_id, model)
+            state = work.end(operation, "COMPLETED", "Done")
+        work.let_settle(ns_id, model)
     return state
 
 
@@ -117,25 +113,25 @@ def _places(
 
 
 def _scale_out(
-    ops: Operations,
+    work: Work,
     svc: Service,
     vnfr: Document,
     added: Places,
     counted: Callable[[], object],
 ) -> list[str]:
     ns_id, index = svc.nsr["_id"], str(vnfr["member-vnf-index-ref"])
-    known = _networks(ops, svc, vnfr)
+    known = _networks(work, svc, vnfr)
 
     def add(record: Document) -> None:
         for vdu_id, count in sorted(added):
             first = next(v for v in record["vdur"] if v["vdu-id-ref"] == vdu_id)
             record["vdur"].append(_instance(first, count))
 
-    ops.store.update(VNFRS, vnfr["_id"], add)
+    work.store.update(VNFRS, vnfr["_id"], add)
     # As in LCM a step that fails counts, so that scaling in takes back what there is of it.
     counted()
     before = {env.application for env in svc.environments}
-    svc = service(svc.nsr, ops.store)
+    svc = service(svc.nsr, work.store)
     servers = tuple(
         s
         for s in svc.plan.servers
@@ -146,50 +142,48 @@ def _scale_out(
         for server in servers:
             vdur_of(record, server.vdu_id, server.count_index)["name"] = server.name
 
-    ops.store.update(VNFRS, vnfr["_id"], name)
+    work.store.update(VNFRS, vnfr["_id"], name)
 
     def made(server: Server, server_id: str) -> None:
-        ops.store.update(
+        work.store.update(
             VNFRS,
             vnfr["_id"],
             lambda r: vdur_of(r, server.vdu_id, server.count_index).update({"vim-id": server_id}),
         )
 
-    work = replace(request(svc, ops.store), plan=svc.plan.part(servers))
-    limit = ops.timeouts.vm_ip
-    deployment = VimDeployment(ops.backends, ops.journal, work, limit, known, made)
-    deployment.run(partial(ops.record_server, ns_id))
+    wanted = replace(request(svc, work.store), plan=svc.plan.part(servers))
+    limit = work.timeouts.vm_ip
+    deployment = VimDeployment(work.backends, work.journal, wanted, limit, known, made)
+    deployment.run(partial(work.record_server, ns_id))
     fresh = [env for env in svc.environments if env.application not in before]
     if not fresh:
         return []
-    ops.add_environments(ns_id, fresh)
-    return _deploy_charms(ops, svc, index, fresh)
+    work.add_environments(ns_id, fresh)
+    return _deploy_charms(work, svc, index, fresh)
 
 
-def _deploy_charms(
-    ops: Operations, svc: Service, index: str, fresh: list[Environment]
-) -> list[str]:
+def _deploy_charms(work: Work, svc: Service, index: str, fresh: list[Environment]) -> list[str]:
     ns_id = svc.nsr["_id"]
-    record = vnfrs_of(ops.store, ns_id)[index]
+    record = vnfrs_of(work.store, ns_id)[index]
     addresses = {
         (index, v["vdu-id-ref"], v["count-index"]): v["ip-address"] for v in record["vdur"]
     }
     addresses[index, None, 0] = record["ip-address"]
-    work = replace(
-        request(svc, ops.store),
+    wanted = replace(
+        request(svc, work.store),
         plan=Plan((), ()),
         environments=fresh,
         relations=(),
         addresses={place: address for place, address in addresses.items() if address},
         # LCM passes the count index to charms here, but not in an instantiation.
         osm=lambda env: osm_params(
-            vnfrs_of(ops.store, ns_id)[index], env.vdu_id, env.count_index if env.vdu_id else 0
+            vnfrs_of(work.store, ns_id)[index], env.vdu_id, env.count_index if env.vdu_id else 0
         ),
     )
-    report = Instantiation(ops, work).run()
+    report = Instantiation(work, wanted).run()
     for env in fresh:
         broken = env.application in report.broken
-        ops.record_vca(ns_id, env.application, status="BROKEN" if broken else "READY")
+        work.record_vca(ns_id, env.application, status="BROKEN" if broken else "READY")
     return report.errors
 
 
@@ -203,7 +197,7 @@ def _instance(first: Document, count: int) -> Document:
     return instance
 
 
-def _networks(ops: Operations, svc: Service, vnfr: Document) -> dict[str, str]:
+def _networks(work: Work, svc: Service, vnfr: Document) -> dict[str, str]:
     """Return the ids of the networks that a VNF's servers are on, by the plan's key."""
     result: dict[str, str] = {}
     index = str(vnfr["member-vnf-index-ref"])
@@ -211,7 +205,7 @@ def _networks(ops: Operations, svc: Service, vnfr: Document) -> dict[str, str]:
         if server.member_vnf_index == index and (
             vim_id := vdur_of(vnfr, server.vdu_id, server.count_index)["vim-id"]
         ):
-            made = ops.backends.vim(server.vim).server(vim_id).ports
+            made = work.backends.vim(server.vim).server(vim_id).ports
             ports = zip(server.ports, made, strict=True)
             result.update({planned.network: port.network_id for planned, port in ports})
     return result
@@ -220,7 +214,7 @@ def _networks(ops: Operations, svc: Service, vnfr: Document) -> dict[str, str]:
 # -- in --------------------------------------------------------------------------------------------
 
 
-def _scale_in(ops: Operations, svc: Service, vnfr: Document, gone: Places, model: Model) -> None:
+def _scale_in(work: Work, svc: Service, vnfr: Document, gone: Places, model: Model) -> None:
     index = str(vnfr["member-vnf-index-ref"])
     counts = {count for _, count in gone}
     # LCM compares only the count index, not the VDU.
@@ -230,8 +224,8 @@ def _scale_in(ops: Operations, svc: Service, vnfr: Document, gone: Places, model
         if env.member_vnf_index == index and env.count_index in counts
     ]
     if leaving:
-        _remove_charms(ops, svc, leaving, model)
-    vim = ops.backends.vim(vnfr["vim-account-id"])
+        _remove_charms(work, svc, leaving, model)
+    vim = work.backends.vim(vnfr["vim-account-id"])
     server_ids = [
         v["vim-id"]
         for v in vnfr["vdur"]
@@ -246,12 +240,10 @@ def _scale_in(ops: Operations, svc: Service, vnfr: Document, gone: Places, model
             v for v in record["vdur"] if (v["vdu-id-ref"], v["count-index"]) not in gone
         ]
 
-    ops.store.update(VNFRS, vnfr["_id"], forget)
+    work.store.update(VNFRS, vnfr["_id"], forget)
 
 
-def _remove_charms(
-    ops: Operations, svc: Service, leaving: Sequence[Environment], model: Model
-) -> None:
+def _remove_charms(work: Work, svc: Service, leaving: Sequence[Environment], model: Model) -> None:
     ns_id = svc.nsr["_id"]
     names = {env.application for env in leaving}
     day1_run = {
@@ -259,7 +251,7 @@ def _remove_charms(
         for v in svc.nsr["_admin"]["deployed"]["VCA"]
         if v.get("needed_terminate") and v["application"] in names
     }
-    run_terminate_primitives(ops, ns_id, leaving, day1_run)
+    run_terminate_primitives(work, ns_id, leaving, day1_run)
     for application in sorted(names):
-        charmops.remove(model, application, ops.timeouts.terminate_primitives)
-    ops.remove_environments(ns_id, names)
+        charmops.remove(model, application, work.timeouts.terminate_primitives)
+    work.remove_environments(ns_id, names)

@@ -1,4 +1,4 @@
-"""Instantiation of a network service in OSM's order.
+"""What an instantiation and a scaling bring up, in OSM's order.
 
 The VIM deployment and all environments run in parallel. An environment waits only where a step
 says so. Steps of each environment (LCM ``_instantiate_N2VC``):
@@ -13,14 +13,12 @@ says so. Steps of each environment (LCM ``_instantiate_N2VC``):
 So a charm gets relation events before ``config`` gives it the address of its VDU.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.descriptors.environments import Environment
 from lab.descriptors.primitives import by_seq, map_primitive_params
@@ -29,17 +27,14 @@ from lab.descriptors.service import vnfrs_of
 from lab.descriptors.topology import Server
 from lab.errors import LcmError
 from lab.lcm.backends import Backends
-from lab.lcm.charmops import CharmOps
-from lab.lcm.helmops import HelmOps
+from lab.lcm.connectors import Connector, connector
 from lab.lcm.keys import OpenSshInjector
 from lab.lcm.request import Place, Request
 from lab.lcm.timeouts import INJECT_TRIES, Timeouts
 from lab.lcm.vimdeploy import VimDeployment
+from lab.lcm.work import Work
 from lab.records.store import Document
 from lab.vim import Server as VimServer
-
-if TYPE_CHECKING:
-    from lab.lcm.operations import Operations
 
 STAGES = (
     "Stage 1/5: preparation of the environment.",
@@ -59,19 +54,6 @@ class Report:
     """Applications of which an initial primitive was started; these get terminate primitives."""
     vms_ready: float | None = None
     """Time (seconds since the epoch) at which the last VM accepted OSM's login, or was active."""
-
-
-Connector = CharmOps | HelmOps
-"""LCM has one for each kind of execution environment."""
-
-
-def connector(
-    backends: Backends, env: Environment, ns_id: str, timeouts: Timeouts, vnf_id: str = ""
-) -> Connector:
-    """Return LCM's connector for an execution environment."""
-    if env.helm:
-        return HelmOps(backends.cluster(), env, ns_id, timeouts, vnf_id)
-    return CharmOps(backends.model(ns_id), timeouts)
 
 
 def faults(backends: Backends, vnfr: Document) -> list[str]:
@@ -110,12 +92,12 @@ def inject(
 class Instantiation:
     """One run, which writes into the service's records what comes up; not reusable."""
 
-    def __init__(self, ops: Operations, request: Request) -> None:
-        self.ops = ops
+    def __init__(self, work: Work, request: Request) -> None:
+        self.work = work
         self.request = request
-        self.backends = ops.backends
-        self.journal = ops.journal
-        self.timeouts = ops.timeouts
+        self.backends = work.backends
+        self.journal = work.journal
+        self.timeouts = work.timeouts
         # OSM keeps these in its database and polls.
         envs = request.environments
         self._addresses: dict[Place, Future[str]] = {_managed(env): Future() for env in envs}
@@ -160,7 +142,7 @@ class Instantiation:
         self.report.vms_ready = time.time()
 
     def _booted(self, server: Server, result: VimServer) -> None:
-        self.ops.record_server(self.request.ns_id, server, result)
+        self.work.record_server(self.request.ns_id, server, result)
         index, vdu, count = server.member_vnf_index, server.vdu_id, server.count_index
         for planned, port in zip(server.ports, result.ports, strict=True):
             reached = port.floating or port.ip
@@ -218,7 +200,7 @@ class Instantiation:
         self._say(env, "installing chart" if env.helm else "deploying charm")
         self._n2vc(env).install(env.application, self.request.charm_folder(env), env.num_units)
         ee_id = self._n2vc(env).environment(env.application)
-        self.ops.record_vca(self.request.ns_id, env.application, ee_id=ee_id)
+        self.work.record_vca(self.request.ns_id, env.application, ee_id=ee_id)
         self._installed[env.application].set_result(None)
 
     def _relate(self, env: Environment) -> None:
@@ -268,7 +250,7 @@ class Instantiation:
         self.report.vms_ready = time.time()
 
     def _faults(self, env: Environment) -> list[str]:
-        vnfrs = vnfrs_of(self.ops.store, self.request.ns_id)
+        vnfrs = vnfrs_of(self.work.store, self.request.ns_id)
         return faults(self.backends, vnfrs[env.member_vnf_index or ""])
 
     def _wait_below(self, env: Environment) -> None:
@@ -298,7 +280,7 @@ class Instantiation:
         params = map_primitive_params(primitive, {}, self.request.parameters[env.application])
         if env.application not in self.report.day1_run:
             self.report.day1_run.append(env.application)
-            self.ops.record_vca(self.request.ns_id, env.application, needed_terminate=True)
+            self.work.record_vca(self.request.ns_id, env.application, needed_terminate=True)
         self._n2vc(env).primitive(env.application, name, params, self.timeouts.primitive)
         self.journal.write("primitive", where, name, **more, done=True)
 

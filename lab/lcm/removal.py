@@ -1,26 +1,21 @@
-"""Termination in OSM's order: terminate primitives, then VCA model and VIMs in parallel."""
-
-from __future__ import annotations
+"""Removal in OSM's order: terminate primitives, then VCA model and VIMs in parallel."""
 
 import time
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 from lab.descriptors.environments import Environment
 from lab.descriptors.primitives import by_seq, terminate_params
 from lab.errors import LcmError
 from lab.lcm.backends import Backends
+from lab.lcm.work import Work
 from lab.records.journal import Journal
-
-if TYPE_CHECKING:
-    from lab.lcm.operations import Operations
 
 STAGE = "Stage 3/3: delete execution environment, resources at VIM and K8s."
 
 
 def run_terminate_primitives(
-    ops: Operations, ns_id: str, environments: Sequence[Environment], day1_run: Collection[str]
+    work: Work, ns_id: str, environments: Sequence[Environment], day1_run: Collection[str]
 ) -> None:
     """Run the terminate primitives of the environments whose application is in ``day1_run``.
 
@@ -30,8 +25,8 @@ def run_terminate_primitives(
     Raises:
         LcmError: the first failure; the caller stops before anything is deleted.
     """
-    connected = ops.connected(ns_id)
-    deadline = time.monotonic() + ops.timeouts.terminate_primitives
+    connected = work.connected(ns_id)
+    deadline = time.monotonic() + work.timeouts.terminate_primitives
     for env in environments:
         if env.application not in day1_run or not connected(env).deployed(env.application):
             continue
@@ -40,7 +35,7 @@ def run_terminate_primitives(
             name = str(primitive["name"])
             index = env.member_vnf_index
             more = {"application": env.application, "number": number, "total": len(primitives)}
-            ops.journal.write("primitive", index or "ns", name, **more)
+            work.journal.write("primitive", index or "ns", name, **more)
             left = deadline - time.monotonic()
             if left <= 0:
                 raise LcmError("Timeout: terminate primitives took too long")
@@ -53,7 +48,7 @@ def run_terminate_primitives(
                     f"terminate_primitive {name}  for vnf_member_index={index} "
                     f"fails with error {error}"
                 ) from None
-        ops.record_vca(ns_id, env.application, needed_terminate=False)
+        work.record_vca(ns_id, env.application, needed_terminate=False)
 
 
 def delete_resources(

@@ -1,0 +1,74 @@
+"""Instantiation of a network service."""
+
+from contextlib import AbstractContextManager, nullcontext
+
+from lab.descriptors.service import Service, service, vnfrs_of
+from lab.lcm.bring_up import STAGES, Instantiation, Report
+from lab.lcm.request import request
+from lab.lcm.work import Work, configuration_status, new_vca
+from lab.records.store import NSRS, VNFRS, Document
+from lab.vca import Model
+
+
+def run(work: Work, operation: Document) -> str:
+    """Bring up a service."""
+    ns_id = operation["nsInstanceId"]
+    work.journal.write("stage", "ns", STAGES[0])
+    svc = service(work.store.get(NSRS, ns_id), work.store)
+    for note in svc.plan.notes:
+        work.journal.write("note", "ns", note)
+    work.begin(operation, "BUILDING", "INSTANTIATING")
+    work.store.update(NSRS, ns_id, lambda nsr: _start_records(nsr, svc))
+    bring_up = Instantiation(work, request(svc, work.store))
+    running: AbstractContextManager[Model | None] = nullcontext()
+    if svc.environments:
+        running = work.charms_running(ns_id, svc.environments)
+    with running as model:
+        with work.deadline(
+            operation, "timeout_ns_deploy", work.timeouts.ns_deploy, f"{STAGES[1]} Detail: "
+        ):
+            report = bring_up.run()
+        state = _finish(work, operation, svc, report)
+        work.let_settle(ns_id, model, report.vms_ready)
+    return state
+
+
+def _finish(work: Work, operation: Document, svc: Service, report: Report) -> str:
+    ns_id = operation["nsInstanceId"]
+    failed = bool(report.errors)
+    detail = "; ".join(report.errors)
+
+    def change(nsr: Document) -> None:
+        nsr["_admin"]["nsState"] = "INSTANTIATED"
+        nsr["nsState"] = "BROKEN" if failed else "READY"
+        nsr["operational-status"] = "failed" if report.vim_failed else "running"
+        nsr["config-status"] = "failed" if report.broken else "configured"
+        nsr["detailed-status"] = f"{STAGES[1]} Detail: {detail}" if failed else "Done"
+        if failed:
+            nsr["errorDescription"] = f"Operation: INSTANTIATING.{operation['_id']}, {STAGES[1]}"
+            nsr["errorDetail"] = detail
+        for vca in nsr["_admin"]["deployed"]["VCA"]:
+            vca["status"] = "BROKEN" if vca["application"] in report.broken else "READY"
+        nsr["configurationStatus"] = configuration_status(nsr)
+        nsr["lab"]["vms-ready"] = report.vms_ready
+
+    work.store.update(NSRS, ns_id, change)
+    for record in vnfrs_of(work.store, ns_id).values():
+        work.store.update(VNFRS, record["_id"], _mark_instantiated)
+    if failed:
+        return work.end(operation, "FAILED", f"{STAGES[1]} Detail: {detail}", detail)
+    return work.end(operation, "COMPLETED", "Done")
+
+
+def _start_records(nsr: Document, svc: Service) -> None:
+    nsr["_admin"]["deployed"]["VCA"] = [new_vca(env) for env in svc.environments]
+    nsr["configurationStatus"] = configuration_status(nsr)
+    nsr["operational-status"] = nsr["config-status"] = "init"
+    nsr["detailed-status"] = STAGES[1]
+
+
+def _mark_instantiated(vnfr: Document) -> None:
+    vnfr["_admin"]["nsState"] = "INSTANTIATED"
+    for vdur in vnfr["vdur"]:
+        if vdur["status"] == "BUILD":
+            vdur["status"] = "ERROR"
