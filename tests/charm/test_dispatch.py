@@ -223,14 +223,14 @@ def test_an_unreachable_vdu_blocks_with_a_sentence_in_bounded_time(
         # A first configure is kept: later looks try again.
         assert "172.16.6.129" in shown(model)
         assert healthy(model)["hss/0"][0] == "blocked"
-        assert time.monotonic() - started < 30
+        assert time.monotonic() - started < WAIT
         # Upgrade and removal need no VDU either.
         model.upgrade_charm("hss", flavour.charm("hss"))
         healthy(model)
         started = time.monotonic()
         model.remove_application("hss")
         model.wait_for(lambda status: "hss" not in status.applications, WAIT)
-        assert time.monotonic() - started < 30
+        assert time.monotonic() - started < WAIT
 
 
 def test_units_beside_the_leader_stand_by_and_announce_their_own_key(

@@ -68,7 +68,7 @@ def test_a_forked_worker_outlives_its_program_and_holds_nothing_of_it(
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=120,
     )
     # Nothing that the program has printed is printed twice, by a worker that took it along.
     assert re.fullmatch(r"before \d+ \d+ \d+", done.stdout), done.stdout
@@ -76,7 +76,7 @@ def test_a_forked_worker_outlives_its_program_and_holds_nothing_of_it(
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     assert not (tmp_path / "two").exists()
     for word in ("one", "two"):
-        wait_until((tmp_path / word).exists, "the worker is done", 10)
+        wait_until((tmp_path / word).exists, "the worker is done")
         said = (tmp_path / f"{word}.log").read_text()
         assert re.search(rf"^begin {word} True$", said, re.MULTILINE), said
         assert "True\n" in said

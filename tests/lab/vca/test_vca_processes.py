@@ -416,7 +416,7 @@ def test_the_end_of_an_agent_ends_what_waits_for_it(
             started = time.monotonic()
             with pytest.raises(AgentEndedError) as caught:
                 waits[waiting]()
-        assert time.monotonic() < started + 10
+        assert time.monotonic() < started + WAIT / 2
         # Neither does the next one wait, and what concerns others goes on.
         with pytest.raises(AgentEndedError):
             model.run_action("a", "go", timeout=WAIT)
@@ -490,7 +490,7 @@ def test_a_model_whose_agent_ended_is_destroyed_at_once(
     monkeypatch.setattr(UnitAgent, "_run_hook", broken)
     started = time.monotonic()
     controller.destroy_model("m", timeout=WAIT)
-    assert time.monotonic() < started + 10
+    assert time.monotonic() < started + WAIT / 2
     assert controller.models() == []
 
 
@@ -515,4 +515,4 @@ def test_a_broken_interpreter_of_charms_ends_what_waits_for_them(
         }
         with pytest.raises(VcaError, match="python3 is not a Python interpreter that runs, so no"):
             wait[waiting]()
-        assert time.monotonic() < started + 10
+        assert time.monotonic() < started + WAIT / 2
