@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from e2e_support import BASIC, Lab, Service
+from support.verbs import shown
 
 pytestmark = [pytest.mark.lab, pytest.mark.schedule(worker="basic")]
 
@@ -24,10 +25,10 @@ Change = Callable[[dict[str, Any]], object]
 
 def inventory(lab: Lab) -> dict[str, object]:
     """Everything an instantiation makes, as far as the lab's own lists tell."""
-    vim = json.loads(lab.done("--json", "vim-show", "lab"))
+    vim = shown(lab.home, "vim-show", "lab")
     return {
-        "services": sorted(row["name"] for row in json.loads(lab.done("--json", "ns-list"))),
-        "vnfs": len(json.loads(lab.done("--json", "vnf-list"))),
+        "services": sorted(row["name"] for row in shown(lab.home, "ns-list")),
+        "vnfs": len(shown(lab.home, "vnf-list")),
         "servers": sorted(server["id"] for server in vim["servers"]),
         "networks": sorted(network["id"] for network in vim["networks"]),
         "models": sorted(p.name for p in (lab.home / "vca" / "models").iterdir())
