@@ -10,13 +10,14 @@ import functools
 import gc
 import os
 import shutil
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
-from support import changed, clock, keep, spent
+from support import changed, clock, keep, record, spent
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
@@ -81,6 +82,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--quick",
         action="store_true",
         help="leave out what needs a lab, all packages, or seconds",
+    )
+    parser.addoption(
+        "--record",
+        metavar="KIND",
+        help="keep what came out as the last run of a kind, in docs/reference/runs/KIND.yaml",
     )
     parser.addoption(
         "--changed",
@@ -217,10 +223,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 _SPENT: dict[str, float] = {}
 #: A shorter run needs no account, in seconds of all workers.
 _WORTH_TELLING = 60.0
+_RUN = record.Run()
+_BEGAN = time.monotonic()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Count what a test and its fixtures took."""
+    _RUN.note(report)
     path = report.nodeid.partition("::")[0]
     _SPENT[path] = _SPENT.get(path, 0.0) + report.duration
 
@@ -228,6 +237,9 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
+    if kind := config.getoption("record"):
+        of = " ".join([config.getoption("markexpr"), *config.getoption("file_or_dir")])
+        record.write(kind, _RUN.document(of, time.monotonic() - _BEGAN))
     if sum(_SPENT.values()) < _WORTH_TELLING:
         return
     workers = int(config.getoption("numprocesses", None) or 1)

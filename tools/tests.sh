@@ -25,6 +25,11 @@ run_tests() {
             exec tests/on-release "${@:2}"
             ;;
     esac
+    # Whole kinds of tests that run seldom leave a record.
+    case $* in
+        "-m long") set -- --record=long "$@" ;;
+        "-m kvm" | "-m kvm --emulated") set -- --record=kvm "$@" ;;
+    esac
     setup
     if ! asks_for_help "$@"; then
         apt_install "${machine_packages[@]}" "${container_packages[@]}"
