@@ -366,6 +366,7 @@ def test_capture_sees_the_link(verbs: Verbs, ns: str, tmp_path: Path) -> None:
     assert f"> {address}: ICMP echo request" in shown
 
 
+@pytest.mark.long
 def test_after_a_restart_of_the_machine_every_view_says_what_to_do(
     verbs: Verbs, ns: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
