@@ -79,6 +79,15 @@ def templates(*folders: Path) -> Environment:
     )
 
 
+#: Cells: a value, a value with its class, or `mean` and `interval` of an estimate.
+Rows = list[tuple[Any, ...]]
+
+
+def good(value: object, right: bool) -> tuple[object, str]:
+    """Return a cell that shows by its colour whether its value is right."""
+    return value, "good" if right else "bad-text"
+
+
 def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = None) -> str:
     """Return the page; a browser shows it without other files and without a network.
 
@@ -137,19 +146,19 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
         excerpts=_excerpts(checked),
         where=described["environment"].get("osm", {}).get("url", "one machine"),
         reach=made["reach"][-1].result if "reach" in made else None,
-        reach_rows=_reach(made["reach"][-1].result["outcomes"]) if "reach" in made else [],
+        ways=_reach(made["reach"][-1].result["outcomes"]) if "reach" in made else [],
         who=_reach_table(made["reach"][-1].result.get("matrix", {})) if "reach" in made else None,
         matrix=_matrix(summary.matrix(measured, signalling)),
         figures=_cost(measured, book) if measured else [],
         performance=_performance(measured),
-        published=_published() if measured else [],
+        published=_published(),
         udp_mbps=EMULATED_MBPS if profile is not None and profile.machines else UDP_MBPS,
         ue_udp_mbps=sessions.UDP_MBPS
         if any(run.params["link"] == sessions.LINK for run in measured)
         else None,
         double=_double(measured, cpus, book),
         neighbour_figures=_neighbour(measured, book),
-        dependability=[_fault(run) for run in made.get("dependability", [])],
+        dependability=_faults(made.get("dependability", [])),
         timeline=_timeline(made.get("dependability", []), book),
         signalling=_response(signalling, book),
         fiveg=profile is not None and bool(profile.fiveg),
@@ -159,20 +168,12 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
         sweep=_sweep(made.get("sweep", [])),
         sweep_text=sweep.TEXT,
         qos=_qos(made.get("qos", []), book),
-        requirements=[
-            dataclasses.replace(one, figure=_TWO.sub(lambda two: _where(*two.groups()), one.figure))
-            for one in summary.requirements(
+        requirements=_requirements(
+            summary.requirements(
                 measured, signalling, made.get("qos", []), made.get("procedures", [])
             )
-        ],
-        revocation=[
-            {"victim": run.params["victim"], "thief": run.params["thief"],
-             "sent": run.result["sent"], "before": run.result["arrived"],
-             "sent_after": run.result.get("sent-after-deletion", "-"),
-             "after": run.result["after-deletion"],
-             "known": run.result["peer-still-known"], "took": _number(run.result["primitive-s"])}
-            for run in made.get("revocation", [])
-        ],
+        ),
+        revocation=_revocation(made.get("revocation", [])),
         repetitions=max((run.repetition + 1 for run in runs), default=0),
         references=summary.reference(),
     )  # fmt: skip
@@ -305,7 +306,7 @@ def _number(value: float | None, digits: int = 2) -> str:
     return "-" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
-def _wires(runs: Sequence[Run], where: str) -> list[dict[str, Any]]:
+def _wires(runs: Sequence[Run], where: str) -> Rows:
     """Return rows about links, as seen in the VDUs ("links") or from outside ("outside")."""
     latest = {run.params["path"]: run.result.get(where, {}) for run in runs}
     rows = []
@@ -316,14 +317,14 @@ def _wires(runs: Sequence[Run], where: str) -> list[dict[str, Any]]:
             kinds = [k for k in control["frames"] if k not in {"wg", "esp", "isakmp"} | NEIGHBOURS]
             shown = ", ".join([*kinds, *_identities(control["imsis"])])
         rows.append(
-            {
-                "where": " ".join(_worded(part) for part in reversed(where.rsplit("/", 1))),
-                "protected": seen["protected"],
-                "neighbours": sum(n for k, n in seen["frames"].items() if k in NEIGHBOURS),
-                "clear": seen["clear"],
-                "control": control["clear"] if control else "-",
-                "shown": shown,
-            }
+            (
+                " ".join(_worded(part) for part in reversed(where.rsplit("/", 1))),
+                seen["protected"],
+                sum(n for k, n in seen["frames"].items() if k in NEIGHBOURS),
+                good(seen["clear"], seen["clear"] == 0),
+                control["clear"] if control else "-",
+                shown,
+            )
         )
     return rows
 
@@ -335,27 +336,17 @@ def _identities(imsis: Sequence[str]) -> list[str]:
     return [f"{'MSIN' if imsis[0] == fiveg.MSIN else 'IMSI'} {imsis[0]}{more}"]
 
 
-def _reach(outcomes: Mapping[str, Mapping[str, int]]) -> list[dict[str, Any]]:
+def _reach(outcomes: Mapping[str, Mapping[str, int]]) -> Rows:
     rows = []
-    for way in ("routed", "forced", "forged"):
-        table = outcomes.get(way)
-        if table is None:
-            continue
+    ways = {"routed": "as routes lead", "forced": "by force", "forged": "forged source"}
+    for way in (way for way in ways if way in outcomes):
+        table = outcomes[way]
         tcp = {k.removeprefix("tcp "): n for k, n in table.items() if k.startswith("tcp ")}
         known = ("refused", "silent", "open")
-        rows.append(
-            {
-                "way": {
-                    "routed": "as routes lead",
-                    "forced": "by force",
-                    "forged": "forged source",
-                }[way],
-                "tcp": sum(tcp.values()),
-                **{name: tcp.get(name, 0) for name in known},
-                "unreachable": sum(n for name, n in tcp.items() if name not in known),
-                "udp": table.get("udp sent", 0),
-            }
-        )
+        refused, silent, opened = (tcp.get(name, 0) for name in known)
+        unreachable = sum(n for name, n in tcp.items() if name not in known)
+        sent = table.get("udp sent", 0)
+        rows.append((ways[way], sum(tcp.values()), refused, silent, unreachable, opened, sent))
     return rows
 
 
@@ -439,19 +430,21 @@ def _matrix(rows: Sequence[summary.Row]) -> dict[str, Any] | None:
         return None
     metrics = [("mbps", "throughput"), ("rtt_ms", "round trip"), ("air", "AIR"), ("ulr", "ULR")]
     metrics = [m for m in metrics if any(m[0] in row.ours for row in rows)]
+    cells = [
+        (
+            row.title,
+            *(
+                _figure(value)
+                for metric, _ in metrics
+                for value in (row.ours.get(metric), row.published.get(metric))
+            ),
+        )
+        for row in rows
+    ]
     return {
-        "heads": [title for _, title in metrics],
-        "rows": [
-            {
-                "title": row.title,
-                "cells": [
-                    _figure(value)
-                    for metric, _ in metrics
-                    for value in (row.ours.get(metric), row.published.get(metric))
-                ],
-            }
-            for row in rows
-        ],
+        "rows": cells,
+        "heads": [(title, ["ours", "published"]) for _, title in metrics],
+        "air": ("air", "AIR") in metrics,
     }
 
 
@@ -559,7 +552,7 @@ def _procedures(runs: Sequence[Run], book: Book) -> dict[str, Any] | None:
         return None
     rows = []
     for metric, title in summary.PROCEDURES.items():
-        for path, words in (("tunnel", "tunnel"), ("underlay", "no VPN")):
+        for path, shown in (("tunnel", "tunnel"), ("underlay", "no VPN")):
             times = [
                 [run.result[f"{metric}_{word}_ms"] for word in ("mean", "median", "p99")]
                 for run in runs
@@ -569,7 +562,7 @@ def _procedures(runs: Sequence[Run], book: Book) -> dict[str, Any] | None:
                 cells = [
                     _figure(mean([float(t) for t in column])) for column in zip(*times, strict=True)
                 ]
-                rows.append({"what": title, "path": words, "cells": cells, "n": len(times)})
+                rows.append((title, shown, *cells, len(times)))
     figure = None
     if ours := [readable(r) for r in summary.procedure_ratios(runs)]:
         text = "Time of procedures over N2 at the AMF, mean, with N2's tunnel over without."
@@ -577,25 +570,22 @@ def _procedures(runs: Sequence[Run], book: Book) -> dict[str, Any] | None:
     return {"rows": rows, "figure": figure, "ues": runs[0].params["ues"]}
 
 
-def _storm(runs: Sequence[Run]) -> list[dict[str, Any]]:
+def _storm(runs: Sequence[Run]) -> Rows:
     """Return the results of storms of registrations, the lowest rate first."""
+    times = ("ue_median_ms", "ue_p99_ms", "registration_mean_ms", "session_mean_ms")
     return [
-        {
-            "rate": run.params["rate"],
-            "ues": run.params["ues"],
-            "offered": _number(run.result["offered_per_second"], 1),
-            "served": _number(run.result["served_per_second"], 1),
-            "lost": run.result["lost"],
-            **{
-                name: _number(run.result[name], 0)
-                for name in ("ue_median_ms", "ue_p99_ms", "registration_mean_ms", "session_mean_ms")
-            },
-        }
+        (
+            run.params["ues"],
+            _number(run.result["offered_per_second"], 1),
+            _number(run.result["served_per_second"], 1),
+            run.result["lost"],
+            *(_number(run.result[name], 0) for name in times),
+        )
         for run in sorted(runs, key=lambda run: int(run.params["rate"]))
     ]
 
 
-def _sweep(runs: Sequence[Run]) -> list[dict[str, Any]]:
+def _sweep(runs: Sequence[Run]) -> Rows:
     """Return URLLC's delays by 5QI, load and slices, as means over rounds."""
     rows = []
     by_cell: dict[tuple[int, str, int], list[Run]] = {}
@@ -609,30 +599,32 @@ def _sweep(runs: Sequence[Run]) -> list[dict[str, Any]]:
             known = [value for value in values if value is not None]
             return _number(statistics.fmean(known), digits) if known else "-"
 
+        mmtc = [one["mmtc"] for one in results if "mmtc" in one]
         rows.append(
-            {
-                "five_qi": five_qi,
-                "load": load,
-                "slices": slices,
-                "p50": over(one["urllc"]["delay_p50_ms"] for one in results),
-                "p99": over(one["urllc"]["delay_p99_ms"] for one in results),
-                "within": over(one["within_percent"] for one in results),
-                "embb": over((one["embb_mbps"] for one in results), 1),
-                "mmtc": over(one["mmtc"]["loss_percent"] for one in results if "mmtc" in one),
-                "mmtc_p99": over(one["mmtc"]["delay_p99_ms"] for one in results if "mmtc" in one),
-                "n": len(made),
-            }
+            (
+                five_qi,
+                load,
+                slices,
+                over(one["urllc"]["delay_p50_ms"] for one in results),
+                over(one["urllc"]["delay_p99_ms"] for one in results),
+                over(one["within_percent"] for one in results),
+                over((one["embb_mbps"] for one in results), 1),
+                over(one["loss_percent"] for one in mmtc),
+                over(one["delay_p99_ms"] for one in mmtc),
+                len(made),
+            )
         )
     return rows
 
 
-def _performance(runs: Sequence[Run]) -> list[dict[str, Any]]:
+def _performance(runs: Sequence[Run]) -> dict[str, Rows]:
+    """Return the rows of rates and delays ("costs"), and of jitter and loss ("amounts")."""
     table = {metric: summary.estimates(runs, metric) for metric in summary.METRICS}
     ratio = {
         metric: {r.label: r.value for r in summary.vpn_ratios(runs, metric)}
         for metric in ("mbps", "rtt_ms")
     }
-    rows = []
+    costs, amounts = [], []
     points = sorted(table["mbps"], key=lambda p: (_place(p[0], _ORDER), *p))
     for name, link, path, load in points:
         if path != "tunnel":
@@ -645,36 +637,31 @@ def _performance(runs: Sequence[Run]) -> list[dict[str, Any]]:
             for value in (table["mbps"][tunnel], table["mbps"].get(plain), ratio["mbps"].get(label))
             if value is not None
         ]
-        rows.append(
-            {
-                "where": _where(link, name),
-                "neighbour": load or "idle",
-                "costs": [
+        where = (_where(link, name), load or "idle")
+        costs.append(
+            (
+                *where,
+                *(
                     _figure(value)
                     for m in ("mbps", "rtt_ms")
                     for value in (table[m][tunnel], table[m].get(plain), ratio[m].get(label))
-                ],
-                "amounts": [
-                    _figure(table[m].get(point))
-                    for m in ("jitter_ms", "loss_percent")
-                    for point in (tunnel, plain)
-                ],
-                "n": ", ".join(map(str, numbers)) if len(set(numbers)) > 1 else numbers[0],
-            }
+                ),
+                ", ".join(map(str, numbers)) if len(set(numbers)) > 1 else numbers[0],
+            )
         )
-    return rows
+        both = [(m, point) for m in ("jitter_ms", "loss_percent") for point in (tunnel, plain)]
+        amounts.append((*where, *(_figure(table[m].get(point)) for m, point in both)))
+    return {"costs": costs, "amounts": amounts}
 
 
-def _published() -> list[dict[str, Any]]:
-    """Return the published figures as rows."""
+def _published() -> Rows:
+    """Return the published figures."""
     return [
-        {
-            "where": f"{_LINKS.get(one.link, one.link)} {one.set_up}",
-            "cells": [
-                f"{one.figures[m]:g}" if m in one.figures else "-" for m in ("mbps", "rtt_ms")
-            ],
-            "source": one.source,
-        }
+        (
+            f"{_LINKS.get(one.link, one.link)} {one.set_up}",
+            *(f"{one.figures[m]:g}" if m in one.figures else "-" for m in ("mbps", "rtt_ms")),
+            one.source,
+        )
         for one in summary.published()
     ]
 
@@ -717,18 +704,55 @@ def _figure(value: Estimate | None) -> dict[str, str]:
     return {"mean": mean, "interval": interval.rstrip(")").replace(" to ", "\u2013")}
 
 
-def _fault(run: Run) -> dict[str, Any]:
-    neighbour, own = run.result["neighbour"], run.result["victim"]["lost"]
-    return {
-        "fault": run.params["fault"],
-        "victim": run.params["victim"],
-        "neighbour": run.params["neighbour"],
-        "sent": neighbour["sent"],
-        "lost": neighbour["lost"],
-        "gap": _number(neighbour["gap_ms"], 1),
-        "p99": _number(neighbour["delay_p99_ms"]),
-        "own": "all after it" if own is None else own,
-    }
+def _faults(runs: Sequence[Run]) -> Rows:
+    rows = []
+    for run in runs:
+        neighbour, own = run.result["neighbour"], run.result["victim"]["lost"]
+        rows.append(
+            (
+                *(run.params[name] for name in ("fault", "victim", "neighbour")),
+                neighbour["sent"],
+                good(neighbour["lost"], neighbour["lost"] == 0),
+                _number(neighbour["gap_ms"], 1),
+                _number(neighbour["delay_p99_ms"]),
+                "all after it" if own is None else own,
+            )
+        )
+    return rows
+
+
+def _requirements(found: Sequence[summary.Verdict]) -> Rows:
+    if all(one.source for one in found):
+        return []
+    return [
+        (
+            one.what,
+            one.goal,
+            _TWO.sub(lambda two: _where(*two.groups()), one.figure),
+            one.source or "this campaign",
+            good("yes" if one.met else "no", one.met),
+        )
+        for one in found
+    ]
+
+
+def _revocation(runs: Sequence[Run]) -> Rows:
+    rows = []
+    for run in runs:
+        result, known = run.result, run.result["peer-still-known"]
+        rows.append(
+            (
+                run.params["victim"],
+                run.params["thief"],
+                result["sent"],
+                result["arrived"],
+                result.get("sent-after-deletion", "-"),
+                good(result["after-deletion"], result["after-deletion"] == 0),
+                good("yes" if known else "no", not known),
+                _number(result["primitive-s"]),
+            )
+        )
+    return rows
 
 
 def _qos(runs: Sequence[Run], book: Book) -> dict[str, Any] | None:
@@ -738,22 +762,20 @@ def _qos(runs: Sequence[Run], book: Book) -> dict[str, Any] | None:
     for run in runs:
         by_state.setdefault("enforced" if run.params["enforced"] else "control", []).append(run)
     names = {"control": "not enforced (control)", "enforced": "enforced"}
-    rows: list[dict[str, Any]] = []
+    rows: list[tuple[Any, ...]] = []
     curves: list[figures.Distribution] = []
     budget = float(runs[0].result["budget_ms"])
     for state in ("control", "enforced"):
         for run in by_state.get(state, []):
             stream = run.result["urllc"]
             rows.append(
-                {
-                    "condition": names[state],
-                    "p50": _number(stream["delay_p50_ms"]),
-                    "p99": _number(stream["delay_p99_ms"]),
-                    "max": _number(stream["delay_max_ms"]),
-                    "within": f"{run.result['within_percent']:.2f} %",
-                    "lost": stream["lost"],
-                    "embb": _number(run.result["embb_mbps"], 1),
-                }
+                (
+                    names[state],
+                    *(_number(stream[f"delay_{name}_ms"]) for name in ("p50", "p99", "max")),
+                    f"{run.result['within_percent']:.2f} %",
+                    stream["lost"],
+                    _number(run.result["embb_mbps"], 1),
+                )
             )
             if stream.get("delay_within"):
                 curves.append((names[state], [(at, ms) for at, ms in stream["delay_within"]]))
