@@ -116,13 +116,10 @@ def mark_lost(backends: Backends, nsr: Document) -> None:
         detail = f"{'; '.join(why)}{HEALS}{nsr['name']} {words} makes them anew"
     if detail == nsr["errorDetail"] or not (detail or HEALS in before):
         return
-
-    def change(record: Document) -> None:
+    with backends.store.edit(NSRS, nsr["_id"]) as record:
         if record["nsState"] in ("READY", "DEGRADED") and record["currentOperation"] == "IDLE":
             record["nsState"] = "DEGRADED" if detail else "READY"
             record["errorDetail"] = detail
-
-    backends.store.update(NSRS, nsr["_id"], change)
 
 
 def keep(home: Path, seconds: float) -> None:

@@ -44,15 +44,12 @@ def recreate(work: Work, svc: Service, target: Target, same: bool) -> None:
     vim = work.backends.vim(server.vim)
     old = target.vdur["vim-id"]
     new = replaced(vim, old, server, wanted.user_data(server), keys, ns_id, same)
-
-    def forget(vnfr: Document) -> None:
+    with work.store.edit(VNFRS, target.vnfr["_id"]) as vnfr:
         vdur = vdur_of(vnfr, server.vdu_id, server.count_index)
         vdur["vim-id"] = new
         if target.is_vnf:
             vnfr["ip-address"] = None
         vdur["ip-address"] = None
-
-    work.store.update(VNFRS, target.vnfr["_id"], forget)
     if new is None:  # its first creation failed
         wanted = replace(wanted, plan=svc.plan.part((server,)))
         own = {n.name: n.id for n in vim.networks() if n.tag == ns_id}

@@ -159,17 +159,11 @@ class SliceOperations:
         nss_id = next(
             n["nss-id"] for n in nsi["_admin"]["nsrs-detailed-list"] if n["nsrId"] == nsr_id
         )
-
-        def change(nsr: Document) -> None:
+        with self.store.edit(NSRS, nsr_id) as nsr:
             params = nsr["instantiate_params"]
             params["vld"] = service_links(nsi, nss_id, nsr["nsd"], params)
-
-        nsr = self.store.update(NSRS, nsr_id, change)
-
-        def note(document: Document) -> None:
+        with self.store.edit(OPS, step["_id"]) as document:
             document["operationParams"]["vld"] = nsr["instantiate_params"]["vld"]
-
-        self.store.update(OPS, step["_id"], note)
 
     # -- terminate ----------------------------------------------------------------------------
 
@@ -200,17 +194,12 @@ class SliceOperations:
 
         LCM ends a termination only inside its loop over the slice's own links.
         """
-
-        def leave(document: Document) -> None:
+        with self.store.edit(NSIOPS, operation["_id"]) as document:
             document["detailed-status"] = "done"
             document["lab"]["never-done"] = True
-
-        def change(nsi: Document) -> None:
+        with self.store.edit(NSIS, operation["netsliceInstanceId"]) as nsi:
             nsi["operational-status"] = nsi["config-status"] = "terminated"
             nsi["detailed-status"] = "done"
-
-        self.store.update(NSIOPS, operation["_id"], leave)
-        self.store.update(NSIS, operation["netsliceInstanceId"], change)
         reason = (
             "OSM leaves it PROCESSING for ever, because the template has no netslice-vld; its "
             "services are gone; allowed: nsi-delete --force"
@@ -308,24 +297,20 @@ class SliceOperations:
             time.sleep(_POLL)
 
     def _note(self, nsi_id: str, step: Document) -> None:
-        def change(nsi: Document) -> None:
-            for entry in nsi["_admin"]["nsrs-detailed-list"]:
-                if entry["nsrId"] == step["nsInstanceId"]:
-                    entry["status"] = step["operationState"]
-                    entry["detailed-status"] = step["detailed-status"]
-                    entry["instantiated"] = True
-
         if self.store.readable(NSIS, nsi_id) is not None:
-            self.store.update(NSIS, nsi_id, change)
+            with self.store.edit(NSIS, nsi_id) as nsi:
+                for entry in nsi["_admin"]["nsrs-detailed-list"]:
+                    if entry["nsrId"] == step["nsInstanceId"]:
+                        entry["status"] = step["operationState"]
+                        entry["detailed-status"] = step["detailed-status"]
+                        entry["instantiated"] = True
 
     def _state(self, nsi_id: str, operational: str, detail: str) -> None:
-        def change(nsi: Document) -> None:
+        with self.store.edit(NSIS, nsi_id) as nsi:
             nsi["_admin"]["nsiState"] = "INSTANTIATED"
             nsi["operational-status"] = operational
             nsi["config-status"] = "terminating" if operational == "terminating" else "init"
             nsi["detailed-status"] = detail
-
-        self.store.update(NSIS, nsi_id, change)
         self.journal.write("stage", "nsi", detail)
 
     def _end(self, operation: Document, error: str) -> str:

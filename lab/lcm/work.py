@@ -50,15 +50,12 @@ class Work:
 
     def begin(self, operation: Document, state: str | None, current: str) -> None:
         """Write into the service's record that an operation runs, and its new state if any."""
-
-        def change(nsr: Document) -> None:
+        with self.store.edit(NSRS, operation["nsInstanceId"]) as nsr:
             if state is not None:
                 nsr["nsState"] = state
             nsr["currentOperation"] = current
             nsr["currentOperationID"] = operation["_id"]
             nsr["errorDescription"] = nsr["errorDetail"] = None
-
-        self.store.update(NSRS, operation["nsInstanceId"], change)
 
     def fail(self, operation: Document, reason: str) -> str:
         """Write that an operation failed, and why; return its state."""
@@ -72,18 +69,13 @@ class Work:
 
     def end(self, operation: Document, state: str, detail: Any, error: str | None = None) -> str:
         """Write how an operation ended, and that none runs on its service; return ``state``."""
-
-        def idle(nsr: Document) -> None:
+        with self.store.edit(NSRS, operation["nsInstanceId"]) as nsr:
             nsr["currentOperation"], nsr["currentOperationID"] = "IDLE", None
-
-        def change(document: Document) -> None:
+        with self.store.edit(OPS, operation["_id"]) as document:
             document["operationState"] = state
             document["statusEnteredTime"] = time.time()
             document["detailed-status"] = detail
             document["errorMessage"] = error
-
-        self.store.update(NSRS, operation["nsInstanceId"], idle)
-        self.store.update(OPS, operation["_id"], change)
         self.journal.write("end", "ns", error or "Done", state=state, detail=detail)
         return state
 
@@ -149,8 +141,7 @@ class Work:
             )
         errors = status.failed | ended
         errors.update({a: s["message"] for a, s in statuses.items() if s["status"] == "error"})
-
-        def change(nsr: Document) -> None:
+        with self.store.edit(NSRS, ns_id) as nsr:
             nsr["lab"]["charms"] = statuses
             nsr["lab"]["charms-idle"] = now if idle else None
             if vms_ready is not None and idle:
@@ -163,8 +154,6 @@ class Work:
                 nsr["errorDetail"] = (
                     "; ".join(f"{k}: {v}" for k, v in sorted(errors.items())) if errors else None
                 )
-
-        self.store.update(NSRS, ns_id, change)
         for unit, reason in sorted((status.failed | ended).items()):
             self.journal.write("note", "ns", f"{unit}: {reason}")
         self.journal.write(
@@ -174,8 +163,7 @@ class Work:
     def record_server(self, ns_id: str, server: Server, result: VimServer) -> None:
         """Write a server that is up, with its addresses, into the record of its VNF."""
         record = vnfrs_of(self.store, ns_id)[server.member_vnf_index]
-
-        def change(vnfr: Document) -> None:
+        with self.store.edit(VNFRS, record["_id"]) as vnfr:
             vdur = vdur_of(vnfr, server.vdu_id, server.count_index)
             vdur["vim-id"], vdur["status"] = result.id, "ACTIVE"
             for interface, port in zip(vdur["interfaces"], result.ports, strict=True):
@@ -186,18 +174,13 @@ class Work:
                 if interface["mgmt-vnf"] and vnfr["ip-address"] is None:
                     vnfr["ip-address"] = reached
 
-        self.store.update(VNFRS, record["_id"], change)
-
     def record_vca(self, ns_id: str, application: str, **fields: Any) -> None:
         """Write fields of an application into the service's record."""
-
-        def change(nsr: Document) -> None:
+        with self.store.edit(NSRS, ns_id) as nsr:
             for vca in nsr["_admin"]["deployed"]["VCA"]:
                 if vca["application"] == application:
                     vca.update(fields)
             nsr["configurationStatus"] = configuration_status(nsr)
-
-        self.store.update(NSRS, ns_id, change)
 
     @contextmanager
     def charms_running(self, ns_id: str, environments: list[Environment]) -> Iterator[Model | None]:
@@ -217,22 +200,16 @@ class Work:
 
     def add_environments(self, ns_id: str, environments: Sequence[Environment]) -> None:
         """Write new environments into the service's record."""
-
-        def change(nsr: Document) -> None:
+        with self.store.edit(NSRS, ns_id) as nsr:
             nsr["_admin"]["deployed"]["VCA"] += [new_vca(env) for env in environments]
             nsr["configurationStatus"] = configuration_status(nsr)
 
-        self.store.update(NSRS, ns_id, change)
-
     def remove_environments(self, ns_id: str, applications: Collection[str]) -> None:
         """Take environments out of the service's record."""
-
-        def change(nsr: Document) -> None:
+        with self.store.edit(NSRS, ns_id) as nsr:
             deployed = nsr["_admin"]["deployed"]
             deployed["VCA"] = [v for v in deployed["VCA"] if v["application"] not in applications]
             nsr["configurationStatus"] = configuration_status(nsr)
-
-        self.store.update(NSRS, ns_id, change)
 
     def _charm_listener(self, model: Model, envs: list[Environment]) -> Callable[[Event], None]:
         """Return a listener that writes the events of charms into the journal."""

@@ -80,14 +80,11 @@ class Catalogue:
                 self._check_references(kind, descriptor)
             elif any(r["vnfd-id"] == key for r in self.store.all(VNFRS)):
                 _check_modified(document["descriptor"], descriptor)
-
-            def change(record: Document) -> None:
-                record["descriptor"] = descriptor
-                record["folder"] = str(folder.relative_to(self.store.root))
-                number = record["_admin"]["revision"] = record["_admin"]["revision"] + 1
-                record["_admin"]["revisions"][str(number)] = _revision(record)
-
-            document = self.store.update(kind, key, change)
+            with self.store.edit(kind, key) as document:
+                document["descriptor"] = descriptor
+                document["folder"] = str(folder.relative_to(self.store.root))
+                number = document["_admin"]["revision"] = document["_admin"]["revision"] + 1
+                document["_admin"]["revisions"][str(number)] = _revision(document)
         prune_revisions(self.store)
         return document, warnings
 

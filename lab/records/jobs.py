@@ -118,12 +118,9 @@ def record_worker(store: Store, op_id: str, pid: int, collection: str = OPS) -> 
     process = ProcessRef.of(pid)
     if process is None:
         return
-
-    def change(document: Document) -> None:
-        document["lab"]["worker"] = asdict(process)
-
     if store.find(collection, op_id) is not None:
-        store.update(collection, op_id, change)
+        with store.edit(collection, op_id) as document:
+            document["lab"]["worker"] = asdict(process)
 
 
 def ending(store: Store, operation: Document) -> str:

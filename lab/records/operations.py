@@ -80,36 +80,28 @@ def fail_operation(store: Store, operation: Document, reason: str, state: str = 
     cancelled operation. Return whether the operation was marked.
     """
     ended = False
-
-    def end(document: Document) -> None:
-        nonlocal ended
-        if document["operationState"] != "PROCESSING":
-            ended = True
-            return
-        document["operationState"] = state
-        document["statusEnteredTime"] = time.time()
-        document["detailed-status"] = document["errorMessage"] = reason
-
     kind = operation["lcmOperationType"]
     current = {"instantiate": "INSTANTIATING", "terminate": "TERMINATING"}.get(kind, "ACTION")
-
-    def change(nsr: Document) -> None:
-        if kind in ("instantiate", "terminate"):
-            nsr["nsState"] = "BROKEN"
-            nsr["errorDescription"] = f"Operation: {current}.{operation['_id']}"
-            nsr["errorDetail"] = reason
-        if kind == "instantiate":
-            nsr["operational-status"] = nsr["config-status"] = "failed"
-            nsr["_admin"]["nsState"] = "INSTANTIATED"
-        if kind == "terminate":
-            nsr["operational-status"] = "failed"
-        nsr["currentOperation"], nsr["currentOperationID"] = "IDLE", None
-
     found = store.readable(OPS, operation["_id"]) is not None
     if found:
-        store.update(OPS, operation["_id"], end)
+        with store.edit(OPS, operation["_id"]) as document:
+            ended = document["operationState"] != "PROCESSING"
+            if not ended:
+                document["operationState"] = state
+                document["statusEnteredTime"] = time.time()
+                document["detailed-status"] = document["errorMessage"] = reason
     if not ended and store.readable(NSRS, operation["nsInstanceId"]) is not None:
-        store.update(NSRS, operation["nsInstanceId"], change)
+        with store.edit(NSRS, operation["nsInstanceId"]) as nsr:
+            if kind in ("instantiate", "terminate"):
+                nsr["nsState"] = "BROKEN"
+                nsr["errorDescription"] = f"Operation: {current}.{operation['_id']}"
+                nsr["errorDetail"] = reason
+            if kind == "instantiate":
+                nsr["operational-status"] = nsr["config-status"] = "failed"
+                nsr["_admin"]["nsState"] = "INSTANTIATED"
+            if kind == "terminate":
+                nsr["operational-status"] = "failed"
+            nsr["currentOperation"], nsr["currentOperationID"] = "IDLE", None
     return found and not ended
 
 
@@ -121,25 +113,21 @@ def end_slice_operation(store: Store, operation: Document, error: str = "") -> s
     state = "FAILED" if error else "COMPLETED"
     ended = False
 
-    def end(document: Document) -> None:
-        nonlocal ended, state
-        if document["operationState"] != "PROCESSING":
-            ended, state = True, document["operationState"]
-            return
-        document["operationState"] = state
-        document["statusEnteredTime"] = time.time()
-        document["detailed-status"] = f"FAILED : {error}" if error else "done"
-        document["errorMessage"] = error or None
-
-    def change(nsi: Document) -> None:
-        nsi["_admin"]["nsiState"] = "INSTANTIATED"
-        nsi["operational-status"] = "failed" if error else "running"
-        # LCM calls a slice configured even if its services are not.
-        nsi["config-status"] = "configured"
-        nsi["detailed-status"] = f"ERROR : {error}" if error else "done"
-
     if store.readable(NSIOPS, operation["_id"]) is not None:
-        store.update(NSIOPS, operation["_id"], end)
+        with store.edit(NSIOPS, operation["_id"]) as document:
+            ended = document["operationState"] != "PROCESSING"
+            if ended:
+                state = document["operationState"]
+            else:
+                document["operationState"] = state
+                document["statusEnteredTime"] = time.time()
+                document["detailed-status"] = f"FAILED : {error}" if error else "done"
+                document["errorMessage"] = error or None
     if not ended and store.readable(NSIS, operation["netsliceInstanceId"]) is not None:
-        store.update(NSIS, operation["netsliceInstanceId"], change)
+        with store.edit(NSIS, operation["netsliceInstanceId"]) as nsi:
+            nsi["_admin"]["nsiState"] = "INSTANTIATED"
+            nsi["operational-status"] = "failed" if error else "running"
+            # LCM calls a slice configured even if its services are not.
+            nsi["config-status"] = "configured"
+            nsi["detailed-status"] = f"ERROR : {error}" if error else "done"
     return state

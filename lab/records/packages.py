@@ -30,10 +30,7 @@ def prune_revisions(store: Store) -> None:
                     if vnfr["vnfd-id"] == package["_id"]
                 }
             for number in sorted(set(revisions) - used):
-                store.update(kind, package["_id"], lambda d, n=number: _forget(d, n))  # type: ignore[misc]
+                with store.edit(kind, package["_id"]) as document:
+                    document["_admin"]["revisions"].pop(number, None)
                 top = Path(str(revisions[number]["folder"])).parts[1]
                 drop_package(store.root / "packages" / top)
-
-
-def _forget(package: Document, revision: str) -> None:
-    package["_admin"]["revisions"].pop(revision, None)

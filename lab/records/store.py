@@ -7,7 +7,7 @@ of it. A killed writer leaves the old document.
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from pathlib import Path
@@ -225,13 +225,16 @@ class Store:
         """Tell whether there is a document, whatever is in it."""
         return any((self.root / collection).glob("*.json"))
 
-    def update(self, collection: str, key: str, change: Callable[[Document], None]) -> Document:
-        """Let ``change`` edit the document in place under the lock, write it, and return it."""
+    @contextmanager
+    def edit(self, collection: str, key: str) -> Iterator[Document]:
+        """Yield a document to be changed in place; the lock is held, and it is written at the end.
+
+        Nothing is written if the block raises.
+        """
         with self.lock(collection):
             document = self.get(collection, key)
-            change(document)
+            yield document
             self.put(collection, document)
-        return document
 
     def delete(self, collection: str, key: str) -> None:
         """Remove a document; a missing one is no error."""

@@ -138,12 +138,9 @@ def edit_vca(resources: Resources, call: Call) -> Answer:
     resources.get(VCAS, call.key)
     body = check(call.body, schemas.VCA_EDIT)
     _require_content(body)
-
-    def change(record: Document) -> None:
+    with resources.engine.store.edit(VCAS, call.key) as record:
         record.update(_without_secret(body))
         _check_name(resources, record)
-
-    resources.engine.store.update(VCAS, call.key, change)
     return Answer({"op_id": f"{call.key}:1"}, HTTPStatus.ACCEPTED)
 
 
@@ -199,9 +196,8 @@ def edit_vim(resources: Resources, call: Call) -> Answer:
             "delete the account and make it again"
         )
     change = {name: value for name, value in body.items() if name != "vim_password"}
-    resources.engine.store.update(
-        VIMS, call.key, lambda known: known.update({**change, "config": config})
-    )
+    with resources.engine.store.edit(VIMS, call.key) as known:
+        known.update({**change, "config": config})
     return Answer({"op_id": f"{call.key}:1"}, HTTPStatus.ACCEPTED)
 
 

@@ -89,9 +89,11 @@ class Outcome:
             for vdur in vnfr["vdur"]:
                 vdur["status"], vdur["ip-address"] = "ACTIVE", "10.250.1.2"
 
-        store.update(NSRS, ns, service)
+        with store.edit(NSRS, ns) as document:
+            service(document)
         for vnfr in store.all(VNFRS):
-            store.update(VNFRS, vnfr["_id"], member)
+            with store.edit(VNFRS, vnfr["_id"]) as document:
+                member(document)
 
     def _end(self, store: Store, operation: Document, reason: str, detail: Any) -> None:
         def change(document: Document) -> None:
@@ -99,7 +101,8 @@ class Outcome:
             document["detailed-status"] = reason or detail
             document["errorMessage"] = reason or None
 
-        store.update(OPS, operation["_id"], change)
+        with store.edit(OPS, operation["_id"]) as document:
+            change(document)
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +209,8 @@ def test_vca_by_the_command_that_acceptance_names(
     [unnamed] = [s for s in accept(site, dist).report.steps if s.title == "VCA"]
     assert unnamed.state == "unknown"
     assert unnamed.sentence.startswith("osm-vca; VIM account 'north' does not name it (`osm vim-")
-    engine.store.update(VIMS, VIM, lambda record: record.update(vca=vca["id"]))
+    with engine.store.edit(VIMS, VIM) as record:
+        record.update(vca=vca["id"])
     result = accept(site, dist)
     assert result.report.passed, result.lines
     [named] = [s for s in result.report.steps if s.title == "VCA"]
@@ -241,7 +245,8 @@ def test_vim_that_osm_cannot_reach(engine: Engine, site: Site, dist: Path) -> No
     def change(vim: Document) -> None:
         vim["_admin"]["operationalState"] = "ERROR"
 
-    engine.store.update(VIMS, VIM, change)
+    with engine.store.edit(VIMS, VIM) as document:
+        change(document)
     title, sentence, command = accept(site, dist).failed()
     assert (title, sentence) == ("VIM account", "OSM's connection to it is in state ERROR.")
     assert command.startswith("osm vim-update north ")
@@ -251,7 +256,8 @@ def test_full_quota(engine: Engine, site: Site, dist: Path, outcome: Outcome) ->
     def change(vim: Document) -> None:
         vim["resources"] = {"compute": {"vcpus": {"total": 8, "used": 7}}}
 
-    engine.store.update(VIMS, VIM, change)
+    with engine.store.edit(VIMS, VIM) as document:
+        change(document)
     outcome.instantiate = "Error at VIM: Quota exceeded for cores"
     result = accept(site, dist)
     failed = [(s.title, s.sentence, s.command) for s in result.report.steps if s.state == "failed"]

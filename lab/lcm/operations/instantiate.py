@@ -18,7 +18,11 @@ def run(work: Work, operation: Document) -> str:
     for note in svc.plan.notes:
         work.journal.write("note", "ns", note)
     work.begin(operation, "BUILDING", "INSTANTIATING")
-    work.store.update(NSRS, ns_id, lambda nsr: _start_records(nsr, svc))
+    with work.store.edit(NSRS, ns_id) as nsr:
+        nsr["_admin"]["deployed"]["VCA"] = [new_vca(env) for env in svc.environments]
+        nsr["configurationStatus"] = configuration_status(nsr)
+        nsr["operational-status"] = nsr["config-status"] = "init"
+        nsr["detailed-status"] = STAGES[1]
     bring_up = Instantiation(work, request(svc, work.store))
     running: AbstractContextManager[Model | None] = nullcontext()
     if svc.environments:
@@ -37,8 +41,7 @@ def _finish(work: Work, operation: Document, svc: Service, report: Report) -> st
     ns_id = operation["nsInstanceId"]
     failed = bool(report.errors)
     detail = "; ".join(report.errors)
-
-    def change(nsr: Document) -> None:
+    with work.store.edit(NSRS, ns_id) as nsr:
         nsr["_admin"]["nsState"] = "INSTANTIATED"
         nsr["nsState"] = "BROKEN" if failed else "READY"
         nsr["operational-status"] = "failed" if report.vim_failed else "running"
@@ -51,24 +54,12 @@ def _finish(work: Work, operation: Document, svc: Service, report: Report) -> st
             vca["status"] = "BROKEN" if vca["application"] in report.broken else "READY"
         nsr["configurationStatus"] = configuration_status(nsr)
         nsr["lab"]["vms-ready"] = report.vms_ready
-
-    work.store.update(NSRS, ns_id, change)
     for record in vnfrs_of(work.store, ns_id).values():
-        work.store.update(VNFRS, record["_id"], _mark_instantiated)
+        with work.store.edit(VNFRS, record["_id"]) as vnfr:
+            vnfr["_admin"]["nsState"] = "INSTANTIATED"
+            for vdur in vnfr["vdur"]:
+                if vdur["status"] == "BUILD":
+                    vdur["status"] = "ERROR"
     if failed:
         return work.end(operation, "FAILED", f"{STAGES[1]} Detail: {detail}", detail)
     return work.end(operation, "COMPLETED", "Done")
-
-
-def _start_records(nsr: Document, svc: Service) -> None:
-    nsr["_admin"]["deployed"]["VCA"] = [new_vca(env) for env in svc.environments]
-    nsr["configurationStatus"] = configuration_status(nsr)
-    nsr["operational-status"] = nsr["config-status"] = "init"
-    nsr["detailed-status"] = STAGES[1]
-
-
-def _mark_instantiated(vnfr: Document) -> None:
-    vnfr["_admin"]["nsState"] = "INSTANTIATED"
-    for vdur in vnfr["vdur"]:
-        if vdur["status"] == "BUILD":
-            vdur["status"] = "ERROR"

@@ -47,15 +47,15 @@ def run(work: Work, operation: Document) -> str:
     record = vnfrs_of(work.store, ns_id)[index]
     done, places = _places(nsr, record, svc.vnfds[index]["descriptor"], group, out)
 
-    def note(document: Document) -> None:
-        groups = document["_admin"].setdefault("scaling-group", [])
-        groups[:] = [g for g in groups if (g["name"], g["vnf_index"]) != (group, index)]
-        groups.append({"name": group, "vnf_index": index, "nb-scale-op": done})
+    def counted() -> None:
+        with work.store.edit(NSRS, ns_id) as document:
+            groups = document["_admin"].setdefault("scaling-group", [])
+            groups[:] = [g for g in groups if (g["name"], g["vnf_index"]) != (group, index)]
+            groups.append({"name": group, "vnf_index": index, "nb-scale-op": done})
 
     with work.charms_running(ns_id, svc.environments) as model:
         if model is None:
             raise LcmError("the lab scales services with charms only")
-        counted = partial(work.store.update, NSRS, ns_id, note)
         errors: list[str] = []
         if out:
             errors = _scale_out(work, svc, record, places, counted)
@@ -121,13 +121,10 @@ def _scale_out(
 ) -> list[str]:
     ns_id, index = svc.nsr["_id"], str(vnfr["member-vnf-index-ref"])
     known = _networks(work, svc, vnfr)
-
-    def add(record: Document) -> None:
+    with work.store.edit(VNFRS, vnfr["_id"]) as record:
         for vdu_id, count in sorted(added):
             first = next(v for v in record["vdur"] if v["vdu-id-ref"] == vdu_id)
             record["vdur"].append(_instance(first, count))
-
-    work.store.update(VNFRS, vnfr["_id"], add)
     # As in LCM a step that fails counts, so that scaling in takes back what there is of it.
     counted()
     before = {env.application for env in svc.environments}
@@ -137,19 +134,13 @@ def _scale_out(
         for s in svc.plan.servers
         if s.member_vnf_index == index and (s.vdu_id, s.count_index) in added
     )
-
-    def name(record: Document) -> None:
+    with work.store.edit(VNFRS, vnfr["_id"]) as record:
         for server in servers:
             vdur_of(record, server.vdu_id, server.count_index)["name"] = server.name
 
-    work.store.update(VNFRS, vnfr["_id"], name)
-
     def made(server: Server, server_id: str) -> None:
-        work.store.update(
-            VNFRS,
-            vnfr["_id"],
-            lambda r: vdur_of(r, server.vdu_id, server.count_index).update({"vim-id": server_id}),
-        )
+        with work.store.edit(VNFRS, vnfr["_id"]) as record:
+            vdur_of(record, server.vdu_id, server.count_index)["vim-id"] = server_id
 
     wanted = replace(request(svc, work.store), plan=svc.plan.part(servers))
     limit = work.timeouts.vm_ip
@@ -234,13 +225,10 @@ def _scale_in(work: Work, svc: Service, vnfr: Document, gone: Places, model: Mod
     with ThreadPoolExecutor(max(1, len(server_ids)), thread_name_prefix="scale") as pool:
         for task in [pool.submit(vim.delete_server, server_id) for server_id in server_ids]:
             task.result()
-
-    def forget(record: Document) -> None:
+    with work.store.edit(VNFRS, vnfr["_id"]) as record:
         record["vdur"] = [
             v for v in record["vdur"] if (v["vdu-id-ref"], v["count-index"]) not in gone
         ]
-
-    work.store.update(VNFRS, vnfr["_id"], forget)
 
 
 def _remove_charms(work: Work, svc: Service, leaving: Sequence[Environment], model: Model) -> None:

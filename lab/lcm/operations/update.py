@@ -70,7 +70,8 @@ def _change_package(work: Work, operation: Document, data: Mapping[str, Any]) ->
             changed.append((env, folder))
 
     def revise() -> None:
-        work.store.update(VNFRS, vnfr["_id"], lambda record: record.update(revision=latest))
+        with work.store.edit(VNFRS, vnfr["_id"]) as record:
+            record["revision"] = latest
         prune_revisions(work.store)
 
     if not changed:

@@ -258,13 +258,11 @@ def revise(world: World, **changes: Any) -> Document:
     (folder / "charms" / "demo").mkdir(parents=True)
     (folder / "charms" / "demo" / "metadata.yaml").write_text(changes.pop("charm", ""))
     (world.store.root / old["folder"] / "charms" / "demo" / "metadata.yaml").write_text("")
-
-    def change(document: Document) -> None:
+    with world.store.edit(VNFDS, package["_id"]) as document:
         document["descriptor"].update(changes)
         document["folder"] = "packages/v-2/pkg"
         document["_admin"].update(revision=2, revisions={"1": old})
-
-    return world.store.update(VNFDS, package["_id"], change)
+    return document
 
 
 def change_package(world: World) -> str:

@@ -5,6 +5,7 @@ import itertools
 import os
 import subprocess
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -315,7 +316,7 @@ def test_a_service_whose_vdus_were_lost_is_degraded_until_they_run(state: str) -
          "vdur": [{"vim-id": server}]}
         for name, server in (("client", "s1"), ("server", "s2"))
     ]  # fmt: skip
-    store = SimpleNamespace(all=lambda _: vnfrs, update=lambda _, key, change: change(nsr))
+    store = SimpleNamespace(all=lambda _: vnfrs, edit=lambda _, key: nullcontext(nsr))
     servers = {"s1": "the machine was restarted", "s2": ""}
     vim = SimpleNamespace(
         server=lambda key: SimpleNamespace(

@@ -101,7 +101,8 @@ def test_revisions_of_a_package_stay_as_long_as_a_vnf_has_them(
 
     first = store.resolve(VNFDS, "a_vnf")
     # As an earlier lab recorded what YAML reads as a number.
-    store.update(VNFDS, first["_id"], lambda d: d["descriptor"].update(version=1.0))
+    with store.edit(VNFDS, first["_id"]) as d:
+        d["descriptor"].update(version=1.0)
     started = create(engine)
     revise(2)
     revise(3)
@@ -136,7 +137,8 @@ def test_a_change_that_a_service_forbids_says_what_to_do(engine: Engine, tmp_pat
 def _count(home: Path, times: int) -> None:
     store = Store(home)
     for _ in range(times):
-        store.update(VIMS, "v", lambda d: d.update(n=d["n"] + 1))
+        with store.edit(VIMS, "v") as d:
+            d.update(n=d["n"] + 1)
 
 
 def test_updates_of_several_processes_are_not_lost(tmp_path: Path) -> None:
@@ -164,8 +166,8 @@ def test_lock_gives_up_with_a_sentence(tmp_path: Path) -> None:
 def test_failed_change_leaves_the_document(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.put(VIMS, {"_id": "v", "name": "v", "n": 0, "_admin": admin()})
-    with pytest.raises(TypeError):
-        store.update(VIMS, "v", lambda d: d.update(n=object()))
+    with pytest.raises(TypeError), store.edit(VIMS, "v") as d:
+        d.update(n=object())
     assert store.get(VIMS, "v")["n"] == 0
 
 
@@ -616,7 +618,8 @@ def test_what_nbi_stumbles_over_is_refused_before_anything_is_made(
     detail: str,
 ) -> None:
     (package,) = engine.store.all(kind)
-    engine.store.update(kind, package["_id"], lambda document: change(document["descriptor"]))
+    with engine.store.edit(kind, package["_id"]) as document:
+        change(document["descriptor"])
     with pytest.raises(NbiError, match=sentence) as caught:
         create(engine)
     assert (caught.value.detail, engine.store.all(NSRS)) == (detail, [])
@@ -624,7 +627,8 @@ def test_what_nbi_stumbles_over_is_refused_before_anything_is_made(
 
 def _instantiated(engine: Engine) -> None:
     nsr = create(engine).nsr
-    engine.store.update(NSRS, nsr["_id"], lambda n: n["_admin"].update(nsState="INSTANTIATED"))
+    with engine.store.edit(NSRS, nsr["_id"]) as n:
+        n["_admin"].update(nsState="INSTANTIATED")
 
 
 def test_action_before_instantiation(engine: Engine) -> None:
@@ -672,7 +676,8 @@ def test_vdu_level_action(engine: Engine, tmp_path: Path) -> None:
     top["ns-configuration"] = {}
     add_package(engine.catalogue, NSDS, top, tmp_path / "b")
     nsr = engine.ns_create(InstanceRequest("vdu", "b_ns", "north", CONFIG)).nsr
-    engine.store.update(NSRS, nsr["_id"], lambda n: n["_admin"].update(nsState="INSTANTIATED"))
+    with engine.store.edit(NSRS, nsr["_id"]) as n:
+        n["_admin"].update(nsState="INSTANTIATED")
     operation = engine.ns_action("vdu", "touch", {"file": "x"}, "1", "box").operation
     assert operation["operationParams"]["vdu_count_index"] == 0
 

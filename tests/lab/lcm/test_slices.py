@@ -188,7 +188,8 @@ def test_a_service_whose_slices_worker_is_slow_to_start_it_is_not_given_up(
     store = slices.store
     for kind in (OPS, NSIOPS):
         for operation in store.all(kind):
-            store.update(kind, operation["_id"], lambda o: o.update(startTime=o["startTime"] - 60))
+            with store.edit(kind, operation["_id"]) as o:
+                o.update(startTime=o["startTime"] - 60)
     for op_id in (one, two):
         jobs.record_worker(store, op_id, os.getpid(), NSIOPS)
     monkeypatch.setattr(jobs, "alive", alive)
@@ -199,7 +200,8 @@ def test_a_service_whose_slices_worker_is_slow_to_start_it_is_not_given_up(
 
     assert states() == ["PROCESSING"] * 3
     # The shared service is the first slice's, whose worker alone would start it.
-    store.update(NSIOPS, one, lambda operation: operation["lab"]["worker"].update(start=0))
+    with store.edit(NSIOPS, one) as operation:
+        operation["lab"]["worker"].update(start=0)
     assert states() == ["FAILED", "FAILED", "PROCESSING"]
 
 

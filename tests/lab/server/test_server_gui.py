@@ -55,7 +55,8 @@ def service(gui: Gui, dist: Path) -> str:
     answer = gui.post("/nslcm/v1/ns_instances_content", body)
     assert answer.status_code == 201, answer.text
     key = str(answer.json()["id"])
-    gui.api.engine.store.update(NSRS, key, lambda nsr: nsr["_admin"].update(nsState="INSTANTIATED"))
+    with gui.api.engine.store.edit(NSRS, key) as nsr:
+        nsr["_admin"].update(nsState="INSTANTIATED")
     return key
 
 

@@ -50,7 +50,8 @@ def instantiated(api: Api, service: Document) -> str:
     def change(nsr: Document) -> None:
         nsr["_admin"]["nsState"] = "INSTANTIATED"
 
-    api.engine.store.update(NSRS, service["id"], change)
+    with api.engine.store.edit(NSRS, service["id"]) as document:
+        change(document)
     return str(service["id"])
 
 
