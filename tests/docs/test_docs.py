@@ -382,6 +382,22 @@ def test_the_table_of_the_library_has_each_module_and_what_it_is() -> None:
     assert [name for name, cells in table.items() if not cells[1]] == []
 
 
+def test_the_map_of_the_lab_has_each_room_and_what_it_is() -> None:
+    table = rows((ROOT / "lab/README.md").read_text(encoding="utf-8"))
+    rooms = {path.parent for path in (ROOT / "lab").glob("*/**/__init__.py")}
+    assert {name: cells[1] for name, cells in table.items()} == {
+        str(room.relative_to(ROOT / "lab")): pages._first_line(room / "__init__.py")
+        for room in rooms
+    }
+
+
+def test_modules_that_the_map_of_the_lab_names_exist() -> None:
+    text = (ROOT / "lab/README.md").read_text(encoding="utf-8")
+    for name in re.findall(r"`([a-z_]+(?:/[a-z_]+)*)`", text):
+        place = ROOT / "lab" / name
+        assert place.is_dir() or place.with_suffix(".py").is_file(), name
+
+
 def test_folders_and_packages_that_architecture_names_exist() -> None:
     text = (DOCS / "explanation/architecture.md").read_text(encoding="utf-8")
     for module in re.findall(r"`(lab\.\w+)`", text):
