@@ -55,15 +55,21 @@ lock_packages() {
 }
 
 audit() {
-    local explained file bad=0
+    local explained file said=$cache/pip-audit.err bad=0 silent=
     setup_python
-    "$venv/bin/pip" install --quiet --disable-pip-version-check --upgrade --target "$cache/pip-audit" pip-audit
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --upgrade --target "$cache/pip-audit" pip-audit \
+        || fail "pip-audit, which asks the database of advisories, cannot be installed (above)"
     explained=$(grep -oE '(CVE-[0-9]{4}-[0-9]+|GHSA(-[0-9a-z]{4}){3})' docs/explanation/security.md | sort -u)
     for file in charms/common/requirements.txt charms/common/helm/requirements.txt programs.lock tests.lock; do
         say "$file"
         # shellcheck disable=SC2086 # one option for each
         PYTHONPATH=$cache/pip-audit "$venv/bin/python" -m pip_audit --strict --progress-spinner off --disable-pip \
-            --require-hashes ${explained:+$(printf -- '--ignore-vuln %s ' $explained)} -r "$file" || bad=1
+            --require-hashes ${explained:+$(printf -- '--ignore-vuln %s ' $explained)} -r "$file" 2>"$said" && continue
+        # It ends with 1 for an advisory as well as for a database that gives no answer.
+        if grep -q '^Found ' "$said"; then bad=1; else silent+=" $file ($(tail -n 1 "$said" | sed 's/^ERROR:[^:]*://'))"; fi
     done
-    [ $bad = 0 ] || fail "an advisory that no page explains, or the database cannot be reached (above)"
+    [ $bad = 0 ] || fail "an advisory that no page explains (above)"
+    [ -z "$silent" ] && return
+    printf 'ERROR: the database of advisories gives no answer, so nothing is known of:%s\n' "$silent" >&2
+    exit 2
 }

@@ -52,6 +52,33 @@ def test_an_unknown_command_is_refused_with_the_list() -> None:
     assert "build [NAME]" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("said", "code", "sentence"),
+    [
+        ("", 0, ""),
+        ("Found 1 known vulnerability in 1 package", 1, "an advisory that no page explains"),
+        ("ERROR:pip_audit._cli:Tunnel failed", 2, "gives no answer, so nothing is known of"),
+    ],
+)
+def test_an_audit_tells_an_advisory_from_a_database_that_gives_no_answer(
+    tmp_path: Path, said: str, code: int, sentence: str
+) -> None:
+    """`said` is what pip-audit writes, for each of the files."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    fails = f'[ -z "{said}" ] || {{ echo "{said}" >&2; exit 1; }}'
+    for name, body in (("pip", ""), ("python", fails)):
+        (folder / name).write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+        (folder / name).chmod(0o755)
+    script = "set -eu; . tools/say.sh; . tools/tests.sh; setup_python() { :; }; audit"
+    places = {"cache": str(tmp_path), "venv": str(tmp_path), "PATH": os.environ["PATH"]}
+    done = subprocess.run(["bash", "-c", script], cwd=ROOT, env=places, capture_output=True,
+                          text=True, check=False)  # fmt: skip
+    assert done.returncode == code, done.stderr
+    assert sentence in done.stderr
+    assert done.stderr.count("ERROR: ") == bool(code)
+
+
 @pytest.fixture
 def place() -> Iterator[Path]:
     """Yield a folder of a user without rights; the tree itself has Python and wheels set up."""
