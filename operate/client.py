@@ -35,6 +35,17 @@ def understood(whose: str) -> Iterator[None]:
         raise OperateError(f"{whose} gives an answer that cannot be used: {how}") from error
 
 
+@contextmanager
+def going_on(operation: str, verb: str = "osm ns-op-show") -> Iterator[str]:
+    """Yield how to follow an operation that goes on; say so if Ctrl-C ends the wait for it."""
+    how = f"goes on; follow it with: {verb} {operation}"
+    try:
+        yield how
+    except KeyboardInterrupt:
+        click.echo(f"operation {operation} {how}", err=True)
+        raise
+
+
 @dataclass(frozen=True)
 class Client:
     """The client's command line.
@@ -95,13 +106,15 @@ class Client:
         """Wait for the end of an operation, however it ends; return its record."""
         limit = self.timeout if timeout is None else timeout
         deadline = time.monotonic() + limit
-        while True:
-            record = self.document("ns-op-show", operation)
-            if record.get("operationState") not in ("PROCESSING", None):
-                return record
-            if time.monotonic() > deadline:
-                raise OperateError(f"operation {operation} is not done after {limit:.0f} s")
-            time.sleep(self.pause)
+        with going_on(operation, " ".join((*self.command, "ns-op-show"))) as how:
+            while True:
+                record = self.document("ns-op-show", operation)
+                if record.get("operationState") not in ("PROCESSING", None):
+                    return record
+                if time.monotonic() > deadline:
+                    late = f"is not done after {limit:.0f} s and {how}"
+                    raise OperateError(f"operation {operation} {late}")
+                time.sleep(self.pause)
 
     def action(
         self,

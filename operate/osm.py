@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from operate.client import Client, OperateError, understood
+from operate.client import Client, OperateError, going_on, understood
 from operate.nbi import Document, Nbi, Refused
 
 VNFDS, NSDS, NSTS = (
@@ -75,6 +75,11 @@ class Osm:
             key: Id of the operation.
             gone: whether the operation may delete its own record.
         """
+        verb = "osm ns-op-show" if place == NS_OPERATIONS else "osm nsi-op-show"
+        with going_on(key, verb) as how:
+            return self._finished(place, key, gone, how)
+
+    def _finished(self, place: str, key: str, gone: bool, how: str) -> Document:
         started = reported = time.monotonic()
         deadline = started + self.limit
         while True:
@@ -91,9 +96,8 @@ class Osm:
                 reason = operation.get("errorMessage") or operation.get("detailed-status")
                 raise OperateError(str(reason or "no reason given"))
             if time.monotonic() > deadline:
-                raise OperateError(
-                    f"{operation.get('stage') or key} is not done after {self.limit:.0f} s"
-                )
+                late = f"is not done after {self.limit:.0f} s and {how}"
+                raise OperateError(f"{operation.get('stage') or key} {late}")
             now = time.monotonic()
             if now - reported >= SILENCE:
                 reported = now

@@ -31,7 +31,7 @@ from operate.client import OperateError
 from operate.join import End, join
 from operate.links import links
 from operate.nbi import Nbi
-from operate.osm import ApiClient, Osm
+from operate.osm import NS_OPERATIONS, NSI_OPERATIONS, ApiClient, Osm
 from operate.slices import Joiner
 from operate.targets import targets
 
@@ -243,6 +243,34 @@ def test_what_an_osm_answers_is_used_or_refused(answer: Any) -> None:
     for act in tried:
         with contextlib.suppress(OperateError):
             act()
+
+
+def test_what_is_waited_for_is_named_when_the_wait_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By Ctrl-C or by the time limit; OSM does not cancel the operation."""
+    nbi = Nbi("https://127.0.0.1:9", pause=0.0)
+    monkeypatch.setattr(nbi, "_send", lambda *_, **__: {"operationState": "PROCESSING"})
+    osm = Osm(nbi, limit=0.0)
+    api = ApiClient(osm=osm, timeout=0.0)
+    waits: list[tuple[str, Callable[[], object]]] = [
+        ("osm ns-op-show one", lambda: osm.finished(NS_OPERATIONS, "one")),
+        ("osm nsi-op-show one", lambda: osm.finished(NSI_OPERATIONS, "one")),
+        ("osm ns-op-show one", lambda: api.wait("one")),
+    ]
+    for follow, wait in waits:
+        with pytest.raises(OperateError, match=f"not done after 0 s and goes on; .* {follow}"):
+            wait()
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(nbi, "_send", interrupted)
+    for follow, wait in waits:
+        with pytest.raises(KeyboardInterrupt):
+            wait()
+        said = f"operation one goes on; follow it with: {follow}\n"
+        assert capsys.readouterr().err == said
 
 
 LINK = {"public-key": "k", "inner-address": "10.0.0.1/24", "listen-port": 51820, "state": "up"}
