@@ -368,6 +368,29 @@ def test_a_flood_of_requests_does_not_move_the_service(
     assert seen == expected
 
 
+def test_a_flood_that_goes_on_does_not_move_it_either(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each count is wrong, a list is not; what a list does not have is lost."""
+    program = tmp_path / "swanctl"
+    program.write_text(
+        "#!/bin/sh\n[ $1 = --stats ] && exec echo IKE_SAs: 40 total, 39 half-open\n"
+        f"cat {tmp_path}/sas; echo 'list-sas reply {{}}'\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    form = "list-sa event {{s1c_a {{uniqueid={} version=2 state={} remote-id=a}}}}\n"
+    share = gateway_watch.Share(2, 150)
+    share.after(2, 0.0)
+    for states, expected in (("ESTABLISHED", 150), ("DELETING", 75)):
+        text = form.format(1, "ESTABLISHED") + form.format(2, states) + form.format(3, "CONNECTING")
+        (tmp_path / "sas").write_text(text)
+        assert [share.look() for _ in range(4)][1::2] == [expected] * 2
+    (tmp_path / "sas").unlink()
+    program.write_text("#!/bin/sh\nexit 111\n")
+    assert (gateway_watch.listed(), share.look()) == (-1, 0)
+
+
 def test_a_daemon_that_is_too_busy_is_told_from_one_that_is_gone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -79,6 +79,14 @@ def established(*uri: str) -> Optional[int]:
     return int(match.group(1)) - int(match.group(2)) if match else -1
 
 
+def listed(*uri: str) -> Optional[int]:
+    """Return the same by a list of all IKE_SAs, which takes longer and is exact in a flood, too."""
+    shown = output("swanctl", "--list-sas", "--raw", *uri)
+    if shown is None:
+        return None
+    return shown.count(" state=ESTABLISHED ") if "list-sas reply" in shown else -1
+
+
 def health(up: int, peers: int, span: int) -> int:
     """Return the share of peers with a tunnel, of `span`; with 0 peers, whether the daemon runs."""
     if up < 0:
@@ -90,7 +98,7 @@ class Share:
     """The share of peers with a tunnel, which a flood of requests does not change.
 
     The daemon counts all IKE_SAs and then those that are half-open. In a flood more come between,
-    and too few seem established. So what is lost counts when two looks agree.
+    and too few seem established, look after look. So what is lost counts when a list agrees.
     """
 
     def __init__(self, peers: int, span: int) -> None:
@@ -98,6 +106,11 @@ class Share:
         self.value = 0
         self.heard = 0.0
         self.doubted = False
+
+    def look(self, *uri: str) -> int:
+        """Look at the daemon; return the share."""
+        up = (listed if self.doubted else established)(*uri)
+        return self.after(up, time.monotonic())
 
     def after(self, up: Optional[int], now: float) -> int:
         """Return the share after a look at the daemon; see `established`."""
@@ -290,7 +303,7 @@ def main(
     last: Optional[int] = None
     due = time.monotonic() + float(seconds)
     while True:
-        value = share.after(established(*watch.uri), time.monotonic())
+        value = share.look(*watch.uri)
         if os.path.exists(AWAY):
             value = 0
         if value != last:
