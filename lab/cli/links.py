@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import click
 
@@ -34,10 +34,16 @@ def links(lab: Lab, name: str | None, everything: bool) -> None:
     """
     if (name is None) is not everything:
         raise NbiError("name a service or a slice, or give --all")
-    found: list[Link] = []
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for rows in pool.map(lambda ns_id: _links(lab, ns_id), _services(lab, name)):
-            found += rows
+        answers = [(ns_id, Future[list[Link]]()) for ns_id in _services(lab, name)]
+        looks = [pool.submit(_look, lab, *each) for each in answers]
+        # What the charms do after their answers is waited for after this.
+        _show(lab, [link for _, answer in answers for link in answer.result()])
+    for look in looks:
+        look.result()
+
+
+def _show(lab: Lab, found: list[Link]) -> None:
     if lab.out.as_json:
         lab.out.json([dataclasses.asdict(link) for link in found])
         return
@@ -56,10 +62,16 @@ def _services(lab: Lab, name: str | None) -> list[str]:
     return [str(found["_id"])]
 
 
-def _links(lab: Lab, ns_id: str) -> list[Link]:
+def _look(lab: Lab, ns_id: str, answer: Future[list[Link]]) -> None:
+    def told() -> None:
+        answer.set_result(table(*looking.looks(lab.home, ns_id), time.time()))
+
     try:
-        looking.look(Backends(lab.home), ns_id, PATIENCE)
+        looking.look(Backends(lab.home), ns_id, PATIENCE, told)
     except ConflictError as error:
         lab.out.remark(str(error))
-    answers, before = looking.looks(lab.home, ns_id)
-    return table(answers, before, time.time())
+        told()
+    except Exception as error:
+        if answer.done():
+            raise
+        answer.set_exception(error)

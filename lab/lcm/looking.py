@@ -6,8 +6,9 @@ rates can be told. Who shows links notes that somebody watches; then the lab's k
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -33,10 +34,15 @@ AT_ONCE = 8
 """VNFs of a service that are asked at the same time."""
 
 
-def look(backends: Backends, ns_id: str, patience: float) -> list[Answer]:
-    """Ask every VNF of a service that has links; record and return what they say.
+def look(
+    backends: Backends, ns_id: str, patience: float, told: Callable[[], None] = lambda: None
+) -> None:
+    """Ask every VNF of a service that has links; record what they say.
 
-    ``patience``: seconds to wait for an operation on the service to end.
+    Args:
+        patience: Seconds to wait for an operation on the service to end.
+        told: Is called once it is recorded. The charms then finish the hooks they have begun, which
+            takes seconds: two ends of a dead link make each other look again.
 
     Raises:
         ConflictError: an operation goes on.
@@ -44,14 +50,15 @@ def look(backends: Backends, ns_id: str, patience: float) -> list[Answer]:
     with file_lock(backends.home / "lcm" / "locks" / ns_id, patience, f"ns {ns_id}"):
         svc = service(backends.store.get(NSRS, ns_id), backends.store)
         asked, answers = list(_with_links(backends, svc)), []
-        if any(not env.helm for env in asked) and ns_id in backends.controller().models():
-            with backends.controller().model(ns_id) as model:
+        with ExitStack() as running:
+            if any(not env.helm for env in asked) and ns_id in backends.controller().models():
+                model = running.enter_context(backends.controller().model(ns_id))
                 answers = _ask(backends, [env for env in asked if not env.helm], svc, model)
-        answers += _ask(backends, [env for env in asked if env.helm], svc, None)
-    last, _ = looks(backends.home, ns_id)
-    document = [[asdict(answer) for answer in each] for each in (answers, last)]
-    files.replace(_file(backends.home, ns_id), json.dumps(document))
-    return answers
+            answers += _ask(backends, [env for env in asked if env.helm], svc, None)
+            last, _ = looks(backends.home, ns_id)
+            document = [[asdict(answer) for answer in each] for each in (answers, last)]
+            files.replace(_file(backends.home, ns_id), json.dumps(document))
+            told()
 
 
 def looks(home: Path, ns_id: str) -> tuple[list[Answer], list[Answer]]:
