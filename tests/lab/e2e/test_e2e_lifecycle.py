@@ -5,7 +5,9 @@ Cast: server, client (`vpn_basic_ns`).
 Seen:
 - a healed VDU has its inner address and new keys, and its peer changes nothing else;
 - a refreshed charm leaves the tunnel up under a TCP stream;
-- an update to the same package runs nothing.
+- an update to the same package runs nothing;
+- after a restart of the machine `links`, `ns-list` and the page show no tunnel, and a heal
+  brings it back.
 """
 
 import json
@@ -18,6 +20,9 @@ import pytest
 import yaml
 from e2e_basic import CLIENT, SERVER
 from e2e_support import BASIC, InBackground, Lab, Service, Vnf, gone
+from support.restarted import machine_restarts
+
+from lab.page.data import Data
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -172,3 +177,19 @@ def test_an_update_of_an_unchanged_package_runs_nothing(life: Service) -> None:
     config = json.dumps({"changeVnfPackageData": [data]})
     lab.done("ns-update", "life", "--updatetype", "CHANGE_VNFPKG", "--config", config, "--wait")
     assert life.hook_log() == hooks
+
+
+def test_after_a_restart_of_the_machine_no_view_shows_a_tunnel(life: Service) -> None:
+    lab = life.lab
+    machine_restarts(lab.home, [vnf.server_id for vnf in life.vnfs.values()])
+    for link in json.loads(lab.done("--json", "links", "life")):
+        assert link["state"] in ("blocked", "unknown"), link
+    (edge,) = Data(lab.engine).graph("life").edges
+    assert edge.state != "up"
+    (row,) = (ns for ns in json.loads(lab.done("--json", "ns-list")) if ns["name"] == "life")
+    assert not row["links"].startswith("up"), row
+    lab.done("ns-heal", "life", "--vnf", "server", "--vnf", "client", "--wait")
+    # Both have new keys; the second look of one end takes that of the other.
+    for _ in range(2):
+        lab.done("lab", "update-status", "life")
+    assert Service(lab, "life")["client"].pings(SERVER)

@@ -1,7 +1,6 @@
 """The lab from outside: verbs as separate processes, with a charm of a few lines of shell."""
 
 import contextlib
-import json
 import os
 import pty
 import signal
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from support.lcm_fakes import day12_of, nsd, vnfd
+from support.restarted import machine_restarts
 from support.verbs import shown
 from support.waiting import PATIENCE
 
@@ -370,17 +370,8 @@ def test_capture_sees_the_link(verbs: Verbs, ns: str, tmp_path: Path) -> None:
 def test_after_a_restart_of_the_machine_every_view_says_what_to_do(
     verbs: Verbs, ns: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a restart does to VDUs: their processes and disks are gone, their files are older."""
     vdus = [vnf["vdur"][0]["vim-id"] for vnf in verbs.json("vnf-list", "--ns", ns)]
-    for report in (
-        p for p in verbs.home.glob("vims/*/servers/*/run.json") if p.parent.name in vdus
-    ):
-        running = json.loads(report.read_text())
-        for process in (ProcessRef(*running[key]) for key in ("keeper", "init")):
-            process.signal(signal.SIGKILL)
-            until(lambda process=process: not process.alive())  # type: ignore[misc]
-        subprocess.run(["umount", "--lazy", str(report.parent / "disk")], check=True)
-        os.utime(report, (0, 0))
+    machine_restarts(verbs.home, vdus)
     sentence = f"the machine was restarted: ns-heal {ns} --vnf 1 --vnf 2 makes them anew"
     monkeypatch.setenv("OSMLAB_UPDATE_STATUS_INTERVAL", "300")
     try:
