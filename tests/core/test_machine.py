@@ -311,3 +311,11 @@ def test_the_last_hook_gives_no_login_to_a_machine_that_it_does_not_know(monkeyp
     monkeypatch.setattr(made.environment, "stored", gone)
     with pytest.raises(NotReadyError):
         charm._vdu()
+
+
+def test_at_boot_the_machines_are_compared_after_the_cloud_was_asked():
+    """By cloud-init; the stage with a network has another name since cloud-init 24.3."""
+    texts = [text for path, (text, _) in machine.at_boot().items() if path.endswith(".service")]
+    (after,) = (line for line in texts[0].splitlines() if line.startswith("After="))
+    stages = ("cloud-init-local", "cloud-init", "cloud-init-network")
+    assert {f"{stage}.service" for stage in stages} <= set(after[len("After=") :].split())

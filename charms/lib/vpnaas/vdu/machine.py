@@ -33,7 +33,7 @@ _COMPARE, _FORGET = "/usr/local/lib/osm-vpnaas/machine", "/usr/local/lib/osm-vpn
 _UNIT = """[Unit]
 Description=Keys of another machine serve nobody (osm-vpnaas)
 DefaultDependencies=no
-After=local-fs.target cloud-init-local.service cloud-init.service
+After=local-fs.target cloud-init-local.service cloud-init.service cloud-init-network.service
 Before=network-online.target strongswan.service shutdown.target
 Conflicts=shutdown.target
 
@@ -45,7 +45,10 @@ ExecStart=/bin/sh -c 'if python3 -I {} | grep -q "text.: null"; \\
 [Install]
 WantedBy=multi-user.target
 """.format(_COMPARE, _FORGET)
-"""Compares at boot, when cloud-init has asked the cloud who this is, before any tunnel starts."""
+"""Compares at boot, when cloud-init has asked the cloud who this is, before any tunnel starts.
+
+cloud-init-network.service is cloud-init.service since cloud-init 24.3.
+"""
 NOTICE = "the VDU's disk was another machine's, so its keys, identities and records were made anew"
 
 
