@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import click
 from rich.console import Console
@@ -26,7 +25,7 @@ from experiments import (
     sweep,
 )
 from experiments.machine import NOTHING, busy_processors
-from experiments.model import Cell, Run
+from experiments.model import Cell, Experiment, Run
 from experiments.profiles import Profile
 from experiments.progress import ticking
 from experiments.schedule import Planned, interleaved
@@ -36,25 +35,19 @@ from experiments.testbed import Testbed
 SURRENDER = 3
 """A campaign stops after this number of failed runs in a row, because the slices are broken."""
 
-Experiment = Callable[..., tuple[dict[str, Any], bool | None]]
-
 EXPERIMENTS: Mapping[str, Experiment] = {
-    "confidentiality": confidentiality.run,
-    "reach": reach.run,
-    "performance": performance.run,
-    "dependability": dependability.run,
-    "qos": qos.run,
-    "revocation": revocation.run,
-    "sessions": sessions.run,
-    "procedures": procedures.run,
-    "storm": procedures.storm,
-    "sweep": sweep.run,
-    "signalling": signalling.run,
+    "confidentiality": confidentiality.EXPERIMENT,
+    "reach": reach.EXPERIMENT,
+    "performance": performance.EXPERIMENT,
+    "dependability": dependability.EXPERIMENT,
+    "qos": qos.EXPERIMENT,
+    "revocation": revocation.EXPERIMENT,
+    "sessions": sessions.EXPERIMENT,
+    "procedures": procedures.EXPERIMENT,
+    "storm": procedures.STORM,
+    "sweep": sweep.EXPERIMENT,
+    "signalling": signalling.EXPERIMENT,
 }
-
-
-LAB_ONLY = ("qos", "signalling", "procedures", "storm", "sweep")
-"""Experiments that need a queue in the network, or UEs that the lab simulates."""
 
 
 def plan(profile: Profile, seed: int, repetitions: int | None = None) -> list[Planned]:
@@ -104,7 +97,7 @@ def without_the_lab(steps: Iterable[Planned]) -> list[Planned]:
     return [
         step
         for step in steps
-        if step.cell.experiment not in LAB_ONLY
+        if not EXPERIMENTS[step.cell.experiment].lab_only
         and step.cell.params.get("fault") != "charm"
         and step.cell.params.get("slice") != setups.SITES
     ]

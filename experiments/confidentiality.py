@@ -21,6 +21,7 @@ from typing import Any
 import click
 
 from experiments import diameter, fiveg, sessions, wire
+from experiments.model import Experiment
 from experiments.testbed import Slice, Testbed, Vnf, linked
 from experiments.wire import Wire
 
@@ -180,3 +181,10 @@ def merged(ends: Any) -> Wire:
             frames[kind] = frames.get(kind, 0) + number
         imsis |= {imsi for imsi, number in end["identities"].items() if number}
     return Wire(dict(sorted(frames.items())), tuple(sorted(imsis)))
+
+
+EXPERIMENT = Experiment(
+    run,
+    "Confidentiality",
+    "underlays carry nothing but WireGuard, ESP and address resolution",
+)

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from experiments.background import side_by_side
+from experiments.model import Experiment
 from experiments.testbed import PATIENCE, Slice, Testbed, Vnf
 from experiments.traffic import Flow, Stream
 from operate.client import OperateError
@@ -170,3 +171,6 @@ def _wait_recovered(bed: Testbed, name: str) -> None:
         with contextlib.suppress(click.ClickException):
             far.action("show-status", link=_user_link(bed, far))
     raise click.ClickException(f"{name}: {slice_.user_plane} does not come back")
+
+
+EXPERIMENT = Experiment(run, "Dependability", "a fault in one slice costs the other no packet")

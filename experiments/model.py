@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,31 @@ class Cell:
         """Digest of experiment and parameters; equal cells have equal keys on any machine."""
         text = json.dumps([self.experiment, self.params], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+Result = tuple[dict[str, Any], bool | None]
+"""Figures of a run, and its verdict."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment.
+
+    Attributes:
+        make: makes a run on a test bed, with the parameters of a cell.
+        title: heading of its verdict in the report, "" if it only measures.
+        claim: sentence that its verdict is about.
+        lab_only: whether it needs a queue in the network, or UEs that the lab simulates.
+    """
+
+    make: Callable[..., Result]
+    title: str = ""
+    claim: str = ""
+    lab_only: bool = False
+
+    def __call__(self, *bed: Any, **params: Any) -> Result:
+        """Make a run."""
+        return self.make(*bed, **params)
 
 
 @dataclass(frozen=True)

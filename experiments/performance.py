@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from experiments import qos, sessions
+from experiments.model import Experiment
 from experiments.testbed import Testbed
 from experiments.traffic import load
 
@@ -77,3 +78,6 @@ def run(
         "lost": answer["echoes"]["sent"] - answer["echoes"]["received"],
         "sent": answer["echoes"]["sent"],
     }, None
+
+
+EXPERIMENT = Experiment(run)

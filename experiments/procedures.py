@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from experiments import signalling
+from experiments.model import Experiment
 from experiments.testbed import Slice, Testbed
 
 if TYPE_CHECKING:
@@ -93,3 +94,7 @@ def storm(bed: Testbed, slice: str, ues: int, rate: int) -> tuple[dict[str, Any]
         "registration_p99_ms": answer["registration"].get("p99-ms"),
         "session_mean_ms": answer["session"].get("mean-ms"),
     }, None
+
+
+EXPERIMENT = Experiment(run, lab_only=True)
+STORM = Experiment(storm, lab_only=True)

@@ -19,6 +19,7 @@ from typing import Any
 import click
 
 from experiments import slices
+from experiments.model import Experiment
 from experiments.testbed import Slice, Testbed
 from experiments.traffic import Flow, load
 
@@ -127,3 +128,11 @@ def run(
             f"Mbit/s guaranteed) sends {RATE} datagrams a second."
         ),
     }, carried and kept == enforced == bool(shown.get(name, {}).get("in-force"))
+
+
+EXPERIMENT = Experiment(
+    run,
+    "Quality of service",
+    "the URLLC slice keeps its delay budget while eMBB is saturated",
+    lab_only=True,
+)

@@ -17,6 +17,7 @@ from typing import Any
 
 import click
 
+from experiments.model import Experiment
 from experiments.testbed import Slice, Testbed, Vnf, linked
 
 SECONDS = 1800
@@ -241,3 +242,8 @@ def _probe(vnf: Vnf, planned: Sequence[Mapping[str, Any]], patience: float) -> d
     given = [{**attempt, "token": sent(attempt["token"])} for attempt in planned]
     text = json.dumps(given, separators=(",", ":"))
     return vnf.action("probe", attempts=text, patience_ms=round(patience * 1000))
+
+
+EXPERIMENT = Experiment(
+    run, "Isolation", "no VNF reaches an address or port of a VNF it has no link with"
+)

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from experiments.model import Experiment
 from experiments.testbed import Slice, Testbed, Vnf
 from experiments.traffic import load
 
@@ -146,3 +147,11 @@ def performance(bed: Testbed, slice_: Slice, neighbour: str, seconds: int) -> di
         "lost": echoes["sent"] - echoes["received"],
         "sent": echoes["sent"],
     }
+
+
+EXPERIMENT = Experiment(
+    run,
+    "S-NSSAI",
+    "a PDU session leads to the data network of its own slice only, and each SMF has the sessions "
+    "of its own S-NSSAI",
+)

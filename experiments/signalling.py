@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from experiments.background import side_by_side
+from experiments.model import Experiment
 from experiments.testbed import PATIENCE, Testbed, Vnf
 
 if TYPE_CHECKING:
@@ -96,3 +97,6 @@ def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], 
         "answers": {name: answer[name]["count"] for name in REQUESTS},
         "technology": answer["technology"],
     }, None
+
+
+EXPERIMENT = Experiment(run, lab_only=True)

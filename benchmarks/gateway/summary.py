@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.model import Run
+from experiments.report.published import reference as published
 from experiments.report.summary import flat, paired
-from experiments.report.summary import reference as published
 from experiments.stats import Estimate, mean
 
 PLAIN = "plain"

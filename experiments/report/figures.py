@@ -16,7 +16,7 @@ from typing import Any
 import matplotlib
 from matplotlib import lines, patches, pyplot, ticker
 
-from experiments.report.summary import Ratio
+from experiments.report.published import Ratio
 from experiments.stats import Estimate
 
 matplotlib.use("svg")

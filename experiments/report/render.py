@@ -17,30 +17,19 @@ import click
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from experiments import confidentiality, diameter, fiveg, sessions, sweep
-from experiments.campaign import plan, without_the_lab
+from experiments.campaign import EXPERIMENTS, plan, without_the_lab
 from experiments.model import Run
 from experiments.performance import EMULATED_MBPS, UDP_MBPS
 from experiments.profiles import PROFILES, Profile
-from experiments.report import figures, summary
+from experiments.report import figures, published, summary
 from experiments.report.figures import Book
-from experiments.report.summary import Ratio
+from experiments.report.published import Ratio
 from experiments.setups import DOUBLE, EPC, PAIR, SITES
 from experiments.slices import EMBB, URLLC
 from experiments.stats import Estimate, mean, single
 from experiments.store import Campaign
 from experiments.testbed import LINKS, PAIR_LINKS
 from experiments.wire import NEIGHBOURS
-
-TITLES = {
-    "confidentiality": ("Confidentiality", "underlays carry nothing but WireGuard, ESP and address "
-                        "resolution"),
-    "reach": ("Isolation", "no VNF reaches an address or port of a VNF it has no link with"),
-    "dependability": ("Dependability", "a fault in one slice costs the other no packet"),
-    "revocation": ("Revocation", "a deleted peer's packets stop"),
-    "qos": ("Quality of service", "the URLLC slice keeps its delay budget while eMBB is saturated"),
-    "sessions": ("S-NSSAI", "a PDU session leads to the data network of its own slice only, and "
-                 "each SMF has the sessions of its own S-NSSAI"),
-}  # fmt: skip
 
 
 def write(campaign: Campaign) -> tuple[Path, Path]:
@@ -129,8 +118,8 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
             if any(run.params.get("slice") == name for run in runs)
         ],
         cards=[
-            {"title": TITLES[name][0],
-             "text": f"{TITLES[name][1]}{shows if name == 'confidentiality' else ''} "
+            {"title": EXPERIMENTS[name].title,
+             "text": f"{EXPERIMENTS[name].claim}{shows if name == 'confidentiality' else ''} "
                      f"({verdict.runs}).",
              "verdict": verdict.words, "bad": verdict.failed}
             for verdict in summary.verdicts(runs, cpus)
@@ -175,7 +164,7 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
         ),
         revocation=_revocation(made.get("revocation", [])),
         repetitions=max((run.repetition + 1 for run in runs), default=0),
-        references=summary.reference(),
+        references=published.reference(),
     )  # fmt: skip
 
 
@@ -452,12 +441,12 @@ def _double(runs: Sequence[Run], cpus: int, book: Book) -> dict[str, Any] | None
     ours = summary.double_ratios(runs, "mbps")
     if not ours:
         return None
-    ours, theirs = ([readable(r) for r in of] for of in (ours, summary.published_double()))
+    ours, theirs = ([readable(r) for r in of] for of in (ours, published.double()))
     text = "TCP throughput with twice the vCPU and memory, over that of the eMBB slice."
     limited = all(run.result["limited"] for run in runs if run.params["slice"] == DOUBLE)
     return {
         "figure": _ratios(ours, theirs, text, "double resources / plain", book),
-        "gaining": ", ".join(_NAMES[name] for name in summary.gaining(cpus)) if limited else "",
+        "gaining": ", ".join(_NAMES[name] for name in published.gaining(cpus)) if limited else "",
         "limited": limited,
     }
 
@@ -480,7 +469,7 @@ def _cost(runs: Sequence[Run], book: Book) -> list[dict[str, str]]:
         ("rtt_ms", "round trip with VPN / without", "Round trip of echo requests, mean."),
     ):  # fmt: skip
         ours = in_order(readable(r) for r in summary.vpn_ratios(runs, metric))
-        theirs = [readable(r) for r in summary.published_ratios(metric)]
+        theirs = [readable(r) for r in published.over_plain(metric)]
         if ours:
             made.append(_ratios(ours, theirs, text, axis, book))
     if trips := _trips(runs):
@@ -540,7 +529,7 @@ def _response(runs: Sequence[Run], book: Book) -> dict[str, Any] | None:
     if not ours:
         return None
     ours = in_order(readable(r) for r in ours)
-    theirs = [readable(r) for r in summary.published_signalling()]
+    theirs = [readable(r) for r in published.signalling()]
     text = "Service response time of S6a, mean."
     figure = _ratios(ours, theirs, text, "response time with VPN / without", book)
     return {"figure": figure, "ues": runs[0].params["ues"]}
@@ -662,7 +651,7 @@ def _published() -> Rows:
             *(f"{one.figures[m]:g}" if m in one.figures else "-" for m in ("mbps", "rtt_ms")),
             one.source,
         )
-        for one in summary.published()
+        for one in published.absolute()
     ]
 
 

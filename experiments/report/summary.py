@@ -1,4 +1,4 @@
-"""The figures of a report, computed from runs; without page and plots."""
+"""The own figures of a report, computed from runs; without page and plots."""
 
 from __future__ import annotations
 
@@ -6,19 +6,15 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
-
-import yaml
 
 from experiments.machine import BUSY, NOTHING
 from experiments.model import Run
+from experiments.report import published
+from experiments.report.published import Ratio
 from experiments.setups import DOUBLE, EPC, SITES
 from experiments.slices import EMBB, URLLC
-from experiments.stats import Estimate, mean, ratio, single
-
-REFERENCE = Path(__file__).resolve().parents[1] / "reference.yaml"
+from experiments.stats import Estimate, mean, ratio
 
 #: Figures of a performance run with their names and units.
 METRICS = {
@@ -28,22 +24,10 @@ METRICS = {
     "loss_percent": ("loss", "%"),
 }
 
-PLAIN = "no-vpn"
-"""Name in reference.yaml of set-ups without a VPN; the suffix is the same as with a VPN."""
-PUBLISHED = {"mbps": "throughput-mbps", "rtt_ms": "rtt-ms"}
 _BESIDE = ", neighbour saturated"
 
 Point = tuple[str, str, str, str]
 """Slice, link, path, neighbour."""
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """A figure against its own baseline."""
-
-    label: str
-    value: Estimate
-    source: str = ""
 
 
 def by_experiment(runs: Iterable[Run]) -> dict[str, list[Run]]:
@@ -136,94 +120,6 @@ def _mean_ratios(runs: Sequence[Run], labels: Mapping[str, str]) -> list[Ratio]:
     return ratios
 
 
-def published_signalling() -> list[Ratio]:
-    """Return published response times of S6a over those without a VPN of the same source."""
-    ratios = []
-    for item in reference():
-        table = item.get("service-response-ms", {})
-        for label, times in table.items():
-            for request, value in times.items():
-                if not label.startswith(PLAIN):
-                    over = single(value / table["no-vpn"][request])
-                    words = f"{request.upper()} {label.replace('-', ' ')}"
-                    ratios.append(Ratio(words, over, item["id"]))
-    return ratios
-
-
-@cache
-def reference(file: Path = REFERENCE) -> list[dict[str, Any]]:
-    """Return published figures; they are cached, so callers must not change them."""
-    loaded: list[dict[str, Any]] = yaml.safe_load(file.read_text(encoding="utf-8"))
-    return loaded
-
-
-def published_ratios(metric: str) -> list[Ratio]:
-    """Return published figures over the figure without VPN of the same source and link."""
-    name = PUBLISHED.get(metric, "")
-    ratios = []
-    for item in reference():
-        table = item.get(name, {})
-        for label, links in table.items():
-            for link, given in links.items():
-                base = _published_base(table, label, link)
-                if label.startswith(PLAIN) or base is None:
-                    continue
-                where = "" if link == "any" else f"{link} "
-                value = single(_middle(given) / _middle(base))
-                ratios.append(Ratio(where + label.replace("-", " "), value, item["id"]))
-        sites = item.get("multi-site", {}).get(name, {})
-        if sites:
-            value = single(sites["vpn"] / sites["no-vpn"])
-            ratios.append(Ratio("s6a between sites", value, item["id"]))
-    return ratios
-
-
-def _published_base(table: Mapping[str, Any], label: str, link: str) -> Any:
-    """Return the figure without a VPN of the same set-up; for slices else that of the one EPC.
-
-    Double resources are another EPC. If they have no figure of their own, there is no base.
-    """
-    if label.startswith("vpn"):
-        return table.get(f"no-{label}", {}).get(link)
-    both = label.partition("-")[2]
-    for name in (f"{PLAIN}-{label}", f"{PLAIN}-{both}", PLAIN):
-        if link in table.get(name, {}):
-            return table[name][link]
-    return None
-
-
-@dataclass(frozen=True)
-class Published:
-    """A published figure as it is, not a ratio.
-
-    Attributes:
-        source: Id of the source.
-        set_up: Set-up in words.
-        link: Name of the link, in lower case.
-        figures: Mean of each metric, by its key in METRICS.
-    """
-
-    source: str
-    set_up: str
-    link: str
-    figures: Mapping[str, float]
-
-
-def published() -> list[Published]:
-    """Return all published rates and round-trip times."""
-    table: dict[tuple[str, str, str], dict[str, float]] = {}
-    for item in reference():
-        for metric, name in PUBLISHED.items():
-            for label, links in item.get(name, {}).items():
-                for link, given in links.items():
-                    at = (item["id"], label.replace("-", " "), link)
-                    table.setdefault(at, {})[metric] = _middle(given)
-            for label, given in item.get("multi-site", {}).get(name, {}).items():
-                at = (item["id"], f"{label.replace('-', ' ')} between sites", "s6a")
-                table.setdefault(at, {})[metric] = _middle(given)
-    return [Published(*at, figures) for at, figures in table.items()]
-
-
 @dataclass(frozen=True)
 class Verdict:
     """A figure against a requirement.
@@ -253,7 +149,7 @@ def requirements(
 
     If we have no figure for a requirement, the result has only the published one.
     """
-    item = next(item for item in reference() if "kpi" in item)
+    item = next(item for item in published.reference() if "kpi" in item)
     kpi = item["kpi"]
     results = []
     rates, trips = estimates(measured, "mbps"), estimates(measured, "rtt_ms")
@@ -322,11 +218,6 @@ def loaded(runs: Sequence[Run], cpus: int) -> tuple[int, int, float]:
     return sum(share > BUSY for share in shares), len(shares), 100 * max(shares, default=0.0)
 
 
-def _middle(given: Any) -> float:
-    values = given if isinstance(given, list) else [given]
-    return sum(float(v) for v in values) / len(values)
-
-
 def double_ratios(runs: Sequence[Run], metric: str) -> list[Ratio]:
     """Return, per link and path, a metric with double resources over that of eMBB alone."""
     table = samples(runs, metric)
@@ -338,23 +229,6 @@ def double_ratios(runs: Sequence[Run], metric: str) -> list[Ratio]:
                 where = "tunnel" if path == "tunnel" else "no VPN"
                 ratios.append(Ratio(f"{link}, {where}", value))
     return ratios
-
-
-def published_double() -> list[Ratio]:
-    """Return published throughput with double resources over that with plain ones, in tunnels."""
-    ratios = []
-    for item in reference():
-        table = item.get(PUBLISHED["mbps"], {})
-        for link, given in table.get("vpn-double-resources", {}).items():
-            value = single(_middle(given) / _middle(table["vpn"][link]))
-            ratios.append(Ratio(f"{link}, tunnel", value, item["id"]))
-    return ratios
-
-
-def gaining(cpus: int) -> list[str]:
-    """Return the VNFs that gain processors from double resources on a host with so many."""
-    vcpus: dict[str, int] = next(item["vcpus"] for item in reference() if "vcpus" in item)
-    return sorted(name for name, number in vcpus.items() if number < cpus)
 
 
 @dataclass(frozen=True)
@@ -392,9 +266,9 @@ def matrix(runs: Sequence[Run], signalling: Sequence[Run], link: str = "s6a") ->
     theirs = {
         (metric, ratio.label): ratio.value
         for metric in ("mbps", "rtt_ms")
-        for ratio in published_ratios(metric)
+        for ratio in published.over_plain(metric)
     }
-    answers = {ratio.label: ratio.value for ratio in published_signalling()}
+    answers = {ratio.label: ratio.value for ratio in published.signalling()}
     rows = []
     for title, name, load, known in _SET_UPS:
         own = f"{link} {name}" + (_BESIDE if load else "")

@@ -19,7 +19,7 @@ from experiments import stats
 from experiments.campaign import plan
 from experiments.model import Cell, Run
 from experiments.profiles import PROFILES
-from experiments.report import figures, render, summary
+from experiments.report import figures, published, render, summary
 from experiments.store import Campaign
 
 DESCRIBED = {"profile": "quick", "seed": 1, "environment": ENVIRONMENT}
@@ -58,16 +58,16 @@ def test_ratios_are_to_the_own_baseline(runs: list[Run]) -> None:
 
 
 def test_published_figures_are_ratios_too() -> None:
-    rate = {(r.source, r.label): r.value.mean for r in summary.published_ratios("mbps")}
+    rate = {(r.source, r.label): r.value.mean for r in published.over_plain("mbps")}
     assert rate["ntnu-2022", "s6a vpn"] == pytest.approx(918 / 21700)
     assert rate["ntnu-2022", "s6a between sites"] == pytest.approx(156 / 179)
-    delay = {(r.source, r.label): r.value.mean for r in summary.published_ratios("rtt_ms")}
+    delay = {(r.source, r.label): r.value.mean for r in published.over_plain("rtt_ms")}
     assert delay["ntnu-2022", "s1u vpn"] == pytest.approx(0.784 / 0.364)
-    assert all(item["source"] for item in summary.reference())
+    assert all(item["source"] for item in published.reference())
 
 
 def test_double_resources_have_a_baseline_of_their_own() -> None:
-    rate = {(r.source, r.label): r.value.mean for r in summary.published_ratios("mbps")}
+    rate = {(r.source, r.label): r.value.mean for r in published.over_plain("mbps")}
     plain = (14600 + 19200) / 2
     assert rate["ntnu-2022", "s6a vpn double resources"] == pytest.approx(1070 / plain)
     assert rate["ntnu-2022", "s6a embb separate"] == pytest.approx((767 + 1050) / 2 / 21700)
@@ -76,19 +76,19 @@ def test_double_resources_have_a_baseline_of_their_own() -> None:
     assert rate["ntnu-2022", "s1u embb separate"] == pytest.approx(1480 / 17200)
     assert rate["ntnu-2022", "s1u urllc simultaneous"] == pytest.approx(1410 / 19800)
     assert ("ntnu-2022", "s1u urllc separate") not in rate
-    gain = {r.label: r.value.mean for r in summary.published_double()}
+    gain = {r.label: r.value.mean for r in published.double()}
     assert gain["s6a, tunnel"] == pytest.approx(1070 / 918)
 
 
 def test_the_vcpus_told_are_those_of_the_descriptors() -> None:
     known = packages.catalogue(Tree.find(Path(__file__).parent))
-    (result,) = [item["vcpus"] for item in summary.reference() if "vcpus" in item]
+    (result,) = [item["vcpus"] for item in published.reference() if "vcpus" in item]
     for name, vcpus in result.items():
         for suffix, factor in (("", 1), ("_double", 2)):
             vnfd = known[f"{name}_vnf{suffix}"].descriptor["vnfd"]
             (compute,) = vnfd["virtual-compute-desc"]
             assert compute["virtual-cpu"]["num-virtual-cpu"] == factor * vcpus
-    assert summary.gaining(2) == ["spgwu"]
+    assert published.gaining(2) == ["spgwu"]
 
 
 def test_the_matrix_has_every_set_up(runs: list[Run], matrix: list[Run]) -> None:
@@ -119,7 +119,7 @@ def test_response_times_are_ratios_too(matrix: list[Run]) -> None:
     ours = {r.label: r.value for r in summary.signalling_ratios(made)}
     assert ours["ULR embb"].mean == pytest.approx(1)
     assert ours["AIR embb"].mean == pytest.approx(1.5)
-    theirs = {r.label: r.value.mean for r in summary.published_signalling()}
+    theirs = {r.label: r.value.mean for r in published.signalling()}
     assert theirs["AIR vpn"] == pytest.approx(5.377 / 6.156)
     page = render.html(DESCRIBED, made)
     assert "how long the HSS takes" in page
