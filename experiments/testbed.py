@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,8 @@ from experiments.progress import ticking
 from experiments.setups import Service
 from experiments.slices import SliceRequest
 from operate.client import OperateError
-from operate.nbi import Document, Refused
+from operate.nbi import Document
+from operate.orders import Order, Undo, order
 from operate.osm import (
     NS_OPERATIONS,
     NSDS,
@@ -127,14 +129,6 @@ class Addresses:
     def with_those_of(self, other: Addresses) -> Addresses:
         """Return these addresses and those of a shared service."""
         return Addresses({**other.inner, **self.inner}, {**other.outer, **self.outer})
-
-
-@dataclass(frozen=True)
-class Order:
-    """An instantiation: ids of the slice or service, and of its operation."""
-
-    id: str
-    operation: str
 
 
 @dataclass(frozen=True)
@@ -295,7 +289,7 @@ class Testbed:
         self.others: dict[str, Slice] = {}
         #: Whether the charms enforce the 5QIs of the slices at this moment; None if unknown.
         self.shaped: bool | None = False
-        self._undo: list[Callable[[], object]] = []
+        self._undo = Undo()
 
     def slice_named(self, name: str) -> Slice:
         """Return a slice, or a service besides the slices, by name.
@@ -370,8 +364,8 @@ class Testbed:
                 name = package.name.removesuffix(".tar.gz")
                 place = places[next(word for word in name.split("_") if word in places)]
                 if self.osm.nbi.find(place, id=name) is None:
-                    key = self.osm.onboard(place, package)
-                    self._undo.append(lambda path=f"{place}/{key}": self.osm.nbi.delete(path))  # type: ignore[misc]
+                    path = f"{place}/{self.osm.onboard(place, package)}"
+                    self._undo.add(name, partial(self.osm.nbi.delete, path))
 
     def refuse_taken(self, requests: Sequence[SliceRequest | Service]) -> None:
         """Check that OSM has nothing of these names yet; its API takes a name a second time.
@@ -418,16 +412,13 @@ class Testbed:
     def instantiate(self, one: SliceRequest | Service) -> Order:
         """Start the instantiation of a slice or service."""
         vim = self.osm.required(VIMS, name=one.vim or self.vim)["_id"]
-        given = self._with_ids(one.document)
         if isinstance(one, SliceRequest):
-            body = {"nsiName": one.name, "nstId": self.osm.required(NSTS, id=one.nst)["_id"]}
-            made = self.osm.nbi.post(SLICES, {**body, "vimAccountId": vim, **given})
-            self._undo.append(lambda: self.osm.delete(SLICES, made["id"]))
-            return Order(made["id"], made["nsilcmop_id"])
-        body = {"nsName": one.name, "nsdId": self.osm.required(NSDS, id=one.nsd)["_id"]}
-        made = self.osm.nbi.post(SERVICES, {**body, "vimAccountId": vim, **given})
-        self._undo.append(lambda: self.osm.delete(SERVICES, made["id"]))
-        return Order(made["id"], made["nslcmop_id"])
+            place, descriptor = SLICES, one.nst
+        else:
+            place, descriptor = SERVICES, one.nsd
+        made = order(self.osm, place, descriptor, one.name, vim, self._with_ids(one.document))
+        self._undo.add(one.name, lambda: self.osm.delete(place, made.id))
+        return made
 
     def service_of(self, one: SliceRequest | Service, order: Order, subnet: str = "") -> str:
         """Return the id of a service of something instantiated, by default of its own one."""
@@ -526,16 +517,7 @@ class Testbed:
 
     def clean(self) -> list[str]:
         """Delete all created objects, the newest first; return the errors."""
-        left = []
-        while self._undo:
-            try:
-                self._undo.pop()()
-            except Refused as refused:
-                if refused.status != 404:
-                    left.append(refused.message)
-            except OperateError as error:
-                left.append(error.message)
-        return left
+        return [error.message for _, error in self._undo.clean()]
 
 
 _PLACEHOLDER = re.compile(r"<([^<>]+)>")

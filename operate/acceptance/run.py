@@ -23,6 +23,7 @@ from operate.acceptance.report import Report, Step
 from operate.acceptance.samples import Sample, samples
 from operate.client import OperateError, understood
 from operate.nbi import Document, Nbi, Refused, Unreachable
+from operate.orders import Undo, order
 from operate.osm import (
     NS_OPERATIONS,
     NSDS,
@@ -75,7 +76,7 @@ class Acceptance:
     _mark: str = field(default_factory=lambda: f"acceptance-{secrets.token_hex(3)}")
     _vim: Document = field(default_factory=dict)
     _release: int | None = None
-    _undo: list[tuple[str, Callable[[], object]]] = field(default_factory=list)
+    _undo: Undo = field(default_factory=Undo)
 
     @property
     def osm(self) -> Osm:
@@ -257,7 +258,7 @@ class Acceptance:
                     return
                 if self.nbi.find(place, id=name) is not None:
                     continue  # a package that is already onboarded stays unchanged
-                self._undo.append((name, _deleting(self.nbi, place, name)))
+                self._undo.add(name, _deleting(self.nbi, place, name))
                 self.osm.onboard(place, package)
                 fresh.append(name)
             there = [name for name, _ in packages if name not in fresh]
@@ -276,17 +277,10 @@ class Acceptance:
         self._onboard(BASIC)
         name = self._mark
         with self._step("smallest service") as step:
-            nsd = self.osm.required(NSDS, id="vpn_basic_ns")
-            body = {
-                "nsdId": nsd["_id"],
-                "nsName": name,
-                "nsDescription": "acceptance",
-                "vimAccountId": self._vim["_id"],
-                **self._params("vpn_basic"),
-            }
-            self._undo.append((name, lambda: self.osm.delete_service(name)))
-            made = self.nbi.post(SERVICES, body)
-            self.osm.finished(NS_OPERATIONS, made["nslcmop_id"])
+            given = {"nsDescription": "acceptance", **self._params("vpn_basic")}
+            self._undo.add(name, lambda: self.osm.delete_service(name))
+            made = order(self.osm, SERVICES, "vpn_basic_ns", name, self._vim["_id"], given)
+            self.osm.finished(NS_OPERATIONS, made.operation)
             step.sentence = "instantiated; image, networks, ports and login are as they must be"
         service = self.osm.required(SERVICES, name=name)["_id"]
         with self._step("records") as step:
@@ -370,17 +364,10 @@ class Acceptance:
         self._onboard(SLICE)
         name = f"{self._mark}-slice"
         with self._step("slice of an EPC") as step:
-            nst = self.osm.required(NSTS, id="embb_nst")
-            body = {
-                "nstId": nst["_id"],
-                "nsiName": name,
-                "nsiDescription": "acceptance",
-                "vimAccountId": self._vim["_id"],
-                **self._params("embb"),
-            }
-            self._undo.append((name, lambda: self.osm.delete_slice(name)))
-            made = self.nbi.post(SLICES, body)
-            self.osm.finished(NSI_OPERATIONS, made["nsilcmop_id"])
+            given = {"nsiDescription": "acceptance", **self._params("embb")}
+            self._undo.add(name, lambda: self.osm.delete_slice(name))
+            made = order(self.osm, SLICES, "embb_nst", name, self._vim["_id"], given)
+            self.osm.finished(NSI_OPERATIONS, made.operation)
             step.sentence = "instantiated"
         with self._step("links of the slice", needed=False) as step:
             self._check_slice(name, step)
@@ -414,22 +401,13 @@ class Acceptance:
 
     def _clean_up(self) -> None:
         """Delete all objects of this run that still exist, the newest first."""
-        left = []
-        while self._undo:
-            name, undo = self._undo.pop()
-            try:
-                undo()
-            except Refused as refused:
-                if refused.status != 404:
-                    left.append(f"{name}: {refused}")
-            except OperateError as error:
-                left.append(f"{name}: {error}")
+        left = self._undo.clean()
         if left:
             with self.report.step("cleaning up") as step:
                 step.fail(
                     "Not all of what was made could be deleted.",
                     f"osm ns-delete {self._mark} --force",
-                    "\n".join(left),
+                    "\n".join(f"{name}: {error}" for name, error in left),
                 )
 
     # -- helpers ---------------------------------------------------------------------------------

@@ -55,11 +55,12 @@ from experiments.schedule import Planned, interleaved
 from experiments.setups import Service
 from experiments.slices import SliceRequest, second
 from experiments.store import Campaign
-from experiments.testbed import LINKS, Addresses, Link, Order, Slice, Testbed, Vnf
+from experiments.testbed import LINKS, Addresses, Link, Slice, Testbed, Vnf
 from lab.cli.commands import DEFAULT_HOME
 from lab.vim.errors import VimError
 from operate.client import OperateError
 from operate.nbi import Nbi
+from operate.orders import Order
 from operate.osm import NSTS, SERVICES, SLICES, VIMS, Osm
 
 ENVIRONMENT = {"host": {"cpus": 2, "kernel": "6.1"}}
