@@ -45,7 +45,7 @@ def test_links_of_two_sites_share_the_tunnel_of_their_gateways(
 ) -> None:
     capture = Capture(tmp_path / "uplink.pcap")
     with sites.vim("site-b").capture_uplink(capture.path):
-        assert 18.0 <= sites.round_trip("gw", "hub-host", SPOKE_HOST) < 60.0
+        assert sites.round_trip("gw", "hub-host", SPOKE_HOST) >= 18.0
         assert sites.round_trip("gw", "spoke-host", "-I", SPOKE_SECOND, HUB_SECOND) >= 18.0
     between = f"host {HUB} and host {SPOKE}"
     assert capture.count(f"{between} and {wireguard_only(51820)}") >= 40

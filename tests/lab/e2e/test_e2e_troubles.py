@@ -110,7 +110,7 @@ def test_keys_made_anew_are_agreed_by_themselves(basic: Service, client: Vnf, se
 )
 def test_what_carries_a_tunnel_is_put_back_in_seconds(client: Vnf, damage: str) -> None:
     client.out(*damage.split())
-    wait(lambda: client.pings(SERVER, tries=1), "the tunnel carries packets again", seconds=20)
+    wait(lambda: client.pings(SERVER, tries=1), "the tunnel carries packets again", seconds=60)
 
 
 KEY = "/etc/osm-vpnaas/vpn-client/private.key"
@@ -138,14 +138,14 @@ wg-quick up wg0"""
             "umount /etc/wireguard",
             "there is no room left for /etc/wireguard/wg-vpn-client.conf on the VDU",
         ),
-        (
-            FOREIGN,
-            "wg-quick down wg0; rm /etc/wireguard/wg0.conf",
-            "UDP port 51820 of the VDU is used by wg0; allowed: another listen-port",
-        ),
         *(
             pytest.param(*each, marks=pytest.mark.long)
             for each in (
+                (
+                    FOREIGN,
+                    "wg-quick down wg0; rm /etc/wireguard/wg0.conf",
+                    "UDP port 51820 of the VDU is used by wg0; allowed: another listen-port",
+                ),
                 (
                     READ_ONLY,
                     "umount /etc/wireguard",
@@ -185,7 +185,7 @@ def test_our_rules_are_put_back_in_seconds(client: Vnf) -> None:
     before = rules()
     for words in (("delete", *guard), ("flush", *guard), ("flush", "chain", *guard[1:], "input")):
         client.out("nft", *words)
-        wait(lambda: rules() == before, "the guard is whole again", seconds=20)
+        wait(lambda: rules() == before, "the guard is whole again", seconds=60)
 
 
 @pytest.mark.long
@@ -244,22 +244,6 @@ def test_a_login_key_that_is_not_there(basic: Service, client: Vnf) -> None:
     finally:
         client.out("mv", f"{path}.away", path)
     assert status_line(basic, "client")[0] == "active"
-
-
-def test_a_service_without_the_relation(basic: Service, client: Vnf, server: Vnf) -> None:
-    """As where the NSD has none: the charms never learn of each other."""
-    ends = [f"{vnf.application}:{LINKS[vnf.index]}" for vnf in (server, client)]
-    with basic.controller() as controlled:
-        controlled.model.remove_relation(*ends)
-        controlled.settle()
-        try:
-            workload, text = controlled.status("client")
-            assert workload == "active"
-            assert text.startswith("vpn-client waiting (no peer is related")
-        finally:
-            controlled.model.add_relation(*ends)
-            controlled.settle()
-    assert client.pings(SERVER, tries=60)
 
 
 @pytest.mark.long
