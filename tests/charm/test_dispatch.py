@@ -121,24 +121,10 @@ LINK = {"link": "s6a", "inner-address": "172.16.6.2/24"}
 @pytest.mark.parametrize(
     ("params", "word"),
     [
-        ({"inner-address": "172.16.6.129"}, "inner-address"),
-        ({"inner-address": "172.16.6.0/24"}, "inner-address"),
-        ({"inner-address": "172.16.6.255/24"}, "inner-address"),
         ({"inner-address": "$(reboot)/24"}, "inner-address"),
-        ({"inner-address": "127.0.0.1/8"}, "inner-address"),
         ({"mtu": 576}, "mtu"),
-        ({"gateway": "localhost"}, "gateway"),
-        ({"gateway": "192.0.2.1; reboot"}, "gateway"),
-        ({"underlay-interface": "a b"}, "underlay-interface"),
         ({"underlay-interface": "ens4\nPostUp = reboot"}, "underlay-interface"),
-        ({"allowed-prefixes": "0.0.0.0/0"}, "allowed-prefixes"),
-        ({"allowed-prefixes": "10.0.0.1/8"}, "allowed-prefixes"),
-        ({"accept-prefixes": "172.16.6.0/24"}, "accept-prefixes"),
-        ({"accept-prefixes": "10.0.0.0/8 ,, x"}, "accept-prefixes"),
-        ({"technology": "none", "preshared-key": True}, "preshared-key"),
-        ({"technology": "openvpn"}, "technology"),
         ({"five-qi": 82}, "guaranteed-mbps"),
-        ({"five-qi": 100}, "five-qi"),
     ],
 )
 def test_values_a_schema_cannot_judge_are_one_sentence(
@@ -156,15 +142,8 @@ def test_values_a_schema_cannot_judge_are_one_sentence(
 @pytest.mark.parametrize(
     ("params", "word"),
     [
-        ({"name": "Laptop"}, "name"),
         ({"name": "x" * 33}, "name"),
-        ({"public-key": "x"}, "public-key"),
-        ({"public-key": KEY[:-1]}, "public-key"),
-        ({"endpoint": "192.0.2.1"}, "endpoint"),
-        ({"endpoint": "2001:db8::1:51820"}, "endpoint"),
         ({"endpoint": "192.0.2.1:0"}, "endpoint"),
-        ({"allowed-prefixes": ""}, "allowed-prefixes"),
-        ({"allowed-prefixes": "::/0"}, "allowed-prefixes"),
     ],
 )
 def test_manual_peers_that_make_no_sense_are_one_sentence(

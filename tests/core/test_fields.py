@@ -178,11 +178,42 @@ def test_the_words_for_nothing_mean_the_same_as_empty():
         ({"gateway": "::ffff:203.0.113.7"}, "gateway"),
         ({"accept-prefixes": "::ffff:10.99.0.0/112"}, "accept-prefixes"),
         ({"accept-prefixes": "::/16"}, "accept-prefixes"),
+        ({"inner-address": "172.16.6.129"}, "inner-address"),
+        ({"inner-address": "172.16.6.0/24"}, "inner-address"),
+        ({"inner-address": "172.16.6.255/24"}, "inner-address"),
+        ({"inner-address": "127.0.0.1/8"}, "inner-address"),
+        ({"gateway": "localhost"}, "gateway"),
+        ({"gateway": "192.0.2.1; reboot"}, "gateway"),
+        ({"underlay-interface": "a b"}, "underlay-interface"),
+        ({"allowed-prefixes": "0.0.0.0/0"}, "allowed-prefixes"),
+        ({"allowed-prefixes": "10.0.0.1/8"}, "allowed-prefixes"),
+        ({"accept-prefixes": "172.16.6.0/24"}, "accept-prefixes"),
+        ({"accept-prefixes": "10.0.0.0/8 ,, x"}, "accept-prefixes"),
+        ({"technology": "none", "preshared-key": True}, "preshared-key"),
+        ({"technology": "openvpn"}, "technology"),
     ],
 )
 def test_bad_link_parameters_say_which(change, words):
     with pytest.raises(InputError, match="configure: " + words):
         link_params({**PARAMS, **change})
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"name": "Laptop"}, "name"),
+        ({"public-key": "x"}, "public-key"),
+        ({"public-key": KEY[:-1]}, "public-key"),
+        ({"endpoint": "192.0.2.1"}, "endpoint"),
+        ({"endpoint": "2001:db8::1:51820"}, "endpoint"),
+        ({"allowed-prefixes": ""}, "allowed-prefixes"),
+        ({"allowed-prefixes": "::/0"}, "allowed-prefixes"),
+    ],
+)
+def test_bad_manual_peers_say_which(change, word):
+    peer = {"link": "s6a", "name": "laptop", "public-key": KEY, "allowed-prefixes": "172.16.6.9/32"}
+    with pytest.raises(InputError, match=f"add-peer: {word}: .*; allowed: "):
+        manual_peer({**peer, **change})
 
 
 def test_two_links_cannot_share_port_or_subnet():
