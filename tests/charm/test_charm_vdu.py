@@ -90,8 +90,6 @@ def test_the_tunnel_comes_up(service: Service) -> None:
 @pytest.mark.parametrize(
     ("action", "params", "word"),
     [
-        ("configure", {"inner-address": "172.16.6.129/24", "mtu": 576}, "configure: mtu: "),
-        ("configure", {"inner-address": "300.1.1.1/24"}, "configure: inner-address: "),
         (
             "configure",
             {"inner-address": "172.16.6.129/24", "underlay-interface": "ens9"},
@@ -113,7 +111,7 @@ def test_the_tunnel_comes_up(service: Service) -> None:
             "172.16.6.2",
         ),
     ],
-    ids=["mtu", "address", "no-such-interface", "underlay-subnet", "peer-in-the-way"],
+    ids=["no-such-interface", "underlay-subnet", "peer-in-the-way"],
 )
 def test_a_refused_change_changes_nothing(
     service: Service, action: str, params: dict[str, object], word: str
