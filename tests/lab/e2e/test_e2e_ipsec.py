@@ -107,6 +107,7 @@ def test_the_largest_packet_passes_whole(client: Vnf) -> None:
     assert client.pings(SERVER, "-M", "do", "-s", str(mtu - 28), tries=60)
 
 
+@pytest.mark.long
 def test_rotation_of_both_ends_does_not_break_a_tcp_stream(
     service: Service, server: Vnf, client: Vnf
 ) -> None:

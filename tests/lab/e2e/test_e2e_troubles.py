@@ -203,10 +203,8 @@ def test_large_packets_that_vanish(client: Vnf, server: Vnf) -> None:
     configure(client)
 
 
-@pytest.mark.parametrize(
-    ("tool", "technology"),
-    [("wg", "wireguard"), pytest.param("swanctl", "ipsec", marks=pytest.mark.long)],
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("tool", "technology"), [("wg", "wireguard"), ("swanctl", "ipsec")])
 def test_an_image_without_the_tools(
     basic: Service, client: Vnf, tool: str, technology: str
 ) -> None:
@@ -228,6 +226,7 @@ def test_an_image_without_the_tools(
     status_line(basic, "client")
 
 
+@pytest.mark.long
 def test_a_login_key_that_is_not_there(basic: Service, client: Vnf) -> None:
     path = "/home/ubuntu/.ssh/authorized_keys"
     client.out("mv", path, f"{path}.away")
