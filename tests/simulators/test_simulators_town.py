@@ -90,6 +90,7 @@ def test_wireshark_finds_nothing_wrong(epc: Town) -> None:
         assert done.stdout == "", name
 
 
+@pytest.mark.long
 def test_a_restarted_user_plane_carries_packets_again(epc: Town) -> None:
     epc.stop("spgwu")
     assert not ping(epc, 1)
@@ -99,6 +100,7 @@ def test_a_restarted_user_plane_carries_packets_again(epc: Town) -> None:
     assert epc.attached(), "the UE did not have to attach again"
 
 
+@pytest.mark.long
 def test_no_hss_no_attach_and_a_slow_database_only_delays(epc: Town) -> None:
     epc.stop("ue")
     epc.stop("hss")
