@@ -1,4 +1,4 @@
-"""Hook of MkDocs: tables of the documentation that are data of charms and packages.
+"""Hook of MkDocs: the navigation, and tables that are data of charms and packages.
 
 A page has a comment `<!-- action: FILE ACTION -->`, with a file of actions below `charms`. The site
 has there what the action does, and type, default and meaning of each parameter. `<!-- table: NAME
@@ -33,8 +33,38 @@ LAYERS = (
 """Packages of the charm library, from the lowest layer up; the last are its own modules."""
 TABLE = re.compile(r"^<!-- table: (\S+) -->$", re.MULTILINE)
 DATA = re.compile(r"^<!-- data: (\S+) (\S+) -->$", re.MULTILINE)
+LINK = re.compile(r"\[([^\]]+)\]\(([^)#]+\.md)\)")
 VERBS = re.compile(r"^<!-- verbs: (\S+) (\S+) -->$", re.MULTILINE)
 CODES = Path("builder/validate/codes.yaml")
+
+
+def on_config(config: Any) -> Any:
+    """Make the navigation of the page `index.md`: its headings, groups and links, in order."""
+    index = Path(config["docs_dir"], "index.md").read_text(encoding="utf-8")
+    config["nav"] = [{"Home": "index.md"}, *navigation(on_page_markdown(index))]
+    return config
+
+
+def on_post_page(output: str, *, page: Any, **_: Any) -> str:
+    """Take our own script for the search from a disk; the theme fetches one from the network."""
+    up = "../" * page.url.count("/")
+    return output.replace("https://unpkg.com/iframe-worker/shim", f"{up}worker.js")
+
+
+def navigation(index: str) -> list[dict[str, Any]]:
+    """Return sections of a page of links; a line that ends with a colon begins a group."""
+    sections: list[dict[str, Any]] = []
+    for part in re.split(r"^## ", index, flags=re.MULTILINE)[1:]:
+        heading, *lines = part.splitlines()
+        entries: list[Any] = []
+        sections.append({heading: entries})
+        group = entries
+        for line in lines:
+            if re.fullmatch(r"[A-Z][^|]*:", line):
+                group = []
+                entries.append({line.removesuffix(":"): group})
+            group += [{title: page} for title, page in LINK.findall(line)]
+    return sections
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -273,9 +303,9 @@ def _decisions(tree: Tree) -> str:
     titles = (path.read_text(encoding="utf-8").partition("\n")[0] for path in found)
     parts = (title.removeprefix("# ").split(" ", 1) for title in titles)
     return _rows(
-        ("", ""),
+        ("Decision",),
         (
-            (f"[{number}](adr/{path.name})", text)
+            (f"[{number} {text}](adr/{path.name})",)
             for path, (number, text) in zip(found, parts, strict=True)
         ),
     )

@@ -50,6 +50,7 @@ ACTIONS: dict[str, Any] = {
 }
 OPTIONS: dict[str, Any] = yaml.safe_load((COMMON / "config.yaml").read_text())["options"]
 
+DRIVER = "/usr/bin/chromedriver"
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
@@ -106,10 +107,52 @@ def test_the_site_is_built_and_has_no_dead_link(tmp_path: Path) -> None:
     assert ACTIONS["configure"]["params"]["mtu"]["description"] in actions
     text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     assert sorted(pages.TABLE.findall(text)) == sorted(pages.TABLES)
+    assert sorted(pages.VERBS.findall(text)) == [("lab.cli", "lab")]
+    assert "unpkg" not in re.sub(r"<code>.*?</code>", "", made)
+    assert 'src="../worker.js"' in made
+    assert (tmp_path / "site/search/search_index.js").is_file()
     (tmp_path / "docs/new.md").write_text("[nowhere](gone.md)\n", encoding="utf-8")
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "gone.md" in done.stderr
+
+
+def test_tutorials_come_first_and_decisions_last() -> None:
+    index = pages.on_page_markdown((DOCS / "index.md").read_text(encoding="utf-8"))
+    made = pages.navigation(index)
+    names = [name for section in made for name in section]
+    assert names == ["Tutorials", "How to", "Reference", "Explanation", "Decisions"]
+    assert made[0]["Tutorials"][0] == {"Your first tunnel": "tutorials/first-tunnel.md"}
+    assert {"In the lab", "Packages"} < {name for group in made[1]["How to"] for name in group}
+
+
+@pytest.mark.long
+def test_the_search_finds_a_page_from_a_disk(tmp_path: Path) -> None:
+    """A browser starts no worker for a page of a disk: `worker.js` stands in for it."""
+    from selenium import webdriver
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    if not Path(DRIVER).exists():
+        pytest.skip("this machine has no chromedriver")
+    words = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path)]
+    subprocess.run(words, cwd=ROOT, check=True)
+    options = webdriver.ChromeOptions()
+    for option in ("--headless=new", "--no-sandbox", "--disable-gpu"):
+        options.add_argument(option)
+    browser = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
+    try:
+        browser.get(f"file://{tmp_path}/how-to/rotate-keys.html")
+        browser.execute_script("document.querySelector('#__search').click()")
+        field = browser.find_element(By.CSS_SELECTOR, "input[name=query]")
+        browser.execute_script("arguments[0].focus()", field)
+        field.send_keys("RSA-OAEP")
+        found = WebDriverWait(browser, 60).until(
+            lambda page: page.find_elements(By.CSS_SELECTOR, ".md-search-result__item a")
+        )
+        assert "0006-preshared-keys.html" in "".join(str(a.get_attribute("href")) for a in found)
+    finally:
+        browser.quit()
 
 
 # -- links -------------------------------------------------------------------------------------
