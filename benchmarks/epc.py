@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from benchmarks.__main__ import Bench, Run, dataplane, in_turn
+from benchmarks.bench import Bench, Run, dataplane, in_turn
 from benchmarks.report import Report, command
 from experiments.background import InBackground
 from experiments.testbed import dashed

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from benchmarks.__main__ import DIST, Bench
+from benchmarks.bench import DIST, Bench
 from benchmarks.report import Goal, Report, command, counts
 from builder import archive
 from testbed.charon import backend

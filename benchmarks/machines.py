@@ -15,17 +15,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.__main__ import (
-    CHARMS,
-    HAND,
-    UNDERLAY,
-    Bench,
-    Run,
-    by_hand,
-    delay,
-    in_turn,
-    rate,
-)
+from benchmarks.__main__ import CHARMS, HAND, by_hand, delay, rate
+from benchmarks.bench import UNDERLAY, Bench, Run, in_turn
 from benchmarks.report import Goal, Report, command
 from lab.vim import Vim, probe
 from lab.vim.qemu.accelerator import accelerator

@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 
-from benchmarks.__main__ import Bench, Run, dataplane, in_turn
+from benchmarks.bench import Bench, Run, dataplane, in_turn
 from benchmarks.epc import Document, act
 from benchmarks.gateway.summary import published_sizes
 from benchmarks.report import Report, command

@@ -26,7 +26,7 @@ from vpnaas.plan import conclude, make_plan, observe_steps, prepare_steps
 from vpnaas.tunnels.technology import CharmState
 from vpnaas.vdu.ssh import CommandResult, Login, Vdu
 
-from benchmarks.__main__ import console
+from benchmarks.bench import console
 from benchmarks.report import Report, command, counts
 from lab.vim import NetworkSpec, PortSpec, Server, ServerSpec, Vim, clean
 
