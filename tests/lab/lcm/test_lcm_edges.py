@@ -5,7 +5,8 @@ import itertools
 import os
 import subprocess
 import threading
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -305,6 +306,26 @@ def test_a_note_that_somebody_watches_ends(tmp_path: Path) -> None:
     assert looking.watched(tmp_path)
     os.utime(tmp_path / "lcm" / "watched", (0, 0))
     assert not looking.watched(tmp_path)
+
+
+def test_links_are_told_before_the_charms_end_the_hooks_that_follow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happened: list[str] = []
+
+    @contextmanager
+    def model(_: str) -> Iterator[None]:
+        yield
+        happened.append("the charms have ended")
+
+    monkeypatch.setattr(looking, "service", lambda *_: None)
+    monkeypatch.setattr(looking, "_with_links", lambda *_: [SimpleNamespace(helm=False)])
+    monkeypatch.setattr(looking, "_ask", lambda *_: [])
+    controller = SimpleNamespace(models=lambda: ["n"], model=model)
+    store = SimpleNamespace(get=lambda *_: {})
+    backends: Any = SimpleNamespace(home=tmp_path, store=store, controller=lambda: controller)
+    looking.look(backends, "n", 0, lambda: happened.append("told"))
+    assert happened == ["told", "the charms have ended"]
 
 
 @pytest.mark.parametrize("state", ["READY", "DEGRADED"])
