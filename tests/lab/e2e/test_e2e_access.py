@@ -33,7 +33,7 @@ from e2e_support import (
 from e2e_wire import captured
 from support.filters import NEIGHBOURS
 
-pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.schedule(order=-4)]
+pytestmark = [pytest.mark.lab, pytest.mark.schedule(order=-4)]
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +92,7 @@ def test_one_device_in_two_slices_and_no_packet_of_one_in_the_other(
         assert wires[(slice, "data")].count("icmp and src host 10.254.2.250") >= 3
 
 
+@pytest.mark.long
 def test_the_device_reaches_the_networks_of_its_slice_and_nothing_else(slices: Slices) -> None:
     device = slices.device
     for slice, service in slices.services.items():
@@ -122,6 +123,7 @@ def udp(device: Vdu, address: str) -> float:
     return 1 - float(result["lost_percent"]) / 100
 
 
+@pytest.mark.long
 def test_a_slice_passes_while_its_neighbour_is_saturated(slices: Slices) -> None:
     for server in slices.servers.values():
         server.out("iperf3", "-s", "-D")
@@ -136,6 +138,7 @@ def test_a_slice_passes_while_its_neighbour_is_saturated(slices: Slices) -> None
     assert beside / alone > 0.95
 
 
+@pytest.mark.long
 def test_a_device_is_shown_with_its_handshake_and_its_bytes(slices: Slices) -> None:
     (shown,) = slices.services["embb"]["access"].action("show-devices")["peers"]
     assert (shown["peer"], shown["state"], shown["expires"]) == ("phone-embb", "up", "never")
@@ -144,6 +147,7 @@ def test_a_device_is_shown_with_its_handshake_and_its_bytes(slices: Slices) -> N
     assert shown["endpoint"].startswith("192.168.60.9:")
 
 
+@pytest.mark.long
 def test_a_device_whose_time_is_over_is_cut_at_that_moment(slices: Slices) -> None:
     access = slices.services["urllc"]["access"]
     access.action("revoke-device", name="phone-urllc")
@@ -172,6 +176,7 @@ def test_a_device_whose_time_is_over_is_cut_at_that_moment(slices: Slices) -> No
     assert access.peers("wg-access") == set()
 
 
+@pytest.mark.long
 def test_a_revoked_device_is_cut_at_once_and_the_other_slice_is_not(
     slices: Slices, tmp_path: Path
 ) -> None:
@@ -194,6 +199,7 @@ def test_a_revoked_device_is_cut_at_once_and_the_other_slice_is_not(
     assert again == {"revoked": "phone-embb", "was-enrolled": False}
 
 
+@pytest.mark.long
 def test_the_end_of_the_vnf_leaves_nothing_of_devices(slices: Slices) -> None:
     embb = slices.services["embb"]
     access = embb["access"]

@@ -19,7 +19,7 @@ from e2e_support import CORE_5G, InBackground, Lab, Service, gone, wait
 from e2e_wire import Capture, captured, wireguard_only
 from support.filters import NEIGHBOURS
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 MARKER = b"osm-vpnaas-clear"
 

@@ -26,7 +26,7 @@ from support.dist import built
 from support.filters import NEIGHBOURS
 from vpnaas.base.links import REFERENCE_POINTS
 
-pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.schedule(order=-1)]
+pytestmark = [pytest.mark.lab, pytest.mark.schedule(order=-9)]
 
 PACKAGES = ("amf_vnf", "smf_vnf", "upf_vnf", "n3iwf_vnf", "n3ue_vnf", "5gc_n3iwf_ns")
 MEMBERS = ("amf", "smf", "upf", "smf2", "upf2", "n3iwf", "ue")
@@ -134,6 +134,7 @@ def test_registration_and_packets_are_ike_and_esp_only_on_nwu(
     assert shown(core["amf"], file, "-Y", "_ws.malformed") == []
 
 
+@pytest.mark.long
 def test_packets_reach_n3_with_the_mark_of_their_qos_flow(core: Service) -> None:
     for slice, upf in UPF.items():
         file = f"/run/n3-{upf}.pcap"
@@ -156,6 +157,7 @@ def test_packets_reach_n3_with_the_mark_of_their_qos_flow(core: Service) -> None
         assert {row.rpartition(",")[2] for row in inner} == {own}
 
 
+@pytest.mark.long
 def test_who_is_connected_is_told(core: Service) -> None:
     def registered() -> bool:
         states = {u["imsi"]: u["state"] for u in core["amf"].action("show-connected")["ues"]}
@@ -172,6 +174,7 @@ def test_who_is_connected_is_told(core: Service) -> None:
         assert (answer["imsi"], answer["address"]) == (IMSI, own[slice]["address"])
 
 
+@pytest.mark.long
 def test_rate_and_delay_through_a_slice(core: Service) -> None:
     server = core["upf"].action("serve-throughput", seconds=300)["address"]
     answer = core["ue"].action("measure-throughput", server=server, duration=1, slice="1-000001")
@@ -180,6 +183,7 @@ def test_rate_and_delay_through_a_slice(core: Service) -> None:
     assert core["ue"].action("measure-latency", **words)["received"] == 5
 
 
+@pytest.mark.long
 def test_the_firewall_lets_ike_and_esp_in_and_nothing_else(core: Service) -> None:
     ue, n3iwf = core["ue"], core["n3iwf"]
     address = n3iwf.action("show-nwu")["address"]
@@ -198,6 +202,7 @@ def test_the_firewall_lets_ike_and_esp_in_and_nothing_else(core: Service) -> Non
     ue.out("ip", "route", "del", "172.16.20.0/24")
 
 
+@pytest.mark.long
 def test_a_ue_that_vanishes_is_released_and_comes_back(core: Service) -> None:
     ue, n3iwf = core["ue"], core["n3iwf"]
     given = n3iwf.action("show-config")["parameters"]
@@ -215,6 +220,7 @@ def test_a_ue_that_vanishes_is_released_and_comes_back(core: Service) -> None:
     n3iwf.action("configure-nf", **given)
 
 
+@pytest.mark.long
 def test_an_unknown_subscriber_is_refused(core: Service) -> None:
     ue, amf = core["ue"], core["amf"]
     amf.action("remove-subscriber", imsi=IMSI)
@@ -228,6 +234,7 @@ def test_an_unknown_subscriber_is_refused(core: Service) -> None:
     assert ue.action("restart-nf")["state"] == "ready"
 
 
+@pytest.mark.long
 def test_another_authority_is_not_trusted(core: Service) -> None:
     ue, n3iwf = core["ue"], core["n3iwf"]
     answer = n3iwf.action("show-nwu")
@@ -251,6 +258,7 @@ def test_another_authority_is_not_trusted(core: Service) -> None:
     wait(ue.ready, "the UE is back", LONG)
 
 
+@pytest.mark.long
 def test_a_number_that_does_not_fit_changes_nothing(core: Service) -> None:
     given = core["n3iwf"].action("show-config")["parameters"]
     del given["log-level"]
@@ -259,6 +267,7 @@ def test_a_number_that_does_not_fit_changes_nothing(core: Service) -> None:
     assert pings(core, "1-000001") == 3
 
 
+@pytest.mark.long
 def test_the_operator_s_authority_is_taken_and_the_ue_learns_it(
     core: Service, tmp_path: Path
 ) -> None:
@@ -280,6 +289,7 @@ def test_the_operator_s_authority_is_taken_and_the_ue_learns_it(
     wait(lambda: pings(core, "2-000002", 1) == 1, "the UE is back", LONG)
 
 
+@pytest.mark.long
 def test_keys_are_nowhere_but_on_their_vdus(core: Service) -> None:
     shown = json.dumps(core["ue"].action("show-config"))
     for text in (OP, K):
