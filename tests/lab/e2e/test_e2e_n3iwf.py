@@ -37,8 +37,9 @@ QFI = {"1-000001": 6, "2-000002": 1}
 """5QI 80 of the second slice is more than the six bits of a QFI hold."""
 UPF = {"1-000001": "upf", "2-000002": "upf2"}
 NAME = "n3iwf.5gc.mnc088.mcc242.pub.3gppnetwork.org"
-IKE = "(udp port 500)"
-"""On 4500 only behind a NAT, of which there is none."""
+IKE = "(udp port 500 or (ip proto 17 and ip[6:2] & 0x1fff != 0))"
+"""On 4500 only behind a NAT, of which there is none; a message with certificates may be two
+fragments of IP, the second without ports."""
 TLS = "/etc/osm-vpnaas/nf/tls"
 
 
