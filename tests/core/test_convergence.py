@@ -73,35 +73,6 @@ def test_any_order_converges_with_ipsec_as_well(preshared, history):
         assert charm.error == ""
 
 
-@settings(max_examples=25)
-@given(st.booleans(), st.lists(events, max_size=25))
-def test_any_order_converges_with_certificates_as_well(preshared, history):
-    epc = Epc(preshared, "ipsec", credentials="cert")
-    for event in history:
-        epc.play(event)
-    epc.finish()
-    assert ipsec_shape(epc) == reference(preshared, "ipsec", credentials="cert")
-    for charm in epc.juju.charms.values():
-        assert set(charm.states().values()) == {"up"}
-        assert charm.error == ""
-
-
-def test_a_key_gets_a_certificate_again_in_the_second_in_which_its_last_one_was_revoked():
-    epc = Epc(False, "ipsec", credentials="cert")
-    for event in (
-        ("configure", "hss"),
-        ("configure", "mme"),
-        ("relate", "s6a"),
-        ("settle", "hss"),
-        ("unrelate", "s6a"),
-        ("event", "hss"),
-    ):
-        epc.play(event)
-    epc.finish()
-    for charm in epc.juju.charms.values():
-        assert set(charm.states().values()) == {"up"}
-
-
 @pytest.mark.slow
 @settings(max_examples=100)
 @given(

@@ -954,7 +954,7 @@ def test_options_out_of_form_are_refused(text):
 
 def test_options_survive_being_stored():
     text = (
-        "cert-lifetime=3600,child-mbytes=5000,child-packets=100000,child-rekey=600,copy-df=no,"
+        "child-mbytes=5000,child-packets=100000,child-rekey=600,copy-df=no,"
         "copy-dscp=yes,dpd-delay=30,encap=yes,esn=no,ike-rekey=3600,key-type=ecdsa-p256,mobike=yes,"
         "pool=10.60.0.0/24,replay-window=0,revocation=strict,same-address=yes,start=trap"
     )

@@ -225,12 +225,9 @@ def test_what_the_watch_let_in_is_not_touched_again():
     assert mme.interface("s6a").peers[staged] is let_in
 
 
-@pytest.mark.parametrize(
-    ("technology", "options"),
-    [("wireguard", {}), ("ipsec", {}), ("ipsec", {"credentials": "cert"})],
-)
-def test_both_ends_may_rotate_at_the_same_time(technology, options):
-    juju, hss, mme, _ = pair(technology, **options)
+@pytest.mark.parametrize("technology", ["wireguard", "ipsec"])
+def test_both_ends_may_rotate_at_the_same_time(technology):
+    juju, hss, mme, _ = pair(technology)
     hss.reconcile(rotate=frozenset(["s6a"]))
     mme.reconcile(rotate=frozenset(["s6a"]))
     juju.settle()

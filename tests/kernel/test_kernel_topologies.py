@@ -45,6 +45,7 @@ def pair(name: str, subnet: str, **options: str) -> Link:
 
 OWN = [f"ip address add {each} dev lo" for each in (f"{AMF}/32", f"{MME}/32", f"{MME6}/128")]
 """What lies behind the gateway."""
+OPTIONS = "esn=yes,replay-window=256,revocation=strict"
 LINKS = (
     Link(
         "nr",
@@ -64,7 +65,7 @@ LINKS = (
         foreign="field-cell",
     ),
     pair("s1c", "172.16.7", ipsec_options="copy-df=no", proposal="chacha20poly1305-curve25519"),
-    pair("s11", "172.16.9", credentials="cert", ipsec_options="esn=yes,replay-window=256"),
+    pair("s11", "172.16.9", credentials="cert-external", ipsec_options=OPTIONS),
 )
 
 
@@ -94,11 +95,8 @@ def guest(tmp_path_factory: pytest.TempPathFactory, guest_machine: GuestMachine)
     folder = tmp_path_factory.mktemp("ends")
     made = Guest(folder, {"left": GATEWAY, "right": CELL}, LINKS, guest_machine)
     made.prepare()
-    certified = made.certified["s11"]
-    listed = certified.revoke(())
-    before = listed.read_text()
-    (made.folder / "revoked.pem").write_text(certified.revoke(("right",)).read_text())
-    listed.write_text(before)
+    revoked = made.certified["s11"].revocation_list("right")
+    (made.folder / "revoked.pem").write_text(revoked)
     return made
 
 

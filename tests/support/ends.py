@@ -10,14 +10,13 @@ from __future__ import annotations
 import ipaddress
 import json
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from vpnaas.params.intent import LinkParams, link_params
-from vpnaas.params.ipsec import CERT
+from vpnaas.params.ipsec import EXTERNAL
 from vpnaas.peers.leases import with_addresses
 from vpnaas.peers.peer import Peer
 from vpnaas.tunnels.ipsec.configuration import Configuration, connections, render, render_up
@@ -188,7 +187,7 @@ class Link:
 class Guest:
     """Two ends to be: their folder, outer addresses by end, and links.
 
-    Certificates of links with credentials `cert` are there by link once it is prepared.
+    Certificates of links with credentials `cert-external` are there by link once it is prepared.
 
     Without a machine the same happens in namespaces of this one, whose kernel need not have ESP:
     the plane is `USERSPACE` then, strongSwan carries the packets itself.
@@ -214,9 +213,9 @@ class Guest:
         """
         keys = {(end, link.name): self._key(end, link.name) for end in ENDS for link in self.links}
         for link in self.links:
-            if link.params("left").ipsec.credentials == CERT:
+            if link.params("left").ipsec.credentials == EXTERNAL:
                 own = {end: keys[end, link.name] for end in ENDS}
-                self.certified[link.name] = Certified(self.folder, link.name, own, int(time.time()))
+                self.certified[link.name] = Certified(self.folder, link.name, own)
         names = {}
         same = any(link.params("left").ipsec.same_address for link in self.links)
         for end in ENDS:
@@ -343,7 +342,7 @@ class Guest:
             peers=(peer,),
             underlay=(ipaddress.ip_address(self.outer[end]),),
             initiates=frozenset(["rel-1"]) if end == "right" else frozenset(),
-            chains={"rel-1": certified.chain(end)} if certified else {},
+            certificate=certified.handle(end) if certified else None,
         )
         own = f"{link.name}-{end}"
         state = vdu.state(link.name, keys[end, link.name], own, self.plane)

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cryptography import x509 as real
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519
+from cryptography.x509.oid import NameOID
 from vpnaas.base import x509
-from vpnaas.base.digests import digest
 from vpnaas.base.errors import VpnaasError
 from vpnaas.extras.certificate_actions import given as given_params
 from vpnaas.extras.certificate_actions import requests
-from vpnaas.tunnels.ipsec import authority, certificates
-from vpnaas.tunnels.ipsec.configuration import Chain
+from vpnaas.tunnels.ipsec import certificates
 from vpnaas.vdu.programs import agent
 from vpnaas.vdu.steps import Step
 
 from support import authority as made
 from support.model_world import spki
 
-PROVIDER, REQUIRER, PEER = "left", "right", "rel-1"
+ENDS = ("left", "right")
 
 
 def moved(text: str, folder: Path, end: str) -> str:
@@ -40,71 +43,77 @@ def do(folder: Path, end: str, steps: Sequence[Step]) -> dict[str, Any]:
 
 
 class Certified:
-    """A link whose left end has the authority, and what either end has of it."""
+    """An authority, and the certificates that both ends of a link have of it."""
 
-    def __init__(self, folder: Path, link: str, keys: Mapping[str, str], now: int) -> None:
-        self.folder, self.link, self.keys, self.now = folder, link, keys, now
-        for end in (PROVIDER, REQUIRER):
+    def __init__(self, folder: Path, link: str, keys: Mapping[str, str]) -> None:
+        self.folder, self.link = folder, link
+        self._key = ed25519.Ed25519PrivateKey.generate()
+        self.root = self._signed("authority", self._key.public_key())
+        self.issued: dict[str, real.Certificate] = {}
+        for end in ENDS:
             (folder / end / "own" / link).mkdir(parents=True)
             for part in ("x509ca", "x509crl"):
                 (folder / end / "swanctl" / part).mkdir(exist_ok=True)
-        do(folder, PROVIDER, authority.make(link, self.identity(PROVIDER), now))
-        self.root = self._read(PROVIDER, authority.certificate_file(link))
-        self.issued = {}
-        for end, path in (
-            (PROVIDER, certificates.own_file(link)),
-            (REQUIRER, certificates.pin_file(link, keys[REQUIRER])),
-        ):
-            asked = do(folder, end, certificates.ask(link, self.identity(end)))
-            request = asked[f"{link}/ask/text"]["text"]
-            serial = authority.serial(keys[end], now, ())
-            issue = authority.Issue(request, self.identity(end), serial, path, 86400)
-            do(folder, PROVIDER, authority.sign(link, issue, now))
-            self.issued[end] = self._read(PROVIDER, path)
-        for end, path, found in (
-            (PROVIDER, certificates.trust_file(link), self.root),
-            (REQUIRER, certificates.trust_file(link, PEER), self.root),
-            (REQUIRER, certificates.own_file(link, PEER), self.issued[REQUIRER]),
-            (REQUIRER, certificates.pin_file(link, keys[PROVIDER]), self.issued[PROVIDER]),
-        ):
-            Path(moved(path, folder, end)).write_text(found.pem, encoding="ascii")
-        self.revoke(())
+            identity = f"{link}-{end}"
+            asked = do(folder, end, certificates.ask(link, identity))
+            request = real.load_pem_x509_csr(asked[f"{link}/ask/text"]["text"].encode())
+            self.issued[end] = self._signed(identity, request.public_key())
+        for end, other in (ENDS, ENDS[::-1]):
+            for path, text in (
+                (certificates.trust_file(link), pem(self.root)),
+                (certificates.own_file(link), pem(self.issued[end])),
+                (certificates.pin_file(link, keys[other]), pem(self.issued[other])),
+                (f"/etc/swanctl/x509crl/osm-vpnaas-{link}.pem", self.revocation_list()),
+            ):
+                Path(moved(path, folder, end)).write_text(text, encoding="ascii")
 
-    def identity(self, end: str) -> str:
-        return f"{self.link}-{end}"
+    def _signed(self, name: str, key: Any) -> real.Certificate:
+        authority = name == "authority"
+        now, names = datetime.datetime.now(datetime.UTC), real.DNSName(name)
+        return (
+            real.CertificateBuilder()
+            .subject_name(common_name(name))
+            .issuer_name(common_name("authority"))
+            .public_key(key)
+            .serial_number(real.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(minutes=5))
+            .not_valid_after(now + datetime.timedelta(days=1))
+            .add_extension(real.BasicConstraints(authority, None), critical=True)
+            .add_extension(real.SubjectKeyIdentifier.from_public_key(key), critical=False)
+            .add_extension(real.SubjectAlternativeName([names]), critical=False)
+            .sign(self._key, None)
+        )
 
     def handle(self, end: str) -> str:
         """Return what the certificate of an end is called."""
-        return x509.handle(self.issued[end].serial, self.root)
+        issued, root = (x509.certificate("", pem(c)) for c in (self.issued[end], self.root))
+        return x509.handle(issued.serial, root)
 
-    def chain(self, end: str) -> Chain:
-        """Return how an end proves itself, with paths of a VDU."""
-        slot = "" if end == PROVIDER else PEER
-        return Chain(
-            name=self.handle(end),
-            own=certificates.own_file(self.link, slot),
-            authority=certificates.trust_file(self.link, slot),
-            revocation="strict" if end == PROVIDER else "relaxed",
+    def revocation_list(self, *ends: str) -> str:
+        """Return the list with the certificates of some ends."""
+        now, key = datetime.datetime.now(datetime.UTC), self._key.public_key()
+        builder = (
+            real.CertificateRevocationListBuilder()
+            .issuer_name(common_name("authority"))
+            .last_update(now - datetime.timedelta(minutes=5))
+            .next_update(now + datetime.timedelta(days=1))
+            .add_extension(real.CRLNumber(1 + len(ends)), critical=False)
+            .add_extension(real.AuthorityKeyIdentifier.from_issuer_public_key(key), critical=False)
         )
+        for end in ends:
+            entry = real.RevokedCertificateBuilder().revocation_date(now)
+            entry = entry.serial_number(self.issued[end].serial_number)
+            builder = builder.add_revoked_certificate(entry.build())
+        return pem(builder.sign(self._key, None))
 
-    def revoke(self, ends: Sequence[str]) -> Path:
-        """Issue the revocation list anew with the certificates of some ends; return its file."""
-        entries = authority.entries(
-            Path(moved(authority.folder(self.link), self.folder, PROVIDER), "index.txt").read_text()
-        )
-        good = {found.serial for end, found in self.issued.items() if end not in ends}
-        stolen = {digest(self.keys[end]) for end in ends}
-        do(
-            self.folder,
-            PROVIDER,
-            authority.revoke(self.link, entries, None, good, stolen, self.now),
-        )
-        return Path(moved(authority.crl_file(self.link), self.folder, PROVIDER))
 
-    def _read(self, end: str, path: str) -> x509.Certificate:
-        found = x509.certificate(path, Path(moved(path, self.folder, end)).read_text())
-        assert found.text
-        return found
+def common_name(text: str) -> real.Name:
+    return real.Name([real.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def pem(signed: Any) -> str:
+    text: str = signed.public_bytes(serialization.Encoding.PEM).decode("ascii")
+    return text
 
 
 def b64(pem):

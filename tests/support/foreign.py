@@ -18,7 +18,7 @@ from vpnaas.params.intent import link_params
 from vpnaas.params.ipsec import EXTERNAL, PSK
 from vpnaas.peers.peer import Peer
 from vpnaas.tunnels.ipsec import certificates
-from vpnaas.tunnels.ipsec.configuration import Chain, Configuration, render, render_up
+from vpnaas.tunnels.ipsec.configuration import Configuration, render, render_up
 from vpnaas.tunnels.ipsec.daemon import daemon_conf
 from vpnaas.tunnels.ipsec.names import key_file, secret_file
 from vpnaas.tunnels.ipsec.observed import GENERATE, public_key
@@ -146,7 +146,6 @@ class Site(Guest):
             certificate="any-operator" if certified else "",
             preshared="psk" if psk else "",
         )
-        chain = Chain("own", certificates.own_file(LINK), certificates.trust_file(LINK), "relaxed")
         configuration = Configuration(
             params=params,
             mtu=1400,
@@ -154,7 +153,7 @@ class Site(Guest):
             peers=(peer,),
             underlay=(ipaddress.ip_address(GATEWAY),),
             initiates=frozenset(),
-            chains={peer.name: chain} if certified else {},
+            certificate="own" if certified else None,
         )
         state = vdu.state(LINK, self.public("left"), OURS, self.plane)
         left = self.folder / "left"

@@ -81,7 +81,7 @@ class Ca:
             vnf.out("chmod", "600", path)
 
 
-service = own_service(BASIC, "operated", "vpn_basic_ns", "vpn_basic_cert")
+service = own_service(BASIC, "operated", "vpn_basic_ns", "vpn_basic_ipsec")
 
 
 @pytest.fixture(scope="module")

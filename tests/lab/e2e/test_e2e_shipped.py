@@ -132,7 +132,7 @@ ELSEWHERE = {
     ),
     "../../experiments/test_fiveg_on_the_lab": ("embb_5g_nst-embb_5g", "urllc_5g_nst-urllc_5g"),
     "test_e2e_access": ("access_ns-access", "access_ns-access_urllc"),
-    "test_e2e_certificates": ("vpn_basic_ns-vpn_basic_cert",),
+    "test_e2e_certificates": ("vpn_basic_ns-vpn_basic_ipsec",),
     "test_e2e_cores": ("5gc_ns-5gc",),
     "test_e2e_edge": ("epc_ns-epc_edge", "5gc_ns-5gc_edge"),
     "test_e2e_epc_secgw": ("epc_secgw_nst-epc_secgw_slice", "epc_secgw_ha_ns-epc_secgw_ha"),

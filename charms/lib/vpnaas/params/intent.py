@@ -17,7 +17,6 @@ from vpnaas.params import pools
 from vpnaas.params.enrolment import Enrolment
 from vpnaas.params.gateway import GatewayParams
 from vpnaas.params.ipsec import (
-    CERT,
     CREDENTIALS,
     ENROLLED,
     EST,
@@ -511,12 +510,6 @@ def key_form(technology: str) -> Callable[[str, str], str]:
 
 def _check_credentials(peer: ManualPeer, credentials: str) -> None:
     """Raise InputError if a manual peer lacks the credentials that its IPsec link requires."""
-    if credentials == CERT:
-        raise InputError(
-            "add-peer: link",
-            "{} has an authority of its own, for related VNFs only".format(peer.link),
-            "a link with other credentials than {}".format(CERT),
-        )
     wraps = fields.ipsec_key_type(peer.public_key) == fields.RSA
     good = {PUBKEY: bool(peer.public_key), PSK: wraps or peer.stored}.get(
         credentials, not peer.public_key

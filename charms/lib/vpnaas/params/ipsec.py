@@ -20,7 +20,6 @@ PORT = 4500
 """UDP port of IKE and of ESP in UDP (RFC 3948). IKE starts on it and uses no other port."""
 PUBKEY = "pubkey"
 PSK = "psk"
-CERT = "cert"
 EXTERNAL = "cert-external"
 CMP = "cmp"
 EST = "est"
@@ -28,9 +27,7 @@ ENROLLED = (CMP, EST)
 """Credentials that are certificates from a server of the operator."""
 OPERATED = (EXTERNAL, *ENROLLED)
 """Credentials that are certificates of the operator's authority."""
-CERTIFIED = (CERT, *OPERATED)
-"""Credentials that are certificates: of the provider's own authority, or of the operator's."""
-CREDENTIALS = (PUBKEY, PSK, *CERTIFIED)
+CREDENTIALS = (PUBKEY, PSK, *OPERATED)
 
 KEY_TYPES = (fields.ED25519, fields.P256, fields.P384, fields.RSA)
 
@@ -183,9 +180,9 @@ def _unknown(where: str, text: str) -> InputError:
 class IpsecParams:
     """IPsec parameters of a link."""
 
-    # How the ends authenticate: "pubkey" (raw public keys), "psk", "cert" (certificates of the
-    # provider's authority), or certificates of the operator's authority that come by an action
-    # ("cert-external"), by CMPv2 ("cmp") or by EST ("est").
+    # How the ends authenticate: "pubkey" (raw public keys), "psk", or certificates of the
+    # operator's authority that come by an action ("cert-external"), by CMPv2 ("cmp") or by EST
+    # ("est").
     credentials: str = PUBKEY
     proposal: Proposal = attr.Factory(lambda: Proposal.parse("proposal", "auto"))  # Algorithms.
     # Extended sequence numbers (RFC 4304): "yes", "no", or "auto" where both ends can.
@@ -202,7 +199,6 @@ class IpsecParams:
     # Headers that get a copy of the DSCP: "out" the outer, "in" the inner, "yes" both.
     copy_dscp: str = "out"
     copy_df: bool = True  # Whether the DF bit is copied to the outer header.
-    cert_lifetime: int = 2592000  # Lifetime in seconds of a certificate that this end issues.
     # Whether a peer is refused if its certificate of the operator's authority has an unknown
     # revocation status: "strict" yes, "ifuri" if the certificate has a URI to get the status from,
     # "relaxed" no.
@@ -274,7 +270,6 @@ OPTIONS: Dict[str, Callable[[str, str], object]] = {
     "start": _word("start", "trap"),
     "copy-dscp": _word("out", "in", "yes", "no"),
     "copy-df": _switch,
-    "cert-lifetime": _number(60, 315360000),
     "revocation": _word("relaxed", "ifuri", "strict"),
     "key-type": _word(*KEY_TYPES),
     "same-address": _switch,

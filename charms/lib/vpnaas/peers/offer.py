@@ -15,7 +15,7 @@ from vpnaas.base.errors import InputError
 from vpnaas.base.links import IPSEC, NONE, TECHNOLOGIES, WIREGUARD
 from vpnaas.params import pools
 from vpnaas.params.intent import NO_QUANTUM, PREFER, REQUIRE
-from vpnaas.params.ipsec import CERTIFIED, CREDENTIALS, Proposal
+from vpnaas.params.ipsec import CREDENTIALS, OPERATED, Proposal
 
 VERSION = "1"
 PREFIX = "vpnaas-"
@@ -39,14 +39,8 @@ MAX_BETWEEN = 2 * x509.MAX_CHAIN
 class CertOffer:
     """Certificates in an offer; each value is base64 of DER, "" for none."""
 
-    # Certificate request for the owner's public key (PKCS#10). The provider signs it.
-    request: str = ""
-    next_request: str = ""  # The same for its next key.
     certificate: str = ""  # Certificate of the owner's public key.
     next_certificate: str = ""  # Certificate of its next key.
-    authority: str = ""  # Certificate of the provider's authority, which signs requests.
-    issued: str = ""  # Certificate that the provider issued for the reader's public key.
-    next_issued: str = ""  # The same for the reader's next key.
     # Certificates of intermediate authorities between the owner's and the root, separated by
     # commas.
     chain: str = ""
@@ -236,13 +230,8 @@ def show_assigned(addresses: Sequence[fields.IPInterface]) -> str:
 
 _CHAIN = "intermediate-certificates"
 _CERTIFICATES = (
-    ("certificate-request", "request"),
-    ("next-certificate-request", "next_request"),
     ("certificate", "certificate"),
     ("next-certificate", "next_certificate"),
-    ("ca-certificate", "authority"),
-    ("issued-certificate", "issued"),
-    ("next-issued-certificate", "next_issued"),
     (_CHAIN, "chain"),
 )
 """Keys of the databag and names of `CertOffer`."""
@@ -255,7 +244,7 @@ def _ipsec(text: Callable[[str], str], at: Callable[[str], str]) -> KeyOffer:
         proposal=Proposal.parse(at("proposal"), text("proposal")).text,
         credentials=fields.choice(at("credentials"), text("credentials"), CREDENTIALS),
     )
-    if keys.credentials not in CERTIFIED:
+    if keys.credentials not in OPERATED:
         return keys
     return attr.evolve(keys, certs=_certificates(keys, text, at))
 
@@ -266,18 +255,6 @@ def _certificates(
     """Read certificates; those of the owner must be for the key and identity it offers."""
     certs = CertOffer(**{name: text(key) for key, name in _CERTIFICATES})
     for key, value, public in (
-        ("certificate-request", certs.request, keys.public_key),
-        ("next-certificate-request", certs.next_request, keys.next_public_key),
-    ):
-        if value:
-            request = x509.request(at(key), value)
-            if request.key != public:
-                raise InputError(at(key), "it is for another key", "one for the key in the offer")
-            if request.name != keys.identity:
-                raise InputError(
-                    at(key), "it names {}".format(request.name), "the identity in the offer"
-                )
-    for key, value, public in (
         ("certificate", certs.certificate, keys.public_key),
         ("next-certificate", certs.next_certificate, keys.next_public_key),
     ):
@@ -286,15 +263,8 @@ def _certificates(
     between = [part for part in certs.chain.split(",") if part]
     if len(between) > MAX_BETWEEN:
         raise InputError(at(_CHAIN), "{} are too many".format(len(between)), str(MAX_BETWEEN))
-    if certs.authority:
-        x509.authority(at("ca-certificate"), certs.authority)
-    for key, value in (
-        ("issued-certificate", certs.issued),
-        ("next-issued-certificate", certs.next_issued),
-        *((_CHAIN, part) for part in between),
-    ):
-        if value:
-            x509.certificate(at(key), value)
+    for part in between:
+        x509.certificate(at(_CHAIN), part)
     return certs
 
 

@@ -1,8 +1,7 @@
 """Certificates of a link on its VDU: present, requested and valid ones.
 
-There are three kinds of end. With credentials `cert`, the *provider* has the link's authority, and
-the *requirer* gets a certificate from the authority of each related provider. With `cert-external`,
-`cmp` and `est`, the operator's authority issues it. It comes by an action, by CMPv2 or by EST.
+The operator's authority issues them. They come by an action (credentials `cert-external`), by CMPv2
+or by EST.
 
 A certificate belongs to one key. Renewal is therefore a rotation: the next key is offered with a
 request for its certificate, and takes over when both ends have what they need.
@@ -16,41 +15,33 @@ import attr
 from vpnaas.base import x509
 from vpnaas.base.digests import digest
 from vpnaas.base.errors import InputError
-from vpnaas.base.links import PROVIDER, directory
+from vpnaas.base.links import directory
 from vpnaas.base.x509 import Certificate, Request
 from vpnaas.params.enrolment import Enrolment
-from vpnaas.params.ipsec import CERTIFIED, CMP, ENROLLED, EST, OPERATED
-from vpnaas.peers.offer import MAX_BETWEEN, CertOffer, KeyOffer
+from vpnaas.params.ipsec import CMP, ENROLLED, EST, OPERATED
+from vpnaas.peers.offer import MAX_BETWEEN, CertOffer
 from vpnaas.peers.peer import Peer, read_record
-from vpnaas.tunnels.ipsec import authority as ca
 from vpnaas.tunnels.ipsec import cmp, est
-from vpnaas.tunnels.ipsec.authority import Entry
 from vpnaas.tunnels.ipsec.names import key_file, next_key_file, next_request_file, request_file
 from vpnaas.tunnels.technology import CharmState, LinkInputs
 from vpnaas.vdu import facts, openssl
-from vpnaas.vdu.steps import Results, Step, read, run, write
+from vpnaas.vdu.steps import Results, Step, read, run
 
-AUTHORITY, SUBJECT, OPERATOR = "authority", "subject", "operator"
 ENROL = {CMP: cmp.enrol, EST: est.enrol}
 
 
-def role(charm_state: CharmState, link: str) -> str:
-    """Return the role of this end for certificates of a link, "" without certificates."""
-    params = charm_state.intent.links[link]
-    if params.ipsec.credentials not in CERTIFIED:
-        return ""
-    if params.ipsec.credentials in OPERATED:
-        return OPERATOR
-    return AUTHORITY if charm_state.roles[link] == PROVIDER else SUBJECT
+def has_certificates(charm_state: CharmState, link: str) -> bool:
+    """Tell whether the ends of a link authenticate by certificates."""
+    return charm_state.intent.links[link].ipsec.credentials in OPERATED
 
 
-def own_file(link: str, slot: str = "") -> str:
-    """Return the file of our certificate from the authority of peer `slot`, "" for all peers."""
-    return "/etc/swanctl/osm-vpnaas-{}{}.crt".format(link, slot and "-" + slot)
+def own_file(link: str) -> str:
+    """Return the file of our certificate."""
+    return "/etc/swanctl/osm-vpnaas-{}.crt".format(link)
 
 
 def next_file(link: str) -> str:
-    """Return the file of our certificate for the staged key, if it is the same for all peers."""
+    """Return the file of our certificate for the staged key."""
     return directory(link) + "/next.crt"
 
 
@@ -59,9 +50,9 @@ def pin_file(link: str, key: str) -> str:
     return "/etc/swanctl/osm-vpnaas-{}-key-{}.crt".format(link, digest(key))
 
 
-def trust_file(link: str, slot: str = "") -> str:
+def trust_file(link: str) -> str:
     """Return the file of the authority that must have issued the peers' certificates."""
-    return "/etc/swanctl/x509ca/osm-vpnaas-{}{}.pem".format(link, slot and "-" + slot)
+    return "/etc/swanctl/x509ca/osm-vpnaas-{}.pem".format(link)
 
 
 def chain_file(link: str, index: int) -> str:
@@ -69,9 +60,9 @@ def chain_file(link: str, index: int) -> str:
     return "/etc/swanctl/x509ca/osm-vpnaas-{}-chain-{}.pem".format(link, index)
 
 
-def root_file(link: str, kind: str) -> str:
+def root_file(link: str) -> str:
     """Return the file of the authority's certificate that stays if the credentials change."""
-    return ca.certificate_file(link) if kind == AUTHORITY else directory(link) + "/authority.pem"
+    return directory(link) + "/authority.pem"
 
 
 @attr.frozen
@@ -81,20 +72,15 @@ class Held:
     now: int = 0  # Seconds since the epoch, by the VDU's clock.
     # Names of the certificates of peers in the record; each has its authority's digest.
     applied: FrozenSet[str] = frozenset()
-    # Certificate of the link's own or the operator's authority, None for a requirer. It is written
-    # with our certificate, after this one was checked.
+    # Certificate of the authority. It is written with our certificate, after this one was checked.
     root: Optional[Certificate] = None
     request: Optional[Request] = None  # Requests for the key in use and the staged one.
     next_request: Optional[Request] = None
-    own: Mapping[str, Certificate] = attr.Factory(dict)  # Our certificates, by slot.
-    # Our certificate for the staged key, unless an offer brings it.
-    following: Optional[Certificate] = None
-    trusted: Mapping[str, str] = attr.Factory(dict)  # Text of the authorities' files, by slot.
+    own: Optional[Certificate] = None  # Our certificate.
+    following: Optional[Certificate] = None  # Our certificate for the staged key.
+    trusted: str = ""  # Text of the authority's file that charon reads.
     # Certificates of peers, by digest of their key.
     pins: Mapping[str, Certificate] = attr.Factory(dict)
-    issued: Tuple[Entry, ...] = ()  # The authority's index.
-    # Digest of the data that its revocation list was made from, None without a list.
-    listed: Optional[str] = None
     # Certificate from the last enrolment, if the server's root has not changed.
     enrolled: Optional[Certificate] = None
     # Intermediate authorities, both installed ones and those from an enrolment.
@@ -106,24 +92,22 @@ class Held:
 
         It may be in either file: an interrupted rotation has moved the key only.
         """
-        both = (self.own.get(""), self.following)
+        both = (self.own, self.following)
         return next((one for one in both if one is not None and one.key == key), None)
 
     def promoted(self, link: str) -> "Held":
         """Return the certificates after the staged key has replaced the current one."""
-        own: Dict[str, Certificate] = {}
         files = dict(self.files)
         if self.following is not None:
-            own[""], files[own_file(link)] = self.following, files.get(next_file(link))
+            files[own_file(link)] = files.get(next_file(link))
         return attr.evolve(
-            self, request=self.next_request, next_request=None, own=own, following=None, files=files
+            self,
+            request=self.next_request,
+            next_request=None,
+            own=self.following,
+            following=None,
+            files=files,
         )
-
-
-def _slots(charm_state: CharmState, link: str) -> List[str]:
-    if role(charm_state, link) != SUBJECT:
-        return [""]
-    return [remote.peer_name for remote in charm_state.remotes.get(link, ())]
 
 
 def _keys(charm_state: CharmState, link: str) -> List[str]:
@@ -135,20 +119,13 @@ def _keys(charm_state: CharmState, link: str) -> List[str]:
 
 def _files(charm_state: CharmState, link: str) -> List[str]:
     """Return the files of certificates; none for a link without certificates."""
-    kind = role(charm_state, link)
-    if not kind:
+    if not has_certificates(charm_state, link):
         return []
-    paths = [request_file(link), next_request_file(link)]
-    for slot in _slots(charm_state, link):
-        paths += [own_file(link, slot), trust_file(link, slot)]
+    paths = [request_file(link), next_request_file(link), own_file(link), trust_file(link)]
     paths += [pin_file(link, key) for key in _keys(charm_state, link)]
-    if kind != SUBJECT:
-        paths += [root_file(link, kind), next_file(link)]
-    if kind == AUTHORITY:
-        paths += [ca.index_file(link), ca.listed_file(link)]
-    if kind == OPERATOR:
-        paths += [chain_file(link, index) for index in range(MAX_BETWEEN)]
-        paths.append(cmp.chain_file(link))
+    paths += [root_file(link), next_file(link)]
+    paths += [chain_file(link, index) for index in range(MAX_BETWEEN)]
+    paths.append(cmp.chain_file(link))
     if server_of(charm_state, link) is not None:
         paths += [cmp.enrolled_file(link), cmp.root_file(link)]
     return paths
@@ -208,11 +185,11 @@ def parse(
     prefix: str = "",
 ) -> Held:
     """Read the results of `observe`; `applied` are the peers in the record."""
-    if not role(charm_state, link):
+    if not has_certificates(charm_state, link):
         return Held()
     paths, at = _files(charm_state, link), prefix + link + "/cert"
     files = {path: results.text(at + path) for path in paths}
-    slots, keys = _slots(charm_state, link), _keys(charm_state, link)
+    keys = _keys(charm_state, link)
     server, enrolled = server_of(charm_state, link), None
     if server is not None and files[cmp.root_file(link)] == server.root.pem:
         enrolled = read_certificate(files[cmp.enrolled_file(link)])
@@ -221,15 +198,13 @@ def parse(
     return Held(
         now=now,
         applied=frozenset(n for peer in applied for n in (peer.certificate, peer.next_certificate)),
-        root=read_certificate(files.get(root_file(link, role(charm_state, link)))),
+        root=read_certificate(files[root_file(link)]),
         request=read_request(files[request_file(link)]),
         next_request=read_request(files[next_request_file(link)]),
-        own=_valid({slot: files[own_file(link, slot)] for slot in slots}),
-        following=read_certificate(files.get(next_file(link))),
-        trusted={slot: files[trust_file(link, slot)] or "" for slot in slots},
+        own=read_certificate(files[own_file(link)]),
+        following=read_certificate(files[next_file(link)]),
+        trusted=files[trust_file(link)] or "",
         pins=_valid({digest(key): files[pin_file(link, key)] for key in keys}),
-        issued=ca.entries(files.get(ca.index_file(link))),
-        listed=files.get(ca.listed_file(link)),
         enrolled=enrolled,
         chain=_certificates([*installed, *brought]),
         files=files,
@@ -242,7 +217,7 @@ def ask(link: str, identity: str, staged: bool = False) -> List[Step]:
     at = link + "/ask"
     if staged:
         key, path, at = next_key_file(link), next_request_file(link), at + "-next"
-    # An operator's authority may copy the name from the request; ours never does.
+    # The authority may copy the name from the request.
     name = ("-subj", "/CN=" + identity, "-addext", "subjectAltName=DNS:" + identity)
     command = ("openssl", "req", "-new", "-config", "/dev/null", "-key", key) + name
     return [
@@ -258,8 +233,7 @@ def prepare(
 
     `keys` are our keys: the one in use and the staged one.
     """
-    kind = role(charm_state, link)
-    if not kind:
+    if not has_certificates(charm_state, link):
         return []
     now = facts.parse(results).now
     applied = read_record(results.text(link + "/applied"))
@@ -268,19 +242,11 @@ def prepare(
     for key, made, staged in ((keys[0], held.request, False), (keys[1], held.next_request, True)):
         if key and (made is None or (made.key, made.name) != (key, identity)):
             steps += ask(link, identity, staged)
-    if kind == AUTHORITY and held.root is None:
-        steps += ca.make(link, identity, now)
     checks: Dict[str, List[Step]] = {}
     for _, offered in sorted(charm_state.keys(link).items()):
         certs = offered.certs
-        if kind == AUTHORITY:
-            for key, text in requests_of(offered):
-                pin = held.pins.get(digest(key))
-                if not is_good(held, pin, key, offered.identity):
-                    checks[check_id(link, text)] = _check_request(link, text)
-            continue
-        for root in _roots(charm_state, link, held, certs):
-            for text in _offered(kind, certs):
+        for root in _roots(charm_state, link, held):
+            for text in filter(None, (certs.certificate, certs.next_certificate)):
                 if not is_installed(held, text, root):
                     others = held.chain + chain_of(certs)
                     checks[check_id(link, text, root)] = _check(link, text, root, others)
@@ -290,7 +256,7 @@ def prepare(
         own = _enrolling(link, held, keys, identity, server)
         steps += enrol(link, identity, server, own) if own is not None else []
     given = charm_state.certificates.get(link)
-    if kind == OPERATOR and given is not None:
+    if given is not None:
         text, root = given.certificate.text, given.root
         checks[check_id(link, text, root)] = _check(link, text, root, given.chain)
     return steps + [step for _, each in sorted(checks.items()) for step in each]
@@ -330,29 +296,9 @@ def _fits(held: Held, certificate: Optional[Certificate], server: Enrolment, ide
     )
 
 
-def requests_of(keys: KeyOffer) -> List[Tuple[str, str]]:
-    """Return (key, request) for each certificate request in an offer."""
-    pairs = [
-        (keys.public_key, keys.certs.request),
-        (keys.next_public_key, keys.certs.next_request),
-    ]
-    return [(key, text) for key, text in pairs if key and text]
-
-
-def _offered(kind: str, certs: CertOffer) -> List[str]:
-    texts = [certs.certificate, certs.next_certificate]
-    if kind == SUBJECT:
-        texts += [certs.issued, certs.next_issued]
-    return [text for text in texts if text]
-
-
-def _roots(
-    charm_state: CharmState, link: str, held: Held, certs: CertOffer
-) -> Sequence[Certificate]:
+def _roots(charm_state: CharmState, link: str, held: Held) -> Sequence[Certificate]:
     """Return the authorities of which one must have issued a peer's certificate."""
     roots = [held.root]
-    if role(charm_state, link) == SUBJECT:
-        roots = [read_certificate(certs.authority)]
     given, server = charm_state.certificates.get(link), server_of(charm_state, link)
     if server is not None:
         # The former root stays until there is a certificate of this one.
@@ -364,28 +310,16 @@ def _roots(
 
 def is_installed(held: Held, text: str, root: Certificate) -> bool:
     """Tell whether a certificate is in use under this authority, and so was checked before."""
-    in_use = [c.text for c in held.own.values()]
+    in_use = [each.text for each in (held.own, held.following) if each is not None]
     # The pin of a peer that was kept may be of a former authority, even of one with this name.
     pins = held.pins.values()
     in_use += [pin.text for pin in pins if x509.handle(pin.serial, root) in held.applied]
-    if held.following is not None:
-        in_use.append(held.following.text)
-    return text in in_use and root.pem in held.trusted.values()
+    return text in in_use and root.pem == held.trusted
 
 
-def check_id(link: str, text: str, root: Optional[Certificate] = None) -> str:
-    """Return the id of the check of a request, or of a certificate under an authority."""
-    return "{}/check/{}".format(link, digest(text + (root.text if root else "")))
-
-
-def _check_request(link: str, text: str) -> List[Step]:
-    """Return the steps that check whether the requester has the key (proof of possession)."""
-    at, path = check_id(link, text), directory(link) + "/check.pem"
-    verify = ("openssl", "req", "-in", path, "-noout", "-verify")
-    return [
-        write(at + "/text", path, x509.armour(text, x509.REQUEST), 0o600),
-        run(at, *verify, any_exit=True),
-    ]
+def check_id(link: str, text: str, root: Certificate) -> str:
+    """Return the id of the check of a certificate under an authority."""
+    return "{}/check/{}".format(link, digest(text + root.text))
 
 
 def _check(
@@ -400,39 +334,12 @@ def _check(
 
 
 def verdict(inputs: LinkInputs, id: str, where: str) -> str:
-    """Return why openssl refused a request or certificate, "" if it accepted."""
+    """Return why openssl refused a certificate, "" if it accepted."""
     results = inputs.results if inputs.prepared is None else inputs.prepared
     text = results.error(id) + "\n" + results.output(id)
-    if results.exit_code(id) == 0 and ("verify OK" in text or ": OK" in text):
+    if results.exit_code(id) == 0 and ": OK" in text:
         return ""
     match = re.search(r"lookup: ?([ -~]{1,80})", text)
     reason = match.group(1) if match else "its signature does not verify"
     allowed = "one that the authority of the link signed and that is valid now"
     return str(InputError(where, "openssl says: " + reason, allowed))
-
-
-def is_issued(held: Held, certificate: Optional[Certificate], key: str, identity: str) -> bool:
-    """Tell whether a certificate for a key and identity is from our authority, and not revoked."""
-    return (
-        certificate is not None
-        and held.root is not None
-        and certificate.issued_by(held.root)
-        and (certificate.key, certificate.names) == (key, (identity,))
-        and any(e.serial == certificate.serial and not e.revoked for e in held.issued)
-    )
-
-
-def is_good(held: Held, certificate: Optional[Certificate], key: str, identity: str) -> bool:
-    """Tell whether a certificate for a key and identity is from our authority and in force.
-
-    One that has ended is issued again for the same key, so a rotation may wait for a peer. It is
-    not issued earlier: an end accepts one certificate of a key, and a peer may still have this one.
-    """
-    good = is_issued(held, certificate, key, identity)
-    return good and certificate is not None and held.now < certificate.ends
-
-
-def former(held: Held, certificate: Optional[Certificate], key: str, identity: str) -> str:
-    """Return the serial number of a certificate that only has ended, "" of any other."""
-    good = is_issued(held, certificate, key, identity)
-    return certificate.serial if good and certificate is not None else ""

@@ -11,12 +11,11 @@ from vpnaas.base import fields
 from vpnaas.base.links import ipsec_interface
 from vpnaas.params.gateway import SharedAddress
 from vpnaas.params.intent import LinkParams
-from vpnaas.params.ipsec import CERT, PORT, PSK, Proposal
+from vpnaas.params.ipsec import PORT, PSK, Proposal
 from vpnaas.peers import same_address
 from vpnaas.peers.claims import used_pool
 from vpnaas.peers.peer import Peer
-from vpnaas.tunnels.ipsec import authority as ca
-from vpnaas.tunnels.ipsec.certificates import pin_file
+from vpnaas.tunnels.ipsec.certificates import own_file, pin_file, trust_file
 from vpnaas.tunnels.ipsec.names import USERSPACE, XFRM, interface_id, secret_file
 from vpnaas.tunnels.ipsec.observed import State
 from vpnaas.vdu.steps import Step
@@ -28,21 +27,9 @@ class Connection:
 
     name: str  # "LINK_PEER_<digest of policy and peer's key>_<digest of our key and algorithms>".
     # The name without the last digest. An association with the same policy may stay until its
-    # successor is up: only our key, its certificate, algorithms or priority differ, or the peer's
-    # key has a later certificate.
+    # successor is up: only our key, its certificate, algorithms or priority differ.
     policy: str
     text: str  # Section of the swanctl file.
-
-
-@attr.frozen
-class Chain:
-    """The certificates with which a peer and we authenticate to each other."""
-
-    name: str  # Name of our certificate.
-    own: str  # File of our certificate.
-    authority: str  # File of the authority that must have issued the peer's certificate.
-    # How charon checks whether the peer's certificate is revoked: "strict", "ifuri" or "relaxed".
-    revocation: str
 
 
 @attr.frozen
@@ -57,8 +44,8 @@ class Configuration:
     initiates: FrozenSet[str]  # Names of the peers to which this side keeps the tunnel up.
     # Local outer address by peer, if it is not one of the underlay.
     sources: Mapping[str, fields.IPAddress] = attr.Factory(dict)
-    # Certificates by peer, empty if the credentials are not certificates.
-    chains: Mapping[str, Chain] = attr.Factory(dict)
+    # Name of our certificate, None if the credentials are not certificates.
+    certificate: Optional[str] = None
     certificates: Tuple[Step, ...] = ()  # Steps that write certificates to the VDU.
     # Whether any link of the VDU has this option, because all share the daemon.
     same_address: bool = False
@@ -151,23 +138,19 @@ def _connection(
     if peer.preshared and not psk:
         # RFC 8784: an attacker who breaks the key exchange still lacks this key.
         lines += ["ppk_id = {}".format(_ppk(peer)), "ppk_required = yes"]
-    chain = configuration.chains.get(peer.name)
-    ours, theirs, later = ["  pubkeys = 0s<own>"], ["  pubkeys = 0s{}".format(key)], ""
+    ours, theirs = ["  pubkeys = 0s<own>"], ["  pubkeys = 0s{}".format(key)]
     if psk:
         ours, theirs = [], []
-    elif chain is not None:
+    elif configuration.certificate is not None:
         # Exactly this certificate, and the authority must have issued it.
         pinned = ["  certs = " + pin_file(params.link, key)] if key else []
         pin = peer.certificate if key == peer.public_key else peer.next_certificate
-        if chosen.credentials == CERT:
-            # A tunnel goes on if only the certificate of the same key was issued again.
-            pin, later = ca.parts(pin)
-        ours = ["  certs = " + chain.own]
+        ours = ["  certs = " + own_file(params.link)]
         theirs = [
             "  # " + pin,
             *pinned,
-            "  cacerts = " + chain.authority,
-            "  revocation = {}".format(chain.revocation),
+            "  cacerts = " + trust_file(params.link),
+            "  revocation = {}".format(chosen.revocation),
         ]
     if peer.asks:
         names = [pool_name(params.link, str(network)) for network in params.ipsec.pool]
@@ -216,7 +199,7 @@ def _connection(
         # our answer. So we send on the former tunnel until the peer ends that one.
         priority = ["    priority = {}".format(_PRIORITY + rotations)]
     own_key = "" if psk else state.public_key
-    ours_now = (own_key, chain.name if chain else "", later) + algorithms
+    ours_now = (own_key, configuration.certificate or "") + algorithms
     name = "{}_{}".format(policy, _short("".join([*ours_now, *priority])))
     whole = textwrap.indent("\n".join(lines + priority + end), "    ")
     whole = whole.replace("<own>", state.public_key)

@@ -22,7 +22,7 @@ from vpnaas.tunnels.ipsec import (
     transition,
     validation,
 )
-from vpnaas.tunnels.ipsec.configuration import Chain, Configuration, Made, connections
+from vpnaas.tunnels.ipsec.configuration import Configuration, Made, connections
 from vpnaas.tunnels.ipsec.names import DAEMON, POLICY, TUN, TUN_MTU, USERSPACE, XFRM, up_file
 from vpnaas.tunnels.ipsec.observed import State
 from vpnaas.tunnels.key_pair import KeyPair
@@ -39,8 +39,6 @@ from vpnaas.vdu.steps import Results, Step
 
 MOST_CALLS = 8
 """Peers to which one reconcile initiates a tunnel; one that does not answer costs 5 s."""
-_REVOCATION = {certificates.AUTHORITY: "strict", certificates.SUBJECT: "relaxed"}
-"""The provider has the list of the link's own authority; the requirer has none."""
 
 
 class Ipsec(KeyedTechnology[State]):
@@ -89,7 +87,7 @@ class Ipsec(KeyedTechnology[State]):
     def agree(self, charm_state: CharmState, links: Sequence[str], results: Results) -> List[Step]:
         steps = super().agree(charm_state, links, results)
         for link in links:
-            if certificates.role(charm_state, link):
+            if certificates.has_certificates(charm_state, link):
                 keys, identity = observed.keys_of(link, results)
                 steps += certificates.prepare(charm_state, link, keys, identity, results)
         return steps
@@ -135,10 +133,10 @@ class Ipsec(KeyedTechnology[State]):
         more = enrolment.untimely(plan.state.held, inputs.vdu.now)
         if state.validated is not None:
             more = state.validated.waiting + more
-        operator = certificates.role(inputs.charm_state, inputs.link) == certificates.OPERATOR
-        if operator:
+        certified = certificates.has_certificates(inputs.charm_state, inputs.link)
+        if certified:
             more += refusals.unserved(state.notes, inputs.vdu.now)
-        if operator and inputs.params.ipsec.revocation == "relaxed":
+        if certified and inputs.params.ipsec.revocation == "relaxed":
             more += refusals.unanswered(state.notes, inputs.vdu.now)
         return attr.evolve(plan, waiting=plan.waiting + more)
 
@@ -153,7 +151,7 @@ class Ipsec(KeyedTechnology[State]):
     @staticmethod
     def _validated(inputs: LinkInputs, state: State) -> State:
         """Return the state with the result of the certificate checks, if the link has any."""
-        if not certificates.role(inputs.charm_state, inputs.link):
+        if not certificates.has_certificates(inputs.charm_state, inputs.link):
             return state
         keys = (state.public_key, state.next_public_key)
         validated = validation.validate(inputs, state.held, keys, state.identity)
@@ -173,7 +171,7 @@ class Ipsec(KeyedTechnology[State]):
         external = inputs.params.ipsec.credentials == EXTERNAL
         if state.validated is None or external:
             return False
-        time = validation.renewal(state.validated)
+        time = state.validated.renewal
         return time is not None and inputs.vdu.now >= time
 
     def lacking(self, inputs: LinkInputs, state: State) -> Sequence[str]:
@@ -182,27 +180,17 @@ class Ipsec(KeyedTechnology[State]):
     def key_offers(
         self, inputs: LinkInputs, state: State, peers: Mapping[str, Peer], keys: KeyOffer
     ) -> Mapping[str, KeyOffer]:
-        kind, validated = certificates.role(inputs.charm_state, inputs.link), state.validated
-        if validated is None:
+        if state.validated is None:
             return {}
-        own = (state.public_key, state.next_public_key)
-        theirs = inputs.charm_state.keys(inputs.link)
-        by_peer = {}
-        for remote in inputs.remotes:
-            name = remote.peer_name
-            certs = enrolment.offered(inputs, state.held, validated, remote, own)
-            if kind == certificates.AUTHORITY:
-                pair = enrolment.issued(state.held, validated, peers.get(name), theirs.get(name))
-                certs = attr.evolve(certs, issued=pair[0], next_issued=pair[1])
-            by_peer[name] = attr.evolve(keys, certs=certs)
-        return by_peer
+        keys = attr.evolve(keys, certs=enrolment.offered(state.validated))
+        return {remote.peer_name: keys for remote in inputs.remotes}
 
     def key_pair(self, params: LinkParams) -> KeyPair:
         return observed.key_pair(params.link, params.ipsec.key_type)
 
     def stage_key(self, inputs: LinkInputs, state: State) -> List[Step]:
         steps = super().stage_key(inputs, state)
-        if certificates.role(inputs.charm_state, inputs.link):
+        if certificates.has_certificates(inputs.charm_state, inputs.link):
             steps += certificates.ask(inputs.link, state.identity, staged=True)
         return steps
 
@@ -216,19 +204,10 @@ class Ipsec(KeyedTechnology[State]):
     def _configuration(
         self, inputs: LinkInputs, state: State, mtu: int, peers: Sequence[Peer]
     ) -> Configuration:
-        kind, validated = certificates.role(inputs.charm_state, inputs.link), state.validated
-        chains: Dict[str, Chain] = {}
+        validated = state.validated
         brought: List[Step] = []
         if validated is not None:
             brought = enrolment.steps_to(inputs, state.held, validated, peers, state.applied)
-            for peer in peers:
-                slot = peer.name if kind == certificates.SUBJECT else ""
-                chains[peer.name] = Chain(
-                    name=validated.own_handle(slot),
-                    own=certificates.own_file(inputs.link, slot),
-                    authority=certificates.trust_file(inputs.link, slot),
-                    revocation=_REVOCATION.get(kind, inputs.params.ipsec.revocation),
-                )
         inner = inputs.charm_state.inner_addresses()
         addresses = [a.ip for a in inputs.underlay.addresses if a.ip not in inner]
         intent = inputs.charm_state.intent
@@ -241,7 +220,7 @@ class Ipsec(KeyedTechnology[State]):
             underlay=tuple(addresses),
             initiates=_initiates(inputs, peers),
             sources=inputs.sources(),
-            chains=chains,
+            certificate=validated.name if validated is not None else None,
             certificates=tuple(brought),
             same_address=any(each.ipsec.same_address for each in links),
             shared=inputs.charm_state.shared,
@@ -320,11 +299,8 @@ class Ipsec(KeyedTechnology[State]):
 
     def conclude(self, plan: LinkPlan, state: State, results: Results, prefix: str) -> LinkPlan:
         plan = super().conclude(plan, state, results, prefix)
-        link = plan.params.link
-        plan = plan.with_keys(
-            lambda _, keys: attr.evolve(keys, certs=enrolment.concluded(link, keys.certs, results))
-        )
         if prefix + "ipsec/sas" in results:
+            link = plan.params.link
             sas = observed.parse_sas(link, results, prefix)
             loaded = observed.parse_loaded(results, prefix)
             problems = list(plan.problems)

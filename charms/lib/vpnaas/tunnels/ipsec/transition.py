@@ -178,7 +178,7 @@ def _daemon_changes(
             pools = ("swanctl", "--load-pools")
             steps.append(run(link + "/apply/load-pools", *pools, any_exit=True, timeout=60))
     if configuration.certificates:
-        # charon caches each revocation list, and would not read the new one.
+        # charon caches revocation lists of the former certificates.
         flush = ("swanctl", "--flush-certs", "--type", "x509_crl")
         steps.append(run(link + "/apply/flush", *flush, any_exit=True, timeout=60))
     if state.plane == names.USERSPACE:
