@@ -20,7 +20,7 @@ from typing import Any
 from vpnaas.extras import gateway_tuning, standby
 from vpnaas.params.gateway import SharedAddress
 from vpnaas.params.pair import PRIMARY, SECONDARY, PairParams
-from vpnaas.vdu.programs import gateway_loss, source
+from vpnaas.vdu.programs import source
 
 from lab.certificates import Authority
 from testbed.charon import GATEWAY_ID, Charon, connection
@@ -57,7 +57,6 @@ class Pair(Block):
     Attributes:
         dpd: DPD interval of the tunnels in seconds.
         claim: Interval in seconds at which the active gateway claims its peers again.
-        loss: Percentage of lost pings to peers at which a gateway hands over, 0 for never.
         shared: Number of peers, the last ones, that have one tunnel each, to the shared address.
         watch: Replacements in the watch program, each as (text, new text).
     """
@@ -70,12 +69,11 @@ class Pair(Block):
         advert: int = 3,
         dpd: int = 10,
         claim: int = 30,
-        loss: int = 0,
         shared: int = 0,
         watch: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self.folder, self.count = folder, count
-        self.advert, self.dpd, self.claim, self.loss = advert, dpd, claim, loss
+        self.advert, self.dpd, self.claim = advert, dpd, claim
         self.shared, self.watch = shared, watch
         self.spaces = Namespaces("out", "a", "b", "in", "core", "peers")
         self.authority = Authority(folder / "ca")
@@ -261,7 +259,6 @@ class Pair(Block):
             other=ipaddress.ip_address(TRUSTED[other]),
             virtual=ipaddress.ip_interface(f"{VIRTUAL}/24"),
             advert=self.advert * 10,
-            loss=self.loss,
             shared=shared if self.shared else None,
         )
         own = ipaddress.ip_address(TRUSTED[name])
@@ -271,12 +268,7 @@ class Pair(Block):
         health = self.health(name)
         if not health.exists():
             health.write_text("0\n", encoding="ascii")
-        program = home / "loss"
-        _install(program, "gateway_loss.py")
-        looks = f"{standby.LOSS_PROGRAM} {self.loss} {standby.LOSS_FILE}"
-        text = standby.keepalived_conf(gateway, str(health), turn, record=False).replace(
-            looks, f"{program} {self.loss} {home / 'found'} unix://{self.daemons[name].socket}"
-        )
+        text = standby.keepalived_conf(gateway, str(health), turn, record=False)
         (home / "keepalived.conf").write_text(text, encoding="ascii")
         files = ("-f", home / "keepalived.conf", "-p", home / "ka.pid", "-r", home / "vrrp.pid")
         self.keepaliveds[name] = subprocess.Popen(
@@ -307,17 +299,6 @@ class Pair(Block):
         """Undo `lose`."""
         for each in ("out", "in"):
             self.spaces.ip(each, "link", "set", f"g{name}", "master", "br0")
-
-    def degrade(self, name: str, percent: int) -> None:
-        """Drop a percentage of the packets to a gateway's untrusted side, at random; 0 ends it."""
-        self.spaces.run(name, "nft", "add table ip lossy; delete table ip lossy")
-        if percent:
-            rule = f"iifname out0 numgen random mod 100 < {percent} drop"
-            chain = f"chain input {{ type filter hook input priority -300; {rule}; }}"
-            self.spaces.run(name, "nft", f"table ip lossy {{ {chain}; }}")
-
-    def found(self, name: str) -> gateway_loss.State:
-        return gateway_loss.read(str(self.folder / name / "found"))
 
     def unplug(self, name: str) -> None:
         """Remove the carrier of a gateway's untrusted interface."""

@@ -247,14 +247,8 @@ def test_drops_and_takeovers_are_told() -> None:
     assert value(meter, "vpnaas_dropped_packets_total", chain="forward") is None
     assert value(meter, "vpnaas_standby_active") == 1
     assert value(meter, "vpnaas_standby_takeovers_total") == 3
-    assert value(meter, "vpnaas_standby_degraded") is None
-    meter.update(seen(standby="fault 1795257600 3\n", loss="35 1 100 200 60\n"))
+    meter.update(seen(standby="fault 1795257600 3\n"))
     assert value(meter, "vpnaas_standby_active") == 0
-    assert value(meter, "vpnaas_standby_loss_ratio") == 0.35
-    assert value(meter, "vpnaas_standby_degraded") == 1
-    meter.update(seen(standby="fault 1795257600 3\n", loss="-1 0 0 0 60\n"))
-    assert value(meter, "vpnaas_standby_loss_ratio") is None
-    assert value(meter, "vpnaas_standby_degraded") == 0
 
 
 @given(text=st.text(max_size=200))
@@ -268,7 +262,6 @@ def test_garbage_is_no_metric_and_no_crash(text: str) -> None:
 
 def test_the_exporter_looks_where_the_charm_writes() -> None:
     assert standby.RECORD_FILE == exporter.STANDBY
-    assert standby.LOSS_FILE == exporter.LOSS
     assert set(exporter.TABLES) == {gateway_firewall.TABLE, guard.TABLE, n3iwf.TABLE}
 
 
@@ -374,7 +367,6 @@ def exported() -> set[str]:
             handshakes="wg-s1c\tkey1=\t980\n",
             firewall={"osm_vpnaas_gateway": FIREWALL, n3iwf.TABLE: nwu_rules()},
             standby="active 1 1",
-            loss="1 0 0 0 60",
         )
     )
     meter.answers = {peer.key: True for peer in meter.peers}

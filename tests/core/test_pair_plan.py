@@ -227,7 +227,7 @@ def test_another_virtual_address_comes_into_force_also_after_a_failure() -> None
 def test_files_without_their_command_are_put_into_force_by_the_next_reconcile(step) -> None:
     vdu = Vdu()
     reconcile(vdu)
-    other = {"virtual-address": "192.168.121.253/24", "loss-percent": 20}
+    other = {"virtual-address": "192.168.121.253/24", "router-id": 20}
     vdu.fail_on = f"pair/apply/{step}"
     with pytest.raises(VduError, match="failed on purpose"):
         reconcile(vdu, **other)
@@ -354,8 +354,7 @@ def test_a_pair_that_could_not_be_made_leaves_nothing(step: str) -> None:
         ({"router-id": 0}, "router-id"),
         ({"advert-interval-ms": 35}, "a multiple of 10"),
         ({"advert-interval-ms": 5}, "advert-interval-ms"),
-        ({"loss-percent": 91}, "loss-percent"),
-        ({"loss-percent": "much"}, "loss-percent"),
+        ({"router-id": "much"}, "router-id"),
         ({"shared-address": "192.168.120.254/24"}, "shared-identity: none beside a shared-address"),
         ({"shared-identity": "gw.example"}, "shared-address: none beside a shared-identity"),
         ({**SHARED, "shared-address": "192.168.120.254"}, "with prefix length"),
@@ -381,25 +380,8 @@ def test_a_pair_needs_ipsec_and_its_programs() -> None:
         reconcile(vdu)
 
 
-def test_a_gateway_that_loses_packets_says_so_and_gives_way() -> None:
-    vdu = Vdu()
-    reconcile(vdu, **{"loss-percent": 20})
-    vdu.files[standby.LOSS_FILE] = "35 1 100 200 60\n"
-    vdu.files[standby.HEALTH_FILE] = "150\n"
-    _, result = reconcile(vdu, **{"loss-percent": 20})
-    assert (result.details["measured-loss-percent"], result.details["degraded"]) == (35, True)
-    assert result.details["priority"] == 110
-    assert result.summary().endswith("35 % lost to peers")
-    # Whatever an earlier measurement left, it counts only where it is asked for.
-    _, result = reconcile(vdu)
-    assert (result.details["measured-loss-percent"], result.details["degraded"]) == (-1, False)
-    vdu.files[standby.LOSS_FILE] = "no state\n"
-    _, result = reconcile(vdu, **{"loss-percent": 20})
-    assert result.details["measured-loss-percent"] == -1
-
-
 def test_parameters_survive_the_peer_relation() -> None:
-    params = params_of({**GIVEN, "away": True, "loss-percent": 20})
+    params = params_of({**GIVEN, "away": True, "router-id": 20})
     assert PairParams.from_json(params.to_json()) == params
     assert PairParams.from_json("") is PairParams.parse({"role": "none"}) is None
     for text in ("[]", "no json", '{"role": "third"}'):

@@ -22,8 +22,7 @@ from vpnaas.extras import standby
 from vpnaas.extras.standby import SPAN, keepalived_conf
 from vpnaas.params.gateway import SharedAddress
 from vpnaas.params.pair import PRIMARY, SECONDARY
-from vpnaas.vdu.programs import gateway_loss, gateway_watch, source
-from vpnaas.vdu.programs.gateway_loss import HOLD, LONGEST, State, decide
+from vpnaas.vdu.programs import gateway_watch, source
 
 pytestmark = pytest.mark.slow
 
@@ -246,102 +245,6 @@ def test_the_unit_of_the_watch_has_all_its_arguments() -> None:
 
 
 # -- a path that loses packets -----------------------------------------------------------------
-
-
-def after(state: State, *looks: tuple[int, list[int]], percent: int = 20) -> State:
-    """Return the state after (seconds, losses of the peers)."""
-    for now, losses in looks:
-        state = decide(state, losses, percent, now)
-    return state
-
-
-def test_loss_counts_only_where_it_is_asked_for() -> None:
-    assert "loss" not in keepalived_conf(gateway())
-    text = keepalived_conf(gateway(loss=20))
-    assert f'script "{standby.LOSS_PROGRAM} 20 {standby.LOSS_FILE}"' in text
-    assert f"weight -{standby.DEGRADED}" in text
-    assert "track_script {\n        loss\n    }" in text
-
-
-def test_a_degraded_primary_gives_way_to_a_whole_standby_and_to_no_worse_one() -> None:
-    degraded = standby.BASE[PRIMARY] + SPAN - standby.DEGRADED
-    assert degraded < standby.BASE[SECONDARY] + SPAN
-    assert degraded > standby.BASE[SECONDARY] + SPAN // 4
-    # If both are degraded the primary stays.
-    assert degraded > standby.BASE[SECONDARY] + SPAN - standby.DEGRADED
-
-
-def test_loss_degrades_and_only_a_long_good_time_ends_that() -> None:
-    bad = after(State(), (100, [0, 0, 0]), (112, [19, 19, 19]), (124, [20, 40, 3]))
-    assert (bad.degraded, bad.loss, bad.changed) == (True, 20, 124)
-    # Not low enough, and then not for long enough.
-    bad = after(bad, (136, [11, 11, 11]), (148, [10, 10, 10]), (195, [0, 0, 0]))
-    assert bad.degraded
-    good = after(bad, (196, [0, 0, 0]))
-    assert (good.degraded, good.changed) == (False, 196)
-
-
-def test_a_peer_with_a_bad_path_of_its_own_changes_nothing() -> None:
-    assert not after(State(), (100, [0, 90])).degraded
-    assert not after(State(), (100, [0, 0, 90, 90])).degraded
-    assert after(State(), (100, [0, 30, 90])).degraded
-
-
-def test_peers_that_answer_nothing_say_nothing() -> None:
-    assert after(State(), (100, [100, 100]), (112, [])) == State()
-    assert not after(State(), (100, [100, 100, 0])).degraded
-    bad = after(State(), (100, [50]), (112, [100]))
-    assert (bad.degraded, bad.loss) == (True, -1)
-
-
-@pytest.mark.slow
-@given(st.lists(st.booleans(), min_size=300, max_size=300))
-def test_a_path_that_is_bad_now_and_then_moves_the_service_seldom(looks: list[bool]) -> None:
-    state, moves = State(), 0
-    for number, bad in enumerate(looks):
-        before = state
-        state = after(state, (1000 + 12 * number, [50 if bad else 0]))
-        moves += state.degraded != before.degraded
-        assert HOLD <= state.hold <= LONGEST
-    # In an hour; each time it returns it has been good for twice as long.
-    assert moves <= 12
-
-
-def test_each_relapse_doubles_the_time_it_has_to_be_good() -> None:
-    state, now, held = State(), 1000, []
-    for _ in range(8):
-        state = after(state, (now, [50]))
-        held.append(state.hold)
-        while state.degraded:
-            now += 12
-            state = after(state, (now, [0]))
-        now += 12
-    assert held == [60, 120, 240, 480, 960, 1920, 3600, 3600]
-    state = after(state, (now + 40_000, [50]))
-    assert state.hold == HOLD
-
-
-def test_what_was_found_is_kept_and_what_cannot_be_read_is_forgotten(tmp_path: Path) -> None:
-    path = str(tmp_path / "loss")
-    assert gateway_loss.read(path) == State()
-    state = State(35, True, 10, 20, 120)
-    gateway_loss.write(path, state)
-    assert gateway_loss.read(path) == state
-    Path(path).write_text("35 1 x\n")
-    assert gateway_loss.read(path) == State()
-
-
-@pytest.mark.parametrize(
-    ("text", "percent"),
-    [
-        ("50 packets transmitted, 40 received, 20% packet loss, time 9903ms", 20),
-        ("50 packets transmitted, 50 received, +2 duplicates, 0% packet loss", 0),
-        ("0 packets transmitted, 0 received", None),
-        ("ping: connect: Network is unreachable", None),
-    ],
-)
-def test_what_ping_tells(text: str, percent: int | None) -> None:
-    assert gateway_loss.lost(text) == percent
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import pytest
 from e2e_core import MME, SGW
-from e2e_standby import VIRTUAL, carriers, files, is_active, probe, whole
+from e2e_standby import VIRTUAL, files, is_active, whole
 from e2e_support import ActionError, Service, Vdu, outsider
 from support.swanctl import tunnel
 
@@ -93,42 +93,6 @@ def configure_pair(service: Service, **more: object) -> None:
     for number, role, other in (("1", "primary", "2"), ("2", "secondary", "1")):
         own = {"role": role, "other_address": f"192.168.121.{other}"}
         service[f"gateway{number}"].action("configure-standby", **own, **STANDBY, **more)
-
-
-def test_a_path_that_loses_packets_moves_the_service(ha: Service) -> None:
-    first, second = ha["gateway1"], ha["gateway2"]
-    configure_pair(ha, loss_percent=30)
-    try:
-        for gateway in (first, second):
-            ha.wait(
-                lambda gateway=gateway: (
-                    gateway.action("show-status")["standby"]["measured-loss-percent"] == 0
-                ),
-                "the paths are measured",
-            )
-        # The tunnels stay up, but too many packets are lost.
-        table = "table ip lossy { chain input { type filter hook input priority 0; "
-        first.out("nft", table + "iifname ens4 numgen random mod 100 < 45 drop; }; }")
-        is_active(ha, "2", 180)
-        status = first.action("show-status")["standby"]
-        assert status["degraded"] is True
-        assert status["measured-loss-percent"] >= 30
-        # A tunnel that the lossy gateway makes anew takes its peer along until the next claim.
-        ha.wait(
-            lambda: (
-                carriers(ha) == "2"
-                and probe(ha, 3, lambda: None, "through the other gateway").lost == 0
-            ),
-            "the other gateway carries what cells send, and loses nothing",
-            60,
-        )
-        first.out("nft", "delete table ip lossy")
-        # It has to be good for a minute.
-        is_active(ha, "1", 240)
-        assert first.action("show-status")["standby"]["degraded"] is False
-    finally:
-        first.run("nft", "delete", "table", "ip", "lossy")
-        configure_pair(ha)
 
 
 def longest_gap(cell: Vdu, service: Service, action: Callable[[], object]) -> float:

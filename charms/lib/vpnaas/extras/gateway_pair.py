@@ -34,7 +34,6 @@ FILES: Dict[str, Tuple[int, Callable[[Standby], str]]] = {
     standby.NONE_FILE: (0o644, lambda _: "0\n"),
     standby.WATCH_PROGRAM: (0o755, lambda _: source("gateway_watch.py")),
     standby.TURN_PROGRAM: (0o755, lambda _: source("gateway_turn.sh")),
-    standby.LOSS_PROGRAM: (0o755, lambda _: source("gateway_loss.py")),
     standby.WATCH_UNIT: (0o644, standby.watch_unit),
     standby.DAEMON_DROPIN: (0o644, lambda _: standby.DAEMON_TEXT),
     standby.KEEPALIVED_DROPIN: (0o644, lambda _: standby.KEEPALIVED_TEXT),
@@ -60,10 +59,7 @@ class PairOutcome(Extra):
 
     def summary(self) -> str:
         """Return the text for the unit status."""
-        state = self.state
-        if self.details.get("degraded"):
-            state += ", {} % lost to peers".format(self.details["measured-loss-percent"])
-        return "pair: {}".format(self.problem or state)
+        return "pair: {}".format(self.problem or self.state)
 
     def shown(self) -> Dict[str, Any]:
         """Return what `show-status` adds."""
@@ -81,7 +77,6 @@ def _look(prefix: str) -> List[Step]:
         run(prefix + "pair/addresses", "ip", "-j", "address", "show"),
         read(prefix + "pair/health", standby.HEALTH_FILE),
         read(prefix + "pair/record", standby.RECORD_FILE),
-        read(prefix + "pair/loss", standby.LOSS_FILE),
         run(prefix + "pair/active", "systemctl", "is-active", KEEPALIVED, WATCH, any_exit=True),
     ]
 
@@ -253,7 +248,6 @@ def conclude(pair: Standby, results: Results, prefix: str = "") -> PairOutcome:
     elif seen == "fault":
         problem = "an interface of the gateway has no carrier"
     health = (results.text(prefix + "pair/health") or "0").strip()
-    loss, degraded = _loss(results.text(prefix + "pair/loss")) if params.loss else (-1, False)
     priority = standby.BASE[params.role] + (int(health) if fields.is_count(health) else 0)
     details = {
         "role": params.role,
@@ -265,24 +259,13 @@ def conclude(pair: Standby, results: Results, prefix: str = "") -> PairOutcome:
         "virtual-address": str(params.virtual),
         "other-address": str(params.other),
         "peers": pair.peers,
-        "priority": priority - (standby.DEGRADED if degraded else 0),
-        "loss-percent": params.loss,
-        "measured-loss-percent": loss,
-        "degraded": degraded,
+        "priority": priority,
         "given-up": params.away,
     }
     if params.shared:
         details["shared-address"] = str(params.shared.address)
         details["shared-identity"] = params.shared.identity
     return PairOutcome(seen, problem, details)
-
-
-def _loss(text: Optional[str]) -> Tuple[int, bool]:
-    """Return the last measured loss in per cent, -1 for none, and whether it degrades us."""
-    words = (text or "").split()
-    if len(words) != 5 or not all(fields.is_count(word[word.startswith("-") :]) for word in words):
-        return -1, False
-    return int(words[0]), words[1] == "1"
 
 
 def _record(text: Optional[str]) -> Tuple[str, int, int]:
@@ -301,7 +284,7 @@ def absent() -> List[Step]:
     """Return the steps that take a gateway out of its pair."""
     table = ("nft", "delete", "table", "inet", standby.FIREWALL_TABLE)
     # The exporter shows the record as long as it is there.
-    state = (standby.HEALTH_FILE, standby.LOSS_FILE, standby.RECORD_FILE)
+    state = (standby.HEALTH_FILE, standby.RECORD_FILE)
     claims = (standby.FIRST_FIFO, standby.FIRST_LOCK)
     paths = (*FILES, standby.AWAY_FILE, *state, *claims)
     return (

@@ -6,9 +6,9 @@ that becomes active rekeys its CHILD_SAs, so that they are the newest at all pee
 traffic come first, see `gateway_watch.py`. The gateways share no key and no sequence number, so no
 packet can be accepted twice; see ADR 0030.
 
-The priority of a gateway grows with the share of its tunnels that are up. It drops if the paths to
-its peers lose too many packets. A gateway that lost its tunnels, or whose daemon died, gives up the
-active role at once. A gateway that came back takes over only when its peers are back.
+The priority of a gateway grows with the share of its tunnels that are up. A gateway that lost its
+tunnels, or whose daemon died, gives up the active role at once. A gateway that came back takes over
+only when its peers are back.
 """
 
 from typing import Tuple
@@ -24,13 +24,9 @@ BASE = {PRIMARY: 60, SECONDARY: 50}
 """VRRP priorities of gateways without a tunnel; all tunnels up add SPAN. So the secondary becomes
 active only if its share is larger by more than one tunnel of fifteen."""
 SPAN = 150
-DEGRADED = 100
-"""Subtracted from the priority while packet loss is too high; more than the roles differ by."""
 
 KEEPALIVED_FILE = "/etc/keepalived/keepalived.conf"
 HEALTH_FILE = "/run/osm-vpnaas-tunnels"
-LOSS_FILE = "/run/osm-vpnaas-loss"
-"""Last result of `gateway_loss.py`."""
 NONE_FILE = "/usr/local/lib/osm-vpnaas/no-tunnels"
 RECORD_FILE = "/var/lib/osm-vpnaas/standby"
 """Last state that keepalived reported: "STATE SECONDS TAKEOVERS", SECONDS since the epoch."""
@@ -41,7 +37,6 @@ FIREWALL_TABLE = "osm_vpnaas_standby"
 AFTER_FLUSH_FILE = nftables.after_flush_file("standby")
 WATCH_PROGRAM = "/usr/local/lib/osm-vpnaas/gateway-watch"
 TURN_PROGRAM = "/usr/local/lib/osm-vpnaas/gateway-turn"
-LOSS_PROGRAM = "/usr/local/lib/osm-vpnaas/gateway-loss"
 TURN_FIFO = "/run/osm-vpnaas-turns"
 FIRST_FIFO = "/run/osm-vpnaas-first"
 """Through it the watch program is told to claim the peers; it locks FIRST_LOCK meanwhile."""
@@ -78,16 +73,6 @@ class Standby:
                 )
 
 
-_LOSING = """# A look takes eleven seconds, more on a busy machine. It decides by itself what lasts.
-vrrp_script loss {{
-    script "{} {} {}"
-    interval 12
-    timeout 60
-    fall 1
-    rise 1
-    weight -{}
-}}
-"""
 _RECORDED = """    # Notify programs run side by side; the FIFO tells the changes in their order.
     vrrp_notify_fifo {}
     vrrp_notify_fifo_script "{} record"
@@ -124,7 +109,7 @@ track_file tunnels {{
     file "{health}"
     weight 1
 }}
-{losing}vrrp_instance secgw {{
+vrrp_instance secgw {{
     state BACKUP
     interface {trusted}
     virtual_router_id {router_id}
@@ -143,7 +128,7 @@ track_file tunnels {{
     track_file {{
         tunnels
     }}
-{lost}    notify_master "{turn} claim {children}"
+    notify_master "{turn} claim {children}"
     # The other one was active as well until now, and peers may still use its CHILD_SAs.
     notify_master_rx_lower_pri "{turn} again {children}"
 }}
@@ -162,10 +147,6 @@ track_file tunnels {{
         turn=turn,
         children=" ".join(standby.children),
         fifo=_RECORDED.format(TURN_FIFO, turn) if record else "",
-        losing=_LOSING.format(LOSS_PROGRAM, params.loss, LOSS_FILE, DEGRADED)
-        if params.loss
-        else "",
-        lost="    track_script {\n        loss\n    }\n" if params.loss else "",
     )
 
 

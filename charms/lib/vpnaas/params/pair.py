@@ -30,7 +30,6 @@ class PairParams:
     # after three intervals and the skew time (RFC 5798, 6.1).
     advert: int = 30
     away: bool = False  # Whether the operator moved the service to the other gateway.
-    loss: int = 0  # Packet loss to the peers in per cent that degrades the gateway; 0 for never.
     # Address and identity that manual peers use; None if each peer has two tunnels.
     shared: Optional[SharedAddress] = None
 
@@ -60,7 +59,6 @@ class PairParams:
             router_id=given.integer("router-id", 51, 1, 255),
             advert=advert,
             away=bool(params.get("away", False)),
-            loss=given.integer("loss-percent", 0, 0, 90),
             shared=_shared(given),
         )
         if parsed.trusted == parsed.untrusted:
@@ -82,7 +80,6 @@ class PairParams:
             "router-id": self.router_id,
             "advert-interval-ms": self.advert,
             "away": self.away,
-            "loss-percent": self.loss,
             "shared-address": str(self.shared.address) if self.shared else "none",
             "shared-identity": self.shared.identity if self.shared else "none",
         }

@@ -35,7 +35,6 @@ from .swanctl_raw import events
 
 RECORDS = "/etc/osm-vpnaas/*/applied.json"
 STANDBY = "/var/lib/osm-vpnaas/standby"
-LOSS = "/run/osm-vpnaas-loss"
 ALERTS = "/run/charon.enfy"
 TABLES = ("osm_vpnaas_gateway", "osm_vpnaas_guard", "osm_vpnaas_nf")
 NAS = ("ss", "-Htn", "state", "established", "sport", "=", ":20000")
@@ -132,7 +131,6 @@ class Look(NamedTuple):
     firewall: Dict[str, str] = {}
     nas: str = ""
     standby: str = ""
-    loss: str = ""
 
 
 def output(*argv: str) -> str:
@@ -175,7 +173,6 @@ def look() -> Look:
         firewall=firewall,
         nas=output(*NAS) if nwu(firewall) else "",
         standby=content(STANDBY),
-        loss=content(LOSS),
     )
 
 
@@ -348,11 +345,6 @@ class Meter:
         if len(words) == 3 and words[2].isdigit():
             samples["vpnaas_standby_active"][()] = int(words[0] == "active")
             samples["vpnaas_standby_takeovers"][()] = int(words[2])
-        words = self.last.loss.split()
-        if len(words) == 5 and words[0].isdigit():
-            samples["vpnaas_standby_loss_ratio"][()] = int(words[0]) / 100
-        if len(words) == 5:
-            samples["vpnaas_standby_degraded"][()] = int(words[1] == "1")
         samples["vpnaas_exporter_look_seconds"][()] = self.seconds
         return samples
 
@@ -379,8 +371,6 @@ METRICS: Dict[str, Tuple[Any, List[str], str]] = {
     "vpnaas_wifi_ues": (GAUGE, [], "UEs registered by untrusted Wi-Fi"),
     "vpnaas_standby_active": (GAUGE, [], "Whether this gateway of a pair is active"),
     "vpnaas_standby_takeovers": (COUNTER, [], "How often this gateway became active"),
-    "vpnaas_standby_loss_ratio": (GAUGE, [], "Packets lost on the paths to peers"),
-    "vpnaas_standby_degraded": (GAUGE, [], "Whether that makes this gateway give way"),
     "vpnaas_exporter_look_seconds": (GAUGE, [], "Duration of the last reading"),
 }
 """Kind, labels and text of each metric; the name of a counter gets the ending _total."""
