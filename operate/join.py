@@ -190,7 +190,7 @@ def _peer(here: End, there: End, state: State) -> dict[str, Any]:
     if there.address is not None:
         host = f"[{there.address}]" if ":" in there.address else there.address
         peer["endpoint"] = f"{host}:{state.listen_port}"
-        peer["keepalive"] = 25
+        peer["keepalive"] = -1
     return peer
 
 

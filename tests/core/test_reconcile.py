@@ -5,7 +5,8 @@ import json
 import pytest
 from support.juju import pair
 from support.model_world import WgPeer, public_of
-from vpnaas.params.intent import manual_peer
+from vpnaas.base.links import KEEPALIVE
+from vpnaas.params.intent import Intent, manual_peer
 from vpnaas.status import link_status
 
 LAPTOP = "Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4Zm9vYmFyYmE="
@@ -558,3 +559,27 @@ def test_what_carries_a_tunnel_is_put_back(inner):
         mme.reconcile()
         assert not [c for c in mme.vdu.commands if "set" in c or "replace" in c], what
     assert tunnel.bounces == 0
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "keepalive", "sent"),
+    [
+        ("192.0.2.7:51820", -1, str(KEEPALIVE)),
+        ("none", -1, "off"),
+        ("192.0.2.7:51820", 0, "off"),
+        ("192.0.2.7:51820", 9, "9"),
+    ],
+)
+def test_the_keepalive_to_a_manual_peer_may_be_the_charms_choice(endpoint, keepalive, sent) -> None:
+    _, hss, _, _ = pair()
+    peer = {
+        "link": "s6a",
+        "name": "laptop",
+        "public-key": LAPTOP,
+        "allowed-prefixes": "172.16.6.50/32",
+        "endpoint": endpoint,
+        "keepalive": keepalive,
+    }
+    hss.intent = Intent.from_json(hss.intent.with_peer(manual_peer(peer)).to_json())
+    hss.reconcile()
+    assert hss.interface("s6a").peers[LAPTOP].keepalive == sent

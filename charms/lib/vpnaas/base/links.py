@@ -19,6 +19,13 @@ TECHNOLOGIES = (WIREGUARD, IPSEC, NONE)
 KEYED = (WIREGUARD, IPSEC)
 """Technologies whose peers authenticate with keys."""
 
+KEEPALIVE = 25
+"""Seconds between the keepalives of WireGuard where the operator leaves the choice to the charm.
+
+It keeps the UDP mapping of common NATs open: RFC 4787 REQ-5 asks for two minutes at least, but many
+give 30 s.
+"""
+
 
 @attr.frozen
 class ReferencePoint:

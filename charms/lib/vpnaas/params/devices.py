@@ -13,7 +13,7 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
-from vpnaas.base.links import WIREGUARD
+from vpnaas.base.links import KEEPALIVE, WIREGUARD
 from vpnaas.params.intent import LATEST, Intent, LinkParams, ManualPeer
 
 LINK = "access"
@@ -21,8 +21,6 @@ LINK = "access"
 NEVER = "never"
 SOONEST = 60
 """Shortest time in seconds until the end of an enrolment."""
-KEEPALIVE = 25
-"""Seconds. Most devices are behind NAT, and packets from the network must reach them too."""
 BY_DESTINATION = "by-destination"
 BY_SOURCE = "by-source"
 ROUTING = (BY_DESTINATION, BY_SOURCE)
@@ -253,6 +251,7 @@ def render(
         "PublicKey = " + public_key,
         "Endpoint = " + fields.show_endpoint(*endpoint),
         "AllowedIPs = " + ", ".join(str(network) for network in networks),
+        # Most devices are behind NAT, and packets from the network must reach them too.
         "PersistentKeepalive = {}".format(KEEPALIVE),
     ]
     return "\n".join(lines) + "\n"

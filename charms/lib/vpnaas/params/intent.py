@@ -553,7 +553,7 @@ def manual_peer(params: Mapping[str, Any]) -> ManualPeer:
         public_key=given.parsed("public-key", _any_key),
         allowed_prefixes=prefixes,
         endpoint=None if endpoint in NOTHING else fields.endpoint(at("endpoint"), endpoint),
-        keepalive=given.integer("keepalive", 0, 0, 65535),
+        keepalive=given.integer("keepalive", 0, -1, 65535),
         identity=name if identity in AUTO else given.parsed("ike-identity", fields.ike_identity),
         stored=text("public-key") == STORE,
         expires=given.integer("expires", 0, 0, LATEST),

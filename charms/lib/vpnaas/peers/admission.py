@@ -12,7 +12,7 @@ import attr
 from vpnaas.base import fields
 from vpnaas.base.digests import digest
 from vpnaas.base.errors import InputError
-from vpnaas.base.links import IPSEC, KEYED, NONE, REQUIRER
+from vpnaas.base.links import IPSEC, KEEPALIVE, KEYED, NONE, REQUIRER
 from vpnaas.params import pools
 from vpnaas.params.intent import REQUIRE, LinkParams, ManualPeer, key_form
 from vpnaas.params.ipsec import OPERATED, PSK
@@ -22,10 +22,6 @@ from vpnaas.peers.leases import Addresses, Asker, grant
 from vpnaas.peers.offer import KeyOffer, Offer, Remote
 from vpnaas.peers.peer import Agreed, Peer
 from vpnaas.vdu.facts import VduFacts
-
-KEEPALIVE = 25
-"""Seconds; keeps the UDP mapping of common NATs open (RFC 4787 REQ-5 asks for two minutes at
-least, many give 30 s)."""
 
 _POOL = (
     "a pool with enough addresses in the subnet of the gateway's inner-address, for related peers"
@@ -443,6 +439,7 @@ def _proof(context: Context, name: str, offered: Offer, used: Offer) -> Proof:
 def _from_manual(manual: ManualPeer, technology: str, proof: Proof) -> Peer:
     if not proof.certificate and not manual.stored:
         key_form(technology)("{}: its key".format(manual.name), manual.public_key)
+    chosen = KEEPALIVE if manual.endpoint else 0
     return Peer(
         name=manual.peer_name,
         label=manual.name,
@@ -451,7 +448,7 @@ def _from_manual(manual: ManualPeer, technology: str, proof: Proof) -> Peer:
         public_key=manual.public_key,
         identity=manual.identity if technology == IPSEC else "",
         endpoint=manual.endpoint,
-        keepalive=manual.keepalive,
+        keepalive=chosen if manual.keepalive < 0 else manual.keepalive,
         certificate=proof.certificate,
     )
 
