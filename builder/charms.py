@@ -20,6 +20,10 @@ FUNCTIONS = "oai-function"
 """Interface of relations between network functions; such a relation is not a link."""
 KEPT = "configure-nf"
 """Action whose parameters keep their values if they are not given, see `_kept`."""
+EXPERIMENTS = "experiments/vdu"
+"""Package of the actions of experiments; a charm has it below `lib`."""
+ALLOWED = "allow-experiments"
+NO_CACHES = shutil.ignore_patterns("__pycache__", "*.pyc")
 SERIES = {"bionic": "18.04", "focal": "20.04", "jammy": "22.04"}
 """Channel of each series in the words of newer releases of Juju."""
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -41,6 +45,9 @@ class _Declaration(BaseModel):
     code: str = Field(alias="class", default="vpnaas.charm.VnfCharm")
     gateway: bool = False
     pdu_sessions: bool = Field(alias="pdu-sessions", default=False)
+    experiments: Literal[False, "actions.Experiments", "signalling.S6a", "signalling.N2"] = (
+        "actions.Experiments"
+    )
     links: dict[Link, Literal["provider", "requirer"]]
     relations: dict[Link, Literal["provider", "requirer"]] = Field(default_factory=dict)
 
@@ -57,6 +64,7 @@ class Charm:
         config: config.yaml.
         code: Module and class of its code.
         network_function: Whether the charm also runs a network function.
+        experiments: Module and class of the actions of experiments, "" without them.
     """
 
     name: str
@@ -66,6 +74,7 @@ class Charm:
     config: dict[str, Any]
     code: str
     network_function: bool = False
+    experiments: str = ""
 
 
 def load(tree: Tree, name: str) -> Charm:
@@ -98,7 +107,8 @@ def load(tree: Tree, name: str) -> Charm:
         if ends:
             metadata[key] = ends
     actions = declared_actions(tree, "common/actions.yaml")
-    actions |= declared_actions(tree, "common/experiment-actions.yaml")
+    if declared.experiments:
+        actions |= declared_actions(tree, "common/experiment-actions.yaml")
     if declared.network_function:
         actions |= declared_actions(tree, "common/nf-actions.yaml")
     if declared.gateway:
@@ -109,6 +119,8 @@ def load(tree: Tree, name: str) -> Charm:
     config = _yaml(tree.common / "config.yaml")
     more = _yaml(source / "config.yaml", missing={"options": {}})
     options = {**config["options"], **more.get("options", {})}
+    if not declared.experiments:
+        del options[ALLOWED]
     if KEPT in actions:
         actions[KEPT] = _kept(actions[KEPT])
     links: dict[str, str] = {**declared.links}
@@ -120,6 +132,7 @@ def load(tree: Tree, name: str) -> Charm:
         config={"options": options},
         code=declared.code,
         network_function=declared.network_function,
+        experiments=f"experiments.vdu.{declared.experiments}" if declared.experiments else "",
     )
 
 
@@ -219,9 +232,20 @@ def declare(tree: Tree, name: str, target: Path) -> Charm:
     module, _, code = charm.code.rpartition(".")
     text = (tree.common / "charm.py").read_text(encoding="utf-8")
     entry = target / "src/charm.py"
-    entry.write_text(text.replace("MODULE", module).replace("CLASS", code), encoding="utf-8")
+    text = text.replace("MODULE", module).replace("CLASS", code)
+    text = text.replace("MORE", charm.experiments)
+    entry.write_text(text, encoding="utf-8")
     entry.chmod(0o755)
     return charm
+
+
+def libraries(tree: Tree, charm: Charm, target: Path) -> None:
+    """Copy the packages of our own that the charm needs to `target`/lib."""
+    shutil.copytree(tree.library, target / "lib/vpnaas", ignore=NO_CACHES)
+    if charm.network_function:
+        shutil.copytree(tree.library.with_name("oai"), target / "lib/oai", ignore=NO_CACHES)
+    if charm.experiments:
+        shutil.copytree(tree.root / EXPERIMENTS, target / "lib" / EXPERIMENTS, ignore=NO_CACHES)
 
 
 def assemble(tree: Tree, name: str, target: Path, architecture: str = "x86_64") -> Charm:
@@ -229,11 +253,8 @@ def assemble(tree: Tree, name: str, target: Path, architecture: str = "x86_64") 
     charm = declare(tree, name, target)
     shutil.copyfile(tree.common / "dispatch", target / "dispatch")
     (target / "dispatch").chmod(0o755)
-    no_caches = shutil.ignore_patterns("__pycache__", "*.pyc")
-    shutil.copytree(tree.library, target / "lib/vpnaas", ignore=no_caches)
-    if charm.network_function:
-        shutil.copytree(tree.library.with_name("oai"), target / "lib/oai", ignore=no_caches)
-    shutil.copytree(vendored(tree, architecture), target / "venv", ignore=no_caches)
+    libraries(tree, charm, target)
+    shutil.copytree(vendored(tree, architecture), target / "venv", ignore=NO_CACHES)
     shutil.copyfile(tree.root / "LICENSE", target / "LICENSE")
     bases = [
         {"name": "ubuntu", "channel": channel, "architectures": [MACHINES[architecture]]}

@@ -89,7 +89,8 @@ def parameters(charm: charms.Charm, primitive: str, own: Mapping[str, Any]) -> l
         own: Values by parameter that the descriptor sets itself.
     """
     if primitive == "config":
-        return _listed({}, {**LOGIN, **own})
+        login = {name: value for name, value in LOGIN.items() if name in charm.config["options"]}
+        return _listed({}, {**login, **own})
     if primitive not in charm.actions:
         raise BuildError(f"charm {charm.name} has no action {primitive}")
     declared = charm.actions[primitive].get("params") or {}

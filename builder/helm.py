@@ -114,6 +114,8 @@ def context(tree: Tree, target: Path) -> None:
     for name in LIBRARIES:
         source = tree.library.with_name(name)
         shutil.copytree(source, target / "lib" / name, ignore=no_caches)
+    folder = charms.EXPERIMENTS
+    shutil.copytree(tree.root / folder, target / "lib" / folder, ignore=no_caches)
     for name in tree.charms():
         charms.declare(tree, name, target / "charms" / name)
 

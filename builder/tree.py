@@ -13,7 +13,7 @@ from builder.errors import BuildError
 MARK = "charms/common/actions.yaml"
 SOURCES = (
     *("pyproject.toml", "LICENSE", "charms", "cloud-init", "ns-packages", "nst-packages", "params"),
-    "vnf-packages",
+    *("vnf-packages", "experiments/vdu"),
 )
 """Sources of the packages, relative to the root of the tree."""
 RELEASED = Path(__file__).resolve().parent / "released"

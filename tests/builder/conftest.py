@@ -12,6 +12,7 @@ from builder.tree import Tree
 SOURCES = (
     "charms",
     "cloud-init",
+    "experiments/vdu",
     "ns-packages",
     "nst-packages",
     "params",

@@ -3,22 +3,23 @@ import re
 import runpy
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
-from oai.charm import NfCharm
 from vpnaas import edge
 from vpnaas.actions import declared
 
 from builder import charms
+from builder.descriptors import parameters
 from builder.errors import BuildError
 from lab.vca.python import choose_python
 
 ACTIONS_OF_OSM = {"run", "generate-ssh-key", "get-ssh-public-key", "verify-ssh-credentials"}
 OPTIONS_OF_OSM = {"ssh-hostname", "ssh-username", "ssh-password"}
+
+EXPERIMENTS = "experiments.vdu.actions.Experiments"
 
 PROBE = """
 import sys
@@ -215,35 +216,34 @@ def test_the_library_needs_no_python_newer_than_the_proxy_machines(tree):
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-ABOUT_LINKS = {
-    *("configure", "rotate-keys", "add-peer", "delete-peer", "restart", "show-status"),
-    *("revoke-peer", "show-csr", "set-certificate", "set-enrolment"),
-    *("fetch-preshared-key",),
-    *("measure-throughput", "measure-latency", "measure-link", "set-qos"),
-    *("start-listener", "start-capture", "start-stream", "start-load"),
-    *("show-csr", "set-certificate", "revoke-peer"),
-    *("add-function", "delete-function"),
-}
-"""Actions that a charm without links does not have."""
+def about_links(tree):
+    """Return the actions that a charm without links does not have."""
+    common = ("actions", "experiment-actions", "nf-actions")
+    links = {
+        name: action.get("params", {}).get("link", {"default": "none"})
+        for file in common
+        for name, action in charms.declared_actions(tree, f"common/{file}.yaml").items()
+    }
+    return {name for name, link in links.items() if link.get("default", "all") == "all"}
 
 
 def class_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> type:
     """Return the class that a charm's entry starts."""
     found: list[type] = []
-    started = lambda module, name: found.append(getattr(import_module(module), name))  # noqa: E731
-    monkeypatch.setattr(edge, "main", started)
+    monkeypatch.setattr(edge, "main", lambda *names: found.append(edge.charm_class(*names)))
     runpy.run_path(str(folder / "src/charm.py"), run_name="__main__")
     return found[0]
 
 
 def test_every_action_has_a_handler_and_every_handler_an_action(unpacked, tree, monkeypatch):
-    common = declared(NfCharm)
+    common = declared(edge.charm_class("oai.charm", "NfCharm", EXPERIMENTS))
+    of_links = about_links(tree)
     for folder in charm_folders(unpacked):
         actions = yaml.safe_load((folder / "actions.yaml").read_text())
         charm = declared(class_of(folder, monkeypatch))
         handlers = set(charm)
         if folder.name in ("ue", "nr-ue", "n3ue"):
-            handlers -= {name for name in ABOUT_LINKS if charm[name] is common[name]}
+            handlers -= {name for name in of_links if charm[name] is common[name]}
         if "configure-gateway" not in charms.load(tree, folder.name).actions:
             assert folder.name != "secgw"
             handlers.discard("configure-gateway")
@@ -267,3 +267,23 @@ def test_parameters_of_a_network_function_can_all_stay_as_they_are(tree):
                 low = parameter.get("not", {"maximum": -1})["maximum"] + 1
                 validator.validate(low)
                 assert validator.is_valid(low - 1) == (low == 0)
+
+
+def test_a_charm_without_experiments_is_smaller_and_has_none_of_their_actions(sources):
+    declared_file = sources.root / "charms/vpn-endpoint/charm.yaml"
+    sizes = {}
+    for word in ("actions.Experiments", "false"):
+        text = declared_file.read_text().replace("experiments: actions.Experiments\n", "")
+        declared_file.write_text(f"{text}experiments: {word}\n")
+        folder = sources.root / word
+        charm = charms.declare(sources, "vpn-endpoint", folder)
+        charms.libraries(sources, charm, folder)
+        sizes[word] = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+        asked = {step["name"] for step in parameters(charm, "config", {})}
+        found = word != "false"
+        assert (folder / "lib/experiments/vdu/watch.py").is_file() == found
+        assert ("start-capture" in charm.actions) == found
+        assert ("allow-experiments" in charm.config["options"]) == found
+        assert ("allow-experiments" in asked) == found
+        assert ("experiments.vdu" in (folder / "src/charm.py").read_text()) == found
+    assert sizes["actions.Experiments"] - sizes["false"] > 40_000

@@ -118,7 +118,8 @@ def test_the_image_has_every_charm_of_the_tree(tree, built):
         for file in ("metadata.yaml", "actions.yaml", "config.yaml", "src/charm.py"):
             assert (folder / file).is_file()
         assert runpy.run_path(str(folder / "src/charm.py"))["main"].__module__ == "vpnaas.edge"
-    assert sorted(p.name for p in (context / "lib").iterdir()) == ["helm_ee", "oai", "vpnaas"]
+    libraries = sorted(p.name for p in (context / "lib").iterdir())
+    assert libraries == ["experiments", "helm_ee", "oai", "vpnaas"]
     # Each wheel is pinned for both architectures, or is one for all.
     pins = (context / "requirements.txt").read_text()
     for pin in re.findall(r"^\S+==\S+(?: \\\n\s+--hash=\S+)+", pins, re.MULTILINE):

@@ -112,7 +112,7 @@ def test_results_have_the_names_that_callers_of_sshproxycharm_read() -> None:
 # -- ops-scenario ----------------------------------------------------------------------------------
 
 _SCENARIO = r"""
-import importlib, json, logging, runpy, sys
+import json, logging, runpy, sys
 import yaml
 from ops import testing
 from vpnaas import edge, juju
@@ -122,7 +122,7 @@ def of(name):
     with open(folder + "/" + name) as stream:
         return yaml.safe_load(stream)
 told = []
-edge.main = lambda module, name: told.append(getattr(importlib.import_module(module), name))
+edge.main = lambda *names: told.append(edge.charm_class(*names))
 runpy.run_path(entry, run_name="__main__")
 (code,) = told
 meta, actions = of("metadata.yaml"), of("actions.yaml")

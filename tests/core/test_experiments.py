@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from oai import signalling_meter
 from support.ports import free_port
 from vpnaas import actions
 from vpnaas.base.errors import InputError, VpnaasError
-from vpnaas.extras import experiments
-from vpnaas.vdu.programs import send, watch
 from vpnaas.vdu.steps import Results
+
+from experiments.vdu import orders as experiments
+from experiments.vdu import send, signalling_meter, watch
 
 IMSI = "001010000000001"
 

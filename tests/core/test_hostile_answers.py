@@ -8,14 +8,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from oai import cql, logs, meters, n3iwf, n3ue, pdn, plan, sql
+from oai import cql, logs, n3iwf, n3ue, pdn, plan, sql
 from oai.functions import HssCharm, KeyedCharm
 from oai.functions_5g import AmfCharm
 from oai.params import Secrets
 from oai_support import function_state, params
 from vpnaas.base import fields
 from vpnaas.base.errors import VpnaasError
-from vpnaas.extras import experiments, gateway, gateway_pair, measure, qos
+from vpnaas.extras import gateway, gateway_pair, measure, qos
 from vpnaas.params.pair import PairParams
 from vpnaas.params.qos import link_qos
 from vpnaas.peers.peer import Peer, read_record
@@ -24,6 +24,9 @@ from vpnaas.tunnels.ipsec import observed
 from vpnaas.tunnels.wireguard import interface
 from vpnaas.vdu import facts
 from vpnaas.vdu.steps import Results, Step
+
+from experiments.vdu import orders as experiments
+from experiments.vdu import signalling as meters
 
 PEER = Peer("rel-1", "mme", (fields.networks("", "172.16.6.2/32")), "wireguard")
 TCP = measure.ThroughputTest.parse({"link": "s6a"})

@@ -6,10 +6,13 @@ import random
 import struct
 
 import pytest
-from oai import cql, logs, meters, signalling_meter
+from oai import cql, logs
 from oai_support import SUCCESS, avp, message
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.vdu.steps import Results
+
+from experiments.vdu import signalling as meters
+from experiments.vdu import signalling_meter
 
 MME, HSS = bytes([172, 16, 6, 2]), bytes([172, 16, 6, 129])
 

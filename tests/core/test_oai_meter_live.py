@@ -69,7 +69,7 @@ def test_times_are_those_of_the_packets_not_of_the_reading() -> None:
     answers = ",".join(message(318, h, False, SUCCESS).hex() for h in range(len(DELAYS)))
     with (
         program(HSS, json.dumps(DELAYS), answers) as hss,
-        program(source("signalling_meter.py", "oai")) as meter,
+        program(source("signalling_meter.py", "experiments.vdu")) as meter,
     ):
         assert meter.stdin and meter.stdout and meter.stderr and hss.stdout
         try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 
 import pytest
-from oai import signalling_meter
 
+from experiments.vdu import signalling_meter
 from simulators.core5g import ngap
 
 AMF, GNB = bytes([172, 16, 20, 10]), bytes([172, 16, 20, 40])

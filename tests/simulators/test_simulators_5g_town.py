@@ -78,7 +78,7 @@ def test_a_restarted_user_plane_carries_packets_again(core: Core) -> None:
 def test_the_meter_of_n2_tells_the_times_of_the_packets(core: Core) -> None:
     core.stop("nr-ue")
     core.until("the AMF knows", lambda: "deregisters" in core.log("amf"))
-    words = (sys.executable, "-I", "-c", source("signalling_meter.py", "oai"))
+    words = (sys.executable, "-I", "-c", source("signalling_meter.py", "experiments.vdu"))
     request = {"link": "n2", "interface": "wg-n2", "seconds": 120, "count": 1, "idle": 0}
     with subprocess.Popen(
         ["ip", "netns", "exec", core.netns("amf"), *words],

@@ -17,7 +17,7 @@ from vpnaas.vdu import machine, secret_store
 from vpnaas.vdu.ssh import Vdu
 from vpnaas.vdu.steps import changes, read, run
 
-from . import addresses, meters, params, part, pdn, plan, units, values
+from . import addresses, params, part, pdn, plan, units, values
 from .model import SECRETS_FILE, End, subscriber_file
 from .params import NONE, Common, Secrets
 
@@ -334,17 +334,6 @@ class NfCharm(VnfCharm):
             if name in named:
                 named[name] = named[name] == "yes"
         return self._change(params.changed(self.kind, nf_params, named, where))
-
-    def _measure_signalling(self, name: str, link: str, given: Params) -> Dict[str, Any]:
-        """Measure the signalling of a link for an action, while UEs register."""
-        request = meters.request(name, link, given)
-        with self._vdu() as vdu:
-            decided = self._plan(self._charm_state(), vdu).links.get(link)
-            if decided is None or not decided.interface:
-                raise VpnaasError("{} is not configured; run configure first".format(link))
-            request["interface"] = decided.interface
-            results = vdu.execute([meters.step(request)], exclusive=False)
-        return dict(meters.answer(link, results), technology=decided.params.technology)
 
     def _log(self, container: str) -> str:
         """Return the end of what a running container has logged since its start."""

@@ -176,10 +176,6 @@ class MmeCharm(NfCharm):
     def _show_connected(self, given: Params) -> Dict[str, Any]:
         return dict(logs.statistics(self._log("mme")))
 
-    @action("measure-s6a")
-    def _measure_s6a(self, given: Params) -> Dict[str, Any]:
-        return self._measure_signalling("measure-s6a", "s6a", given)
-
 
 class SgiCharm(NfCharm):
     """A gateway of the EPC; an action changes its SGi side."""

@@ -84,10 +84,6 @@ class AmfCharm(KeyedCharm):
     def _show_connected(self, given: Params) -> Dict[str, Any]:
         return dict(logs.connected(self._log("amf")))
 
-    @action("measure-n2")
-    def _measure_n2(self, given: Params) -> Dict[str, Any]:
-        return self._measure_signalling("measure-n2", "n2", given)
-
 
 def _allowed(nf_params: Amf, where: str, text: str) -> List[Dict[str, Any]]:
     """Return the sessions of the slices a subscriber may use."""

@@ -10,7 +10,6 @@ from vpnaas.actions import OUTPUT_LIMIT, Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.base.links import directory
-from vpnaas.experimenting import ExperimentingCharm
 from vpnaas.extras import certificate_actions, measure, qos
 from vpnaas.params.enrolment import Enrolment
 from vpnaas.params.gateway import GatewayParams
@@ -19,17 +18,25 @@ from vpnaas.params.monitoring import exporter_port
 from vpnaas.params.qos import link_qos
 from vpnaas.params.secret_store import SecretReference
 from vpnaas.peers.peer import Peer, read_record
-from vpnaas.plan import GATEWAY, MONITORING, QOS, shares
-from vpnaas.reconciling import HOST_KEY, INTENT_KEY, NOTICE_KEY, TRUST_KEY, Outcome
+from vpnaas.plan import GATEWAY, MONITORING, QOS, Plan, shares
+from vpnaas.reconciling import (
+    HOST_KEY,
+    INTENT_KEY,
+    NOTICE_KEY,
+    TRUST_KEY,
+    Outcome,
+    ReconcilingCharm,
+)
 from vpnaas.tunnels import preshared
 from vpnaas.tunnels.technologies import TABLE
 from vpnaas.tunnels.technology import CharmState, LinkPlan
-from vpnaas.vdu import secret_store
-from vpnaas.vdu.ssh import ensure_key
+from vpnaas.vdu import facts, secret_store
+from vpnaas.vdu.facts import VduFacts
+from vpnaas.vdu.ssh import Vdu, ensure_key
 from vpnaas.vdu.steps import read
 
 
-class VnfCharm(ExperimentingCharm):
+class VnfCharm(ReconcilingCharm):
     """Proxy charm of a VNF; its links are the relations of interface vpnaas-link."""
 
     def _reconcile_now(self, **options: Any) -> Outcome:
@@ -75,6 +82,33 @@ class VnfCharm(ExperimentingCharm):
         return outcome
 
     # Actions that N2VC runs by itself
+
+    def _chosen(self, params: Params) -> FrozenSet[str]:
+        """Return the links that an action works on: the one in `link`, or all configured ones."""
+        configured = self._intent().links
+        if not configured:
+            raise VpnaasError("no link is configured yet; run configure first")
+        if params.get("link", "all") == "all":
+            return frozenset(configured)
+        return frozenset([self._configured_link(params)])
+
+    def _one_link(self, params: Params) -> str:
+        return fields.choice("link", str(params.get("link", "")), sorted(self.roles))
+
+    def _configured_link(self, params: Params) -> str:
+        link = self._one_link(params)
+        if link not in self._intent().links:
+            raise InputError("link", "{} is not configured".format(link), "run configure first")
+        return link
+
+    def _measured_plan(self, params: Params, vdu: Vdu) -> Plan:
+        """Look at the VDU without changing it, to know the peers of the link to measure."""
+        self._configured_link(params)
+        return self._plan(self._charm_state(), vdu)
+
+    def _facts(self, vdu: Vdu) -> VduFacts:
+        """Look at the VDU for an action that does not reconcile."""
+        return facts.parse(vdu.execute(facts.observe(), exclusive=False).check())
 
     @action("run", leader=False, plain=True)
     def _run(self, params: Params) -> Dict[str, Any]:

@@ -55,8 +55,17 @@ def _frozen(cls: type) -> type:
     return cast(type, made)
 
 
-def main(module: str, name: str) -> None:
-    """Run a class of charm code in the execution environment that started this process."""
+def charm_class(module: str, name: str, more: str = "") -> type:
+    """Return a class of charm code, joined with another that has more actions ("module.Class")."""
+    kind: type = getattr(import_module(module), name)
+    if not more:
+        return kind
+    where, _, other = more.rpartition(".")
+    return type(name, (getattr(import_module(where), other), kind), {})
+
+
+def main(module: str, name: str, more: str = "") -> None:
+    """Run `charm_class` in the execution environment that started this process."""
     served = "VPNAAS_RELEASE" in os.environ
     if not served:
         # This process handles one event and ends, so its garbage does not matter. Collection takes
@@ -64,7 +73,7 @@ def main(module: str, name: str) -> None:
         gc.disable()
         sys.meta_path.insert(0, _Unused())
         setattr(attr, "frozen", _frozen)  # noqa: B010 - mypy takes it for a constant
-    kind = getattr(import_module(module), name)
+    kind: Any = charm_class(module, name, more)
     if served:
         from helm_ee import server  # A Juju unit lacks the modules it needs.
 

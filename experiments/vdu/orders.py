@@ -10,7 +10,6 @@ import re
 from typing import Any, Dict, List, Mapping, Sequence
 
 import attr
-
 from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED, InputError, VpnaasError
 from vpnaas.extras import measure
@@ -73,7 +72,7 @@ class Unit:
             run("stop", "systemctl", "stop", self.service, any_exit=True, timeout=30),
             remove("forget", self.file("result")),
             directory("folder", RUN, 0o700),
-            write("program", self.file("py"), source(self.program), 0o600),
+            write("program", self.file("py"), source(self.program, __package__), 0o600),
             write("request", self.file("request"), json.dumps(request), 0o600),
             run("start", "systemd-run", *words, timeout=30),
         ]
@@ -188,7 +187,7 @@ def attempts(params: Mapping[str, Any], interface: str) -> Step:
     patience = fields.integer("probe: patience-ms", params.get("patience-ms", 500), 10, 10000) / 1e3
     request = {"attempts": parsed, "patience": patience, "interface": interface}
     limit = 60 + int(patience * (1 + total // 400))
-    return ask("probe", source("send.py"), request, limit)
+    return ask("probe", source("send.py", __package__), request, limit)
 
 
 _KEYS = ("to", "ports", "datagram", "token", "source", "via", "say", "label")

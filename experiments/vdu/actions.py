@@ -1,63 +1,33 @@
-"""The actions of experiments, and code that the actions of measurements use too."""
+"""The actions of experiments: a class that the build joins with that of a charm."""
 
-from typing import Any, Dict, FrozenSet, Iterable, Sequence
+from typing import Any, Dict, Iterable, Sequence
 
 from vpnaas.actions import Params, action
 from vpnaas.base import fields
-from vpnaas.base.errors import InputError, VpnaasError
-from vpnaas.extras import experiments, measure
+from vpnaas.base.errors import InputError
+from vpnaas.charm import VnfCharm
+from vpnaas.extras import measure
 from vpnaas.peers.peer import Peer
-from vpnaas.plan import Plan
-from vpnaas.reconciling import ReconcilingCharm
-from vpnaas.vdu import facts
-from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.ssh import Vdu
 from vpnaas.vdu.steps import Results, Step
 
+from . import orders
 
-class ExperimentingCharm(ReconcilingCharm):
-    """A charm whose VDU can take part in experiments, if Day-1 allows it."""
 
-    def _chosen(self, params: Params) -> FrozenSet[str]:
-        """Return the links that an action works on: the one in `link`, or all configured ones."""
-        configured = self._intent().links
-        if not configured:
-            raise VpnaasError("no link is configured yet; run configure first")
-        if params.get("link", "all") == "all":
-            return frozenset(configured)
-        return frozenset([self._configured_link(params)])
-
-    def _one_link(self, params: Params) -> str:
-        return fields.choice("link", str(params.get("link", "")), sorted(self.roles))
-
-    def _configured_link(self, params: Params) -> str:
-        link = self._one_link(params)
-        if link not in self._intent().links:
-            raise InputError("link", "{} is not configured".format(link), "run configure first")
-        return link
-
-    def _measured_plan(self, params: Params, vdu: Vdu) -> Plan:
-        """Look at the VDU without changing it, to know the peers of the link to measure."""
-        self._configured_link(params)
-        return self._plan(self._charm_state(), vdu)
-
-    # Experiments
+class Experiments(VnfCharm):
+    """A charm whose VDU takes part in experiments, if Day-1 allows it."""
 
     def _experiment(self, steps: Sequence[Step]) -> Results:
-        """Run steps, also during a reconcile, if Day-1 allows experiments."""
+        """Run steps, also during a reconcile, if Day-1 allows orders."""
         with self._experimental() as vdu:
             return vdu.execute(steps, exclusive=False).check()
 
-    def _ended(self, unit: experiments.Unit) -> Dict[str, Any]:
+    def _ended(self, unit: orders.Unit) -> Dict[str, Any]:
         return unit.result(self._experiment(unit.stop()))
 
     def _experimental(self) -> Vdu:
-        experiments.require_allowed(self.environment.option("allow-experiments"))
+        orders.require_allowed(self.environment.option("allow-experiments"))
         return self._vdu()
-
-    def _facts(self, vdu: Vdu) -> VduFacts:
-        """Look at the VDU for an action that does not reconcile."""
-        return facts.parse(vdu.execute(facts.observe(), exclusive=False).check())
 
     def _underlays(self, links: Iterable[str], vdu: Vdu) -> Dict[str, str]:
         """Return the underlay interface of each link; key "" has the management interface."""
@@ -101,12 +71,12 @@ class ExperimentingCharm(ReconcilingCharm):
         with self._experimental() as vdu:
             underlays = self._underlays(links, vdu)
             del underlays[""]
-            vdu.execute(experiments.capture(params, underlays), exclusive=False).check()
+            vdu.execute(orders.capture(params, underlays), exclusive=False).check()
         return {"interfaces": underlays}
 
     @action("stop-capture")
     def _stop_capture(self, params: Params) -> Dict[str, Any]:
-        return self._ended(experiments.CAPTURE)
+        return self._ended(orders.CAPTURE)
 
     @action("start-listener")
     def _start_listener(self, params: Params) -> Dict[str, Any]:
@@ -114,17 +84,17 @@ class ExperimentingCharm(ReconcilingCharm):
         # A link that waits for an address from its gateway has none to listen at.
         known = self._charm_state().intent.links
         addresses = [str(known[link].inner_address.ip) for link in links if link in known]
-        results = self._experiment(experiments.listener(params, addresses))
-        return {"addresses": addresses, "tcp-ports": experiments.listening(results)}
+        results = self._experiment(orders.listener(params, addresses))
+        return {"addresses": addresses, "tcp-ports": orders.listening(results)}
 
     @action("stop-listener")
     def _stop_listener(self, params: Params) -> Dict[str, Any]:
-        return self._ended(experiments.LISTENER)
+        return self._ended(orders.LISTENER)
 
     @action("probe")
     def _probe(self, params: Params) -> Dict[str, Any]:
         with self._experimental() as vdu:
-            step = experiments.attempts(params, self._underlays((), vdu)[""])
+            step = orders.attempts(params, self._underlays((), vdu)[""])
             return measure.answer(vdu.execute([step], exclusive=False), "probe", "the probe")
 
     @action("start-stream")
@@ -135,22 +105,22 @@ class ExperimentingCharm(ReconcilingCharm):
             address = measure.target(self._other_end(params), "tunnel", link)
         else:
             address = fields.address("start-stream: address", text)
-        self._experiment(experiments.stream(params, str(address)))
+        self._experiment(orders.stream(params, str(address)))
         return {"address": str(address)}
 
     @action("stop-stream")
     def _stop_stream(self, params: Params) -> Dict[str, Any]:
-        return self._ended(experiments.STREAM)
+        return self._ended(orders.STREAM)
 
     @action("start-load")
     def _start_load(self, params: Params) -> Dict[str, Any]:
         peer = self._other_end(params)
-        self._experiment(experiments.load(params, peer))
+        self._experiment(orders.load(params, peer))
         return {"peer": peer.label}
 
     @action("stop-load")
     def _stop_load(self, params: Params) -> Dict[str, Any]:
-        return experiments.loaded(self._ended(experiments.LOAD))
+        return orders.loaded(self._ended(orders.LOAD))
 
     @action("inject-fault")
     def _inject_fault(self, params: Params) -> Dict[str, Any]:
@@ -166,5 +136,5 @@ class ExperimentingCharm(ReconcilingCharm):
                 if interface == underlays[""]:
                     allowed = "a link over another interface than management"
                     raise InputError("inject-fault: link", "we would cut ourselves off", allowed)
-            experiments.broken(vdu.execute(experiments.fault(params, interface), exclusive=False))
+            orders.broken(vdu.execute(orders.fault(params, interface), exclusive=False))
         return {"fault": kind}
