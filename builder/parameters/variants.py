@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from builder import documents
+from builder import charms, documents
+from builder.descriptors import CONFIGURE, SHARED
 from builder.errors import BuildError, sentence
 from builder.parameters import core, slices
 from builder.tree import Tree
+
+TECHNOLOGY = "vpn_technology"
 
 
 class Variant(BaseModel):
@@ -140,8 +144,9 @@ def parameter_files(tree: Tree) -> dict[str, dict[str, Any]]:
         if name in written:
             raise BuildError(f"params/{name}.yaml: a core file makes it as well")
         written[name] = _plain(document)
+    defaults = _defaults(tree)
     for name, document in written.items():
-        _complete(document, f"params/{name}.yaml")
+        _complete(document, f"params/{name}.yaml", defaults)
     files: dict[str, dict[str, Any]] = dict(written)
     for name, entry in documents.read(folder / "variants.yaml").items():
         if name in written:
@@ -154,16 +159,34 @@ def parameter_files(tree: Tree) -> dict[str, dict[str, Any]]:
     return files | slices.parameter_files(entries, dict(files), _templates(tree))
 
 
-def _complete(document: dict[str, Any], where: str) -> None:
-    """Add required parameters that most files lack: no post-quantum keys, no 5QI, no rates."""
+def _defaults(tree: Tree) -> dict[str, Any]:
+    """Return the parameters that all links of a VNF share, with the defaults of `configure`."""
+    declared = charms.declared_actions(tree, "common/actions.yaml")[CONFIGURE]["params"]
+    found = {}
+    for name in declared:
+        if name in SHARED:
+            default = declared[name]["default"]
+            # An instantiation parameter is a text or a number.
+            found[f"vpn_{name}".replace("-", "_")] = (
+                str(default).lower() if isinstance(default, bool) else default
+            )
+    return found
+
+
+def _complete(document: dict[str, Any], where: str, defaults: Mapping[str, Any]) -> None:
+    """Add what a file leaves out: the defaults of `configure`, no 5QI, no rates.
+
+    A member with links has the parameter `vpn_technology`.
+    """
     try:
         _Written.model_validate(document)
     except ValidationError as error:
         raise BuildError(f"{where}: {sentence(error)}") from None
     for member in document["additionalParamsForVnf"]:
         values = member["additionalParams"]
-        if "vpn_preshared_key" in values:
-            values.setdefault("vpn_post_quantum", "none")
+        if TECHNOLOGY in values:
+            for key, default in defaults.items():
+                values.setdefault(key, default)
         for key in [key for key in values if key.endswith("_inner_address")]:
             link = key.removesuffix("_inner_address")
             for word in slices.QOS:

@@ -8,12 +8,14 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
+from helm_ee.schema import Actions
 from vpnaas import edge
 from vpnaas.actions import declared
 
-from builder import charms
-from builder.descriptors import parameters
+from builder import charms, pages
+from builder.descriptors import day_2, parameters
 from builder.errors import BuildError
+from builder.parameters.variants import parameter_files
 from lab.vca.python import choose_python
 
 ACTIONS_OF_OSM = {"run", "generate-ssh-key", "get-ssh-public-key", "verify-ssh-credentials"}
@@ -287,3 +289,29 @@ def test_a_charm_without_experiments_is_smaller_and_has_none_of_their_actions(so
         assert ("allow-experiments" in asked) == found
         assert ("experiments.vdu" in (folder / "src/charm.py").read_text()) == found
     assert sizes["actions.Experiments"] - sizes["false"] > 40_000
+
+
+def test_a_default_of_configure_is_stated_once(sources, monkeypatch):
+    file = sources.common / "actions.yaml"
+    before = "    keepalive:\n      default: -1\n"
+    text = file.read_text(encoding="utf-8")
+    assert text.count(before) == 1
+    file.write_text(text.replace(before, before.replace("-1", "20")), encoding="utf-8")
+    charm = charms.load(sources, "hss")
+    # The action of the charm, the primitive in OSM, a pod, instantiation parameters, and the page.
+    assert charm.actions["configure"]["params"]["keepalive"]["default"] == 20
+    (step,) = (step for step in day_2(charm, "hss") if step["name"] == "configure")
+    defaults = {p["name"]: p.get("default-value") for p in step["parameter"]}
+    assert defaults["keepalive"] == "20"
+    given = {"link": "s6a", "inner-address": "172.16.6.1/24"}
+    assert Actions(charm.actions).parameters("configure", given)["keepalive"] == 20
+    members = [
+        member["additionalParams"]
+        for document in parameter_files(sources).values()
+        for member in document.get("additionalParamsForVnf", ())
+    ]
+    assert {values.get("vpn_keepalive", 20) for values in members} == {20}
+    assert sum("vpn_keepalive" in values for values in members) > 50
+    monkeypatch.setattr(pages.Tree, "find", lambda: sources)
+    table = pages.action("common/actions.yaml", "configure")
+    assert re.search(r"^\| `keepalive` \|[^|]*\| `?20`? \|", table, re.MULTILINE)

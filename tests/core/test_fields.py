@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
+from vpnaas.base.links import KEEPALIVE
 from vpnaas.params.intent import Intent, link_params, manual_peer
 from vpnaas.peers.offer import KeyOffer, Offer, decode, encode
 
@@ -155,6 +156,47 @@ def test_an_intent_survives_the_peer_relation():
     intent = Intent().with_link(link_params(PARAMS)).with_peer(peer)
     assert Intent.from_json(intent.to_json()) == intent
     assert intent.links["s6a"].to_params() == PARAMS
+
+
+ACTIONS = yaml.safe_load(
+    (Path(__file__).parents[2] / "charms/common/actions.yaml").read_text(encoding="utf-8")
+)
+REQUIRED = {
+    "configure": {"link": "s6a", "inner-address": "172.16.6.2/24"},
+    "add-peer": {"link": "s6a", "name": "a", "public-key": KEY, "allowed-prefixes": "172.16.6.9"},
+}
+PARSED = {"configure": link_params, "add-peer": manual_peer}
+
+
+def declared(action, key):
+    """Return a word of the declaration of each parameter that has it."""
+    params = ACTIONS[action]["params"]
+    return {name: params[name][key] for name in params if key in (params[name] or {})}
+
+
+@pytest.mark.parametrize("action", PARSED)
+def test_the_defaults_of_the_parser_are_those_that_the_action_declares(action):
+    required = REQUIRED[action]
+    expected = PARSED[action](required)
+    for name, default in declared(action, "default").items():
+        assert PARSED[action]({name: default, **required}) == expected, name
+
+
+@pytest.mark.parametrize("action", PARSED)
+def test_the_parser_takes_no_number_outside_the_range_that_the_action_declares(action):
+    of_qos = {"five-qi", "guaranteed-mbps", "maximum-mbps", "underlay-mbps"}
+    for name, (low, high) in declared(action, "range").items():
+        if name in of_qos:
+            continue  # Parsed by `link_qos`.
+        for number in (low - 1, high + 1):
+            with pytest.raises(InputError, match=name):
+                PARSED[action]({**REQUIRED[action], name: number})
+        PARSED[action]({**REQUIRED[action], name: high})
+
+
+@pytest.mark.parametrize("action", PARSED)
+def test_the_description_of_keepalive_has_the_seconds_that_the_charm_uses(action):
+    assert f"-1 is {KEEPALIVE} s" in ACTIONS[action]["params"]["keepalive"]["description"]
 
 
 def test_the_words_for_nothing_mean_the_same_as_empty():
