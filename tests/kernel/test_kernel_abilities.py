@@ -79,6 +79,10 @@ def initial_disk(modules: Path) -> bytes:
         # What a program loads stands in ldd's rows as its whole path.
         for path in re.findall(r"(/\S+) \(0x", output("ldd", place)):
             files[path.lstrip("/")] = Path(path)
+    # kmod 34 opens what decompresses modules by its name, so ldd does not know of it.
+    for name in ("liblzma.so.5", "libzstd.so.1"):
+        for path in Path("/usr/lib").glob(f"*/{name}"):
+            files[str(path).lstrip("/")] = path
     for folder in MODULES:
         for path in (modules / "kernel" / folder).rglob("*.ko*"):
             files[f"lib/modules/{path.relative_to(modules.parent)}"] = path
