@@ -116,6 +116,13 @@ def ha(pair: Service) -> Service:
 
 
 @pytest.fixture(scope="session")
+def epc_behind(lab: Lab) -> Service:
+    """The core behind a pair of security gateways, its network functions and a UE, shared."""
+    lab.onboard(*EPC_SECGW)
+    return lab.create("behind-pair", "epc_secgw_ha_ns", "epc_secgw_ha")
+
+
+@pytest.fixture(scope="session")
 def epc(lab: Lab) -> Service:
     """The core with its five links, its network functions and a UE, shared.
 

@@ -8,6 +8,7 @@ Cast: hss, mme, spgwc, spgwu, enb, ue, gateway (`epc_secgw_nst`); gateway1, gate
 Seen:
 - a UE attaches through the gateway;
 - without the gateway nothing passes, and all comes back with it;
+- behind a pair a UE keeps its address when the standby takes over;
 - a take-over amid attaches and a download loses no UE.
 """
 
@@ -23,18 +24,20 @@ from e2e_support import (
     Lab,
     Service,
     associations,
-    own_service,
     scan,
     wait,
 )
 from e2e_ue import DEVICE, LONG, attached, load, reaches
-from e2e_wire import captured, ipsec_only
+from e2e_wire import captured, ipsec_only, wireguard_only
 from support.filters import NEIGHBOURS
+from vpnaas.base.links import REFERENCE_POINTS
 
-pytestmark = [pytest.mark.lab, pytest.mark.long]
+pytestmark = [pytest.mark.lab, pytest.mark.schedule(order=-10, worker="epc")]
 
 MARKER = b"a UE's own words"
 MME, SPGWU = "10.43.1.10", "10.43.1.20"
+CORE = ("s6a", "s11", "sxab")
+"""Links of the core, which has the gateways on S1 only."""
 SCTP, GTPU = "ip proto 132", "udp port 2152"
 
 
@@ -52,6 +55,7 @@ def behind(lab: Lab) -> Iterator[Service]:
     lab.done("nsi-delete", "behind", "--wait")
 
 
+@pytest.mark.long
 def test_a_ue_attaches_through_the_gateway(behind: Service, tmp_path: Path) -> None:
     wait(behind["ue"].ready, "the UE is attached", LONG)
     for end in ("enb", "gateway"):
@@ -77,6 +81,7 @@ def test_a_ue_attaches_through_the_gateway(behind: Service, tmp_path: Path) -> N
     assert len(associations(behind["gateway"])) == 2
 
 
+@pytest.mark.long
 def test_without_the_gateway_nothing_goes_and_all_comes_back(
     behind: Service, tmp_path: Path
 ) -> None:
@@ -89,18 +94,65 @@ def test_without_the_gateway_nothing_goes_and_all_comes_back(
     attached(behind)
 
 
-pair = own_service(EPC_SECGW, "pair", "epc_secgw_ha_ns", "epc_secgw_ha")
+def test_a_ue_attaches_behind_a_pair_and_stays_when_the_standby_takes_over(
+    epc_behind: Service, tmp_path: Path
+) -> None:
+    first, second = epc_behind["gateway1"], epc_behind["gateway2"]
+    wait(epc_behind["ue"].ready, "the UE is attached", LONG)
+    with ExitStack() as stack:
+        wires = {
+            name: stack.enter_context(captured(epc_behind, name, tmp_path / f"{name}.pcap"))
+            for name in ("backhaul", "trusted", *CORE)
+        }
+        epc_behind["ue"].out("systemctl", "restart", "ue.service")
+        attached(epc_behind)
+        wait(
+            lambda: reaches(epc_behind, "-p", MARKER.hex(), "-s", "64"), "all its packets go", LONG
+        )
+    # By IPsec up to the gateways, in clear behind them, by WireGuard between the functions.
+    allowed = {
+        "backhaul": ipsec_only(),
+        **{name: wireguard_only(REFERENCE_POINTS[name].listen_port) for name in CORE},
+    }
+    for name, protected in allowed.items():
+        assert wires[name].count(protected) > 1, name
+        other = f"not {NEIGHBOURS} and not {protected}"
+        assert wires[name].count(other) == 0, f"{name}: {wires[name].sample(other)}"
+        assert not wires[name].holds(MARKER), name
+    assert wires["trusted"].count(SCTP) > 5
+    assert wires["trusted"].count(GTPU) >= 6
+    assert wires["trusted"].holds(MARKER)
+    for gateway, role in ((first, "active"), (second, "standby")):
+        assert len(associations(gateway)) == 2
+        assert gateway.action("show-status")["standby"]["state"] == role
+    before = address(epc_behind)
+    assert first.action("switch-over")["state"] == "standby"
+    try:
+        assert second.action("show-status")["standby"]["state"] == "active"
+        attached(epc_behind)
+        assert address(epc_behind) == before
+    finally:
+        first.action("switch-over", activity="resume")
+    attached(epc_behind)
 
 
-def test_a_takeover_amid_attaches_and_a_download_loses_no_ue(pair: Service) -> None:
+@pytest.mark.long
+def test_a_takeover_amid_attaches_and_a_download_loses_no_ue(epc_behind: Service) -> None:
+    pair = epc_behind
     attached(pair)
     ue, gateway = pair["ue"], pair["gateway1"]
     server = pair["spgwu"].action("serve-throughput", seconds=300)
-    (device,) = json.loads(ue.out("ip", "-j", "-4", "addr", "show", "dev", DEVICE))
-    own = device["addr_info"][0]["local"]
     # Not as an action: OSM runs those of one service one after the other.
     receive = (
-        *("iperf3", "--client", server["address"], "--port", str(server["port"]), "--bind", own),
+        *(
+            "iperf3",
+            "--client",
+            server["address"],
+            "--port",
+            str(server["port"]),
+            "--bind",
+            address(pair),
+        ),
         *("--reverse", "--bitrate", "20M", "--time", "60", "--json"),
     )
     download = InBackground(lambda: ue.out(*receive, timeout=180))
@@ -115,6 +167,13 @@ def test_a_takeover_amid_attaches_and_a_download_loses_no_ue(pair: Service) -> N
     assert all(each["sum"]["bytes"] > 0 for each in intervals[-5:]), intervals[-5:]
     assert reaches(pair, "-c", "3")
     assert pair["gateway2"].action("show-status")["standby"]["state"] == "active"
+
+
+def address(service: Service) -> str:
+    """Return what the UE was given when it attached."""
+    (device,) = json.loads(service["ue"].out("ip", "-j", "-4", "addr", "show", "dev", DEVICE))
+    found: str = device["addr_info"][0]["local"]
+    return found
 
 
 def load_runs(service: Service) -> bool:

@@ -3,7 +3,7 @@
 No manual step is needed. The lab's simulators stand for the network functions' images and speak the
 real protocols.
 
-Cast: hss, mme, spgwc, spgwu, enb, ue (`epc_ue_ns`).
+Cast: hss, mme, spgwc, spgwu, enb, ue (`epc_ue_ns`); gateway1, gateway2 (`epc_secgw_ha_ns`).
 
 Seen:
 - every function is ready after `ns-create`; a capture of each network has no packet in clear;
@@ -36,6 +36,13 @@ PORTS = {link: REFERENCE_POINTS[link].listen_port for link in LINKS}
 NF = "/etc/osm-vpnaas/nf"
 CASSANDRA_DELAY = 0.3
 INNER = {"hss": "172.16.6.129", "spgwc": "172.16.1.104"}
+
+
+@pytest.fixture(scope="module", params=["epc_behind", pytest.param("epc", marks=pytest.mark.long)])
+def core(request: pytest.FixtureRequest) -> Service:
+    """The core behind gateways, in long runs the one with S1 in tunnels of its own."""
+    made: Service = request.getfixturevalue(request.param)
+    return made
 
 
 class Log:
@@ -103,13 +110,14 @@ def attempt(vnf: Vnf, address: str, port: int, source: str = "") -> str:
     return vnf.out("python3", "-c", CONNECT, address, str(port), source).strip()
 
 
-def test_every_network_function_is_ready_after_ns_create(epc: Service) -> None:
+def test_every_network_function_is_ready_after_ns_create(core: Service) -> None:
     for name in ("hss", "mme", "spgwc", "spgwu", "enb", "ue"):
-        status, text = message(epc, name)
+        status, text = message(core, name)
         assert (status, text.split(",")[0]) == ("active", f"{name} ready"), name
-    assert epc["ue"].ready()
+    assert core["ue"].ready()
 
 
+@pytest.mark.long
 def test_a_ue_attaches_through_all_tunnels_and_nothing_is_in_clear(
     epc: Service, tmp_path: Path
 ) -> None:
@@ -134,16 +142,16 @@ def test_a_ue_attaches_through_all_tunnels_and_nothing_is_in_clear(
     wait(connected, "the MME's table shows the UE", LONG)
 
 
-def test_the_radio_is_reached_by_the_network_uu_only(epc: Service) -> None:
-    enb = epc["enb"]
-    uu = str(enb.server.ip_on(epc.network("uu")))
-    result = epc["ue"].out("ss", "-Htn", "state", "established", "dport", f"= :{RADIO_PORT}")
+def test_the_radio_is_reached_by_the_network_uu_only(core: Service) -> None:
+    enb = core["enb"]
+    uu = str(enb.server.ip_on(core.network("uu")))
+    result = core["ue"].out("ss", "-Htn", "state", "established", "dport", f"= :{RADIO_PORT}")
     assert result.split()[-1] == f"{uu}:{RADIO_PORT}"
     # It listens at all addresses; others in the service and the charms get no answer there.
     assert f"tcp 0.0.0.0:{RADIO_PORT}" in enb.listening()
-    assert attempt(epc["ue"], uu, RADIO_PORT) == "open"
-    assert attempt(epc["ue"], enb.management, RADIO_PORT) == "silent"
-    mme = epc["mme"]
+    assert attempt(core["ue"], uu, RADIO_PORT) == "open"
+    assert attempt(core["ue"], enb.management, RADIO_PORT) == "silent"
+    mme = core["mme"]
     assert attempt(mme, enb.management, 22) == "open"
     assert attempt(mme, enb.management, RADIO_PORT) == "silent"
     mme.out("ip", "route", "add", f"{uu}/32", "via", enb.management)
@@ -175,10 +183,10 @@ def test_rate_and_delay_of_the_ue_end_to_end(epc: Service) -> None:
         epc["ue"].action("measure-throughput", server=SGI, port=5299, duration=1)
 
 
-def test_a_ue_reaches_nothing_but_the_data_network(epc: Service) -> None:
-    ue, spgwu = epc["ue"], epc["spgwu"]
+def test_a_ue_reaches_nothing_but_the_data_network(core: Service) -> None:
+    ue, spgwu = core["ue"], core["spgwu"]
     own = ue.action("measure-latency", server=SGI, count=1)["address"]
-    for address in (SGI, spgwu.management, epc["mme"].management):
+    for address in (SGI, spgwu.management, core["mme"].management):
         assert attempt(ue, address, 22, own) == "silent"
 
 
@@ -186,6 +194,7 @@ WRONG = {"spgwu": "192.168.248.0/24", "spgwc": "172.16.0.0/16"}
 """Pools that a link of the VDU has."""
 
 
+@pytest.mark.long
 def test_a_pool_that_the_vdu_has_is_refused_and_the_ue_stays(epc: Service) -> None:
     spgwu = epc["spgwu"]
     before = started(spgwu)
@@ -281,23 +290,23 @@ def test_an_enb_is_ready_at_any_log_level_and_the_user_plane_logs_as_told(epc: S
     attached(epc)
 
 
-def test_nobody_but_root_reads_a_key_of_a_subscriber_or_the_operator(epc: Service) -> None:
-    hss = epc["hss"]
+def test_nobody_but_root_reads_a_key_of_a_subscriber_or_the_operator(core: Service) -> None:
+    hss = core["hss"]
     assert OP in hss.out("cat", "/var/log/hss.log"), "the HSS prints keys, as OAI's does"
     # A file of an earlier version of the charm, which systemd made readable.
     hss.out("chmod", "0644", "/var/log/hss.log")
     hss.out("systemctl", "restart", "hss.service")
     wait(hss.ready, "the HSS is ready", LONG)
     for name in ("hss", "ue"):
-        vnf = epc[name]
+        vnf = core[name]
         # As a user sees it: files and folders that others may read and enter.
         words = ("find", "/etc", "/var", "/run", "/tmp", "/opt", "/home", "-xdev", "-type", "f")
         found = vnf.run("runuser", "-u", "nobody", "--", *words, "-readable", "-print0").stdout
         readable = "\n".join(path for path in found.split("\0") if path)
         seen = vnf.run("xargs", "-d", "\n", "grep", "-lisE", f"{OP}|{K}|KASME +:", input=readable)
         assert seen.stdout == "", name
-    wait(epc["mme"].ready, "S6a is open again", LONG)
-    attached(epc)
+    wait(core["mme"].ready, "S6a is open again", LONG)
+    attached(core)
 
 
 @pytest.mark.long
@@ -371,7 +380,7 @@ def test_a_user_plane_that_restarts_heals_without_the_others(epc: Service) -> No
     assert [started(epc[name]) for name in ("spgwc", "mme", "enb", "ue")] == before
 
 
-def test_no_key_of_a_link_stands_anywhere_but_on_its_vdu(epc: Service) -> None:
-    epc.note_secrets()
-    assert len(epc.lab.secrets.texts) >= 10  # two ends of five links
-    assert scan(epc.lab, epc.lab.secrets.texts) == []
+def test_no_key_of_a_link_stands_anywhere_but_on_its_vdu(core: Service) -> None:
+    core.note_secrets()
+    assert len(core.lab.secrets.texts) >= 10  # two ends of five links
+    assert scan(core.lab, core.lab.secrets.texts) == []

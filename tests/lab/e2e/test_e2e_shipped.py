@@ -122,7 +122,7 @@ def cases() -> list[Case]:
 ELSEWHERE = {
     "conftest": (
         *("vpn_basic_ns-vpn_basic", "vpn_basic_ns-vpn_basic_novpn", "vpn_basic_ns-vpn_basic_psk"),
-        *("epc_ue_ns-epc_ue", "secgw_ha_ns-secgw_ha"),
+        *("epc_ue_ns-epc_ue", "secgw_ha_ns-secgw_ha", "epc_secgw_ha_ns-epc_secgw_ha"),
     ),
     "test_e2e_5g": ("5gc_ue_ns-5gc_ue", "5gc_ue_ns-5gc_ue_ipsec"),
     # Slices of a 5G core are ready when their services are joined.
@@ -135,7 +135,7 @@ ELSEWHERE = {
     "test_e2e_certificates": ("vpn_basic_ns-vpn_basic_ipsec",),
     "test_e2e_cores": ("5gc_ns-5gc",),
     "test_e2e_edge": ("epc_ns-epc_edge", "5gc_ns-5gc_edge"),
-    "test_e2e_epc_secgw": ("epc_secgw_nst-epc_secgw_slice", "epc_secgw_ha_ns-epc_secgw_ha"),
+    "test_e2e_epc_secgw": ("epc_secgw_nst-epc_secgw_slice",),
     "test_e2e_ipv6": ("sitegw_ns-sitegw_ipv6",),
     "test_e2e_n3iwf": ("5gc_n3iwf_ns-5gc_n3iwf",),
     "test_e2e_post_quantum": ("vpn_basic_ns-vpn_basic_quantum",),
