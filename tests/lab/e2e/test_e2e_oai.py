@@ -30,6 +30,7 @@ from experiments.testbed import LINKS
 
 pytestmark = [pytest.mark.lab, pytest.mark.schedule(order=-7, worker="epc")]
 
+FUNCTIONS = ("hss", "mme", "spgwc", "spgwu", "enb", "ue")
 SUBSCRIBER = {"imsi": "242881234500000", "msisdn": "24288880000000"}
 MARKER = b"a UE's own words"
 PORTS = {link: REFERENCE_POINTS[link].listen_port for link in LINKS}
@@ -40,8 +41,15 @@ INNER = {"hss": "172.16.6.129", "spgwc": "172.16.1.104"}
 
 @pytest.fixture(scope="module", params=["epc_behind", pytest.param("epc", marks=pytest.mark.long)])
 def core(request: pytest.FixtureRequest) -> Service:
-    """The core behind gateways, in long runs the one with S1 in tunnels of its own."""
+    """The core behind gateways, in long runs the one with S1 in tunnels of its own.
+
+    All are ready, and their states are of now.
+    """
     made: Service = request.getfixturevalue(request.param)
+    for name in FUNCTIONS:
+        wait(made[name].ready, f"{name} is ready", LONG)
+    with made.controller() as controlled:
+        controlled.update_status()
     return made
 
 
@@ -111,7 +119,7 @@ def attempt(vnf: Vnf, address: str, port: int, source: str = "") -> str:
 
 
 def test_every_network_function_is_ready_after_ns_create(core: Service) -> None:
-    for name in ("hss", "mme", "spgwc", "spgwu", "enb", "ue"):
+    for name in FUNCTIONS:
         status, text = message(core, name)
         assert (status, text.split(",")[0]) == ("active", f"{name} ready"), name
     assert core["ue"].ready()
