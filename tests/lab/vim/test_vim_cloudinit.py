@@ -15,14 +15,14 @@ CONFIG = "#cloud-config\npackages:\n- tmux\n- [git, 1.0]\n- curl=7.1\n- {apt: [v
 
 
 def multipart(*parts: str) -> str:
-    message = MIMEMultipart()
+    message = MIMEMultipart(boundary="=====")
     for text in parts:
         message.attach(MIMEText(text, "plain", "utf-8"))
     return message.as_string()
 
 
 def typed(kind: str, text: str) -> str:
-    message = MIMEMultipart()
+    message = MIMEMultipart(boundary="=====")
     message.attach(MIMEText(text, kind, "utf-8"))
     return message.as_string()
 
