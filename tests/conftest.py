@@ -150,6 +150,14 @@ def pytest_collection() -> Generator[None, Any, Any]:
         gc.enable()
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name a long value by its begin: pytest puts names into the environment, which is limited."""
+    if isinstance(val, str | bytes) and len(val) > 100:
+        text = val if isinstance(val, str) else repr(val)
+        return f"{text[:60].encode('unicode_escape').decode()}...{len(val)}"
+    return None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Choose tests, order them for several workers, and tell xdist which belong to one worker."""

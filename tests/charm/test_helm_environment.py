@@ -20,11 +20,11 @@ from support.ports import free_port
 from support.waiting import PATIENCE, listens, wait_until
 from vpnaas import reconciling, status
 from vpnaas.base.errors import UnreachableError
-from vpnaas.charm import VnfCharm
 from vpnaas.plan import RECENT
 from vpnaas.vdu.ssh import CommandResult
 from vpnaas.vdu.steps import Step
 
+from experiments.vdu.actions import Experiments
 from lab.certificates import Authority
 from lab.cluster.errors import ClusterError
 
@@ -55,7 +55,7 @@ def namespace() -> Namespace:
 
 def environment(namespace: Namespace, member: str, run: Path, name: str = "") -> Environment:
     name = name or f"vpn-endpoint-{member}"
-    return Environment(namespace, name, VnfCharm, "vpn-endpoint", run)
+    return Environment(namespace, name, Experiments, "vpn-endpoint", run)
 
 
 def config(member: str) -> dict[str, str]:

@@ -118,7 +118,7 @@ JUNK = (
 def bags() -> list[tuple[str, dict[str, str]]]:
     """Return databags of honest ends, with each text in turn replaced by each junk."""
     found = []
-    for options in ({}, {"credentials": "cert"}, {"preshared_key": True}):
+    for options in ({}, {"credentials": "cert-external"}, {"preshared_key": True}):
         _, _, _, relation = pair("ipsec" if options else "wireguard", **options)
         good = dict(relation.ends["mme"])
         found += [("bag", good)]
