@@ -14,7 +14,7 @@ from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED, InputError, VpnaasError
 from vpnaas.extras import measure
 from vpnaas.peers.peer import Peer
-from vpnaas.vdu.programs import source
+from vpnaas.vdu import programs
 from vpnaas.vdu.steps import Results, Step, ask, directory, read, remove, run, write
 
 Json = Dict[str, Any]
@@ -51,11 +51,16 @@ class Unit:
 
     name: str  # Kind of experiment, such as "capture".
     program: str  # File name of the program it runs.
+    package: str = __name__.rpartition(".")[0]  # Where the program lies.
 
     @property
     def service(self) -> str:
         """Return the unit's name for systemd."""
         return "osm-vpnaas-{}.service".format(self.name)
+
+    def source(self) -> str:
+        """Return the text of its program."""
+        return programs.source(self.program, self.package)
 
     def file(self, what: str) -> str:
         """Return the path of its program, request or result."""
@@ -72,7 +77,7 @@ class Unit:
             run("stop", "systemctl", "stop", self.service, any_exit=True, timeout=30),
             remove("forget", self.file("result")),
             directory("folder", RUN, 0o700),
-            write("program", self.file("py"), source(self.program, __package__), 0o600),
+            write("program", self.file("py"), self.source(), 0o600),
             write("request", self.file("request"), json.dumps(request), 0o600),
             run("start", "systemd-run", *words, timeout=30),
         ]
@@ -97,7 +102,7 @@ class Unit:
 CAPTURE = Unit("capture", "watch.py")
 LISTENER = Unit("listener", "watch.py")
 STREAM = Unit("stream", "send.py")
-LOAD = Unit("load", "throughput_client.py")
+LOAD = Unit("load", "throughput_client.py", programs.__name__)
 
 
 # Captures
@@ -187,7 +192,7 @@ def attempts(params: Mapping[str, Any], interface: str) -> Step:
     patience = fields.integer("probe: patience-ms", params.get("patience-ms", 500), 10, 10000) / 1e3
     request = {"attempts": parsed, "patience": patience, "interface": interface}
     limit = 60 + int(patience * (1 + total // 400))
-    return ask("probe", source("send.py", __package__), request, limit)
+    return ask("probe", STREAM.source(), request, limit)
 
 
 _KEYS = ("to", "ports", "datagram", "token", "source", "via", "say", "label")

@@ -360,6 +360,16 @@ def test_identities_that_are_refused(text: str) -> None:
         experiments.identities(text)
 
 
+UNITS = [each for each in vars(experiments).values() if type(each) is experiments.Unit]
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_a_unit_is_sent_with_its_program(unit: experiments.Unit) -> None:
+    (text,) = [step.body["text"] for step in unit.start({"seconds": 1}) if step.id == "program"]
+    compile(text, unit.program, "exec")
+    assert "def main(" in text
+
+
 def test_experiments_are_off_unless_day_1_allows_them() -> None:
     experiments.require_allowed("yes")
     for option in ("", "no"):
