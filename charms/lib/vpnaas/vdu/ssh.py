@@ -237,14 +237,16 @@ class Vdu:
             channel.settimeout(seconds)
             with _closing(transport, seconds):
                 channel.exec_command(command)
-                channel.sendall(stdin.encode())
-                channel.shutdown_write()
+                refused = _sent(channel, stdin.encode())
             # Read both at once: a full stderr window would otherwise stall stdout.
             out, err = _drain(channel, seconds)
             # recv_exit_status() itself would wait for ever.
             if not channel.status_event.wait(seconds):
                 raise socket.timeout()
-            return CommandResult(channel.recv_exit_status(), out, err)
+            code = channel.recv_exit_status()
+            if refused is not None and code < 0:
+                raise refused
+            return CommandResult(code, out, err)
         except socket.timeout:
             raise VduError("the command on the VDU did not end within {} s".format(seconds))
         except (paramiko.SSHException, OSError, EOFError) as error:
@@ -417,6 +419,21 @@ def _closing(transport: Any, seconds: float) -> Iterator[None]:
         timer.join()
         if late.is_set():
             raise socket.timeout()
+
+
+def _sent(channel: Any, data: bytes) -> Optional[OSError]:
+    """Send all input; return the error if the other end takes no more.
+
+    A command may end without reading it. Then its exit code follows.
+    """
+    try:
+        channel.sendall(data)
+        channel.shutdown_write()
+    except socket.timeout:
+        raise
+    except OSError as error:
+        return error
+    return None
 
 
 def _policy(seen: Callable[[str], None]) -> Any:
