@@ -7,6 +7,7 @@ Cast: server, client (`vpn_basic_ns`).
 Seen:
 - captures of secured links show nothing, and the control without a VPN shows it;
 - no VNF reaches one of another service, and the matrix notices if one does;
+- a load is sent beside a measurement;
 - a stream loses nothing, and a cut link breaks it;
 - a 5QI shapes and marks packets, and comes off again.
 """
@@ -113,7 +114,6 @@ def test_reach_notices_who_gets_through(pairs: Testbed, server: Vnf) -> None:
     assert "table inet" in server.out("nft", "list", "ruleset")
 
 
-@pytest.mark.long
 def test_a_measurement_beside_a_load(pairs: Testbed) -> None:
     result, _ = performance.run(pairs, "second", "data", "tunnel", "saturated", 1)
     assert result["mbps"] > 1
