@@ -208,7 +208,7 @@ import ctypes, json, os
 libc = ctypes.CDLL(None, use_errno=True)
 def call(*words):
     return 0 if libc.syscall(*words) >= 0 else ctypes.get_errno()
-status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+status = dict(line.split(":", 1) for line in open("/proc/self/status").read().splitlines())
 print(json.dumps({
     "seccomp": status["Seccomp"].strip(),
     "io_uring": call(425, 1, ctypes.create_string_buffer(256)),
