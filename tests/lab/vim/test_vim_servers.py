@@ -54,8 +54,8 @@ def test_password_login_is_an_option(
 ) -> None:
     user_data = "#cloud-config\npassword: osm4u\nchpasswd: {expire: false}\nssh_pwauth: true\n"
     server = boot(spec("pwauth", user_data=user_data), tag="pw")[0]
-    assert "passwordauthentication yes" in output(vim, server, "sshd", "-T")
-    assert "passwordauthentication no" in output(vim, pair[0], "sshd", "-T")
+    assert "passwordauthentication yes" in output(vim, server, "sshd", "-T").lower()
+    assert "passwordauthentication no" in output(vim, pair[0], "sshd", "-T").lower()
     assert output(vim, server, "passwd", "-S", "ubuntu").split()[1] == "P"
     assert output(vim, pair[0], "passwd", "-S", "ubuntu").split()[1] == "L"
     vim.delete_tag("pw")
