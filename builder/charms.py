@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -241,10 +242,15 @@ def declare(tree: Tree, name: str, target: Path) -> Charm:
 
 def libraries(tree: Tree, charm: Charm, target: Path) -> None:
     """Copy the packages of our own that the charm needs to `target`/lib."""
-    shutil.copytree(tree.library, target / "lib/vpnaas", ignore=NO_CACHES)
-    if charm.network_function:
-        shutil.copytree(tree.library.with_name("oai"), target / "lib/oai", ignore=NO_CACHES)
-    if charm.experiments:
+    names = ("vpnaas", "oai") if charm.network_function else ("vpnaas",)
+    copy_packages(tree, names, bool(charm.experiments), target)
+
+
+def copy_packages(tree: Tree, names: Sequence[str], experiments: bool, target: Path) -> None:
+    """Copy packages of `charms/lib`, and that of experiments if asked, to `target`/lib."""
+    for name in names:
+        shutil.copytree(tree.library.with_name(name), target / "lib" / name, ignore=NO_CACHES)
+    if experiments:
         shutil.copytree(tree.root / EXPERIMENTS, target / "lib" / EXPERIMENTS, ignore=NO_CACHES)
 
 

@@ -110,12 +110,7 @@ def context(tree: Tree, target: Path) -> None:
     for name in ("Containerfile", "requirements.txt"):
         shutil.copyfile(helm / name, target / name)
     shutil.copyfile(tree.root / "LICENSE", target / "LICENSE")
-    no_caches = shutil.ignore_patterns("__pycache__", "*.pyc")
-    for name in LIBRARIES:
-        source = tree.library.with_name(name)
-        shutil.copytree(source, target / "lib" / name, ignore=no_caches)
-    folder = charms.EXPERIMENTS
-    shutil.copytree(tree.root / folder, target / "lib" / folder, ignore=no_caches)
+    charms.copy_packages(tree, LIBRARIES, True, target)
     for name in tree.charms():
         charms.declare(tree, name, target / "charms" / name)
 
