@@ -223,21 +223,15 @@ class Connection(asyncio.Protocol):
         elif not self.peer:
             log.error("%s before capabilities were exchanged: closing", message.name)
             self.close()
-        elif isinstance(message, DeviceWatchdogRequest):
+        elif isinstance(message, DeviceWatchdogRequest | DisconnectPeerRequest):
             answer = message.to_answer()
-            assert isinstance(answer, DeviceWatchdogAnswer)  # noqa: S101
+            assert isinstance(answer, DeviceWatchdogAnswer | DisconnectPeerAnswer)  # noqa: S101
             answer.origin_host = self.identity.host.encode()
             answer.origin_realm = self.identity.realm.encode()
             answer.result_code = SUCCESS
             self.send(answer)
-        elif isinstance(message, DisconnectPeerRequest):
-            goodbye = message.to_answer()
-            assert isinstance(goodbye, DisconnectPeerAnswer)  # noqa: S101
-            goodbye.origin_host = self.identity.host.encode()
-            goodbye.origin_realm = self.identity.realm.encode()
-            goodbye.result_code = SUCCESS
-            self.send(goodbye)
-            self.close()
+            if isinstance(message, DisconnectPeerRequest):
+                self.close()
         else:
             task = asyncio.create_task(self._handle(message))
             self._tasks.add(task)
