@@ -36,7 +36,7 @@ def signalling() -> list[Ratio]:
         for label, times in table.items():
             for request, value in times.items():
                 if not label.startswith(PLAIN):
-                    over = single(value / table["no-vpn"][request])
+                    over = single(value / table[PLAIN][request])
                     words = f"{request.upper()} {label.replace('-', ' ')}"
                     result.append(Ratio(words, over, item["id"]))
     return result
@@ -65,7 +65,7 @@ def over_plain(metric: str) -> list[Ratio]:
                 result.append(Ratio(where + label.replace("-", " "), value, item["id"]))
         sites = item.get("multi-site", {}).get(name, {})
         if sites:
-            value = single(sites["vpn"] / sites["no-vpn"])
+            value = single(sites["vpn"] / sites[PLAIN])
             result.append(Ratio("s6a between sites", value, item["id"]))
     return result
 

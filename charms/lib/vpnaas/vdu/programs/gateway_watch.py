@@ -80,7 +80,10 @@ def established(*uri: str) -> Optional[int]:
 
 
 def listed(*uri: str) -> Optional[int]:
-    """Return the same by a list of all IKE_SAs, which takes longer and is exact in a flood, too."""
+    """Return the same number as `established`, counted in a list of all IKE_SAs.
+
+    The list takes longer, and is exact in a flood, too.
+    """
     shown = output("swanctl", "--list-sas", "--raw", *uri)
     if shown is None:
         return None
