@@ -17,13 +17,14 @@ from typing import Any
 
 from vici.exception import CommandException
 from vici.protocol import FiniteStream, Message
-from vpnaas.base.links import directory
+from vpnaas.base.links import DIRECTORY
 from vpnaas.params.intent import Intent, link_params
 from vpnaas.peers.peer import Peer
 from vpnaas.tunnels.ipsec.configuration import Configuration, render
 from vpnaas.tunnels.ipsec.names import POLICY, USERSPACE
 from vpnaas.tunnels.ipsec.transition import CLOSE_SECONDS
 from vpnaas.tunnels.wireguard import interface as wireguard
+from vpnaas.tunnels.wireguard.names import STAGED
 from vpnaas.vdu import programs
 from vpnaas.vdu.programs.ipsec import message, sections
 from vpnaas.vdu.steps import Step
@@ -188,11 +189,11 @@ class WireguardField(Rotating):
         """Run one step, with the VDU's paths moved to our folder and without systemd."""
         body = step.body
         here = str(self.folder)
-        if body["do"] == "write" and body["path"] == wireguard.staged_file(self.link):
+        if body["do"] == "write" and body["path"] == STAGED.format(self.link):
             (self.folder / Path(body["path"]).name).write_text(body["text"], encoding="utf-8")
         if body["do"] != "run":
             return
-        words = [word.replace(directory(self.link), here) for word in body["argv"]]
+        words = [word.replace(DIRECTORY.format(self.link), here) for word in body["argv"]]
         if words[0] == "wg" and "stdout_file" in body:
             self._key(Path(body["stdout_file"]).name, self._wg("gw", *words[1:]))
         elif words[0] == "wg":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from vpnaas.tunnels.ipsec.names import down_file
+from vpnaas.tunnels.ipsec.names import DOWN
 from vpnaas.tunnels.ipsec.observed import GENERATE, State, public_key
 
 
@@ -28,7 +28,7 @@ def state(link: str, public_key: str, identity: str, plane: str) -> State:
         running=True,
         daemon_plane=True,
         enabled=True,
-        files={down_file(link): None},
+        files={DOWN.format(link): None},
         loaded=frozenset(),
         sas=(),
         interface=None,

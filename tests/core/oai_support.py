@@ -232,7 +232,7 @@ class Vdu:
             for unit in argv[3:]:
                 name = unit.removesuffix(".service")
                 self.restarted.append(name)
-                text = self.files[units.digest_file(name)]
+                text = self.files[units.DIGEST_FILE.format(name)]
                 self.files[f"{units.RUN}/{name}.digest"] = text
         if argv[:2] == ["nft", "-f"]:
             self.tables.add(" ".join(units.table(self.files[argv[2]])))

@@ -25,7 +25,7 @@ from vpnaas.params.intent import Intent, manual_peer
 from vpnaas.peers.offer import Remote
 from vpnaas.status import link_status
 from vpnaas.tunnels.ipsec import certificates
-from vpnaas.tunnels.ipsec.certificates import chain_file, trust_file
+from vpnaas.tunnels.ipsec.names import CERTIFICATE, CHAIN, NEXT_CERTIFICATE, TRUST
 from vpnaas.tunnels.technology import CharmState
 from vpnaas.vdu.programs import ipsec
 from vpnaas.vdu.programs.ipsec import sections
@@ -141,7 +141,7 @@ def test_a_link_that_is_switched_off_trusts_no_authority():
     mme.vdu.files[foreign] = "of the operator"
     for charm in (hss, mme):
         assert [path for path in charm.vdu.files if "x509ca/osm-vpnaas" in path]
-        charm.vdu.files[chain_file("s6a", 0)] = "of an operator's intermediate authority"
+        charm.vdu.files[CHAIN.format("s6a", 0)] = "of an operator's intermediate authority"
         charm.configure("s6a", "none")
         charm.reconcile()
         assert not [path for path in charm.vdu.files if "x509ca/osm-vpnaas" in path]
@@ -374,7 +374,7 @@ def test_a_manual_peer_is_proved_by_a_certificate_of_the_operators_authority():
     assert section["remote"] == {
         "auth": "pubkey",
         "id": "@enb1.ran.example",
-        "cacerts": trust_file("s6a"),
+        "cacerts": TRUST.format("s6a"),
         "revocation": "relaxed",
     }
     assert hss.plans["s6a"].problems == ()
@@ -580,8 +580,8 @@ def test_many_authorities_of_one_name_cost_no_time_and_a_path_has_a_limit():
 
 
 def test_files_of_links_do_not_collide():
-    names = {certificates.own_file("a"), certificates.next_file("a")}
-    names |= {certificates.trust_file("a"), certificates.pin_file("a", "key")}
+    names = {CERTIFICATE.format("a"), NEXT_CERTIFICATE.format("a")}
+    names |= {TRUST.format("a"), certificates.pin_file("a", "key")}
     assert len(names) == 4
 
 

@@ -22,8 +22,7 @@ from vpnaas.base.errors import InputError
 from vpnaas.params.enrolment import Enrolment
 from vpnaas.params.intent import Intent, manual_peer
 from vpnaas.tunnels.ipsec import cmp
-from vpnaas.tunnels.ipsec.certificates import next_file
-from vpnaas.tunnels.ipsec.names import key_file, next_key_file
+from vpnaas.tunnels.ipsec.names import ENROLLED_CERTIFICATE, KEY, NEXT_CERTIFICATE, NEXT_KEY
 from vpnaas.vdu.steps import Results
 
 pytestmark = pytest.mark.slow
@@ -60,7 +59,7 @@ class Ra:
             assert word(argv, "-key") == cmp.VENDOR_KEY
             self.identity = word(argv, "-sans")
         else:
-            assert word(argv, "-key") == key_file(LINK)
+            assert word(argv, "-key") == KEY.format(LINK)
         self.serial += 1
         key = spki(vdu.files[word(argv, "-newkey")])
         names = self.names or (self.identity,)
@@ -124,7 +123,7 @@ def test_a_certificate_is_renewed_by_the_key_in_use_and_the_tunnel_stays_up():
     (sa,) = mme.vdu.charon.sas
     files = [text for path, text in mme.vdu.files.items() if path.endswith("osm-vpnaas-s6a.crt")]
     assert x509.certificate("", files[0]).ends == 2_000_000
-    assert next_key_file(LINK) not in mme.vdu.files
+    assert NEXT_KEY.format(LINK) not in mme.vdu.files
 
 
 def test_a_server_that_is_down_leaves_the_tunnel_up_and_says_so():
@@ -157,7 +156,7 @@ def test_a_certificate_is_asked_for_once_although_the_plan_after_it_fails():
     mme.reconcile()
     assert ra.asked[2:] == ["kur"]
     following = mme.plans[LINK].state.next_public_key
-    assert x509.certificate("", mme.vdu.files[next_file(LINK)]).key == following
+    assert x509.certificate("", mme.vdu.files[NEXT_CERTIFICATE.format(LINK)]).key == following
     for _ in range(3):
         juju.settle()
         hss.reconcile(), mme.reconcile()
@@ -422,7 +421,7 @@ class Pki:
         steps = cmp.enrol(LINK, "s6a-1", enrolment, own)
         steps[-1].body["argv"] += more.split()
         results = do(self.folder, "vdu", steps)
-        file = Path(self.at(cmp.enrolled_file(LINK)))
+        file = Path(self.at(ENROLLED_CERTIFICATE.format(LINK)))
         text = file.read_text() if file.exists() else ""
         return text, cmp.refusal(LINK, Results(results))
 
@@ -430,8 +429,8 @@ class Pki:
 @pytest.fixture(scope="module")
 def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
     made = Pki(tmp_path_factory.mktemp("pki"))
-    made.key("", made.at(key_file(LINK)))
-    made.sign("new", "operator", made.at(key_file(LINK)), "4711")
+    made.key("", made.at(KEY.format(LINK)))
+    made.sign("new", "operator", made.at(KEY.format(LINK)), "4711")
     return made
 
 
@@ -441,10 +440,10 @@ def test_a_vdu_with_a_vendors_certificate_enrols_and_renews(pki: Pki) -> None:
     assert (refusal, text) == ("", (pki.folder / "new.pem").read_text())
     own = pki.at("/etc/osm-vpnaas/vendor/own.crt")
     Path(own).write_text(text)
-    pki.key("", pki.at(next_key_file(LINK)))
+    pki.key("", pki.at(NEXT_KEY.format(LINK)))
     # The mock server takes the certificate it has for the old one, too: the number is the same.
     before = (pki.folder / "new.pem").read_bytes()
-    pki.sign("new", "operator", pki.at(next_key_file(LINK)), "4711")
+    pki.sign("new", "operator", pki.at(NEXT_KEY.format(LINK)), "4711")
     try:
         with pki.server("operator") as server:
             text, refusal = pki.enrol(server, own)

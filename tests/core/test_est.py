@@ -32,8 +32,15 @@ from vpnaas.base.errors import InputError
 from vpnaas.extras.certificate_actions import given
 from vpnaas.params.enrolment import Enrolment
 from vpnaas.peers.offer import decode
-from vpnaas.tunnels.ipsec import certificates, cmp, est
-from vpnaas.tunnels.ipsec.names import key_file, next_key_file, next_request_file, request_file
+from vpnaas.tunnels.ipsec import cmp, est, names
+from vpnaas.tunnels.ipsec.names import (
+    CERTIFICATE,
+    ENROLLED_CERTIFICATE,
+    ENROLLED_CHAIN,
+    NEXT_KEY,
+    NEXT_REQUEST,
+    REQUEST,
+)
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results
 
@@ -69,7 +76,7 @@ class Ca:
         if self.refuses:
             return 1, "", self.refuses
         first = (cmp.VENDOR_CERTIFICATE, cmp.VENDOR_KEY)
-        again = (certificates.own_file(LINK), key_file(LINK))
+        again = (CERTIFICATE.format(LINK), names.KEY.format(LINK))
         assert (certificate, private) == (first if operation == "simpleenroll" else again)
         assert vdu.files[root] == x509.certificate("", self.root).pem
         asked = x509.request("", vdu.files[request])
@@ -139,7 +146,7 @@ def test_renewal_changes_the_issuing_authority_and_the_tunnel_stays_up():
     assert mme.plans[LINK].state.public_key != before
     assert hss.states() == mme.states() == {LINK: "up"}
     assert installed(hss.vdu) == installed(mme.vdu) == ["two"]
-    assert next_key_file(LINK) not in mme.vdu.files
+    assert NEXT_KEY.format(LINK) not in mme.vdu.files
 
 
 @pytest.mark.parametrize("name", ["one", "two"])
@@ -263,12 +270,12 @@ class Cell:
             (folder / part).mkdir(parents=True)
         for name, path in (("key", cmp.VENDOR_KEY), ("pem", cmp.VENDOR_CERTIFICATE)):
             self.at(path).write_text(self.ca.text(f"device.{name}"))
-        self.request(key_file(LINK), request_file(LINK))
-        self.request(next_key_file(LINK), next_request_file(LINK))
+        self.request(names.KEY.format(LINK), REQUEST.format(LINK))
+        self.request(NEXT_KEY.format(LINK), NEXT_REQUEST.format(LINK))
 
     def brought(self) -> list[x509.Certificate]:
         """Return the intermediate authorities that an enrolment brought."""
-        texts = x509.bundle(self.at(cmp.chain_file(LINK)).read_text())
+        texts = x509.bundle(self.at(ENROLLED_CHAIN.format(LINK)).read_text())
         return [x509.certificate("", text) for text in texts]
 
     def at(self, path: str) -> Path:
@@ -287,7 +294,7 @@ class Cell:
         """Do the charm's own steps; return the certificate ("" for none) and the refusal."""
         words = {"server": server or self.server, "ca-certificate": self.ca.text(f"{root}.pem")}
         results = do(self.folder, "vdu", enrol(LINK, "s6a-1", Enrolment.parse(words), own))
-        file = self.at(cmp.enrolled_file(LINK))
+        file = self.at(ENROLLED_CERTIFICATE.format(LINK))
         text = file.read_text() if file.exists() else ""
         return text, cmp.refusal(LINK, Results(results))
 
@@ -336,14 +343,14 @@ def test_an_enrolment_that_is_not_in_order_brings_nothing(
     options = {name: value.format(port) for name, value in options.items()}
     if "own" in options:
         options["own"] = str(cell.ca.folder / (options["own"] + ".pem"))
-        kept = cell.at(key_file(LINK)).read_bytes()
+        kept = cell.at(names.KEY.format(LINK)).read_bytes()
         whose = Path(options["own"]).with_suffix(".key")
-        cell.at(key_file(LINK)).write_bytes(whose.read_bytes() if whose.exists() else kept)
+        cell.at(names.KEY.format(LINK)).write_bytes(whose.read_bytes() if whose.exists() else kept)
     try:
         text, refusal = cell.enrol(**options)
     finally:
         if "own" in options:
-            cell.at(key_file(LINK)).write_bytes(kept)
+            cell.at(names.KEY.format(LINK)).write_bytes(kept)
     assert text == ""
     assert re.search(sentence, refusal)
 
@@ -365,7 +372,7 @@ def test_an_answer_that_is_no_certificate_is_told(cell: Cell, status: int, sente
 
 
 def test_a_request_that_another_key_signed_is_refused_by_the_server(cell: Cell) -> None:
-    path = cell.at(request_file(LINK))
+    path = cell.at(REQUEST.format(LINK))
     good = path.read_text()
     der = bytearray(base64.b64decode(x509.request("", good).text))
     der[-1] ^= 1
@@ -381,7 +388,7 @@ def test_a_request_that_another_key_signed_is_refused_by_the_server(cell: Cell) 
 def test_cmp_brings_the_intermediate_authorities_too(cell: Cell) -> None:
     """openssl's mock server, whose own certificate is of the issuing authority as well."""
     ca = cell.ca
-    (ca.folder / "new.crt").write_bytes(ca.sign(cell.at(request_file(LINK)).read_bytes()))
+    (ca.folder / "new.crt").write_bytes(ca.sign(cell.at(REQUEST.format(LINK)).read_bytes()))
     words = [
         "openssl", "cmp", "-config", "", "-port", "0", "-srv_cert", "tls.pem", "-srv_key",
         "tls.key", "-srv_trusted", "vendor.pem", "-srv_untrusted", "issuing.pem", "-rsp_cert",

@@ -16,11 +16,11 @@ from vpnaas.tunnels.ipsec import algorithms
 from vpnaas.tunnels.ipsec.names import (
     DAEMON_FILE,
     DROPIN_FILE,
+    KEEP,
     KEEPER_FILE,
+    PRESHARED,
+    UP,
     interface_id,
-    keep_file,
-    secret_file,
-    up_file,
 )
 from vpnaas.tunnels.ipsec.observed import STATE
 from vpnaas.vdu.steps import Results
@@ -51,9 +51,9 @@ def test_the_requirer_keeps_the_tunnel_up_and_the_provider_answers_from_anywhere
     assert hss.vdu.charon.made + mme.vdu.charon.made == 1
     assert "remote_addrs = 192.168.8.2, %any\n" in hss.vdu.files[CONF]
     assert "remote_addrs = 192.168.8.129\n" in mme.vdu.files[CONF]
-    assert hss.vdu.files[keep_file("s6a")] == "[]\n"
+    assert hss.vdu.files[KEEP.format("s6a")] == "[]\n"
     (name,) = mme.vdu.charon.connections
-    assert f'"{name}"' in mme.vdu.files[keep_file("s6a")]
+    assert f'"{name}"' in mme.vdu.files[KEEP.format("s6a")]
 
 
 def test_a_settled_reconcile_takes_one_round_trip_and_changes_nothing():
@@ -323,7 +323,7 @@ def test_a_reboot_brings_back_all_but_the_association_which_the_keeper_opens():
     mme.vdu.reboot()
     assert mme.vdu.charon.connections
     assert mme.vdu.plain["xf-s6a"].addresses == {"172.16.6.2/24"}
-    kept = mme.vdu.files[keep_file("s6a")]
+    kept = mme.vdu.files[KEEP.format("s6a")]
     (name,) = mme.vdu.charon.connections
     assert f'"{name}"' in kept
 
@@ -348,7 +348,7 @@ def test_preshared_keys_agree_and_nothing_secret_travels(options):
 
 def test_a_peer_that_goes_takes_its_preshared_key_along():
     juju, hss, mme, relation = ipsec_pair(**{"preshared-key": True})
-    path = secret_file("s6a", "rel-1")
+    path = PRESHARED.format("s6a", "rel-1")
     assert path in hss.vdu.files
     juju.unrelate(relation)
     juju.settle()
@@ -358,7 +358,7 @@ def test_a_peer_that_goes_takes_its_preshared_key_along():
 
 def test_what_is_not_a_key_never_reaches_the_configuration():
     juju, hss, mme, relation = ipsec_pair(**{"preshared-key": True})
-    path = secret_file("s6a", "rel-1")
+    path = PRESHARED.format("s6a", "rel-1")
     before = mme.vdu.files[path]
     relation.ends["hss"]["vpnaas-wrapped-preshared-key"] = "QUFB" * 128
     mme.reconcile()
@@ -484,7 +484,7 @@ def test_with_esp_in_the_kernel_the_link_has_an_xfrm_interface():
     hss.vdu.reboot()
     hss.reconcile()
     number = interface_id("s6a")
-    assert f"link add xf-s6a type xfrm if_id {number}\n" in hss.vdu.files[up_file("s6a")]
+    assert f"link add xf-s6a type xfrm if_id {number}\n" in hss.vdu.files[UP.format("s6a")]
     assert hss.vdu.files[CONF].count(f"= {number}\n") == 2
     assert "esn-noesn" in hss.vdu.files[CONF]
 

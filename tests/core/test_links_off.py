@@ -6,7 +6,7 @@ from vpnaas.base.errors import InputError
 from vpnaas.params.intent import Intent
 from vpnaas.peers import offer
 from vpnaas.tunnels.ipsec import transition
-from vpnaas.tunnels.ipsec.names import conf_path, keep_file, unit, up_file
+from vpnaas.tunnels.ipsec.names import CONF, KEEP, UNIT, UP
 
 TECHNOLOGIES = ["wireguard", "ipsec", "none"]
 INTERFACE = {"wireguard": "wg-s6a", "ipsec": "xf-s6a"}
@@ -69,8 +69,8 @@ def test_what_fails_half_way_is_finished_by_the_next_reconcile(step, to):
     assert mme.vdu.charon.connections == {}
     assert mme.vdu.charon.sas == []
     assert "xf-s6a" not in mme.vdu.plain
-    assert unit("s6a") not in mme.vdu.enabled
-    left = {conf_path("s6a"), up_file("s6a"), keep_file("s6a")}
+    assert UNIT.format("s6a") not in mme.vdu.enabled
+    left = {CONF.format("s6a"), UP.format("s6a"), KEEP.format("s6a")}
     assert not left & set(mme.vdu.files)
     assert ("/etc/osm-vpnaas/s6a/applied.json" in mme.vdu.files) == bool(options)
     mme.vdu.commands.clear()

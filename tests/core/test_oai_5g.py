@@ -218,7 +218,7 @@ def test_another_slice_restarts_the_amf_and_the_udr_with_its_rows() -> None:
     changed = params("amf", slices="1-000001/internet/6")
     assert reconcile(vdu, function_state("amf", params=changed)).state == "ready"
     assert vdu.restarted == ["udr", "amf"]
-    assert vdu.files[units.unit_path("udr")].count("udr-provision.json") == 1
+    assert vdu.files[units.UNIT_FILE.format("udr")].count("udr-provision.json") == 1
 
 
 # -- rows of the UDR ------------------------------------------------------------------------------

@@ -153,7 +153,7 @@ def test_units_run_what_is_documented(kind: str) -> None:
     for name in plan.CONTAINERS[kind]:
         parser = configparser.ConfigParser(strict=False, interpolation=None, delimiters=("=",))
         parser.optionxform = str  # type: ignore[assignment]
-        parser.read_file(io.StringIO(files[units.unit_path(name)]))
+        parser.read_file(io.StringIO(files[units.UNIT_FILE.format(name)]))
         words = parser["Service"]["ExecStart"].split()
         assert words[:7] == f"/usr/bin/podman run --rm --name {name} --network host".split()
         assert images.Registry().reference(name) in words
@@ -163,8 +163,8 @@ def test_units_run_what_is_documented(kind: str) -> None:
             assert (rest.endswith(":ro")) == source.startswith("/etc/")
             if source.startswith(BASE) and not source.startswith(BASE + "tls"):
                 assert source in files, mount
-        assert K not in files[units.unit_path(name)]
-        assert OP not in files[units.unit_path(name)]
+        assert K not in files[units.UNIT_FILE.format(name)]
+        assert OP not in files[units.UNIT_FILE.format(name)]
 
 
 def test_only_files_that_need_them_hold_keys() -> None:

@@ -24,6 +24,7 @@ from vpnaas.extras import gateway, guard, measure, monitoring, qos, responder
 from vpnaas.peers.offer import PREFIX, KeyOffer, Offer, encode
 from vpnaas.tunnels import clear, nesting, preshared
 from vpnaas.tunnels.wireguard import interface as wireguard
+from vpnaas.tunnels.wireguard.names import CONF, KEY, NEXT_KEY
 from vpnaas.vdu.programs import agent
 
 from builder import charms, packages, pages
@@ -384,18 +385,18 @@ def test_files_on_the_vdu_are_documented() -> None:
         gateway.UNIT_FILE,
         gateway.DAEMON_FILE,
         gateway.SYSCTL_FILE,
-        clear.up_file("LINK"),
+        clear.UP.format("LINK"),
         clear.HOLD_PROGRAM,
         nesting.PATHS_FILE,
         measure.KEPT,
-        preshared.wrap_key_file("LINK"),
+        preshared.WRAP_KEY.format("LINK"),
         responder.PROGRAM_FILE,
-        "/etc/systemd/system/" + responder.socket_unit("LINK"),
+        "/etc/systemd/system/" + responder.SOCKET.format("LINK"),
         wireguard.HANDOVER_PROGRAM,
-        wireguard.conf_path("LINK"),
-        wireguard.key_file("LINK"),
-        wireguard.next_key_file("LINK"),
-        preshared.preshared_file("LINK", "PEER"),
+        CONF.format("LINK"),
+        KEY.format("LINK"),
+        NEXT_KEY.format("LINK"),
+        preshared.PRESHARED.format("LINK", "PEER"),
         model.SECRETS_FILE,
         model.TLS,
         nf_hss.DATA,

@@ -18,6 +18,7 @@ from vpnaas.base.errors import VpnaasError
 from vpnaas.extras.certificate_actions import given as given_params
 from vpnaas.extras.certificate_actions import requests
 from vpnaas.tunnels.ipsec import certificates
+from vpnaas.tunnels.ipsec.names import CERTIFICATE, TRUST
 from vpnaas.vdu.programs import agent
 from vpnaas.vdu.steps import Step
 
@@ -60,8 +61,8 @@ class Certified:
             self.issued[end] = self._signed(identity, request.public_key())
         for end, other in (ENDS, ENDS[::-1]):
             for path, text in (
-                (certificates.trust_file(link), pem(self.root)),
-                (certificates.own_file(link), pem(self.issued[end])),
+                (TRUST.format(link), pem(self.root)),
+                (CERTIFICATE.format(link), pem(self.issued[end])),
                 (certificates.pin_file(link, keys[other]), pem(self.issued[other])),
                 (f"/etc/swanctl/x509crl/osm-vpnaas-{link}.pem", self.revocation_list()),
             ):

@@ -17,10 +17,9 @@ from pathlib import Path
 from vpnaas.params.intent import link_params
 from vpnaas.params.ipsec import EXTERNAL, PSK
 from vpnaas.peers.peer import Peer
-from vpnaas.tunnels.ipsec import certificates
 from vpnaas.tunnels.ipsec.configuration import Configuration, render, render_up
 from vpnaas.tunnels.ipsec.daemon import daemon_conf
-from vpnaas.tunnels.ipsec.names import key_file, secret_file
+from vpnaas.tunnels.ipsec.names import CERTIFICATE, KEY, PRESHARED, TRUST
 from vpnaas.tunnels.ipsec.observed import GENERATE, public_key
 
 from support.ends import Daemon, Guest
@@ -158,14 +157,14 @@ class Site(Guest):
         state = vdu.state(LINK, self.public("left"), OURS, self.plane)
         left = self.folder / "left"
         files = {
-            key_file(LINK): (self.folder / "left.key").read_text(),
-            certificates.own_file(LINK): (self.folder / "left.pem").read_text(),
-            certificates.trust_file(LINK): (self.folder / "root.pem").read_text(),
-            secret_file(LINK, peer.name): f"secret = 0s{SECRET}\n",
+            KEY.format(LINK): (self.folder / "left.key").read_text(),
+            CERTIFICATE.format(LINK): (self.folder / "left.pem").read_text(),
+            TRUST.format(LINK): (self.folder / "root.pem").read_text(),
+            PRESHARED.format(LINK, peer.name): f"secret = 0s{SECRET}\n",
             f"/etc/swanctl/conf.d/{LINK}.conf": render(configuration, state),
         }
         if not certified:
-            del files[certificates.own_file(LINK)], files[certificates.trust_file(LINK)]
+            del files[CERTIFICATE.format(LINK)], files[TRUST.format(LINK)]
         for path, text in files.items():
             Path(moved(path, self.folder, "left")).write_text(moved(text, self.folder, "left"))
         (left / f"{LINK}.up").write_text(render_up(configuration, self.plane))

@@ -17,8 +17,10 @@ from vpnaas.vdu import machine, secret_store
 from vpnaas.vdu.ssh import Vdu
 from vpnaas.vdu.steps import changes, read, run
 
+from oai.model import SUBSCRIBER_FILE
+
 from . import addresses, params, part, pdn, plan, units, values
-from .model import SECRETS_FILE, End, subscriber_file
+from .model import SECRETS_FILE, End
 from .params import NONE, Common, Secrets
 
 logger = logging.getLogger(__name__)
@@ -254,7 +256,7 @@ class NfCharm(VnfCharm):
         imsi, file, forms = str(given.get("imsi", NONE)), SECRETS_FILE, dict(params.KEY_FORMS)
         if imsi != NONE:
             imsi = values.imsi_of(where + ": imsi", imsi, nf_params.plmn)
-            file = subscriber_file(imsi)
+            file = SUBSCRIBER_FILE.format(imsi)
             del forms["operator_key"]
         with self._vdu() as vdu:
             self._disowned(vdu, vdu.execute([machine.observe()]))

@@ -12,9 +12,11 @@ from vpnaas.vdu import secret_store
 from vpnaas.vdu.ssh import Vdu
 from vpnaas.vdu.steps import read, run, which
 
+from oai.model import SUBSCRIBER_FILE
+
 from . import cql, fill, hss, logs, params, pdn, plan, provision, units, values
 from .charm import NfCharm
-from .model import SECRETS_FILE, subscriber_file
+from .model import SECRETS_FILE
 from .params import Common, Hss, Secrets
 
 SAME = "same"
@@ -53,7 +55,7 @@ class KeyedCharm(NfCharm):
 
     def _keys(self, vdu: Vdu, where: str, imsi: str, given: Params) -> Secrets:
         """Return the keys of a subscriber: those of the range, or with K from the action."""
-        steps = [read("secrets", SECRETS_FILE), read("own", subscriber_file(imsi))]
+        steps = [read("secrets", SECRETS_FILE), read("own", SUBSCRIBER_FILE.format(imsi))]
         kept = vdu.execute(steps, exclusive=False)
         secrets = Secrets.from_json(kept.text("secrets"))
         if not secrets:
@@ -72,7 +74,7 @@ class KeyedCharm(NfCharm):
 
     def _remove_fetched_key(self, vdu: Vdu, imsi: str) -> None:
         """Remove the key that was fetched for a subscriber; the database has it now."""
-        vdu.execute(secret_store.forget(subscriber_file(imsi)), exclusive=False).check()
+        vdu.execute(secret_store.forget(SUBSCRIBER_FILE.format(imsi)), exclusive=False).check()
 
     def _imsi(self, where: str, given: Params) -> str:
         return values.imsi_of(where + ": imsi", given.get("imsi", ""), self._configured().plmn)

@@ -13,11 +13,8 @@ SECRETS_FILE = BASE + "/secrets.json"
 """OP and K, as `params.Secrets` writes them."""
 
 
-def subscriber_file(imsi: str) -> str:
-    """Return the file with a subscriber's fetched K, until `add-subscriber` uses it."""
-    return "{}/subscriber-{}.json".format(BASE, imsi)
-
-
+SUBSCRIBER_FILE = BASE + "/subscriber-{}.json"
+"""A subscriber's fetched K, by the IMSI, until `add-subscriber` uses it."""
 DATABASE_FILE = BASE + "/database-password"
 """Password that the VDU generates, for functions of the same VDU."""
 LIBRARY = "/usr/local/lib/osm-vpnaas"

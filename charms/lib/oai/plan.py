@@ -277,7 +277,7 @@ def observe_steps(function_state: FunctionState) -> List[Step]:
         secret_store.observe("nf/store", SECRETS_FILE),
     ]
     for name in CONTAINERS[function_state.kind]:
-        steps.append(read("nf/unit/" + name, units.unit_path(name)))
+        steps.append(read("nf/unit/" + name, units.UNIT_FILE.format(name)))
         steps.append(read("nf/started/" + name, "{}/{}.digest".format(units.RUN, name)))
     if function_state.params.software == NONE:
         return steps
@@ -390,7 +390,7 @@ def _plan(function_state: FunctionState, results: Results) -> Plan:
 
 def _is_current(container: str, files: Mapping[str, File], results: Results) -> bool:
     """Tell whether a container was started with the configuration that it should have."""
-    digest = files[units.digest_file(container)].text
+    digest = files[units.DIGEST_FILE.format(container)].text
     return results.text("nf/started/" + container) == digest
 
 
@@ -544,7 +544,7 @@ def removal_steps(kind: str) -> List[Step]:
     steps: List[Step] = []
     for name in reversed(CONTAINERS[kind]):
         steps.append(disable("nf/off/" + name, units.unit(name)))
-        steps.append(remove("nf/off/unit/" + name, units.unit_path(name)))
+        steps.append(remove("nf/off/unit/" + name, units.UNIT_FILE.format(name)))
         steps.append(remove("nf/off/started/" + name, "{}/{}.digest".format(units.RUN, name)))
     steps.append(remove("nf/off/after-flush", units.AFTER_FLUSH_FILE))
     steps.append(run("nf/off/reload", "systemctl", "daemon-reload", timeout=60))

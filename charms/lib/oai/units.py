@@ -15,7 +15,11 @@ RUN = "/run/osm-vpnaas-nf"
 """Where `nf-prepare` records what containers start with."""
 PREPARE_PROGRAM = LIBRARY + "/nf-prepare"
 RULES_FILE = conf("rules.nft")
-AFTER_FLUSH_FILE = nftables.after_flush_file("nf")
+# Of a container.
+UNIT_FILE = "/etc/systemd/system/{}.service"
+DIGEST_FILE = conf("{}.digest")  # Digest of its configuration.
+ENVIRONMENT_FILE = conf("{}.env")
+AFTER_FLUSH_FILE = nftables.AFTER_FLUSH.format("nf")
 TABLES = (("table", "inet", TABLE), ("table", "ip", pdn.TABLE))
 """Tables of nftables that network functions have."""
 LOGROTATE = "/etc/logrotate.d/osm-vpnaas-nf"
@@ -51,24 +55,9 @@ def unit(container: str) -> str:
     return container + ".service"
 
 
-def unit_path(container: str) -> str:
-    """Return the file of the unit."""
-    return "/etc/systemd/system/" + unit(container)
-
-
-def digest_file(container: str) -> str:
-    """Return the file with the digest of a container's configuration."""
-    return conf(container + ".digest")
-
-
 def table(rules: str) -> Tuple[str, ...]:
     """Return the words for nft(8) that name the table of a script."""
     return tuple(rules.splitlines()[0].split())
-
-
-def environment_file(container: str) -> str:
-    """Return the file with a container's environment."""
-    return conf(container + ".env")
 
 
 def run_words(container: Container, engine: str, registry: Registry) -> List[str]:
@@ -78,7 +67,7 @@ def run_words(container: Container, engine: str, registry: Registry) -> List[str
     words += ["--log-driver", "none"]
     if container.privileged:
         words.append("--privileged")
-    words += ["--env-file", environment_file(container.name)]
+    words += ["--env-file", ENVIRONMENT_FILE.format(container.name)]
     for path, target in container.volumes:
         read_only = ":ro" if path.startswith("/etc/") else ""
         words += ["--volume", "{}:{}{}".format(path, target, read_only)]
@@ -175,9 +164,9 @@ def all_files(
     for container in software.containers:
         rules = bool(software.rules) and container is software.containers[-1]
         text = render(container, engine, registry, links, rules)
-        listed.append(File(unit_path(container.name), text, 0o644))
-        listed.append(File(environment_file(container.name), environment(container)))
+        listed.append(File(UNIT_FILE.format(container.name), text, 0o644))
+        listed.append(File(ENVIRONMENT_FILE.format(container.name), environment(container)))
         listed.append(
-            File(digest_file(container.name), digest(container, text, software.files) + "\n")
+            File(DIGEST_FILE.format(container.name), digest(container, text, software.files) + "\n")
         )
     return {file.path: file for file in listed}

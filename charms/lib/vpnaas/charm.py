@@ -9,7 +9,7 @@ from vpnaas import status
 from vpnaas.actions import OUTPUT_LIMIT, Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VpnaasError
-from vpnaas.base.links import directory
+from vpnaas.base.links import DIRECTORY
 from vpnaas.extras import certificate_actions, measure, qos
 from vpnaas.params.enrolment import Enrolment
 from vpnaas.params.gateway import GatewayParams
@@ -242,7 +242,7 @@ class VnfCharm(ReconcilingCharm):
                 "one that add-peer was given with public-key {}".format(STORE),
             )
         reference = SecretReference.parse(params, where)
-        file = preshared.preshared_file(link, MANUAL + name)
+        file = preshared.PRESHARED.format(link, MANUAL + name)
         with self._vdu() as vdu:
             step = secret_store.fetch("psk", reference, preshared.FETCHED, file, text=True)
             results = vdu.execute([step]).check()
@@ -278,7 +278,7 @@ class VnfCharm(ReconcilingCharm):
         """Return the peers that a link has on the VDU, () if the VDU does not answer."""
         try:
             with self._vdu() as vdu:
-                record = read("applied", directory(link) + "/applied.json")
+                record = read("applied", DIRECTORY.format(link) + "/applied.json")
                 return read_record(vdu.execute([record], exclusive=False).check().text("applied"))
         except VpnaasError:
             return ()

@@ -30,8 +30,8 @@ from e2e_support import (
     outsider,
     own_service,
 )
-from vpnaas.tunnels.ipsec.certificates import own_file
-from vpnaas.tunnels.ipsec.cmp import VENDOR_CERTIFICATE, VENDOR_KEY, enrolled_file
+from vpnaas.tunnels.ipsec.cmp import VENDOR_CERTIFICATE, VENDOR_KEY
+from vpnaas.tunnels.ipsec.names import CERTIFICATE, ENROLLED_CERTIFICATE
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(1500)]
 
@@ -207,7 +207,7 @@ def test_both_ends_enrol_by_cmpv2(service: Service, ca: Ca) -> None:
     configure_both(service, technology="ipsec", credentials="cmp", ipsec_options=options)
     for port, (index, link) in enumerate(LINKS.items(), start=8080):
         # What EST brought is as good, and would be used.
-        service[index].out("rm", "-f", own_file(link), enrolled_file(link))
+        service[index].out("rm", "-f", CERTIFICATE.format(link), ENROLLED_CERTIFICATE.format(link))
         asked = service[index].action("show-csr", link=link)
         ca.vdu.run("tee", f"{FOLDER}/{index}.csr", input=asked["request"])
         ca.vdu.run("tee", f"{FOLDER}/{index}.crt", input=ca.do("sign", f"{FOLDER}/{index}.csr"))

@@ -74,10 +74,7 @@ def clear_interface(link: str, underlay: str) -> str:
     return label if len(label) <= 15 else underlay
 
 
+DIRECTORY = "/etc/osm-vpnaas/{}"
+"""Root-only directory on the VDU with the keys and records of a link."""
 OWN_INTERFACES = ("wg-", "xf-")
 """Start of the names of the interfaces that links have."""
-
-
-def directory(link: str) -> str:
-    """Return the root-only directory on the VDU that holds a link's keys and records."""
-    return "/etc/osm-vpnaas/" + link

@@ -12,12 +12,12 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
-from vpnaas.base.links import OWN_INTERFACES, directory, wireguard_interface
+from vpnaas.base.links import DIRECTORY, OWN_INTERFACES, wireguard_interface
 from vpnaas.extras.extra import Extra
 from vpnaas.params.devices import LINK, AccessParams, networks
 from vpnaas.params.intent import LinkParams, ManualPeer
 from vpnaas.tunnels.technology import CharmState
-from vpnaas.tunnels.wireguard.interface import conf_path, unit
+from vpnaas.tunnels.wireguard.names import CONF, UNIT
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.nftables import BootTable, nft_table, prefix_set
 from vpnaas.vdu.programs import source
@@ -27,7 +27,7 @@ from vpnaas.vdu.units import Units
 INTERFACE = wireguard_interface(LINK)
 BOOT = BootTable("devices", "osm_vpnaas_devices", "What devices of a slice may reach")
 PROGRAM = "/usr/local/lib/osm-vpnaas/expire"
-DATES = directory(LINK) + "/expiry"
+DATES = DIRECTORY.format(LINK) + "/expiry"
 TIMER, SERVICE = "osm-vpnaas-expiry.timer", "osm-vpnaas-expiry.service"
 SERVICE_FILE = "/etc/systemd/system/" + SERVICE
 TIMER_FILE = "/etc/systemd/system/" + TIMER
@@ -43,7 +43,13 @@ ExecStart=/usr/bin/python3 {program} {interface} {dates} {file}
 
 [Install]
 WantedBy={unit}
-""".format(unit=unit(LINK), program=PROGRAM, interface=INTERFACE, dates=DATES, file=conf_path(LINK))
+""".format(
+    unit=UNIT.format(LINK),
+    program=PROGRAM,
+    interface=INTERFACE,
+    dates=DATES,
+    file=CONF.format(LINK),
+)
 
 
 @attr.frozen

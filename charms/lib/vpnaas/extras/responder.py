@@ -19,6 +19,12 @@ RESPONDER_PORT = 5199
 """TCP port of the launcher on the inner address (IANA: unassigned)."""
 PROGRAM_FILE = "/usr/local/lib/osm-vpnaas/responder"
 PROGRAM = source("responder.py")
+# Files and units of a link: `SOCKET.format(link)`.
+SOCKET = "osm-vpnaas-responder-{}.socket"
+_SOCKET_FILE = "/etc/systemd/system/" + SOCKET
+# systemd takes no other name for the service of an accepting socket (systemd.socket(5)).
+_SERVICE_FILE = "/etc/systemd/system/osm-vpnaas-responder-{}@.service"
+_TARGETS = "/etc/osm-vpnaas-responder-{}.json"
 SERVICE = """[Unit]
 Description=One-shot iperf3 server for a measurement (osm-vpnaas)
 CollectMode=inactive-or-failed
@@ -34,27 +40,9 @@ ProtectHome=yes
 """.format(PROGRAM_FILE)
 
 
-def socket_unit(link: str) -> str:
-    """Return the socket unit of a link."""
-    return "osm-vpnaas-responder-{}.socket".format(link)
-
-
-def _socket_file(link: str) -> str:
-    return "/etc/systemd/system/" + socket_unit(link)
-
-
-def _service_file(link: str) -> str:
-    # systemd takes no other name for the service of an accepting socket (systemd.socket(5)).
-    return "/etc/systemd/system/osm-vpnaas-responder-{}@.service".format(link)
-
-
-def _targets_file(link: str) -> str:
-    return "/etc/osm-vpnaas-responder-{}.json".format(link)
-
-
 def _own_files(link: str) -> Tuple[str, str, str]:
     """Return the files of one link."""
-    return _targets_file(link), _service_file(link), _socket_file(link)
+    return _TARGETS.format(link), _SERVICE_FILE.format(link), _SOCKET_FILE.format(link)
 
 
 def _address(params: LinkParams) -> str:
@@ -105,7 +93,7 @@ def observe(link: str) -> List[Step]:
     at, port = link + "/responder", "sport = :{}".format(RESPONDER_PORT)
     return [
         *(read(at + path, path) for path in (PROGRAM_FILE, *_own_files(link))),
-        run(at + "/enabled", "systemctl", "is-enabled", socket_unit(link), any_exit=True),
+        run(at + "/enabled", "systemctl", "is-enabled", SOCKET.format(link), any_exit=True),
         run(at + "/listening", "ss", "-Hltn", port, any_exit=True),
     ]
 
@@ -142,7 +130,7 @@ def steps_to(
     changed = [path for path in files if results.text(at + path) != files[path][0]]
     steps = [write(at + "/put" + path, path, *files[path]) for path in changed]
     if service in changed or socket in changed or not _runs(params, interface, results):
-        name = socket_unit(link)
+        name = SOCKET.format(link)
         if results.text(at + service) is not None or results.text(at + socket) is not None:
             reload = ("systemctl", "daemon-reload")
             steps.append(run(at + "/reload", *reload, any_exit=True, timeout=90))
@@ -159,6 +147,6 @@ def absent(link: str) -> List[Step]:
     at = link + "/responder"
     # The program must not take the targets for those of another link that gets this address.
     return [
-        disable(at + "/disable", socket_unit(link), timeout=30),
+        disable(at + "/disable", SOCKET.format(link), timeout=30),
         *(remove(at + "/no" + path, path) for path in _own_files(link)),
     ]

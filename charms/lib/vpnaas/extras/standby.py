@@ -34,7 +34,7 @@ AWAY_FILE = "/etc/osm-vpnaas/standby-away"
 """While it exists, this gateway leaves the service to the other one."""
 FIREWALL_FILE = "/etc/osm-vpnaas/standby.nft"
 FIREWALL_TABLE = "osm_vpnaas_standby"
-AFTER_FLUSH_FILE = nftables.after_flush_file("standby")
+AFTER_FLUSH_FILE = nftables.AFTER_FLUSH.format("standby")
 WATCH_PROGRAM = "/usr/local/lib/osm-vpnaas/gateway-watch"
 TURN_PROGRAM = "/usr/local/lib/osm-vpnaas/gateway-turn"
 TURN_FIFO = "/run/osm-vpnaas-turns"

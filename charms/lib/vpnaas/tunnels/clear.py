@@ -10,7 +10,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 import attr
 
 from vpnaas.base import fields
-from vpnaas.base.links import NONE, clear_interface, directory
+from vpnaas.base.links import DIRECTORY, NONE, clear_interface
 from vpnaas.params.intent import LinkParams
 from vpnaas.peers.admission import Admission, admit
 from vpnaas.peers.offer import Offer
@@ -40,6 +40,11 @@ WantedBy=multi-user.target
 """.format(program=HOLD_PROGRAM)
 
 
+LINK_UNIT = "osm-vpnaas-clear@{}.service"
+UP = DIRECTORY + "/clear.up"
+"""The `ip -batch` file of a link; it exists if the link runs in clear."""
+
+
 @attr.frozen
 class State:
     """Observed state of one link without VPN."""
@@ -48,16 +53,6 @@ class State:
     active: bool  # Whether the unit runs.
     current: bool  # Whether unit and program are from this release.
     applied: Tuple[Peer, ...]  # Peers of the last successful reconcile.
-
-
-def unit(link: str) -> str:
-    """Return the systemd unit of a link."""
-    return "osm-vpnaas-clear@{}.service".format(link)
-
-
-def up_file(link: str) -> str:
-    """Return the path of the `ip -batch` file; it exists if the link runs in clear."""
-    return directory(link) + "/clear.up"
 
 
 def render(params: LinkParams, underlay: str, peers: Sequence[Peer], down: bool = False) -> str:
@@ -94,18 +89,32 @@ def steps_to(params: LinkParams, underlay: str, peers: Sequence[Peer], state: St
     up = render(params, underlay, peers)
     if state.up == up and state.active and state.current and record(peers) == record(state.applied):
         return []
-    base = directory(link)
+    base = DIRECTORY.format(link)
     return [
         write(link + "/apply/program", HOLD_PROGRAM, source("hold.py"), 0o755),
         write(link + "/apply/unit", UNIT_FILE, UNIT),
         run(link + "/apply/reload", "systemctl", "daemon-reload", timeout=90),
         # Stop with the old file first: this removes addresses and routes that are unwanted now.
-        run(link + "/apply/stop", "systemctl", "stop", unit(link), any_exit=True, timeout=90),
-        write(link + "/apply/up", up_file(link), up),
+        run(
+            link + "/apply/stop",
+            "systemctl",
+            "stop",
+            LINK_UNIT.format(link),
+            any_exit=True,
+            timeout=90,
+        ),
+        write(link + "/apply/up", UP.format(link), up),
         write(
             link + "/apply/down", base + "/clear.down", render(params, underlay, peers, down=True)
         ),
-        run(link + "/apply/start", "systemctl", "enable", "--now", unit(link), timeout=90),
+        run(
+            link + "/apply/start",
+            "systemctl",
+            "enable",
+            "--now",
+            LINK_UNIT.format(link),
+            timeout=90,
+        ),
         write(link + "/apply/record", base + "/applied.json", record(peers), 0o600),
     ]
 
@@ -116,25 +125,31 @@ class Clear(Technology[State]):
     name = NONE
 
     def marker(self, link: str) -> str:
-        return up_file(link)
+        return UP.format(link)
 
     def interface(self, inputs: LinkInputs) -> str:
         """Return the underlay, which carries the inner addresses."""
         return inputs.underlay.name
 
     def owner(self, inputs: LinkInputs) -> str:
-        return unit(inputs.link)
+        return LINK_UNIT.format(inputs.link)
 
     def observe(self, charm_state: CharmState, links: Sequence[str]) -> List[Step]:
         steps: List[Step] = []
         for link in links:
             steps += [
-                make_directory(link + "/dir", directory(link)),
-                read(link + "/up", up_file(link)),
+                make_directory(link + "/dir", DIRECTORY.format(link)),
+                read(link + "/up", UP.format(link)),
                 read(link + "/unit", UNIT_FILE),
                 read(link + "/program", HOLD_PROGRAM),
-                run(link + "/active", "systemctl", "is-active", unit(link), any_exit=True),
-                read(link + "/applied", directory(link) + "/applied.json"),
+                run(
+                    link + "/active",
+                    "systemctl",
+                    "is-active",
+                    LINK_UNIT.format(link),
+                    any_exit=True,
+                ),
+                read(link + "/applied", DIRECTORY.format(link) + "/applied.json"),
             ]
         return steps
 
@@ -175,9 +190,9 @@ class Clear(Technology[State]):
 
     def absent(self, link: str) -> List[Step]:
         return [
-            disable(link + "/unclear/stop", unit(link), timeout=30),
-            remove(link + "/unclear/up", up_file(link)),
-            remove(link + "/unclear/down", directory(link) + "/clear.down"),
+            disable(link + "/unclear/stop", LINK_UNIT.format(link), timeout=30),
+            remove(link + "/unclear/up", UP.format(link)),
+            remove(link + "/unclear/down", DIRECTORY.format(link) + "/clear.down"),
         ]
 
 

@@ -5,7 +5,7 @@ from typing import List, Tuple
 import attr
 
 from vpnaas.base import fields
-from vpnaas.base.links import directory
+from vpnaas.base.links import DIRECTORY
 from vpnaas.vdu.steps import Results, Step, move, read, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
 
@@ -25,12 +25,12 @@ class KeyPair:
         """Return the steps that make a missing key, and read what a rotation depends on."""
         link, key = self.link, self.file
         return [
-            make_directory(link + "/dir", directory(link)),
+            make_directory(link + "/dir", DIRECTORY.format(link)),
             run(link + "/genkey", *self.generate, stdout_file=key, unless=key, timeout=60),
             run(link + "/public", *self.public, stdin_file=key),
             run(link + "/next", *self.public, stdin_file=self.staged, only_if=self.staged),
             read(link + "/generation", self.counter),
-            read(link + "/applied", directory(link) + "/applied.json", cacheable=True),
+            read(link + "/applied", DIRECTORY.format(link) + "/applied.json", cacheable=True),
         ]
 
     def renew(self, *more: Tuple[str, Tuple[str, ...]]) -> List[Step]:

@@ -60,7 +60,7 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         """Return the steps that remove files of a forced rotation's link that cannot be used."""
         if not (charm_state.force and link in charm_state.rotate):
             return []
-        wrap = (preshared.wrap_key_file(link), ("openssl", "pkey", "-noout"))
+        wrap = (preshared.WRAP_KEY.format(link), ("openssl", "pkey", "-noout"))
         pair = self.key_pair(charm_state.intent.links[link])
         return pair.renew(wrap, *self.more_files(link))
 
@@ -305,7 +305,7 @@ def observe_preshared(charm_state: CharmState, link: str, prefix: str = "") -> L
     for name in [*related, *_wrapped_for(charm_state, link), *stored]:
         steps += preshared.observe(link, name, prefix)
     for name in stored if not prefix else ():
-        file = preshared.preshared_file(link, name)
+        file = preshared.PRESHARED.format(link, name)
         steps.append(secret_store.observe(_state_id(link, name), file))
     return steps
 

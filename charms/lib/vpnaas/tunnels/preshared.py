@@ -15,7 +15,7 @@ from typing import Collection, List, Optional, Tuple
 import attr
 
 from vpnaas.base.digests import digest
-from vpnaas.base.links import directory
+from vpnaas.base.links import DIRECTORY
 from vpnaas.base.x509 import armour
 from vpnaas.params.intent import PREFER, REQUIRE
 from vpnaas.peers.offer import QUANTUM_OFFERS, UNABLE, KeyOffer
@@ -23,6 +23,11 @@ from vpnaas.peers.peer import HYBRID, Agreed
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.secret_store import MARK
 from vpnaas.vdu.steps import Results, Step, read, remove, run, write
+
+# Files of a link: `WRAP_KEY.format(link)`.
+WRAP_KEY = DIRECTORY + "/wrap.pem"  # RSA private key of a requirer.
+KEM_KEY = DIRECTORY + "/kem.key"  # ML-KEM private key of a requirer.
+PRESHARED = DIRECTORY + "/preshared-{}"  # Key with a peer, by its name.
 
 BITS = 3072
 """Bits of the RSA modulus, as strong as X25519: 128 bits (NIST SP 800-57 part 1, table 2)."""
@@ -47,14 +52,9 @@ class PresharedState:
     usable: bool = False  # Whether the preshared key file holds a key.
 
 
-def wrap_key_file(link: str) -> str:
-    """Return the RSA private key file of a requirer's link."""
-    return directory(link) + "/wrap.pem"
-
-
 def observe_wrap_key(link: str, prefix: str) -> List[Step]:
     """Return the steps that make the RSA key if it is missing, and read its public half."""
-    path = wrap_key_file(link)
+    path = WRAP_KEY.format(link)
     bits = "rsa_keygen_bits:{}".format(BITS)
     make = ("openssl", "genpkey", "-algorithm", "RSA", "-pkeyopt", bits)
     at = prefix + link
@@ -70,11 +70,6 @@ def parse_wrap_key(link: str, results: Results) -> str:
     return "".join(line for line in pem.splitlines() if not line.startswith("-----"))
 
 
-def kem_file(link: str) -> str:
-    """Return the ML-KEM private key file of a requirer's link."""
-    return directory(link) + "/kem.key"
-
-
 def _kem(id: str, *words: str, stdin: str = "", only_if: str = "") -> Step:
     command = ("python3", "-I", "-c", source("kem.py")) + words
     return run(id, *command, stdin=stdin, only_if=only_if, any_exit=True, timeout=60)
@@ -82,7 +77,7 @@ def _kem(id: str, *words: str, stdin: str = "", only_if: str = "") -> Step:
 
 def observe_kem(link: str, provider: bool) -> List[Step]:
     """Return the step that tests for ML-KEM; it makes a requirer's key if that is missing."""
-    words = ("able",) if provider else ("public", kem_file(link))
+    words = ("able",) if provider else ("public", KEM_KEY.format(link))
     return [_kem(link + "/kem", *words)]
 
 
@@ -99,17 +94,17 @@ def renew(link: str, provider: bool, peers: Collection[str]) -> List[Step]:
             remove("{}/psk-renew/{}".format(link, peer), _path(link, peer, ".for"))
             for peer in sorted(peers)
         ]
-    return [remove(link + "/psk-renew", kem_file(link))] if peers else []
+    return [remove(link + "/psk-renew", KEM_KEY.format(link))] if peers else []
 
 
 def _path(link: str, peer: str, suffix: str) -> str:
-    return preshared_file(link, peer) + suffix
+    return PRESHARED.format(link, peer) + suffix
 
 
 def observe(link: str, peer: str, prefix: str = "") -> List[Step]:
     """Return the steps that read the state of one peer's preshared key, but not the key."""
     at = "{}{}/psk/{}".format(prefix, link, peer)
-    wrapped, key = _path(link, peer, ".wrapped"), preshared_file(link, peer)
+    wrapped, key = _path(link, peer, ".wrapped"), PRESHARED.format(link, peer)
     return [
         read(at + "/for", _path(link, peer, ".for")),
         run(at + "/wrapped", "openssl", "base64", "-A", "-in", wrapped, only_if=wrapped),
@@ -127,7 +122,7 @@ def _check(id: str, key: str, output: str) -> Step:
 def observe_files(link: str) -> List[Step]:
     """Return the step that lists the key files of all peers, also of former ones."""
     names = r"^(preshared-{1}[.a-z]*|osm-vpnaas-{0}-{1}\.secret)$".format(link, _PEER)
-    words = ("ls", directory(link), SWANCTL)
+    words = ("ls", DIRECTORY.format(link), SWANCTL)
     return [run(link + "/psk/files", *words, any_exit=True, pick=names)]
 
 
@@ -138,7 +133,7 @@ def forget(link: str, peers: Collection[str], results: Results) -> List[Step]:
         own = "preshared-" if name.startswith("preshared-") else ""
         start = own or "osm-vpnaas-{}-".format(link)
         if name[len(start) :].partition(".")[0] not in peers:
-            folder = directory(link) if own else SWANCTL
+            folder = DIRECTORY.format(link) if own else SWANCTL
             steps.append(remove("{}/psk-gone/{}".format(link, name), folder + "/" + name))
     return steps
 
@@ -161,7 +156,7 @@ def wrap(link: str, peer: str, wrap_key: str, kem_key: str = "") -> List[Step]:
     peer's ML-KEM public key, for a hybrid key.
     """
     at = "{}/psk-make/{}".format(link, peer)
-    key, pem = preshared_file(link, peer), _path(link, peer, ".pem")
+    key, pem = PRESHARED.format(link, peer), _path(link, peer, ".pem")
     wrapped, sealed = _path(link, peer, ".wrapped"), _path(link, peer, ".sealed")
     made = _path(link, peer, ".part") if kem_key else key
     command = ("openssl", "pkeyutl", "-encrypt", "-pubin", "-inkey", pem) + _OAEP
@@ -190,7 +185,7 @@ def unwrap(link: str, peer: str, wrapped: str, sealed: str = "") -> List[Step]:
     cipher, new = _path(link, peer, ".cipher"), _path(link, peer, ".new")
     good, made_for = _path(link, peer, ".good"), _path(link, peer, ".for")
     opened = _path(link, peer, ".part") if sealed else new
-    command = ("openssl", "pkeyutl", "-decrypt", "-inkey", wrap_key_file(link), "-in", cipher)
+    command = ("openssl", "pkeyutl", "-decrypt", "-inkey", WRAP_KEY.format(link), "-in", cipher)
     steps = [
         remove(at + "/stale", new),
         remove(at + "/forget", good),
@@ -198,14 +193,14 @@ def unwrap(link: str, peer: str, wrapped: str, sealed: str = "") -> List[Step]:
         run(at + "/decrypt", *(command + _OAEP), stdout_file=opened, any_exit=True),
     ]
     if sealed:
-        words = ("open", kem_file(link), opened, cipher, new)
+        words = ("open", KEM_KEY.format(link), opened, cipher, new)
         steps.append(_kem(at + "/open", *words, stdin=sealed, only_if=opened))
         steps.append(remove(at + "/part", opened))
     noted = digest(_source(wrapped, sealed)) + "\n"
     return steps + [
         _check(at + "/check", new, good),
         write(at + "/for", made_for + ".new", noted, 0o600),
-        run(at + "/use", "mv", new, preshared_file(link, peer), only_if=good),
+        run(at + "/use", "mv", new, PRESHARED.format(link, peer), only_if=good),
         run(at + "/note", "mv", made_for + ".new", made_for, only_if=good),
     ]
 
@@ -272,8 +267,3 @@ def _identity(wrapped: str, sealed: str) -> str:
 def fetched(state: PresharedState) -> Optional[str]:
     """Return the identity of a key that came from a secret store, None without one."""
     return state.made_for if state.usable and state.made_for.startswith(MARK) else None
-
-
-def preshared_file(link: str, peer: str) -> str:
-    """Return the preshared key file of a peer."""
-    return "{}/preshared-{}".format(directory(link), peer)

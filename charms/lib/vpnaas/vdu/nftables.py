@@ -12,6 +12,8 @@ from vpnaas.vdu.steps import Results, Step, enable, move, read, remove, run, wri
 
 NFT = "/usr/sbin/nft"
 ADDITIONS = "/etc/systemd/system/nftables.service.d"
+AFTER_FLUSH = ADDITIONS + "/osm-vpnaas-{}.conf"
+"""The addition to nftables.service that loads a table again, by the name of the table."""
 _AT_BOOT = "/etc/systemd/system/sysinit.target.wants/nftables.service"
 
 _UNIT = """[Unit]
@@ -36,11 +38,6 @@ _AFTER_FLUSH = """[Service]
 ExecStartPost=-{nft} -f {file}
 ExecReload=-{nft} -f {file}
 """
-
-
-def after_flush_file(name: str) -> str:
-    """Return the path of the addition to nftables.service that loads a table again."""
-    return "{}/osm-vpnaas-{}.conf".format(ADDITIONS, name)
 
 
 def after_flush_text(file: str) -> str:
@@ -94,7 +91,7 @@ class BootTable:
         return [
             self.look(),
             read(self.name + "/unit", self.unit_file),
-            read(self.name + "/after-flush", after_flush_file(self.name)),
+            read(self.name + "/after-flush", AFTER_FLUSH.format(self.name)),
             run(self.name + "/table", *table, any_exit=True, pick=VERDICT),
             run(self.name + "/enabled", "systemctl", "is-enabled", self.unit, any_exit=True),
         ]
@@ -115,7 +112,7 @@ class BootTable:
         )
         if in_force:
             return []
-        new, additions = self.file + ".new", after_flush_file(self.name)
+        new, additions = self.file + ".new", AFTER_FLUSH.format(self.name)
         return [
             write(self.name + "/put", new, text, 0o600),
             write(self.name + "/put-unit", self.unit_file, self.unit_text),
@@ -139,7 +136,7 @@ class BootTable:
             run(self.name + "/off", "systemctl", "disable", self.unit, any_exit=True, timeout=90),
             run(self.name + "/delete", *delete, any_exit=True),
             remove(self.name + "/no-unit", self.unit_file),
-            remove(self.name + "/no-after-flush", after_flush_file(self.name)),
+            remove(self.name + "/no-after-flush", AFTER_FLUSH.format(self.name)),
             remove(self.name + "/no-new", self.file + ".new"),
             remove(self.name + "/no-file", self.file),
         ]

@@ -15,14 +15,27 @@ import attr
 from vpnaas.base import x509
 from vpnaas.base.digests import digest
 from vpnaas.base.errors import InputError
-from vpnaas.base.links import directory
+from vpnaas.base.links import DIRECTORY
 from vpnaas.base.x509 import Certificate, Request
 from vpnaas.params.enrolment import Enrolment
 from vpnaas.params.ipsec import CMP, ENROLLED, EST, OPERATED
 from vpnaas.peers.offer import MAX_BETWEEN, CertOffer
 from vpnaas.peers.peer import Peer, read_record
 from vpnaas.tunnels.ipsec import cmp, est
-from vpnaas.tunnels.ipsec.names import key_file, next_key_file, next_request_file, request_file
+from vpnaas.tunnels.ipsec.names import (
+    CERTIFICATE,
+    CHAIN,
+    ENROLLED_CERTIFICATE,
+    ENROLLED_CHAIN,
+    ENROLMENT_ROOT,
+    KEY,
+    NEXT_CERTIFICATE,
+    NEXT_KEY,
+    NEXT_REQUEST,
+    REQUEST,
+    ROOT,
+    TRUST,
+)
 from vpnaas.tunnels.technology import CharmState, LinkInputs
 from vpnaas.vdu import facts, openssl
 from vpnaas.vdu.steps import Results, Step, read, run
@@ -35,34 +48,9 @@ def has_certificates(charm_state: CharmState, link: str) -> bool:
     return charm_state.intent.links[link].ipsec.credentials in OPERATED
 
 
-def own_file(link: str) -> str:
-    """Return the file of our certificate."""
-    return "/etc/swanctl/osm-vpnaas-{}.crt".format(link)
-
-
-def next_file(link: str) -> str:
-    """Return the file of our certificate for the staged key."""
-    return directory(link) + "/next.crt"
-
-
 def pin_file(link: str, key: str) -> str:
     """Return the file of the certificate of a peer's key."""
     return "/etc/swanctl/osm-vpnaas-{}-key-{}.crt".format(link, digest(key))
-
-
-def trust_file(link: str) -> str:
-    """Return the file of the authority that must have issued the peers' certificates."""
-    return "/etc/swanctl/x509ca/osm-vpnaas-{}.pem".format(link)
-
-
-def chain_file(link: str, index: int) -> str:
-    """Return the file of an operator's intermediate authority; strongSwan sends it along."""
-    return "/etc/swanctl/x509ca/osm-vpnaas-{}-chain-{}.pem".format(link, index)
-
-
-def root_file(link: str) -> str:
-    """Return the file of the authority's certificate that stays if the credentials change."""
-    return directory(link) + "/authority.pem"
 
 
 @attr.frozen
@@ -99,7 +87,7 @@ class Held:
         """Return the certificates after the staged key has replaced the current one."""
         files = dict(self.files)
         if self.following is not None:
-            files[own_file(link)] = files.get(next_file(link))
+            files[CERTIFICATE.format(link)] = files.get(NEXT_CERTIFICATE.format(link))
         return attr.evolve(
             self,
             request=self.next_request,
@@ -121,13 +109,14 @@ def _files(charm_state: CharmState, link: str) -> List[str]:
     """Return the files of certificates; none for a link without certificates."""
     if not has_certificates(charm_state, link):
         return []
-    paths = [request_file(link), next_request_file(link), own_file(link), trust_file(link)]
+    own = (REQUEST, NEXT_REQUEST, CERTIFICATE, TRUST)
+    paths = [path.format(link) for path in own]
     paths += [pin_file(link, key) for key in _keys(charm_state, link)]
-    paths += [root_file(link), next_file(link)]
-    paths += [chain_file(link, index) for index in range(MAX_BETWEEN)]
-    paths.append(cmp.chain_file(link))
+    paths += [ROOT.format(link), NEXT_CERTIFICATE.format(link)]
+    paths += [CHAIN.format(link, index) for index in range(MAX_BETWEEN)]
+    paths.append(ENROLLED_CHAIN.format(link))
     if server_of(charm_state, link) is not None:
-        paths += [cmp.enrolled_file(link), cmp.root_file(link)]
+        paths += [ENROLLED_CERTIFICATE.format(link), ENROLMENT_ROOT.format(link)]
     return paths
 
 
@@ -191,19 +180,19 @@ def parse(
     files = {path: results.text(at + path) for path in paths}
     keys = _keys(charm_state, link)
     server, enrolled = server_of(charm_state, link), None
-    if server is not None and files[cmp.root_file(link)] == server.root.pem:
-        enrolled = read_certificate(files[cmp.enrolled_file(link)])
-    installed = [files.get(chain_file(link, index)) for index in range(MAX_BETWEEN)]
-    brought = x509.bundle(files.get(cmp.chain_file(link)) or "")
+    if server is not None and files[ENROLMENT_ROOT.format(link)] == server.root.pem:
+        enrolled = read_certificate(files[ENROLLED_CERTIFICATE.format(link)])
+    installed = [files.get(CHAIN.format(link, index)) for index in range(MAX_BETWEEN)]
+    brought = x509.bundle(files.get(ENROLLED_CHAIN.format(link)) or "")
     return Held(
         now=now,
         applied=frozenset(n for peer in applied for n in (peer.certificate, peer.next_certificate)),
-        root=read_certificate(files[root_file(link)]),
-        request=read_request(files[request_file(link)]),
-        next_request=read_request(files[next_request_file(link)]),
-        own=read_certificate(files[own_file(link)]),
-        following=read_certificate(files[next_file(link)]),
-        trusted=files[trust_file(link)] or "",
+        root=read_certificate(files[ROOT.format(link)]),
+        request=read_request(files[REQUEST.format(link)]),
+        next_request=read_request(files[NEXT_REQUEST.format(link)]),
+        own=read_certificate(files[CERTIFICATE.format(link)]),
+        following=read_certificate(files[NEXT_CERTIFICATE.format(link)]),
+        trusted=files[TRUST.format(link)] or "",
         pins=_valid({digest(key): files[pin_file(link, key)] for key in keys}),
         enrolled=enrolled,
         chain=_certificates([*installed, *brought]),
@@ -213,10 +202,10 @@ def parse(
 
 def ask(link: str, identity: str, staged: bool = False) -> List[Step]:
     """Return the steps that make the request for a key's certificate."""
-    key, path = key_file(link), request_file(link)
+    key, path = KEY.format(link), REQUEST.format(link)
     at = link + "/ask"
     if staged:
-        key, path, at = next_key_file(link), next_request_file(link), at + "-next"
+        key, path, at = NEXT_KEY.format(link), NEXT_REQUEST.format(link), at + "-next"
     # The authority may copy the name from the request.
     name = ("-subj", "/CN=" + identity, "-addext", "subjectAltName=DNS:" + identity)
     command = ("openssl", "req", "-new", "-config", "/dev/null", "-key", key) + name
@@ -277,7 +266,7 @@ def _enrolling(
     if lacking(keys[0]):
         return ""
     if keys[1] and lacking(keys[1]) and has(held, server, keys[0], identity):
-        return own_file(link)
+        return CERTIFICATE.format(link)
     return None
 
 
@@ -330,7 +319,7 @@ def _check(
     # Of authorities with one name openssl tries only the first.
     between = x509.path_to(root, certificate, others) or () if certificate is not None else ()
     id = check_id(link, text, root)
-    return openssl.verify(id, directory(link) + "/check", pem, root, between)
+    return openssl.verify(id, DIRECTORY.format(link) + "/check", pem, root, between)
 
 
 def verdict(inputs: LinkInputs, id: str, where: str) -> str:

@@ -10,9 +10,14 @@ import re
 from typing import List
 
 from vpnaas.base import fields
-from vpnaas.base.links import directory
 from vpnaas.params.enrolment import Enrolment
-from vpnaas.tunnels.ipsec.names import key_file, next_key_file
+from vpnaas.tunnels.ipsec.names import (
+    ENROLLED_CERTIFICATE,
+    ENROLLED_CHAIN,
+    ENROLMENT_ROOT,
+    KEY,
+    NEXT_KEY,
+)
 from vpnaas.vdu import openssl
 from vpnaas.vdu.steps import Results, Step, remove, run, write
 
@@ -23,37 +28,22 @@ SECONDS = 30
 """Time limit of one enrolment."""
 
 
-def enrolled_file(link: str) -> str:
-    """Return the file of the certificate from an enrolment."""
-    return directory(link) + "/enrolled.pem"
-
-
-def chain_file(link: str) -> str:
-    """Return the file of the intermediate authorities of the certificate from an enrolment."""
-    return directory(link) + "/enrolled-chain.pem"
-
-
-def root_file(link: str) -> str:
-    """Return the file of the root that the server's certificate must have."""
-    return directory(link) + "/enrolment-ca.pem"
-
-
 def enrol(link: str, identity: str, enrolment: Enrolment, own: str) -> List[Step]:
     """Return the steps that enrol a key for our IKE identity.
 
     `own` is the file of our certificate for the key in use, which signs the request for the staged
     one; "" enrols the key in use with the vendor's certificate.
     """
-    at, root, path = link + "/enrol", root_file(link), enrolled_file(link)
+    at, root, path = link + "/enrol", ENROLMENT_ROOT.format(link), ENROLLED_CERTIFICATE.format(link)
     words = ["cmp", "-config", "", "-batch", "-verbosity", "4", "-server", enrolment.server]
     words += ["-msg_timeout", "10", "-total_timeout", str(SECONDS), "-trusted", root]
-    words += ["-out_trusted", root, "-certout", path, "-chainout", chain_file(link)]
+    words += ["-out_trusted", root, "-certout", path, "-chainout", ENROLLED_CHAIN.format(link)]
     if own:
-        words += ["-cmd", "kur", "-cert", own, "-key", key_file(link), "-oldcert", own]
-        words += ["-newkey", next_key_file(link)]
+        words += ["-cmd", "kur", "-cert", own, "-key", KEY.format(link), "-oldcert", own]
+        words += ["-newkey", NEXT_KEY.format(link)]
     else:
         words += ["-cmd", "ir", "-cert", VENDOR_CERTIFICATE, "-key", VENDOR_KEY]
-        words += ["-newkey", key_file(link), "-subject", "/CN=" + identity]
+        words += ["-newkey", KEY.format(link), "-subject", "/CN=" + identity]
         words += ["-sans", identity]
     if enrolment.recipient:
         words += ["-recipient", enrolment.recipient]

@@ -15,8 +15,8 @@ from vpnaas.params.ipsec import PORT, PSK, Proposal
 from vpnaas.peers import same_address
 from vpnaas.peers.claims import used_pool
 from vpnaas.peers.peer import Peer
-from vpnaas.tunnels.ipsec.certificates import own_file, pin_file, trust_file
-from vpnaas.tunnels.ipsec.names import USERSPACE, XFRM, interface_id, secret_file
+from vpnaas.tunnels.ipsec.certificates import pin_file
+from vpnaas.tunnels.ipsec.names import CERTIFICATE, PRESHARED, TRUST, USERSPACE, XFRM, interface_id
 from vpnaas.tunnels.ipsec.observed import State
 from vpnaas.vdu.steps import Step
 
@@ -145,11 +145,11 @@ def _connection(
         # Exactly this certificate, and the authority must have issued it.
         pinned = ["  certs = " + pin_file(params.link, key)] if key else []
         pin = peer.certificate if key == peer.public_key else peer.next_certificate
-        ours = ["  certs = " + own_file(params.link)]
+        ours = ["  certs = " + CERTIFICATE.format(params.link)]
         theirs = [
             "  # " + pin,
             *pinned,
-            "  cacerts = " + trust_file(params.link),
+            "  cacerts = " + TRUST.format(params.link),
             "  revocation = {}".format(chosen.revocation),
         ]
     if peer.asks:
@@ -241,7 +241,9 @@ def render(configuration: Configuration, state: State, made: Optional[Made] = No
         secrets.append("  {}-{}-{} {{\n".format(kind, configuration.link, peer.name))
         for index, identity in enumerate(ids):
             secrets.append("    id-{} = {}{}\n".format(index, "@" if psk else "", identity))
-        secrets.append("    include {}\n  }}\n".format(secret_file(configuration.link, peer.name)))
+        secrets.append(
+            "    include {}\n  }}\n".format(PRESHARED.format(configuration.link, peer.name))
+        )
     return text + ("secrets {{\n{}}}\n".format("".join(secrets)) if secrets else "")
 
 

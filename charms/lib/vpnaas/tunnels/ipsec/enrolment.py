@@ -5,16 +5,16 @@ from typing import Dict, List, Sequence, Tuple
 from vpnaas.base import x509
 from vpnaas.peers.offer import MAX_BETWEEN, CertOffer
 from vpnaas.peers.peer import Peer
-from vpnaas.tunnels.ipsec.certificates import (
-    Held,
-    chain_file,
-    next_file,
-    own_file,
-    pin_file,
-    root_file,
-    trust_file,
+from vpnaas.tunnels.ipsec.certificates import Held, pin_file
+from vpnaas.tunnels.ipsec.names import (
+    CERTIFICATE,
+    CHAIN,
+    NEXT_CERTIFICATE,
+    NEXT_REQUEST,
+    REQUEST,
+    ROOT,
+    TRUST,
 )
-from vpnaas.tunnels.ipsec.names import next_request_file, request_file
 from vpnaas.tunnels.ipsec.validation import Validation
 from vpnaas.tunnels.technology import LinkInputs
 from vpnaas.vdu.steps import Step, move, remove, write
@@ -25,9 +25,11 @@ def promote(link: str, held: Held) -> List[Step]:
     at = link + "/promote"
     steps = []
     if held.next_request is not None:
-        steps.append(move(at + "/request", next_request_file(link), request_file(link)))
+        steps.append(move(at + "/request", NEXT_REQUEST.format(link), REQUEST.format(link)))
     if held.following is not None:
-        steps.append(move(at + "/certificate", next_file(link), own_file(link)))
+        steps.append(
+            move(at + "/certificate", NEXT_CERTIFICATE.format(link), CERTIFICATE.format(link))
+        )
     return steps
 
 
@@ -44,15 +46,15 @@ def steps_to(
     for peer in peers:
         files.update(validated.files.get(peer.name, {}))
     if root is not None and (validated.own is not None or validated.following is not None):
-        files[trust_file(link)] = files[root_file(link)] = root.pem
+        files[TRUST.format(link)] = files[ROOT.format(link)] = root.pem
         for index, between in enumerate(validated.chain[:MAX_BETWEEN]):
-            files[chain_file(link, index)] = between.pem
+            files[CHAIN.format(link, index)] = between.pem
         if validated.own is not None:
-            files[own_file(link)] = validated.own.pem
+            files[CERTIFICATE.format(link)] = validated.own.pem
         if validated.following is not None:
-            files[next_file(link)] = validated.following.pem
+            files[NEXT_CERTIFICATE.format(link)] = validated.following.pem
     # The root goes last: our certificate was checked under the one on the VDU.
-    last = root_file(link)
+    last = ROOT.format(link)
     steps = [
         write("{}/certs{}".format(link, path), path, text, 0o600)
         for path, text in sorted(files.items(), key=lambda each: (each[0] == last, each))
@@ -61,8 +63,8 @@ def steps_to(
     keys = {key for peer in peers for key in peer.public_keys()}
     gone = {pin_file(link, k) for p in applied for k in p.public_keys() if k not in keys}
     if held.following is not None and validated.following is None:
-        gone.add(next_file(link))
-    chain = {chain_file(link, index) for index in range(MAX_BETWEEN)}
+        gone.add(NEXT_CERTIFICATE.format(link))
+    chain = {CHAIN.format(link, index) for index in range(MAX_BETWEEN)}
     gone |= {path for path in chain if held.files.get(path)}
     steps += [remove("{}/certs{}".format(link, path), path) for path in sorted(gone - set(files))]
     return steps
@@ -103,7 +105,7 @@ def absent(link: str) -> List[Step]:
     """Return the steps that remove authorities from strongSwan."""
     at = link + "/unsafe"
     between = [
-        remove("{}/between-{}".format(at, index), chain_file(link, index))
+        remove("{}/between-{}".format(at, index), CHAIN.format(link, index))
         for index in range(MAX_BETWEEN)
     ]
-    return [*between, remove(at + "/trust", trust_file(link))]
+    return [*between, remove(at + "/trust", TRUST.format(link))]

@@ -8,20 +8,27 @@ from typing import List
 
 from vpnaas.params.enrolment import Enrolment
 from vpnaas.tunnels.ipsec import cmp
-from vpnaas.tunnels.ipsec.names import key_file, next_request_file, request_file
+from vpnaas.tunnels.ipsec.names import (
+    ENROLLED_CERTIFICATE,
+    ENROLLED_CHAIN,
+    ENROLMENT_ROOT,
+    KEY,
+    NEXT_REQUEST,
+    REQUEST,
+)
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Step, remove, run, write
 
 
 def enrol(link: str, identity: str, enrolment: Enrolment, own: str) -> List[Step]:
     """Return the steps that enrol a key, see `cmp.enrol`; the request names the identity."""
-    at, root, path = link + "/enrol", cmp.root_file(link), cmp.enrolled_file(link)
+    at, root, path = link + "/enrol", ENROLMENT_ROOT.format(link), ENROLLED_CERTIFICATE.format(link)
     words = ["simpleenroll", enrolment.server, root, cmp.VENDOR_CERTIFICATE, cmp.VENDOR_KEY]
-    words.append(request_file(link))
+    words.append(REQUEST.format(link))
     if own:
-        words = ["simplereenroll", enrolment.server, root, own, key_file(link)]
-        words.append(next_request_file(link))
-    program = ("python3", "-I", "-c", source("est.py"), *words, path, cmp.chain_file(link))
+        words = ["simplereenroll", enrolment.server, root, own, KEY.format(link)]
+        words.append(NEXT_REQUEST.format(link))
+    program = ("python3", "-I", "-c", source("est.py"), *words, path, ENROLLED_CHAIN.format(link))
     return [
         remove(at + "/stale", path),
         write(at + "/root", root, enrolment.root.pem, 0o600),

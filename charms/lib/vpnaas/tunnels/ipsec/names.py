@@ -3,7 +3,7 @@
 import zlib
 from typing import Tuple
 
-from vpnaas.base.links import directory
+from vpnaas.base.links import DIRECTORY
 
 XFRM = "xfrm"
 POLICY = "policy"
@@ -36,72 +36,39 @@ RESTARTED = "/run/osm-vpnaas-restarted"
 """Exists if an earlier step of the same plan has restarted the daemon."""
 PROBED = "/run/osm-vpnaas-"
 
-
-def unit(link: str) -> str:
-    """Return the systemd unit of a link's interface."""
-    return "osm-vpnaas-ipsec@{}.service".format(link)
-
-
-def conf_path(link: str) -> str:
-    """Return the path of a link's swanctl file."""
-    return "/etc/swanctl/conf.d/osm-vpnaas-{}.conf".format(link)
-
-
-def key_file(link: str) -> str:
-    """Return the private key file of a link."""
-    return "/etc/swanctl/private/osm-vpnaas-{}.pem".format(link)
-
-
-def next_key_file(link: str) -> str:
-    """Return the file of the staged key of a rotation."""
-    return directory(link) + "/next-ike.pem"
-
-
-def request_file(link: str) -> str:
-    """Return the file of the certificate request for the key in use."""
-    return directory(link) + "/request.pem"
-
-
-def next_request_file(link: str) -> str:
-    """Return the file of the certificate request for the staged key of a rotation."""
-    return directory(link) + "/next-request.pem"
-
-
-def secret_file(link: str, peer: str) -> str:
-    """Return the file of a peer's preshared key, which the link's swanctl file includes.
-
-    AppArmor's profile on Ubuntu lets swanctl read it in this directory.
-    """
-    return "/etc/swanctl/osm-vpnaas-{}-{}.secret".format(link, peer)
-
-
-def up_file(link: str) -> str:
-    """Return the `ip -batch` file that makes a link's interface; it exists if the link has IPsec.
-
-    `transition.absent` removes it last, so it goes on in the next reconcile if a step fails.
-    """
-    return directory(link) + "/ipsec.up"
-
-
-def down_file(link: str) -> str:
-    """Return the `ip -force -batch` file that removes the rules that outlive the interface."""
-    return directory(link) + "/ipsec.down"
-
-
-def keep_file(link: str) -> str:
-    """Return the file with the connections that the keeper keeps up."""
-    return directory(link) + "/ipsec.keep"
-
-
-def shared_file(link: str) -> str:
-    """Return the file with the connections of a pair's shared address."""
-    return directory(link) + "/ipsec.shared"
+# Of a link: `UP.format(link)`.
+UNIT = "osm-vpnaas-ipsec@{}.service"
+CONF = "/etc/swanctl/conf.d/osm-vpnaas-{}.conf"
+KEY = "/etc/swanctl/private/osm-vpnaas-{}.pem"
+NEXT_KEY = DIRECTORY + "/next-ike.pem"  # Staged by a rotation.
+REQUEST = DIRECTORY + "/request.pem"  # Certificate request for the key in use.
+NEXT_REQUEST = DIRECTORY + "/next-request.pem"  # For the staged key.
+CERTIFICATE = "/etc/swanctl/osm-vpnaas-{}.crt"
+NEXT_CERTIFICATE = DIRECTORY + "/next.crt"  # For the staged key.
+# Of the authority that must have issued the peers' certificates.
+TRUST = "/etc/swanctl/x509ca/osm-vpnaas-{}.pem"
+# Of an operator's intermediate authority, by its number; strongSwan sends it along.
+CHAIN = "/etc/swanctl/x509ca/osm-vpnaas-{}-chain-{}.pem"
+ROOT = DIRECTORY + "/authority.pem"  # Of the authority; stays if the credentials change.
+ENROLLED_CERTIFICATE = DIRECTORY + "/enrolled.pem"
+ENROLLED_CHAIN = DIRECTORY + "/enrolled-chain.pem"  # The intermediate authorities of that.
+ENROLMENT_ROOT = DIRECTORY + "/enrolment-ca.pem"  # Root of the server's certificate.
+IDENTITY = DIRECTORY + "/identity"  # Our IKE identity, without the link's name.
+# Preshared key of a peer, by its name; the link's swanctl file includes it. AppArmor's profile on
+# Ubuntu lets swanctl read it in this directory.
+PRESHARED = "/etc/swanctl/osm-vpnaas-{}-{}.secret"
+# The `ip -batch` file that makes a link's interface; it exists if the link has IPsec.
+# `transition.absent` removes it last, so it goes on in the next reconcile if a step fails.
+UP = DIRECTORY + "/ipsec.up"
+DOWN = DIRECTORY + "/ipsec.down"  # Removes (`ip -force -batch`) what outlives the interface.
+KEEP = DIRECTORY + "/ipsec.keep"  # Connections that the keeper keeps up.
+SHARED = DIRECTORY + "/ipsec.shared"  # Connections of a pair's shared address.
 
 
 def of_link(link: str) -> Tuple[str, ...]:
     """Return the files of a link that describe its tunnels."""
-    paths = (conf_path, up_file, down_file, keep_file, shared_file)
-    return tuple(path(link) for path in paths)
+    paths = (CONF, UP, DOWN, KEEP, SHARED)
+    return tuple(path.format(link) for path in paths)
 
 
 def interface_id(link: str) -> int:

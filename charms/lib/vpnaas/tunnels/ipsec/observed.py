@@ -7,10 +7,11 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED, VduError
-from vpnaas.base.links import directory, ipsec_interface
+from vpnaas.base.links import DIRECTORY, ipsec_interface
 from vpnaas.peers.peer import KeyState, read_record
 from vpnaas.tunnels.ipsec import names, refusals
 from vpnaas.tunnels.ipsec.certificates import Held
+from vpnaas.tunnels.ipsec.names import IDENTITY
 from vpnaas.tunnels.ipsec.validation import Validation
 from vpnaas.tunnels.key_pair import KeyPair, generation
 from vpnaas.vdu import facts, trouble
@@ -136,7 +137,7 @@ def observe(links: Mapping[str, str]) -> List[Step]:
     """
     steps: List[Step] = []
     for link, key_type in links.items():
-        identity = identity_file(link)
+        identity = IDENTITY.format(link)
         name = ("openssl", "rand", "-hex", "8")
         steps += key_pair(link, key_type).observe()
         steps += [
@@ -153,13 +154,8 @@ def observe(links: Mapping[str, str]) -> List[Step]:
     return steps + _probe() + look()
 
 
-def identity_file(link: str) -> str:
-    """Return the file of our IKE identity, without the link's name."""
-    return directory(link) + "/identity"
-
-
 def _units(links: Iterable[str]) -> List[str]:
-    return [names.DAEMON, names.KEEPER, names.ASKER] + [names.unit(link) for link in links]
+    return [names.DAEMON, names.KEEPER, names.ASKER] + [names.UNIT.format(link) for link in links]
 
 
 _GENPKEY = ("openssl", "genpkey", "-algorithm")
@@ -176,9 +172,9 @@ def key_pair(link: str, key_type: str) -> KeyPair:
     """Return the keys of a link, and how one of a type is made."""
     return KeyPair(
         link=link,
-        file=names.key_file(link),
-        staged=names.next_key_file(link),
-        counter=directory(link) + "/ipsec-generation",
+        file=names.KEY.format(link),
+        staged=names.NEXT_KEY.format(link),
+        counter=DIRECTORY.format(link) + "/ipsec-generation",
         generate=GENERATE[key_type],
         public=("openssl", "pkey", "-pubout"),
     )
@@ -278,7 +274,9 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
         notes=parse_notes(results),
         # If its unit failed, the interface lacks what comes after the failure.
         interface=(
-            vdu.interfaces.get(interface) if active.get(names.unit(link)) == "active" else None
+            vdu.interfaces.get(interface)
+            if active.get(names.UNIT.format(link)) == "active"
+            else None
         ),
         routes=routes,
         own_routes=_routes(interface, results, table)[0],

@@ -23,7 +23,7 @@ from vpnaas.tunnels.ipsec import (
     validation,
 )
 from vpnaas.tunnels.ipsec.configuration import Configuration, Made, connections
-from vpnaas.tunnels.ipsec.names import DAEMON, POLICY, TUN, TUN_MTU, USERSPACE, XFRM, up_file
+from vpnaas.tunnels.ipsec.names import DAEMON, IDENTITY, POLICY, TUN, TUN_MTU, UP, USERSPACE, XFRM
 from vpnaas.tunnels.ipsec.observed import State
 from vpnaas.tunnels.key_pair import KeyPair
 from vpnaas.tunnels.keyed import KeyedTechnology, observe_preshared
@@ -61,7 +61,7 @@ class Ipsec(KeyedTechnology[State]):
 
     def marker(self, link: str) -> str:
         """Return the file that is there before the swanctl file and goes last."""
-        return up_file(link)
+        return UP.format(link)
 
     def interface(self, inputs: LinkInputs) -> str:
         """Return the interface at which decrypted packets arrive."""
@@ -93,7 +93,7 @@ class Ipsec(KeyedTechnology[State]):
         return steps
 
     def more_files(self, link: str) -> Sequence[Tuple[str, Tuple[str, ...]]]:
-        return ((observed.identity_file(link), ("grep", "-qxE", "[0-9a-f]{16}")),)
+        return ((IDENTITY.format(link), ("grep", "-qxE", "[0-9a-f]{16}")),)
 
     def look_again(self, charm_state: CharmState, link: str) -> List[Step]:
         again = certificates.observe(charm_state, link, AGAIN)

@@ -4,7 +4,7 @@ from ipaddress import ip_interface, ip_network
 from typing import List, Optional, Sequence, Set, Tuple
 
 from vpnaas.base import fields
-from vpnaas.base.links import IPSEC, directory, ipsec_interface
+from vpnaas.base.links import DIRECTORY, IPSEC, ipsec_interface
 from vpnaas.peers.peer import Peer, recording
 from vpnaas.peers.same_address import is_same, no_rules
 from vpnaas.tunnels.ipsec import enrolment, names
@@ -27,7 +27,7 @@ from vpnaas.tunnels.ipsec.daemon import (
     dropin,
 )
 from vpnaas.tunnels.ipsec.observed import Sa, State
-from vpnaas.tunnels.preshared import preshared_file
+from vpnaas.tunnels.preshared import PRESHARED
 from vpnaas.vdu import facts
 from vpnaas.vdu.facts import Interface
 from vpnaas.vdu.programs import source
@@ -36,7 +36,7 @@ from vpnaas.vdu.steps import Step, disable, enable, remove, run, write
 
 def steps_to(configuration: Configuration, state: State, made: Optional[Made] = None) -> List[Step]:
     """Return the steps from the observed to the wanted state; none where they agree."""
-    link, up = configuration.link, names.up_file(configuration.link)
+    link, up = configuration.link, names.UP.format(configuration.link)
     made = connections(configuration, state) if made is None else made
     conf = render(configuration, state, made)
     texts = {
@@ -50,14 +50,14 @@ def steps_to(configuration: Configuration, state: State, made: Optional[Made] = 
         names.PROGRAM_FILE: (source("ipsec.py"), 0o755),
         names.ASKER_FILE: (ASKER_UNIT, 0o644),
         names.ASKER_PROGRAM_FILE: (source("revocation.py"), 0o755),
-        names.conf_path(link): (conf, 0o600),
+        names.CONF.format(link): (conf, 0o600),
         up: (render_up(configuration, state.plane), 0o644),
-        names.keep_file(link): (render_keep(configuration, state, made), 0o600),
+        names.KEEP.format(link): (render_keep(configuration, state, made), 0o600),
     }
-    if configuration.shared or state.files.get(names.shared_file(link)) is not None:
-        texts[names.shared_file(link)] = (render_shared(configuration, made), 0o600)
+    if configuration.shared or state.files.get(names.SHARED.format(link)) is not None:
+        texts[names.SHARED.format(link)] = (render_shared(configuration, made), 0o600)
     if configuration.params.ipsec.same_address:
-        texts[names.down_file(link)] = (no_rules(names.interface_id(link)), 0o644)
+        texts[names.DOWN.format(link)] = (no_rules(names.interface_id(link)), 0o644)
     changed = {path for path, (text, _) in texts.items() if state.files.get(path) != text}
     writes = {
         path: write(
@@ -76,7 +76,7 @@ def steps_to(configuration: Configuration, state: State, made: Optional[Made] = 
     steps += _secrets(configuration, state)
     keeping = {names.KEEPER_FILE, names.PROGRAM_FILE, names.ASKER_FILE, names.ASKER_PROGRAM_FILE}
     if not state.enabled or changed & (keeping | {names.UNIT_FILE}):
-        units = (names.DAEMON, names.KEEPER, names.ASKER, names.unit(link))
+        units = (names.DAEMON, names.KEEPER, names.ASKER, names.UNIT.format(link))
         steps.append(enable(link + "/apply/enable", *units))
     steps += _interface_changes(configuration, state, put.get(up, []))
     settings = put.get(names.DAEMON_FILE, [])
@@ -117,12 +117,12 @@ def _interface_changes(
     link, interface = configuration.link, ipsec_interface(configuration.link)
     live = state.interface
     text = render_up(configuration, state.plane)
-    before = (state.files.get(names.up_file(link)) or "").splitlines()
+    before = (state.files.get(names.UP.format(link)) or "").splitlines()
     same_kind = _making(before) == _making(text.splitlines())
     if live is None or not same_kind or not _complete(state, live, before):
         return [
             *put,
-            run(link + "/apply/start", "systemctl", "restart", names.unit(link), timeout=60),
+            run(link + "/apply/start", "systemctl", "restart", names.UNIT.format(link), timeout=60),
         ]
     steps: List[Step] = []
     if live.mtu != configuration.mtu or not live.up:
@@ -169,10 +169,10 @@ def _daemon_changes(
         steps.append(
             run(at, *restart, stdout_file=names.RESTARTED, unless=names.RESTARTED, timeout=90)
         )
-    if wanted != mine or names.conf_path(link) in changed or configuration.certificates:
+    if wanted != mine or names.CONF.format(link) in changed or configuration.certificates:
         steps.append(run(link + "/apply/load-creds", *LOAD_CREDS, timeout=60))
         steps.append(run(link + "/apply/load-conns", names.PROGRAM_FILE, "load", link, timeout=120))
-        text = conf + (state.files.get(names.conf_path(link)) or "")
+        text = conf + (state.files.get(names.CONF.format(link)) or "")
         if "\npools {" in text:
             # charon keeps a pool that is not on file any more until its last address is free.
             pools = ("swanctl", "--load-pools")
@@ -312,14 +312,14 @@ def _secrets(configuration: Configuration, state: State) -> List[Step]:
     steps = []
     for name in sorted(name for name, key in before.items() if key and name not in needed):
         id = "{}/apply/no-secret-{}".format(link, name)
-        steps.append(remove(id, names.secret_file(link, name)))
+        steps.append(remove(id, names.PRESHARED.format(link, name)))
     for peer in configuration.peers:
         if peer.preshared and (before.get(peer.name) != peer.preshared):
             # The pattern accepts a whole key only, because the daemon reads the file as
             # configuration.
             words = ("sed", "-n", r"1s/^\([A-Za-z0-9+\/]\{43\}=\)$/secret = 0s\1/p;1q")
             id = "{}/apply/secret-{}".format(link, peer.name)
-            key, secret = preshared_file(link, peer.name), names.secret_file(link, peer.name)
+            key, secret = PRESHARED.format(link, peer.name), names.PRESHARED.format(link, peer.name)
             steps.append(run(id, *words, stdin_file=key, stdout_file=secret))
     return steps
 
@@ -329,7 +329,7 @@ def restart(configuration: Configuration) -> List[Step]:
     link = configuration.link
     return [
         _drop(link + "/restart/drop", link),
-        run(link + "/restart/unit", "systemctl", "restart", names.unit(link), timeout=60),
+        run(link + "/restart/unit", "systemctl", "restart", names.UNIT.format(link), timeout=60),
     ]
 
 
@@ -341,13 +341,13 @@ def _drop(id: str, link: str) -> Step:
 def absent(link: str) -> List[Step]:
     """Return the steps that take a link down for good; its keys stay, as does an XFRM interface."""
     return enrolment.absent(link) + [
-        remove(link + "/unsafe/keep", names.keep_file(link)),
-        remove(link + "/unsafe/shared", names.shared_file(link)),
-        remove(link + "/unsafe/file", names.conf_path(link)),
+        remove(link + "/unsafe/keep", names.KEEP.format(link)),
+        remove(link + "/unsafe/shared", names.SHARED.format(link)),
+        remove(link + "/unsafe/file", names.CONF.format(link)),
         run(link + "/unsafe/creds", *LOAD_CREDS, any_exit=True, timeout=60),
         run(link + "/unsafe/conns", "swanctl", "--load-conns", any_exit=True, timeout=60),
         _drop(link + "/unsafe/drop", link),
-        disable(link + "/unsafe/stop", names.unit(link)),
-        remove(link + "/unsafe/record", directory(link) + "/applied.json"),
-        remove(link + "/unsafe/up", names.up_file(link)),
+        disable(link + "/unsafe/stop", names.UNIT.format(link)),
+        remove(link + "/unsafe/record", DIRECTORY.format(link) + "/applied.json"),
+        remove(link + "/unsafe/up", names.UP.format(link)),
     ]

@@ -14,11 +14,21 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED, VduError
-from vpnaas.base.links import directory, wireguard_interface
+from vpnaas.base.links import DIRECTORY, wireguard_interface
 from vpnaas.params.intent import LinkParams
 from vpnaas.peers.peer import KeyState, Peer, read_record, recording
 from vpnaas.tunnels.key_pair import KeyPair, generation
-from vpnaas.tunnels.preshared import preshared_file
+from vpnaas.tunnels.preshared import PRESHARED
+from vpnaas.tunnels.wireguard.names import (
+    CONF,
+    GATE,
+    KEY,
+    NEXT_KEY,
+    STAGED,
+    UNIT,
+    WATCH,
+    WATCH_UNIT,
+)
 from vpnaas.vdu import facts, generated, trouble
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, enable, read, run, write
@@ -77,33 +87,13 @@ class State(KeyState):
     watched: bool = attr.ib(default=False, kw_only=True)  # Whether the handover watch runs.
 
 
-def unit(link: str) -> str:
-    """Return the systemd unit of a link."""
-    return "wg-quick@{}.service".format(wireguard_interface(link))
-
-
-def conf_path(link: str) -> str:
-    """Return the wg-quick file of a link."""
-    return "/etc/wireguard/{}.conf".format(wireguard_interface(link))
-
-
-def key_file(link: str) -> str:
-    """Return the private key file of a link."""
-    return directory(link) + "/private.key"
-
-
-def next_key_file(link: str) -> str:
-    """Return the file of the staged key of a rotation."""
-    return directory(link) + "/next.key"
-
-
 def key_pair(link: str) -> KeyPair:
     """Return the keys of a link."""
     return KeyPair(
         link=link,
-        file=key_file(link),
-        staged=next_key_file(link),
-        counter=directory(link) + "/generation",
+        file=KEY.format(link),
+        staged=NEXT_KEY.format(link),
+        counter=DIRECTORY.format(link) + "/generation",
         generate=("wg", "genkey"),
         public=("wg", "pubkey"),
     )
@@ -117,10 +107,10 @@ def observe(links: Sequence[str]) -> List[Step]:
     for link in links:
         steps += key_pair(link).observe()
         steps += [
-            read(link + "/file", conf_path(link), cacheable=True),
-            run(link + "/watched", "true", only_if="/run/" + _watch_name(link)),
+            read(link + "/file", CONF.format(link), cacheable=True),
+            run(link + "/watched", "true", only_if="/run/" + WATCH.format(link)),
         ]
-    units = [unit(link) for link in links]
+    units = [UNIT.format(link) for link in links]
     steps.append(run("wg/enabled", "systemctl", "is-enabled", *units, any_exit=True))
     return steps + look()
 
@@ -156,7 +146,7 @@ def parse(links: Sequence[str], link: str, results: Results) -> State:
 
 def diagnose(params: LinkParams) -> List[Step]:
     """Return the steps that look why the interface of a link cannot be set up."""
-    return trouble.diagnose(params.link + "/why", unit(params.link), params.listen_port)
+    return trouble.diagnose(params.link + "/why", UNIT.format(params.link), params.listen_port)
 
 
 def cause(params: LinkParams, results: Results) -> str:
@@ -171,7 +161,9 @@ def cause(params: LinkParams, results: Results) -> str:
         what = "UDP port {} of the VDU is used by {}; allowed: another listen-port"
         return what.format(port, owner)
     said = trouble.journal(results, at)
-    return "{} of the VDU failed and says: {}".format(unit(params.link), said) if said else ""
+    return (
+        "{} of the VDU failed and says: {}".format(UNIT.format(params.link), said) if said else ""
+    )
 
 
 def parse_live(link: str, results: Results, prefix: str = "") -> Optional[Live]:
@@ -255,29 +247,6 @@ class Configuration:
         return self.params.link
 
 
-def gate_file(link: str) -> str:
-    """Return the path of a random preshared key, which blocks the next key until the peer uses it.
-
-    See `handover.py`.
-    """
-    return directory(link) + "/gate.psk"
-
-
-def staged_file(link: str) -> str:
-    """Return the file of the next keys that the handover watch waits for."""
-    return directory(link) + "/handover.json"
-
-
-def watch_unit(link: str) -> str:
-    """Return the transient systemd unit of the handover watch."""
-    return _watch_name(link) + ".service"
-
-
-def _watch_name(link: str) -> str:
-    """Return the name of the watch, and of its folder in /run, which systemd removes with it."""
-    return "osm-vpnaas-handover-" + link
-
-
 def handed_over(peer: Peer, live: Optional[Live]) -> bool:
     """Tell whether a rotating peer already uses its next key.
 
@@ -321,15 +290,15 @@ def render(configuration: Configuration, live: Optional[Live] = None) -> str:
     gated = _gated(keys)
     if gated:
         # One process for all of them, as 1,000 peers may rotate at the same time.
-        path = gate_file(configuration.link)
+        path = GATE.format(configuration.link)
         words = ["peer {} preshared-key {}".format(key, path) for key in sorted(gated)]
         lines.append("PostUp = wg set %i " + " ".join(words))
     for key, (peer, _) in sorted(keys.items()):
         if peer.preshared and key not in gated:
-            path = preshared_file(configuration.link, peer.name)
+            path = PRESHARED.format(configuration.link, peer.name)
             lines.append("PostUp = wg set %i peer {} preshared-key {}".format(key, path))
     # The private key comes last: no handshake can start before the preshared keys are set.
-    lines.append("PostUp = wg set %i private-key {}".format(key_file(configuration.link)))
+    lines.append("PostUp = wg set %i private-key {}".format(KEY.format(configuration.link)))
     for key, (peer, carries) in sorted(keys.items()):
         lines += ["", "# {}".format(peer.name), "[Peer]", "PublicKey = {}".format(key)]
         if carries:
@@ -348,19 +317,21 @@ def steps_to(configuration: Configuration, state: State) -> List[Step]:
     text = render(configuration, state.live)
     watch = _handovers(configuration, state, interface)
     if _gated(allowed_by_key(configuration, state.live)) and (watch or state.file != text):
-        gate = gate_file(link)
+        gate = GATE.format(link)
         steps.append(run(link + "/apply/gate", "wg", "genpsk", stdout_file=gate, unless=gate))
     if state.file != text:
-        steps.append(write(link + "/apply/file", conf_path(link), text, 0o600, state.file))
+        steps.append(write(link + "/apply/file", CONF.format(link), text, 0o600, state.file))
     if not state.enabled:
-        steps.append(enable(link + "/apply/enable", unit(link)))
+        steps.append(enable(link + "/apply/enable", UNIT.format(link)))
     if watch:
         # The running one may give a key what its peer has lost.
-        stop = ("systemctl", "stop", watch_unit(link))
+        stop = ("systemctl", "stop", WATCH_UNIT.format(link))
         steps.append(run(link + "/apply/handover-stop", *stop, any_exit=True))
     if state.live is None:
         # `restart`: the unit may count as active although somebody deleted the interface.
-        steps.append(run(link + "/apply/start", "systemctl", "restart", unit(link), timeout=60))
+        steps.append(
+            run(link + "/apply/start", "systemctl", "restart", UNIT.format(link), timeout=60)
+        )
     else:
         steps += _interface_changes(configuration, state, state.live, interface)
         steps += _peer_changes(configuration, state, state.live, interface)
@@ -379,7 +350,7 @@ def _interface_changes(
         steps.append(run(link + "/apply/up", "ip", "link", "set", interface, "up"))
     if live.public_key != state.public_key:
         steps.append(
-            run(link + "/apply/key", "wg", "set", interface, "private-key", key_file(link))
+            run(link + "/apply/key", "wg", "set", interface, "private-key", KEY.format(link))
         )
     if live.listen_port != configuration.params.listen_port:
         port = str(configuration.params.listen_port)
@@ -415,7 +386,7 @@ def _peer_changes(
         if key in gated:
             # No keepalive: the answer to it would stop the peer from starting a handshake.
             if now is None:
-                words += ["peer", key, "preshared-key", gate_file(link)]
+                words += ["peer", key, "preshared-key", GATE.format(link)]
             if endpoint and (now is None or old is None or old.endpoint != peer.endpoint):
                 words += ([] if words else ["peer", key]) + ["endpoint", endpoint]
             changes += words
@@ -426,7 +397,7 @@ def _peer_changes(
             endpoint = now.endpoint or endpoint
             now = None
         if peer.preshared and (now is None or old is None or old.preshared != peer.preshared):
-            words += ["preshared-key", preshared_file(link, peer.name)]
+            words += ["preshared-key", PRESHARED.format(link, peer.name)]
         elif not peer.preshared and now is not None and old is not None and old.preshared:
             words += ["preshared-key", "/dev/null"]
         # A live endpoint may have roamed (wg(8)); only a changed offer may replace it.
@@ -471,7 +442,7 @@ def _staged(link: str, peers: Sequence[Peer]) -> Dict[str, List[str]]:
     return {
         peer.next_public_key: [
             fields.show_networks(peer.prefixes),
-            preshared_file(link, peer.name) if peer.preshared else "",
+            PRESHARED.format(link, peer.name) if peer.preshared else "",
             str(peer.keepalive),
         ]
         for peer in peers
@@ -499,13 +470,13 @@ def _handovers(configuration: Configuration, state: State, interface: str) -> Li
         return []
     text = json.dumps(staged, indent=1, sort_keys=True) + "\n"
     # Other processes may use all CPU time. The watch needs little, and packets wait for it.
-    how = ["--collect", "--quiet", "--nice=-10", "--unit=" + watch_unit(link)]
-    how.append("--property=RuntimeDirectory=" + _watch_name(link))
-    words = (HANDOVER_PROGRAM, interface, staged_file(link), str(HANDOVER_SECONDS))
+    how = ["--collect", "--quiet", "--nice=-10", "--unit=" + WATCH_UNIT.format(link)]
+    how.append("--property=RuntimeDirectory=" + WATCH.format(link))
+    words = (HANDOVER_PROGRAM, interface, STAGED.format(link), str(HANDOVER_SECONDS))
     at = link + "/apply/handover"
     return [
         write(at, HANDOVER_PROGRAM, source("handover.py"), 0o755),
-        write(at + "-keys", staged_file(link), text, 0o600),
+        write(at + "-keys", STAGED.format(link), text, 0o600),
         run(at + "-watch", "systemd-run", *how, *words),
     ]
 

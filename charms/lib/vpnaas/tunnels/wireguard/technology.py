@@ -4,13 +4,14 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import attr
 
-from vpnaas.base.links import WIREGUARD, directory, wireguard_interface
+from vpnaas.base.links import DIRECTORY, WIREGUARD, wireguard_interface
 from vpnaas.params.intent import LinkParams
 from vpnaas.peers.peer import Peer
 from vpnaas.tunnels.key_pair import KeyPair
 from vpnaas.tunnels.keyed import KeyedTechnology, observe_preshared
 from vpnaas.tunnels.technology import CharmState, LinkInputs, LinkPlan, PeerSession
 from vpnaas.tunnels.wireguard import interface as wireguard
+from vpnaas.tunnels.wireguard.names import CONF, GATE, KEY, UNIT
 from vpnaas.vdu.steps import Broken, Results, Step, disable, remove, run
 
 
@@ -30,14 +31,14 @@ class Wireguard(KeyedTechnology[wireguard.State]):
 
     def marker(self, link: str) -> str:
         """Return the wg-quick file."""
-        return wireguard.conf_path(link)
+        return CONF.format(link)
 
     def interface(self, inputs: LinkInputs) -> str:
         """Return the WireGuard interface."""
         return wireguard_interface(inputs.link)
 
     def owner(self, inputs: LinkInputs) -> str:
-        return wireguard.unit(inputs.link)
+        return UNIT.format(inputs.link)
 
     def observe(self, charm_state: CharmState, links: Sequence[str]) -> List[Step]:
         steps = [step for link in links for step in self.renew(charm_state, link)]
@@ -47,7 +48,7 @@ class Wireguard(KeyedTechnology[wireguard.State]):
         return steps
 
     def more_files(self, link: str) -> Sequence[Tuple[str, Tuple[str, ...]]]:
-        return ((wireguard.gate_file(link), ("wg", "pubkey")),)
+        return ((GATE.format(link), ("wg", "pubkey")),)
 
     def observed(self, inputs: LinkInputs) -> wireguard.State:
         return wireguard.parse(inputs.charm_state.using(self.name), inputs.link, inputs.results)
@@ -61,7 +62,7 @@ class Wireguard(KeyedTechnology[wireguard.State]):
         switched, steps = super().promote_key(inputs, state)
         if state.live is None:
             return switched, steps
-        interface, key = wireguard_interface(inputs.link), wireguard.key_file(inputs.link)
+        interface, key = wireguard_interface(inputs.link), KEY.format(inputs.link)
         steps.append(run(inputs.link + "/promote/set", "wg", "set", interface, "private-key", key))
         live = attr.evolve(state.live, public_key=state.next_public_key)
         return attr.evolve(switched, live=live), steps
@@ -77,7 +78,7 @@ class Wireguard(KeyedTechnology[wireguard.State]):
     ) -> List[Step]:
         if state.live is None:
             return []
-        words = ("systemctl", "restart", wireguard.unit(inputs.link))
+        words = ("systemctl", "restart", UNIT.format(inputs.link))
         return [run(inputs.link + "/restart", *words, timeout=60)]
 
     def diagnose(self, params: LinkParams, broken: Broken) -> List[Step]:
@@ -102,13 +103,13 @@ class Wireguard(KeyedTechnology[wireguard.State]):
         return plan
 
     def absent(self, link: str) -> List[Step]:
-        interface, unit = wireguard_interface(link), wireguard.unit(link)
+        interface, unit = wireguard_interface(link), UNIT.format(link)
         return [
             disable(link + "/absent/stop", unit),
             # A unit that failed or was never started may still have left the interface.
             run(link + "/absent/link", "ip", "link", "delete", interface, any_exit=True),
-            remove(link + "/absent/file", wireguard.conf_path(link)),
-            remove(link + "/absent/record", directory(link) + "/applied.json"),
+            remove(link + "/absent/file", CONF.format(link)),
+            remove(link + "/absent/record", DIRECTORY.format(link) + "/applied.json"),
         ]
 
     def session(self, state: wireguard.State, link: str, peer: Peer) -> PeerSession:
