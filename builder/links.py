@@ -161,6 +161,8 @@ def _readable(source: Path) -> Package:
         raise BuildError(f"OSM refuses the package: {refused[0].path}: {refused[0].sentence}")
     if package.kind != "vnfd":
         raise BuildError(f"{source}: no VNF package; allowed: a folder, tar.gz or zip of one")
+    if not body_of(package).get("vdu"):
+        raise BuildError(f"{source}: a link ends on a VDU, and the VNF has none")
     return package
 
 

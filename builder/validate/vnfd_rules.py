@@ -184,7 +184,10 @@ def interfaces(ctx: Context) -> Iterator[Problem]:
 
 def _order(ctx: Context, place: str, vdu: Document, names: list[str]) -> Iterator[Problem]:
     """Linux numbers NICs in the order of their positions, whatever the package calls them."""
-    if all(map(KERNEL.fullmatch, names)) and len({re.sub("[0-9]+", "", n) for n in names}) == 1:
+    as_linux = (
+        all(map(KERNEL.fullmatch, names)) and len({re.sub("[0-9]+", "", n) for n in names}) == 1
+    )
+    if as_linux:
         by_number = sorted(names, key=lambda name: [int(n) for n in re.findall("[0-9]+", name)])
         if names != by_number and len(set(names)) == len(names):
             pairs = zip(names, by_number, strict=True)
@@ -194,7 +197,6 @@ def _order(ctx: Context, place: str, vdu: Document, names: list[str]) -> Iterato
                 f"that order, so {wrong}; allowed: positions in the order of the names"
             )
             yield ctx.silent("nic-order", f"{place}/int-cpd", sentence)
-        return
     points = {point["id"]: point.get("int-cpd") or {} for point in ctx.body.get("ext-cpd") or ()}
     managed = points.get(str(ctx.body.get("mgmt-cp")), {})
     own = [
@@ -211,7 +213,18 @@ def _order(ctx: Context, place: str, vdu: Document, names: list[str]) -> Iterato
                 if parameter["name"] != "underlay-interface" or not match:
                     continue
                 index = int(match.group(1)) - 3
-                if len(names) > 1 and 0 <= index < len(names) and names[index] in own:
+                if own and index >= len(names):
+                    sentence = (
+                        f"{match.group()} would be NIC number {index + 1} of VDU {vdu['id']!r}, "
+                        f"which has {len(names)}; allowed: a NIC that it has"
+                    )
+                    yield ctx.silent("nic-order", f"{where}/value", sentence)
+                if (
+                    not as_linux
+                    and len(names) > 1
+                    and 0 <= index < len(names)
+                    and names[index] in own
+                ):
                     sentence = (
                         f"{match.group()} is the VDU's NIC number {index + 1}, {names[index]!r}, "
                         "and the tunnel would run over the management network; allowed: another NIC"

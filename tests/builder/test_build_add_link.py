@@ -139,6 +139,15 @@ def test_a_package_that_osm_refuses_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="OSM refuses the package: .*mgmt-cp"):
         links.add(TREE, source, [Link("n6", "provider", "ens4")], tmp_path / "out")
     assert not (tmp_path / "out").exists()
+    pods = yaml.safe_load((vendors(tmp_path / "pods") / "acme_vnfd.yaml").read_text())["vnfd"]
+    for key in ("vdu", "virtual-compute-desc", "virtual-storage-desc", "sw-image-desc"):
+        pods.pop(key)
+    pods |= {"df": [{"id": "df"}], "kdu": [{"name": "acme", "helm-chart": "stable/acme"}],
+             "k8s-cluster": {"nets": [{"id": "n"}]}}  # fmt: skip
+    pods["ext-cpd"] = [{"id": "mgmt-ext", "k8s-cluster-net": "n"}]
+    (tmp_path / "pods/acme_vnfd.yaml").write_text(yaml.safe_dump({"vnfd": pods}))
+    with pytest.raises(BuildError, match="the VNF has none"):
+        links.add(TREE, tmp_path / "pods", [Link("n6", "provider", "ens4")], tmp_path / "out")
     with pytest.raises(BuildError, match="that is the package itself"):
         links.add(TREE, vendors(tmp_path / "b"), [Link("n6", "provider", "ens4")], tmp_path)
 

@@ -128,19 +128,28 @@ def test_nics_come_in_the_order_of_their_positions(named, words, tmp_path):
     assert all(words in p.sentence for p in found)
 
 
+OWN, LINUX = ("mgmtVM-eth0", "dataVM-xe0", "more"), ("ens3", "ens4", "ens5")
+
+
 @pytest.mark.parametrize(
-    ("positions", "interface", "bad"),
-    [((2, 1, 3), "ens4", True), ((1, 2, 3), "ens4", False), ((2, 1, 3), "ens3", False)],
+    ("names", "positions", "interface", "says"),
+    [
+        (OWN, (2, 1, 3), "ens4", "over the management network"),
+        (OWN, (1, 2, 3), "ens4", ""),
+        (OWN, (2, 1, 3), "ens3", ""),
+        (OWN, (1, 2, 3), "ens6", "ens6 would be NIC number 4 of VDU"),
+        (LINUX, (1, 2, 3), "ens5", ""),
+        (LINUX, (1, 2, 3), "ens6", "ens6 would be NIC number 4 of VDU"),
+    ],
 )
-def test_an_underlay_that_is_the_management_network(positions, interface, bad, tmp_path):
-    names = ("mgmtVM-eth0", "dataVM-xe0", "more")
+def test_an_underlay_that_is_not_the_links_network(names, positions, interface, says, tmp_path):
     made = nics(vnf(), *zip(names, positions, strict=True))
     made.charm("actions.yaml", "quick:", "underlay-interface: {type: string}\n    quick:")
     parameter = {"name": "underlay-interface", "value": interface}
     made.add(f"{ENTRY}/0/initial-config-primitive/1/parameter", parameter)
     found = problems(made, tmp_path)
-    assert [p.code for p in found] == ["nic-order"] * bad
-    assert all("over the management network" in p.sentence for p in found)
+    assert [p.code for p in found] == ["nic-order"] * bool(says)
+    assert all(says in p.sentence for p in found)
 
 
 def test_no_tunnel_runs_over_the_loopback(tmp_path):
