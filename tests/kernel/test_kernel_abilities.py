@@ -47,7 +47,8 @@ def unpack_kernel(root: Path) -> None:
     """Unpack the kernel that an image gets, with its modules, from the distribution's packages."""
     wanted = bake.OWN[bake.release()[0]][0]
     needed = output("apt-cache", "depends", "--recurse", "--important", wanted)
-    names = re.findall(r"^linux-(?:image|modules)-\d.*$", needed, re.MULTILINE)
+    # Since Linux 7 Debian has the kernel in linux-binary.
+    names = re.findall(r"^linux-(?:image|binary|modules)-\d.*$", needed, re.MULTILINE)
     assert names, f"apt knows no kernel of {wanted}: run 'apt-get update' first"
     archives = root.parent / "archives"
     archives.mkdir()
@@ -109,10 +110,10 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("kernel")
     root = folder / "root"
     unpack_kernel(root)
-    (kernel,) = root.glob("boot/vmlinuz-*")
-    version = kernel.name.removeprefix("vmlinuz-")
-    output("depmod", "--basedir", str(root), version)
-    (folder / "initrd").write_bytes(initial_disk(root / "lib/modules" / version))
+    (modules,) = root.glob("lib/modules/*")
+    (kernel,) = (*root.glob("boot/vmlinuz-*"), *modules.glob("vmlinuz"))
+    output("depmod", "--basedir", str(root), modules.name)
+    (folder / "initrd").write_bytes(initial_disk(modules))
     console = folder / "console"
     done = subprocess.run(
         ["qemu-system-x86_64", *accelerator().words, "-m", "512", "-nodefaults", "-display", "none",

@@ -314,7 +314,8 @@ def test_rotation_does_not_break_a_tcp_stream(basic: Service, server: Vnf, clien
     finally:
         client.run("pkill", "-INT", "-x", "iperf3")
     sent, received = (json.loads(end.result().stdout) for end in (source, sink))
-    assert sent["error"] == "interrupt - the client has terminated"
+    # iperf3 3.19 names the signal behind it.
+    assert sent["error"].startswith("interrupt - the client has terminated")
     assert len(sent["start"]["connected"]) == 1
     for report in (sent, received):
         seconds = [i["sum"] for i in report["intervals"] if i["sum"]["seconds"] > 0.9]
