@@ -165,7 +165,7 @@ async def ue(words: Words) -> None:
     from simulators.epc.ue import Terminal
     from simulators.programs import config_file, configs_4g
 
-    server = config_file.radio_server(words, os.environ)
+    server = config_file.radio_address(words, os.environ)
     await keep(Terminal(configs_4g.ue_config(_NVRAM, server)))
 
 
@@ -200,9 +200,9 @@ async def redis(words: Words) -> None:
 
 async def function_5g(name: str, words: Words) -> None:
     """Run a network function of OAI's 5G core: -c FILE."""
-    from simulators.programs import configs_5g
+    from simulators.programs import config_file, configs_5g
 
-    file = configs_5g.core(options_of(words, "-c").c)
+    file = config_file.read(options_of(words, "-c").c)
     logging.getLogger().setLevel(configs_5g.level(file, name))
     module, kind = _FUNCTIONS_5G[name]
     maker = getattr(import_module(f"simulators.{module}"), kind)
@@ -229,7 +229,7 @@ async def nr_ue(words: Words) -> None:
     from simulators.core5g.ue import Terminal
     from simulators.programs import config_file, configs_5g
 
-    server = config_file.radio_server(words, os.environ)
+    server = config_file.radio_address(words, os.environ)
     await keep(Terminal(configs_5g.ue_config(options_of(words, "-O").O, server)))
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import logging
 import re
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import libconf
+import yaml
 
 from simulators.errors import EpcError
+from simulators.shared.identity import Plmn
 
 
 def text_of(path: str | Path) -> str:
@@ -29,11 +32,13 @@ def text_of(path: str | Path) -> str:
 
 
 class File:
-    """A file's values by keys, with errors that name both."""
+    """A file's values by keys, or those of a part of it, with errors that name file and key."""
 
-    def __init__(self, path: str | Path, content: Any) -> None:
+    def __init__(self, path: str | Path, content: Any, place: tuple[str | int, ...] = ()) -> None:
+        """Hold ``content``, which lies in the file under the keys ``place``."""
         self.path = path
         self.content = content
+        self.place = place
 
     def get(self, *keys: str | int) -> Any:
         """Return the value of a key; raise EpcError if it is missing."""
@@ -52,17 +57,41 @@ class File:
         except EpcError:
             return default
 
+    def at(self, *keys: str | int) -> File:
+        """Return the part of the file under these keys."""
+        return File(self.path, self.get(*keys), (*self.place, *keys))
+
+    def each(self, *keys: str | int) -> list[File]:
+        """Return the entries of a list."""
+        return [self.at(*keys, number) for number in range(len(self.get(*keys)))]
+
+    def text(self, *keys: str | int, default: str | None = None) -> str:
+        """Return a value as text; without a default it must be there."""
+        return str(self.get(*keys) if default is None else self.find(*keys, default=default))
+
     def address(self, *keys: str | int) -> str:
         """Return an IPv4 address without its prefix length."""
-        text = str(self.get(*keys))
+        text = self.text(*keys)
         try:
             return str(ipaddress.IPv4Interface(text).ip)
         except ValueError:
             raise self.wrong(keys, f"'{text}' is not an IPv4 address") from None
 
-    def number(self, *keys: str | int) -> int:
+    def addresses(self, *names: str) -> tuple[str, ...]:
+        """Return the addresses of those keys that are there and not empty."""
+        return tuple(self.address(name) for name in names if self.find(name))
+
+    def network(self, *keys: str | int) -> ipaddress.IPv4Network:
+        """Return an IPv4 network; the file may have an address of it, with the prefix length."""
+        text = self.text(*keys)
+        try:
+            return ipaddress.IPv4Network(text, strict=False)
+        except ValueError:
+            raise self.wrong(keys, f"'{text}' is no prefix") from None
+
+    def number(self, *keys: str | int, default: int | None = None) -> int:
         """Return a number; the file may have it as number or text."""
-        value = self.get(*keys)
+        value = self.get(*keys) if default is None else self.find(*keys, default=default)
         try:
             return int(str(value), 0)
         except ValueError:
@@ -70,38 +99,45 @@ class File:
 
     def octets(self, *keys: str | int) -> bytes:
         """A key of 16 octets in hexadecimal."""
-        text = str(self.get(*keys))
+        text = self.text(*keys)
         if not re.fullmatch(r"[0-9a-fA-F]{32}", text):
             raise self.wrong(keys, "not 32 hexadecimal digits")
         return bytes.fromhex(text)
 
+    def plmn(self, *keys: str | int, mcc: str = "mcc", mnc: str = "mnc") -> Plmn:
+        """Return a PLMN; numbers have lost their leading zeros, and ``mnc_length`` has them."""
+        size = self.number(*keys, "mnc_length", default=2)
+        return Plmn(self.text(*keys, mcc).zfill(3), self.text(*keys, mnc).zfill(size))
+
     def wrong(self, keys: Iterable[str | int], why: str) -> EpcError:
         """Return the error for a key with a wrong value."""
-        return EpcError(f"{self.path}: {'.'.join(map(str, keys))}: {why}.")
+        return EpcError(f"{self.path}: {'.'.join(map(str, (*self.place, *keys)))}: {why}.")
 
 
-def json_file(path: str | Path) -> File:
-    """Read a JSON file.
-
-    Raises:
-        EpcError: it is not valid JSON.
-    """
-    try:
-        return File(path, json.loads(text_of(path)))
-    except json.JSONDecodeError as error:
-        raise EpcError(f"{path}: line {error.lineno}: {error.msg}.") from None
+#: Reader and its error by the suffix of a file; other files have libconfig's format.
+_READERS: dict[str, tuple[Callable[[str], Any], type[Exception]]] = {
+    ".json": (json.loads, json.JSONDecodeError),
+    ".yaml": (yaml.safe_load, yaml.YAMLError),
+}
 
 
-def libconfig(path: str | Path) -> File:
-    """Read a libconfig file.
+def read(path: str | Path) -> File:
+    """Read a JSON, YAML or libconfig file.
 
     Raises:
-        EpcError: it is not valid libconfig.
+        EpcError: it is not valid.
     """
+    parse, wrong = _READERS.get(Path(path).suffix, (libconf.loads, libconf.ConfigParseError))
     try:
-        return File(path, libconf.loads(text_of(path)))
-    except libconf.ConfigParseError as error:
+        return File(path, parse(text_of(path)))
+    except wrong as error:
         raise EpcError(f"{path}: {error}.") from None
+
+
+def level(word: str, default: int = logging.INFO) -> int:
+    """Return the number of a log level in any case; ``default`` for a word that is no level."""
+    known = logging.getLevelNamesMapping() | {"OFF": logging.CRITICAL + 1, "TRACE": logging.DEBUG}
+    return known.get(word.upper(), default)
 
 
 def interface_address(name: str) -> str:
@@ -147,6 +183,19 @@ def radio_server(words: Sequence[str], environment: Mapping[str, str]) -> str:
     if age < (2023, 22) or not tag:
         result.append(environment.get("RFSIMULATOR", ""))
     return next(iter(result), "")
+
+
+def radio_address(words: Sequence[str], environment: Mapping[str, str]) -> str:
+    """Return the IPv4 address of a UE's base station.
+
+    Raises:
+        EpcError: it is none, see also `radio_server`.
+    """
+    server = radio_server(words, environment)
+    try:
+        return str(ipaddress.IPv4Address(server))
+    except ValueError:
+        raise EpcError(f"The radio simulator's server '{server}' is not an IPv4 address.") from None
 
 
 def serves_radio(

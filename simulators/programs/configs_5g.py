@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import ipaddress
-import logging
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
-from simulators.core5g.snssai import Snssai
+from simulators.core5g.snssai import NO_SD, Snssai
 from simulators.errors import EpcError
-from simulators.programs.config_file import File, interface_address, libconfig, text_of
+from simulators.programs import config_file
+from simulators.programs.config_file import File, interface_address, read, text_of
 from simulators.shared.identity import Plmn, Tai
 
 if TYPE_CHECKING:  # a program imports only its own modules, because the codecs take a second
+    import ipaddress
+
     from cryptography import x509
 
     from simulators.core5g import amf, gnb, sbi, smf, ue
@@ -24,31 +22,15 @@ if TYPE_CHECKING:  # a program imports only its own modules, because the codecs 
     from simulators.shared import user_plane
     from simulators.wifi import n3iwf, n3ue
 
-_LEVELS = {"warn": "WARNING", "off": "CRITICAL", "trace": "DEBUG"}
-
-
-def core(path: str | Path) -> File:
-    """Read a YAML file of the core.
-
-    Raises:
-        EpcError: it is not valid YAML.
-    """
-    try:
-        document = yaml.safe_load(text_of(path))
-    except yaml.YAMLError as error:
-        raise EpcError(f"{path}: {error}.") from None
-    return File(path, document)
-
 
 def level(file: File, name: str) -> int:
     """The log level of a network function."""
-    levels = file.find("log_level", default={})
-    word = str(levels.get(name, levels.get("general", "info"))).lower()
-    return logging.getLevelNamesMapping()[_LEVELS.get(word, word.upper())]
+    common = file.text("log_level", "general", default="info")
+    return config_file.level(file.text("log_level", name, default=common))
 
 
 def _own(file: File, *keys: str) -> str:
-    return interface_address(str(file.get("nfs", *keys, "interface_name")))
+    return interface_address(file.text("nfs", *keys, "interface_name"))
 
 
 def _url(file: File, name: str) -> str:
@@ -68,11 +50,11 @@ def service(file: File, name: str, profile: dict[str, Any] | None = None) -> sbi
         name.upper(),
         _own(file, name, "sbi"),
         file.number("nfs", name, "sbi", "port"),
-        file.number("http_version") if "http_version" in file.content else 2,
+        file.number("http_version", default=2),
         {other.upper(): _url(file, other) for other in known},
         _url(file, "nrf") if registers and name != "nrf" else "",
         profile or {},
-        int(file.find("http_request_timeout", default=3000)) / 1000,
+        file.number("http_request_timeout", default=3000) / 1000,
     )
 
 
@@ -80,64 +62,49 @@ def database(file: File) -> home.Database:
     """Return address and login of the UDR's database."""
     from simulators.core5g import udm_ausf as home
 
+    own = file.at("database")
     return home.Database(
-        str(file.get("database", "host")),
-        file.number("database", "port"),
-        str(file.get("database", "user")),
-        str(file.get("database", "password")),
-        str(file.get("database", "database_name")),
+        own.text("host"),
+        own.number("port"),
+        own.text("user"),
+        own.text("password"),
+        own.text("database_name"),
     )
-
-
-def _plmn(file: File, *keys: str | int) -> Plmn:
-    return Plmn(str(file.get(*keys, "mcc")), str(file.get(*keys, "mnc")))
 
 
 def amf_config(file: File) -> amf.Config:
     """Return the AMF's configuration."""
     from simulators.core5g import amf, nas
 
+    own = file.at("amf")
+    names = ("amf_region_id", "amf_set_id", "amf_pointer")
     guamis = tuple(
-        amf.Guami(
-            _plmn(file, "amf", "served_guami_list", at),
-            *(
-                int(str(file.get("amf", "served_guami_list", at, name)), 16)
-                for name in ("amf_region_id", "amf_set_id", "amf_pointer")
-            ),
-        )
-        for at in range(len(file.get("amf", "served_guami_list")))
+        amf.Guami(one.plmn(), *(int(one.text(name), 16) for name in names))
+        for one in own.each("served_guami_list")
     )
-    slices: dict[Tai, frozenset[Snssai]] = {}
-    for at in range(len(file.get("amf", "plmn_support_list"))):
-        keys = ("amf", "plmn_support_list", at)
-        tai = Tai(_plmn(file, *keys), file.number(*keys, "tac"))
-        slices[tai] = frozenset(Snssai.of(one) for one in file.get(*keys, "nssai"))
+    slices = {
+        Tai(one.plmn(), one.number("tac")): frozenset(map(Snssai.of, one.get("nssai")))
+        for one in own.each("plmn_support_list")
+    }
     if not guamis or not slices:
         raise EpcError(f"{file.path}: served_guami_list and plmn_support_list may not be empty.")
     known = {"NEA0": nas.NEA0, "NEA2": nas.NEA2}
-    order = file.find("amf", "supported_encryption_algorithms", default=["NEA0"])
+    order = own.find("supported_encryption_algorithms", default=["NEA0"])
     return amf.Config(
-        str(file.get("amf", "amf_name")),
+        own.text("amf_name"),
         _own(file, "amf", "n2"),
         service(file, "amf"),
         guamis,
         slices,
         tuple(known[name] for name in order if name in known),
-        int(file.find("amf", "relative_capacity", default=10)),
-        float(file.find("amf", "statistics_timer_interval", default=20)),
+        own.number("relative_capacity", default=10),
+        float(own.find("statistics_timer_interval", default=20)),
     )
 
 
 def _networks(file: File) -> dict[str, ipaddress.IPv4Network]:
     """Return the prefixes of UEs by DNN."""
-    networks = {}
-    for at in range(len(file.get("dnns"))):
-        prefix = str(file.get("dnns", at, "ipv4_subnet"))
-        try:
-            networks[str(file.get("dnns", at, "dnn"))] = ipaddress.IPv4Network(prefix, strict=False)
-        except ValueError:
-            raise file.wrong(("dnns", at, "ipv4_subnet"), f"'{prefix}' is no prefix") from None
-    return networks
+    return {one.text("dnn"): one.network("ipv4_subnet") for one in file.each("dnns")}
 
 
 def smf_config(file: File) -> smf.Config:
@@ -166,18 +133,18 @@ def smf_config(file: File) -> smf.Config:
             )
             for one in file.get("smf", "local_subscription_infos")
         }
-    names = ("primary_ipv4", "secondary_ipv4")
+    own = file.at("smf")
     return smf.Config(
         _own(file, "smf", "n4"),
         service(file, "smf", {"smfInfo": information} if information else {}),
         pools,
         slices,
-        tuple(
-            file.address("smf", "ue_dns", one) for one in names if file.find("smf", "ue_dns", one)
+        File(file.path, own.find("ue_dns"), ("smf", "ue_dns")).addresses(
+            "primary_ipv4", "secondary_ipv4"
         ),
-        int(file.find("smf", "ue_mtu", default=1500)),
+        own.number("ue_mtu", default=1500),
         local,
-        file.address("smf", "upfs", 0, "host") if file.find("smf", "upfs", default=[]) else "",
+        own.address("upfs", 0, "host") if own.find("upfs") else "",
     )
 
 
@@ -192,10 +159,8 @@ def upf_config(file: File) -> user_plane.Config:
         n4,
         _own(file, "upf", "n3"),
         tuple(str(one) for one in _networks(file).values()),
-        tuple(
-            file.address("upf", "smfs", at, "host") for at in range(len(file.get("upf", "smfs")))
-        ),
-        str(file.get("nfs", "upf", "n6", "interface_name")) if snat else "",
+        tuple(one.address("host") for one in file.each("upf", "smfs")),
+        file.text("nfs", "upf", "n6", "interface_name") if snat else "",
         "tun0",
         peer="SMF",
     )
@@ -210,28 +175,25 @@ def gnb_config(path: str | Path) -> gnb.Config:
     """Read gnb.conf."""
     from simulators.core5g import gnb
 
-    file = libconfig(path)
-    one = ("gNBs", 0)
-    plmns = []
-    slices: dict[Snssai, None] = {}
-    for at in range(len(file.get(*one, "plmn_list"))):
-        entry = file.get(*one, "plmn_list", at)
-        plmns.append(
-            Plmn(f"{int(entry['mcc']):03d}", f"{int(entry['mnc']):0{int(entry['mnc_length'])}d}")
-        )
-        slices |= dict.fromkeys(_numbered(item) for item in entry["snssaiList"])
-    interfaces = (*one, "NETWORK_INTERFACES")
-    number = file.number(*one, "gNB_ID")
+    file = read(path).at("gNBs", 0)
+    entries = file.each("plmn_list")
+    number = file.number("gNB_ID")
     return gnb.Config(
-        str(file.find(*one, "gNB_name", default="gNB")),
+        file.text("gNB_name", default="gNB"),
         number,
-        tuple(plmns),
-        file.number(*one, "tracking_area_code"),
-        file.address(*one, "amf_ip_address", 0, "ipv4"),
-        file.address(*interfaces, "GNB_IPV4_ADDRESS_FOR_NG_AMF"),
-        file.address(*interfaces, "GNB_IPV4_ADDRESS_FOR_NGU"),
-        slices=tuple(slices),
-        cell=int(file.find(*one, "nr_cellid", default=number << 4)),
+        tuple(entry.plmn() for entry in entries),
+        file.number("tracking_area_code"),
+        file.address("amf_ip_address", 0, "ipv4"),
+        file.address("NETWORK_INTERFACES", "GNB_IPV4_ADDRESS_FOR_NG_AMF"),
+        file.address("NETWORK_INTERFACES", "GNB_IPV4_ADDRESS_FOR_NGU"),
+        slices=tuple(
+            dict.fromkeys(
+                Snssai(one.number("sst"), one.number("sd", default=NO_SD))
+                for entry in entries
+                for one in entry.each("snssaiList")
+            )
+        ),
+        cell=file.number("nr_cellid", default=number << 4),
     )
 
 
@@ -240,25 +202,18 @@ def ue_config(path: str | Path, gnb_address: str) -> ue.Config:
     from simulators.core5g import ue
     from simulators.shared.usim import Usim
 
-    file = libconfig(path)
-    imsi = str(file.get("uicc0", "imsi"))
-    usim = Usim(imsi, file.octets("uicc0", "key"), file.octets("uicc0", "opc"))
-    listed: Sequence[dict[str, Any]] = file.find("uicc0", "pdu_sessions", default=())
+    file = read(path).at("uicc0")
+    imsi = file.text("imsi")
     sessions = tuple(
         ue.SessionRequest(
-            int(one.get("id", at)),
-            str(one.get("dnn", "")),
-            Snssai(int(one["nssai_sst"]), int(one.get("nssai_sd", 0xFFFFFF))),
+            one.number("id", default=at),
+            one.text("dnn", default=""),
+            Snssai(one.number("nssai_sst"), one.number("nssai_sd", default=NO_SD)),
         )
-        for at, one in enumerate(listed, 1)
+        for at, one in enumerate(file.each("pdu_sessions") if file.find("pdu_sessions") else (), 1)
     )
-    try:
-        ipaddress.IPv4Address(gnb_address)
-    except ValueError:
-        raise EpcError(
-            f"The radio simulator's server '{gnb_address}' is not an IPv4 address."
-        ) from None
-    home = Plmn(imsi[:3], imsi[3 : 3 + int(file.find("uicc0", "nmc_size", default=2))])
+    usim = Usim(imsi, file.octets("key"), file.octets("opc"))
+    home = Plmn(imsi[:3], imsi[3 : 3 + file.number("nmc_size", default=2)])
     return ue.Config(usim, (home,), gnb_address, sessions)
 
 
@@ -269,7 +224,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 def _seconds(file: File, *keys: str) -> float:
     """Return the seconds of a duration in Go's format, such as ``1m30s``."""
-    text = str(file.get(*keys))
+    text = file.text(*keys)
     parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", text)
     if "".join(number + unit for number, unit in parts) != text and text != "0":
         raise file.wrong(keys, f"'{text}' is no duration")
@@ -277,11 +232,12 @@ def _seconds(file: File, *keys: str) -> float:
 
 
 def _versioned(path: str | Path, version: str) -> File:
-    file = core(path)
-    number = str(file.get("info", "version"))
+    """Read a file of free5GC that has this version; return its configuration."""
+    file = read(path)
+    number = file.text("info", "version")
     if number != version:
         raise file.wrong(("info", "version"), f"'{number}' is not {version}")
-    return file
+    return file.at("configuration")
 
 
 def _certificate(path: Path) -> x509.Certificate:
@@ -302,40 +258,41 @@ def n3iwf_config(path: str | Path) -> n3iwf.Config:
 
     file = _versioned(path, "1.0.5")
     home = Path(path).resolve().parent.parent
-    top = "configuration"
-    one = (top, "n3iwfInformation")
-    area = (*one, "supportedTAList", 0)
-    plmns, slices = [], []
-    for at, entry in enumerate(file.get(*area, "broadcastPlmnList")):
-        plmns.append(_plmn(file, *area, "broadcastPlmnList", at, "plmnID"))
-        slices += [Snssai.of(item["snssai"]) for item in entry["taiSliceSupportList"]]
-    private = home / str(file.get(top, "privateKey"))
+    area = file.at("n3iwfInformation", "supportedTAList", 0)
+    plmns = area.each("broadcastPlmnList")
+    private = home / file.text("privateKey")
     try:
         key = load_pem_private_key(text_of(private).encode(), None)
     except (ValueError, TypeError) as error:
         raise EpcError(f"{private}: {error}") from None
     if not isinstance(key, rsa.RSAPrivateKey):
         raise EpcError(f"{private}: not an RSA key.")
-    liveness = (top, "livenessCheck")
+    liveness = file.at("livenessCheck")
     return n3iwf.Config(
-        str(file.find(*one, "name", default="N3IWF")),
-        file.number(*one, "globalN3IWFID", "n3iwfID"),
-        tuple(plmns),
-        int(str(file.get(*area, "tac")), 16),
-        file.address(top, "amfSCTPAddresses", 0, "ip", 0),
-        file.address(top, "localSctpAddr"),
-        file.address(top, "n3iwfGtpBindAddress"),
-        slices=tuple(dict.fromkeys(slices)),
-        nwu=file.address(top, "ikeBindAddress"),
-        inner=file.address(top, "ipSecTunnelAddress"),
-        pool=str(ipaddress.IPv4Network(str(file.get(top, "ueIpAddressRange")), strict=False)),
-        nas_port=file.number(top, "nasTcpPort"),
-        fqdn=str(file.get(top, "fqdn")),
+        file.text("n3iwfInformation", "name", default="N3IWF"),
+        file.number("n3iwfInformation", "globalN3IWFID", "n3iwfID"),
+        tuple(one.plmn("plmnID") for one in plmns),
+        int(area.text("tac"), 16),
+        file.address("amfSCTPAddresses", 0, "ip", 0),
+        file.address("localSctpAddr"),
+        file.address("n3iwfGtpBindAddress"),
+        slices=tuple(
+            dict.fromkeys(
+                Snssai.of(item["snssai"])
+                for one in plmns
+                for item in one.get("taiSliceSupportList")
+            )
+        ),
+        nwu=file.address("ikeBindAddress"),
+        inner=file.address("ipSecTunnelAddress"),
+        pool=str(file.network("ueIpAddressRange")),
+        nas_port=file.number("nasTcpPort"),
+        fqdn=file.text("fqdn"),
         key=key,
-        certificate=_certificate(home / str(file.get(top, "certificate"))),
-        device=f"{file.find(top, 'xfrmInterfaceName', default='ipsec')}-default",
-        liveness=_seconds(file, *liveness, "transFreq") if file.get(*liveness, "enable") else 0,
-        retries=1 + int(file.find(*liveness, "maxRetryTimes", default=0)),
+        certificate=_certificate(home / file.text("certificate")),
+        device=f"{file.text('xfrmInterfaceName', default='ipsec')}-default",
+        liveness=_seconds(liveness, "transFreq") if liveness.get("enable") else 0,
+        retries=1 + liveness.number("maxRetryTimes", default=0),
     )
 
 
@@ -346,25 +303,27 @@ def n3ue_config(path: str | Path) -> n3ue.Config:
     from simulators.wifi import n3ue
 
     file = _versioned(path, "1.0.1")
-    one = ("configuration", "N3UEInformation")
-    plmn = Plmn(*(str(file.get(*one, "IMSI", "PLMNID", name)) for name in ("MCC", "MNC")))
-    imsi = f"{plmn.mcc}{plmn.mnc}{file.get(*one, 'IMSI', 'MSIN')}"
-    k, opc = (bytes.fromhex(str(file.get(*one, "Security", name))) for name in ("K", "OPC"))
+    own = file.at("N3UEInformation")
+    plmn = own.plmn("IMSI", "PLMNID", mcc="MCC", mnc="MNC")
+    usim = Usim(
+        f"{plmn.mcc}{plmn.mnc}{own.get('IMSI', 'MSIN')}",
+        own.octets("Security", "K"),
+        own.octets("Security", "OPC"),
+    )
     sessions = []
-    for at, item in enumerate(file.get(*one, "SmPolicy"), 1):
-        sd = item["SNSSAI"].get("SD", "ffffff")
-        slice_ = Snssai(int(str(item["SNSSAI"]["SST"]), 16), int(str(sd), 16))
-        sessions.append(ue.SessionRequest(at, str(item["DNN"]), slice_))
+    for at, item in enumerate(own.each("SmPolicy"), 1):
+        sst, sd = item.text("SNSSAI", "SST"), item.text("SNSSAI", "SD", default="ffffff")
+        sessions.append(ue.SessionRequest(at, item.text("DNN"), Snssai(int(sst, 16), int(sd, 16))))
     root = Path(path).resolve().parent.parent / "cert" / "ca.pem"
     return n3ue.Config(
-        Usim(imsi, k, opc),
+        usim,
         (plmn,),
-        file.address("configuration", "N3IWFInformation", "IPSecIfaceAddr"),
+        file.address("N3IWFInformation", "IPSecIfaceAddr"),
         tuple(sessions),
-        address=file.address(*one, "IPSecIfaceAddr"),
+        address=own.address("IPSecIfaceAddr"),
         root=_certificate(root),
-        device=str(file.get(*one, "XfrmiName")),
-        tunnels=str(file.get(*one, "GreIfaceName")),
-        first=file.number(*one, "XfrmiId"),
-        liveness=_seconds(file, *one, "DpdInterval"),
+        device=own.text("XfrmiName"),
+        tunnels=own.text("GreIfaceName"),
+        first=own.number("XfrmiId"),
+        liveness=_seconds(own, "DpdInterval"),
     )

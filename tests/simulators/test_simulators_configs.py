@@ -88,7 +88,7 @@ def test_what_is_wrong_is_a_sentence(
 
 def test_keys_and_addresses_of_the_ue(rendered: Path) -> None:
     with pytest.raises(EpcError, match="server '' is not an IPv4 address"):
-        configs_4g.ue_config(rendered / "ue_usim.conf", "")
+        config_file.radio_address([], {})
     file = rendered / "ue_usim.conf"
     file.write_text(file.read_text(encoding="utf-8").replace("449c4b91", "449c"), encoding="utf-8")
     with pytest.raises(EpcError, match=r"UE0\.SIM\.USIM_API_K: not 32 hexadecimal digits"):
