@@ -17,6 +17,7 @@ from simulators.transport import asn1
 logging.getLogger("pycrate_mobile").setLevel(logging.ERROR)  # no warning: CryptoMobile is unused
 
 from pycrate_core.utils import PycrateErr  # noqa: E402
+from pycrate_mobile import TS24501_IE  # noqa: E402
 from pycrate_mobile.NAS5G import parse_NAS5G  # noqa: E402
 from pycrate_mobile.TS24501_FGMM import FGMMTypeClasses  # noqa: E402
 from pycrate_mobile.TS24501_FGSM import FGSMTypeClasses  # noqa: E402
@@ -31,28 +32,10 @@ _MM, _SM = 0x7E, 0x2E  # extended protocol discriminators
 ILLEGAL_UE, PLMN_NOT_ALLOWED, AREA_NOT_ALLOWED, NETWORK_FAILURE = 3, 11, 12, 15
 MAC_FAILURE, SYNCH_FAILURE, SECURITY_MISMATCH, CONGESTION = 20, 21, 23, 22
 NO_SLICES, NOT_FORWARDED, DNN_NOT_SUBSCRIBED = 62, 90, 91
-MM_CAUSES = {
-    ILLEGAL_UE: "Illegal UE",
-    PLMN_NOT_ALLOWED: "PLMN not allowed",
-    AREA_NOT_ALLOWED: "Tracking area not allowed",
-    NETWORK_FAILURE: "No suitable cells in tracking area",
-    MAC_FAILURE: "MAC failure",
-    SYNCH_FAILURE: "Synch failure",
-    SECURITY_MISMATCH: "UE security capabilities mismatch",
-    CONGESTION: "Congestion",
-    NO_SLICES: "No network slices available",
-    NOT_FORWARDED: "Payload was not forwarded",
-    DNN_NOT_SUBSCRIBED: "DNN not supported or not subscribed in the slice",
-}
+MM_CAUSES: dict[int, str] = TS24501_IE._FGMMCause_dict
 # 5GSM causes, section 9.11.4.2.
 NO_RESOURCES, UNKNOWN_DNN, REGULAR, NETWORK_DOWN, UNKNOWN_DNN_IN_SLICE = 26, 27, 36, 38, 70
-SM_CAUSES = {
-    NO_RESOURCES: "Insufficient resources",
-    UNKNOWN_DNN: "Missing or unknown DNN",
-    REGULAR: "Regular deactivation",
-    NETWORK_DOWN: "Network failure",
-    UNKNOWN_DNN_IN_SLICE: "Missing or unknown DNN in a slice",
-}
+SM_CAUSES: dict[int, str] = TS24501_IE._FGSMCause_dict
 #: Causes in a rejected S-NSSAI, section 9.11.3.46.
 NOT_IN_PLMN, NOT_IN_AREA = 0, 1
 

@@ -13,8 +13,9 @@ from simulators.core5g import keys, nas
 from simulators.core5g.snssai import Snssai
 from simulators.errors import EpcError, ProtocolError
 from simulators.shared import keys as directions
+from simulators.shared import terminal
 from simulators.shared.identity import Plmn
-from simulators.shared.terminal import TABLE, Device, NasEnd, Radio
+from simulators.shared.terminal import RETRY, Device, NasEnd, Radio, RefusedError
 from simulators.shared.usim import MacFailureError, SynchFailureError, Usim
 from simulators.transport import radio_link
 
@@ -22,18 +23,7 @@ log = logging.getLogger("NAS")
 
 #: Seconds for a registration (T3510), and for a PDU session procedure (T3580, T3582 are 16 s).
 T3510, T3580 = 15.0, 16.0
-#: Seconds between attempts.
-RETRY = 3.0
 _FULL_RATE = {"UPUL": 255, "UPDL": 255}
-
-
-class RefusedError(EpcError):
-    """The network refused with a 5GMM or 5GSM cause; ``final`` if a retry makes no sense."""
-
-    def __init__(self, what: str, cause: int, names: dict[int, str], final: bool = False) -> None:
-        self.cause = cause
-        self.final = final
-        super().__init__(f"{what} rejected: {names.get(cause, cause)} (cause {cause}).")
 
 
 @dataclass(frozen=True)
@@ -336,51 +326,25 @@ class Config:
     sessions: tuple[SessionRequest, ...]
 
 
-class Terminal:
+class Terminal(terminal.Terminal):
     """The program: keeps its UE registered and its PDU sessions established."""
 
+    log = log
+    station = "gNB"
     access = keys.ACCESS_3GPP
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, radio: Radio | None = None) -> None:
+        super().__init__(radio or Radio(), config.gnb, config.plmns)
         self.config = config
-        self.radio = Radio()
         self._ue: Ue | None = None
         self._devices: dict[int, Device] = {}
 
-    async def run(self) -> None:
-        """Connect and register, and repeat after losses, until the network finally refuses."""
-        said = ""
-        while True:
-            try:
-                plmns = await self.radio.connect(self.config.gnb)
-                usable = [plmn for plmn in plmns if plmn in self.config.plmns]
-                assert self.radio.link is not None  # noqa: S101
-                if not usable:
-                    self.radio.link.close()
-                    names = ", ".join(map(str, plmns))
-                    raise EpcError(f"No suitable cell: the gNB broadcasts {names}.")
-                self._ue = Ue(self.config.usim, self.radio.link, 1, usable[0], access=self.access)
-                self.radio.ues[1] = self._ue
-                await self._keep(self._ue)
-                said = ""
-                log.error("UE %s is no longer registered", self.config.usim.imsi)
-            except RefusedError as error:
-                log.error("UE %s: %s", self.config.usim.imsi, error)
-                if error.final:
-                    return
-            except EpcError as error:
-                if str(error) != said:
-                    log.error("%s", error)
-                said = str(error)
-            finally:
-                self._drop()
-            if self.radio.link is not None:
-                self.radio.link.close()
-            await asyncio.sleep(RETRY)
-
-    async def _keep(self, ue: Ue) -> None:
+    async def keep(self, link: radio_link.Channel, plmn: Plmn) -> None:
+        """Keep the UE registered until it is released, and its PDU sessions established."""
+        usim = self.config.usim
+        ue = self._ue = self.radio.ues[1] = Ue(usim, link, 1, plmn, access=self.access)
         await ue.register()
-        log.info("[UE 0] Received Registration Accept: UE %s is registered", ue.usim.imsi)
+        log.info("[UE 0] Received Registration Accept: UE %s is registered", usim.imsi)
         keeping = asyncio.gather(*(self._session(ue, one) for one in self.config.sessions))
         try:
             await ue.released.wait()
@@ -388,6 +352,8 @@ class Terminal:
             keeping.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await keeping
+            self._drop()
+        log.error("UE %s is no longer registered", usim.imsi)
 
     async def _session(self, ue: Ue, asked: SessionRequest) -> None:
         """Keep one PDU session established."""
@@ -399,10 +365,9 @@ class Terminal:
                     session = await ue.establish(asked)
                     name = self._device(asked)
                     number = radio_link.numbered(ue.radio, asked.number)
-                    table = TABLE + asked.number
-                    device = Device(name, table, session.address, session.mtu, ue.link, number)
-                    self._devices[asked.number] = device
-                    self.radio.packets[number] = device.write
+                    self._devices[asked.number] = self.open(
+                        name, asked.number, session.address, session.mtu, ue.link, number
+                    )
                     log.info(
                         "Received PDU Session Establishment Accept, UE IPv4: %s on %s",
                         session.address,
@@ -423,8 +388,7 @@ class Terminal:
     def _close(self, number: int) -> None:
         device = self._devices.pop(number, None)
         if device is not None:
-            self.radio.packets.pop(device.ue, None)
-            device.close()
+            self.shut(device)
 
     def _drop(self) -> None:
         for number in list(self._devices):

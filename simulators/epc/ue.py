@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import enum
 import logging
 from dataclasses import dataclass
 
 from simulators.epc import nas
 from simulators.errors import EpcError, ProtocolError
-from simulators.shared import keys
+from simulators.shared import keys, terminal
 from simulators.shared.addresses import options_of
 from simulators.shared.identity import Plmn
-from simulators.shared.terminal import TABLE, Device, NasEnd, Radio
+from simulators.shared.terminal import RETRY, NasEnd, Radio, RefusedError
 from simulators.shared.usim import MacFailureError, SynchFailureError, Usim
 from simulators.transport import radio_link
 
@@ -20,25 +19,6 @@ log = logging.getLogger("ue")
 
 #: Seconds an attach may take (T3410).
 T3410 = 15.0
-#: Seconds between attempts to attach (T3411 is 10 s).
-RETRY = 3.0
-
-
-class State(enum.Enum):
-    """Registration state of a UE."""
-
-    DEREGISTERED = "deregistered"
-    REGISTERED = "registered"
-    REFUSED = "refused"
-
-
-class RefusedError(EpcError):
-    """The network refused the attach; ``final`` if the USIM must not be used until a restart."""
-
-    def __init__(self, cause: int, final: bool) -> None:
-        self.cause = cause
-        self.final = final
-        super().__init__(f"Attach rejected: {nas.CAUSES.get(cause, cause)} (EMM cause {cause}).")
 
 
 class Ue(NasEnd):
@@ -105,9 +85,9 @@ class Ue(NasEnd):
             elif kind == nas.ATTACH_REJECT:
                 cause = octets[2] if len(octets) > 2 else 0
                 final = cause in (nas.ILLEGAL_UE, nas.SERVICES_NOT_ALLOWED)
-                raise RefusedError(cause, final)
+                raise RefusedError("Attach", cause, nas.CAUSES, final, "EMM")
             elif kind == nas.AUTHENTICATION_REJECT:
-                raise RefusedError(nas.ILLEGAL_UE, final=True)
+                raise RefusedError("Attach", nas.ILLEGAL_UE, nas.CAUSES, True, "EMM")
 
     def _challenged(self, octets: bytes) -> None:
         _, rand, autn = nas.challenge_of(octets)
@@ -172,97 +152,65 @@ class Config:
         usims: one USIM for each UE.
         hplmns: PLMNs that they may use.
         enb: the eNB's address.
-        apn: requested APN, empty for the subscription's default.
-        devices: whether to create TUN devices.
     """
 
     usims: tuple[Usim, ...]
     hplmns: tuple[Plmn, ...]
     enb: str
-    apn: str = ""
-    devices: bool = True
 
 
-class Terminal:
+class Terminal(terminal.Terminal):
     """The program: keeps its UEs attached."""
 
+    log = log
+    station = "eNB"
+
     def __init__(self, config: Config) -> None:
-        self.config = config
-        self.states = [State.DEREGISTERED for _ in config.usims]
-        self.radio = Radio()
-        self._tasks: list[asyncio.Task[None]] = []
+        super().__init__(Radio(), config.enb, config.hplmns)
+        self.usims = config.usims
         self._attached: list[Ue] = []
 
-    async def run(self) -> None:
-        """Connect and attach, and repeat after losses, until the network finally refuses."""
-        said = ""
-        while True:
-            try:
-                plmns = await self.radio.connect(self.config.enb)
-                said = ""
-                home = [plmn for plmn in plmns if plmn in self.config.hplmns]
-                if not home:
-                    names = ", ".join(map(str, plmns))
-                    self._disconnect()
-                    raise EpcError(f"No suitable cell: the eNB broadcasts {names}.")
-                self._tasks = [
-                    asyncio.create_task(self._keep(number, usim, home[0]))
-                    for number, usim in enumerate(self.config.usims, 1)
-                ]
-                assert self.radio.link is not None  # noqa: S101
-                await self.radio.link.closed
-                log.error("the connection to the eNB is lost")
-            except EpcError as error:
-                if str(error) != said:
-                    log.error("%s", error)
-                said = str(error)
-            for task in self._tasks:
+    async def keep(self, link: radio_link.Channel, plmn: Plmn) -> None:
+        """Keep the UEs attached until the connection is lost; each UE may be refused finally."""
+        assert isinstance(link, radio_link.Link)  # noqa: S101
+        tasks = [
+            asyncio.create_task(self._keep(number, Ue(usim, link, number, plmn), link))
+            for number, usim in enumerate(self.usims, 1)
+        ]
+        try:
+            await asyncio.shield(link.closed)
+        finally:
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-            self._tasks = []
-            await asyncio.sleep(RETRY)
+            await asyncio.gather(*tasks, return_exceptions=True)
+        log.error("the connection to the eNB is lost")
 
-    def _disconnect(self) -> None:
-        if self.radio.link is not None:
-            self.radio.link.close()
-
-    async def _keep(self, number: int, usim: Usim, plmn: Plmn) -> None:
+    async def _keep(self, number: int, ue: Ue, link: radio_link.Link) -> None:
         """Keep one UE attached."""
-        assert self.radio.link is not None  # noqa: S101
-        ue = Ue(usim, self.radio.link, number, plmn, self.config.apn)
+        imsi = ue.usim.imsi
         self.radio.ues[number] = ue
-        while not self.radio.link.closed.done():
+        while not link.closed.done():
             try:
                 bearer = await ue.attach()
-            except RefusedError as error:
-                log.error("UE %s: %s", usim.imsi, error)
-                if error.final:
-                    self.states[number - 1] = State.REFUSED
+            except EpcError as error:
+                log.error("UE %s: %s", imsi, error)
+                if getattr(error, "final", False):
                     return
                 await asyncio.sleep(RETRY)
                 continue
-            except EpcError as error:
-                log.error("UE %s: %s", usim.imsi, error)
-                await asyncio.sleep(RETRY)
-                continue
-            log.info("UE %s is attached: %s on %s", usim.imsi, bearer.address, bearer.apn)
-            self.states[number - 1] = State.REGISTERED
-            device = None
+            log.info("UE %s is attached: %s on %s", imsi, bearer.address, bearer.apn)
             self._attached.append(ue)
+            device = None
             try:
-                if self.config.devices:
-                    name = f"oaitun_ue{number}"
-                    _, mtu = options_of(bearer.options)
-                    device = Device(name, TABLE + number, bearer.address, mtu, ue.link, number)
-                    self.radio.packets[number] = device.write
+                _, mtu = options_of(bearer.options)
+                name = f"oaitun_ue{number}"
+                device = self.open(name, number, bearer.address, mtu, link, number)
                 again = await ue.until_released()
             finally:
                 self._attached.remove(ue)
-                self.states[number - 1] = State.DEREGISTERED
-                self.radio.packets.pop(number, None)
                 if device is not None:
-                    device.close()
-            log.error("UE %s is no longer attached", usim.imsi)
+                    self.shut(device)
+            log.error("UE %s is no longer attached", imsi)
             if not again:
                 return
             await asyncio.sleep(RETRY)
@@ -270,6 +218,4 @@ class Terminal:
     async def switch_off(self) -> None:
         """Detach all UEs and end."""
         await asyncio.gather(*(ue.detach() for ue in list(self._attached)), return_exceptions=True)
-        for task in self._tasks:
-            task.cancel()
-        self._disconnect()
+        self.disconnect()

@@ -166,11 +166,6 @@ def upf_config(file: File) -> user_plane.Config:
     )
 
 
-def _numbered(one: dict[str, Any]) -> Snssai:
-    """Return an S-NSSAI that libconfig has as numbers."""
-    return Snssai(int(one["sst"]), int(one.get("sd", 0xFFFFFF)))
-
-
 def gnb_config(path: str | Path) -> gnb.Config:
     """Read gnb.conf."""
     from simulators.core5g import gnb

@@ -1,11 +1,14 @@
-"""Parts of UEs: the end of NAS, the connection to a base station, TUN devices."""
+"""UEs: the end of NAS, the connection to a base station, TUN devices, and the program."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from typing import ClassVar
 
 from simulators.errors import EpcError
 from simulators.shared.identity import Plmn
@@ -15,6 +18,20 @@ from simulators.transport import radio_link, tun
 
 _BATCH = 64
 TABLE = 10000  # the routing tables of the devices have the next numbers
+#: Seconds between attempts to connect and to register (T3411 is 10 s).
+RETRY = 3.0
+
+
+class RefusedError(EpcError):
+    """The network refused with a cause of NAS; ``final`` if a retry makes no sense."""
+
+    def __init__(
+        self, what: str, cause: int, names: Mapping[int, str], final: bool = False, kind: str = ""
+    ) -> None:
+        self.cause = cause
+        self.final = final
+        number = f"{kind} cause {cause}".lstrip()
+        super().__init__(f"{what} rejected: {names.get(cause, cause)} ({number}).")
 
 
 class NasEnd:
@@ -69,7 +86,7 @@ class Radio:
     """A connection to a base station, shared by UEs."""
 
     def __init__(self) -> None:
-        self.link: radio_link.Link | None = None
+        self.link: radio_link.Channel | None = None
         self.ues: dict[int, NasEnd] = {}
         self.packets: dict[int, Callable[[bytes], None]] = {}
         self._cell: asyncio.Future[str] | None = None
@@ -85,7 +102,7 @@ class Radio:
         try:
             _, link = await asyncio.wait_for(
                 loop.create_connection(
-                    lambda: radio_link.Link(self._received, self._lost),
+                    lambda: radio_link.Link(self.received, self._lost),
                     address,
                     radio_link.PORT,
                     local_addr=(local, 0) if local else None,
@@ -104,7 +121,8 @@ class Radio:
             raise EpcError("The base station has no core network yet.")
         return [Plmn(*one.split(".")) for one in plmns.split(",")]
 
-    def _received(self, link: radio_link.Link, kind: int, radio: int, content: bytes) -> None:
+    def received(self, link: radio_link.Channel, kind: int, radio: int, content: bytes) -> None:
+        """Pass a frame to its UE, or a packet to its device."""
         if kind == radio_link.PACKET:
             write = self.packets.get(radio)
             if write is not None:
@@ -192,3 +210,76 @@ class Device:
                 tun.ip("rule", "del", *self._rule)
             os.close(self.fd)
             self.fd = -1
+
+
+class Terminal(ABC):
+    """A program that keeps its UEs registered over one base station.
+
+    Attributes:
+        log: its logger.
+        station: name of a base station in messages.
+    """
+
+    log: ClassVar[logging.Logger]
+    station: ClassVar[str]
+
+    def __init__(self, radio: Radio, address: str, plmns: Iterable[Plmn]) -> None:
+        """Use the base station at an address, if it broadcasts one of ``plmns``."""
+        self.radio = radio
+        self.address = address
+        self.plmns = frozenset(plmns)
+
+    async def run(self) -> None:
+        """Connect and register, and repeat after losses, until the network finally refuses."""
+        said = ""
+        while True:
+            try:
+                plmns = await self.radio.connect(self.address)
+                home = next((plmn for plmn in plmns if plmn in self.plmns), None)
+                if home is None:
+                    names = ", ".join(map(str, plmns))
+                    raise EpcError(f"No suitable cell: the {self.station} broadcasts {names}.")
+                assert self.radio.link is not None  # noqa: S101
+                await self.keep(self.radio.link, home)
+                said = ""
+            except EpcError as error:
+                if isinstance(error, RefusedError) or str(error) != said:
+                    self.log.error("%s", error)
+                if getattr(error, "final", False):
+                    return
+                said = str(error)
+            self.disconnect()
+            await asyncio.sleep(RETRY)
+
+    @abstractmethod
+    async def keep(self, link: radio_link.Channel, plmn: Plmn) -> None:
+        """Keep the UEs registered in a network, until the connection ends.
+
+        Raises:
+            RefusedError: the network finally refuses.
+            EpcError: a registration fails.
+        """
+
+    def disconnect(self) -> None:
+        """Close the connection to the base station."""
+        if self.radio.link is not None:
+            self.radio.link.close()
+
+    def open(
+        self,
+        name: str,
+        table: int,
+        address: str,
+        mtu: int | None,
+        link: radio_link.Channel,
+        ue: int,
+    ) -> Device:
+        """Create a device, see :class:`Device`, and pass it downlink packets."""
+        device = Device(name, TABLE + table, address, mtu, link, ue)
+        self.radio.packets[ue] = device.write
+        return device
+
+    def shut(self, device: Device) -> None:
+        """Remove a device."""
+        self.radio.packets.pop(device.ue, None)
+        device.close()

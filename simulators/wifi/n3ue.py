@@ -16,6 +16,7 @@ from scapy.packet import Packet
 
 from simulators.core5g import keys, ue
 from simulators.errors import EpcError, ProtocolError
+from simulators.shared import terminal
 from simulators.shared.identity import Plmn
 from simulators.transport import radio_link, tun
 from simulators.wifi import eap5g, ikev2, nwu
@@ -181,7 +182,9 @@ class Access(nwu.Link):
 
     async def _settle(self) -> None:
         """Prove that we have KN3IWF, and connect to the N3IWF's TCP port for NAS."""
-        ike, key = self.ike, self.radio.ues[1].access_key
+        device = self.radio.ues[1]
+        assert isinstance(device, ue.Ue)  # noqa: S101
+        ike, key = self.ike, device.access_key
         assert self._theirs is not None  # noqa: S101
         assert self._draft is not None  # noqa: S101
         ours = ike.signed(True, self._identity)
@@ -246,7 +249,7 @@ class Access(nwu.Link):
 
     def received(self, kind: int, number: int, content: bytes) -> None:
         """Handle a frame from the N3IWF."""
-        self.radio.take(kind, number, content)
+        self.radio.received(self, kind, number, content)
 
     def close(self) -> None:
         """Delete the IKE SA; during EAP-5G stop that instead, which the N3IWF confirms."""
@@ -281,16 +284,16 @@ class Access(nwu.Link):
         self.received(radio_link.RELEASE, 1, b"")
 
 
-class Radio:
-    """A terminal's connection to its N3IWF, instead of `shared.terminal.Radio`."""
+class Radio(terminal.Radio):
+    """A terminal's connection to its N3IWF."""
+
+    link: Access | None
 
     def __init__(self, config: Config) -> None:
+        super().__init__()
         self.config = config
-        self.link: Access | None = None
-        self.ues: dict[int, ue.Ue] = {}
-        self.packets: dict[int, Callable[[bytes], None]] = {}
 
-    async def connect(self, address: str) -> list[Plmn]:
+    async def connect(self, address: str, local: str = "") -> list[Plmn]:
         """Begin an IKE SA; return the PLMN of the N3IWF."""
         plmn = self.config.plmns[0]
         if self.link is not None:
@@ -305,30 +308,21 @@ class Radio:
         self.link = link
         return [plmn]
 
-    def take(self, kind: int, number: int, content: bytes) -> None:
-        """Pass a frame to the UE, or a packet to its device."""
-        if kind == radio_link.PACKET:
-            write = self.packets.get(number)
-            if write is not None:
-                write(content)
-        elif 1 in self.ues:
-            self.ues[1].received(kind, content)
-
 
 class Terminal(ue.Terminal):
     """The program: keeps its UE registered over Wi-Fi and its PDU sessions established."""
 
+    station = "N3IWF"
     access = keys.ACCESS_NON_3GPP
     config: Config
+    radio: Radio
 
     def __init__(self, config: Config) -> None:
-        super().__init__(config)
-        self.radio = Radio(config)  # type: ignore[assignment]
+        super().__init__(config, Radio(config))
 
     def _device(self, asked: ue.SessionRequest) -> str:
-        link = self.radio.link
-        assert isinstance(link, Access)  # noqa: S101
-        qfi = link.qfis.get(asked.number, 0)
+        assert self.radio.link is not None  # noqa: S101
+        qfi = self.radio.link.qfis.get(asked.number, 0)
         name = f"{self.config.tunnels}-id-{self.config.first + asked.number}-{qfi}"
         log.info("New GRE Tunnel, Key Field: [0x%x], IfaceName: [%s]", qfi << 24, name)
         return name
@@ -336,13 +330,11 @@ class Terminal(ue.Terminal):
     async def run(self) -> None:
         """Connect and register, and repeat after losses; after a final refusal disconnect."""
         await super().run()
-        if self.radio.link is not None:
-            self.radio.link.close()
+        self.disconnect()
 
     async def switch_off(self) -> None:
         """Deregister, delete the IKE SA, and end."""
         await super().switch_off()
-        link = self.radio.link
-        if isinstance(link, Access):
+        if self.radio.link is not None:
             with contextlib.suppress(EpcError, TimeoutError):
-                await asyncio.wait_for(link.ike.close(), 2)
+                await asyncio.wait_for(self.radio.link.ike.close(), 2)

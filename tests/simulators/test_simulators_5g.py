@@ -31,11 +31,11 @@ from simulators_support import OPC, K
 
 from simulators.core5g import gnb, nas, ngap
 from simulators.core5g import ue as terminals
-from simulators.core5g.ue import RefusedError, Ue
+from simulators.core5g.ue import Ue
 from simulators.errors import ProtocolError
 from simulators.programs.load import Load
 from simulators.shared.identity import Plmn
-from simulators.shared.terminal import Radio
+from simulators.shared.terminal import Radio, RefusedError
 from simulators.transport import sctp
 
 

@@ -16,6 +16,7 @@ from simulators.epc.subscribers import Subscriber
 from simulators.errors import EpcError, ProtocolError
 from simulators.shared import keys, mobility_core
 from simulators.shared.identity import Gummei, Plmn, Tai, tbcd
+from simulators.shared.terminal import RefusedError
 from simulators.transport import udp
 
 Run = Callable[..., None]
@@ -39,7 +40,7 @@ def test_attach_and_detach(epc: Run, ciphering: int) -> None:
 
 
 async def refusal(one: ue.Ue) -> int:
-    with pytest.raises(ue.RefusedError) as caught:
+    with pytest.raises(RefusedError) as caught:
         await one.attach()
     return caught.value.cause
 

@@ -29,9 +29,10 @@ from scapy.utils import wrpcap
 from simulators_support import OPC, K
 
 from simulators.core5g import keys
-from simulators.core5g.ue import RefusedError, Ue
+from simulators.core5g.ue import Ue
 from simulators.errors import EpcError, ProtocolError
 from simulators.shared.identity import Plmn
+from simulators.shared.terminal import RefusedError
 from simulators.shared.usim import Usim
 from simulators.transport import gtpu, radio_link
 from simulators.wifi import eap5g, esp, ikev2, n3iwf, n3ue, nwu
