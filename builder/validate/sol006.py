@@ -1,12 +1,13 @@
-"""Models of descriptors, made from the table sol006.yaml."""
+"""Models of documents, made from tables; those of descriptors from sol006.yaml."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, Field, create_model
+from pydantic import AfterValidator, BaseModel, Field, create_model
 
 from builder import documents
 from builder.validate import schema
@@ -26,44 +27,69 @@ WORDS = {
     "free": schema.Free,
     "any": Any,
 }
-NEVER_NULL = ("scalar", "addresses")
+NEVER_NULL = ("scalar", "addresses", "network", "wim")
 LENGTHS: dict[str, dict[str, Any]] = {
     "some": {"min_length": 1},
     "one": {"min_length": 1, "max_length": 1},
 }
+LEAST = "at least"
 
 
-def _model(name: str, table: dict[str, Any]) -> type[BaseModel]:
-    fields: dict[str, Any] = {}
-    for keys, kind in table.items():
-        for key in keys.split(", "):
-            alias = key.removesuffix("!")
-            # The names of fields are never used: documents have the keys of SOL006.
-            fields[f"f{len(fields)}"] = _field(alias, kind, mandatory=key != alias)
-    return create_model(name, __base__=schema.Model, **fields)
+class _Table:
+    """A table, with the types of its words."""
+
+    def __init__(self, words: Mapping[str, Any]) -> None:
+        self.words = words
+
+    def model(self, name: str, rows: dict[str, Any]) -> type[BaseModel]:
+        fields: dict[str, Any] = {}
+        for keys, kind in rows.items():
+            for key in keys.split(", ") if keys != LEAST else ():
+                alias = key.removesuffix("!")
+                # The names of fields are never used: documents have the keys of the table.
+                fields[f"f{len(fields)}"] = self._field(alias, kind, mandatory=key != alias)
+        return create_model(name, __base__=schema.Model, **fields)
+
+    def _field(self, key: str, kind: Any, mandatory: bool) -> tuple[Any, Any]:
+        """Return the type of a key, and pydantic's field with its default."""
+        word, _, text = kind.partition(" = ") if isinstance(kind, str) else ("", "", "")
+        default = yaml.safe_load(text) if text else None
+        made = self._type(key, word or kind)
+        if isinstance(kind, list) and "or null" not in kind and not mandatory:
+            default = []
+        if default is None and not mandatory and word not in NEVER_NULL:
+            made = made | None if made is not Any else Any
+        return made, Field(... if mandatory else default, alias=key)
+
+    def _type(self, key: str, kind: Any) -> Any:
+        if isinstance(kind, dict):
+            made = self.model(key, kind)
+            return Annotated[made, _enough(kind[LEAST])] if LEAST in kind else made
+        if isinstance(kind, list):
+            inner: Any = list[self._type(key, kind[0])]  # type: ignore[misc]
+            lengths = [LENGTHS[flag] for flag in kind[1:] if flag in LENGTHS]
+            return Annotated[inner, Field(**lengths[0])] if lengths else inner
+        return Literal[tuple(kind.split("|"))] if "|" in kind else self.words[kind]
 
 
-def _field(key: str, kind: Any, mandatory: bool) -> tuple[Any, Any]:
-    """Return the type of a key, and pydantic's field with its default."""
-    word, _, text = kind.partition(" = ") if isinstance(kind, str) else ("", "", "")
-    default = yaml.safe_load(text) if text else None
-    made = _type(key, word or kind)
-    if isinstance(kind, list) and "or null" not in kind and not mandatory:
-        default = []
-    if default is None and not mandatory and word not in NEVER_NULL:
-        made = made | None if made is not Any else Any
-    return made, Field(... if mandatory else default, alias=key)
+def _enough(need: int) -> AfterValidator:
+    """Refuse a mapping with fewer keys."""
+
+    def check(made: BaseModel) -> BaseModel:
+        if len(made.model_fields_set) < need:
+            raise ValueError(f"a mapping of at least {need} keys")
+        return made
+
+    return AfterValidator(check)
 
 
-def _type(key: str, kind: Any) -> Any:
-    if isinstance(kind, dict):
-        return _model(key, kind)
-    if isinstance(kind, list):
-        inner: Any = list[_type(key, kind[0])]  # type: ignore[misc]
-        lengths = [LENGTHS[flag] for flag in kind[1:] if flag in LENGTHS]
-        return Annotated[inner, Field(**lengths[0])] if lengths else inner
-    return Literal[tuple(kind.split("|"))] if "|" in kind else WORDS[kind]
+def models(
+    file: str, kinds: Iterable[str], words: Mapping[str, Any] = WORDS
+) -> dict[str, type[BaseModel]]:
+    """Return the models of the documents in a table of this package."""
+    rows = documents.load(Path(__file__).with_name(file).read_text(encoding="utf-8"))
+    table = _Table(words)
+    return {kind: table.model(kind, rows[kind]) for kind in kinds}
 
 
-_TABLE = documents.load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-MODELS = {kind: _model(kind, _TABLE[kind]) for kind in ("vnfd", "nsd", "nst")}
+MODELS = models("sol006.yaml", ("vnfd", "nsd", "nst"))
