@@ -17,6 +17,7 @@ from lab.cli.context import Lab, pass_lab
 from lab.cli.heal_options import heal_words, split
 from lab.cli.lab_verbs import lab_group
 from lab.cli.links import links
+from lab.cli.names import ACCOUNT, PRIMITIVE, SERVICE, VNF, named
 from lab.cli.options import instantiation_options, literally
 from lab.cli.render import when
 from lab.cli.serve import serve
@@ -144,7 +145,7 @@ def vim_list(lab: Lab) -> None:
 
 
 @verb("vim-show")
-@click.argument("name")
+@click.argument("name", type=ACCOUNT)
 @pass_lab
 def vim_show(lab: Lab, name: str) -> None:
     """Show a VIM account with its networks and servers."""
@@ -163,7 +164,7 @@ def vim_show(lab: Lab, name: str) -> None:
 
 
 @verb("vim-delete")
-@click.argument("name")
+@click.argument("name", type=ACCOUNT)
 @click.option("--force", is_flag=True, help="Delete it even if services use it.")
 @click.option("--wait", is_flag=True, hidden=True)
 @pass_lab
@@ -200,13 +201,13 @@ def _package_verbs(kind: str, prefixes: tuple[str, ...], what: str) -> None:
         lab.out.rows([*store.all(kind), *damaged], _PACKAGE_COLUMNS)
 
     @verb(*(f"{p}-show" for p in prefixes), told=f"Show the descriptor of {what}.")
-    @click.argument("name")
+    @click.argument("name", type=named(kind))
     @pass_lab
     def show(lab: Lab, name: str) -> None:
         lab.out.fields(lab.engine.store.resolve(kind, name)["descriptor"])
 
     @verb(*(f"{p}-delete" for p in prefixes), told=f"Delete {what} that nothing uses.")
-    @click.argument("name")
+    @click.argument("name", type=named(kind))
     @click.option("--force", is_flag=True, help="Delete it even if it is in use.")
     @pass_lab
     def delete(lab: Lab, name: str, force: bool) -> None:
@@ -218,7 +219,7 @@ _package_verbs(VNFDS, ("vnfpkg", "nfpkg", "vnfd", "nfd"), "a VNF package")
 
 
 @verb("vnfpkg-update", "nfpkg-update", "vnfd-update", "nfd-update")
-@click.argument("name")
+@click.argument("name", type=named(VNFDS))
 @click.option("--content", type=click.Path(path_type=Path), required=True, help="The new package.")
 @click.option("--strict", is_flag=True, help="Refuse also what would fail in OSM later.")
 @pass_lab
@@ -239,7 +240,7 @@ _package_verbs(NSTS, ("nst", "netslice-template"), "a slice template")
 
 @verb("ns-create")
 @click.option("--ns_name", required=True, help="Name of the service.")
-@click.option("--nsd_name", required=True, help="Name or id of its NSD.")
+@click.option("--nsd_name", type=named(NSDS), required=True, help="Name or id of its NSD.")
 @instantiation_options
 @click.option("--timeout", type=click.IntRange(1), help="Seconds the deployment may take.")
 @pass_lab
@@ -301,7 +302,7 @@ def ns_list(lab: Lab) -> None:
 
 
 @verb("ns-show")
-@click.argument("name")
+@click.argument("name", type=SERVICE)
 @literally
 @watched
 @pass_lab
@@ -321,7 +322,7 @@ def ns_show(lab: Lab, name: str, literal: bool) -> None:
 
 
 @verb("ns-delete")
-@click.argument("name")
+@click.argument("name", type=SERVICE)
 @click.option("--force", is_flag=True, help="Delete what can be deleted, even if a step fails.")
 @click.option(
     "--config",
@@ -357,11 +358,11 @@ def ns_delete(
 
 
 @verb("ns-action")
-@click.argument("name")
-@click.option("--action_name", required=True, help="Name of the day-2 primitive.")
+@click.argument("name", type=SERVICE)
 @click.option("--params", "params_text", default="", help="Its parameters, YAML text.")
 @click.option("--params_file", type=click.Path(path_type=Path), help="The same from a file.")
-@click.option("--vnf_name", help="member-vnf-index of the VNF.")
+@click.option("--vnf_name", type=VNF, help="member-vnf-index of the VNF.")
+@click.option("--action_name", type=PRIMITIVE, required=True, help="Name of the day-2 primitive.")
 @click.option("--vdu_id", help="VDU, for a primitive of VDU level.")
 @click.option("--vdu_count", type=click.IntRange(0), help="Instance of the VDU.")
 @click.option("--wait", is_flag=True, help="Wait for the result and print it.")
@@ -406,8 +407,8 @@ def ns_action(
 
 
 @verb("vnf-scale")
-@click.argument("ns_name")
-@click.argument("vnf_name")
+@click.argument("ns_name", type=SERVICE)
+@click.argument("vnf_name", type=VNF)
 @click.option("--scaling-group", required=True, help="Id of the VNFD's scaling-aspect.")
 @click.option("--scale-in", is_flag=True, help="Take a step back.")
 @click.option("--scale-out", is_flag=True, help="Take a step, the default.")
@@ -431,7 +432,7 @@ def vnf_scale(
 
 
 @verb("ns-update")
-@click.argument("name")
+@click.argument("name", type=SERVICE)
 @click.option("--updatetype", required=True, help="CHANGE_VNFPKG or OPERATE_VNF.")
 @click.option("--config", "config_text", required=True, help="What is updated, YAML text.")
 @click.option("--timeout", type=click.IntRange(1), help="Seconds the update may take.")
@@ -456,7 +457,7 @@ _ANY = {"ignore_unknown_options": True, "help_option_names": ["-h", "--help"]}
 
 
 @cli.command("ns-heal", context_settings=_ANY)
-@click.argument("name")
+@click.argument("name", type=SERVICE)
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @click.option("--timeout", type=click.IntRange(1), help="Seconds the healing may take.")
 @click.option("--wait", is_flag=True, help="Show progress until it is done.")
@@ -491,7 +492,7 @@ def vnf_heal(lab: Lab, id: str, args: tuple[str, ...], timeout: int | None, wait
 
 
 @verb("ns-op-list")
-@click.argument("name")
+@click.argument("name", type=SERVICE)
 @watched
 @pass_lab
 def ns_op_list(lab: Lab, name: str) -> None:
@@ -518,7 +519,7 @@ def ns_op_show(lab: Lab, id: str, filter_: str | None, literal: bool) -> None:
 
 
 @verb("vnf-list")
-@click.option("--ns", help="Only the VNFs of this service.")
+@click.option("--ns", type=SERVICE, help="Only the VNFs of this service.")
 @watched
 @pass_lab
 def vnf_list(lab: Lab, ns: str | None) -> None:

@@ -69,8 +69,10 @@ class Lab:
         try:
             outcome = watch(started.tail, alive, self.out.progress, timeout, until_idle)
         except KeyboardInterrupt:
+            undo = f"; undo it with: osm-lab {what}-delete {started.nsr['name']}"
             self.out.remark(
                 f"{kind} of {subject} goes on; follow it with: osm-lab {what}-op-show {op_id}"
+                f"{undo if kind == 'instantiate' else ''}"
             )
             raise
         if outcome.lost and alive() is False and seen["operationState"] == "COMPLETED":

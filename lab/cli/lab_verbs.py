@@ -1,8 +1,10 @@
 """``osm-lab lab ...``: verbs OSM does not have, for looking into the lab and clearing it away."""
 
 import dataclasses
+import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -18,8 +20,9 @@ from builder.commands import WholeHelp
 from builder.link_table import span
 from builder.terminal import tell
 from lab.cli.context import Lab, pass_lab
+from lab.cli.names import ACCOUNT, LINK, SERVICE, SERVICE_OR_SLICE, UNIT, VNF
 from lab.cli.watching import lines, watched
-from lab.errors import NbiError
+from lab.errors import NbiError, unknown
 from lab.lcm import keeper
 from lab.lcm.backends import Backends
 from lab.lcm.timeouts import lab_timeouts
@@ -53,8 +56,8 @@ def probe_verb(lab: Lab) -> None:
 
 
 @lab_group.command("console", context_settings={"ignore_unknown_options": True})
-@click.argument("ns")
-@click.argument("vnf")
+@click.argument("ns", type=SERVICE)
+@click.argument("vnf", type=VNF)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option("--vdu_id", help="VDU; the first one otherwise.")
 @click.option("--count", type=click.IntRange(0), default=0, help="Instance of the VDU.")
@@ -95,8 +98,8 @@ def console(
 
 
 @lab_group.command("logs")
-@click.argument("ns")
-@click.argument("unit", required=False)
+@click.argument("ns", type=SERVICE)
+@click.argument("unit", type=UNIT, required=False)
 @click.option("-f", "--follow", is_flag=True, help="Follow the log, until ^C.")
 @pass_lab
 def logs(lab: Lab, ns: str, unit: str | None, follow: bool) -> None:
@@ -105,7 +108,7 @@ def logs(lab: Lab, ns: str, unit: str | None, follow: bool) -> None:
     units = sorted(model.status().units)
     shown = units if unit is None else [unit.rstrip("*")]
     if not set(shown) <= set(units):
-        raise NbiError(f"ns '{ns}' has no unit '{unit}', its units are {', '.join(units)}")
+        raise unknown(f"ns '{ns}' has no unit '{unit}'", shown[0], units)
     for name, line in lines(lambda: [model.log_path(u) for u in shown], follow):
         tell(line if len(shown) == 1 else f"{name}: {line}")
 
@@ -168,8 +171,8 @@ def _time_of(line: str) -> float | None:
 
 
 @lab_group.command("reboot")
-@click.argument("ns")
-@click.argument("vnf")
+@click.argument("ns", type=SERVICE)
+@click.argument("vnf", type=VNF)
 @click.option("--vdu_id", help="VDU; the first one otherwise.")
 @click.option("--count", type=click.IntRange(0), default=0, help="Instance of the VDU.")
 @pass_lab
@@ -182,10 +185,10 @@ def reboot(lab: Lab, ns: str, vnf: str, vdu_id: str | None, count: int) -> None:
 
 
 @lab_group.command("capture")
-@click.argument("ns")
-@click.argument("link")
+@click.argument("ns", type=SERVICE)
+@click.argument("link", type=LINK)
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--vim_account", help="VIM account, where the link is in several.")
+@click.option("--vim_account", type=ACCOUNT, help="VIM account, where the link is in several.")
 @click.option("--seconds", type=click.FloatRange(0.1), help="Stop after this time, else on ^C.")
 @pass_lab
 def capture(
@@ -197,8 +200,33 @@ def capture(
     _capture(lab, vim.capture(network, file), f"{link} to {file}", seconds)
 
 
+@lab_group.command("attach", context_settings={"ignore_unknown_options": True})
+@click.argument("ns", type=SERVICE)
+@click.argument("link", type=LINK)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.option("--vim_account", type=ACCOUNT, help="VIM account, where the link is in several.")
+@pass_lab
+def attach(lab: Lab, ns: str, link: str, command: tuple[str, ...], vim_account: str | None) -> None:
+    """Open a shell on virtual link LINK of a service, as a host there with a free address.
+
+    The host has an interface eth0, and the files and programs of this machine. With a COMMAND
+    (put -- before it) it runs that. It and its address are gone when the shell ends.
+    """
+    vim, network = _network(lab, lab.engine.ns(ns), link, vim_account)
+    if not (command or sys.stdin.isatty()):
+        raise NbiError("a shell needs a terminal; give a COMMAND after --")
+    with vim.host(network) as (words, address):
+        lab.out.remark(f"{address} on {link} of {ns}")
+        environment = {**os.environ, "PS1": f"{ns} {link} {address} # "}
+        if binary := probe().binary:
+            environment["WG_QUICK_USERSPACE_IMPLEMENTATION"] = str(binary)
+        shell = command or ("bash", "--norc", "-i")
+        done = subprocess.run([*words, *shell], env=environment, check=False)
+    raise SystemExit(done.returncode)
+
+
 @lab_group.command("capture-uplink")
-@click.argument("vim")
+@click.argument("vim", type=ACCOUNT)
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--seconds", type=click.FloatRange(0.1), help="Stop after this time, else on ^C.")
 @pass_lab
@@ -245,7 +273,7 @@ def image_load(lab: Lab, source: Path, name: str | None) -> None:
 
 
 @lab_group.command("juju-status")
-@click.argument("ns")
+@click.argument("ns", type=SERVICE)
 @watched
 @pass_lab
 def juju_status(lab: Lab, ns: str) -> None:
@@ -265,7 +293,7 @@ def juju_status(lab: Lab, ns: str) -> None:
 
 
 @lab_group.command("graph")
-@click.argument("name")
+@click.argument("name", type=SERVICE_OR_SLICE)
 @click.option(
     "--svg",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -289,8 +317,8 @@ def graph(lab: Lab, name: str, svg: Path | None) -> None:
 
 
 @lab_group.command("show-unit")
-@click.argument("ns")
-@click.argument("unit")
+@click.argument("ns", type=SERVICE)
+@click.argument("unit", type=UNIT)
 @pass_lab
 def show_unit(lab: Lab, ns: str, unit: str) -> None:
     """Show a unit's relation data, like ``juju show-unit``."""
@@ -298,7 +326,7 @@ def show_unit(lab: Lab, ns: str, unit: str) -> None:
 
 
 @lab_group.command("update-status")
-@click.argument("ns")
+@click.argument("ns", type=SERVICE)
 @pass_lab
 def update_status(lab: Lab, ns: str) -> None:
     """Fire update-status at every unit now, and let all settle; it comes every five minutes."""
@@ -308,8 +336,8 @@ def update_status(lab: Lab, ns: str) -> None:
 
 
 @lab_group.command("replay")
-@click.argument("ns")
-@click.argument("unit")
+@click.argument("ns", type=SERVICE)
+@click.argument("unit", type=UNIT)
 @click.argument("event", default="")
 @click.option("--shell", is_flag=True, help="Open a shell in place of the charm, as debug-hooks.")
 @pass_lab
@@ -428,6 +456,4 @@ def _network(lab: Lab, nsr: Document, link: str, vim_account: str | None) -> tup
                     continue
                 vim = backends.local_vim(vnfr["vim-account-id"])
                 return vim, vim.server(vdur["vim-id"]).ports[position].network_id
-    raise NbiError(
-        f"ns '{nsr['name']}' has no running link '{link}', its links are {', '.join(sorted(links))}"
-    )
+    raise unknown(f"ns '{nsr['name']}' has no running link '{link}'", link, links)

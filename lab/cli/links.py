@@ -9,6 +9,7 @@ import click
 from builder.link_table import COLUMNS, Link
 from builder.link_table import links as table
 from lab.cli.context import Lab, pass_lab
+from lab.cli.names import SERVICE_OR_SLICE
 from lab.cli.watching import watched
 from lab.errors import ConflictError, NbiError
 from lab.lcm import looking
@@ -22,7 +23,7 @@ AT_ONCE = 2
 
 
 @click.command("links")
-@click.argument("name", required=False)
+@click.argument("name", type=SERVICE_OR_SLICE, required=False)
 @click.option("--all", "everything", is_flag=True, help="Of all services.")
 @watched
 @pass_lab

@@ -6,9 +6,14 @@ from typing import Any
 
 import click
 
+from lab.cli.names import ACCOUNT
+
 _INSTANTIATION = (
     click.option(
-        "--vim_account", required=True, help="VIM account, where the parameters name no other."
+        "--vim_account",
+        type=ACCOUNT,
+        required=True,
+        help="VIM account, where the parameters name no other.",
     ),
     click.option(
         "--config", "config_text", default="", help="Instantiation parameters, YAML text."

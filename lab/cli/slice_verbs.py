@@ -5,16 +5,17 @@ from pathlib import Path
 import click
 
 from lab.cli.context import Lab, pass_lab
+from lab.cli.names import SLICE, named
 from lab.cli.options import instantiation_options, literally
 from lab.cli.watching import watched
 from lab.graph.states import links_of
 from lab.nbi.params import InstanceRequest, public_keys, yaml_options
-from lab.records.store import NSIOPS, NSIS, NSRS, Document
+from lab.records.store import NSIOPS, NSIS, NSRS, NSTS, Document
 
 
 @click.command("nsi-create")
 @click.option("--nsi_name", required=True, help="Name of the slice.")
-@click.option("--nst_name", required=True, help="Name or id of its template.")
+@click.option("--nst_name", type=named(NSTS), required=True, help="Name or id of its template.")
 @instantiation_options
 @pass_lab
 def nsi_create(
@@ -62,7 +63,7 @@ def nsi_list(lab: Lab) -> None:
 
 
 @click.command("nsi-show")
-@click.argument("name")
+@click.argument("name", type=SLICE)
 @literally
 @watched
 @pass_lab
@@ -85,7 +86,7 @@ def nsi_show(lab: Lab, name: str, literal: bool) -> None:
 
 
 @click.command("nsi-delete")
-@click.argument("name")
+@click.argument("name", type=SLICE)
 @click.option("--force", is_flag=True, help="Delete what can be deleted, even if a step fails.")
 @click.option("--wait", is_flag=True, help="Show progress until it is done.")
 @pass_lab
@@ -98,7 +99,7 @@ def nsi_delete(lab: Lab, name: str, force: bool, wait: bool) -> None:
 
 
 @click.command("nsi-op-list")
-@click.argument("name")
+@click.argument("name", type=SLICE)
 @pass_lab
 def nsi_op_list(lab: Lab, name: str) -> None:
     """List the operations of a network slice."""

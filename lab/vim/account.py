@@ -357,6 +357,23 @@ class Vim:
         """Write every frame on a network to a pcap file while the block runs."""
         return fabric.capture(self.fabric, self.network(network_id).bridge, Path(path))
 
+    @contextlib.contextmanager
+    def host(self, network_id: str) -> Iterator[tuple[list[str], str]]:
+        """Have a host on a network while the block runs: a namespace with an interface eth0.
+
+        Yields the words before a command that runs there, and its address with prefix length. The
+        address is the last free one of the network; no server keeps away from it.
+        """
+        with self._state.change() as state:
+            network = planning.network(state, network_id)
+            taken = {port.ip for port in planning.ports(state) if port.network_id == network_id}
+            taken |= {str(network.gateway), *network.dhcp_ports}
+            name, address = fabric.add_host(self.fabric, self.home.prefix, network, taken)
+        try:
+            yield fabric.enter(name), address
+        finally:
+            fabric.remove_host(name)
+
     def capture_uplink(self, path: Path | str) -> AbstractContextManager[None]:
         """Write every packet on the site's uplink to a pcap file while the block runs."""
         if self.account.config.external_subnet is None:

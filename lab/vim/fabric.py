@@ -7,6 +7,7 @@ provider's network does. Nothing is ever added to the machine's own namespace.
 
 import contextlib
 import ipaddress
+import os
 import re
 import signal
 import subprocess
@@ -125,6 +126,51 @@ def join_vca(netns: str, vca: str, number: int, network: Network) -> None:
     flags = " nodad" if ":" in str(network.gateway) else ""
     address = f"address add {network.gateway}/{length} dev {device}{flags}"
     ip_batch(vca, f"link set {device} up", address)
+
+
+def add_host(netns: str, prefix: str, network: Network, taken: Container[str]) -> tuple[str, str]:
+    """Make a namespace with an interface ``eth0`` on a network, without rules on what it sends.
+
+    Args:
+        netns: The VIM's namespace.
+        prefix: Of the names of the lab's namespaces.
+        network: What the host is on.
+        taken: Addresses that others on the network have.
+
+    Returns:
+        The name of the namespace, and the host's address with prefix length.
+    """
+    subnet = ipaddress.ip_network(network.subnet)
+    edge = int(subnet.broadcast_address) - (subnet.version == 4)
+    last = (str(type(subnet.network_address)(edge - back)) for back in range(subnet.num_addresses))
+    free = (address for address in last if address not in taken)
+    # The number is free in the whole lab, so no other host has the address.
+    number, address = next(
+        pair for pair in enumerate(free) if not netns_exists(f"{prefix}-host{pair[0]}")
+    )
+    name, device = f"{prefix}-host{number}", f"host{number}"
+    given = f"{address}/{subnet.prefixlen}"
+    _make_netns(name, "true")
+    ip_batch(
+        netns,
+        f"link add {device} mtu {network.mtu} type veth peer name eth0 netns {name}",
+        f"link set {device} master {network.bridge} up",
+    )
+    flags = " nodad" if ":" in address else ""
+    ip_batch(
+        name,
+        f"link set eth0 mtu {network.mtu} up",
+        f"address add {given} dev eth0{flags}",
+    )
+    return name, given
+
+
+def remove_host(name: str) -> None:
+    """End what runs in a host's namespace, such as a wireguard-go, and remove it."""
+    for pid in tool(["ip", "netns", "pids", name]).split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGTERM)
+    delete_netns(name)
 
 
 def port_rules(ports: Iterable[Port], shared: Container[str] = ()) -> str:

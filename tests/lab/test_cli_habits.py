@@ -16,6 +16,7 @@ from typing import Any
 import click
 import pytest
 import yaml
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 from rich.console import Console
 
@@ -287,6 +288,12 @@ def test_completion() -> None:
     assert done.stdout.splitlines() == ["plain,ns-op-list", "plain,ns-op-show"]
 
 
+def test_completion_makes_no_lab(tmp_path: Path) -> None:
+    shell = ShellComplete(cli, {}, "osm-lab", "_OSM_LAB_COMPLETE")
+    assert shell.get_completions(["--home", str(tmp_path / "none"), "ns-show"], "") == []
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("home", "reason"), [("/proc/nothing", "No such file"), ("/dev/null", "Not a directory")]
 )
@@ -500,5 +507,6 @@ def test_an_interrupted_wait_says_that_the_operation_goes_on(
     with pytest.raises(KeyboardInterrupt):
         context.Lab(tmp_path, False).follow(started, True)
     assert capsys.readouterr().err == (
-        "instantiate of ns 'epc' goes on; follow it with: osm-lab ns-op-show op-1\n"
+        "instantiate of ns 'epc' goes on; follow it with: osm-lab ns-op-show op-1; "
+        "undo it with: osm-lab ns-delete epc\n"
     )

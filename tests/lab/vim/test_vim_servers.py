@@ -16,6 +16,7 @@ from vim_support import Boot, ping_command
 
 from lab.vim import NetworkSpec, PortSpec, Server, ServerSpec, Vim, VimError, probe
 from lab.vim.addresses import link_local
+from lab.vim.fabric import netns_names
 
 pytestmark = pytest.mark.lab
 
@@ -259,6 +260,19 @@ def test_wireguard_unit(vim: Vim, pair: list[Server], tmp_path: Path) -> None:
     vim.reboot(pair[0].id)
     vim.wait_active(pair[0].id, 60)
     wait_until(lambda: pings(vim, pair[0], "10.99.0.2", 1), "tunnel after the restart")
+
+
+def test_hosts_join_a_network_while_they_are_wanted(vim: Vim, pair: list[Server]) -> None:
+    data = pair[0].ports[1].network_id
+    before = set(netns_names(vim.home.prefix))
+    with vim.host(data) as (first, address), vim.host(data) as (second, other):
+        assert (address, other) == ("10.77.0.254/24", "10.77.0.253/24")
+        for words, target in ((first, "10.77.0.10"), (second, "10.77.0.254")):
+            subprocess.run([*words, *ping_command(target, 5)], check=True)
+        # What is left running does not keep the host, as a wireguard-go would.
+        left = subprocess.Popen([*first, "sleep", "600"])
+    assert left.wait(10) == -signal.SIGTERM
+    wait_until(lambda: set(netns_names(vim.home.prefix)) == before, "end of the hosts")
 
 
 def test_services_that_start_together_share_one_network(vim: Vim) -> None:
