@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from builder import check, documents, helm, links, packages, release, signing
+from builder import check, documents, helm, links, new_vnf, packages, release, signing
 from builder.commands import Group
 from builder.errors import BuildError
 from builder.parameters import placement, variants
@@ -217,6 +217,24 @@ def add_link(
     tell(f"{result.relation}# Into the parameters of the service:\n{result.parameters}")
     if not good:
         sys.exit(1)
+
+
+@main.command(name="new-vnf")
+@click.argument("name")
+@click.option("--link", required=True, help="NAME:provider or NAME:requirer, the VNF's link.")
+@click.option("--to", "other", required=True, help="Charm of the VNF at the other end.")
+@click.option("--ns", "services", multiple=True, help="Service that gets the VNF; several times.")
+@click.option("--carries", default="", help="Transport and ports in the tunnel, as tcp:3868.")
+def new_vnf_command(
+    name: str, link: str, other: str, services: tuple[str, ...], carries: str
+) -> None:
+    """Write a VNF and its charm into this tree, with a link to a VNF that is there."""
+    [wanted] = links.parse([link], ["auto"])
+    new = new_vnf.Link(wanted.name, wanted.role, carries)
+    tree = Tree.find()
+    for path, what in new_vnf.create(tree, name, new, other, services):
+        tell(f"{path.relative_to(tree.root)}: {what}")
+    tell("Now give it addresses in the parameters of its services, and run ./run build.")
 
 
 _PEM = click.Path(exists=True, dir_okay=False, path_type=Path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -38,11 +39,7 @@ def follow(folder: Path) -> list[str]:
     """Do in `folder` what the page says, up to the build; return the commands after it."""
     after: list[str] = []
     for files, kind, text in blocks():
-        if kind == "yaml":
-            (name,) = files
-            (folder / name).parent.mkdir()
-            (folder / name).write_text(text, encoding="utf-8")
-        elif kind == "diff":
+        if kind == "diff":
             assert files
             for name in files:
                 subprocess.run(
@@ -55,25 +52,27 @@ def follow(folder: Path) -> list[str]:
         elif text.startswith("./run build") or after:
             after += text.splitlines()
         else:
-            subprocess.run(["sh", "-eu", "-c", text], cwd=folder, check=True)
+            program, *words = shlex.split(text.replace("\\\n", " "))
+            assert program == "vpnaas-build"
+            result = CliRunner().invoke(main, words)
+            assert result.exit_code == 0, result.output
     return after
 
 
-def test_a_vnf_with_a_new_link_needs_no_code() -> None:
-    assert not [name for block in blocks() for name in block.files if name.endswith((".py", ".sh"))]
+def test_the_author_of_a_vnf_edits_two_files() -> None:
+    assert len([name for block in blocks() if block.kind == "diff" for name in block.files]) == 2
 
 
 @pytest.fixture
-def followed(sources: Tree, tree: Tree) -> Tree:
+def followed(sources: Tree, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> Tree:
     (sources.root / ".cache").symlink_to(tree.cache)
+    monkeypatch.setattr(Tree, "find", classmethod(lambda cls: sources))
     assert follow(sources.root)[0] == "./run build"
     return sources
 
 
-def test_everything_can_be_built(
-    followed: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Tree, "find", classmethod(lambda cls: followed))
+@pytest.mark.usefixtures("followed")
+def test_everything_can_be_built(tmp_path: Path) -> None:
     # Every package that the page changes; the parameter files are always all made and checked.
     services = ("epc_ns", "epc_ue_ns", "epc_core_ns", "hss_ns")
     vnfs = [f"{name}_vnf" for name in ("hss", "mme", "spgwc", "spgwu", "enb", "ue", "pcrf")]
@@ -95,9 +94,9 @@ def test_the_new_link_comes_up_in_the_lab(
     sources: Tree, tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (sources.root / ".cache").symlink_to(tree.cache)
+    monkeypatch.setattr(Tree, "find", classmethod(lambda cls: sources))
     build, *commands = follow(sources.root)
     assert build == "./run build"
-    monkeypatch.setattr(Tree, "find", classmethod(lambda cls: sources))
     vnfs = [f"{name}_vnf" for name in ("hss", "mme", "spgwc", "spgwu", "enb", "pcrf")]
     result = CliRunner().invoke(main, ["build", "epc_ns", *vnfs])
     assert result.exit_code == 0, result.output
@@ -118,3 +117,47 @@ def test_the_new_link_comes_up_in_the_lab(
         subprocess.run(osm_lab, env=env, check=True, capture_output=True)
     assert done.returncode == 0, done.stderr
     assert "3 received, 0% packet loss" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        pytest.param(
+            "PCRF --link gx:provider --to spgwc", "NAME PCRF; allowed: 1 to 12", id="name"
+        ),
+        pytest.param("pcrf --link gx --to spgwc", "NAME:provider or NAME:requirer", id="role"),
+        pytest.param("pcrf --link gx:provider --to nothing", "--to nothing; allowed: ", id="other"),
+        pytest.param("pcrf --link s11:provider --to spgwc", "spgwc has it; allowed: ", id="taken"),
+        pytest.param("hss --link gx:provider --to spgwc", "charms/hss is there", id="there"),
+        pytest.param(
+            "pcrf --link gx:provider --to spgwc --ns hss_ns",
+            "--ns hss_ns; allowed: epc",
+            id="service",
+        ),
+        pytest.param(
+            "pcrf --link gx:provider --to spgwc --carries 80", "one like tcp:3868", id="carries"
+        ),
+    ],
+)
+def test_what_cannot_be_made_is_refused_and_nothing_is_written(
+    sources: Tree, words: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Tree, "find", classmethod(lambda cls: sources))
+    before = sorted(sources.root.rglob("*"))
+    result = CliRunner().invoke(main, ["new-vnf", *words.split()])
+    assert result.exit_code == 1
+    assert reason in result.output
+    assert sorted(sources.root.rglob("*")) == before
+
+
+def test_lines_are_added_and_all_others_stay(
+    sources: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Tree, "find", classmethod(lambda cls: sources))
+    files = [p for p in sources.root.rglob("*.yaml") if p.is_file() and "vendor" not in p.parts]
+    before = {path: path.read_text(encoding="utf-8").splitlines() for path in files}
+    words = ["new-vnf", "pcrf", "--link", "gx:provider", "--to", "mme"]
+    assert CliRunner().invoke(main, words).exit_code == 0
+    for path, lines in before.items():
+        left = iter(path.read_text(encoding="utf-8").splitlines())
+        assert all(line in left for line in lines), path
