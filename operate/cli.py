@@ -24,6 +24,7 @@ from operate.join import End, join, part
 from operate.links import links, shown
 from operate.slices import Joiner, Record, follow, join_slices
 from operate.targets import PORT, targets
+from operate.upkeep import rotate, upgrade
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -77,6 +78,42 @@ def join_command(one: str, other: str, prefixes: str, other_prefixes: str, clien
 def part_command(one: str, other: str, client: Client) -> None:
     """Undo what join did."""
     for line in part(client, End.parse(one), End.parse(other)):
+        tell(line)
+
+
+@main.command(name="upgrade")
+@click.argument("service", metavar="NS")
+@click.option(
+    "--dist",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("dist"),
+    show_default=True,
+    help="Folder of the built packages.",
+)
+@_client
+def upgrade_command(service: str, dist: Path, client: Client) -> None:
+    """Refresh the charms of the service NS from built packages; tunnels stay up.
+
+    Do the same with the packages of an earlier version to go back.
+    """
+    for line in upgrade(client, service, dist):
+        tell(line)
+
+
+@main.command(name="rotate-keys")
+@click.argument("end", metavar="NS/VNF:LINK")
+@click.option("--force", is_flag=True, help="Do not wait for peers that do not acknowledge.")
+@click.option(
+    "--timeout",
+    type=click.IntRange(1),
+    default=600,
+    show_default=True,
+    help="Seconds to wait for the peers.",
+)
+@_client
+def rotate_command(end: str, force: bool, timeout: int, client: Client) -> None:
+    """Rotate the key of a link's end, and wait until the new key is in use."""
+    for line in rotate(client, End.parse(end), force, timeout):
         tell(line)
 
 

@@ -325,6 +325,8 @@ class VnfCharm(ReconcilingCharm):
             more = dict(more, notice=outcome.notice)
             self.environment.store(NOTICE_KEY, "")
             self._report(attr.evolve(outcome, notice=""))
+        if self.environment.version and link == "all" and peer == "all":
+            more = dict(more, **{"charm-version": self.environment.version})
         if self.environment.problems():
             more = dict(more, problems=list(self.environment.problems()))
         view = self._view(outcome, links, peer)

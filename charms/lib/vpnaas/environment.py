@@ -15,6 +15,7 @@ class Environment(abc.ABC):
     """What OSM's VCA gives to the code of one charm."""
 
     folder = ""  # Folder for files of this unit only, such as its SSH key. It may be missing.
+    version = ""  # Version of the charm, "" where unknown.
     actions: FrozenSet[str] = frozenset()  # Names of the actions that the charm declares.
 
     @abc.abstractmethod

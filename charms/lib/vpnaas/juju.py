@@ -62,6 +62,15 @@ def _of_the_leader() -> Iterator[None]:
         raise NotReadyError("{} ({})".format(what, error))
 
 
+def _version(folder: str) -> str:
+    """Return the version of the charm in a folder, "" if it has no such file."""
+    try:
+        with open(os.path.join(folder, "version"), encoding="utf-8") as stream:
+            return stream.read().strip()
+    except OSError:
+        return ""
+
+
 class JujuEnvironment(Environment):
     """A Juju unit: application databags, and a peer relation for stored data."""
 
@@ -72,6 +81,7 @@ class JujuEnvironment(Environment):
             str(charm.charm_dir), ".osm-vpnaas", charm.unit.name.replace("/", "-")
         )
         self.actions = frozenset(charm.meta.actions)
+        self.version = _version(str(charm.charm_dir))
         self._written: Dict[int, Dict[str, str]] = {}
 
     def endpoints(self, interface: str) -> Dict[str, str]:
