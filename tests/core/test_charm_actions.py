@@ -330,6 +330,47 @@ def stuck(vnf: Vnf) -> Vnf:
     return vnf
 
 
+def test_the_answer_about_a_manual_peer_is_its_file(vnf: Vnf) -> None:
+    vnf.run("configure", **S6A)
+    answer = vnf.run("add-peer", **LAPTOP)
+    assert answer["wg-quick"].splitlines() == [
+        "[Interface]",
+        "PrivateKey = PRIVATE-KEY-OF-LAPTOP",
+        "Address = 172.16.6.50/32",
+        "MTU = 1420",
+        "",
+        "[Peer]",
+        "PublicKey = " + answer["public-key"],
+        f"Endpoint = 192.168.8.2:{answer['listen-port']}",
+        "AllowedIPs = 172.16.6.2/32",
+        "PersistentKeepalive = 25",
+    ]
+    site = {**LAPTOP, "allowed-prefixes": "10.5.0.0/24", "endpoint": "192.168.8.9:51900"}
+    file = vnf.run("add-peer", **site)["wg-quick"]
+    assert "\nAddress = ADDRESS-OF-LAPTOP\n" in file
+    assert "\nListenPort = 51900\n" in file
+
+
+def test_the_answer_about_a_manual_peer_of_ipsec_is_its_file(vnf: Vnf) -> None:
+    vnf.run("configure", **S6A, technology="ipsec")
+    given = {**LAPTOP, "public-key": "MCowBQYDK2VwAyEAZXzl4qop5ouc36kXfoFNKd0SsGngWfeugKTbEYz1vng="}
+    answer = vnf.run("add-peer", **given)
+    file = answer["swanctl"]
+    for line in (
+        "remote_addrs = 192.168.8.2",
+        "id = @laptop",
+        "id = @" + answer["ike-identity"],
+        "pubkeys = laptop.pem",
+        "pubkeys = 0s" + answer["public-key"],
+        "local_ts = 172.16.6.50/32",
+        "remote_ts = 172.16.6.2/32",
+        "start_action = trap",
+    ):
+        assert f" {line}\n" in file
+    called = vnf.run("add-peer", **given, endpoint="192.168.8.9:4500")["swanctl"]
+    assert " start_action = none\n" in called
+
+
 def test_an_unusable_link_keeps_a_revoked_peer_and_the_action_says_so(stuck: Vnf) -> None:
     sentence = stuck.refused("revoke-peer", link="s6a", peer="hss")
     assert sentence.startswith("revoke-peer: the revocation is stored, but s6a stays as it is")

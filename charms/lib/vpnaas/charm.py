@@ -11,6 +11,7 @@ from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.base.links import DIRECTORY
 from vpnaas.extras import certificate_actions, measure, qos
+from vpnaas.extras.peer_file import peer_file
 from vpnaas.params.enrolment import Enrolment
 from vpnaas.params.gateway import GatewayParams
 from vpnaas.params.intent import MANUAL, STORE, Intent, ManualPeer, manual_peer
@@ -225,6 +226,7 @@ class VnfCharm(ReconcilingCharm):
         # The administrator of the other end must enter these values there.
         keys = ("public-key", "listen-port", "inner-address", "ike-identity", "proposal")
         answer = dict({key: view[key] for key in keys if key in view}, added=peer.name)
+        answer.update(peer_file(outcome.plans[peer.link], peer, self._charm_state().shared))
         state = outcome.plans[peer.link].state
         agreed = state.agreed.get(peer.peer_name) if state else None
         wrapped = agreed.wrapped if agreed else ""

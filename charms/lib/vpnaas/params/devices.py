@@ -225,26 +225,28 @@ def render(
     mtu: int,
     routing: str = BY_DESTINATION,
 ) -> str:
-    """Return the wg-quick(8) file of a device, without its private key.
+    """Return the wg-quick(8) file of a device or another manual peer, without its private key.
 
     Args:
-        device: The device.
-        public_key: Key of the access VNF.
-        endpoint: Address and UDP port at which the device reaches it.
-        networks: Networks of the slice; the tunnel leads to these only.
+        device: The peer. Without a single address among its prefixes the file has a placeholder.
+        public_key: Key of the VNF.
+        endpoint: Address and UDP port at which the peer reaches it.
+        networks: The tunnel leads to these only.
         mtu: MTU of the tunnel in bytes.
         routing: With `BY_SOURCE`, the slice has a routing table of its own, for packets from the
             device's address in the slice. That address gives the table its number.
     """
-    address = device.allowed_prefixes[0].network_address
+    own = [each for each in device.allowed_prefixes if each.prefixlen == each.max_prefixlen]
     lines = [
         "[Interface]",
         "PrivateKey = " + key_placeholder(device.name),
-        "Address = {}".format(device.allowed_prefixes[0]),
+        "Address = " + (fields.show_networks(own) or "ADDRESS-OF-" + device.name.upper()),
         "MTU = {}".format(mtu),
     ]
+    if device.endpoint is not None:
+        lines.append("ListenPort = {}".format(device.endpoint[1]))
     if routing == BY_SOURCE:
-        lines += _rules(address)
+        lines += _rules(device.allowed_prefixes[0].network_address)
     lines += [
         "",
         "[Peer]",
