@@ -144,11 +144,12 @@ def first_line(*argv: str) -> str:
     return lines[0].strip() if lines else "unknown"
 
 
-def _cpu() -> str:
+def _cpuinfo(name: str) -> str:
+    """Return a field of the first processor (proc_cpuinfo(5)), "" where there is none."""
     for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        if line.startswith("model name"):
+        if line.startswith(name):
             return line.partition(":")[2].strip()
-    return platform.machine()
+    return ""
 
 
 def environment(root: Path) -> dict[str, Any]:
@@ -170,4 +171,11 @@ def environment(root: Path) -> dict[str, Any]:
 
 def host() -> dict[str, Any]:
     """Return the data of this machine, for a campaign that runs on it alone."""
-    return {"cpu": _cpu(), "cpus": os.cpu_count(), "kernel": platform.release()}
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "cpu": _cpuinfo("model name") or platform.machine(),
+        "cpus": os.cpu_count(),
+        "mhz": round(float(_cpuinfo("cpu MHz") or 0)),
+        "memory-gib": round(memory / 2**30),
+        "kernel": platform.release(),
+    }

@@ -245,5 +245,7 @@ def _probe(vnf: Vnf, planned: Sequence[Mapping[str, Any]], patience: float) -> d
 
 
 EXPERIMENT = Experiment(
-    run, "Isolation", "no VNF reaches an address or port of a VNF it has no link with"
+    run,
+    "Isolation",
+    "nothing but SSH to management, which OSM needs, reaches a VNF without a link to it",
 )

@@ -124,7 +124,7 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
              "verdict": verdict.words, "bad": verdict.failed}
             for verdict in summary.verdicts(runs, cpus)
             for name in [verdict.name]
-        ],
+        ] + _cost_cards(summary.matrix(measured, signalling)),
         missing=missing(described, runs),
         controlled=bool(shows),
         imsi=diameter.TEST_IMSI,
@@ -435,6 +435,21 @@ def _matrix(rows: Sequence[summary.Row]) -> dict[str, Any] | None:
         "heads": [(title, ["ours", "published"]) for _, title in metrics],
         "air": ("air", "AIR") in metrics,
     }
+
+
+def _cost_cards(rows: Sequence[summary.Row]) -> list[dict[str, Any]]:
+    """Return what the tunnel of S6a costs on one machine and between sites, as cards."""
+    cards = []
+    measured = [row for row in rows if {"mbps", "rtt_ms"} <= row.ours.keys()]
+    sites = [row for row in measured[1:] if row.title == summary.BETWEEN_SITES]
+    for row in measured[:1] + sites:
+        rate, delay = _figure(row.ours["mbps"]), _figure(row.ours["rtt_ms"])
+        verdict = f"{rate['mean']} of the throughput, {delay['mean']} times the round trip"
+        text = f"S6a with a VPN over without, {row.title}"
+        if rate["interval"] and delay["interval"]:
+            text += f" (95 % intervals {rate['interval']} and {delay['interval']})"
+        cards.append({"title": "Cost", "text": f"{text}.", "verdict": verdict, "bad": False})
+    return cards
 
 
 def _double(runs: Sequence[Run], cpus: int, book: Book) -> dict[str, Any] | None:

@@ -240,6 +240,7 @@ class Row:
     published: Mapping[str, Estimate]
 
 
+BETWEEN_SITES = "two sites"
 #: Title, slice, its neighbour, and its name in reference.yaml.
 _SET_UPS = (
     ("one EPC, nothing beside it", EPC, "", "vpn"),
@@ -248,7 +249,7 @@ _SET_UPS = (
     ("eMBB, neighbour saturated", EMBB, "saturated", "embb simultaneous"),
     ("URLLC, neighbour saturated", URLLC, "saturated", "urllc simultaneous"),
     ("double resources", DOUBLE, "", "vpn double resources"),
-    ("two sites", SITES, "", "between sites"),
+    (BETWEEN_SITES, SITES, "", "between sites"),
 )
 
 

@@ -15,7 +15,7 @@ from support.campaigns import ENVIRONMENT, performance
 
 from builder import packages
 from builder.tree import Tree
-from experiments import stats
+from experiments import model, stats
 from experiments.campaign import plan
 from experiments.model import Cell, Run
 from experiments.profiles import PROFILES
@@ -251,6 +251,22 @@ def test_a_control_that_was_not_made_shows_nothing(judged: list[Run]) -> None:
     assert "There was no control" in page
     assert "Diameter request" not in page
     assert "<h2>Requirements" not in page  # none of our figures has one
+
+
+def test_own_figures_come_first_and_the_cost_is_a_card(runs: list[Run]) -> None:
+    page = render.html(DESCRIBED, runs)
+    cards = page[page.index('class="cards"') : page.index("</ul>")]
+    assert "of the throughput" in cards
+    assert "the round trip" in cards
+    assert page.index("<h2>Cost") < page.index("<h2>Requirements")
+
+
+def test_the_host_is_told_with_memory_and_clock(runs: list[Run]) -> None:
+    host = {**DESCRIBED["environment"]["host"], "mhz": 2400, "memory-gib": 8}
+    environment = {**DESCRIBED["environment"], "host": host}
+    page = render.html({**DESCRIBED, "environment": environment}, runs)
+    assert ", 2400 MHz, 8 GiB of memory, Linux" in page
+    assert model.host()["memory-gib"] >= 1
 
 
 def test_a_busy_machine_is_told_at_the_top(runs: list[Run]) -> None:
