@@ -16,21 +16,24 @@ def create(
     vim_type: str,
     config: Mapping[str, Any],
     more: Mapping[str, Any] | None = None,
+    password: str = "",
     tell: Callable[[str], None] = lambda _: None,
 ) -> Document:
     """Make a VIM account with its management network; return its record.
 
     ``vim_type`` is a type of the lab or one of a cloud, see :mod:`lab.vim.connector`. ``more`` are
-    fields of OSM's record that the lab only stores, such as ``vim_url``; ``tell`` is called with a
-    line for each step that takes minutes, and for what the user should know.
+    other fields of OSM's record: ``vim_url``, ``vim_user`` and ``vim_tenant_name`` are for an
+    OpenStack, as is ``password``, which the record does not have. ``tell`` is called with a line
+    for each step that takes minutes, and for what the user should know.
 
     Raises:
         VimError: the configuration is wrong, or this machine cannot do it; nothing is kept.
     """
-    from lab.vim import Vim, kind_of, remark
+    from lab.vim import create as create_vim
 
+    more = more or {}
     document = {
-        **(more or {}),
+        **more,
         "_id": new_id(),
         "name": name,
         "vim_type": vim_type,
@@ -43,9 +46,14 @@ def create(
             raise ConflictError(f"name '{name}' already exists for vim_accounts")
         store.put(VIMS, document)
     try:
-        if said := remark(vim_type):
-            tell(said)
-        Vim.create(store.home, name, config, kind_of(vim_type), tell)
+        user, tenant, url = (
+            str(more.get(key) or "") for key in ("vim_user", "vim_tenant_name", "vim_url")
+        )
+        login = {"user": user, "tenant": tenant, "password": password}
+        said = create_vim(store.home, name, vim_type, config, url, login, tell)
+        if said:
+            with store.edit(VIMS, document["_id"]) as known:
+                known["_admin"]["detailed-status"] = said
     except BaseException:
         store.delete(VIMS, document["_id"])
         raise
@@ -54,7 +62,7 @@ def create(
 
 def delete(engine: Engine, name_or_id: str, force: bool = False) -> None:
     """Delete a VIM account: first all it made, then its record, so that one can try again."""
-    from lab.vim import Vim
+    from lab.vim import Vim, connect, is_openstack
 
     store = engine.store
     if discard(store, VIMS, name_or_id):
@@ -67,6 +75,7 @@ def delete(engine: Engine, name_or_id: str, force: bool = False) -> None:
                 raise ConflictError(
                     f"vim account '{document['name']}' is in use by ns '{nsr.get('name')}'"
                 )
-    if document["name"] in Vim.names(store.home):
-        Vim.open(store.home, document["name"]).destroy()
+    name = document["name"]
+    if name in Vim.names(store.home) or is_openstack(store.home, name):
+        connect(store.home, name).destroy()
     store.delete(VIMS, document["_id"])

@@ -100,14 +100,14 @@ for slice_verb, other_name in SLICE_VERBS.items():
     "--account_type",
     default="lab",
     show_default=True,
-    help="lab: VDUs are namespaces; qemu: virtual machines; any other: as lab.",
+    help="lab: VDUs are namespaces; qemu: virtual machines; openstack: an OpenStack; others: lab.",
 )
 @click.option("--config", "config_text", default="", help="Configuration as YAML text.")
 @click.option("--config_file", type=click.Path(path_type=Path), help="The same from a file.")
-@click.option("--user", hidden=True)
-@click.option("--password", hidden=True)
-@click.option("--tenant", hidden=True)
-@click.option("--auth_url", hidden=True)
+@click.option("--auth_url", default="", help="URL of an OpenStack's Keystone, with /v3.")
+@click.option("--user", default="", help="User of an OpenStack.")
+@click.option("--password", envvar="OS_PASSWORD", default="", help="Password, or $OS_PASSWORD.")
+@click.option("--tenant", default="", help="Project of an OpenStack.")
 @click.option("--description", hidden=True)
 @click.option("--vca", hidden=True)
 @pass_lab
@@ -118,15 +118,24 @@ def vim_create(
     account_type: str,
     config_text: str,
     config_file: Path | None,
+    auth_url: str,
+    user: str,
+    password: str,
+    tenant: str,
     **ignored: str | None,
 ) -> None:
-    """Make a VIM account with its management network.
+    """Make a VIM account with its management network, or one of an OpenStack.
 
-    osmclient's --user, --password, --tenant, --auth_url, --description and --vca are accepted
-    and ignored.
+    An account of an OpenStack has OSM's configuration. osmclient's --description and --vca are
+    accepted and ignored.
     """
     config = yaml_options(config_text, config_file)
-    lab.out.identity(accounts.create(lab.engine, name, account_type, config, tell=lab.out.remark))
+    access = {"vim_url": auth_url, "vim_user": user, "vim_tenant_name": tenant}
+    more = {key: value for key, value in access.items() if value}
+    made = accounts.create(
+        lab.engine, name, account_type, config, more, password, tell=lab.out.remark
+    )
+    lab.out.identity(made)
 
 
 @verb("vim-list")

@@ -31,7 +31,7 @@ from lab.records.journal import Tail
 from lab.records.operations import operation_folder
 from lab.records.store import COLLECTIONS, NSIOPS, OPS, PLACE, VIMS, Document
 from lab.vca import Model, Settings
-from lab.vim import Vim, clean, probe, registry
+from lab.vim import Vim, VimError, clean, connect, is_openstack, probe, registry
 from lab.vim.qemu.images import bake, export
 
 
@@ -411,6 +411,12 @@ def clean_verb(lab: Lab) -> None:
                 failures.append(f"model {name}: {error}")
     if (lab.home / "cluster").exists():
         Backends(lab.home).cluster().stop()
+    for account in engine.store.all(VIMS):
+        if is_openstack(lab.home, account["name"]):
+            try:
+                connect(lab.home, account["name"]).destroy()
+            except VimError as error:
+                failures.append(str(error))
     clean(lab.home)
     for part in PARTS:
         shutil.rmtree(lab.home / part, ignore_errors=True)

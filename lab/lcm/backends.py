@@ -8,7 +8,7 @@ from lab.errors import LcmError
 from lab.lcm.keys import OpenSshInjector
 from lab.records.store import VIMS, Store
 from lab.vca import Controller, Model
-from lab.vim import Vim, VimConnector, connect, vca_prefix
+from lab.vim import Vim, VimConnector, connect, is_openstack, vca_prefix
 
 #: Seconds the charms of a service that is deleted get for their last hooks.
 _LAST_HOOKS = 30.0
@@ -35,7 +35,12 @@ class Backends:
 
     def local_vim(self, vim_account: str) -> Vim:
         """Return the VIM of an account with consoles and captures, as its servers are here."""
-        return Vim.open(self.home, self._name(vim_account))
+        name = self._name(vim_account)
+        if is_openstack(self.home, name):
+            raise LcmError(
+                f"VIM account '{name}' is an OpenStack: its VDUs are not on this machine"
+            )
+        return Vim.open(self.home, name)
 
     def _name(self, vim_account: str) -> str:
         document = self.store.find(VIMS, vim_account)

@@ -32,7 +32,9 @@ def server_spec(
         disk_gb=server.disk_gb,
         ports=ports_of(server, networks),
         user_data=user_data,
-        ssh_keys=tuple(ssh_keys),
+        # RO puts no key into a server with a configuration drive.
+        ssh_keys=() if server.boot_data_drive else tuple(ssh_keys),
+        config_drive=server.boot_data_drive,
     )
 
 
@@ -117,11 +119,9 @@ class VimDeployment:
         label: dict[str, Any] = {"vdu": server.vdu_id, "count": server.count_index}
         self.journal.write("vm", index, "building", state="BUILD", **label)
         vim = self.backends.vim(server.vim)
-        # RO puts no key into a server with a configuration drive.
-        keys = () if server.boot_data_drive else ssh_keys
         try:
             on = [networks[port.network] for port in server.ports]
-            spec = server_spec(server, on, user_data, keys)
+            spec = server_spec(server, on, user_data, ssh_keys)
             server_id = vim.create_server(spec, self.request.ns_id).id
             self.made(server, server_id)
             result = vim.wait_active(server_id, self.timeout)

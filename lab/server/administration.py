@@ -13,7 +13,7 @@ from lab.server import schemas
 from lab.server.calls import Answer, Call, Resources, listed
 from lab.server.problems import check, not_found
 from lab.server.tokens import NAME, PROJECT_ID, ROLE_ID, USER_ID
-from lab.vim import same_config
+from lab.vim import is_openstack, same_config
 
 VERSION = "19.0.0"
 """The release whose interface this is."""
@@ -163,12 +163,17 @@ def _require_content(body: Document) -> None:
 
 
 def new_vim(resources: Resources, call: Call) -> Answer:
-    """Make a VIM account; its password is for an OpenStack and is not stored."""
+    """Make a VIM account; its password is for an OpenStack, and no record here has it."""
     body = check(call.body, schemas.VIM_ACCOUNT)
     left_out = ("name", "vim_type", "config", "vim_password", "schema_version", "schema_type")
     more = {key: value for key, value in body.items() if key not in left_out}
     document = accounts.create(
-        resources.engine, body["name"], body["vim_type"], body.get("config") or {}, more
+        resources.engine,
+        body["name"],
+        body["vim_type"],
+        body.get("config") or {},
+        more,
+        body["vim_password"],
     )
     return _made("vim_accounts", document["_id"])
 
@@ -190,7 +195,14 @@ def edit_vim(resources: Resources, call: Call) -> Answer:
         raise not_found(VCAS, body["vca"])
     config = {**(before.get("config") or {}), **(body.get("config") or {})}
     config = {name: value for name, value in config.items() if value is not None}
-    if not same_config(before.get("config") or {}, config):
+    if is_openstack(resources.engine.store.home, before["name"]):
+        access = {"vim_url", "vim_user", "vim_password", "vim_tenant_name"}
+        if access & body.keys() or config != before.get("config"):
+            raise ConflictError(
+                f"log-in and configuration of VIM account '{before['name']}' are set once in a "
+                "lab; delete the account and make it again"
+            )
+    elif not same_config(before.get("config") or {}, config):
         raise ConflictError(
             f"networks and images of VIM account '{before['name']}' are made once in a lab; "
             "delete the account and make it again"

@@ -7,7 +7,6 @@ from typing import Any
 from lab.records.operations import operation_folder
 from lab.records.store import NSDS, NSRS, NSTS, VNFDS, VNFRS, Store
 from lab.server.tokens import PROJECT_ID
-from lab.vim import remark
 
 Document = dict[str, Any]
 
@@ -60,7 +59,7 @@ def vim(document: Document) -> Document:
         "operationParams": None,
     }
     admin = {**_admin(document), "operations": [creation], "current_operation": None}
-    admin["detailed-status"] = remark(document.get("vim_type", "lab")) or "Done"
+    admin.setdefault("detailed-status", "Done")
     return {
         "schema_version": "1.11",
         "key": "registered",

@@ -6,7 +6,7 @@ network is a bridge in a network namespace of the VIM. See ``docs/reference/lab-
 """
 
 from lab.vim.account import Vim, clean, same_config, vca_prefix
-from lab.vim.connector import VimConnector, connect, kind_of, remark
+from lab.vim.connector import VimConnector, connect, create, is_openstack
 from lab.vim.dataplane import probe
 from lab.vim.errors import VimError
 from lab.vim.model import Network, NetworkSpec, Port, PortSpec, Server, ServerSpec
@@ -23,9 +23,9 @@ __all__ = [
     "VimError",
     "clean",
     "connect",
-    "kind_of",
+    "create",
+    "is_openstack",
     "probe",
-    "remark",
     "same_config",
     "vca_prefix",
 ]

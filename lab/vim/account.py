@@ -39,9 +39,12 @@ def vca_prefix(home: Path | str) -> list[str]:
     """Words to put before a command so that it runs where the charms do.
 
     That is a network namespace with an interface in the management network of every VIM of the
-    lab. It is made if it is missing and the lab has a VIM.
+    lab. It is made if it is missing and the lab has a VIM. Charms for an OpenStack run where the
+    lab does.
     """
     place = Home.at(home)
+    if place.openstacks:
+        return []
     if not fabric.netns_exists(place.vca_netns) and (names := Vim.names(place.path)):
         with locked(place.lock):
             fabric.make_vca(place.vca_netns)

@@ -4,11 +4,14 @@ Networks and servers are asked for by specifications, which name no bridge, dire
 Each belongs to an owner: a service's id, or the id of a link that services share.
 """
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from lab.vim.account import Vim
+from lab.vim.errors import VimError
 from lab.vim.model import Network, NetworkSpec, Server, ServerSpec
+from lab.vim.store import Home
 
 
 class VimConnector(Protocol):
@@ -62,22 +65,70 @@ class VimConnector(Protocol):
 TYPES = {"lab": "namespaces", "qemu": "qemu"}
 """Type of an account of the lab -> kind of its VDUs."""
 
-
-def kind_of(vim_type: str) -> str:
-    """Return the kind of VDU that an account of a type has."""
-    return TYPES.get(vim_type, TYPES["lab"])
+OPENSTACK = "openstack"
+"""Type of an account that is a real OpenStack, if something answers at its URL."""
 
 
-def remark(vim_type: str) -> str:
-    """Return what to say about an account whose type is not the lab's own, otherwise nothing."""
+def create(
+    home: Path | str,
+    name: str,
+    vim_type: str,
+    config: Mapping[str, Any],
+    url: str = "",
+    login: Mapping[str, str] | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> str:
+    """Make what is behind an account; return what to say about its type, otherwise nothing.
+
+    ``url`` and ``login`` (``user``, ``password``, ``tenant``) are for an OpenStack. ``tell`` is
+    called with a line for each step that takes minutes.
+
+    Raises:
+        VimError: the configuration is wrong, the machine cannot do it, or the OpenStack refuses.
+    """
+    real = vim_type == OPENSTACK and _answers(url)
+    if Vim.names(home) if real else Home.at(home).openstacks:
+        raise VimError(
+            "A lab has accounts of this machine or of OpenStacks, not both, as charms of one "
+            "reach no VDUs of the other: take another --home."
+        )
+    if real:
+        from lab.vim.openstack import OpenStack
+
+        OpenStack.create(home, name, config, url, login or {})
+        return ""
+    said = _remark(vim_type, url)
+    if said:
+        tell(said)
+    Vim.create(home, name, config, TYPES.get(vim_type, TYPES["lab"]), tell)
+    return said
+
+
+def _answers(url: str) -> bool:
+    from lab.vim.openstack import answers
+
+    return bool(url) and answers(url)
+
+
+def _remark(vim_type: str, url: str) -> str:
     if vim_type in TYPES:
         return ""
+    why = f"nothing answers at {url or 'no URL'}" if vim_type == OPENSTACK else "it is unknown here"
     return (
-        f"The account type '{vim_type}' is taken as 'lab': VDUs are namespaces of this machine; "
-        f"the lab's own types: {', '.join(TYPES)}"
+        f"The account type '{vim_type}' is taken as 'lab' ({why}): VDUs are namespaces of this "
+        f"machine; the lab's own types: {', '.join(TYPES)}, {OPENSTACK}"
     )
 
 
 def connect(home: Path | str, name: str) -> VimConnector:
     """Return the connector of an account."""
+    if is_openstack(home, name):
+        from lab.vim.openstack import OpenStack
+
+        return OpenStack.open(home, name)
     return Vim.open(home, name)
+
+
+def is_openstack(home: Path | str, name: str) -> bool:
+    """Say whether an account is a real OpenStack."""
+    return Home.at(home).openstack(name).exists()

@@ -85,6 +85,7 @@ class ServerSpec:
         ports: in the order of their position: the first becomes ens3.
         user_data: "#cloud-config" text, a "#!" script or a MIME multipart of these, or None.
         ssh_keys: public keys for the image's default user.
+        config_drive: an OpenStack hands the user-data over on a drive, too, and adds no keys to it.
     """
 
     name: str
@@ -96,6 +97,7 @@ class ServerSpec:
     ports: tuple[PortSpec, ...]
     user_data: str | None = None
     ssh_keys: tuple[str, ...] = ()
+    config_drive: bool = False
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,15 @@ class Home:
         """Directory with one sub-directory per VIM account."""
         return self.path / "vims"
 
+    def openstack(self, name: str) -> Path:
+        """The record of an account that is an OpenStack."""
+        return self.vims / name / "openstack.json"
+
+    @property
+    def openstacks(self) -> list[str]:
+        """Names of the accounts that are OpenStacks."""
+        return sorted(path.parent.name for path in self.vims.glob("*/openstack.json"))
+
     @property
     def lock(self) -> Path:
         """Lock for what the accounts share (their numbers, the charms' namespace)."""
