@@ -10,8 +10,7 @@ import pytest
 from agent_support import execute
 from vpnaas.base.errors import VduError
 from vpnaas.params.intent import link_params
-from vpnaas.plan import Plan, diagnose_steps
-from vpnaas.tunnels.technologies import TABLE
+from vpnaas.plan import TABLE, Plan, diagnose_steps
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import steps
 from vpnaas.vdu.file_cache import FileCache

@@ -19,9 +19,9 @@ from support.model_world import spki
 from support.ports import free_port
 from vpnaas.base import fields, x509
 from vpnaas.base.errors import InputError
-from vpnaas.params.enrolment import Enrolment
 from vpnaas.params.intent import Intent, manual_peer
-from vpnaas.tunnels.ipsec import cmp
+from vpnaas.params.servers import Enrolment
+from vpnaas.tunnels.ipsec import servers
 from vpnaas.tunnels.ipsec.names import ENROLLED_CERTIFICATE, KEY, NEXT_CERTIFICATE, NEXT_KEY
 from vpnaas.vdu.steps import Results
 
@@ -56,7 +56,7 @@ class Ra:
             return 1, "", f"CMP error: {self.refuses}\nCMP error: error validating protection\n"
         assert vdu.files[word(argv, "-trusted")] == vdu.files[word(argv, "-out_trusted")]
         if word(argv, "-cmd") == "ir":
-            assert word(argv, "-key") == cmp.VENDOR_KEY
+            assert word(argv, "-key") == servers.VENDOR_KEY
             self.identity = word(argv, "-sans")
         else:
             assert word(argv, "-key") == KEY.format(LINK)
@@ -370,7 +370,7 @@ class Pki:
             self.sign(name, root)
         for part in ("vdu/own/vendor", f"vdu/own/{LINK}", "vdu/swanctl/private"):
             (folder / part).mkdir(parents=True)
-        for name, path in (("key", cmp.VENDOR_KEY), ("pem", cmp.VENDOR_CERTIFICATE)):
+        for name, path in (("key", servers.VENDOR_KEY), ("pem", servers.VENDOR_CERTIFICATE)):
             Path(self.at(path)).write_bytes((folder / f"device.{name}").read_bytes())
         self.root = (folder / "operator.pem").read_text()
 
@@ -418,12 +418,12 @@ class Pki:
     def enrol(self, server: str, own: str = "", more: str = "") -> tuple[str, str]:
         """Do the charm's own steps; return the certificate ("" for none) and the refusal."""
         enrolment = Enrolment.parse({"server": server, "ca-certificate": self.root})
-        steps = cmp.enrol(LINK, "s6a-1", enrolment, own)
+        steps = servers.by_cmp(LINK, "s6a-1", enrolment, own)
         steps[-1].body["argv"] += more.split()
         results = do(self.folder, "vdu", steps)
         file = Path(self.at(ENROLLED_CERTIFICATE.format(LINK)))
         text = file.read_text() if file.exists() else ""
-        return text, cmp.refusal(LINK, Results(results))
+        return text, servers.refusal(LINK, Results(results))
 
 
 @pytest.fixture(scope="module")
@@ -479,7 +479,7 @@ def test_a_server_that_is_not_there_is_told(pki: Pki) -> None:
     text, refusal = pki.enrol("127.0.0.1:1", more="-msg_timeout 2")
     assert text == ""
     assert "connect" in refusal
-    assert time.monotonic() - started < cmp.SECONDS
+    assert time.monotonic() - started < servers.SECONDS
     assert fields.lines(refusal) == [refusal]
 
 
@@ -490,9 +490,9 @@ def test_a_server_that_takes_the_connection_and_hangs_is_given_up(pki: Pki) -> N
         text, refusal = pki.enrol(address, more="-msg_timeout 1 -total_timeout 2")
     assert text == ""
     assert "timeout" in refusal
-    assert time.monotonic() - started < cmp.SECONDS
+    assert time.monotonic() - started < servers.SECONDS
 
 
 def test_a_program_that_ends_without_a_word_is_a_refusal() -> None:
     results = Results({f"{LINK}/enrol": {"code": -9, "stdout": "", "stderr": ""}})
-    assert cmp.refusal(LINK, results) == "the program ended without a reason"
+    assert servers.refusal(LINK, results) == "the program ended without a reason"

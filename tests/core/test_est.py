@@ -30,9 +30,9 @@ from support.waiting import listens, wait_until
 from vpnaas.base import x509
 from vpnaas.base.errors import InputError
 from vpnaas.extras.certificate_actions import given
-from vpnaas.params.enrolment import Enrolment
+from vpnaas.params.servers import Enrolment
 from vpnaas.peers.offer import decode
-from vpnaas.tunnels.ipsec import cmp, est, names
+from vpnaas.tunnels.ipsec import names, servers
 from vpnaas.tunnels.ipsec.names import (
     CERTIFICATE,
     ENROLLED_CERTIFICATE,
@@ -75,7 +75,7 @@ class Ca:
         self.asked.append(operation)
         if self.refuses:
             return 1, "", self.refuses
-        first = (cmp.VENDOR_CERTIFICATE, cmp.VENDOR_KEY)
+        first = (servers.VENDOR_CERTIFICATE, servers.VENDOR_KEY)
         again = (CERTIFICATE.format(LINK), names.KEY.format(LINK))
         assert (certificate, private) == (first if operation == "simpleenroll" else again)
         assert vdu.files[root] == x509.certificate("", self.root).pem
@@ -268,7 +268,7 @@ class Cell:
         self.server = f"127.0.0.1:{port}"
         for part in ("vdu/own/vendor", f"vdu/own/{LINK}", "vdu/swanctl/private"):
             (folder / part).mkdir(parents=True)
-        for name, path in (("key", cmp.VENDOR_KEY), ("pem", cmp.VENDOR_CERTIFICATE)):
+        for name, path in (("key", servers.VENDOR_KEY), ("pem", servers.VENDOR_CERTIFICATE)):
             self.at(path).write_text(self.ca.text(f"device.{name}"))
         self.request(names.KEY.format(LINK), REQUEST.format(LINK))
         self.request(NEXT_KEY.format(LINK), NEXT_REQUEST.format(LINK))
@@ -289,14 +289,14 @@ class Cell:
         )  # fmt: skip
 
     def enrol(
-        self, server: str = "", root: str = "root", own: str = "", enrol: Any = est.enrol
+        self, server: str = "", root: str = "root", own: str = "", enrol: Any = servers.by_est
     ) -> tuple[str, str]:
         """Do the charm's own steps; return the certificate ("" for none) and the refusal."""
         words = {"server": server or self.server, "ca-certificate": self.ca.text(f"{root}.pem")}
         results = do(self.folder, "vdu", enrol(LINK, "s6a-1", Enrolment.parse(words), own))
         file = self.at(ENROLLED_CERTIFICATE.format(LINK))
         text = file.read_text() if file.exists() else ""
-        return text, cmp.refusal(LINK, Results(results))
+        return text, servers.refusal(LINK, Results(results))
 
 
 @pytest.fixture(scope="module")
@@ -401,7 +401,7 @@ def test_cmp_brings_the_intermediate_authorities_too(cell: Cell) -> None:
             assert server.stdout is not None
             line = next(line for line in server.stdout if line.startswith("ACCEPT"))
             port = line.split()[1].rpartition(":")[2]
-            text, refusal = cell.enrol(f"127.0.0.1:{port}", enrol=cmp.enrol)
+            text, refusal = cell.enrol(f"127.0.0.1:{port}", enrol=servers.by_cmp)
         finally:
             server.kill()
     assert refusal == ""
@@ -411,7 +411,9 @@ def test_cmp_brings_the_intermediate_authorities_too(cell: Cell) -> None:
 
 def test_a_server_that_drips_is_given_up(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes the connection and sends a byte now and then, so that no single read is late."""
-    monkeypatch.setattr(est, "source", lambda name: source(name).replace("ONDS = 45", "ONDS = 2"))
+    monkeypatch.setattr(
+        servers, "source", lambda name: source(name).replace("ONDS = 45", "ONDS = 2")
+    )
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def drip() -> None:

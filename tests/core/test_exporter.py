@@ -17,7 +17,7 @@ from oai import n3iwf
 from support.juju import pair
 from vpnaas.base.errors import InputError
 from vpnaas.extras import gateway_firewall, guard, monitoring, standby
-from vpnaas.params.monitoring import PORT, effective, exporter_port
+from vpnaas.params.gateway import PORT, effective, exporter_port
 from vpnaas.status import link_status
 
 pytest.importorskip("prometheus_client", reason="`./run setup` installs it")

@@ -8,8 +8,7 @@ from typing import Any
 import attr
 import pytest
 from oai import enb, plan, units
-from oai.milenage import opc
-from oai.params import Secrets
+from oai.params import Secrets, opc
 from oai.part import of
 from oai_support import (
     GIVEN,

@@ -13,7 +13,7 @@ import attr
 import libconf
 import pytest
 from oai import addresses, diameter, images, plan, provision, spgwc, units
-from oai.milenage import opc
+from oai.params import opc
 from oai_support import (
     ADDRESSES,
     DATABASE,

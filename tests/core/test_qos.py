@@ -12,9 +12,8 @@ from nft_support import URLLC, share
 from support.juju import pair
 from vpnaas.base.errors import InputError
 from vpnaas.extras import qos
-from vpnaas.params import fiveqi
 from vpnaas.params.intent import Intent, link_params
-from vpnaas.params.qos import LinkQos, link_qos
+from vpnaas.params.qos import TABLE, LinkQos, link_qos
 from vpnaas.vdu.steps import Results
 
 EMBB = {"link": "s1c", "five-qi": 9, "maximum-mbps": 40, "underlay-mbps": 50}
@@ -34,7 +33,7 @@ EMBB = {"link": "s1c", "five-qi": 9, "maximum-mbps": 40, "underlay-mbps": 50}
     ],
 )
 def test_rows_of_the_table(value: int, row: tuple[object, ...]) -> None:
-    found = fiveqi.TABLE[value]
+    found = TABLE[value]
     assert row == (
         found.resource,
         found.priority,
@@ -48,8 +47,8 @@ def test_rows_of_the_table(value: int, row: tuple[object, ...]) -> None:
 def test_the_table_is_whole() -> None:
     gbr = {1, 2, 3, 4, 65, 66, 67, 71, 72, 73, 74, 76}
     critical = set(range(82, 91))
-    assert set(fiveqi.TABLE) == gbr | critical | {5, 6, 7, 8, 9, 10, 69, 70, 79, 80}
-    for value, row in fiveqi.TABLE.items():
+    assert set(TABLE) == gbr | critical | {5, 6, 7, 8, 9, 10, 69, 70, 79, 80}
+    for value, row in TABLE.items():
         assert row.guaranteed == (value in gbr | critical)
         assert (row.burst is not None) == (value in critical)
         assert row.core_ms < row.budget_ms
@@ -138,11 +137,11 @@ def test_the_only_ipsec_link_of_an_interface_has_its_packets_to_peers_anywhere(
     assert ("daddr" in nft) == bool(to)
 
 
-@given(st.sampled_from(sorted(fiveqi.TABLE)), st.integers(1, 1000))
+@given(st.sampled_from(sorted(TABLE)), st.integers(1, 1000))
 def test_a_queue_holds_a_super_packet_and_no_more_than_the_budget_allows(
     five_qi: int, rate: int
 ) -> None:
-    row = fiveqi.TABLE[five_qi]
+    row = TABLE[five_qi]
     rates = LinkQos("s1u", five_qi, rate if row.guaranteed else 0, rate, 0)
     held = qos.queue_bytes(rates, 0)
     assert qos.SUPER_PACKET <= held <= qos.LONGEST_QUEUE

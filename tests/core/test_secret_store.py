@@ -26,7 +26,7 @@ from support.openbao import Bao
 from support.ports import free_port
 from vpnaas.base.errors import InputError
 from vpnaas.params.intent import Intent, manual_peer
-from vpnaas.params.secret_store import SecretReference
+from vpnaas.params.servers import SecretReference
 from vpnaas.vdu import secret_store
 from vpnaas.vdu.programs import agent
 from vpnaas.vdu.programs import secret_store as program

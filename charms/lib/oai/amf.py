@@ -7,7 +7,7 @@ no NSSF: each S-NSSAI has one SMF, which the AMF finds at the NRF.
 import json
 from typing import Any, Dict, List, Tuple
 
-from vpnaas.params.fiveqi import TABLE
+from vpnaas.params.qos import TABLE
 from vpnaas.vdu.programs import source
 
 from . import fill, provision_5g, sbi

@@ -10,7 +10,7 @@ from vpnaas.base import fields
 from vpnaas.base.errors import InputError, NotReadyError, VpnaasError
 from vpnaas.charm import VnfCharm
 from vpnaas.extras.extra import Extra
-from vpnaas.params.secret_store import SecretReference
+from vpnaas.params.servers import SecretReference
 from vpnaas.peers.admission import Beside
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import machine, secret_store

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from vpnaas.actions import OUTPUT_LIMIT, Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VpnaasError
-from vpnaas.params.fiveqi import TABLE
+from vpnaas.params.qos import TABLE
 from vpnaas.vdu.ssh import Vdu
 
 from . import amf, logs, n3iwf, n3ue, nr_ue, nssai, params, pdn, provision_5g, sql, values

@@ -12,7 +12,7 @@ from typing import List, Optional, Tuple
 import attr
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
-from vpnaas.params.fiveqi import NON_GBR, TABLE
+from vpnaas.params.qos import NON_GBR, TABLE
 
 from . import values
 

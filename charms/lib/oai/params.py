@@ -8,6 +8,7 @@ import json
 from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Tuple, Type, TypeVar
 
 import attr
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED, InputError
 from vpnaas.params.intent import AUTO, NOTHING
@@ -15,8 +16,17 @@ from vpnaas.vdu.facts import VduFacts
 
 from . import nssai, values
 from .images import DEFAULT_PREFIX, Registry
-from .milenage import opc
 from .values import Plmn
+
+
+def opc(key: str, operator_key: str) -> str:
+    """Return OPc = AES-128 of OP under K, xored with OP; all in hexadecimal."""
+    op = bytes.fromhex(operator_key)
+    # A single block: ECB is AES itself here.
+    encryptor = Cipher(algorithms.AES(bytes.fromhex(key)), modes.ECB()).encryptor()  # noqa: S305
+    encrypted = encryptor.update(op) + encryptor.finalize()
+    return bytes(a ^ b for a, b in zip(encrypted, op)).hex()
+
 
 NONE = "none"
 SECRET_NAMES = ("operator-key", "subscriber-key")

@@ -12,14 +12,12 @@ from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.base.links import DIRECTORY
 from vpnaas.extras import certificate_actions, measure, qos
 from vpnaas.extras.peer_file import peer_file
-from vpnaas.params.enrolment import Enrolment
-from vpnaas.params.gateway import GatewayParams
+from vpnaas.params.gateway import GatewayParams, exporter_port
 from vpnaas.params.intent import MANUAL, STORE, Intent, ManualPeer, manual_peer
-from vpnaas.params.monitoring import exporter_port
 from vpnaas.params.qos import link_qos
-from vpnaas.params.secret_store import SecretReference
+from vpnaas.params.servers import Enrolment, SecretReference
 from vpnaas.peers.peer import Peer, read_record
-from vpnaas.plan import GATEWAY, MONITORING, QOS, Plan, shares
+from vpnaas.plan import GATEWAY, MONITORING, QOS, TABLE, Plan, shares
 from vpnaas.reconciling import (
     HOST_KEY,
     INTENT_KEY,
@@ -29,7 +27,6 @@ from vpnaas.reconciling import (
     ReconcilingCharm,
 )
 from vpnaas.tunnels import preshared
-from vpnaas.tunnels.technologies import TABLE
 from vpnaas.tunnels.technology import CharmState, LinkPlan
 from vpnaas.vdu import facts, secret_store
 from vpnaas.vdu.facts import VduFacts

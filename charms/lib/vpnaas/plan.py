@@ -26,7 +26,8 @@ from vpnaas.peers.leases import Asking
 from vpnaas.peers.peer import Peer, in_turn, read_record
 from vpnaas.peers.same_address import is_same
 from vpnaas.tunnels import nesting
-from vpnaas.tunnels.technologies import TABLE
+from vpnaas.tunnels.clear import Clear
+from vpnaas.tunnels.ipsec.technology import Ipsec
 from vpnaas.tunnels.technology import (
     AGAIN,
     CharmState,
@@ -36,10 +37,17 @@ from vpnaas.tunnels.technology import (
     LinkPlan,
     Technology,
 )
+from vpnaas.tunnels.wireguard.technology import Wireguard
 from vpnaas.vdu import facts, machine
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Broken, Results, Step, ask, authorize, run, which
+
+TABLE: Dict[str, Technology[Any]] = {
+    technology.name: technology for technology in (Wireguard(), Ipsec(), Clear())
+}
+"""By the value of the parameter `technology`."""
+
 
 TOOLS = ("ip", "ping", "systemctl", "systemd-run")
 PACKAGES = ("iproute2", "iputils-ping", "nftables", "systemd")

@@ -21,9 +21,8 @@ from vpnaas.base.errors import (
 from vpnaas.base.links import RELATION_INTERFACE
 from vpnaas.environment import Environment
 from vpnaas.extras.extra import Extra
-from vpnaas.params.gateway import SharedAddress
+from vpnaas.params.gateway import SharedAddress, effective
 from vpnaas.params.intent import Intent
-from vpnaas.params.monitoring import effective
 from vpnaas.peers import leases
 from vpnaas.peers.admission import Beside
 from vpnaas.peers.offer import Remote, asking, declined, encode, look, looking, show_assigned

@@ -7,13 +7,12 @@ from typing import Any, Container, Dict, FrozenSet, List, Mapping, Optional, Seq
 import attr
 
 from vpnaas.base import fields
-from vpnaas.base.digests import digest
 from vpnaas.base.errors import MALFORMED, InputError
+from vpnaas.base.fields import digest
 from vpnaas.base.links import reference_point
 from vpnaas.params import pools
 from vpnaas.peers.peer import Peer
-from vpnaas.plan import fresh
-from vpnaas.tunnels.technologies import TABLE
+from vpnaas.plan import TABLE, fresh
 from vpnaas.tunnels.technology import LinkPlan
 
 UNCONFIGURED = "unconfigured"

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from support import keep, waiting
 from support.waiting import wait_until as wait
-from vpnaas.params.monitoring import PORT
+from vpnaas.params.gateway import PORT
 
 from experiments import background
 from lab.descriptors.naming import network_name

@@ -30,8 +30,8 @@ from e2e_support import (
     outsider,
     own_service,
 )
-from vpnaas.tunnels.ipsec.cmp import VENDOR_CERTIFICATE, VENDOR_KEY
 from vpnaas.tunnels.ipsec.names import CERTIFICATE, ENROLLED_CERTIFICATE
+from vpnaas.tunnels.ipsec.servers import VENDOR_CERTIFICATE, VENDOR_KEY
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(1500)]
 

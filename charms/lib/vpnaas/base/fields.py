@@ -7,6 +7,7 @@ against hostile relation data.
 
 import base64
 import binascii
+import hashlib
 import ipaddress
 import json
 import re
@@ -395,3 +396,8 @@ class Parameters:
 def lines(text: str) -> Sequence[str]:
     """Return the non-empty lines of a command's output."""
     return [line for line in text.splitlines() if line.strip()]
+
+
+def digest(text: str) -> str:
+    """Return a short name for a public text."""
+    return hashlib.sha256(text.encode("ascii")).hexdigest()[:16]

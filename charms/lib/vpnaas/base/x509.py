@@ -16,9 +16,8 @@ from typing import Any, Iterable, List, Optional, Tuple, Type
 
 import attr
 
-from vpnaas.base.digests import digest
 from vpnaas.base.errors import InputError
-from vpnaas.base.fields import ike_identity, shown
+from vpnaas.base.fields import digest, ike_identity, shown
 
 MAX_BYTES = 3000
 """Limit of the DER; in base64 it still fits a value of a databag."""

@@ -19,10 +19,10 @@ from vpnaas.params.intent import LinkParams, ManualPeer
 from vpnaas.tunnels.technology import CharmState
 from vpnaas.tunnels.wireguard.names import CONF, UNIT
 from vpnaas.vdu.facts import VduFacts
+from vpnaas.vdu.installed import Units
 from vpnaas.vdu.nftables import BootTable, nft_table, prefix_set
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step
-from vpnaas.vdu.units import Units
 
 INTERFACE = wireguard_interface(LINK)
 BOOT = BootTable("devices", "osm_vpnaas_devices", "What devices of a slice may reach")

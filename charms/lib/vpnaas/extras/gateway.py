@@ -15,9 +15,9 @@ from vpnaas.extras.gateway_tuning import render as daemon_text
 from vpnaas.extras.gateway_tuning import settings, sysctls
 from vpnaas.params.gateway import GatewayParams
 from vpnaas.tunnels.ipsec.names import DAEMON, RESTARTED
-from vpnaas.vdu import generated
+from vpnaas.vdu import installed
+from vpnaas.vdu.installed import Pending
 from vpnaas.vdu.nftables import BootTable
-from vpnaas.vdu.pending import Pending
 from vpnaas.vdu.steps import Results, Step, read, run, write
 
 BOOT = BootTable("gateway", TABLE, "Firewall of a security gateway")
@@ -56,7 +56,7 @@ def observe(tunnels: int) -> List[Step]:
 def before_links(gateway: Gateway, results: Results) -> List[Step]:
     """Return the steps that come first: nothing may pass in clear while tunnels come up."""
     steps = _firewall(gateway, results)
-    sysctl = generated.HEAD + "".join("{} = {}\n".format(*item) for item in _sysctls(gateway))
+    sysctl = installed.HEAD + "".join("{} = {}\n".format(*item) for item in _sysctls(gateway))
     if results.text("gateway/sysctl") != sysctl:
         steps.append(write("gateway/put-sysctl", SYSCTL_FILE, sysctl))
     if _untuned(gateway, results):
@@ -100,7 +100,7 @@ def _cpus(results: Results) -> int:
 def _daemon(gateway: Gateway, results: Results) -> str:
     params = gateway.params
     tuned = settings(params.tunnels, _cpus(results), params.peers_per_address)
-    return generated.HEAD + daemon_text(tuned)
+    return installed.HEAD + daemon_text(tuned)
 
 
 def _sysctls(gateway: Gateway) -> Sequence[Tuple[str, int]]:

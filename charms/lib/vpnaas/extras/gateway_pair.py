@@ -18,7 +18,7 @@ from vpnaas.extras.standby import Standby
 from vpnaas.params.pair import PairParams
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import facts, nftables
-from vpnaas.vdu.pending import Pending
+from vpnaas.vdu.installed import Pending
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, disable, enable, read, remove, run, which, write
 

@@ -8,9 +8,9 @@ from typing import List, Optional
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.vdu.facts import VduFacts
+from vpnaas.vdu.installed import Units
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, read, run
-from vpnaas.vdu.units import Units
 
 UNIT = "osm-vpnaas-exporter.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT

@@ -22,9 +22,9 @@ from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.base.links import IPSEC, WIREGUARD
 from vpnaas.params.qos import LinkQos
+from vpnaas.vdu.installed import Units
 from vpnaas.vdu.nftables import nft_table
 from vpnaas.vdu.steps import Results, Step, read, run, write
-from vpnaas.vdu.units import Units
 
 FOLDER = "/etc/osm-vpnaas"
 NFT_FILE = FOLDER + "/qos.nft"

@@ -10,9 +10,9 @@ import attr
 
 from vpnaas.tunnels.clear import HOLD_PROGRAM
 from vpnaas.vdu import machine
+from vpnaas.vdu.installed import FOLDER, Units
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, read
-from vpnaas.vdu.units import FOLDER, Units
 
 UNIT = "osm-vpnaas-hold.service"
 UNIT_FILE = FOLDER + UNIT

@@ -18,7 +18,7 @@ import attr
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.params.pair import PRIMARY, SECONDARY, PairParams
-from vpnaas.vdu import generated, nftables
+from vpnaas.vdu import installed, nftables
 
 BASE = {PRIMARY: 60, SECONDARY: 50}
 """VRRP priorities of gateways without a tunnel; all tunnels up add SPAN. So the secondary becomes
@@ -133,7 +133,7 @@ vrrp_instance secgw {{
     notify_master_rx_lower_pri "{turn} again {children}"
 }}
 """.format(
-        head=generated.HEAD,
+        head=installed.HEAD,
         health=health,
         trusted=params.trusted,
         untrusted=params.untrusted,

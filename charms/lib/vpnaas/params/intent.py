@@ -10,12 +10,11 @@ from typing import Any, Callable, Dict, FrozenSet, Mapping, Optional, Sequence, 
 import attr
 
 from vpnaas.base import fields
-from vpnaas.base.digests import digest
 from vpnaas.base.errors import MALFORMED, InputError
+from vpnaas.base.fields import digest
 from vpnaas.base.links import IPSEC, KEYED, NONE, TECHNOLOGIES, WIREGUARD, reference_point
 from vpnaas.params import pools
-from vpnaas.params.enrolment import Enrolment
-from vpnaas.params.gateway import GatewayParams
+from vpnaas.params.gateway import GatewayParams, exporter_port
 from vpnaas.params.ipsec import (
     CREDENTIALS,
     ENROLLED,
@@ -27,8 +26,8 @@ from vpnaas.params.ipsec import (
     Proposal,
     options,
 )
-from vpnaas.params.monitoring import exporter_port
 from vpnaas.params.qos import LinkQos, link_qos
+from vpnaas.params.servers import Enrolment
 
 AUTO = ("", "auto")
 NOTHING = ("", "none")

@@ -6,7 +6,106 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
-from vpnaas.params.fiveqi import TABLE, FiveQi
+
+GBR = "GBR"
+NON_GBR = "non-GBR"
+DELAY_CRITICAL = "delay-critical GBR"
+
+EF, AF41, AF31, AF32, AF21, AF11, DEFAULT = "ef", "af41", "af31", "af32", "af21", "af11", "cs0"
+"""DSCPs by the names of nft(8); RFC 3246, RFC 2597, RFC 2474."""
+
+
+@attr.frozen
+class FiveQi:
+    """Characteristics of one 5QI."""
+
+    value: int  # The 5QI.
+    resource: str  # GBR, NON_GBR or DELAY_CRITICAL.
+    priority: int  # Default priority level; lower goes first.
+    budget_ms: int  # Packet delay budget between UE and the UPF that ends N6.
+    burst: Optional[int] = None  # Default maximum data burst volume in bytes, or None.
+    # Part of the budget between that UPF and the access network (clause 5.7.3.4 and the table's
+    # notes). Links of a core may use this part.
+    core_ms: int = 20
+
+    @property
+    def guaranteed(self) -> bool:
+        """Tell whether a flow of this 5QI has a guaranteed bit rate."""
+        return self.resource != NON_GBR
+
+    @property
+    def dscp(self) -> str:
+        """Return the DSCP of the outer header.
+
+        3GPP leaves the mapping to operators (TS 23.501 clause 5.8.2.7). The QCIs of GSMA IR.34 have
+        the DSCP given there. Other 5QIs have the DSCP of the most similar QCI.
+        """
+        if self.value in _IR34:
+            return _IR34[self.value]
+        if self.resource == DELAY_CRITICAL:
+            return EF
+        if self.guaranteed:
+            return EF if self.budget_ms <= 100 else AF41
+        return _ALIKE.get(self.value, DEFAULT)
+
+    @property
+    def precedence(self) -> int:
+        """Return the priority of its HTB class, 0 (first) to 6. Other traffic has 7."""
+        if self.resource == DELAY_CRITICAL:
+            return 0
+        return min(6, 1 + self.priority // 16)
+
+
+_IR34 = {1: EF, 2: EF, 3: EF, 4: AF41, 5: AF31, 6: AF32, 7: AF21, 8: AF11, 9: DEFAULT}
+_ALIKE = {69: AF31, 70: AF32, 79: AF21, 80: AF31, 10: DEFAULT}
+
+
+_GBR = (
+    # 5QI, priority, budget in ms, core part in ms
+    (1, 20, 100, 20),
+    (2, 40, 150, 20),
+    (3, 30, 50, 20),
+    (4, 50, 300, 20),
+    (65, 7, 75, 10),
+    (66, 20, 100, 20),
+    (67, 15, 100, 20),
+    (71, 56, 150, 20),
+    (72, 56, 300, 20),
+    (73, 56, 300, 20),
+    (74, 56, 500, 20),
+    (76, 56, 500, 20),
+)
+_NON_GBR = (
+    (5, 10, 100, 20),
+    (6, 60, 300, 20),
+    (7, 70, 100, 20),
+    (8, 80, 300, 20),
+    (9, 90, 300, 20),
+    (10, 90, 1100, 20),
+    (69, 5, 60, 10),
+    (70, 55, 200, 10),
+    (79, 65, 50, 20),
+    (80, 68, 10, 2),
+)
+_DELAY_CRITICAL = (
+    # 5QI, priority, budget in ms, burst in bytes, core part in ms
+    (82, 19, 10, 255, 1),
+    (83, 22, 10, 1354, 1),
+    (84, 24, 30, 1354, 5),
+    (85, 21, 5, 255, 2),
+    (86, 18, 5, 1354, 2),
+    (87, 25, 5, 500, 1),
+    (88, 25, 10, 1125, 1),
+    (89, 25, 15, 17000, 1),
+    (90, 25, 20, 63000, 1),
+)
+TABLE: Dict[int, FiveQi] = {
+    **{v: FiveQi(v, GBR, p, b, None, c) for v, p, b, c in _GBR},
+    **{v: FiveQi(v, NON_GBR, p, b, None, c) for v, p, b, c in _NON_GBR},
+    **{v: FiveQi(v, DELAY_CRITICAL, p, b, m, c) for v, p, b, m, c in _DELAY_CRITICAL},
+}
+"""By 5QI."""
+
 
 MAX_MBPS = 400000
 

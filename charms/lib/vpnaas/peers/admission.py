@@ -10,8 +10,8 @@ from typing import FrozenSet, List, Mapping, Optional, Sequence, Tuple
 import attr
 
 from vpnaas.base import fields
-from vpnaas.base.digests import digest
 from vpnaas.base.errors import InputError
+from vpnaas.base.fields import digest
 from vpnaas.base.links import IPSEC, KEEPALIVE, KEYED, NONE, REQUIRER
 from vpnaas.params import pools
 from vpnaas.params.intent import REQUIRE, LinkParams, ManualPeer, key_form

@@ -24,8 +24,8 @@ from typing import (
 import attr
 
 from vpnaas.base import fields
-from vpnaas.base.digests import digest
 from vpnaas.base.errors import InputError
+from vpnaas.base.fields import digest
 from vpnaas.base.links import REQUIRER
 from vpnaas.params import pools
 from vpnaas.params.intent import Intent, LinkParams, conflicting

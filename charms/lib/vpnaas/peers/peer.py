@@ -6,8 +6,8 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import attr
 
 from vpnaas.base import fields
-from vpnaas.base.digests import digest
 from vpnaas.base.errors import MALFORMED, InputError
+from vpnaas.base.fields import digest
 from vpnaas.base.links import DIRECTORY
 from vpnaas.params.intent import MANUAL
 from vpnaas.params.ipsec import Proposal

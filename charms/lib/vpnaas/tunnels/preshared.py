@@ -14,7 +14,7 @@ from typing import Collection, List, Optional, Tuple
 
 import attr
 
-from vpnaas.base.digests import digest
+from vpnaas.base.fields import digest
 from vpnaas.base.links import DIRECTORY
 from vpnaas.base.x509 import armour
 from vpnaas.params.intent import PREFER, REQUIRE

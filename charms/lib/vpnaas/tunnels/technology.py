@@ -1,7 +1,8 @@
 """The interface between a link and the technology that secures it.
 
-A technology is one object of class `Technology`. `plan` finds it by name in the table of
-`technologies` and uses only its interface. `keyed` is the common code of technologies with keys.
+A technology is one object of class `Technology`. `plan` finds it by name in its `TABLE`, where a
+new one adds a line, and uses only its interface. `keyed` is the common code of technologies with
+keys.
 """
 
 from typing import (

@@ -6,7 +6,7 @@ from typing import Any, List, Sequence
 import attr
 
 from vpnaas.base import fields
-from vpnaas.vdu.generated import HEAD
+from vpnaas.vdu.installed import HEAD
 from vpnaas.vdu.programs.hold import VERDICT, verdicts
 from vpnaas.vdu.steps import Results, Step, enable, move, read, remove, run, write
 

@@ -2,7 +2,7 @@
 
 from typing import List, Mapping, Tuple
 
-from vpnaas.params.secret_store import SecretReference
+from vpnaas.params.servers import SecretReference
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, ask, read, remove
 

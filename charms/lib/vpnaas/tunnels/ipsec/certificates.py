@@ -13,15 +13,15 @@ from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 import attr
 
 from vpnaas.base import x509
-from vpnaas.base.digests import digest
 from vpnaas.base.errors import InputError
+from vpnaas.base.fields import digest
 from vpnaas.base.links import DIRECTORY
 from vpnaas.base.x509 import Certificate, Request
-from vpnaas.params.enrolment import Enrolment
 from vpnaas.params.ipsec import CMP, ENROLLED, EST, OPERATED
+from vpnaas.params.servers import Enrolment
 from vpnaas.peers.offer import MAX_BETWEEN, CertOffer
 from vpnaas.peers.peer import Peer, read_record
-from vpnaas.tunnels.ipsec import cmp, est
+from vpnaas.tunnels.ipsec import servers
 from vpnaas.tunnels.ipsec.names import (
     CERTIFICATE,
     CHAIN,
@@ -40,7 +40,7 @@ from vpnaas.tunnels.technology import CharmState, LinkInputs
 from vpnaas.vdu import facts, openssl
 from vpnaas.vdu.steps import Results, Step, read, run
 
-ENROL = {CMP: cmp.enrol, EST: est.enrol}
+ENROL = {CMP: servers.by_cmp, EST: servers.by_est}
 
 
 def has_certificates(charm_state: CharmState, link: str) -> bool:
@@ -254,7 +254,7 @@ def prepare(
 def _enrolling(
     link: str, held: Held, keys: Tuple[str, str], identity: str, server: Enrolment
 ) -> Optional[str]:
-    """Return the argument `own` of `cmp.enrol`; None if we lack no certificate."""
+    """Return the argument `own` of `servers.by_cmp`; None if we lack no certificate."""
 
     def lacking(key: str) -> bool:
         brought = held.enrolled

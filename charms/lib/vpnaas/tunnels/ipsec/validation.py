@@ -5,14 +5,14 @@ from typing import Dict, List, Mapping, Optional, Tuple
 import attr
 
 from vpnaas.base import x509
-from vpnaas.base.digests import digest
 from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.base.fields import digest
 from vpnaas.base.x509 import Certificate, handle
-from vpnaas.params.enrolment import Enrolment
 from vpnaas.params.ipsec import CMP, ENROLLED
+from vpnaas.params.servers import Enrolment
 from vpnaas.peers.admission import Proof
 from vpnaas.peers.offer import KeyOffer, Remote
-from vpnaas.tunnels.ipsec import cmp
+from vpnaas.tunnels.ipsec import servers
 from vpnaas.tunnels.ipsec.certificates import (
     Held,
     chain_of,
@@ -135,7 +135,7 @@ def _enrolled(
 ) -> Tuple[Optional[Certificate], str]:
     """Return a certificate from an enrolment that is not in use yet, or None and why."""
     results = inputs.results if inputs.prepared is None else inputs.prepared
-    reason = cmp.refusal(inputs.link, results)
+    reason = servers.refusal(inputs.link, results)
     who = "the {} server".format(inputs.params.ipsec.credentials.upper())
     where = "the certificate of " + who
     if reason or held.enrolled is None:

@@ -29,7 +29,7 @@ from vpnaas.tunnels.wireguard.names import (
     WATCH,
     WATCH_UNIT,
 )
-from vpnaas.vdu import facts, generated, trouble
+from vpnaas.vdu import facts, installed, trouble
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, enable, read, run, write
 
@@ -307,7 +307,7 @@ def render(configuration: Configuration, live: Optional[Live] = None) -> str:
             lines.append("Endpoint = {}".format(fields.show_endpoint(*peer.endpoint)))
         if peer.keepalive:
             lines.append("PersistentKeepalive = {}".format(peer.keepalive))
-    return generated.HEAD + "\n".join(lines) + "\n"
+    return installed.HEAD + "\n".join(lines) + "\n"
 
 
 def steps_to(configuration: Configuration, state: State) -> List[Step]:

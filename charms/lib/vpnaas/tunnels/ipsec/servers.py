@@ -1,24 +1,30 @@
-"""Certificates of an operator by CMPv2 (RFC 4210, RFC 9810), as in TS 33.310 clause 9.
+"""Certificates of an operator by CMPv2 (RFC 4210, RFC 9810; TS 33.310 clause 9) or EST (RFC 7030).
 
-openssl on the VDU is the client. The key of the vendor's certificate signs the first request
+CMPv2: openssl on the VDU is the client. The key of the vendor's certificate signs the first request
 (`ir`), the key in use signs the next ones (`kur`). Each request proves that the VDU has the new key
 (proof of possession) and ends with `certConf`. An answer counts only if its signer and the
 certificate in it have a chain to the operator's root.
+
+EST: in TLS, the first request uses the vendor's certificate, and the next ones the certificate in
+use. The server must have a certificate of the operator's root.
 """
 
 import re
 from typing import List
 
 from vpnaas.base import fields
-from vpnaas.params.enrolment import Enrolment
+from vpnaas.params.servers import Enrolment
 from vpnaas.tunnels.ipsec.names import (
     ENROLLED_CERTIFICATE,
     ENROLLED_CHAIN,
     ENROLMENT_ROOT,
     KEY,
     NEXT_KEY,
+    NEXT_REQUEST,
+    REQUEST,
 )
 from vpnaas.vdu import openssl
+from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, remove, run, write
 
 VENDOR_KEY = "/etc/osm-vpnaas/vendor/key.pem"
@@ -28,7 +34,7 @@ SECONDS = 30
 """Time limit of one enrolment."""
 
 
-def enrol(link: str, identity: str, enrolment: Enrolment, own: str) -> List[Step]:
+def by_cmp(link: str, identity: str, enrolment: Enrolment, own: str) -> List[Step]:
     """Return the steps that enrol a key for our IKE identity.
 
     `own` is the file of our certificate for the key in use, which signs the request for the staged
@@ -65,3 +71,19 @@ def refusal(link: str, results: Results) -> str:
     lines = [line for line in errors if "PKIStatus" in line] + errors
     last = fields.lines(text)[-1:] or ["the program ended without a reason"]
     return (lines or last)[0][:200]
+
+
+def by_est(link: str, identity: str, enrolment: Enrolment, own: str) -> List[Step]:
+    """Return the steps that enrol a key, see `by_cmp`; the request names the identity."""
+    at, root, path = link + "/enrol", ENROLMENT_ROOT.format(link), ENROLLED_CERTIFICATE.format(link)
+    words = ["simpleenroll", enrolment.server, root, VENDOR_CERTIFICATE, VENDOR_KEY]
+    words.append(REQUEST.format(link))
+    if own:
+        words = ["simplereenroll", enrolment.server, root, own, KEY.format(link)]
+        words.append(NEXT_REQUEST.format(link))
+    program = ("python3", "-I", "-c", source("est.py"), *words, path, ENROLLED_CHAIN.format(link))
+    return [
+        remove(at + "/stale", path),
+        write(at + "/root", root, enrolment.root.pem, 0o600),
+        run(at, *program, any_exit=True, timeout=2 * SECONDS),
+    ]

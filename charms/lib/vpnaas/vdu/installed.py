@@ -4,8 +4,39 @@ from typing import List, Mapping, Tuple
 
 import attr
 
-from vpnaas.vdu.pending import Pending
 from vpnaas.vdu.steps import Results, Step, disable, enable, read, remove, run, write
+
+MARK = "# Written by osm-vpnaas"
+HEAD = MARK + "; changes are overwritten by the next reconcile.\n"
+"""First line of a file, where `#` begins a comment."""
+
+
+@attr.frozen
+class Pending:
+    """The mark of one service."""
+
+    name: str  # Start of the ids of its steps, and part of the name of its file.
+
+    @property
+    def _file(self) -> str:
+        return "/run/osm-vpnaas-pending-" + self.name
+
+    def observe(self) -> Step:
+        """Return the step that looks for the mark."""
+        return run(self.name + "/pending", "true", only_if=self._file)
+
+    def left(self, results: Results) -> bool:
+        """Tell whether an earlier reconcile left the mark."""
+        return results.exit_code(self.name + "/pending") is not None
+
+    def begin(self) -> Step:
+        """Return the step that sets the mark."""
+        return write(self.name + "/begin", self._file, "")
+
+    def end(self) -> Step:
+        """Return the step that removes the mark."""
+        return remove(self.name + "/end", self._file)
+
 
 FOLDER = "/etc/systemd/system/"
 
