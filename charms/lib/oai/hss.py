@@ -6,7 +6,19 @@ from typing import Any, Dict
 from vpnaas.vdu.programs import source
 
 from . import diameter, fill
-from .model import FILL, LIBRARY, TLS, Check, Container, Ends, File, Software, closed_ports, conf
+from .model import (
+    FILL,
+    LIBRARY,
+    TLS,
+    Check,
+    Container,
+    Ends,
+    File,
+    Software,
+    closed_ports,
+    conf,
+    filled,
+)
 from .params import Hss, Secrets
 
 ETC = "/openair-hss/etc"
@@ -38,42 +50,14 @@ def subscription(params: Hss, keys: Secrets) -> Dict[str, Any]:
 def software(params: Hss, ends: Ends, keys: Secrets, **_: Any) -> Software:
     """Return the software; the HSS does not wait for a peer."""
     address = ends["s6a"].ip
-    document = {
-        "common": {"fdcfg": ETC + "/hss_rel14_fd.conf"},
-        "hss": {
-            "gtwhost": "*",
-            "gtwport": REST_PORTS[0],
-            "restport": REST_PORTS[1],
-            "ossport": REST_PORTS[2],
-            "casssrv": "127.0.0.1",
-            "cassusr": "root",
-            "casspwd": "root",
-            "cassdb": "vhss",
-            "casscoreconnections": 2,
-            "cassmaxconnections": 8,
-            "cassioqueuesize": 32768,
-            "cassiothreads": 2,
-            "randv": True,
-            "optkey": keys.operator_key,
-            # OPc is in every row already.
-            "reloadkey": False,
-            "roamallow": True,
-            "logsize": 20,
-            "lognumber": 5,
-            "logname": "logs/hss.log",
-            "logqsize": 8192,
-            "statlogsize": 20,
-            "statlognumber": 5,
-            "statlogname": "logs/hss_stat.log",
-            "auditlogsize": 20,
-            "auditlognumber": 5,
-            "auditlogname": "logs/hss_audit.log",
-            "statfreq": 2000,
-            "numworkers": 4,
-            "concurrent": 10,
-            "ossfile": ETC + "/oss.json",
-        },
-    }
+    gateway_port, rest_port, oss_port = REST_PORTS
+    document = filled(
+        "hss_rel14.json",
+        gateway_port=gateway_port,
+        rest_port=rest_port,
+        oss_port=oss_port,
+        operator_key=keys.operator_key,
+    )
     rows = {
         "first_imsi": params.first_imsi,
         "first_msisdn": params.first_msisdn,
@@ -123,7 +107,7 @@ def software(params: Hss, ends: Ends, keys: Secrets, **_: Any) -> Software:
             ),
         ),
         files=(
-            File(conf("hss_rel14.json"), json.dumps(document, indent=1, sort_keys=True) + "\n"),
+            File(conf("hss_rel14.json"), document),
             File(conf("hss_rel14_fd.conf"), fd),
             File(conf("acl.conf"), "ALLOW_OLD_TLS   *.{}\n".format(params.realm)),
             File(PROVISION_FILE, json.dumps(rows, indent=1, sort_keys=True) + "\n"),

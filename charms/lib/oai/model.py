@@ -1,9 +1,12 @@
 """Model of a network function on its VDU: files, containers and readiness checks."""
 
-from typing import Any, Iterable, Mapping, Tuple
+import json
+from string import Template
+from typing import Iterable, Mapping, Tuple
 
 import attr
 from vpnaas.base import fields
+from vpnaas.vdu.programs import source
 
 BASE = "/etc/osm-vpnaas/nf"
 TLS = BASE + "/tls"
@@ -135,48 +138,23 @@ def conf(name: str) -> str:
     return "{}/{}".format(BASE, name)
 
 
-def block(name: str, values: Mapping[str, Any], indent: int = 0) -> str:
-    """Return a libconfig group.
+GROUPS = ("slices", "sessions")
+"""Names in templates that stand for groups of libconfig, not for a value."""
 
-    A str is quoted, a number is not. A mapping becomes a group, a list of mappings a list of
-    groups. A `Raw` is written as it is.
+
+def filled(template: str, **values: object) -> str:
+    """Return a configuration file: `templates/TEMPLATE` with `values` for its `$names`.
+
+    A list and a bool are written as JSON.
+
+    Raises:
+        ValueError: A text could end the text of the file that it stands in. This is a defect:
+            parsers refuse such values.
     """
-    pad = " " * indent
-    return "{}{} :\n{}{{\n{}{}}};\n".format(pad, name, pad, _members(values, indent + 4), pad)
-
-
-class Raw(str):
-    """Text that is written to a configuration file without quotes."""
-
-
-def _members(values: Mapping[str, Any], indent: int) -> str:
-    return "".join(_member(name, value, indent) for name, value in values.items())
-
-
-def _member(name: str, value: Any, indent: int) -> str:
-    pad = " " * indent
-    if isinstance(value, Mapping):
-        return block(name, value, indent)
-    if isinstance(value, (list, tuple)):
-        groups = ",\n".join("{}    {}".format(pad, _inline(item)) for item in value)
-        return "{}{} = (\n{}\n{});\n".format(pad, name, groups, pad)
-    return "{}{} = {};\n".format(pad, name, _scalar(value))
-
-
-def _inline(item: Mapping[str, Any]) -> str:
-    return "{{ {} }}".format(
-        " ".join("{} = {};".format(name, _scalar(value)) for name, value in item.items())
-    )
-
-
-def _scalar(value: Any) -> str:
-    if isinstance(value, Raw):
-        return str(value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    text = str(value)
-    if '"' in text or "\\" in text or "\n" in text:
-        raise ValueError("not fit for a configuration file: {!r}".format(text))
-    return '"{}"'.format(text)
+    texts = {}
+    for name, value in values.items():
+        structured = isinstance(value, (list, bool))
+        texts[name] = json.dumps(value) if structured else str(value)
+        if isinstance(value, str) and name not in GROUPS and set(value) & set('"\\\n'):
+            raise ValueError("not fit for a configuration file: {!r}".format(value))
+    return Template(source("templates/" + template, "oai")).substitute(texts)

@@ -14,18 +14,15 @@ from vpnaas.tunnels.technology import Given
 from vpnaas.vdu import openssl
 from vpnaas.vdu.steps import Results, Step, directory, read, run, write
 
-from .model import TABLE, TLS, Check, Container, Ends, File, Software, conf
+from .model import TABLE, TLS, Check, Container, Ends, File, Software, conf, filled
 from .params import N3iwf
 from .sbi import LOGGED
 from .values import Plmn
 
-VERSION = "1.0.5"
-"""Version of the configuration file; the image exits with another one."""
 HOME = "/free5gc"
 NAS_PORT = 20000
 DEVICE = "nwu"
 """Prefix of the names of the interfaces for decrypted packets."""
-DEVICE_ID = 7
 AUTHORITY = TLS + "/n3iwf-ca.cert.pem"
 _AUTHORITY_KEY = TLS + "/n3iwf-ca.key.pem"
 _DAYS, _AUTHORITY_DAYS = "825", "3650"
@@ -177,43 +174,27 @@ def install_steps(params: N3iwf, brought: Given, results: Results) -> List[Step]
 
 def configuration(params: N3iwf, ends: Ends, amf: str, nwu: str) -> str:
     """Return n3iwfcfg.yaml; JSON is YAML. `nwu` is our address towards the Wi-Fi."""
-    plmn = {"mcc": params.plmn.mcc, "mnc": params.plmn.mnc}
-    slices = [{"snssai": {"sst": s.sst, "sd": s.differentiator}} for s in params.snssais]
-    area = {
-        "tac": "{:06x}".format(params.tac),
-        "broadcastPlmnList": [{"plmnID": plmn, "taiSliceSupportList": slices}],
-    }
-    content = {
-        "info": {"version": VERSION},
-        "configuration": {
-            "n3iwfInformation": {
-                "globalN3IWFID": {"plmnID": plmn, "n3iwfID": params.n3iwf_id},
-                "name": "osm-vpnaas",
-                "supportedTAList": [area],
-            },
-            "localSctpAddr": ends["n2"].ip,
-            "amfSCTPAddresses": [{"ip": [amf], "port": 38412}],
-            "nasTcpPort": NAS_PORT,
-            "ikeBindAddress": nwu,
-            "ipSecTunnelAddress": params.inner,
-            "ueIpAddressRange": params.inner_pool,
-            "xfrmInterfaceName": DEVICE,
-            "xfrmInterfaceID": DEVICE_ID,
-            "n3iwfGtpBindAddress": ends["n3"].ip,
-            "fqdn": fqdn(params.plmn),
-            "privateKey": "cert/n3iwf.key",
-            "certificateAuthority": "cert/ca.pem",
-            "certificate": "cert/n3iwf.pem",
-            "livenessCheck": {
-                "enable": params.liveness_seconds > 0,
-                "transFreq": "{}s".format(params.liveness_seconds or 60),
-                "maxRetryTimes": 4,
-            },
-        },
+    return filled(
+        "n3iwfcfg.yaml",
+        mcc=params.plmn.mcc,
+        mnc=params.plmn.mnc,
+        n3iwf_id=params.n3iwf_id,
+        tac="{:06x}".format(params.tac),
+        slices=[{"snssai": {"sst": s.sst, "sd": s.differentiator}} for s in params.snssais],
+        n2=ends["n2"].ip,
+        n3=ends["n3"].ip,
+        amf=amf,
+        nwu=nwu,
+        nas_port=NAS_PORT,
+        inner=params.inner,
+        inner_pool=params.inner_pool,
+        device=DEVICE,
+        fqdn=fqdn(params.plmn),
+        liveness=params.liveness_seconds > 0,
+        liveness_seconds=params.liveness_seconds or 60,
         # The readiness check needs a line of level info.
-        "logger": {"enable": True, "level": LOGGED[params.log_level], "reportCaller": False},
-    }
-    return json.dumps(content, indent=1) + "\n"
+        level=LOGGED[params.log_level],
+    )
 
 
 def software(params: N3iwf, ends: Ends, own: str, **_: Any) -> Software:

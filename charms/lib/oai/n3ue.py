@@ -1,6 +1,5 @@
 """5G user equipment in an untrusted Wi-Fi: free5GC's N3IWUE."""
 
-import json
 import re
 from typing import Any, Dict, Tuple
 
@@ -8,12 +7,11 @@ from vpnaas.base import x509
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, run
 
-from .model import Check, Container, File, Software, conf
+from .model import Check, Container, File, Software, conf, filled
 from .params import N3ue, Secrets
 from .part import Part
 from .sbi import LOGGED
 
-VERSION = "1.0.1"
 HOME = "/n3iwue"
 START = HOME + "/start.sh"
 SIGNALLING, TUNNELS = "ipsec", "gretun"
@@ -31,48 +29,27 @@ def configuration(params: N3ue, own: str, n3iwf: Part, keys: Secrets) -> str:
         {"DNN": s.dnn, "SNSSAI": {"SST": "{:x}".format(s.slice.sst), "SD": s.slice.differentiator}}
         for s in params.requested
     ]
-    plmn = {"MCC": params.plmn.mcc, "MNC": params.plmn.mnc}
-    content = {
-        "info": {"version": VERSION},
-        "configuration": {
-            "N3IWFInformation": {
-                "IPSecIfaceAddr": n3iwf.address,
-                "IPsecInnerAddr": n3iwf.inner,
-            },
-            "N3UEInformation": {
-                "IMSI": {"PLMNID": plmn, "MSIN": params.imsi[len(str(params.plmn)) :]},
-                "AMFID": "010041",
-                "IPSecIfaceName": params.wifi_interface,
-                "IPSecIfaceAddr": own,
-                "XfrmiId": FIRST_ID,
-                "XfrmiName": SIGNALLING,
-                "GreIfaceName": TUNNELS,
-                # Numbers: a text is refused.
-                "IkeSaSPI": int(params.imsi),
-                "IPSecSA3gppControlPlaneSPI": 0x100 + int(params.imsi) % 10**9,
-                "SmPolicy": sessions,
-                "DpdInterval": "60s",
-                "IkeRetransmit": {
-                    "enable": True,
-                    "base": 1,
-                    "expireTime": "2s",
-                    "maxRetryTimes": 3,
-                },
-                "AutoReRegistration": True,
-                "Security": {
-                    "K": keys.subscriber_key,
-                    "RAND": "0" * 32,
-                    "SQN": "0" * 12,
-                    "AMF": "8000",
-                    "OP": keys.operator_key,
-                    "OPC": keys.opc,
-                },
-            },
-        },
+    return filled(
+        "n3ue.yaml",
+        mcc=params.plmn.mcc,
+        mnc=params.plmn.mnc,
+        msin=params.imsi[len(str(params.plmn)) :],
+        imsi=int(params.imsi),
+        spi=0x100 + int(params.imsi) % 10**9,
+        n3iwf=n3iwf.address,
+        inner=n3iwf.inner,
+        wifi_interface=params.wifi_interface,
+        own=own,
+        first_id=FIRST_ID,
+        signalling=SIGNALLING,
+        tunnels=TUNNELS,
+        sessions=sessions,
+        key=keys.subscriber_key,
+        operator_key=keys.operator_key,
+        opc=keys.opc,
         # The readiness check needs a line of level info.
-        "logger": {"N3UE": {"debugLevel": LOGGED[params.log_level], "ReportCaller": False}},
-    }
-    return json.dumps(content, indent=1) + "\n"
+        level=LOGGED[params.log_level],
+    )
 
 
 def software(params: N3ue, station: Part, keys: Secrets, own: str, **_: Any) -> Software:

@@ -4,7 +4,7 @@ from typing import Any
 
 from .enb import rfsim_options
 from .gnb import BLOCKS, NUMEROLOGY, RADIO_OPTIONS, SSB_HZ
-from .model import LEVELS, Check, Container, File, Raw, Software, block, conf
+from .model import LEVELS, Check, Container, File, Software, conf, filled
 from .params import Equipment, Secrets
 from .part import Part
 from .pdn import DEVICE
@@ -19,24 +19,19 @@ def device(number: int) -> str:
 
 def configuration(params: Equipment, keys: Secrets) -> str:
     """Return nr-ue.conf."""
+    form = '{{ id = {}; dnn = "{}"; nssai_sst = {}; nssai_sd = 0x{}; type = "IPV4"; }}'
     sessions = [
-        {
-            "id": number,
-            "dnn": one.dnn,
-            "nssai_sst": one.slice.sst,
-            "nssai_sd": Raw("0x" + one.slice.differentiator),
-            "type": "IPV4",
-        }
+        form.format(number, one.dnn, one.slice.sst, one.slice.differentiator)
         for number, one in enumerate(params.requested, start=1)
     ]
-    usim = {
-        "imsi": params.imsi,
-        "nmc_size": len(params.plmn.mnc),  # OAI's word for the digits of the MNC
-        "key": keys.subscriber_key,
-        "opc": keys.opc,
-        "pdu_sessions": sessions,
-    }
-    return block("uicc0", usim)
+    return filled(
+        "nr-ue.conf",
+        imsi=params.imsi,
+        mnc_length=len(params.plmn.mnc),
+        key=keys.subscriber_key,
+        opc=keys.opc,
+        sessions=",\n        ".join(sessions),
+    )
 
 
 def software(params: Equipment, station: Part, keys: Secrets, **_: Any) -> Software:

@@ -1,10 +1,9 @@
 """Control plane of SGW and PGW (TS 23.214)."""
 
 import ipaddress
-import json
 from typing import Any, List, Union
 
-from .model import Check, Container, Ends, File, Software, closed_ports, conf
+from .model import Check, Container, Ends, File, Software, closed_ports, conf, filled
 from .params import SpgwC, SpgwU
 
 FILE = "/openair-spgwc/etc/spgw_c.json"
@@ -24,55 +23,31 @@ def pool_range(pool: str) -> str:
     return "{} - {}".format(network.network_address + 2, network.broadcast_address - 1)
 
 
-def _scheduling(priority: int) -> object:
-    return {"sched_policy": "sched_fifo", "sched_priority": priority}
-
-
 def configuration(params: SpgwC, ends: Ends) -> str:
-    """Return spgw_c.json."""
+    """Return spgw_c.json. SGW and PGW are one process; S5/S8 between them stays on loopback."""
     apns = [name for name in (params.apn, params.second_apn) if name]
-    document = {
-        "rest_port": REST_PORT,
-        "gtpv2c": {"port": 2123, "n3": 3, "t3_ms": 1000, "sched_params": _scheduling(40)},
-        "pfcp": {"port": 8805, "n1": 3, "t1_ms": 1000, "sched_params": _scheduling(42)},
-        "s11": {"interface_name": ends["s11"].interface, "ipv4_address": ends["s11"].ip},
-        # SGW and PGW are one process; S5/S8 between them stays on loopback.
-        "sgws5s8": {"interface_name": "lo", "ipv4_address": "127.0.58.1"},
-        "pgws5s8": {"interface_name": "lo", "ipv4_address": "127.0.58.2"},
-        "sx": {"interface_name": ends["sxab"].interface, "ipv4_address": ends["sxab"].ip},
-        "spgw_app": {
-            "sched_params": _scheduling(44),
-            "default_dns_ipv4_address": params.dns,
-            "default_dns_sec_ipv4_address": params.second_dns,
-            "default_dns_ipv6_address": "2001:4860:4860::8888",
-            "default_dns_sec_ipv6_address": "2001:4860:4860::8844",
-            "force_push_protocol_configuration_options": True,
-            "ue_mtu_ipv4": params.ue_mtu,
-        },
-        # One pool for all APNs: the user plane takes a single network.
-        "pdns": [
-            {"apn_ni": apn, "dyn_ue_ipv4_range": pool_range(part)}
-            for apn, part in zip(apns, _parts(params.ue_pool, len(apns)))
+    # One pool for all APNs: the user plane takes a single network.
+    pools = _parts(params.ue_pool, len(apns))
+    plmn, name = params.plmn, gateway_name(params)
+    nodes = [
+        {"mcc": plmn.mcc, "mnc": plmn.mnc, "tac": params.tac, "pdn_idx": index, "id": name}
+        for index in range(len(apns))
+    ]
+    return filled(
+        "spgw_c.json",
+        rest_port=REST_PORT,
+        s11=ends["s11"].ip,
+        s11_interface=ends["s11"].interface,
+        sxab=ends["sxab"].ip,
+        sxab_interface=ends["sxab"].interface,
+        dns=params.dns,
+        second_dns=params.second_dns,
+        ue_mtu=params.ue_mtu,
+        pdns=[
+            {"apn_ni": apn, "dyn_ue_ipv4_range": pool_range(part)} for apn, part in zip(apns, pools)
         ],
-        "cups": {
-            "association_retry_period_ms": 15000,
-            "association_heartbeat_period_ms": 2000,
-            "feature_overload_control": False,
-            "feature_load_control": False,
-            "use_nwi": False,
-            "up_nodes_selection": [
-                {
-                    "mcc": params.plmn.mcc,
-                    "mnc": params.plmn.mnc,
-                    "tac": params.tac,
-                    "pdn_idx": index,
-                    "id": gateway_name(params),
-                }
-                for index in range(len(apns))
-            ],
-        },
-    }
-    return json.dumps(document, indent=1) + "\n"
+        nodes=nodes,
+    )
 
 
 def _parts(pool: str, count: int) -> List[str]:

@@ -3,60 +3,27 @@
 from typing import Any
 
 from . import pdn
-from .model import Check, Container, Ends, File, Software, block, conf
+from .model import Check, Container, Ends, File, Software, conf, filled
 from .params import SpgwU
 from .spgwc import gateway_name
 
 FILE = "/openair-spgwu-tiny/etc/spgw_u.conf"
 
 
-def _interface(name: str, address: str, priority: int) -> object:
-    return {
-        "INTERFACE_NAME": name,
-        "IPV4_ADDRESS": address,
-        "SCHED_PARAMS": {
-            "SCHED_POLICY": "SCHED_FIFO",
-            "SCHED_PRIORITY": priority,
-            "THREAD_POOL_SIZE": 1,
-        },
-    }
-
-
 def configuration(params: SpgwU, ends: Ends, control: str) -> str:
     """Return spgw_u.conf."""
-    s1u, sxab = ends["s1u"], ends["sxab"]
-    text = block(
-        "SPGW-U",
-        {
-            "FQDN": gateway_name(params),
-            "INSTANCE": 0,
-            "PID_DIRECTORY": "/var/run",
-            # spdlog's levels have the same names; without one the SPGW-U logs nothing.
-            "LOG_LEVEL": params.log_level,
-            "INTERFACES": {
-                "S1U_S12_S4_UP": _interface(s1u.interface, str(s1u.address), 80),
-                "SX": _interface(sxab.interface, str(sxab.address), 81),
-                "SGI": _interface(params.sgi_interface, "read", 80),
-            },
-            # The VDU does NAT (`rules`): the container would add a rule at each start.
-            "SNAT": "no",
-            "PDN_NETWORK_LIST": [{"NETWORK_IPV4": params.ue_pool}],
-            "SPGW-C_LIST": [{"IPV4_ADDRESS": control}],
-            "NON_STANDART_FEATURES": {"BYPASS_UL_PFCP_RULES": "no"},
-            "SUPPORT_5G_FEATURES": {
-                "ENABLE_5G_FEATURES": "no",
-                "REGISTER_NRF": "no",
-                "USE_FQDN_NRF": "no",
-                "NRF": {
-                    "IPV4_ADDRESS": "127.0.0.1",
-                    "PORT": 80,
-                    "API_VERSION": "v1",
-                    "FQDN": "none",
-                },
-            },
-        },
+    return filled(
+        "spgw_u.conf",
+        name=gateway_name(params),
+        s1u=ends["s1u"].address,
+        s1u_interface=ends["s1u"].interface,
+        sxab=ends["sxab"].address,
+        sxab_interface=ends["sxab"].interface,
+        sgi_interface=params.sgi_interface,
+        ue_pool=params.ue_pool,
+        control=control,
+        level=params.log_level,
     )
-    return text.replace("SPGW-U :", "SPGW-U =", 1)
 
 
 def software(params: SpgwU, ends: Ends, **_: Any) -> Software:

@@ -5,49 +5,27 @@ from typing import Any
 from vpnaas.vdu.programs import source
 
 from .enb import MHZ, rfsim_options
-from .model import LEVELS, Check, Container, File, Raw, Software, block, conf
+from .model import LEVELS, Check, Container, File, Software, conf, filled
 from .params import Secrets, Ue
 from .part import Part
 from .pdn import DEVICE
 
 FILE = "/opt/oai-lte-ue/etc/ue_usim.conf"
 START = "/opt/oai-lte-ue/bin/start-ue.sh"
-IMEI = "356113022094149"
-"""A number from the test range of OAI's own examples."""
 
 
 def configuration(params: Ue, keys: Secrets) -> str:
     """Return ue_usim.conf."""
     plmn = str(params.plmn)
-    names = {
-        "FULLNAME": "osm-vpnaas",
-        "SHORTNAME": "osm-vpnaas",
-        "MNC": params.plmn.mnc,
-        "MCC": params.plmn.mcc,
-    }
-    empty = Raw("()")
-    return block("PLMN", {"PLMN0": names}) + block(
-        "UE0",
-        {
-            "USER": {
-                "IMEI": IMEI,
-                "MANUFACTURER": "OpenAirInterface",
-                "MODEL": "LTE UE",
-                "PIN": "0000",
-            },
-            "SIM": {
-                "MSIN": params.imsi[len(plmn) :],
-                "USIM_API_K": keys.subscriber_key,
-                "OPC": keys.opc,
-                "MSISDN": params.msisdn,
-            },
-            "HPLMN": plmn,
-            "UCPLMN_LIST": empty,
-            "OPLMN_LIST": Raw('("{}")'.format(plmn)),
-            "OCPLMN_LIST": empty,
-            "FPLMN_LIST": empty,
-            "EHPLMN_LIST": empty,
-        },
+    return filled(
+        "ue_usim.conf",
+        plmn=plmn,
+        mcc=params.plmn.mcc,
+        mnc=params.plmn.mnc,
+        msin=params.imsi[len(plmn) :],
+        msisdn=params.msisdn,
+        key=keys.subscriber_key,
+        opc=keys.opc,
     )
 
 
