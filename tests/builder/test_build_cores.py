@@ -5,7 +5,8 @@ import copy
 import pytest
 import yaml
 from click.testing import CliRunner
-from oai import params, part
+from oai import kinds
+from oai.params import SECRET_NAMES
 from vpnaas.base import links
 from vpnaas.params.intent import link_params
 
@@ -56,10 +57,10 @@ def test_the_two_files_differ_in_the_software_only(files):
     assert without == software
 
 
-@pytest.mark.parametrize("kind", params.KINDS)
+@pytest.mark.parametrize("kind", kinds.KINDS)
 def test_the_charms_take_every_value(tree, files, kind):
     """As OSM hands them over: by data type of the primitive, then by the schema of the action."""
-    with_slices = kind in part.WITH_SLICES
+    with_slices = kinds.FUNCTIONS[kind].in_5gs
     file = "5gc_ue" if with_slices else "epc_ue"
     if kind in ("n3iwf", "n3ue"):
         file = "5gc_n3iwf"
@@ -72,10 +73,10 @@ def test_the_charms_take_every_value(tree, files, kind):
         )
         casts = {"integer": int, "boolean": lambda text: text == "true", "string": str}
         result[name] = casts[entry["type"]](value)
-    parsed = params.parse(kind, result)
-    persisted = {name for name in params.to_given(parsed) if name != "log-level"}
-    assert persisted == set(schema) - set(params.SECRET_NAMES)
-    assert bool(params.parse_secrets(kind, result)) == (kind in params.WITH_SECRETS)
+    parsed = kinds.parse(kind, result)
+    persisted = {name for name in kinds.to_given(parsed) if name != "log-level"}
+    assert persisted == set(schema) - set(SECRET_NAMES)
+    assert bool(kinds.parse_secrets(kind, result)) == (kinds.FUNCTIONS[kind].secrets)
     for key, value in given.items():
         if key.endswith("_inner_address"):
             link = key.removesuffix("_inner_address")

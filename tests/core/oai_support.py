@@ -8,9 +8,10 @@ from typing import Any
 
 import attr
 from oai import plan, units
-from oai.model import End
-from oai.params import Common, Secrets, parse
-from oai.part import Part, of
+from oai.kinds import parse
+from oai.model import End, Part
+from oai.params import Common, Secrets
+from oai.part import of
 from vpnaas.base import fields
 from vpnaas.vdu.steps import Results
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from oai import params
-from oai.params import KINDS
+from oai import kinds, params
+from oai.kinds import KINDS
 from oai_support import GIVEN, GIVEN_5G
 from vpnaas.base.errors import InputError, VduError
 from vpnaas.vdu import facts
@@ -139,9 +139,9 @@ def test_interfaces_of_network_functions_are_found_by_tag_too(kind: str) -> None
     given = {**GIVEN, **GIVEN_5G}[kind]
     names = {name for name in given if name.endswith("-interface")}
     seen = of_metadata(json.dumps({"devices": DEVICES}))
-    found = params.resolved(params.parse(kind, {**given, **dict.fromkeys(names, "ens4")}), seen)
-    assert names == {name for name in params.to_given(found) if name.endswith("-interface")}
-    assert {params.to_given(found)[name] for name in names} <= {"enp4s0"}
+    found = params.resolved(kinds.parse(kind, {**given, **dict.fromkeys(names, "ens4")}), seen)
+    assert names == {name for name in kinds.to_given(found) if name.endswith("-interface")}
+    assert {kinds.to_given(found)[name] for name in names} <= {"enp4s0"}
 
 
 @pytest.mark.parametrize("text", ["", "{}", "no JSON"])

@@ -13,7 +13,8 @@ import pytest
 import yaml
 from oai import logs, model, n3iwf, n3ue, nssai, plan, provision_5g, sql, units
 from oai.functions_5g import AmfCharm, N3ueCharm, NrUeCharm, SmfCharm
-from oai.params import N3iwf, expect, opc
+from oai.n3iwf import N3iwf
+from oai.params import expect, opc
 from oai.part import decode, disagreements, encode, of
 from oai_support import (
     AUTHORITY,

@@ -11,6 +11,7 @@ from oai import addresses
 from oai.charm import NfCharm
 from oai.functions import SpgwuCharm
 from oai.functions_5g import UpfCharm
+from oai.kinds import FUNCTIONS
 from oai.params import Common
 from oai.part import of
 from oai_support import Vdu, function_state, params, parts, reconcile
@@ -94,7 +95,7 @@ def test_what_is_free_is_taken_and_own_devices_are_not_foreign(kind: str, name: 
     check(kind, params(kind))
     given = params(kind)
     pool = fields.network("test", getattr(given, name.replace("-", "_")))
-    for device in addresses.DEVICES.get(kind, ()):
+    for device in FUNCTIONS[kind].devices:
         check(kind, given, seen(**{device + "0": f"{pool[1]}/{pool.prefixlen}"}))
     with pytest.raises(InputError, match=r"tap7 of the VDU"):
         check(kind, given, seen(tap7=f"{pool[1]}/{pool.prefixlen}"))

@@ -19,7 +19,8 @@ from cryptography.x509.oid import NameOID
 from oai import n3iwf
 from oai.charm import NfCharm
 from oai.functions_5g import N3iwfCharm
-from oai.params import N3iwf, expect
+from oai.n3iwf import N3iwf
+from oai.params import expect
 from oai_support import params, rendered
 from vpnaas.base.errors import InputError
 from vpnaas.vdu.facts import Interface, VduFacts

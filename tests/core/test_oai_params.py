@@ -8,6 +8,7 @@ from typing import Any
 
 import attr
 import pytest
+from oai import kinds
 from oai import params as nf
 from oai.enb import rfsim_options
 from oai.functions import SpgwcCharm
@@ -32,17 +33,17 @@ KINDS = tuple(GIVEN)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_persists_is_read_back_and_holds_no_key(kind: str) -> None:
     asked = params(kind)
-    text = nf.to_json(asked)
-    assert nf.from_json(kind, text) == asked
+    text = kinds.to_json(asked)
+    assert kinds.from_json(kind, text) == asked
     assert K not in text
     assert OP not in text
-    assert nf.from_json(kind, "") is None
+    assert kinds.from_json(kind, "") is None
 
 
 @pytest.mark.parametrize("text", ["x", "[]", '{"version":2,"nf":{}}', '{"version":1,"nf":1}'])
 def test_what_another_wrote_is_a_sentence(text: str) -> None:
     with pytest.raises(InputError, match="peer relation: nf"):
-        nf.from_json("mme", text)
+        kinds.from_json("mme", text)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +114,7 @@ def test_a_range_that_leaves_the_network_is_refused() -> None:
 @pytest.mark.parametrize("key", ["", "g" * 32, K[:-1], K + "0"])
 def test_a_wrong_key_is_refused_without_being_shown(key: str) -> None:
     with pytest.raises(InputError) as caught:
-        nf.parse_secrets("hss", {"operator-key": OP, "subscriber-key": key})
+        kinds.parse_secrets("hss", {"operator-key": OP, "subscriber-key": key})
     assert "subscriber-key" in str(caught.value)
     assert not key or key not in str(caught.value)
 
@@ -127,16 +128,16 @@ def test_a_parameter_that_is_not_given_keeps_its_value(kind: str) -> None:
     # As Juju and OSM fill them in.
     untouched: dict[str, Any] = {
         name: -1 if isinstance(value, int) else "keep"
-        for name, value in nf.to_given(before).items()
+        for name, value in kinds.to_given(before).items()
         if not isinstance(value, bool)
     }
-    assert nf.parse(kind, nf.completed(untouched, before)) == before
-    after = nf.parse(kind, nf.completed({**untouched, "log-level": "error"}, before))
+    assert kinds.parse(kind, kinds.completed(untouched, before)) == before
+    after = kinds.parse(kind, kinds.completed({**untouched, "log-level": "error"}, before))
     assert after == attr.evolve(before, log_level="error")
     # The first time there is nothing to keep.
     with pytest.raises(InputError, match="configure-nf: "):
-        nf.parse(kind, nf.completed(untouched, None))
-    assert nf.parse(kind, nf.completed(GIVEN[kind], None)) == params(kind)
+        kinds.parse(kind, kinds.completed(untouched, None))
+    assert kinds.parse(kind, kinds.completed(GIVEN[kind], None)) == params(kind)
 
 
 def test_configure_nf_with_one_parameter_changes_nothing_else(
@@ -154,9 +155,9 @@ def test_configure_nf_with_one_parameter_changes_nothing_else(
 
 @pytest.mark.parametrize("given", [{}, {"operator-key": "keep", "subscriber-key": "keep"}])
 def test_keys_that_are_not_given_are_those_of_the_vdu(given: dict[str, str]) -> None:
-    assert nf.parse_secrets("hss", given) is None
+    assert kinds.parse_secrets("hss", given) is None
     with pytest.raises(InputError, match="the other key stays as it is; allowed: keep, or both"):
-        nf.parse_secrets("hss", {"operator-key": OP})
+        kinds.parse_secrets("hss", {"operator-key": OP})
 
 
 def test_keys_are_masked_and_never_part_of_a_repr() -> None:
@@ -171,10 +172,10 @@ def test_keys_are_masked_and_never_part_of_a_repr() -> None:
 
 def test_day_two_changes_what_it_names_only() -> None:
     before = params("enb")
-    after = nf.changed("enb", before, {"resource-blocks": 50}, "configure-cell")
+    after = kinds.changed("enb", before, {"resource-blocks": 50}, "configure-cell")
     assert (after.resource_blocks, after.downlink_mhz) == (50, 2680)  # type: ignore[attr-defined]
     with pytest.raises(InputError, match="configure-cell: resource-blocks"):
-        nf.changed("enb", before, {"resource-blocks": 7}, "configure-cell")
+        kinds.changed("enb", before, {"resource-blocks": 7}, "configure-cell")
 
 
 # -- relation data -------------------------------------------------------------------------------
@@ -243,7 +244,7 @@ def test_pins_replace_tags_and_stand_below_the_prefix() -> None:
         f"registry.example.net:5000/m/oaisoftwarealliance/magma-mme@{digest}"
     )
     assert asked.registry.reference("redis") == "registry.example.net:5000/m/library/redis:7"
-    again = nf.from_json("mme", nf.to_json(asked))
+    again = kinds.from_json("mme", kinds.to_json(asked))
     assert again == asked
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import attr
 import pytest
 from oai import enb, plan, units
+from oai.kinds import FUNCTIONS
 from oai.params import Secrets, opc
 from oai.part import of
 from oai_support import (
@@ -32,13 +33,13 @@ def test_it_is_started_once_and_then_left_alone(kind: str) -> None:
     vdu, asked = Vdu(), function_state(kind)
     outcome = reconcile(vdu, asked)
     assert (outcome.state, outcome.summary()) == ("ready", f"{kind} ready")
-    assert tuple(vdu.restarted) == plan.CONTAINERS[kind]
+    assert tuple(vdu.restarted) == FUNCTIONS[kind].names
     before = dict(vdu.files)
     assert reconcile(vdu, attr.evolve(asked, given=None)).state == "ready"
-    assert tuple(vdu.restarted) == plan.CONTAINERS[kind]
+    assert tuple(vdu.restarted) == FUNCTIONS[kind].names
     assert vdu.files == before
     assert reconcile(vdu, attr.evolve(asked, restart=True)).state == "ready"
-    assert tuple(vdu.restarted) == plan.CONTAINERS[kind] * 2
+    assert tuple(vdu.restarted) == FUNCTIONS[kind].names * 2
 
 
 @pytest.mark.parametrize(("kind", "link"), [("mme", "s6a"), ("spgwu", "sxab"), ("enb", "s1c")])

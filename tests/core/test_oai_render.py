@@ -13,6 +13,7 @@ import attr
 import libconf
 import pytest
 from oai import addresses, diameter, images, model, plan, provision, spgwc, units
+from oai.kinds import FUNCTIONS
 from oai.params import opc
 from oai_support import (
     ADDRESSES,
@@ -160,7 +161,7 @@ def test_opc_is_that_of_the_specification() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_units_run_what_is_documented(kind: str) -> None:
     files = rendered(kind)
-    for name in plan.CONTAINERS[kind]:
+    for name in FUNCTIONS[kind].names:
         parser = configparser.ConfigParser(strict=False, interpolation=None, delimiters=("=",))
         parser.optionxform = str  # type: ignore[assignment]
         parser.read_file(io.StringIO(files[units.UNIT_FILE.format(name)]))

@@ -16,9 +16,9 @@ import click
 import pytest
 import yaml
 from oai import hss as nf_hss
+from oai import kinds as nf_kinds
 from oai import model, units
 from oai import part as nf_part
-from oai import plan as nf_plan
 from vpnaas.base import fields, links
 from vpnaas.extras import gateway, guard, measure, monitoring, qos, responder
 from vpnaas.peers.offer import PREFIX, KeyOffer, Offer, encode
@@ -307,7 +307,7 @@ def nf_actions() -> dict[str, dict[str, Any]]:
         for prefix, file in (
             ("", "common/nf-actions.yaml"),
             ("nr-ue and n3ue ", "common/session-actions.yaml"),
-            *((f"{kind} ", f"{kind}/actions.yaml") for kind in nf_plan.CONTAINERS),
+            *((f"{kind} ", f"{kind}/actions.yaml") for kind in nf_kinds.KINDS),
         )
         for heading, action in (
             (prefix + name, action) for name, action in charms.declared_actions(TREE, file).items()

@@ -12,20 +12,13 @@ from vpnaas.peers.admission import Beside
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.facts import VduFacts
 
-from . import n3iwf, n3ue, pdn, values
+from . import values
+from .kinds import FUNCTIONS
+from .model import Part
 from .params import NONE, Common
-from .part import Part
 
 POOLS = ("ue-pool", "inner-pool")
 SERVERS = ("dns", "second-dns")
-DEVICES: Dict[str, Tuple[str, ...]] = {
-    "ue": (pdn.DEVICES,),
-    "nr-ue": (pdn.DEVICES,),
-    "n3iwf": (n3iwf.DEVICE + "-",),
-    "n3ue": (n3ue.SIGNALLING + "-", n3ue.TUNNELS + "-"),
-}
-"""Starts of the names of the network devices that containers make; see `_devices`."""
-
 Named = Tuple[str, fields.IPNetwork]
 
 
@@ -36,7 +29,7 @@ def _given(params: Common, names: Sequence[str]) -> Dict[str, str]:
 
 def _devices(kind: str, params: Common) -> Tuple[str, ...]:
     own = getattr(params, "tun_device", "")
-    return (own,) if own else DEVICES.get(kind, ())
+    return (own,) if own else FUNCTIONS[kind].devices
 
 
 def beside(kind: str, params: Optional[Common]) -> Beside:

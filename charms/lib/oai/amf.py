@@ -7,12 +7,24 @@ no NSSF: each S-NSSAI has one SMF, which the AMF finds at the NRF.
 import json
 from typing import Any, Dict, List, Tuple
 
+import attr
 from vpnaas.params.qos import TABLE
 from vpnaas.vdu.programs import source
 
-from . import fill, provision_5g, sbi
+from . import fill, nssai, provision_5g, sbi, values
+from .function import Function
 from .model import FILL, LEVELS, LIBRARY, Check, Container, Ends, File, Software, conf
-from .params import Amf, Secrets
+from .params import (
+    MAX_SUBSCRIBERS,
+    At,
+    Common,
+    Secrets,
+    check_range,
+    number_field,
+    sessions_field,
+    text_field,
+    value_field,
+)
 
 STATEMENTS = LIBRARY + "/provision_5g.py"
 PROVISION_FILE = conf("udr-provision.json")
@@ -21,6 +33,36 @@ LOOPBACK = "127.0.0.1"
 STATISTICS_SECONDS = 10
 STARTED = "gNBs' [Ii]nformation"
 """The table that OAI's AMF logs regularly once it runs, at level info."""
+
+
+@attr.frozen
+class Amf(Common):
+    """AMF, NRF, AUSF, UDM, UDR and database, which slices share, with their first subscribers.
+
+    Region, set and pointer make the AMF's GUAMI (TS 23.003 clause 2.10.1). Every subscriber of the
+    range may use every slice.
+    """
+
+    tac: int = value_field(values.tac_5g)
+    amf_region: int = number_field(0, 255, 1)
+    amf_set: int = number_field(0, 1023, 1)
+    amf_pointer: int = number_field(0, 63, 1)
+    slices: str = sessions_field(3)
+    first_imsi: str = text_field(values.imsi)
+    subscribers: int = number_field(0, MAX_SUBSCRIBERS)
+    ambr_mbps: int = number_field(1, 4000000, 1000)
+
+    def check(self, at: At) -> None:
+        check_range(self.plmn, self.first_imsi, self.subscribers, at)
+
+    @property
+    def sessions(self) -> Tuple[nssai.Session, ...]:
+        """Return the slices with their data networks and 5QIs."""
+        return nssai.parse("slices", self.slices, 3)
+
+    @property
+    def served(self) -> Tuple[nssai.Session, ...]:
+        return tuple(attr.evolve(one, five_qi=0) for one in self.sessions)
 
 
 def sessions(params: Amf) -> List[Dict[str, Any]]:
@@ -158,3 +200,13 @@ def software(params: Amf, ends: Ends, keys: Secrets, **_: Any) -> Software:
             Check("log", "the AMF does not run yet", unit="amf", pattern=STARTED),
         ),
     )
+
+
+FUNCTION = Function(
+    "amf",
+    Amf,
+    software,
+    containers=("mysql", "nrf", "udr", "udm", "ausf", "amf"),
+    secrets=True,
+    first_address=True,
+)

@@ -17,10 +17,8 @@ from vpnaas.vdu import machine, secret_store
 from vpnaas.vdu.ssh import Vdu
 from vpnaas.vdu.steps import changes, read, run
 
-from oai.model import SUBSCRIBER_FILE
-
-from . import addresses, params, part, pdn, plan, units, values
-from .model import SECRETS_FILE, End
+from . import addresses, kinds, params, part, pdn, plan, units, values
+from .model import SECRETS_FILE, SUBSCRIBER_FILE, End, Part
 from .params import NONE, Common, Secrets
 
 logger = logging.getLogger(__name__)
@@ -58,7 +56,7 @@ class NfCharm(VnfCharm):
         return sorted(self.environment.endpoints(FUNCTIONS))
 
     def _stored_params(self) -> Optional[Common]:
-        return params.from_json(self.kind, self.environment.stored(NF_KEY))
+        return kinds.from_json(self.kind, self.environment.stored(NF_KEY))
 
     def _has_more(self) -> bool:
         return self._request.params is not None or self._stored_params() is not None
@@ -107,7 +105,7 @@ class NfCharm(VnfCharm):
         self, nf_params: Common, plans: Mapping[str, LinkPlan]
     ) -> plan.FunctionState:
         ends: Dict[str, End] = {}
-        parts: Dict[str, Tuple[Tuple[str, part.Part], ...]] = {}
+        parts: Dict[str, Tuple[Tuple[str, Part], ...]] = {}
         problems: List[str] = []
         unread: List[str] = []
         for link, decided in sorted(plans.items()):
@@ -149,7 +147,7 @@ class NfCharm(VnfCharm):
 
     def _parts(
         self, link: str, decided: LinkPlan, unread: List[str]
-    ) -> Tuple[Tuple[str, part.Part], ...]:
+    ) -> Tuple[Tuple[str, Part], ...]:
         """Return the parts of the network functions at a reference point; add to `unread`.
 
         A function at the other end of the link has the address that was admitted for it. A function
@@ -166,9 +164,7 @@ class NfCharm(VnfCharm):
         result += sorted(self._manual_functions().get(link, {}).items())
         return tuple(result)
 
-    def _peer_parts(
-        self, relation: str, unread: List[str]
-    ) -> List[Tuple[str, Tuple[str, part.Part]]]:
+    def _peer_parts(self, relation: str, unread: List[str]) -> List[Tuple[str, Tuple[str, Part]]]:
         """Return the part of each network function of a relation, with label and peer name."""
         result = []
         for id, label, bag in self.environment.related(relation):
@@ -181,7 +177,7 @@ class NfCharm(VnfCharm):
                 result.append(("rel-{}".format(id), (label, decoded)))
         return result
 
-    def _manual_functions(self) -> Dict[str, Dict[str, part.Part]]:
+    def _manual_functions(self) -> Dict[str, Dict[str, Part]]:
         """Return the network functions of other services that the operator added, by link."""
         return part.functions_from_json(self.environment.stored(FUNCTIONS_KEY))
 
@@ -223,8 +219,8 @@ class NfCharm(VnfCharm):
             stored = self._stored_params()
         except InputError:
             stored = None  # Of another version: what is given takes its place.
-        nf_params = params.parse(self.kind, params.completed(given, stored))
-        return self._change(nf_params, params.parse_secrets(self.kind, given))
+        nf_params = kinds.parse(self.kind, kinds.completed(given, stored))
+        return self._change(nf_params, kinds.parse_secrets(self.kind, given))
 
     def _for_ues(self, parameter: str, name: str) -> None:
         """Raise InputError if a device that only UEs may use is one of management or of a link."""
@@ -244,12 +240,12 @@ class NfCharm(VnfCharm):
             self._request = Request()
             self.reconcile_and_report()  # The status must show what is in force.
             raise VpnaasError(outcome.reason)
-        self.environment.store(NF_KEY, params.to_json(nf_params))
+        self.environment.store(NF_KEY, kinds.to_json(nf_params))
         return outcome.details
 
     @action("fetch-keys")
     def _fetch_keys(self, given: Params) -> Mapping[str, Any]:
-        if self.kind not in params.WITH_SECRETS:
+        if not kinds.FUNCTIONS[self.kind].secrets:
             raise VpnaasError("the {} has no keys of operator and subscribers".format(self.kind))
         nf_params, where = self._configured(), "fetch-keys"
         reference = SecretReference.parse(given, where)
@@ -290,11 +286,11 @@ class NfCharm(VnfCharm):
     def _show_config(self, given: Params) -> Dict[str, Any]:
         nf_params = self._configured()
         outcome = self._reconcile_for(Request(wait=0))
-        return {"parameters": params.to_given(nf_params), "files": outcome.files}
+        return {"parameters": kinds.to_given(nf_params), "files": outcome.files}
 
     @action("set-log-level")
     def _set_log_level(self, given: Params) -> Mapping[str, Any]:
-        if self.kind not in params.LEVELLED:
+        if not kinds.FUNCTIONS[self.kind].levelled:
             raise VpnaasError("OAI's {} has one log level only".format(self.kind))
         return self._change_some(given, "set-log-level")
 
@@ -321,7 +317,7 @@ class NfCharm(VnfCharm):
         return self._with_functions(functions, {"deleted": name, "link": link})
 
     def _with_functions(
-        self, functions: Mapping[str, Mapping[str, part.Part]], answer: Dict[str, Any]
+        self, functions: Mapping[str, Mapping[str, Part]], answer: Dict[str, Any]
     ) -> Mapping[str, Any]:
         """Store the functions of other services, and reconcile with them."""
         self.environment.store(FUNCTIONS_KEY, part.functions_to_json(functions))
@@ -335,7 +331,7 @@ class NfCharm(VnfCharm):
         for name in ("sgi-nat", "n6-nat"):
             if name in named:
                 named[name] = named[name] == "yes"
-        return self._change(params.changed(self.kind, nf_params, named, where))
+        return self._change(kinds.changed(self.kind, nf_params, named, where))
 
     def _log(self, container: str) -> str:
         """Return the end of what a running container has logged since its start."""

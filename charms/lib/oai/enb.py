@@ -3,8 +3,13 @@
 import re
 from typing import Any, Dict, Tuple
 
+import attr
+from vpnaas.base import fields
+
+from . import values
+from .function import Function
 from .model import LEVELS, Check, Container, Ends, File, Software, closed_ports, conf, filled
-from .params import Common, Enb
+from .params import Cell, Common, number_field, text_field, value_field
 
 FILE = "/opt/oai-enb/etc/enb.conf"
 MHZ = 1000000
@@ -12,6 +17,16 @@ RADIO_PORT = 4043
 """TCP port of OAI's radio simulator. It listens at all addresses, and no option changes that."""
 WEEK = re.compile(r"\A(\d{4})\.w(\d{2})")
 """Tags of OAI's eNB and UE images: year and week."""
+
+
+@attr.frozen
+class Enb(Cell):
+    """Base station with a simulated radio; UEs reach it by the network of `uu_interface` only."""
+
+    tac: int = value_field(values.tac)
+    # A macro eNB has 20 bits (TS 36.413 clause 9.2.1.37).
+    enb_id: int = number_field(0, 0xFFFFF)
+    uu_interface: str = text_field(fields.network_interface)
 
 
 def rfsim_options(version: str, server: str) -> Tuple[str, ...]:
@@ -81,3 +96,6 @@ def software(params: Enb, ends: Ends, **_: Any) -> Software:
         ),
         rules=closed_ports((RADIO_PORT,), params.uu_interface),
     )
+
+
+FUNCTION = Function("enb", Enb, software)

@@ -16,8 +16,9 @@ from oai.model import SUBSCRIBER_FILE
 
 from . import cql, fill, hss, logs, params, pdn, plan, provision, units, values
 from .charm import NfCharm
+from .hss import Hss
 from .model import SECRETS_FILE
-from .params import Common, Hss, Secrets
+from .params import Common, Secrets
 
 SAME = "same"
 """Value in place of a subscriber's key: the subscriber has that of the range."""

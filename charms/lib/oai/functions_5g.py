@@ -9,10 +9,12 @@ from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.params.qos import TABLE
 from vpnaas.vdu.ssh import Vdu
 
-from . import amf, logs, n3iwf, n3ue, nr_ue, nssai, params, pdn, provision_5g, sql, values
+from . import amf, kinds, logs, n3iwf, n3ue, nr_ue, nssai, params, pdn, provision_5g, sql, values
+from .amf import Amf
 from .charm import NfCharm
 from .functions import EquipmentCharm, KeyedCharm, UserPlaneCharm, own_key
-from .params import Amf, Common, Equipment, N3iwf, Secrets
+from .n3iwf import N3iwf
+from .params import Common, Equipment, Secrets
 
 
 class AmfCharm(KeyedCharm):
@@ -189,7 +191,7 @@ class SessionsCharm(EquipmentCharm):
     ) -> Mapping[str, Any]:
         # What the parser refuses could be stored, but not read back.
         named = {"sessions": nssai.text(sessions)}
-        return self._change(params.changed(self.kind, nf_params, named, where))
+        return self._change(kinds.changed(self.kind, nf_params, named, where))
 
     @action("show-sessions")
     def _show_sessions(self, given: Params) -> Dict[str, Any]:

@@ -2,9 +2,13 @@
 
 from typing import Any
 
+import attr
+from vpnaas.base import fields
+
 from .enb import RADIO_PORT, numbers, rfsim_options
+from .function import Function
 from .model import LEVELS, Check, Container, Ends, File, Software, closed_ports, conf, filled
-from .params import Gnb
+from .params import AccessNode, number_field, text_field
 
 FILE = "/opt/oai-gnb/etc/gnb.conf"
 BAND = 78
@@ -16,6 +20,15 @@ SSB = 621312
 SSB_HZ = 3000000000 + (SSB - 600000) * 15000
 RADIO_OPTIONS = ("-E", "--rfsim")
 """Options of both gNB and nrUE: three quarters of the sampling rate, simulated radio."""
+
+
+@attr.frozen
+class Gnb(AccessNode):
+    """5G base station with a simulated radio; UEs reach it by the network of `uu_interface`."""
+
+    # OAI gives the gNB identity of the NG Setup 28 bits (TS 38.413 clause 9.3.1.6: 22 to 32).
+    gnb_id: int = number_field(0, 0xFFFFFFF)
+    uu_interface: str = text_field(fields.network_interface)
 
 
 def configuration(params: Gnb, ends: Ends, amf: str) -> str:
@@ -68,3 +81,6 @@ def software(params: Gnb, ends: Ends, **_: Any) -> Software:
         ),
         rules=closed_ports((RADIO_PORT,), params.uu_interface),
     )
+
+
+FUNCTION = Function("gnb", Gnb, software)

@@ -3,9 +3,12 @@
 import json
 from typing import Any, Dict
 
+import attr
+from vpnaas.base.errors import InputError
 from vpnaas.vdu.programs import source
 
-from . import diameter, fill
+from . import diameter, fill, values
+from .function import Function
 from .model import (
     FILL,
     LIBRARY,
@@ -19,7 +22,7 @@ from .model import (
     conf,
     filled,
 )
-from .params import Hss, Secrets
+from .params import MAX_SUBSCRIBERS, At, Secrets, WithApns, check_range, number_field, text_field
 
 ETC = "/openair-hss/etc"
 STATEMENTS = LIBRARY + "/provision.py"
@@ -28,6 +31,24 @@ DATA = "/var/lib/osm-vpnaas/cassandra"
 MME_ID = 3
 REST_PORTS = (9080, 9081, 9082)
 """HTTP management ports that OAI's HSS opens on every address."""
+
+
+@attr.frozen
+class Hss(WithApns):
+    """Home Subscriber Server (TS 29.272), with the range of subscribers it starts with."""
+
+    first_imsi: str = text_field(values.imsi)
+    first_msisdn: str = text_field(values.msisdn)
+    subscribers: int = number_field(0, MAX_SUBSCRIBERS)
+    mme_names: str = text_field(values.host_names, "mme")
+
+    def check(self, at: At) -> None:
+        super().check(at)
+        check_range(self.plmn, self.first_imsi, self.subscribers, at)
+        if len(str(int(self.first_msisdn) + max(self.subscribers - 1, 0))) > 15:
+            form = "{} from {} have more than 15 digits"
+            what = form.format(self.subscribers, self.first_msisdn)
+            raise InputError(at("first-msisdn"), what, "a smaller number, or fewer subscribers")
 
 
 def identity(realm: str) -> str:
@@ -125,3 +146,8 @@ def software(params: Hss, ends: Ends, keys: Secrets, **_: Any) -> Software:
         common_name=identity(params.realm),
         rules=closed_ports(REST_PORTS),
     )
+
+
+FUNCTION = Function(
+    "hss", Hss, software, containers=("cassandra", "hss"), secrets=True, levelled=False
+)

@@ -2,17 +2,32 @@
 
 from typing import Any
 
+import attr
 from vpnaas.vdu.programs import source
 
-from . import diameter, hss
+from . import diameter, hss, values
+from .function import Function
 from .model import TLS, Check, Container, Ends, File, Software, conf, filled
-from .params import Mme
+from .params import Eps, number_field, text_field, value_field
 
 ETC = "/magma-mme/etc"
 START = "/magma-mme/scripts/start-mme.sh"
 STATISTICS_SECONDS = 10
 STARTED = "MME app initialization complete"
 """Log line of Magma's MME when all its tasks run, at level DEBUG of MME_APP."""
+
+
+@attr.frozen
+class Mme(Eps):
+    """Mobility Management Entity; group and code make its GUMMEI (TS 23.003 clause 2.8.1).
+
+    Its name and the realm make its Diameter identity, by which an HSS distinguishes several MMEs.
+    """
+
+    tac: int = value_field(values.tac)
+    mme_group: int = number_field(0, 65535)
+    mme_code: int = number_field(0, 255)
+    mme_name: str = text_field(values.host_name, "mme")
 
 
 def identity(params: Mme) -> str:
@@ -90,3 +105,6 @@ def software(params: Mme, ends: Ends, **_: Any) -> Software:
         ),
         common_name=identity(params),
     )
+
+
+FUNCTION = Function("mme", Mme, software, containers=("redis", "mme"))

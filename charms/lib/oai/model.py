@@ -106,6 +106,25 @@ class Software:
     rules: str = ""  # nftables script the network function needs, "" for none.
 
 
+@attr.frozen
+class Part:
+    """Data that one network function publishes to another."""
+
+    kind: str  # One of `kinds.KINDS`.
+    realm: str  # Diameter realm, "" in 5GS.
+    plmn: str  # Digits of MCC and MNC.
+    ready: bool  # Whether it is ready.
+    tac: str = ""  # Tracking area code, "" if it has none.
+    apn: str = ""  # Default APN, "" if it has none.
+    ue_pool: str = ""  # Prefix of the UEs, "" if it has none.
+    gateway: str = ""  # Name of the user plane, "" if it has none.
+    # Its address. For a peer of a link it is the inner address that was admitted.
+    address: str = ""
+    slices: str = ""  # Slices that it serves, in the form of `oai.nssai`, "" in EPS.
+    inner: str = ""  # Address of an N3IWF inside the IPsec tunnels of its UEs, "" for others.
+    authority: str = ""  # Certificate of an N3IWF's authority, base64 of DER, "" for others.
+
+
 TABLE = "osm_vpnaas_nf"
 """Table of nftables with the rules of a network function, of family inet."""
 CLOSED = """table inet {table}

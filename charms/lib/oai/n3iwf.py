@@ -8,14 +8,17 @@ import ipaddress
 import json
 from typing import Any, Dict, List, Mapping, Tuple
 
+import attr
 from vpnaas.base import fields, x509
 from vpnaas.base.errors import MALFORMED, InputError, VduError
 from vpnaas.tunnels.technology import Given
 from vpnaas.vdu import openssl
 from vpnaas.vdu.steps import Results, Step, directory, read, run, write
 
+from . import values
+from .function import Function
 from .model import TABLE, TLS, Check, Container, Ends, File, Software, conf, filled
-from .params import N3iwf
+from .params import AccessNode, number_field, pool_field, text_field
 from .sbi import LOGGED
 from .values import Plmn
 
@@ -55,6 +58,24 @@ table inet {table} {{
     }}
 }}
 """
+
+
+@attr.frozen
+class N3iwf(AccessNode):
+    """Non-3GPP interworking function; UEs reach it by the network of `nwu_interface`."""
+
+    # TS 38.413 clause 9.3.1.57: 16 bits. free5GC's N3IWF takes zero for a missing number.
+    n3iwf_id: int = number_field(1, 0xFFFF)
+    nwu_interface: str = text_field(fields.network_interface)
+    # Prefix of inner addresses; the first is the N3IWF's, UEs get the others.
+    inner_pool: str = pool_field()
+    # Seconds between two liveness checks of a UE; 0 for none.
+    liveness_seconds: int = number_field(0, 3600, 60)
+
+    @property
+    def inner(self) -> str:
+        """Return its own inner address."""
+        return str(values.pool("inner-pool", self.inner_pool)[1])
 
 
 def fqdn(plmn: Plmn) -> str:
@@ -237,6 +258,11 @@ def software(params: N3iwf, ends: Ends, own: str, **_: Any) -> Software:
             nas=NAS_PORT,
         ),
     )
+
+
+FUNCTION = Function(
+    "n3iwf", N3iwf, software, kernel=("xfrm_interface", "ip_gre", "sctp"), devices=(DEVICE + "-",)
+)
 
 
 # -- answers of actions ---------------------------------------------------------------------------

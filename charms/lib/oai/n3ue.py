@@ -3,13 +3,15 @@
 import re
 from typing import Any, Dict, Tuple
 
-from vpnaas.base import x509
+import attr
+from vpnaas.base import fields, x509
+from vpnaas.base.errors import InputError
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, run
 
-from .model import Check, Container, File, Software, conf, filled
-from .params import N3ue, Secrets
-from .part import Part
+from .function import Function
+from .model import Check, Container, File, Part, Software, conf, filled
+from .params import At, Equipment, Secrets, text_field
 from .sbi import LOGGED
 
 HOME = "/n3iwue"
@@ -21,6 +23,20 @@ FIRST_ID = 1
 _ADDRESS = re.compile(
     r"^\d+: (gretun-id-([0-9]{1,9})-\d+)(?:@\S+)?\s+inet ([0-9.]+)[/ ]", re.MULTILINE
 )
+
+
+@attr.frozen
+class N3ue(Equipment):
+    """5G user equipment in an untrusted Wi-Fi, which is the network of `wifi_interface`."""
+
+    wifi_interface: str = text_field(fields.network_interface)
+
+    def check(self, at: At) -> None:
+        super().check(at)
+        for one in self.requested:
+            if one.slice.sst > 15:
+                what = "slice {}: the UE's configuration has one digit for SST".format(one.slice)
+                raise InputError(at("sessions"), what, "SST 1 to 15")
 
 
 def configuration(params: N3ue, own: str, n3iwf: Part, keys: Secrets) -> str:
@@ -86,6 +102,18 @@ def software(params: N3ue, station: Part, keys: Secrets, own: str, **_: Any) -> 
             for number, one in enumerate(params.requested, start=1)
         ),
     )
+
+
+FUNCTION = Function(
+    "n3ue",
+    N3ue,
+    software,
+    containers=("n3iwue",),
+    secrets=True,
+    station=("N3IWF", "nwu"),
+    kernel=("xfrm_interface", "ip_gre"),
+    devices=(SIGNALLING + "-", TUNNELS + "-"),
+)
 
 
 def devices_step() -> Step:

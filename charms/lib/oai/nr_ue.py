@@ -3,11 +3,11 @@
 from typing import Any
 
 from .enb import rfsim_options
+from .function import Function
 from .gnb import BLOCKS, NUMEROLOGY, RADIO_OPTIONS, SSB_HZ
-from .model import LEVELS, Check, Container, File, Software, conf, filled
+from .model import LEVELS, Check, Container, File, Part, Software, conf, filled
 from .params import Equipment, Secrets
-from .part import Part
-from .pdn import DEVICE
+from .pdn import DEVICE, DEVICES
 
 FILE = "/opt/oai-nr-ue/etc/nr-ue.conf"
 
@@ -63,3 +63,8 @@ def software(params: Equipment, station: Part, keys: Secrets, **_: Any) -> Softw
             for number, one in enumerate(params.requested, start=1)
         ),
     )
+
+
+FUNCTION = Function(
+    "nr-ue", Equipment, software, secrets=True, station=("gNB", "uu"), devices=(DEVICES,)
+)

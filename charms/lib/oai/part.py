@@ -13,8 +13,9 @@ from vpnaas.base import fields, x509
 from vpnaas.base.errors import InputError
 
 from . import nssai, values
-from .params import KINDS, AccessNode, Amf, Common, Equipment, SliceOfDnn, SpgwC, SpgwU
-from .spgwc import gateway_name
+from .kinds import FUNCTIONS
+from .model import Part
+from .params import Common
 
 PREFIX = "nf-"
 VERSION = "1"
@@ -38,8 +39,6 @@ ENDS = (
     ("nwu", "n3iwf", "n3ue"),
 )
 """Links with the kinds of network functions at their ends; the second one connects to the first."""
-WITH_SLICES = ("amf", "smf", "upf", "gnb", "nr-ue", "n3iwf", "n3ue")
-"""Network functions of 5GS."""
 
 FUNCTION = "-function"
 """Suffix of a relation between network functions, after the name of their link.
@@ -53,49 +52,16 @@ def link_of(relation: str) -> str:
     return relation[: -len(FUNCTION)] if relation.endswith(FUNCTION) else relation
 
 
-@attr.frozen
-class Part:
-    """Data that one network function publishes to another."""
-
-    kind: str  # One of `KINDS`.
-    realm: str  # Diameter realm, "" in 5GS.
-    plmn: str  # Digits of MCC and MNC.
-    ready: bool  # Whether it is ready.
-    tac: str = ""  # Tracking area code, "" if it has none.
-    apn: str = ""  # Default APN, "" if it has none.
-    ue_pool: str = ""  # Prefix of the UEs, "" if it has none.
-    gateway: str = ""  # Name of the user plane, "" if it has none.
-    # Its address. For a peer of a link it is the inner address that was admitted.
-    address: str = ""
-    slices: str = ""  # Slices that it serves, in the form of `oai.nssai`, "" in EPS.
-    inner: str = ""  # Address of an N3IWF inside the IPsec tunnels of its UEs, "" for others.
-    authority: str = ""  # Certificate of an N3IWF's authority, base64 of DER, "" for others.
-
-
 def of(kind: str, params: Common, ready: bool) -> Part:
     """Return our own part."""
     named = ("realm", "plmn", "tac", "apn", "ue_pool", "inner")
     return Part(
         kind=kind,
         ready=ready,
-        gateway=gateway_name(params) if isinstance(params, (SpgwC, SpgwU)) else "",
-        slices=_slices(params),
+        gateway=getattr(params, "gateway", ""),
+        slices=nssai.text(params.served),
         **{name: str(getattr(params, name, "")) for name in named},
     )
-
-
-def _slices(params: Common) -> str:
-    """Return the slices of a network function, with their DNNs if it has them."""
-    served: Tuple[nssai.Session, ...] = ()
-    if isinstance(params, Amf):
-        served = tuple(attr.evolve(one, five_qi=0) for one in params.sessions)
-    elif isinstance(params, SliceOfDnn):
-        served = (nssai.Session(params.snssai, params.dnn),)
-    elif isinstance(params, AccessNode):
-        served = tuple(nssai.Session(one) for one in params.snssais)
-    elif isinstance(params, Equipment):
-        served = params.requested
-    return nssai.text(served)
 
 
 def encode(part: Optional[Part]) -> Dict[str, str]:
@@ -122,12 +88,13 @@ def decode(bag: Mapping[str, str], where: str) -> Optional[Part]:
         raise InputError(
             at("version"), "{} is unknown".format(fields.shown(text("version"))), VERSION
         )
-    kind = fields.choice(at("kind"), text("kind"), sorted(KINDS))
+    kind = fields.choice(at("kind"), text("kind"), sorted(FUNCTIONS))
     authority = text("authority")
-    area = values.tac_5g if kind in WITH_SLICES else values.tac
+    in_5gs = FUNCTIONS[kind].in_5gs
+    area = values.tac_5g if in_5gs else values.tac
     return Part(
         kind=kind,
-        realm="" if kind in WITH_SLICES else values.realm(at("realm"), text("realm")),
+        realm="" if in_5gs else values.realm(at("realm"), text("realm")),
         plmn=str(values.plmn_text(at("plmn"), text("plmn"))),
         ready=fields.choice(at("ready"), text("ready"), READY) == "yes",
         tac=str(area(at("tac"), text("tac"))) if text("tac") else "",

@@ -7,7 +7,7 @@ outcome = conclude(function_state, plan, after)
 """
 
 import json
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import attr
 from vpnaas.base import fields, links
@@ -20,31 +20,14 @@ from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, ask, disable, enable, read, remove, run, which, write
 from vpnaas.vdu.steps import directory as make_directory
 
-from . import (
-    addresses,
-    amf,
-    enb,
-    gnb,
-    hss,
-    mme,
-    n3iwf,
-    n3ue,
-    nr_ue,
-    pdn,
-    smf,
-    spgwc,
-    spgwu,
-    ue,
-    units,
-    upf,
-)
+from . import addresses, n3iwf, pdn, units
 from .images import Registry
-from .model import BASE, DATABASE_FILE, LIBRARY, SECRETS_FILE, TLS, Ends, File, Software
-from .params import KINDS, NONE, WITH_SECRETS, Common, N3iwf, Secrets, masked
-from .part import ENDS, Part, disagreements, encode, of
+from .kinds import FUNCTIONS
+from .model import BASE, DATABASE_FILE, LIBRARY, SECRETS_FILE, TLS, Ends, File, Part, Software
+from .n3iwf import N3iwf
+from .params import NONE, Common, Secrets, masked
+from .part import ENDS, disagreements, encode, of
 
-FIRST_ADDRESS = ("amf", "smf", "upf")
-"""Functions of OAI that are configured with an interface and use its first IPv4 address."""
 COMMON_NAME_FILE = TLS + "/common-name"
 """Name in the certificate that was made last."""
 ENGINES = ("podman", "docker")
@@ -58,34 +41,6 @@ USER_PLANE = ("s1u", "n3")
 """Links whose ends learn each other's address from the control plane."""
 UNGATED = ("s11",)
 """Links whose peer need not be ready before the first start; only its address is needed."""
-CONTAINERS: Mapping[str, Tuple[str, ...]] = {
-    **{kind: (kind,) for kind in KINDS},
-    "hss": ("cassandra", "hss"),
-    "mme": ("redis", "mme"),
-    "amf": ("mysql", "nrf", "udr", "udm", "ausf", "amf"),
-    "n3ue": ("n3iwue",),
-}
-SOFTWARE: Mapping[str, Callable[..., Software]] = {
-    "hss": hss.software,
-    "mme": mme.software,
-    "spgwc": spgwc.software,
-    "spgwu": spgwu.software,
-    "enb": enb.software,
-    "ue": ue.software,
-    "amf": amf.software,
-    "smf": smf.software,
-    "upf": upf.software,
-    "gnb": gnb.software,
-    "nr-ue": nr_ue.software,
-    "n3iwf": n3iwf.software,
-    "n3ue": n3ue.software,
-}
-STATIONS: Mapping[str, Tuple[str, str]] = {
-    "ue": ("eNB", "uu"),
-    "nr-ue": ("gNB", "uu"),
-    "n3ue": ("N3IWF", "nwu"),
-}
-"""Station whose address a UE needs, and the relation that has it."""
 KEY_BITS = 3072
 
 
@@ -189,19 +144,19 @@ def address_interface(kind: str, link: LinkPlan) -> str:
     """Return the interface that has the inner address of a link.
 
     With IPsec, packets may come in by another one: the underlay, or charon's own. In clear, the
-    underlay has an outer address too, which the functions of FIRST_ADDRESS would use.
+    underlay has an outer address too, which functions with `first_address` would use.
     """
     name = link.params.link
     if link.params.technology == IPSEC:
         return links.ipsec_interface(name)
-    if link.params.technology == links.NONE and kind in FIRST_ADDRESS:
+    if link.params.technology == links.NONE and FUNCTIONS[kind].first_address:
         return links.clear_interface(name, link.interface)
     return link.interface
 
 
 def build(function_state: FunctionState, keys: Secrets, own: str) -> Software:
     """Return the software of the network function; `own` is its address on Uu or NWu, or ""."""
-    return SOFTWARE[function_state.kind](
+    return FUNCTIONS[function_state.kind].software(
         function_state.params,
         ends=function_state.ends,
         station=station(function_state),
@@ -212,7 +167,7 @@ def build(function_state: FunctionState, keys: Secrets, own: str) -> Software:
 
 def station(function_state: FunctionState) -> Part:
     """Return the part of a UE's eNB, gNB or N3IWF; without address if there is none yet."""
-    _, link = STATIONS.get(function_state.kind, ("", ""))
+    _, link = FUNCTIONS[function_state.kind].station
     stations = [part for _, part in function_state.parts.get(link, ()) if part.address]
     if function_state.kind == "n3ue":
         stations = [part for part in stations if part.inner and part.authority]
@@ -228,7 +183,7 @@ def _air(params: Common) -> str:
 def needs(kind: str) -> Dict[str, bool]:
     """Return the links a network function needs, and whether it needs the address at the other end.
 
-    A UE has no links; see `STATIONS`.
+    A UE has no links; see `Function.station`.
     """
     return {
         link: kind == client and link not in USER_PLANE
@@ -240,8 +195,9 @@ def needs(kind: str) -> Dict[str, bool]:
 def lacking(function_state: FunctionState) -> List[str]:
     """Return sentences about what is missing to render the network function."""
     result = []
-    if function_state.kind in STATIONS and not station(function_state).address:
-        result.append("waiting for the {}".format(STATIONS[function_state.kind][0]))
+    name, _ = FUNCTIONS[function_state.kind].station
+    if name and not station(function_state).address:
+        result.append("waiting for the {}".format(name))
     for link, address in sorted(needs(function_state.kind).items()):
         end = function_state.ends.get(link)
         if end is None:
@@ -256,8 +212,8 @@ def closed_gates(function_state: FunctionState) -> List[str]:
     result = []
     needed = needs(function_state.kind).items()
     gates = [link for link, address in needed if address and link not in UNGATED]
-    if function_state.kind in STATIONS:
-        gates.append(STATIONS[function_state.kind][1])
+    _, relation = FUNCTIONS[function_state.kind].station
+    gates += [relation] if relation else []
     for link in gates:
         parts = function_state.parts.get(link, ())
         if not any(part.ready for _, part in parts):
@@ -276,7 +232,7 @@ def observe_steps(function_state: FunctionState) -> List[Step]:
         read("nf/common-name", COMMON_NAME_FILE),
         secret_store.observe("nf/store", SECRETS_FILE),
     ]
-    for name in CONTAINERS[function_state.kind]:
+    for name in FUNCTIONS[function_state.kind].names:
         steps.append(read("nf/unit/" + name, units.UNIT_FILE.format(name)))
         steps.append(read("nf/started/" + name, "{}/{}.digest".format(units.RUN, name)))
     if function_state.params.software == NONE:
@@ -343,12 +299,12 @@ def _conflict(function_state: FunctionState, results: Results) -> Optional[Input
 
 def _plan(function_state: FunctionState, results: Results) -> Plan:
     if function_state.params.software == NONE:
-        names = CONTAINERS[function_state.kind]
+        names = FUNCTIONS[function_state.kind].names
         present = any(results.text("nf/unit/" + name) is not None for name in names)
         return Plan(steps=tuple(removal_steps(function_state.kind)) if present else ())
     path = engine(results)
     secrets = function_state.given or Secrets.from_json(results.text("nf/secrets"))
-    if function_state.kind in WITH_SECRETS and not secrets:
+    if FUNCTIONS[function_state.kind].secrets and not secrets:
         missing = "the VDU does not hold the operator's and the subscribers' keys"
         return Plan(problems=(missing + "; run configure-nf again, or fetch-keys",))
     keep = _keep_secrets(function_state, secrets, results)
@@ -497,14 +453,12 @@ def _certificate(common_name: str) -> List[Step]:
     ]
 
 
-KERNEL = {"n3iwf": ("xfrm_interface", "ip_gre", "sctp"), "n3ue": ("xfrm_interface", "ip_gre")}
-"""Modules of the kernel whose features an image needs; `kernel.py` looks for them."""
 FEATURES = {"xfrm_interface": "XFRM interfaces", "ip_gre": "GRE", "sctp": "SCTP"}
 
 
 def _kernel(kind: str) -> List[Step]:
     """Return the step that looks at the kernel before the image starts."""
-    modules = KERNEL.get(kind, ())
+    modules = FUNCTIONS[kind].kernel
     request = {"modules": modules}
     return [ask("nf/kernel", source("kernel.py", "oai"), request, 60)] if modules else []
 
@@ -542,7 +496,7 @@ def removal_steps(kind: str) -> List[Step]:
     Its data stay.
     """
     steps: List[Step] = []
-    for name in reversed(CONTAINERS[kind]):
+    for name in reversed(FUNCTIONS[kind].names):
         steps.append(disable("nf/off/" + name, units.unit(name)))
         steps.append(remove("nf/off/unit/" + name, units.UNIT_FILE.format(name)))
         steps.append(remove("nf/off/started/" + name, "{}/{}.digest".format(units.RUN, name)))
@@ -582,7 +536,7 @@ def conclude(function_state: FunctionState, plan: Plan, results: Optional[Result
         if late > DEADLINE or restarts >= MAX_RESTARTS:
             state = "failed"
             reason += "; not ready for {} s, {} restarts, see /var/log/{}.log".format(
-                late, restarts, CONTAINERS[kind][-1]
+                late, restarts, FUNCTIONS[kind].names[-1]
             )
     # A function may run without: the lab's simulators do.
     lacks = _lacks(results)
@@ -593,7 +547,7 @@ def conclude(function_state: FunctionState, plan: Plan, results: Optional[Result
         "reason": reason,
         "restarts": restarts,
         "units": seen.get("units", {}),
-        "images": {name: params.registry.reference(name) for name in CONTAINERS[kind]},
+        "images": {name: params.registry.reference(name) for name in FUNCTIONS[kind].names},
         "network": "{}-{}".format(params.plmn.mcc, params.plmn.mnc),
     }
     if params.realm:

@@ -2,12 +2,27 @@
 
 from typing import Any
 
-from . import sbi
+import attr
+
+from . import sbi, values
+from .function import Function
 from .model import Check, Ends, File, Software, conf
-from .params import Smf
+from .params import At, SliceOfDnn, check_servers, number_field, text_field
 
 PFCP = 8805
 """UDP port of N4 (TS 29.244 clause 4.2.2)."""
+
+
+@attr.frozen
+class Smf(SliceOfDnn):
+    """Session Management Function of a slice."""
+
+    dns: str = text_field(values.ipv4)
+    second_dns: str = text_field(values.ipv4)
+    ue_mtu: int = number_field(576, 9000)
+
+    def check(self, at: At) -> None:
+        check_servers((self.dns, self.second_dns), self.ue_pool, at)
 
 
 def configuration(params: Smf, ends: Ends, shared: str) -> str:
@@ -51,3 +66,6 @@ def software(params: Smf, ends: Ends, **_: Any) -> Software:
             Check("udp", "no PFCP on N4 yet", ends["n4"].ip, PFCP),
         ),
     )
+
+
+FUNCTION = Function("smf", Smf, software, first_address=True)

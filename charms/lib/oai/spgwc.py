@@ -1,20 +1,39 @@
 """Control plane of SGW and PGW (TS 23.214)."""
 
 import ipaddress
-from typing import Any, List, Union
+from typing import Any, List
 
+import attr
+
+from . import values
+from .function import Function
 from .model import Check, Container, Ends, File, Software, closed_ports, conf, filled
-from .params import SpgwC, SpgwU
+from .params import At, WithApns, check_servers, number_field, pool_field, text_field, value_field
 
 FILE = "/openair-spgwc/etc/spgw_c.json"
 REST_PORT = 9081
 """HTTP management port that OAI's SPGW-C opens on every address."""
 
 
-def gateway_name(params: Union[SpgwC, SpgwU]) -> str:
-    """Return the name of a user plane, by which the control plane chooses it (TS 29.303)."""
-    form = "gw{}.spgw.node.epc.mnc{}.mcc{}.{}"
-    return form.format(params.gateway_id, params.plmn.mnc3, params.plmn.mcc, params.realm)
+@attr.frozen
+class SpgwC(WithApns):
+    """Control plane of SGW and PGW."""
+
+    tac: int = value_field(values.tac)
+    dns: str = text_field(values.ipv4)
+    second_dns: str = text_field(values.ipv4)
+    ue_pool: str = pool_field()
+    ue_mtu: int = number_field(576, 9000)
+    gateway_id: int = number_field(1, 255, 1)
+
+    @property
+    def gateway(self) -> str:
+        """Return the name of the user plane."""
+        return self.gateway_name(self.gateway_id)
+
+    def check(self, at: At) -> None:
+        super().check(at)
+        check_servers((self.dns, self.second_dns), self.ue_pool, at)
 
 
 def pool_range(pool: str) -> str:
@@ -28,7 +47,7 @@ def configuration(params: SpgwC, ends: Ends) -> str:
     apns = [name for name in (params.apn, params.second_apn) if name]
     # One pool for all APNs: the user plane takes a single network.
     pools = _parts(params.ue_pool, len(apns))
-    plmn, name = params.plmn, gateway_name(params)
+    plmn, name = params.plmn, params.gateway
     nodes = [
         {"mcc": plmn.mcc, "mnc": plmn.mnc, "tac": params.tac, "pdn_idx": index, "id": name}
         for index in range(len(apns))
@@ -75,3 +94,6 @@ def software(params: SpgwC, ends: Ends, **_: Any) -> Software:
         ),
         rules=closed_ports((REST_PORT,)),
     )
+
+
+FUNCTION = Function("spgwc", SpgwC, software, levelled=False)

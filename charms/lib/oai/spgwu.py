@@ -2,19 +2,42 @@
 
 from typing import Any
 
+import attr
+from vpnaas.base import fields
+
 from . import pdn
+from .function import Function
 from .model import Check, Container, Ends, File, Software, conf, filled
-from .params import SpgwU
-from .spgwc import gateway_name
+from .params import TUN, At, Eps, check_device, number_field, pool_field, text_field, value_field
 
 FILE = "/openair-spgwu-tiny/etc/spgw_u.conf"
+
+
+@attr.frozen
+class SpgwU(Eps):
+    """User plane of SGW and PGW."""
+
+    ue_pool: str = pool_field()
+    sgi_interface: str = text_field(fields.network_interface)
+    sgi_nat: bool = value_field(fields.boolean, True)
+    gateway_id: int = number_field(1, 255, 1)
+    tun_device: str = text_field(fields.network_interface, TUN)
+
+    @property
+    def gateway(self) -> str:
+        """Return the name of the user plane."""
+        return self.gateway_name(self.gateway_id)
+
+    def check(self, at: At) -> None:
+        super().check(at)
+        check_device(self.tun_device, self.sgi_interface, at)
 
 
 def configuration(params: SpgwU, ends: Ends, control: str) -> str:
     """Return spgw_u.conf."""
     return filled(
         "spgw_u.conf",
-        name=gateway_name(params),
+        name=params.gateway,
         s1u=ends["s1u"].address,
         s1u_interface=ends["s1u"].interface,
         sxab=ends["sxab"].address,
@@ -46,3 +69,6 @@ def software(params: SpgwU, ends: Ends, **_: Any) -> Software:
         ),
         rules=pdn.rules(params.sgi_interface, params.tun_device, params.ue_pool, params.sgi_nat),
     )
+
+
+FUNCTION = Function("spgwu", SpgwU, software)

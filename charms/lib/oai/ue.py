@@ -2,16 +2,29 @@
 
 from typing import Any
 
+import attr
 from vpnaas.vdu.programs import source
 
+from . import values
 from .enb import MHZ, rfsim_options
-from .model import LEVELS, Check, Container, File, Software, conf, filled
-from .params import Secrets, Ue
-from .part import Part
-from .pdn import DEVICE
+from .function import Function
+from .model import LEVELS, Check, Container, File, Part, Software, conf, filled
+from .params import At, Cell, Secrets, text_field
+from .pdn import DEVICE, DEVICES
 
 FILE = "/opt/oai-lte-ue/etc/ue_usim.conf"
 START = "/opt/oai-lte-ue/bin/start-ue.sh"
+
+
+@attr.frozen
+class Ue(Cell):
+    """User equipment with a simulated radio."""
+
+    imsi: str = text_field(values.imsi)
+    msisdn: str = text_field(values.msisdn)
+
+    def check(self, at: At) -> None:
+        values.imsi_of(at("imsi"), self.imsi, self.plmn)
 
 
 def configuration(params: Ue, keys: Secrets) -> str:
@@ -59,3 +72,6 @@ def software(params: Ue, station: Part, keys: Secrets, **_: Any) -> Software:
             ),
         ),
     )
+
+
+FUNCTION = Function("ue", Ue, software, secrets=True, station=("eNB", "uu"), devices=(DEVICES,))

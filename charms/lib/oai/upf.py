@@ -2,9 +2,26 @@
 
 from typing import Any
 
+import attr
+from vpnaas.base import fields
+
 from . import pdn, sbi
+from .function import Function
 from .model import LEVELS, Check, Ends, File, Software, conf
-from .params import Upf
+from .params import TUN, At, SliceOfDnn, check_device, text_field, value_field
+
+
+@attr.frozen
+class Upf(SliceOfDnn):
+    """User Plane Function of a slice."""
+
+    n6_interface: str = text_field(fields.network_interface)
+    n6_nat: bool = value_field(fields.boolean, True)
+    tun_device: str = text_field(fields.network_interface, TUN)
+
+    def check(self, at: At) -> None:
+        super().check(at)
+        check_device(self.tun_device, self.n6_interface, at)
 
 
 def configuration(params: Upf, ends: Ends, control: str) -> str:
@@ -50,3 +67,6 @@ def software(params: Upf, ends: Ends, **_: Any) -> Software:
         ),
         rules=pdn.rules(params.n6_interface, params.tun_device, params.ue_pool, params.n6_nat),
     )
+
+
+FUNCTION = Function("upf", Upf, software, first_address=True)

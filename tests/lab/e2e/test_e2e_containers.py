@@ -22,8 +22,9 @@ import yaml
 from e2e_labs import open_machines
 from e2e_support import EPC, PATIENCE, Lab, Secrets, Service, Vnf, gone, wait
 from e2e_ue import OP, K, load
+from oai import kinds
 from oai.images import Registry
-from oai.plan import CONTAINERS, MAX_RESTARTS
+from oai.plan import MAX_RESTARTS
 
 from simulators.engine.images import IMAGES, reference
 from simulators.engine.oci import make
@@ -119,7 +120,7 @@ def pid(vnf: Vnf, container: str) -> str:
 def check_containers(vnf: Vnf, digests: dict[str, str]) -> None:
     """Check that a function's containers are podman's, of the registry's images, by their units."""
     assert re.fullmatch(r"podman version \d+\.\d+\.\d+\n", vnf.out("podman", "--version"))
-    for container in CONTAINERS[vnf.index]:
+    for container in kinds.FUNCTIONS[vnf.index].names:
         assert vnf.out("systemctl", "is-active", f"{container}.service") == "active\n"
         assert vnf.out("systemctl", "is-enabled", f"{container}.service") == "enabled\n"
         shown = json.loads(vnf.out("podman", "inspect", container))[0]

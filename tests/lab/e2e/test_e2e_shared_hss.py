@@ -12,7 +12,8 @@ import pytest
 from e2e_support import SHARED_HSS, InBackground, Lab, Service, Vnf, make_together, wait
 from e2e_ue import DEVICE, FIRST_IMSI, LONG, OP, SGI, K
 from oai import ue
-from oai.params import Secrets, Ue
+from oai.params import Secrets
+from oai.ue import Ue
 from oai.values import Plmn
 
 from operate.client import Client
