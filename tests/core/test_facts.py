@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from oai import kinds, params
 from oai.kinds import KINDS
-from oai_support import GIVEN, GIVEN_5G
+from support.functions import GIVEN, GIVEN_5G
 from vpnaas.base.errors import InputError, VduError
 from vpnaas.vdu import facts
 from vpnaas.vdu.ssh import CommandResult, Login, Vdu

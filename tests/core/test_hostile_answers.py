@@ -12,7 +12,7 @@ from oai import cql, logs, n3iwf, n3ue, pdn, plan, sql
 from oai.functions import HssCharm, KeyedCharm
 from oai.functions_5g import AmfCharm
 from oai.params import Secrets
-from oai_support import function_state, params
+from support.functions import function_state, params
 from vpnaas.base import fields
 from vpnaas.base.errors import VpnaasError
 from vpnaas.extras import gateway, gateway_pair, measure, qos

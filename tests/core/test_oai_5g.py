@@ -16,7 +16,7 @@ from oai.functions_5g import AmfCharm, N3ueCharm, NrUeCharm, SmfCharm
 from oai.n3iwf import N3iwf
 from oai.params import expect, opc
 from oai.part import decode, disagreements, encode, of
-from oai_support import (
+from support.functions import (
     AUTHORITY,
     DATABASE,
     GIVEN_5G,

@@ -14,7 +14,7 @@ from oai.functions_5g import UpfCharm
 from oai.kinds import FUNCTIONS
 from oai.params import Common
 from oai.part import of
-from oai_support import Vdu, function_state, params, parts, reconcile
+from support.functions import Vdu, function_state, params, parts, reconcile
 from support.juju import pair
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VpnaasError

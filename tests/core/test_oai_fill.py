@@ -18,7 +18,7 @@ import sqlglot
 from oai.functions import HssCharm, KeyedCharm
 from oai.functions_5g import AmfCharm
 from oai.params import opc
-from oai_support import OP, SECRETS, K, params, rendered
+from support.functions import OP, SECRETS, K, params, rendered
 from vpnaas.base.errors import VpnaasError
 from vpnaas.vdu.steps import Results, Step
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from oai import kernel, plan
-from oai_support import Vdu, function_state, reconcile
+from support.functions import Vdu, function_state, reconcile
 
 
 @pytest.mark.parametrize("kind", ["n3iwf", "n3ue"])

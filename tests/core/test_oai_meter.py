@@ -7,7 +7,7 @@ import struct
 
 import pytest
 from oai import cql, logs
-from oai_support import SUCCESS, avp, message
+from support.functions import SUCCESS, avp, message
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.vdu.steps import Results
 

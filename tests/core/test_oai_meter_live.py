@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from oai_support import SUCCESS, message
+from support.functions import SUCCESS, message
 from vpnaas.vdu.programs import source
 
 pytestmark = pytest.mark.lab

@@ -21,7 +21,7 @@ from oai.charm import NfCharm
 from oai.functions_5g import N3iwfCharm
 from oai.n3iwf import N3iwf
 from oai.params import expect
-from oai_support import params, rendered
+from support.functions import params, rendered
 from vpnaas.base.errors import InputError
 from vpnaas.vdu.facts import Interface, VduFacts
 from vpnaas.vdu.steps import Results, Step

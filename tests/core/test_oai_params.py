@@ -23,7 +23,7 @@ from oai.part import (
     link_of,
     of,
 )
-from oai_support import GIVEN, OP, SECRETS, K, params, rendered
+from support.functions import GIVEN, OP, SECRETS, K, params, rendered
 from vpnaas import actions
 from vpnaas.base.errors import InputError
 

@@ -11,7 +11,7 @@ from oai import enb, plan, units
 from oai.kinds import FUNCTIONS
 from oai.params import Secrets, opc
 from oai.part import of
-from oai_support import (
+from support.functions import (
     GIVEN,
     OP,
     SECRETS,

@@ -9,7 +9,7 @@ from pathlib import Path
 import attr
 import pytest
 from oai import plan, probe
-from oai_support import OWN, SECRETS, function_state
+from support.functions import OWN, SECRETS, function_state
 from vpnaas.vdu.programs import source
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ import pytest
 from oai import addresses, diameter, images, model, plan, provision, spgwc, units
 from oai.kinds import FUNCTIONS
 from oai.params import opc
-from oai_support import (
+from support.functions import (
     ADDRESSES,
     DATABASE,
     GIVEN,

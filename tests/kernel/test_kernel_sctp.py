@@ -107,7 +107,7 @@ def measured(
 ) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("sctp")
     begin = guest_machine.lend(IMPORTS)
-    guest_machine.put(ROOT / "tests/core/golden")
+    guest_machine.put(ROOT / "charms/lib/oai")  # its scripts and templates
     done = guest_machine.run(folder, begin + PROGRAM)
     assert done.code == 0, done.output
     return dict(json.loads((folder / "measured.json").read_text()))

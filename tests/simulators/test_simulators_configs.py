@@ -8,23 +8,22 @@ from pathlib import Path
 
 import pytest
 from oai.enb import rfsim_options
+from support import functions
 
 from simulators.epc import nas
 from simulators.errors import EpcError
 from simulators.programs import config_file, configs_4g, configs_5g
 from simulators.shared.identity import Gummei, Plmn, Tai
 
-GOLDEN = Path(__file__).resolve().parents[1] / "core/golden"
 REALM = "epc.mnc088.mcc242.3gppnetwork.org"
 PLMN = Plmn("242", "88")
 
 
 @pytest.fixture
 def rendered(tmp_path: Path) -> Path:
-    """The charms' golden files, with paths in containers replaced by those here."""
-    for golden in sorted(GOLDEN.glob("*.txt")):
-        for part in golden.read_text(encoding="utf-8").split("==> ")[1:]:
-            path, _, text = part.partition("\n")
+    """The files that the charms write, with paths in containers replaced by those here."""
+    for kind in functions.GIVEN:
+        for path, text in functions.rendered(kind).items():
             if not path.startswith("/etc/osm-vpnaas/nf/"):
                 continue
             for prefix in ("/openair-hss/etc", "/magma-mme/etc"):

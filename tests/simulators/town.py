@@ -1,4 +1,4 @@
-"""An EPC of processes in network namespaces, set up by the charms' golden files, without VPN."""
+"""An EPC of processes in network namespaces, by the files that the charms write, without VPN."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from oai import provision
+from support.functions import rendered
 from support.waiting import PATIENCE, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
-GOLDEN = ROOT / "tests/core/golden"
 PREFIXES = ("/openair-hss/etc", "/magma-mme/etc")
 
 #: Reference points: two ends, each a namespace, an interface and an address.
@@ -95,9 +95,7 @@ class Town:
 
     def write(self) -> None:
         for name in self.rendered:
-            golden = GOLDEN / f"{name}.txt"
-            for part in golden.read_text(encoding="utf-8").split("==> ")[1:]:
-                path, _, text = part.partition("\n")
+            for path, text in rendered(name).items():
                 if path.startswith("/etc/osm-vpnaas/nf/"):
                     for prefix in PREFIXES:
                         text = text.replace(prefix, str(self.directory))

@@ -1,4 +1,4 @@
-"""A 5G core with a gNB and a UE of processes in namespaces, by the charms' golden files."""
+"""A 5G core with a gNB and a UE of processes in namespaces, by the files that the charms write."""
 
 from __future__ import annotations
 
