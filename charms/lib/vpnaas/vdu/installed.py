@@ -13,7 +13,12 @@ HEAD = MARK + "; changes are overwritten by the next reconcile.\n"
 
 @attr.frozen
 class Pending:
-    """The mark of one service."""
+    """The mark of one service on the VDU: new files are not in force yet.
+
+    A later reconcile compares files. If a step between the write of a file and the command that
+    puts it into force fails, the files are already equal. So the mark is set before them and
+    removed after the command. It is in /run, because a boot puts all files into force.
+    """
 
     name: str  # Start of the ids of its steps, and part of the name of its file.
 
