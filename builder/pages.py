@@ -311,6 +311,27 @@ def _decisions(tree: Tree) -> str:
     )
 
 
+def _alerts(tree: Tree) -> str:
+    """Return the alerts of Prometheus: what each says, and for how long it has to be so."""
+    rules = [
+        rule
+        for group in documents.read(tree.root / "operate/prometheus/rules.yaml")["groups"]
+        for rule in group["rules"]
+        if "alert" in rule
+    ]
+    return _rows(
+        ("Alert", "Says", "After"),
+        (
+            (
+                f"`{rule['alert']}`",
+                re.sub(r"{{ \$labels\.(\w+) }}", r"*\1*", rule["annotations"]["summary"]),
+                rule.get("for", "at once"),
+            )
+            for rule in rules
+        ),
+    )
+
+
 TABLES: dict[str, Callable[[Tree], str]] = {
     "charms": _charms,
     "options": _options,
@@ -321,6 +342,7 @@ TABLES: dict[str, Callable[[Tree], str]] = {
     "variants": _variants,
     "slices": _slices,
     "metrics": _metrics,
+    "alerts": _alerts,
     "codes": _codes,
     "decisions": _decisions,
     "library": lambda tree: _modules(tree.library, LAYERS),

@@ -13,6 +13,11 @@ clean() {
     if [ "${1:-}" = --all ]; then
         rm -rf "$venv" "$cache" results
     else
-        say "kept: results/, .venv/, .cache/ and what setup installed; './run clean --all' removes these too"
+        local kept="" each
+        for each in results .venv .cache; do
+            if [ -e "$each" ]; then kept+="$each/ ($(du -sh "$each" | cut -f 1)), "; fi
+        done
+        say "kept: ${kept}and $(sort -u "$installed" 2>/dev/null | wc -l) packages that setup installed;" \
+            "'./run clean --all' removes these too"
     fi
 }

@@ -294,6 +294,7 @@ def test_tables_have_a_row_for_each_charm_package_and_option() -> None:
     assert "ens5 `s1u`" in table["vnf-packages"]["spgwu_vnf"][2]
     assert table["ns-packages"]["epc_core_ns"][1] == "`mme`, `spgwc`, `spgwu`, `enb`"
     assert "s11: `spgwc` to `mme`" in table["ns-packages"]["epc_core_ns"][3]
+    assert table["alerts"]["TunnelDown"][1:] == ["*link* to *peer* of *ns*/*vnf* is down", "2m"]
     assert table["nst-packages"]["embb_shared_nst"][1:3] == ["eMBB", "6"]
     for kind in ("vnf", "ns", "nst"):
         found = sorted(path.parent.name for path in ROOT.glob(f"{kind}-packages/*/*_{kind}*.yaml"))

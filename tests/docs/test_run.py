@@ -154,7 +154,7 @@ def test_clean_keeps_results_and_says_what_all_takes(tmp_path: Path) -> None:
     left = {path.name for path in tmp_path.iterdir()}
     assert {"results", ".cache"} <= left
     assert not left & {"dist", "site"}
-    assert "kept: results/" in done.stderr
+    assert re.search(r"kept: results/ \([\d.]+K?\), \.cache/ \(.*\), and 0 packages", done.stderr)
     assert "'./run clean --all' removes these too" in done.stderr
     done = subprocess.run(["./run", "clean", "--all"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
