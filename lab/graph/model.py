@@ -20,7 +20,9 @@ LINK_STATES = (
 COLOURS = {
     **dict.fromkeys(("up", "active"), "#2e7d32"),
     "clear": "#1565c0",
-    **dict.fromkeys(("pending", "waiting", "maintenance"), "#ef6c00"),
+    **dict.fromkeys(
+        ("pending", "waiting", "maintenance"), "#a85000"
+    ),  # white on each has AA contrast
     **dict.fromkeys(("down", "blocked", "error"), "#c62828"),
     **dict.fromkeys(("off", "unconfigured", "unknown"), "#757575"),
 }

@@ -7,9 +7,10 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from fastapi import FastAPI
-from nicegui import app, context, run, ui
+from fastapi import FastAPI, Request, Response
+from nicegui import Client, app, context, run, ui
 
+from builder.link_table import span
 from lab.errors import NbiError
 from lab.graph import draw
 from lab.graph.model import COLOURS, Edge, Graph, Node
@@ -21,6 +22,8 @@ REFRESH = 3.0
 """Seconds between two looks at the records."""
 LIVE = 5.0
 """Seconds after which the page asks for a new look at the counters of a VNF."""
+LOG = ["id", "operation", "what", "date"]
+"""Of a row of an operation: what its log is shown by."""
 KEPT = 60
 """Samples that the chart shows."""
 LINK_COLUMNS = {
@@ -30,6 +33,19 @@ LINK_COLUMNS = {
     "key_age": "key, min old", "loss": "loss, %",
 }  # fmt: skip
 """Attribute and heading of each column of the table of links."""
+BADGE = (
+    '<q-td :props="props"><q-badge :style="`background: ${props.row.colour} !important`">'
+    "{{ props.value }}</q-badge></q-td>"
+)
+"""Cell of a state in the colour of its row."""
+BLUE = "#1f5f99"
+"""Colour of header and buttons; white on it has a contrast of 6.6 to 1 (WCAG 2.1: 4.5)."""
+EMPTY = {
+    "slice": "none yet; osm-lab nsi-create makes one",
+    "service": "none yet; osm-lab ns-create makes one, as does any client of OSM's API",
+}
+PAPER = "background: white"
+"""Of pictures, whose labels are dark also where the page is."""
 OPERATIONS = 100
 """Operations that the table shows, the latest."""
 STATES = {
@@ -45,15 +61,39 @@ def create_page(engine: Engine, tokens: Tokens) -> FastAPI:
     ui.page("/")(page.home)
     ui.page("/login")(page.login)
     ui.page("/{kind}/{key}")(page.details)
+    app.exception_handler(404)(nowhere)
     application = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     ui.run_with(
         application,
         title="osm-vpnaas lab",
+        dark=None,  # as the browser is set
         storage_secret=secrets.token_urlsafe(32),
         session_middleware_kwargs={"https_only": True, "same_site": "strict"},
         show_welcome_message=False,
     )
     return application
+
+
+async def nowhere(request: Request, _: Exception) -> Response:
+    """Answer for an address that the page does not have."""
+    with Client(ui.page(""), request=request) as client:
+        dress()
+        with ui.column().classes("absolute-center items-center"):
+            heading("There is no such page", 1)
+            ui.link("To the links and services of the lab", "/")
+    return client.build_response(request, 404)
+
+
+def dress() -> None:
+    """Give a page its colour, and its language, which NiceGUI does not tell a screen reader."""
+    ui.colors(primary=BLUE)
+    ui.query("html").props("lang=en")
+
+
+def heading(text: str, level: int) -> ui.label:
+    """Show a heading that a screen reader knows as one."""
+    label = ui.label(text).classes("text-h6 ellipsis")
+    return label.props(f"role=heading aria-level={level}")
 
 
 class Page:
@@ -85,8 +125,9 @@ class Page:
             app.storage.user["token"] = token["id"]
             ui.navigate.to("/")
 
+        dress()
         with ui.card().classes("absolute-center w-80"):
-            ui.label("osm-vpnaas lab").classes("text-h6")
+            heading("osm-vpnaas lab", 1)
             password = ui.input("Password of user admin", password=True).classes("w-full")
             password.on("keydown.enter", check)
             ui.button("Log in", on_click=check).classes("w-full")
@@ -106,9 +147,9 @@ class Page:
                 ("Slices", "slice", slices),
                 ("Services", "service", services),
             ):
-                ui.label(title).classes("text-h6")
+                heading(title, 2)
                 if not records:
-                    ui.label("none")
+                    ui.label(EMPTY[kind])
                 with ui.row().classes("w-full"):
                     for record in records:
                         labels[record.key] = _card(kind, record)
@@ -153,9 +194,11 @@ class Page:
                 self.tokens.logout(key)
             ui.navigate.to("/login")
 
+        dress()
         with ui.header().classes("items-center"):
-            ui.button(icon="home", on_click=lambda: ui.navigate.to("/")).props("flat color=white")
-            ui.label(title).classes("text-h6 ellipsis")
+            home = ui.button(icon="home", on_click=lambda: ui.navigate.to("/"))
+            home.props('flat color=white aria-label="Home"')
+            heading(title, 1)
             ui.space()
             ui.button("Log out", on_click=leave).props("flat color=white")
 
@@ -170,16 +213,12 @@ class LinksTable:
             for name, label in LINK_COLUMNS.items()
         ]
         with ui.row().classes("w-full items-center"):
-            ui.label("Links").classes("text-h6")
+            heading("Links", 2)
             filtered = ui.input("Filter").props("dense clearable")
         self.table = ui.table(columns=columns, rows=[], row_key="key", pagination=20)
-        self.table.classes("w-full").props("dense wrap-cells")
+        self.table.classes("w-full").props('dense wrap-cells no-data-label="no links yet"')
         self.table.bind_filter_from(filtered, "value")
-        self.table.add_slot(
-            "body-cell-state",
-            '<q-td :props="props"><q-badge :style="`background: ${props.row.colour} !important`">'
-            "{{ props.value }}</q-badge></q-td>",
-        )
+        self.table.add_slot("body-cell-state", BADGE)
         self.refresh()
 
     def refresh(self) -> None:
@@ -217,7 +256,8 @@ class ServicePage:
         with ui.row().classes("w-full no-wrap max-md:flex-wrap"):
             with ui.card().classes("w-full md:w-1/2"):
                 self.chart = ui.echart(picture(self.graph), on_point_click=self._clicked)
-                self.chart.classes("h-96 w-full")
+                self.chart.classes("h-96 w-full").style(PAPER)
+                self.chart.props(f'role=img aria-label="VNFs and links of {self.graph.name}"')
             with ui.card().classes("w-full md:w-1/2"):
                 options = [node.id for node in self.graph.nodes]
                 self.select = ui.select(
@@ -229,17 +269,23 @@ class ServicePage:
             self.live = ui.switch(
                 "Traffic of this VNF, from the looks at its links", on_change=self._live
             )
-            self.rates = ui.echart(rates({})).classes("h-64 w-full")
+            self.rates = ui.echart(rates({})).classes("h-64 w-full").style(PAPER)
+            self.rates.props('role=img aria-label="Rates of the links of the VNF"')
             self.rates.visible = False
             self.ages = ui.label()
         with ui.card().classes("w-full"):
-            ui.label("Operations").classes("text-h6")
-            names = ("date", "operation", "what", "state")
+            with ui.row().classes("w-full items-center"):
+                heading("Operations", 2)
+                filtered = ui.input("Filter").props("dense clearable")
+            names = ("date", "operation", "what", "state", "took")
             columns: list[dict[str, Any]] = [
-                {"name": each, "label": each, "field": each, "align": "left"} for each in names
+                {"name": each, "label": each, "field": each, "align": "left", "sortable": True}
+                for each in names
             ]
             self.operations = ui.table(columns=columns, rows=[], row_key="id", pagination=10)
-            self.operations.classes("w-full").on("row-click", self._log, [[], ["id"], None])
+            self.operations.classes("w-full").on("row-click", self._log, [[], LOG, None])
+            self.operations.bind_filter_from(filtered, "value")
+            self.operations.add_slot("body-cell-state", BADGE)
             # A row takes no focus. A button does, and its click is also one of the row.
             self.operations.add_slot(
                 "body-cell-operation",
@@ -396,7 +442,12 @@ class ServicePage:
             text = self.data.log(event.args[1]["id"])
         except REFUSALS as error:
             text = str(error)
-        with ui.dialog(value=True), ui.card().classes("w-full max-w-4xl"):
+        row = event.args[1]
+        with ui.dialog(value=True) as dialog, ui.card().classes("w-full max-w-4xl"):
+            with ui.row().classes("w-full items-center"):
+                heading(f"{row['operation']} {row['what']}, {row['date']}", 2)
+                ui.space()
+                ui.button(icon="close", on_click=dialog.close).props('flat aria-label="Close"')
             ui.label(text).classes("whitespace-pre-wrap break-all font-mono text-xs")
 
 
@@ -489,7 +540,7 @@ def rates(samples: Mapping[str, deque[Sample]]) -> dict[str, Any]:
 def _card(kind: str, record: Summary) -> ui.label:
     """Draw a service or slice; return the label of its links."""
     # By its id: a name may have a slash or a question mark, and a slice and a service the same.
-    link = ui.link(target=f"/{kind}/{record.key}").classes("no-underline text-black")
+    link = ui.link(target=f"/{kind}/{record.key}").classes("no-underline").style("color: inherit")
     with link, ui.card():
         ui.label(record.name).classes("text-subtitle1")
         with ui.row():
@@ -503,11 +554,15 @@ def _card(kind: str, record: Summary) -> ui.label:
 
 def _row(operation: Mapping[str, Any]) -> dict[str, str]:
     params = operation.get("operationParams") or {}
+    state = operation["operationState"]
+    ended = time.time() if state == "PROCESSING" else operation["statusEnteredTime"]
     what = " ".join(str(params[key]) for key in ("member_vnf_index", "primitive") if key in params)
     return {
         "id": operation["_id"],
         "date": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(operation["startTime"])),
         "operation": operation["lcmOperationType"],
         "what": what,
-        "state": operation["operationState"],
+        "state": state,
+        "took": span(max(0, round(ended - operation["startTime"]))),
+        "colour": COLOURS[STATES.get(state, "unknown")],
     }

@@ -10,8 +10,8 @@ from nicegui import Client, run, ui
 
 from builder.link_table import Link
 from lab.graph import model
-from lab.graph.model import Graph, Node
-from lab.page.app import LinksTable, ServicePage, answer_label, tell
+from lab.graph.model import COLOURS, Graph, Node
+from lab.page.app import LinksTable, ServicePage, _row, answer_label, tell
 from lab.page.data import Sample
 
 NODE = Node("basic/client", "basic", "client", "vnfd", "active", "up", service_id="n1")
@@ -51,6 +51,21 @@ def test_operations_can_be_reached_by_keyboard() -> None:
     # A click on a button is one on its row, too; Enter and the space bar are clicks on a button.
     assert "<q-btn" in view.operations.slots["body-cell-operation"].template
     assert any(each.type == "rowClick" for each in view.operations._event_listeners.values())
+
+
+def test_an_operation_has_a_colour_and_how_long_it_took() -> None:
+    operation = {"_id": "o", "lcmOperationType": "action", "startTime": 100.0}
+    failed = _row({**operation, "operationState": "FAILED", "statusEnteredTime": 130.0})
+    assert (failed["colour"], failed["took"]) == (COLOURS["error"], "30 s")
+    done = _row({**operation, "operationState": "COMPLETED", "statusEnteredTime": 400.0})
+    assert (done["colour"], done["took"]) == (COLOURS["active"], "5 min")
+
+
+def test_pictures_and_headings_are_told_to_a_screen_reader() -> None:
+    view = shown(Graph("basic", (NODE,)))
+    assert view.chart.props["aria-label"] == "VNFs and links of basic"
+    found = [e for e in view.chart.client.elements.values() if e.props.get("role") == "heading"]
+    assert [label.text for label in found if isinstance(label, ui.label)] == ["Operations"]
 
 
 def test_figures_of_a_vnf_are_not_shown_at_another(monkeypatch: pytest.MonkeyPatch) -> None:
