@@ -16,15 +16,11 @@ class NbiError(Exception):
 
     Attributes:
         status: HTTP status with which NBI refuses the same request.
-        detail: NBI's own text, if the lab's text has more than that.
     """
 
-    def __init__(
-        self, text: str, status: HTTPStatus = HTTPStatus.BAD_REQUEST, detail: str = ""
-    ) -> None:
+    def __init__(self, text: str, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> None:
         super().__init__(text)
         self.status = status
-        self.detail = detail or text
 
 
 SHOWN = 10
@@ -43,14 +39,14 @@ def unknown(
         hint = f"allowed: {', '.join(names[:SHOWN])}{more}"
     else:
         hint = "there is none"
-    return NbiError(f"{text}; {hint}", status, text)
+    return NbiError(f"{text}; {hint}", status)
 
 
 class ConflictError(NbiError):
     """A request that conflicts with existing records (HTTP status 409)."""
 
-    def __init__(self, text: str, detail: str = "") -> None:
-        super().__init__(text, HTTPStatus.CONFLICT, detail)
+    def __init__(self, text: str) -> None:
+        super().__init__(text, HTTPStatus.CONFLICT)
 
 
 class LcmError(Exception):

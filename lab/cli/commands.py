@@ -421,7 +421,6 @@ def ns_action(
 @click.option("--scaling-group", required=True, help="Id of the VNFD's scaling-aspect.")
 @click.option("--scale-in", is_flag=True, help="Take a step back.")
 @click.option("--scale-out", is_flag=True, help="Take a step, the default.")
-@click.option("--timeout", type=click.IntRange(1), help="Seconds the scaling may take.")
 @click.option("--wait", is_flag=True, help="Show progress until it is done.")
 @pass_lab
 def vnf_scale(
@@ -431,25 +430,21 @@ def vnf_scale(
     scaling_group: str,
     scale_in: bool,
     scale_out: bool,
-    timeout: int | None,
     wait: bool,
 ) -> None:
     """Scale a VNF by its member-vnf-index: instances of VDUs come or go."""
     if scale_in and scale_out:
         raise NbiError("--scale-in and --scale-out are both given; allowed: one of them")
-    lab.finish(lab.engine.vnf_scale(ns_name, vnf_name, scaling_group, scale_in, timeout), wait)
+    lab.finish(lab.engine.vnf_scale(ns_name, vnf_name, scaling_group, scale_in), wait)
 
 
 @verb("ns-update")
 @click.argument("name", type=SERVICE)
 @click.option("--updatetype", required=True, help="CHANGE_VNFPKG or OPERATE_VNF.")
 @click.option("--config", "config_text", required=True, help="What is updated, YAML text.")
-@click.option("--timeout", type=click.IntRange(1), help="Seconds the update may take.")
 @click.option("--wait", is_flag=True, help="Show progress until it is done.")
 @pass_lab
-def ns_update(
-    lab: Lab, name: str, updatetype: str, config_text: str, timeout: int | None, wait: bool
-) -> None:
+def ns_update(lab: Lab, name: str, updatetype: str, config_text: str, wait: bool) -> None:
     """Update a network service: CHANGE_VNFPKG refreshes charms, OPERATE_VNF.
 
     osmclient has CHANGE_VNFPKG only; the other types are those of NBI.
@@ -459,7 +454,7 @@ def ns_update(
     if isinstance(packages, list):
         # osmclient takes a list and sends its first entry.
         data = {**data, "changeVnfPackageData": packages[0] if packages else None}
-    lab.finish(lab.engine.ns_update(name, updatetype, data, timeout), wait)
+    lab.finish(lab.engine.ns_update(name, updatetype, data), wait)
 
 
 _ANY = {"ignore_unknown_options": True, "help_option_names": ["-h", "--help"]}
@@ -468,10 +463,9 @@ _ANY = {"ignore_unknown_options": True, "help_option_names": ["-h", "--help"]}
 @cli.command("ns-heal", context_settings=_ANY)
 @click.argument("name", type=SERVICE)
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
-@click.option("--timeout", type=click.IntRange(1), help="Seconds the healing may take.")
 @click.option("--wait", is_flag=True, help="Show progress until it is done.")
 @pass_lab
-def ns_heal(lab: Lab, name: str, args: tuple[str, ...], timeout: int | None, wait: bool) -> None:
+def ns_heal(lab: Lab, name: str, args: tuple[str, ...], wait: bool) -> None:
     """Recreate VNFs or VDUs of a network service.
 
     ARGS, for each VNF: --vnf VNF [--cause TEXT] [--run-day1], then for each VDU:
@@ -481,23 +475,22 @@ def ns_heal(lab: Lab, name: str, args: tuple[str, ...], timeout: int | None, wai
     for words in split(args):
         record = lab.engine.vnf(name, words[0])
         targets.append({"vnfInstanceId": record["_id"], **heal_words(words[1:])})
-    lab.finish(lab.engine.ns_heal(name, targets, timeout), wait)
+    lab.finish(lab.engine.ns_heal(name, targets), wait)
 
 
 @cli.command("vnf-heal", context_settings=_ANY)
 @click.argument("id")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
-@click.option("--timeout", type=click.IntRange(1), help="Seconds the healing may take.")
 @click.option("--wait", is_flag=True, help="Show progress until it is done.")
 @pass_lab
-def vnf_heal(lab: Lab, id: str, args: tuple[str, ...], timeout: int | None, wait: bool) -> None:
+def vnf_heal(lab: Lab, id: str, args: tuple[str, ...], wait: bool) -> None:
     """Recreate a VNF or VDUs of it; ID may be written NS/MEMBER-VNF-INDEX.
 
     ARGS: [--cause TEXT] [--run-day1], then for each VDU: --vdu VDU [--count-index N] [--run-day1].
     """
     record = _vnf_record(lab, id)
     target = {"vnfInstanceId": record["_id"], **heal_words(args)}
-    lab.finish(lab.engine.ns_heal(record["nsr-id-ref"], [target], timeout), wait)
+    lab.finish(lab.engine.ns_heal(record["nsr-id-ref"], [target]), wait)
 
 
 @verb("ns-op-list")

@@ -59,7 +59,7 @@ def vdu_count(vnfd: Mapping[str, Any], vdu_id: str) -> int:
     levels = df.get("instantiation-level") or ()
     if not levels:
         # LCM takes the first level without a check.
-        raise LcmError(f"list index out of range (vnfd '{vnfd['id']}' has no instantiation-level)")
+        raise LcmError(f"vnfd '{vnfd['id']}' has no instantiation-level, on which OSM fails")
     entry = entry_of(levels[0].get("vdu-level"), "vdu-id", str(vdu_id))
     return int(entry.get("number-of-instances", 1))
 

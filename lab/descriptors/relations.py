@@ -79,7 +79,9 @@ def _end(side: Mapping[str, Any], entry: Mapping[str, Any], top: str, index: str
     if "entity" not in side and side.get("kdu-resource-profile-id"):
         raise LcmError(f"relation '{entry.get('name')}' names a KDU, the lab runs none")
     if "endpoint" not in side:
-        raise LcmError(f"relation '{entry.get('name')}' has an end without endpoint (KeyError)")
+        raise LcmError(
+            f"relation '{entry.get('name')}' has an end without endpoint, on which OSM fails"
+        )
     endpoint = str(side["endpoint"])
     if "entity" in side:
         below = None if side["entity"] == top else str(side["entity"])

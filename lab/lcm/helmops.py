@@ -61,7 +61,7 @@ class HelmOps:
         try:
             return str(self._call("ssh_key", timeout=self.timeouts.helm_initial))
         except LcmError as error:
-            raise LcmError(f"Error obtaining ee ssh_ke: {error}") from None
+            raise LcmError(f"the pod gives no SSH key: {error}") from None
 
     def primitive(
         self, application: str, name: str, params: Mapping[str, Any], timeout: float

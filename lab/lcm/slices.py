@@ -182,32 +182,10 @@ class SliceOperations:
         failures += self._delete_links(nsi, leave=not failures or bool(params.get("force")))
         if failures and not params.get("force"):
             return self._end(operation, "; ".join(failures))
-        if not nsi["_admin"]["deployed"]["RO"] and not params.get("force"):
-            return self._never_done(operation)
         remove_slice(self.store, nsi_id)
         self.journal.write("end", "nsi", "Done", state="COMPLETED", detail="Done")
         self.journal.write("settled", "nsi", "deleted", idle=True)
         return "COMPLETED"
-
-    def _never_done(self, operation: Document) -> str:
-        """Leave the operation PROCESSING for ever, as LCM does for a slice without links.
-
-        LCM ends a termination only inside its loop over the slice's own links.
-        """
-        with self.store.edit(NSIOPS, operation["_id"]) as document:
-            document["detailed-status"] = "done"
-            document["lab"]["never-done"] = True
-        with self.store.edit(NSIS, operation["netsliceInstanceId"]) as nsi:
-            nsi["operational-status"] = nsi["config-status"] = "terminated"
-            nsi["detailed-status"] = "done"
-        reason = (
-            "OSM leaves it PROCESSING for ever, because the template has no netslice-vld; its "
-            "services are gone; allowed: nsi-delete --force"
-        )
-        # osmclient would wait until its timeout; the lab fails at once.
-        self.journal.write("end", "nsi", reason, state="FAILED", detail=reason)
-        self.journal.write("settled", "nsi", "never done", idle=True)
-        return "PROCESSING"
 
     def _delete_links(self, nsi: Document, leave: bool) -> list[str]:
         """Delete the networks of the slice that no other slice uses; return what went wrong.
@@ -233,9 +211,8 @@ class SliceOperations:
     def _used_links(self, nsi: Document, leave: bool) -> set[str]:
         """Return the ids of the links that other slices use; note if this one leaves its own.
 
-        Two slices may end together: the second sees the first's mark. A slice without ids takes the
-        shared links over: if it is only recorded, it ends these services and the links, though it
-        never started.
+        Two slices may end together: the second sees the first's mark. A slice that has no ids yet
+        takes the shared links over.
         """
         own = {ro["netslice_scenario_id"] for ro in nsi["_admin"]["deployed"]["RO"]}
         used: set[str] = set()

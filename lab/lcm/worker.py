@@ -9,7 +9,6 @@ removes their resources.
 import os
 import traceback
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -81,13 +80,8 @@ OPERATIONS: Mapping[str, Callable[[Work, Document], str]] = {
 def perform(work: Work, op_id: str) -> str:
     """Run an operation on a service; return its final state, ``COMPLETED`` or ``FAILED``."""
     operation = work.store.get(OPS, op_id)
-    kind = operation["lcmOperationType"]
-    # The others know better what of them takes time.
-    limited = kind in ("heal", "scale", "update")
-    limit = work.deadline(operation, f"timeout_ns_{kind}") if limited else nullcontext()
     try:
-        with limit:
-            return OPERATIONS[kind](work, operation)
+        return OPERATIONS[operation["lcmOperationType"]](work, operation)
     except LcmError as error:
         return work.fail(operation, str(error))
 

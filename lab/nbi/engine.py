@@ -94,8 +94,8 @@ class Engine:
         _check_initial(svc, shared_parameters(svc, records))
         return Prepared(nsr, vnfrs, new_operation(nsr, "instantiate", request))
 
-    def record(self, services: list[Prepared], operations: bool = True) -> None:
-        """Write the records of services, all or none; ``operations``: also their operations."""
+    def record(self, services: list[Prepared]) -> None:
+        """Write the records of services and their operations, all or none."""
         with self.store.lock(NSRS):
             names = {n["name"] for n in self.store.all(NSRS)}
             for prepared in services:
@@ -107,8 +107,7 @@ class Engine:
                 # Records of the members first: a service without them could not be deleted.
                 for vnfr in prepared.vnfrs:
                     self.store.put(VNFRS, vnfr)
-                if operations:
-                    self.store.put(OPS, prepared.operation)
+                self.store.put(OPS, prepared.operation)
                 self.store.put(NSRS, prepared.nsr)
 
     def ns_action(
@@ -150,16 +149,13 @@ class Engine:
             request["vdu_count_index"] = vdu_count or 0
         return self._run(nsr, "action", request, timeout)
 
-    def ns_heal(
-        self, name: str, targets: Sequence[Mapping[str, Any]], timeout: int | None = None
-    ) -> Started:
+    def ns_heal(self, name: str, targets: Sequence[Mapping[str, Any]]) -> Started:
         """Check a healing as NBI does and start it.
 
         Args:
             name: of the service.
             targets: ``healVnfData`` of SOL005 with OSM's ``additionalParams``: ``vdu`` (``vdu-id``,
                 ``count-index``, ``run-day1``) and ``run-day1``.
-            timeout: ``timeout_ns_heal``, seconds.
         """
         nsr = self._instantiated(name, "heal")
         if not targets:
@@ -168,15 +164,10 @@ class Engine:
             vnfr = self._vnfr_of(nsr, str(target.get("vnfInstanceId")))
             for vdu in (target.get("additionalParams") or {}).get("vdu") or ():
                 _require_vdu(vnfr, vdu.get("vdu-id"), vdu.get("count-index", 0))
-        return self._run(nsr, "heal", {"healVnfData": [dict(t) for t in targets]}, timeout)
+        return self._run(nsr, "heal", {"healVnfData": [dict(t) for t in targets]})
 
     def vnf_scale(
-        self,
-        name: str,
-        member_vnf_index: str,
-        scaling_group: str,
-        scale_in: bool = False,
-        timeout: int | None = None,
+        self, name: str, member_vnf_index: str, scaling_group: str, scale_in: bool = False
     ) -> Started:
         """Check a scaling as NBI does and start it."""
         nsr = self._instantiated(name, "scale")
@@ -199,18 +190,15 @@ class Engine:
                 },
             },
         }
-        return self._run(nsr, "scale", request, timeout)
+        return self._run(nsr, "scale", request)
 
-    def ns_update(
-        self, name: str, update_type: str, data: Mapping[str, Any], timeout: int | None = None
-    ) -> Started:
+    def ns_update(self, name: str, update_type: str, data: Mapping[str, Any]) -> Started:
         """Check an update as NBI does and start it.
 
         Args:
             name: of the service.
             update_type: ``CHANGE_VNFPKG`` or ``OPERATE_VNF``.
             data: NBI's further parameter: ``changeVnfPackageData`` or ``operateVnfData``.
-            timeout: ``timeout_ns_update``, seconds.
         """
         nsr = self._instantiated(name, "update")
         key = UPDATES.get(update_type)
@@ -233,7 +221,7 @@ class Engine:
                     f"changeStateTo is '{value.get('changeStateTo')}'; allowed: start, stop, "
                     "rebuild"
                 )
-            return self._run(nsr, "update", request, timeout)
+            return self._run(nsr, "update", request)
         package = self.store.resolve(VNFDS, str(value.get("vnfdId")))
         if package["_id"] != vnfr["vnfd-id"]:
             raise NbiError(
@@ -241,7 +229,7 @@ class Engine:
                 f"'{vnfr['member-vnf-index-ref']}'"
             )
         request[key] = {**value, "vnfdId": package["_id"], "vnfInstanceId": vnfr["_id"]}
-        return self._run(nsr, "update", request, timeout)
+        return self._run(nsr, "update", request)
 
     def cancel(self, op_id: str) -> None:
         """Kill the worker of a running operation; its state becomes FAILED_TEMP, as in LCM."""
@@ -273,9 +261,7 @@ class Engine:
         for nsi in self.store.all(NSIS):
             if any(n["nsrId"] == nsr["_id"] for n in nsi["_admin"]["nsrs-detailed-list"]):
                 raise ConflictError(
-                    f"ns '{nsr['name']}' is a part of nsi '{nsi['name']}', delete that",
-                    f"The NS instance {nsr['_id']} cannot be terminated because is used by "
-                    f"the slice {nsi['_id']}",
+                    f"ns '{nsr['name']}' is a part of nsi '{nsi['name']}', delete that"
                 )
 
     def terminate(
@@ -368,9 +354,8 @@ class Engine:
     def _instantiated(self, name: str, operation: str) -> Document:
         nsr = self.ns(name)
         if nsr["_admin"]["nsState"] == "NOT_INSTANTIATED":
-            because = f"cannot be '{operation}' because it is not instantiated"
             raise ConflictError(
-                f"ns '{nsr['name']}' {because}", f"ns_instance '{nsr['_id']}' {because}"
+                f"ns '{nsr['name']}' cannot be '{operation}' because it is not instantiated"
             )
         return nsr
 
@@ -404,7 +389,7 @@ def _check_names(svc: Service) -> None:
         vdus = document["descriptor"].get("vdu") or ()
         nameless += [f"vdu '{v['id']}' of vnfd '{document['id']}'" for v in vdus if "name" not in v]
     if nameless:
-        raise NbiError(f"{nameless[0]} has no name, on which NBI fails", detail="'name'")
+        raise NbiError(f"{nameless[0]} has no name, on which NBI fails")
 
 
 def _check_initial(svc: Service, values: Mapping[str, Mapping[str, Any]]) -> None:
@@ -417,8 +402,7 @@ def _check_initial(svc: Service, values: Mapping[str, Mapping[str, Any]]) -> Non
                 if parameter.get("value") is None:
                     raise NbiError(
                         f"parameter '{parameter.get('name')}' of initial-config-primitive "
-                        f"'{primitive['name']}' has no value, on which NBI fails",
-                        detail="'value'",
+                        f"'{primitive['name']}' has no value, on which NBI fails"
                     )
                 placeholder = placeholder_name(parameter.get("value"))
                 if placeholder is None or placeholder in known:

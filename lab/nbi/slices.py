@@ -6,7 +6,6 @@ As in OSM, the S-NSSAI and quality-of-service of a template are stored in its re
 import copy
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from lab.errors import ConflictError, NbiError, unknown
@@ -17,7 +16,7 @@ from lab.nbi.records import new_operation
 from lab.records import jobs
 from lab.records.ids import admin, new_id
 from lab.records.operations import SLICE_ENDING, end_slice_operation
-from lab.records.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, OPS, VNFDS, Document
+from lab.records.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, VNFDS, Document
 
 
 class Slices:
@@ -52,20 +51,13 @@ class Slices:
         """Mark operations FAILED if their worker died without a result."""
         self.engine.reap()
         for operation in self.store.all(NSIOPS):
-            if operation["lab"].get("never-done"):
-                continue  # as in OSM
             if operation["operationState"] == "PROCESSING" and not jobs.alive(operation):
                 end_slice_operation(self.store, operation, jobs.ending(self.store, operation))
 
     # -- create -------------------------------------------------------------------------------
 
-    def create(self, request: InstanceRequest) -> Started:
+    def create(self, asked: InstanceRequest) -> Started:
         """Check a request as osmclient and NBI do, record the slice and start it."""
-        nsi, warnings = self.record(request)
-        return replace(self._instantiate(nsi["_id"]), warnings=tuple(warnings))
-
-    def record(self, asked: InstanceRequest) -> tuple[Document, list[str]]:
-        """Check a request and record the slice with its services; return it and the warnings."""
         nst = self.store.resolve(NSTS, asked.descriptor)
         request = slice_params(asked, nst["_id"], self.engine.vim_key)
         template: Document = copy.deepcopy(nst["descriptor"])
@@ -90,35 +82,14 @@ class Slices:
                 nsi["_admin"]["netslice-subnet"].append({**params, "nss-id": subnet["id"]})
                 nsi["nsr-ref-list"].append({"nsr-ref": entry["nsrId"]})
             _note_shared(nsi)
-            self.engine.record(services, operations=False)
-            self.store.put(NSIS, nsi)
-        return nsi, warnings
-
-    def _instantiate(self, key: str) -> Started:
-        with self.store.lock(NSIS):
-            nsi = self.store.get(NSIS, key)
-            steps = [self._step(nsi, entry) for entry in nsi["_admin"]["nsrs-detailed-list"]]
-            request = {**nsi["instantiation_parameters"], "nslcmops_ids": steps}
-            operation = _new_operation(nsi, "instantiate", request)
+            for prepared in services:
+                prepared.operation["operationParams"]["netsliceInstanceId"] = nsi["_id"]
+            steps = [e["nslcmop_instantiate"] for e in nsi["_admin"]["nsrs-detailed-list"]]
+            operation = _new_operation(nsi, "instantiate", {**request, "nslcmops_ids": steps})
+            self.engine.record(services)
             self.store.put(NSIOPS, operation)
             self.store.put(NSIS, nsi)
-        return self._start(operation, nsi, [])
-
-    def _step(self, nsi: Document, entry: Document) -> str:
-        """Return the id of a service's instantiation; a shared service may already have one."""
-        key = "nslcmop_instantiate"
-        if entry["shared"]:
-            for other in self.store.all(NSIS):
-                for theirs in other["_admin"]["nsrs-detailed-list"]:
-                    if theirs["nsrId"] == entry["nsrId"] and theirs[key] is not None:
-                        entry[key] = theirs[key]
-                        return str(entry[key])
-        nsr = self.store.get(NSRS, entry["nsrId"])
-        request = {**nsr["instantiate_params"], "netsliceInstanceId": nsi["_id"]}
-        operation = new_operation(nsr, "instantiate", request)
-        self.store.put(OPS, operation)
-        entry[key] = operation["_id"]
-        return str(entry[key])
+        return self._start(operation, nsi, warnings)
 
     def _used_by_others(self, nsi: Document) -> set[str]:
         return {
@@ -149,7 +120,7 @@ class Slices:
                     f"netslice-subnet '{subnet['id']}' is shared and runs as ns '{name}': "
                     "its parameters are ignored"
                 )
-            return {**entry, "nslcmop_instantiate": None}, params
+            return entry, params
         nsd = self.store.resolve(NSDS, subnet["nsd-ref"])
         params = {
             **copy.deepcopy(subnet.get("instantiation-parameters") or {}),
@@ -168,7 +139,7 @@ class Slices:
             "shared": shared,
             "nsd-id": subnet["nsd-ref"],
             "nss-id": subnet["id"],
-            "nslcmop_instantiate": None,
+            "nslcmop_instantiate": prepared.operation["_id"],
         }
         return entry, params
 
@@ -179,7 +150,8 @@ class Slices:
                 continue
             for entry in nsi["_admin"]["nsrs-detailed-list"]:
                 same = (entry["nsd-id"], entry["nss-id"]) == (subnet["nsd-ref"], subnet["id"])
-                if same and entry["shared"] and self.store.readable(NSRS, entry["nsrId"]):
+                started = entry["shared"] and entry["nslcmop_instantiate"] is not None
+                if same and started and self.store.readable(NSRS, entry["nsrId"]):
                     params = next(
                         p for p in nsi["_admin"]["netslice-subnet"] if p["nss-id"] == subnet["id"]
                     )
@@ -236,12 +208,13 @@ def _check_subnets(request: Mapping[str, Any], template: Mapping[str, Any]) -> N
         if not link.get("nss-connection-point-ref"):
             raise NbiError(
                 f"netslice-vld '{link.get('id')}' has no nss-connection-point-ref, on which NBI "
-                "fails",
-                detail="'nss-connection-point-ref'",
+                "fails"
             )
     for subnet in template.get("netslice-subnet") or ():
         if "description" not in subnet:
-            raise NbiError("Error creating nsrs at database using NsrTopic.new(): 'description'")
+            raise NbiError(
+                f"netslice-subnet '{subnet['id']}' has no description, on which NBI fails"
+            )
 
 
 def _new_nsi(

@@ -65,8 +65,7 @@ def _sorted(findings: list[Problem], strict: bool, what: str) -> list[str]:
         if first.path and first.path not in text:
             text = f"{text} (at {first.path})"
         more = f"; and {len(refused) - 1} more" if len(refused) > 1 else ""
-        detail = first.osm_message or f"{first.path}: {first.sentence}"
-        raise NbiError(f"{what}: {text}{more}", _status(first), detail)
+        raise NbiError(f"{what}: {text}{more}", _status(first))
     return [f"{f.path}: {f.sentence}" if f.path else f.sentence for f in findings]
 
 

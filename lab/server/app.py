@@ -84,7 +84,7 @@ def _endpoint(
         except NbiError as error:
             if error.status == HTTPStatus.UNAUTHORIZED and request.method == "POST":
                 await asyncio.sleep(WRONG_SECONDS)
-            return _refuse(request, error.status, error.detail)
+            return _refuse(request, error.status, str(error))
         except LcmError as error:
             return _refuse(request, HTTPStatus.BAD_REQUEST, str(error))
         except ClientDisconnect:

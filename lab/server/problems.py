@@ -12,7 +12,6 @@ from lab.errors import NbiError
 _NAMES = {
     HTTPStatus(413): "REQUEST_ENTITY_TOO_LARGE",
     HTTPStatus(414): "REQUEST_URI_TOO_LONG",
-    HTTPStatus(416): "REQUESTED_RANGE_NOT_SATISFIABLE",
     HTTPStatus(422): "UNPROCESSABLE_ENTITY",
 }
 

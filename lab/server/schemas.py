@@ -144,7 +144,6 @@ _HEALED_VDU = _body({"run-day1": _BOOLEAN, "vdu-id": _NAME, "count-index": _COUN
 
 NS_HEAL = _operation(
     {
-        "timeout_ns_heal": _POSITIVE,
         "healVnfData": {
             "type": "array",
             "items": _body(
@@ -168,7 +167,6 @@ NS_HEAL = _operation(
 NS_SCALE = _operation(
     {
         "scaleType": {"enum": ["SCALE_VNF"]},
-        "timeout_ns_scale": _POSITIVE,
         "scaleVnfData": _body(
             {
                 "vnfInstanceId": _NAME,
@@ -193,7 +191,6 @@ NS_SCALE = _operation(
 
 NS_UPDATE = _operation(
     {
-        "timeout_ns_update": _POSITIVE,
         "updateType": {
             "enum": [
                 "CHANGE_VNFPKG",

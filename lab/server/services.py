@@ -87,8 +87,7 @@ def action(resources: Resources, call: Call) -> Answer:
 def heal(resources: Resources, call: Call) -> Answer:
     """Recreate VDUs of a service."""
     body = _of_service(resources, call, schemas.NS_HEAL)
-    started = resources.engine.ns_heal(call.key, body["healVnfData"], body.get("timeout_ns_heal"))
-    return _accepted(started)
+    return _accepted(resources.engine.ns_heal(call.key, body["healVnfData"]))
 
 
 def scale(resources: Resources, call: Call) -> Answer:
@@ -101,7 +100,6 @@ def scale(resources: Resources, call: Call) -> Answer:
         step["member-vnf-index"],
         step["scaling-group-descriptor"],
         data["scaleVnfType"] == "SCALE_IN",
-        body.get("timeout_ns_scale"),
     )
     return _accepted(started)
 
@@ -109,10 +107,7 @@ def scale(resources: Resources, call: Call) -> Answer:
 def update(resources: Resources, call: Call) -> Answer:
     """Update a service."""
     body = _of_service(resources, call, schemas.NS_UPDATE)
-    started = resources.engine.ns_update(
-        call.key, body["updateType"], body, body.get("timeout_ns_update")
-    )
-    return _accepted(started)
+    return _accepted(resources.engine.ns_update(call.key, body["updateType"], body))
 
 
 def delete_service(resources: Resources, call: Call) -> Answer:

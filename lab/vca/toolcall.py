@@ -14,24 +14,7 @@ import yaml
 from lab.vca.charm import BOOLEANS
 from lab.vca.context import ToolError
 
-OUTPUT = {"--format": "format", "-o": "output", "--output": "output"}
-
-
-class _Dumper(yaml.SafeDumper):
-    """Block style without anchors, like Go's YAML."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        """Write a value again each time it occurs."""
-        return True
-
-    def represent_text(self, value: str) -> yaml.ScalarNode:
-        """Put text in double quotes if YAML would not read it as text without them."""
-        tag: str = self.resolve(yaml.ScalarNode, value, (True, False))  # type: ignore[no-untyped-call]
-        style = None if tag == "tag:yaml.org,2002:str" else '"'
-        return self.represent_scalar("tag:yaml.org,2002:str", value, style)
-
-
-_Dumper.add_representer(str, _Dumper.represent_text)
+OUTPUT = {"--format": "format"}
 
 
 def _as_go(value: object) -> object:
@@ -48,9 +31,7 @@ def _as_go(value: object) -> object:
 def _yaml(value: object) -> str:
     if value is None:
         return ""
-    text = yaml.dump(
-        _as_go(value), Dumper=_Dumper, default_flow_style=False, allow_unicode=True, width=2**31
-    )
+    text = yaml.safe_dump(_as_go(value), default_flow_style=False, allow_unicode=True, width=2**31)
     return text.removesuffix("...\n")
 
 
@@ -162,17 +143,12 @@ class Call:
         return self._on.get(key, False)
 
     def show(self, value: object, default: str = "smart") -> Answer:
-        """Return a value in the format of --format, or write it to the file of --output."""
+        """Return a value in the format of --format."""
         chosen = self.get("format") or default
         if chosen not in FORMATS:
             unknown = f'unknown format "{chosen}"'
             raise UsageError(f'invalid value "{chosen}" for option --format: {unknown}')
-        text = FORMATS[chosen](value)
-        path = self.get("output")
-        if path:
-            (self.request.directory / path).write_text(text, encoding="utf-8")
-            return Answer()
-        return Answer(stdout=text)
+        return Answer(stdout=FORMATS[chosen](value))
 
 
 def key_values(words: Sequence[str]) -> dict[str, str]:

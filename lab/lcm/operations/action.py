@@ -17,11 +17,8 @@ def run(work: Work, operation: Document) -> str:
     params = operation["operationParams"]
     index = params.get("member_vnf_index")
     if index is None:
-        # A bug in OSM: the handler uses the VNF record before it loads one.
-        raise LcmError(
-            "FAILED Getting nsd from database: UnboundLocalError: local variable 'db_vnfr' "
-            "referenced before assignment"
-        )
+        # The handler uses the VNF record before it loads one.
+        raise LcmError("OSM fails in each action on a service itself: name a member")
     ns_id = operation["nsInstanceId"]
     svc = service(work.store.get(NSRS, ns_id), work.store)
     vdu_id, count = params.get("vdu_id"), int(params.get("vdu_count_index") or 0)

@@ -569,20 +569,21 @@ PRIMITIVES = [
 @pytest.mark.parametrize(
     ("name", "given", "reason"),
     [
-        ("nope", {}, "Invalid primitive 'nope' is not present at vnfd/nsd"),
+        ("nope", {}, "Invalid primitive 'nope' is not present at vnfd/nsd; allowed: touch"),
         ("touch", {}, "Needed parameter file not provided for primitive 'touch'"),
         ("touch", {"file": "x"}, "Needed parameter empty not provided for primitive 'touch'"),
         (
             "touch",
             {"file": "x", "empty": "", "more": 1},
-            "parameter/s '['more']' not present at vnfd /nsd for primitive 'touch'",
+            "parameter/s '['more']' not present at vnfd /nsd for primitive 'touch'; "
+            "allowed: empty, file, times",
         ),
     ],
 )
 def test_refused_actions(name: str, given: dict[str, Any], reason: str) -> None:
     with pytest.raises(NbiError) as caught:
         check_action(PRIMITIVES, name, given)
-    assert caught.value.detail == reason
+    assert str(caught.value) == reason
 
 
 def test_accepted_action() -> None:
@@ -603,11 +604,11 @@ def _no_value(descriptor: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "change", "sentence", "detail"),
+    ("kind", "change", "sentence"),
     [
-        pytest.param(NSDS, _no_name, "nsd 'an_ns' has no name", "'name'", id="nsd"),
-        pytest.param(VNFDS, _no_vdu_name, "of vnfd 'a_vnf' has no name", "'name'", id="vdu"),
-        pytest.param(VNFDS, _no_value, "has no value", "'value'", id="primitive"),
+        pytest.param(NSDS, _no_name, "nsd 'an_ns' has no name", id="nsd"),
+        pytest.param(VNFDS, _no_vdu_name, "of vnfd 'a_vnf' has no name", id="vdu"),
+        pytest.param(VNFDS, _no_value, "has no value", id="primitive"),
     ],
 )
 def test_what_nbi_stumbles_over_is_refused_before_anything_is_made(
@@ -615,14 +616,13 @@ def test_what_nbi_stumbles_over_is_refused_before_anything_is_made(
     kind: str,
     change: Callable[[dict[str, Any]], None],
     sentence: str,
-    detail: str,
 ) -> None:
     (package,) = engine.store.all(kind)
     with engine.store.edit(kind, package["_id"]) as document:
         change(document["descriptor"])
-    with pytest.raises(NbiError, match=sentence) as caught:
+    with pytest.raises(NbiError, match=sentence):
         create(engine)
-    assert (caught.value.detail, engine.store.all(NSRS)) == (detail, [])
+    assert engine.store.all(NSRS) == []
 
 
 def _instantiated(engine: Engine) -> None:

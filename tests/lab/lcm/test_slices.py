@@ -286,29 +286,12 @@ def test_a_shared_service_that_ends_is_not_used_again(slices: Slices) -> None:
     assert entries(make(slices, "three").nsr)["hub"] == entries(started.nsr)["hub"]
 
 
-def test_a_slice_whose_end_is_never_done_keeps_no_shared_service(slices: Slices) -> None:
-    store = slices.store
-    (record,) = store.all(NSTS)
-    record["descriptor"]["netslice-vld"] = []
-    store.put(NSTS, record)
-    nsi = make(slices, "one").nsr
-    first, second = entries(nsi), entries(make(slices, "two").nsr)
-    remove_service(store, first["spoke"]["nsrId"])
-    operation = slices.delete("one").operation
-    run = SliceOperations(
-        store, FakeBackends(), Timeouts().scaled(0.01), journal(slices), jobs.start
-    )
-    assert run.run(operation["_id"]) == "PROCESSING"
-    assert store.get(NSIS, nsi["_id"])["operational-status"] == "terminated"
-    assert ended(slices, "two") == {first["hub"]["nsrId"], second["spoke"]["nsrId"]}
-
-
-def test_a_link_stays_for_a_slice_that_is_only_recorded(slices: Slices) -> None:
+def test_a_link_stays_for_a_slice_that_has_no_ids_yet(slices: Slices) -> None:
     store, backends = slices.store, FakeBackends()
     first = make(slices, "one").nsr
     first["_admin"]["deployed"]["RO"] = links = deployed_links(first, [first])
     store.put(NSIS, first)
-    second, _ = slices.record(request("two"))
+    second = make(slices, "two").nsr
 
     def end(name: str, *gone: dict[str, Any]) -> list[tuple[str, ...]]:
         for entry in gone:
@@ -419,35 +402,21 @@ def test_what_nbi_refuses_leaves_no_record(
     assert [slices.store.all(kind) for kind in (NSIS, NSIOPS, NSRS, OPS)] == [[], [], [], []]
 
 
-@pytest.mark.parametrize("force", [False, True])
-def test_the_end_of_a_slice_without_links_is_never_done(
-    slices: Slices, force: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slice_without_links_ends(slices: Slices) -> None:
     store = slices.store
     (record,) = store.all(NSTS)
     record["descriptor"]["netslice-vld"] = []
     store.put(NSTS, record)
-    nsi = make(slices, "one").nsr
+    started = make(slices, "one")
+    assert any("stays PROCESSING for ever" in warning for warning in started.warnings)
     for nsr in store.all(NSRS):
         store.delete(NSRS, nsr["_id"])
-    operation = slices.delete("one", force).operation
-    told = journal(slices)
-    run = SliceOperations(store, FakeBackends(), Timeouts().scaled(0.01), told, jobs.start)
-    state = run.run(operation["_id"])
-    if force:
-        assert (state, store.find(NSIS, nsi["_id"])) == ("COMPLETED", None)
-        return
-    assert state == "PROCESSING"
-    *_, end, _ = Tail(store.home / "events.jsonl").new_events()
-    assert "nsi-delete --force" in end["detail"]
-    # The worker is gone by then, and nobody may call the operation failed.
-    monkeypatch.setattr(jobs, "alive", lambda operation: False)
-    slices.reap()
-    left = store.get(NSIOPS, operation["_id"])
-    assert (left["operationState"], left["detailed-status"]) == ("PROCESSING", "done")
-    nsi = store.get(NSIS, nsi["_id"])
-    assert nsi["operational-status"] == "terminated"
-    assert nsi["_admin"]["nsiState"] == "INSTANTIATED"
+    operation = slices.delete("one").operation
+    run = SliceOperations(
+        store, FakeBackends(), Timeouts().scaled(0.01), journal(slices), jobs.start
+    )
+    assert run.run(operation["_id"]) == "COMPLETED"
+    assert store.find(NSIS, started.nsr["_id"]) is None
 
 
 @pytest.mark.parametrize("state", ["FAILED", "FAILED_TEMP"])

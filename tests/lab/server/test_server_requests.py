@@ -249,16 +249,6 @@ def test_no_package(api: Api, dist: Path, data: bytes, status: int) -> None:
     nothing_made(api.engine)
 
 
-@pytest.mark.parametrize(
-    "given", ["bytes 5-9/10", "bytes 0-3/100", "0-3", "bytes a-b/c", f"bytes 0-0/{'9' * 5000}"]
-)
-def test_content_range(api: Api, dist: Path, given: str) -> None:
-    headers = {"Content-Range": given}
-    answer = api.upload("POST", VNFD_CONTENT, dist / "vpn_endpoint_vnf.tar.gz", **headers)
-    refused(answer, 416, "REQUESTED_RANGE_NOT_SATISFIABLE", "")
-    nothing_made(api.engine)
-
-
 @pytest.mark.parametrize("name", ["a%00b", "x" * 300, "x" * 5000])
 def test_artifact_of_a_name_that_no_file_has(api: Api, dist: Path, name: str) -> None:
     api.onboard(dist)
