@@ -4,175 +4,97 @@ A record may have more fields. If one of these is missing, the file was cut, edi
 written by another version of the lab.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from pydantic_core import CoreConfig, CoreSchema, SchemaValidator, core_schema
+Fields = Mapping[str, str]
+"""Place in a record -> names of the fields there. A star stands for all entries of a list or
+mapping; a place that is not there has nothing to lack."""
 
-_TEXT = core_schema.str_schema()
-_NUMBER = core_schema.float_schema()
-_INTEGER = core_schema.int_schema()
-_TRUTH = core_schema.bool_schema()
-_OBJECT = core_schema.dict_schema()
-_OBJECTS = core_schema.list_schema(_OBJECT)
-_TEXTS = core_schema.list_schema(_TEXT)
+_PACKAGE = "_id id name folder descriptor _admin"
+_NS_PACKAGE = {"": _PACKAGE, "_admin": "created", "descriptor": "id df"}
+_OPERATION = (
+    "_id lcmOperationType operationState startTime statusEnteredTime detailed-status "
+    "operationParams errorMessage lab _admin"
+)
+
+VIM: Fields = {"": "_id name _admin", "_admin": "created"}
+CREATED: Fields = {
+    "": "_id _admin",
+    "_admin": "created kind onboardingState operationalState usageState",
+}
+NST: Fields = {"": _PACKAGE, "_admin": "created", "descriptor": "id"}
+NSD: Fields = _NS_PACKAGE
+VNFD: Fields = {
+    **_NS_PACKAGE,
+    "_admin": "created revision revisions",
+    "_admin.revisions.*": "folder software-version",
+}
+NSR: Fields = {
+    "": "_id id name nsd nsd-id nsd-ref nsState currentOperation currentOperationID create-time "
+    "operational-status config-status detailed-status errorDescription errorDetail "
+    "configurationStatus constituent-vnfr-ref instantiate_params lab _admin",
+    "nsd": "id df",
+    "instantiate_params": "vimAccountId",
+    "_admin": "created nsState deployed",
+    "_admin.deployed": "VCA",
+    "_admin.deployed.VCA.*": "application charm_name status ee_id member-vnf-index vdu_id "
+    "vdu_count_index",
+    "_admin.scaling-group.*": "name vnf_index nb-scale-op",
+}
+VNFR: Fields = {
+    "": "_id nsr-id-ref member-vnf-index-ref vnfd-id vnfd-ref vim-account-id revision ip-address "
+    "additionalParamsForVnf vdur _admin",
+    "_admin": "created nsState",
+    "vdur.*": "vdu-id-ref count-index name status vim-id ip-address additionalParams interfaces",
+    "vdur.*.interfaces.*": "name ns-vld-id ip-address mgmt-interface mgmt-vnf",
+}
+NS_OPERATION: Fields = {
+    "": f"nsInstanceId {_OPERATION}",
+    "_admin": "created",
+    "lab.worker": "pid start",
+}
+NSI_OPERATION: Fields = {
+    **NS_OPERATION,
+    "": f"netsliceInstanceId {_OPERATION}",
+    "operationParams": "nslcmops_ids",
+}
+NSI: Fields = {
+    "": "_id id name nst-ref network-slice-template instantiation_parameters nsr-ref-list "
+    "operational-status config-status detailed-status _admin",
+    "network-slice-template": "id",
+    "_admin": "created nsiState nst-id deployed netslice-vld nsrs-detailed-list netslice-subnet",
+    "_admin.deployed": "RO",
+    "_admin.deployed.RO.*": "vld_id netslice_scenario_id",
+    "_admin.netslice-vld.*": "id name shared-nsrs-list",
+    "_admin.nsrs-detailed-list.*": "nsrId nsd-id nss-id shared nslcmop_instantiate",
+    "_admin.netslice-subnet.*": "nss-id",
+}
 
 
-def _part(
-    texts: str,
-    others: Mapping[str, CoreSchema] | None = None,
-    nullable: str = "",
-    optional: Mapping[str, CoreSchema] | None = None,
-) -> CoreSchema:
-    """Return the schema of a mapping.
-
-    Args:
-        texts: names of fields with a text, separated by spaces.
-        others: further fields that must be there.
-        nullable: names of fields with a text or null, separated by spaces.
-        optional: fields that may be there.
-    """
-    required = {
-        **dict.fromkeys(texts.split(), _TEXT),
-        **dict.fromkeys(nullable.split(), core_schema.nullable_schema(_TEXT)),
-        **(others or {}),
-    }
-    fields = {name: core_schema.typed_dict_field(kind) for name, kind in required.items()}
-    for name, kind in (optional or {}).items():
-        fields[name] = core_schema.typed_dict_field(kind, required=False)
-    return core_schema.typed_dict_schema(fields)
+def fault(record: Any, fields: Fields) -> str:
+    """Return what is wrong with a record, as the end of "the record FILE ..."; "": nothing."""
+    for place, names in fields.items():
+        for where, part in _parts(record, place.split(".") if place else ()):
+            at = ".".join(where)
+            if not isinstance(part, dict):
+                return f"is damaged at '{at}'" if at else "is damaged"
+            for name in names.split():
+                if name not in part:
+                    return f"lacks '{'.'.join((*where, name))}'"
+    return ""
 
 
 def _parts(
-    texts: str, others: Mapping[str, CoreSchema] | None = None, nullable: str = ""
-) -> CoreSchema:
-    """Return the schema of a list of such mappings."""
-    return core_schema.list_schema(_part(texts, others, nullable))
-
-
-def _record(
-    texts: str,
-    others: Mapping[str, CoreSchema] | None = None,
-    nullable: str = "",
-    admin: CoreSchema | None = None,
-) -> SchemaValidator:
-    """Return the schema of a record; ``admin`` is that of its ``_admin``."""
-    fields = {"_admin": admin or _admin(""), **(others or {})}
-    return SchemaValidator(_part(f"_id {texts}", fields, nullable), CoreConfig(strict=True))
-
-
-def _admin(
-    texts: str,
-    others: Mapping[str, CoreSchema] | None = None,
-    optional: Mapping[str, CoreSchema] | None = None,
-) -> CoreSchema:
-    return _part(texts, {"created": _NUMBER, **(others or {})}, optional=optional)
-
-
-_DESCRIPTOR = _part("id")
-_FLAVOURED = _part("id", {"df": core_schema.list_schema(_OBJECT, min_length=1)})
-
-VIM = _record("name")
-VCA = _record("name")
-CREATED = _record("", admin=_admin("kind onboardingState operationalState usageState"))
-NST = _record("id folder", {"descriptor": _DESCRIPTOR}, "name")
-NSD = _record("id folder", {"descriptor": _FLAVOURED}, "name")
-VNFD = _record(
-    "id folder",
-    {"descriptor": _FLAVOURED},
-    "name",
-    _admin(
-        "",
-        {
-            "revision": _INTEGER,
-            "revisions": core_schema.dict_schema(_TEXT, _part("folder software-version")),
-        },
-    ),
-)
-NSR = _record(
-    "id name nsd-id nsd-ref nsState currentOperation operational-status config-status "
-    "detailed-status",
-    {
-        "nsd": _FLAVOURED,
-        "instantiate_params": _part("vimAccountId"),
-        "create-time": _NUMBER,
-        "configurationStatus": _OBJECTS,
-        "constituent-vnfr-ref": _TEXTS,
-        "lab": _OBJECT,
-    },
-    "currentOperationID errorDescription errorDetail",
-    _admin(
-        "nsState",
-        {
-            "deployed": _part(
-                "",
-                {
-                    "VCA": _parts(
-                        "application charm_name status",
-                        {"vdu_count_index": core_schema.nullable_schema(_INTEGER)},
-                        nullable="ee_id member-vnf-index vdu_id",
-                    )
-                },
-            )
-        },
-        {"scaling-group": _parts("name vnf_index", {"nb-scale-op": _INTEGER})},
-    ),
-)
-_INTERFACES = _parts(
-    "name", {"mgmt-interface": _TRUTH, "mgmt-vnf": _TRUTH}, nullable="ns-vld-id ip-address"
-)
-VNFR = _record(
-    "nsr-id-ref member-vnf-index-ref vnfd-id vnfd-ref vim-account-id",
-    {
-        "revision": _INTEGER,
-        "additionalParamsForVnf": _OBJECT,
-        "vdur": _parts(
-            "vdu-id-ref name status",
-            {
-                "count-index": _INTEGER,
-                "additionalParams": core_schema.nullable_schema(_OBJECT),
-                "interfaces": _INTERFACES,
-            },
-            nullable="vim-id ip-address",
-        ),
-    },
-    "ip-address",
-    _admin("nsState"),
-)
-
-
-def _operation(owner: str, params: CoreSchema) -> SchemaValidator:
-    worker = core_schema.nullable_schema(_part("", {"pid": _INTEGER, "start": _INTEGER}))
-    return _record(
-        f"lcmOperationType operationState {owner}",
-        {
-            "startTime": _NUMBER,
-            "statusEnteredTime": _NUMBER,
-            "detailed-status": core_schema.any_schema(),  # of an action: its output
-            "operationParams": params,
-            "lab": _part("", optional={"worker": worker}),
-        },
-        "errorMessage",
-    )
-
-
-NS_OPERATION = _operation("nsInstanceId", _OBJECT)
-NSI_OPERATION = _operation("netsliceInstanceId", _part("", {"nslcmops_ids": _TEXTS}))
-NSI = _record(
-    "id name nst-ref operational-status config-status detailed-status",
-    {
-        "network-slice-template": _DESCRIPTOR,
-        "instantiation_parameters": _OBJECT,
-        "nsr-ref-list": _OBJECTS,
-    },
-    admin=_admin(
-        "nsiState nst-id",
-        {
-            "deployed": _part("", {"RO": _parts("vld_id netslice_scenario_id")}),
-            "netslice-vld": _parts("id name", {"shared-nsrs-list": _TEXTS}),
-            "nsrs-detailed-list": _parts(
-                "nsrId nsd-id nss-id", {"shared": _TRUTH}, nullable="nslcmop_instantiate"
-            ),
-            "netslice-subnet": _parts("nss-id"),
-        },
-    ),
-)
+    value: Any, way: Sequence[str], where: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield each part of a value at a place, with its own place; None for a place in no mapping."""
+    if not way:
+        yield where, value
+    elif way[0] == "*" and isinstance(value, list | dict):
+        for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _parts(entry, way[1:], (*where, str(key)))
+    elif not isinstance(value, dict):
+        yield where, None
+    elif value.get(way[0]) is not None:
+        yield from _parts(value[way[0]], way[1:], (*where, way[0]))

@@ -13,10 +13,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from pydantic_core import ValidationError
-
 from lab import files
-from lab.errors import ConflictError, NbiError, fault, unknown
+from lab.errors import ConflictError, NbiError, unknown
 from lab.records import kinds
 
 Document = dict[str, Any]
@@ -43,7 +41,7 @@ _SENTENCES = ("detailed-status", "errorDetail", "errorMessage")
 """Where lists show why."""
 _KINDS = {
     VIMS: kinds.VIM,
-    VCAS: kinds.VCA,
+    VCAS: kinds.VIM,
     VNFDS: kinds.VNFD,
     NSDS: kinds.NSD,
     NSRS: kinds.NSR,
@@ -176,16 +174,14 @@ class Store:
         wrong = "is damaged"
         try:
             document: Document = json.loads(text)
-            _KINDS[collection].validate_python(document)
-            if document["_id"] == key:
+            wrong = kinds.fault(document, _KINDS[collection])
+            if not wrong and document["_id"] == key and float(document["_admin"]["created"]) >= 0:
                 return document
-        except ValidationError as error:
-            wrong = fault(error)
-        except (ValueError, RecursionError):
+        except (ValueError, TypeError, RecursionError):
             pass
         raise NbiError(
-            f"the lab's record {self._path(collection, key)} {wrong}: delete it by its id {key} "
-            f"(osm-lab lab discard {key}), or clean the lab",
+            f"the lab's record {self._path(collection, key)} {wrong or 'is damaged'}: delete it "
+            f"by its id {key} (osm-lab lab discard {key}), or clean the lab",
             HTTPStatus.INTERNAL_SERVER_ERROR,
         )
 
