@@ -20,6 +20,8 @@ from builder.validate.problem import Problem
 
 MAX_FILES = 20_000
 MAX_BYTES = 256 << 20
+DEFLATED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""Of other methods zipfile decompresses a whole block at once, whatever size the archive says."""
 DESCRIPTOR_ENDINGS = (".yaml", ".yml", ".json")
 UNREADABLE = (
     tarfile.TarError,
@@ -323,6 +325,9 @@ def _from_zip(path: Path) -> Package:
                 raise _unsafe(path.name, info.filename, "zip")
             size += info.file_size
             _limit(path.name, len(files), size)
+            if info.compress_type not in DEFLATED:
+                sentence = f"{info.filename} is compressed otherwise; allowed: stored or deflated"
+                raise _refuse(path.name, "archive-unreadable", sentence)
             if not info.is_dir():
                 notes += _spelling(path.name, info.filename, seen)
                 year = info.date_time[0]

@@ -1,20 +1,23 @@
 """VNF and NS packages and slice templates: onboarding, listing, deletion."""
 
 import copy
+import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from builder.documents import DocumentError, load
 from lab.errors import ConflictError, NbiError
 from lab.nbi import validation
-from lab.nbi.unpack import unpack
 from lab.records.ids import admin, new_id
 from lab.records.operations import discard
 from lab.records.packages import ARCHIVE, drop_package, prune_revisions
 from lab.records.store import NSDS, NSIS, NSRS, NSTS, VNFDS, VNFRS, Document, Store
+
+if TYPE_CHECKING:
+    from builder.validate import Package
 
 KINDS = {VNFDS: "vnfd", NSDS: "nsd", NSTS: "nst"}
 
@@ -92,7 +95,7 @@ class Catalogue:
     def _unpacked(
         self, kind: str, source: Path, strict: bool, place: str, replaced: str = ""
     ) -> Iterator[tuple[Path, Document, list[str]]]:
-        """Check and unpack a package; yield its folder, its descriptor and the warnings.
+        """Check and write a package; yield its folder, its descriptor and the warnings.
 
         If the block fails, nothing of the package stays.
 
@@ -102,7 +105,7 @@ class Catalogue:
         if not source.exists():
             raise NbiError(f"package '{source}' does not exist")
         vnfds = [d for d in self.store.all(VNFDS) if d["_id"] != replaced]
-        warnings = validation.package(
+        package, warnings = validation.package(
             source,
             {d["id"]: d["descriptor"] for d in vnfds},
             {d["id"]: d["descriptor"] for d in self.store.all(NSDS) if d["_id"] != replaced},
@@ -110,14 +113,16 @@ class Catalogue:
             strict,
         )
         target = self.store.root / "packages" / place
-        folder = unpack(source, target)
         try:
-            descriptor = read_descriptor(folder, KINDS[kind])
+            descriptor = _descriptor(package, KINDS[kind])
+            _write(package, target)
             if source.is_file():  # for downloads
                 shutil.copyfile(source, target.with_name(target.name + ARCHIVE))
-            yield folder, descriptor, warnings
-        except BaseException:
+            yield target, descriptor, warnings
+        except BaseException as error:
             drop_package(target)
+            if isinstance(error, OSError | ValueError):  # a name that no file can have, say
+                raise NbiError(f"{source.name} cannot be unpacked: {error}") from None
             raise
 
     def delete(self, kind: str, name_or_id: str, force: bool = False) -> None:
@@ -241,59 +246,45 @@ def _fixed(descriptor: Document) -> Document:
     return fixed
 
 
-def read_descriptor(folder: Path, kind: str) -> Document:
-    """Return the descriptor of an unpacked package, without its envelope."""
-    file = descriptor_file(folder)
-    try:
-        document = load(file.read_bytes())
-    except DocumentError as error:
-        raise NbiError(f"Invalid yaml format exception in {file.name}: {error}") from None
-    descriptor = _open_envelope(document, kind)
-    if descriptor is None:
-        raise NbiError(f"{file.name} is no {kind} descriptor")
-    from pydantic import ValidationError
+def _descriptor(package: "Package", kind: str) -> Document:
+    """Return the descriptor of a package that was accepted, without its envelope."""
+    from builder.validate import body_of
+    from builder.validate.context import checked
 
-    from builder.validate.context import checked  # slow to import, as in validation
+    if package.kind != kind:
+        raise NbiError(f"{package.descriptor_path} is no {kind} descriptor")
+    return checked(kind, body_of(package))  # with text where numbers stand for text
 
-    try:
-        return checked(kind, descriptor)  # with text where numbers stand for text, as NBI's model
-    except ValidationError as error:
-        raise NbiError(f"{file.name}: {error.errors()[0]['msg']}") from None
+
+def _write(package: "Package", folder: Path) -> None:
+    """Write the files of a package into a new folder, trusting nothing in it.
+
+    OSM keeps packages as trees in its file store; LCM reads charms and cloud-init from there.
+    """
+    folder.mkdir(parents=True)
+    # Links come last, so nothing is written through one. Of a zip OSM makes files of them.
+    links = {}
+    for path, entry in package.files.items():
+        place = folder / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if entry.link and package.layout == "tar":
+            links[place] = entry.link
+            continue
+        place.write_bytes(entry.data or entry.link.encode())
+        place.chmod(0o755 if entry.mode & stat.S_IXUSR else 0o644)
+    for place, target in links.items():
+        place.symlink_to(target)
+    for place in links:
+        # Path.resolve fails on links that lead in a circle.
+        if not Path(os.path.realpath(place)).is_relative_to(folder.resolve()):
+            raise NbiError(f"{package.name}: {place.relative_to(folder)} leads out of the package")
 
 
 def descriptor_file(folder: Path) -> Path:
     """Return the file of the descriptor in an unpacked package."""
-    files: list[Path] = []
-    for place in (folder, folder / "Definitions"):
-        files = [
-            p
-            for p in sorted(place.glob("*"))
-            if p.suffix in (".yaml", ".yml", ".json") and p.is_file()
-        ]
-        if files:
-            break
-    if not files:
-        raise NbiError("Not found any descriptor file at package descriptor tar.gz")
-    if len(files) > 1:
-        names = ", ".join(p.name for p in files)
-        raise NbiError(f"Found more than one descriptor file at package descriptor: {names}")
-    return files[0]
-
-
-def _open_envelope(document: Any, kind: str) -> Document | None:
-    if not isinstance(document, dict):
-        return None
-    # NBI takes a descriptor without envelope, too, and `nsd: {...}` without the inner list.
-    if kind == "vnfd":
-        inner = document.get("vnfd", document.get("etsi-nfv-vnfd:vnfd", document))
-    elif kind == "nst":
-        inner = document.get("nst", document.get("nst:nst", document))
-    else:
-        inner = document.get("nsd", document.get("etsi-nfv-nsd:nsd", document))
-        if isinstance(inner, dict):
-            inner = inner.get("nsd", inner)
-    if isinstance(inner, list):
-        inner = inner[0] if len(inner) == 1 and kind != "vnfd" else None
-    if not isinstance(inner, dict) or not {"df", "netslice-subnet"} & set(inner):
-        return None
-    return inner
+    return next(
+        path
+        for place in (folder.glob("*"), (folder / "Definitions").rglob("*"))
+        for path in sorted(place)
+        if path.suffix in (".yaml", ".yml", ".json") and path.is_file()
+    )

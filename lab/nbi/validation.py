@@ -11,7 +11,7 @@ from lab.errors import NbiError
 from lab.records.store import Document
 
 if TYPE_CHECKING:
-    from builder.validate import Problem
+    from builder.validate import Package, Problem
 
 # The functions import the rules, because this import is the slowest part of a short command.
 
@@ -22,15 +22,19 @@ def package(
     nsds: Mapping[str, Document],
     folders: Mapping[str, Path],
     strict: bool,
-) -> list[str]:
-    """Return the warnings about a package; ``strict``: refuse it for any finding.
+) -> tuple[Package, list[str]]:
+    """Read a package; return it and the warnings. ``strict``: refuse it for any finding.
 
     The mappings are the catalogue by id: VNFDs, NSDs, and the VNFDs' unpacked packages.
     """
-    from builder.validate import Catalog, validate_package
+    from builder.validate import Catalog, PackageError, read, validate
 
     catalog = Catalog(vnfds=dict(vnfds), nsds=dict(nsds), folders=dict(folders))
-    return _sorted(validate_package(path, catalog), strict, path.name)
+    try:
+        found = read(path)
+    except PackageError as error:
+        raise _refusal([error.problem], path.name) from None
+    return found, _sorted(validate(found, catalog), strict, path.name)
 
 
 def parameters(
@@ -60,13 +64,17 @@ def _sorted(findings: list[Problem], strict: bool, what: str) -> list[str]:
     """Return the warnings; raise for what NBI refuses, with ``strict`` for any finding."""
     refused = [f for f in findings if strict or f.severity == "refused"]
     if refused:
-        first = refused[0]
-        text = first.osm_message or first.sentence
-        if first.path and first.path not in text:
-            text = f"{text} (at {first.path})"
-        more = f"; and {len(refused) - 1} more" if len(refused) > 1 else ""
-        raise NbiError(f"{what}: {text}{more}", _status(first))
+        raise _refusal(refused, what)
     return [f"{f.path}: {f.sentence}" if f.path else f.sentence for f in findings]
+
+
+def _refusal(refused: list[Problem], what: str) -> NbiError:
+    first = refused[0]
+    text = first.osm_message or first.sentence
+    if first.path and first.path not in text:
+        text = f"{text} (at {first.path})"
+    more = f"; and {len(refused) - 1} more" if len(refused) > 1 else ""
+    return NbiError(f"{what}: {text}{more}", _status(first))
 
 
 def _status(finding: Problem) -> HTTPStatus:

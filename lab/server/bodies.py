@@ -19,11 +19,12 @@ from starlette.responses import Response
 from builder.documents import DocumentError, bounded, load
 from lab.errors import NbiError
 from lab.nbi.params import as_json
-from lab.nbi.unpack import MAX_BYTES
 
 MAX_DOCUMENT = 4 << 20
 """Largest body of a request without a package, in bytes."""
 
+MAX_BYTES = 1 << 30
+"""Largest package, in bytes."""
 MAX_OPEN = 16 << 10
 """Largest body of a request without a token, in bytes; the client has OPEN_SECONDS to send it."""
 OPEN_SECONDS = 10.0

@@ -3,6 +3,7 @@
 import gzip
 import os
 import tarfile
+import tracemalloc
 import zipfile
 
 import pytest
@@ -318,3 +319,20 @@ def test_an_archive_of_tosca_templates_is_named(form, tmp_path):
             for name, data in members:
                 archive.writestr(f"Definitions/{name}", data)
     assert (one(path).code, "TOSCA" in one(path).sentence) == ("old-format", True)
+
+
+def test_a_zip_cannot_lie_about_its_size(tmp_path):
+    """Of a method other than deflate, a whole block is decompressed at once."""
+    file = tmp_path / "package.zip"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("p/p_vnfd.yaml", b"0" * (64 << 20))
+    data = bytearray(file.read_bytes())
+    for magic, offset in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):
+        at = data.index(magic) + offset
+        data[at : at + 4] = (1).to_bytes(4, "little")
+    file.write_bytes(data)
+    tracemalloc.start()
+    with pytest.raises(reader.PackageError, match="p/p_vnfd.yaml is compressed otherwise"):
+        reader.read(file)
+    assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    tracemalloc.stop()
