@@ -349,19 +349,7 @@ def ns_delete(
     if lab.discarded(NSRS, name):
         return
     config = load_mapping(config_text, "--config")
-    unknown = set(config) - {"skip_terminate_primitives", "timeout_ns_terminate"}
-    if unknown:
-        raise NbiError(
-            f"--config has '{sorted(unknown)[0]}', allowed are skip_terminate_primitives and "
-            "timeout_ns_terminate"
-        )
-    skip = config.get("skip_terminate_primitives", False)
-    if not isinstance(skip, bool):
-        raise NbiError("skip_terminate_primitives in --config must be true or false")
-    limit = config.get("timeout_ns_terminate")
-    if limit is not None and (type(limit) is not int or limit < 1):
-        raise NbiError("timeout_ns_terminate in --config must be seconds, a whole number above 0")
-    started = lab.engine.ns_delete(name, force, skip, limit)
+    started = lab.engine.ns_delete(name, force, config)
     lab.follow(started, wait, timeout)
     lab.out.remark("Deleted" if wait else "Deletion in progress")
 
@@ -391,10 +379,16 @@ def ns_action(
 ) -> None:
     """Run a day-2 primitive."""
     params = yaml_options(params_text, params_file, "--params")
+    given = {
+        "member_vnf_index": vnf_name,
+        "vdu_id": vdu_id,
+        "vdu_count_index": vdu_count,
+        "timeout_ns_action": timeout,
+    }
+    body: dict[str, Any] = {"primitive": action_name, "primitive_params": params}
+    body |= {key: value for key, value in given.items() if value is not None}
     try:
-        started = lab.engine.ns_action(
-            name, action_name, params, vnf_name, vdu_id, vdu_count, timeout
-        )
+        started = lab.engine.ns_run(name, "action", body)
     except NbiError as error:
         if vnf_name is not None:
             raise
@@ -435,7 +429,11 @@ def vnf_scale(
     """Scale a VNF by its member-vnf-index: instances of VDUs come or go."""
     if scale_in and scale_out:
         raise NbiError("--scale-in and --scale-out are both given; allowed: one of them")
-    lab.finish(lab.engine.vnf_scale(ns_name, vnf_name, scaling_group, scale_in), wait)
+    step = {"member-vnf-index": vnf_name, "scaling-group-descriptor": scaling_group}
+    direction = "SCALE_IN" if scale_in else "SCALE_OUT"
+    data = {"scaleVnfType": direction, "scaleByStepData": step}
+    body = {"scaleType": "SCALE_VNF", "scaleVnfData": data}
+    lab.finish(lab.engine.ns_run(ns_name, "scale", body), wait)
 
 
 @verb("ns-update")
@@ -454,7 +452,7 @@ def ns_update(lab: Lab, name: str, updatetype: str, config_text: str, wait: bool
     if isinstance(packages, list):
         # osmclient takes a list and sends its first entry.
         data = {**data, "changeVnfPackageData": packages[0] if packages else None}
-    lab.finish(lab.engine.ns_update(name, updatetype, data), wait)
+    lab.finish(lab.engine.ns_run(name, "update", {**data, "updateType": updatetype}), wait)
 
 
 _ANY = {"ignore_unknown_options": True, "help_option_names": ["-h", "--help"]}
@@ -475,7 +473,7 @@ def ns_heal(lab: Lab, name: str, args: tuple[str, ...], wait: bool) -> None:
     for words in split(args):
         record = lab.engine.vnf(name, words[0])
         targets.append({"vnfInstanceId": record["_id"], **heal_words(words[1:])})
-    lab.finish(lab.engine.ns_heal(name, targets), wait)
+    lab.finish(lab.engine.ns_run(name, "heal", {"healVnfData": targets}), wait)
 
 
 @cli.command("vnf-heal", context_settings=_ANY)
@@ -490,7 +488,8 @@ def vnf_heal(lab: Lab, id: str, args: tuple[str, ...], wait: bool) -> None:
     """
     record = _vnf_record(lab, id)
     target = {"vnfInstanceId": record["_id"], **heal_words(args)}
-    lab.finish(lab.engine.ns_heal(record["nsr-id-ref"], [target]), wait)
+    body = {"healVnfData": [target]}
+    lab.finish(lab.engine.ns_run(record["nsr-id-ref"], "heal", body), wait)
 
 
 @verb("ns-op-list")

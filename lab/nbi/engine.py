@@ -1,7 +1,8 @@
 """The verbs of the northbound interface, without any printing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ from lab.descriptors.environments import day12
 from lab.descriptors.primitives import placeholder_name
 from lab.descriptors.service import Service, members, service, shared_parameters
 from lab.errors import ConflictError, LcmError, NbiError, unknown
-from lab.nbi import validation
+from lab.nbi import requests, validation
 from lab.nbi.catalogue import Catalogue
-from lab.nbi.params import InstanceRequest, check_references, client_params
+from lab.nbi.params import InstanceRequest, client_params
 from lab.nbi.primitives import check_action
 from lab.nbi.records import new_nsr, new_operation, new_vnfrs
 from lab.records import jobs
@@ -80,8 +81,12 @@ class Engine:
 
     def prepare(self, nsd: Document, request: dict[str, Any], description: str = "") -> Prepared:
         """Check a request as NBI does; return the records of the service."""
-        vims = {v["_id"]: v["name"] for v in self.store.all(VIMS)}
-        check_references(request, nsd["descriptor"], vims)
+        for vim in [
+            request["vimAccountId"],
+            *(v.get("vimAccountId") for v in request.get("vnf") or ()),
+        ]:
+            if vim is not None and self.store.find(VIMS, vim) is None:
+                raise NbiError(f"Invalid vimAccountId='{vim}' not present for the project")
         nsr = new_nsr(request, nsd, description)
         try:
             svc = service(nsr, self.store)
@@ -110,126 +115,94 @@ class Engine:
                 self.store.put(OPS, prepared.operation)
                 self.store.put(NSRS, prepared.nsr)
 
-    def ns_action(
-        self,
-        name: str,
-        primitive: str,
-        params: Mapping[str, Any],
-        member_vnf_index: str | None,
-        vdu_id: str | None = None,
-        vdu_count: int | None = None,
-        timeout: int | None = None,
-    ) -> Started:
-        """Check an action as NBI does and start it."""
-        nsr = self._instantiated(name, "action")
+    def ns_run(self, name: str, kind: str, body: Mapping[str, Any]) -> Started:
+        """Check an operation on a service as NBI does and start it.
+
+        Args:
+            name: of the service.
+            kind: ``action``, ``heal``, ``scale`` or ``update``.
+            body: NBI's request, see :mod:`lab.nbi.requests`.
+        """
+        nsr = self._instantiated(name, kind)
+        request = requests.operation(kind, body)
+        checks = {
+            "action": self._check_action,
+            "heal": self._check_heal,
+            "scale": self._check_scale,
+            "update": self._check_update,
+        }
+        checks[kind](nsr, request)
+        operation = new_operation(nsr, kind, request)
+        self.store.put(OPS, operation)
+        return self._start(operation, nsr, [])
+
+    def _check_action(self, nsr: Document, request: dict[str, Any]) -> None:
+        if "kdu_name" in request:
+            text = (
+                f"Invalid parameter kdu_name='{request['kdu_name']}' not present at vnfd:kdu:name"
+            )
+            raise NbiError(text)
+        if "vnf_member_index" in request:
+            request["member_vnf_index"] = request.pop("vnf_member_index")
+        index, vdu_id = request.get("member_vnf_index"), request.get("vdu_id")
         vnfds = self._members(nsr["nsd"])
-        if member_vnf_index is None:
+        if index is None:
             configuration = nsr["nsd"].get("ns-configuration") or {}
             primitives = list(configuration.get("config-primitive") or ())
         else:
-            if member_vnf_index not in vnfds:
+            if index not in vnfds:
                 text = (
-                    f"Invalid parameter member_vnf_index='{member_vnf_index}' is not one of the "
+                    f"Invalid parameter member_vnf_index='{index}' is not one of the "
                     "nsd:constituent-vnfd"
                 )
-                raise unknown(text, member_vnf_index, vnfds)
-            descriptor = vnfds[member_vnf_index]["descriptor"]
+                raise unknown(text, index, vnfds)
+            descriptor = vnfds[index]["descriptor"]
             vdus = [vdu["id"] for vdu in descriptor.get("vdu") or ()]
             if vdu_id is not None and vdu_id not in vdus:
                 text = f"Invalid parameter vdu_id='{vdu_id}' not present at vnfd:vdu:id"
                 raise unknown(text, vdu_id, vdus)
             entry = day12(descriptor, vdu_id or descriptor["id"]) or {}
             primitives = list(entry.get("config-primitive") or ())
-        check_action(primitives, primitive, params)
-        request: dict[str, Any] = {"primitive": primitive, "primitive_params": dict(params)}
-        if member_vnf_index is not None:
-            request["member_vnf_index"] = member_vnf_index
+        check_action(primitives, request["primitive"], request["primitive_params"])
         if vdu_id is not None:
-            request["vdu_id"] = vdu_id
-            request["vdu_count_index"] = vdu_count or 0
-        return self._run(nsr, "action", request, timeout)
+            request.setdefault("vdu_count_index", 0)
 
-    def ns_heal(self, name: str, targets: Sequence[Mapping[str, Any]]) -> Started:
-        """Check a healing as NBI does and start it.
-
-        Args:
-            name: of the service.
-            targets: ``healVnfData`` of SOL005 with OSM's ``additionalParams``: ``vdu`` (``vdu-id``,
-                ``count-index``, ``run-day1``) and ``run-day1``.
-        """
-        nsr = self._instantiated(name, "heal")
-        if not targets:
-            raise NbiError("healVnfData is empty; allowed: one entry or more")
-        for target in targets:
-            vnfr = self._vnfr_of(nsr, str(target.get("vnfInstanceId")))
+    def _check_heal(self, nsr: Document, request: dict[str, Any]) -> None:
+        for target in request["healVnfData"]:
+            vnfr = self._vnfr_of(nsr, target["vnfInstanceId"])
             for vdu in (target.get("additionalParams") or {}).get("vdu") or ():
-                _require_vdu(vnfr, vdu.get("vdu-id"), vdu.get("count-index", 0))
-        return self._run(nsr, "heal", {"healVnfData": [dict(t) for t in targets]})
+                _require_vdu(vnfr, vdu["vdu-id"], vdu.get("count-index", 0))
 
-    def vnf_scale(
-        self, name: str, member_vnf_index: str, scaling_group: str, scale_in: bool = False
-    ) -> Started:
-        """Check a scaling as NBI does and start it."""
-        nsr = self._instantiated(name, "scale")
-        vnfr = self.vnf(name, member_vnf_index)
+    def _check_scale(self, nsr: Document, request: dict[str, Any]) -> None:
+        step = request["scaleVnfData"]["scaleByStepData"]
+        vnfr = self.vnf(nsr["_id"], step["member-vnf-index"])
         descriptor = self._members(nsr["nsd"])[vnfr["member-vnf-index-ref"]]["descriptor"]
         known = [a["id"] for a in descriptor["df"][0].get("scaling-aspect") or ()]
-        if scaling_group not in known:
+        group = step["scaling-group-descriptor"]
+        if group not in known:
             text = (
                 "Invalid scaleVnfData:scaleByStepData:scaling-group-descriptor="
-                f"'{scaling_group}' is not present at vnf='{member_vnf_index}'"
+                f"'{group}' is not present at vnf='{step['member-vnf-index']}'"
             )
-            raise unknown(text, scaling_group, known)
-        request = {
-            "scaleType": "SCALE_VNF",
-            "scaleVnfData": {
-                "scaleVnfType": "SCALE_IN" if scale_in else "SCALE_OUT",
-                "scaleByStepData": {
-                    "member-vnf-index": member_vnf_index,
-                    "scaling-group-descriptor": scaling_group,
-                },
-            },
-        }
-        return self._run(nsr, "scale", request)
+            raise unknown(text, group, known)
 
-    def ns_update(self, name: str, update_type: str, data: Mapping[str, Any]) -> Started:
-        """Check an update as NBI does and start it.
-
-        Args:
-            name: of the service.
-            update_type: ``CHANGE_VNFPKG`` or ``OPERATE_VNF``.
-            data: NBI's further parameter: ``changeVnfPackageData`` or ``operateVnfData``.
-        """
-        nsr = self._instantiated(name, "update")
-        key = UPDATES.get(update_type)
-        if key is None:
-            raise NbiError(
-                f"Format error at 'updateType' '{update_type} is not one of {sorted(UPDATES)}'"
-            )
-        if not data.get(key):
-            raise NbiError(f"{update_type} needs {key}")
-        value = data[key]
-        request: dict[str, Any] = {"updateType": update_type, key: value}
-        if not isinstance(value, Mapping):
-            raise NbiError(f"Format error at '{key}' '{value} is not of type 'object''")
-        vnfr = self._vnfr_of(nsr, str(value.get("vnfInstanceId")))
-        if update_type == "OPERATE_VNF":
-            given = value.get("additionalParam") or {}
-            _require_vdu(vnfr, given.get("vdu_id"), given.get("count-index"))
-            if value.get("changeStateTo") not in ("start", "stop", "rebuild"):
-                raise NbiError(
-                    f"changeStateTo is '{value.get('changeStateTo')}'; allowed: start, stop, "
-                    "rebuild"
-                )
-            return self._run(nsr, "update", request)
-        package = self.store.resolve(VNFDS, str(value.get("vnfdId")))
+    def _check_update(self, nsr: Document, request: dict[str, Any]) -> None:
+        kind = request["updateType"]
+        key = requests.UPDATES[kind]
+        if key not in request:
+            raise NbiError(f"{kind} needs {key}")
+        value = request[key]
+        vnfr = self._vnfr_of(nsr, value["vnfInstanceId"])
+        if kind == "OPERATE_VNF":
+            given = value["additionalParam"]
+            _require_vdu(vnfr, given["vdu_id"], given["count-index"])
+            return
+        package = self.store.resolve(VNFDS, value["vnfdId"])
         if package["_id"] != vnfr["vnfd-id"]:
             raise NbiError(
-                f"VNFD '{value.get('vnfdId')}' is not the one of vnf "
-                f"'{vnfr['member-vnf-index-ref']}'"
+                f"VNFD '{value['vnfdId']}' is not the one of vnf '{vnfr['member-vnf-index-ref']}'"
             )
-        request[key] = {**value, "vnfdId": package["_id"], "vnfInstanceId": vnfr["_id"]}
-        return self._run(nsr, "update", request)
+        request[key] = {**value, "vnfdId": package["_id"]}
 
     def cancel(self, op_id: str) -> None:
         """Kill the worker of a running operation; its state becomes FAILED_TEMP, as in LCM."""
@@ -239,23 +212,20 @@ class Engine:
         jobs.kill(operation)
         fail_operation(self.store, operation, "Operation was cancelled", "FAILED_TEMP")
 
-    def ns_delete(
-        self,
-        name: str,
-        force: bool = False,
-        skip_terminate_primitives: bool = False,
-        timeout: int | None = None,
-    ) -> Started:
+    def ns_delete(self, name: str, force: bool = False, body: Mapping[str, Any] = {}) -> Started:
         """Terminate a service and remove its records, also after an incomplete creation.
 
         A running instantiation is cancelled. The worker waits for other operations (``force``:
-        they are cancelled too). ``timeout`` is ``timeout_ns_terminate``, seconds.
+        they are cancelled too). ``body`` is NBI's request.
         """
+        request = requests.operation("terminate", body)
+        if request.get("autoremove") is False:
+            text = "autoremove is false; the lab always removes the records of what it terminates"
+            raise NbiError(text, HTTPStatus.NOT_IMPLEMENTED)
         nsr = self.ns(name)
         if not force:
             self._no_part_of_a_slice(nsr)
-        operation = self.terminate(nsr, force, skip_terminate_primitives, timeout)
-        return self._start(operation, nsr, [])
+        return self._start(self.terminate(nsr, force, request), nsr, [])
 
     def _no_part_of_a_slice(self, nsr: Document) -> None:
         for nsi in self.store.all(NSIS):
@@ -265,11 +235,7 @@ class Engine:
                 )
 
     def terminate(
-        self,
-        nsr: Document,
-        force: bool = False,
-        skip_terminate_primitives: bool = False,
-        timeout: int | None = None,
+        self, nsr: Document, force: bool = False, request: Mapping[str, Any] = {}
     ) -> Document:
         """Cancel a running instantiation (``force``: all operations); record a termination."""
         for operation in self._operations(nsr["_id"]):
@@ -278,16 +244,9 @@ class Engine:
                 jobs.kill(operation)
                 if operation["operationState"] == "PROCESSING":
                     fail_operation(self.store, operation, "Operation was cancelled")
-        operation = new_operation(
-            nsr,
-            "terminate",
-            {
-                "autoremove": True,
-                "force": force,
-                "skip_terminate_primitives": skip_terminate_primitives or force,
-                **_limit("terminate", timeout),
-            },
-        )
+        skip = bool(request.get("skip_terminate_primitives")) or force
+        params = {**request, "autoremove": True, "force": force, "skip_terminate_primitives": skip}
+        operation = new_operation(nsr, "terminate", params)
         self.store.put(OPS, operation)
         return operation
 
@@ -323,13 +282,6 @@ class Engine:
             if jobs.lost(self.store, operation):
                 fail_operation(self.store, operation, jobs.ending(self.store, operation))
 
-    def _run(
-        self, nsr: Document, kind: str, request: Mapping[str, Any], timeout: int | None = None
-    ) -> Started:
-        operation = new_operation(nsr, kind, {**request, **_limit(kind, timeout)})
-        self.store.put(OPS, operation)
-        return self._start(operation, nsr, [])
-
     def _vnfr_of(self, nsr: Document, vnfr_id: str) -> Document:
         vnfr = self.store.find(VNFRS, vnfr_id)
         if vnfr is None or vnfr["nsr-id-ref"] != nsr["_id"]:
@@ -358,18 +310,6 @@ class Engine:
                 f"ns '{nsr['name']}' cannot be '{operation}' because it is not instantiated"
             )
         return nsr
-
-
-def _limit(kind: str, timeout: int | None) -> dict[str, int]:
-    """Return the parameter that says how long an operation may take, if there is a limit."""
-    return {} if timeout is None else {f"timeout_ns_{kind}": timeout}
-
-
-UPDATES = {
-    "CHANGE_VNFPKG": "changeVnfPackageData",
-    "OPERATE_VNF": "operateVnfData",
-}
-"""Update type -> request field with its parameters."""
 
 
 def _require_vdu(vnfr: Document, vdu_id: Any, count: Any) -> None:

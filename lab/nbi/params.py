@@ -3,14 +3,14 @@
 import copy
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 from builder.documents import DocumentError, load
-from lab.errors import NbiError, unknown
+from lab.errors import NbiError
 
 Resolve = Callable[[str], str]
 """VIM account name or id -> id; raises NbiError."""
@@ -187,34 +187,6 @@ def slice_params(asked: InstanceRequest, nst_key: str, resolve_vim: Resolve) -> 
     for subnet in subnets:
         _resolve_members(subnet, resolve_vim)
     return request
-
-
-def check_references(
-    request: Mapping[str, Any], nsd: Mapping[str, Any], vim_ids: Iterable[str]
-) -> None:
-    """Refuse parameters that name a VNF, link or VIM account that does not exist."""
-    df = (nsd.get("df") or [{}])[0]
-    members = {str(p["id"]) for p in df.get("vnf-profile") or ()}
-    links = {link["id"] for link in nsd.get("virtual-link-desc") or ()}
-    known = set(vim_ids)
-    for section in ("vnf", "additionalParamsForVnf"):
-        for entry in request.get(section) or ():
-            index = str(entry.get("member-vnf-index"))
-            if index not in members:
-                text = (
-                    f"Invalid parameter member_vnf_index='{index}' is not one of the "
-                    "nsd:constituent-vnfd"
-                )
-                raise unknown(text, index, members)
-    for vim in [request["vimAccountId"]] + [
-        v["vimAccountId"] for v in request.get("vnf") or () if "vimAccountId" in v
-    ]:
-        if vim not in known:
-            raise NbiError(f"Invalid vimAccountId='{vim}' not present for the project")
-    for vld in request.get("vld") or ():
-        if vld.get("name") not in links:
-            text = f"Invalid parameter vld:name='{vld.get('name')}' is not present at nsd:vld"
-            raise unknown(text, str(vld.get("name")), links)
 
 
 def _mappings(request: Mapping[str, Any], section: str) -> list[dict[str, Any]]:

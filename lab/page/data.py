@@ -136,7 +136,9 @@ class Data:
     def press(self, ns: str, member: str, primitive: str, given: Mapping[str, Any]) -> Any:
         """Run a primitive to its end; return its answer, parsed if it is JSON."""
         vdu, _ = self._charm(ns, member)
-        started = self.engine.ns_action(ns, primitive, given, member, vdu)
+        body = {"primitive": primitive, "primitive_params": given, "member_vnf_index": member}
+        body |= {"vdu_id": vdu} if vdu is not None else {}
+        started = self.engine.ns_run(ns, "action", body)
         op_id = started.operation["_id"]
         while (done := self.engine.operation(op_id))["operationState"] == "PROCESSING":
             time.sleep(PAUSE)

@@ -7,11 +7,12 @@ from pathlib import Path
 import lab as package_of_lab
 from lab import accounts
 from lab.errors import ConflictError, NbiError
+from lab.nbi import requests
+from lab.nbi.requests import check
 from lab.records.ids import admin, new_id
 from lab.records.store import VCAS, VIMS, Document
-from lab.server import schemas
 from lab.server.calls import Answer, Call, Resources, listed
-from lab.server.problems import check, not_found
+from lab.server.problems import not_found
 from lab.server.tokens import NAME, PROJECT_ID, ROLE_ID, USER_ID
 from lab.vim import is_openstack, same_config
 
@@ -29,7 +30,7 @@ def version(resources: Resources, call: Call) -> Answer:
 
 def log_in(resources: Resources, call: Call) -> Answer:
     """Log in: answer with a new token."""
-    token = resources.tokens.login(check(call.body, schemas.TOKEN), call.client)
+    token = resources.tokens.login(check(call.body, requests.TOKEN), call.client)
     return Answer(token, HTTPStatus.CREATED, f"/osm/admin/v1/tokens/{token['id']}")
 
 
@@ -113,7 +114,7 @@ def _deleted(call: Call) -> Answer:
 
 def new_vca(resources: Resources, call: Call) -> Answer:
     """Store the record of a Juju controller, without its secret; the lab never calls it."""
-    body = check(call.body, schemas.VCA)
+    body = check(call.body, requests.VCA)
     store = resources.engine.store
     state = {"operationalState": "ENABLED", "detailed-status": "Done"}
     record = {**_without_secret(body), "_id": new_id(), "_admin": {**admin(), **state}}
@@ -136,7 +137,7 @@ def _without_secret(body: Document) -> Document:
 def edit_vca(resources: Resources, call: Call) -> Answer:
     """Change the record of a Juju controller."""
     resources.get(VCAS, call.key)
-    body = check(call.body, schemas.VCA_EDIT)
+    body = check(call.body, requests.VCA_EDIT)
     _require_content(body)
     with resources.engine.store.edit(VCAS, call.key) as record:
         record.update(_without_secret(body))
@@ -164,7 +165,7 @@ def _require_content(body: Document) -> None:
 
 def new_vim(resources: Resources, call: Call) -> Answer:
     """Make a VIM account; its password is for an OpenStack, and no record here has it."""
-    body = check(call.body, schemas.VIM_ACCOUNT)
+    body = check(call.body, requests.VIM_ACCOUNT)
     left_out = ("name", "vim_type", "config", "vim_password", "schema_version", "schema_type")
     more = {key: value for key, value in body.items() if key not in left_out}
     document = accounts.create(
@@ -181,7 +182,7 @@ def new_vim(resources: Resources, call: Call) -> Answer:
 def edit_vim(resources: Resources, call: Call) -> Answer:
     """Change the record of a VIM account; its networks do not change."""
     before = resources.get(VIMS, call.key)
-    body = check(call.body, schemas.VIM_EDIT)
+    body = check(call.body, requests.VIM_EDIT)
     _require_content(body)
     for name in ("name", "vim_type"):
         if body.get(name, before[name]) != before[name]:

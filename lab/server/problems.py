@@ -1,10 +1,7 @@
 """Refusals as HTTP answers: what OSM's NBI sends (SOL013, clause 6.3, ProblemDetails)."""
 
-from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
-
-import jsonschema
 
 from lab.errors import NbiError
 
@@ -27,15 +24,3 @@ def not_found(table: str, key: str) -> NbiError:
         f"database exception Not found any {table[:-1]} with filter='{{'_id': '{key}'}}'",
         HTTPStatus.NOT_FOUND,
     )
-
-
-def check(document: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a request's body, checked against a JSON schema."""
-    try:
-        jsonschema.Draft202012Validator(schema).validate(document)
-    except jsonschema.ValidationError as error:
-        place = "at '" + ":".join(str(part) for part in error.path) + "'" if error.path else ""
-        text = f"Format error {place} '{error.message}' "
-        raise NbiError(text, HTTPStatus.UNPROCESSABLE_ENTITY) from None
-    result: dict[str, Any] = document
-    return result

@@ -3,7 +3,6 @@
 from lab.records.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, OPS, VCAS, VIMS, VNFDS, VNFRS
 from lab.server import administration as admin
 from lab.server import services as ns
-from lab.server import slices as nsi
 from lab.server.calls import Route, below, bound, discard_damaged, nothing, refused, shown
 from lab.server.packages import package_routes
 
@@ -76,11 +75,11 @@ ROUTES: list[Route] = [
         *shown("/ns_instances", NSRS),
         *_two_steps("/ns_instances"),
         Route("POST", "/ns_instances/{id}/migrate", refused),
-        Route("POST", "/ns_instances/{id}/action", ns.action),
+        *(
+            Route("POST", f"/ns_instances/{{id}}/{kind}", bound(ns.operate, kind))
+            for kind in ("action", "heal", "scale", "update")
+        ),
         Route("POST", "/ns_instances_terminate", ns.delete_services),
-        Route("POST", "/ns_instances/{id}/heal", ns.heal),
-        Route("POST", "/ns_instances/{id}/scale", ns.scale),
-        Route("POST", "/ns_instances/{id}/update", ns.update),
         *shown("/ns_lcm_op_occs", OPS),
         Route("DELETE", "/ns_lcm_op_occs/{id}", bound(discard_damaged, OPS)),
         Route("POST", "/ns_lcm_op_occs/{id}/cancel", ns.cancel),
@@ -92,8 +91,8 @@ ROUTES: list[Route] = [
     *below(
         "/nsilcm/v1",
         *shown("/netslice_instances_content", NSIS),
-        Route("POST", "/netslice_instances_content", nsi.new_slice),
-        Route("DELETE", "/netslice_instances_content/{id}", nsi.delete_slice),
+        Route("POST", "/netslice_instances_content", ns.new_slice),
+        Route("DELETE", "/netslice_instances_content/{id}", ns.delete_slice),
         *shown("/netslice_instances", NSIS),
         *_two_steps("/netslice_instances"),
         *shown("/nsi_lcm_op_occs", NSIOPS),

@@ -319,11 +319,12 @@ def test_a_deletion_hands_on_what_its_configuration_says(
 ) -> None:
     asked = []
 
-    def deleted(_: Engine, *words: object) -> None:
+    def terminate(_: Engine, *words: object) -> None:
         asked.append(words)
         raise NbiError("enough")
 
-    monkeypatch.setattr(Engine, "ns_delete", deleted)
+    monkeypatch.setattr(Engine, "ns", lambda *_: {"_id": "one"})
+    monkeypatch.setattr(Engine, "terminate", terminate)
     limit = "timeout_ns_terminate"
     for text in (
         "skip_terminate_primitives: true",
@@ -331,14 +332,17 @@ def test_a_deletion_hands_on_what_its_configuration_says(
         f"{limit}: 0",
         f"{limit}: true",
         f"{limit}: soon",
+        "other: 1",
     ):
         with pytest.raises(SystemExit, match="1"):
             main(["--home", str(tmp_path), "ns-delete", "epc", "--config", text])
     assert asked == [
-        ("epc", False, True, None),
-        ("epc", False, False, 60),
+        ({"_id": "one"}, False, {"skip_terminate_primitives": True}),
+        ({"_id": "one"}, False, {limit: 60}),
     ]
-    assert capsys.readouterr().err.count(f"{limit} in --config must be seconds") == 3
+    said = capsys.readouterr().err
+    assert said.count(f"Format error at '{limit}'") == 3
+    assert "('other' was unexpected)" in said
 
 
 def test_what_the_terminal_cannot_show_is_replaced() -> None:
@@ -458,7 +462,7 @@ def test_a_forgotten_vnf_is_asked_for_with_the_names(
 
     vnfs = [{"nsr-id-ref": "7", "member-vnf-index-ref": name} for name in ("mme", "hss")]
     vnfs.append({"nsr-id-ref": "8", "member-vnf-index-ref": "other"})
-    monkeypatch.setattr(Engine, "ns_action", refused)
+    monkeypatch.setattr(Engine, "ns_run", refused)
     monkeypatch.setattr(Engine, "ns", lambda *_: {"_id": "7"})
     monkeypatch.setattr(Engine, "vnfs", lambda *_: vnfs)
     words = ["--home", str(tmp_path), "ns-action", "epc", "--action_name", "show-status"]

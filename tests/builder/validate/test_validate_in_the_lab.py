@@ -238,8 +238,8 @@ def test_parameters_of_a_slice(engine: Engine, code: str, tmp_path: Path) -> Non
     expected = [p.osm_message or p.sentence for p in problems if p.code == code]
     assert expected
     try:
-        _, warnings = Slices(engine).record(InstanceRequest("s", "gate_slice", "north", document))
-        told = "\n".join(warnings)
+        asked = InstanceRequest("s", "gate_slice", "north", document)
+        told = "\n".join(Slices(engine).create(asked).warnings)
     except NbiError as error:
         told = str(error)
     assert any(sentence in told for sentence in expected)

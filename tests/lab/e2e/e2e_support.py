@@ -311,7 +311,10 @@ class Service:
     def begin(self, index: str, name: str, /, **params: object) -> str:
         """Begin a day-2 primitive in a worker process; return the id of the operation."""
         given = {key.replace("_", "-"): value for key, value in params.items()}
-        started = self.lab.engine.ns_action(self.name, name, given, index, self._vdus[index])
+        body = {"primitive": name, "primitive_params": given, "member_vnf_index": index}
+        if (vdu := self._vdus[index]) is not None:
+            body["vdu_id"] = vdu
+        started = self.lab.engine.ns_run(self.name, "action", body)
         return str(started.operation["_id"])
 
     def action(self, index: str, name: str, /, **params: object) -> Any:

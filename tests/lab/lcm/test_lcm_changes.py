@@ -21,6 +21,7 @@ from lab.lcm.vimdeploy import server_spec
 from lab.lcm.work import Work
 from lab.nbi.engine import Engine
 from lab.page.data import Data, default
+from lab.records.ids import new_id
 from lab.records.store import VNFDS, Document
 from lab.vim import NetworkSpec, ServerSpec, Vim, VimConnector, VimError, clean, planning
 from lab.vim.account import KINDS
@@ -514,34 +515,37 @@ def test_fixed_addresses_of_added_instances_count_up(world: World) -> None:
     assert mine == ["10.7.0.11", "10.7.0.12"]
 
 
+def scaling(index: str, group: str) -> dict[str, Any]:
+    step = {"member-vnf-index": index, "scaling-group-descriptor": group}
+    data = {"scaleVnfType": "SCALE_OUT", "scaleByStepData": step}
+    return {"scaleType": "SCALE_VNF", "scaleVnfData": data}
+
+
 def test_nbi_refuses_what_the_record_does_not_have(world: World, tmp_path: Path) -> None:
     scalable(world)
     world.run()
     engine = Engine(tmp_path)
     name = world.ns["name"]
     box = {"vdu-id": "box", "count-index": 3}
-    for call, words in (
-        (lambda: engine.vnf_scale(name, "1", "none"), "scaling-group-descriptor='none' is not"),
-        (lambda: engine.vnf_scale(name, "9", "boxes"), "has no vnf '9'"),
-        (lambda: engine.ns_heal(name, []), "healVnfData is empty"),
-        (lambda: engine.ns_heal(name, [{"vnfInstanceId": "x"}]), "vnf 'x' is not one of ns"),
+    mine = vnf(world)["_id"]
+    package = {"vnfInstanceId": mine, "vnfdId": "w"}
+    for kind, body, words in (
+        ("scale", scaling("1", "none"), "scaling-group-descriptor='none' is not"),
+        ("scale", scaling("9", "boxes"), "has no vnf '9'"),
+        ("heal", {"healVnfData": []}, "Format error at 'healVnfData'"),
+        ("heal", {"healVnfData": [{"vnfInstanceId": new_id()}]}, "' is not one of ns"),
         (
-            lambda: engine.ns_heal(
-                name,
-                [{"vnfInstanceId": vnf(world)["_id"], "additionalParams": {"vdu": [box]}}],
-            ),
+            "heal",
+            {"healVnfData": [{"vnfInstanceId": mine, "additionalParams": {"vdu": [box]}}]},
             "has no vdu 'box' with count-index 3; allowed: box 0",
         ),
-        (lambda: engine.ns_update(name, "WHAT", {}), "'WHAT is not one of"),
-        (lambda: engine.ns_update(name, "OPERATE_VNF", {}), "needs operateVnfData"),
+        ("update", {"updateType": "WHAT"}, "'WHAT' is not one of"),
+        ("update", {"updateType": "OPERATE_VNF"}, "needs operateVnfData"),
         (
-            lambda: engine.ns_update(
-                name,
-                "CHANGE_VNFPKG",
-                {"changeVnfPackageData": {"vnfInstanceId": vnf(world)["_id"], "vnfdId": "w"}},
-            ),
+            "update",
+            {"updateType": "CHANGE_VNFPKG", "changeVnfPackageData": package},
             "vnfd 'w' not found",
         ),
     ):
         with pytest.raises(NbiError, match=words):
-            call()
+            engine.ns_run(name, kind, body)

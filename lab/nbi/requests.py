@@ -4,9 +4,12 @@ The validator of packages and parameters checks instantiation parameters in full
 their keys.
 """
 
+from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
-from lab.nbi.params import NAME, NAME_LENGTH
+from lab.errors import NbiError
+from lab.nbi.params import NAME, NAME_LENGTH, InstanceRequest
 
 _NAME = {"type": "string", "minLength": 1, "maxLength": NAME_LENGTH, "pattern": NAME}
 _SHORT_NAME = {"type": "string", "minLength": 1, "maxLength": 60, "pattern": "^[^,;()\\.\\$'\"]+$"}
@@ -146,6 +149,7 @@ NS_HEAL = _operation(
     {
         "healVnfData": {
             "type": "array",
+            "minItems": 1,
             "items": _body(
                 {
                     "vnfInstanceId": _ID,
@@ -189,22 +193,30 @@ NS_SCALE = _operation(
     "scaleVnfData",
 )
 
+UPDATES = {"CHANGE_VNFPKG": "changeVnfPackageData", "OPERATE_VNF": "operateVnfData"}
+"""Type of an update -> field with its parameters."""
+
 NS_UPDATE = _operation(
     {
-        "updateType": {
-            "enum": [
-                "CHANGE_VNFPKG",
-                "MODIFY_VNF_INFORMATION",
-                "OPERATE_VNF",
-                "VERTICAL_SCALE",
-            ]
-        },
+        "updateType": {"enum": list(UPDATES)},
         "changeVnfPackageData": {
             "type": "object",
-            "properties": {"vnfInstanceId": _ID, "vnfdId": _ID},
+            "properties": {"vnfInstanceId": _ID, "vnfdId": _STRING},
             "required": ["vnfInstanceId", "vnfdId"],
         },
-        "operateVnfData": _OBJECT,
+        "operateVnfData": {
+            "type": "object",
+            "properties": {
+                "vnfInstanceId": _ID,
+                "changeStateTo": {"enum": ["start", "stop", "rebuild"]},
+                "additionalParam": {
+                    "type": "object",
+                    "properties": {"vdu_id": _NAME, "count-index": _COUNT},
+                    "required": ["vdu_id", "count-index"],
+                },
+            },
+            "required": ["vnfInstanceId", "changeStateTo", "additionalParam"],
+        },
     },
     "updateType",
 )
@@ -216,6 +228,14 @@ NS_TERMINATE = _operation(
         "skip_terminate_primitives": _BOOLEAN,
     }
 )
+
+OPERATIONS = {
+    "action": NS_ACTION,
+    "heal": NS_HEAL,
+    "scale": NS_SCALE,
+    "update": NS_UPDATE,
+    "terminate": NS_TERMINATE,
+}
 
 NS_TERMINATE_SEVERAL = {
     "type": "object",
@@ -246,3 +266,42 @@ NSI_INSTANTIATE = _body(
     "nstId",
     "vimAccountId",
 )
+
+_INSTANCES = {"ns": (NS_INSTANTIATE, "nsdId"), "nsi": (NSI_INSTANTIATE, "nstId")}
+
+
+def check(document: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request's body, checked against a JSON schema."""
+    import jsonschema  # It loads slowly; few verbs need it.
+
+    try:
+        jsonschema.Draft202012Validator(schema).validate(document)
+    except jsonschema.ValidationError as error:
+        place = "at '" + ":".join(str(part) for part in error.path) + "'" if error.path else ""
+        text = f"Format error {place} '{error.message}' "
+        raise NbiError(text, HTTPStatus.UNPROCESSABLE_ENTITY) from None
+    result: dict[str, Any] = document
+    return result
+
+
+def operation(kind: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the checked body of an operation, without what the path says: operation, service."""
+    checked = check(dict(body), OPERATIONS[kind])
+    return {k: v for k, v in checked.items() if k not in ("lcmOperationType", "nsInstanceId")}
+
+
+def instance(kind: str, body: Mapping[str, Any]) -> InstanceRequest:
+    """Return the request in a checked body for a service (``kind`` ns) or a slice (nsi)."""
+    schema, descriptor = _INSTANCES[kind]
+    left = check(dict(body), schema) | {}
+    for key in ("lcmOperationType", "nsInstanceId", "netsliceInstanceId"):
+        left.pop(key, None)
+    return InstanceRequest(
+        left.pop(f"{kind}Name"),
+        left.pop(descriptor),
+        left.pop("vimAccountId"),
+        ssh_keys=left.pop("ssh_keys", None) or [],
+        description=left.pop(f"{kind}Description", None) or "",
+        timeout=left.pop(f"timeout_{kind}_deploy", None),
+        config=left,
+    )
