@@ -71,8 +71,7 @@ def self_signed(folder: Path, host: str) -> tuple[Path, Path]:
     usual = ["localhost", "127.0.0.1", "::1", socket.gethostname()]
     suffix = "" if host in usual else f"-{host.replace('/', '_')}"
     place, key_place = folder / f"cert{suffix}.pem", folder / f"key{suffix}.pem"
-    with (folder / "lock").open("w") as lock:
-        files.lock(lock.fileno())
+    with files.locked(folder / "lock"):
         names = dict.fromkeys([*usual, host])
         if not _lasts(place, key_place, names):
             key = ec.generate_private_key(ec.SECP256R1())

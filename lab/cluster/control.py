@@ -1,12 +1,11 @@
 """The cluster of a lab: starts and ends its processes, and passes calls on."""
 
-import contextlib
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +75,7 @@ class Cluster:
     def start(self) -> None:
         """Start the processes that do not run, and wait until the API server answers."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o755)
-        with self._locked():
+        with files.locked(self.folder / "lock"):
             if all(self._runs(name) for name in ("etcd", "api", "kubelet")):
                 return
             self._prepare()
@@ -94,18 +93,12 @@ class Cluster:
         """End all processes."""
         if not self.exists():
             return
-        with self._locked():
+        with files.locked(self.folder / "lock"):
             for name in ("kubelet", "api", "etcd"):
                 if (process := self._process(name)) is not None:
                     process.end(10)
 
     # -- processes ----------------------------------------------------------------------------
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        with (self.folder / "lock").open("w") as lock:
-            files.lock(lock.fileno())
-            yield
 
     def _prepare(self) -> None:
         from lab.certificates import Authority  # It loads slowly, and few labs have a cluster.

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import click
 
+from lab import files
 from lab.descriptors.service import vnfrs_of
 from lab.errors import ConflictError, LcmError, NbiError
 from lab.lcm import looking
@@ -24,7 +25,7 @@ from lab.lcm.bring_up import faults
 from lab.lcm.timeouts import lab_timeouts
 from lab.procs import ProcessRef, start_time
 from lab.records import jobs
-from lab.records.store import NSRS, Document, file_lock
+from lab.records.store import NSRS, Document
 from lab.vca import Model
 from lab.vca.errors import WaitTimeoutError
 
@@ -67,7 +68,7 @@ def run_charms(
         ConflictError: an operation goes on.
     """
     lock = backends.home / "lcm" / "locks" / ns_id
-    with file_lock(lock, patience, f"ns {ns_id}"):
+    with files.locked(lock, patience, f"ns {ns_id}"):
         if ns_id not in backends.controller().models():
             raise NbiError(f"ns {ns_id} has no charms")
         begin(backends.controller().model(ns_id))
@@ -167,7 +168,7 @@ def keep(home: Path, seconds: float) -> None:
 def main(home: Path) -> None:
     """Fire update-status at the services of the lab in HOME, until there is no service."""
     try:
-        with file_lock(home / "lcm" / "keeper.lock", 0, "update-status"):
+        with files.locked(home / "lcm" / "keeper.lock", 0, "update-status"):
             ProcessRef(os.getpid(), start_time(os.getpid()) or 0).save(_file(home))
             keep(home, interval())
     except NbiError:

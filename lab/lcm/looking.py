@@ -22,7 +22,7 @@ from lab.lcm.backends import Backends
 from lab.lcm.helmops import HelmOps
 from lab.lcm.timeouts import lab_timeouts
 from lab.records.operations import ns_folder
-from lab.records.store import NSRS, file_lock
+from lab.records.store import NSRS
 from lab.vca import Model
 
 PRIMITIVE = "show-status"
@@ -47,7 +47,7 @@ def look(
     Raises:
         ConflictError: an operation goes on.
     """
-    with file_lock(backends.home / "lcm" / "locks" / ns_id, patience, f"ns {ns_id}"):
+    with files.locked(backends.home / "lcm" / "locks" / ns_id, patience, f"ns {ns_id}"):
         svc = service(backends.store.get(NSRS, ns_id), backends.store)
         asked, answers = list(_with_links(backends, svc)), []
         with ExitStack() as running:

@@ -15,6 +15,7 @@ import click
 
 from builder.errors import of_file
 from lab.errors import LcmError, NbiError
+from lab.files import locked
 from lab.lcm import keeper
 from lab.lcm.backends import Backends
 from lab.lcm.operations import action, heal, instantiate, scale, terminate, update
@@ -24,7 +25,7 @@ from lab.lcm.work import Work
 from lab.records.jobs import record_worker
 from lab.records.journal import Journal
 from lab.records.operations import fail, ns_folder, operation_folder
-from lab.records.store import NSIOPS, OPS, Document, Store, file_lock
+from lab.records.store import NSIOPS, OPS, Document, Store
 
 
 @click.command()
@@ -92,7 +93,7 @@ def _on_service(store: Store, op_id: str, journal: Journal) -> str:
     ns_id = operation["nsInstanceId"]
     lock = store.home / "lcm" / "locks" / ns_id
     timeouts = lab_timeouts()
-    with file_lock(lock, timeouts.ns_deploy, f"ns {ns_id}"):
+    with locked(lock, timeouts.ns_deploy, f"ns {ns_id}"):
         if store.find(OPS, op_id) is None:
             # While this operation waited, a termination removed the service with its operations.
             state = "COMPLETED" if operation["lcmOperationType"] == "terminate" else "FAILED"

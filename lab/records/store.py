@@ -6,7 +6,6 @@ of it. A killed writer leaves the old document.
 """
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
@@ -89,27 +88,6 @@ def check_home(home: Path) -> None:
         )
 
 
-@contextmanager
-def file_lock(path: Path, timeout: float | None = None, what: str = "") -> Iterator[None]:
-    """Hold an exclusive lock on ``path`` (made when absent) for the length of the block.
-
-    Args:
-        path: lock file; its content does not matter, and it is not removed.
-        timeout: seconds to wait, ``None`` for no limit.
-        what: name of the locked thing for the error.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        if not files.lock(descriptor, timeout):
-            raise ConflictError(
-                f"{what or path.name} is busy with another operation; waited {timeout:.0f} s"
-            )
-        yield
-    finally:
-        os.close(descriptor)
-
-
 class Store:
     """All records of one lab, below ``<home>/nbi``."""
 
@@ -137,7 +115,7 @@ class Store:
 
         Look-ups that decide about a write ("is this name in use?") belong inside it.
         """
-        return file_lock(self.root / f".{collection}.lock")
+        return files.locked(self.root / f".{collection}.lock")
 
     def put(self, collection: str, document: Document) -> None:
         """Write a whole document under its ``_id``."""

@@ -1,11 +1,11 @@
 """State on disk: where things are, locks between processes and threads, atomic documents."""
 
-import contextlib
 import hashlib
 import json
 import os
 import re
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
@@ -79,14 +79,9 @@ class Home:
         return f"{self.prefix}-vim{number}"
 
 
-@contextlib.contextmanager
-def locked(path: Path, timeout: float = 120.0) -> Iterator[None]:
+def locked(path: Path, seconds: float = 120.0) -> AbstractContextManager[None]:
     """Hold an exclusive lock file; this excludes other processes and other threads."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w", encoding="utf-8") as file:
-        if not files.lock(file.fileno(), timeout):
-            raise VimError(f"Another process holds {path} for {timeout:.0f} s.")
-        yield
+    return files.locked(path, seconds, error=VimError)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -222,7 +217,7 @@ class Stored(Generic[Document]):
         self.path.parent.mkdir(parents=True, exist_ok=True)
         files.replace(self.path, document.model_dump_json(indent=1))
 
-    @contextlib.contextmanager
+    @contextmanager
     def change(self) -> Iterator[Document]:
         """Read, let the caller change, write; nothing is written when the caller raises."""
         with locked(self.path.with_suffix(".lock")):

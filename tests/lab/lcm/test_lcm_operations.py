@@ -613,7 +613,7 @@ def test_an_operation_whose_service_is_deleted_while_it_waits(
         remove_service(world.store, world.ns["_id"])
         yield
 
-    monkeypatch.setattr(worker, "file_lock", waiting)
+    monkeypatch.setattr(worker, "locked", waiting)
     assert worker.run(world.store.home, operation["_id"]) == state
     end = next(event for event in tail.new_events() if event["kind"] == "end")
     assert (end["state"], end["detail"]) == (state, "the service was deleted meanwhile")

@@ -20,6 +20,7 @@ from support.lcm_fakes import day12_of, nsd, vnfd
 from lab import accounts
 from lab.descriptors import service, topology
 from lab.errors import NbiError
+from lab.files import locked
 from lab.nbi.catalogue import Catalogue
 from lab.nbi.engine import Engine, Started
 from lab.nbi.params import InstanceRequest, client_params, load_mapping
@@ -28,7 +29,7 @@ from lab.records import jobs
 from lab.records.ids import admin
 from lab.records.journal import Journal, Tail
 from lab.records.operations import operation_folder, remove_service
-from lab.records.store import NSDS, NSRS, OPS, VIMS, VNFDS, VNFRS, Store, file_lock
+from lab.records.store import NSDS, NSRS, OPS, VIMS, VNFDS, VNFRS, Store
 
 
 @dataclass(frozen=True)
@@ -156,9 +157,9 @@ def test_updates_of_several_processes_are_not_lost(tmp_path: Path) -> None:
 
 def test_lock_gives_up_with_a_sentence(tmp_path: Path) -> None:
     with (
-        file_lock(tmp_path / "lock"),
+        locked(tmp_path / "lock"),
         pytest.raises(NbiError, match=r"^ns demo is busy"),
-        file_lock(tmp_path / "lock", timeout=0.1, what="ns demo"),
+        locked(tmp_path / "lock", 0.1, "ns demo"),
     ):
         pass
 
