@@ -19,7 +19,7 @@ from lab.cli.lab_verbs import lab_group
 from lab.cli.links import links
 from lab.cli.names import ACCOUNT, PRIMITIVE, SERVICE, VNF, named
 from lab.cli.options import instantiation_options, literally
-from lab.cli.render import when
+from lab.cli.render import LITERAL, when
 from lab.cli.serve import serve
 from lab.cli.slice_verbs import SLICE_VERBS
 from lab.cli.watching import watched
@@ -315,12 +315,9 @@ def ns_list(lab: Lab) -> None:
 @literally
 @watched
 @pass_lab
-def ns_show(lab: Lab, name: str, literal: bool) -> None:
+def ns_show(lab: Lab, name: str) -> None:
     """Show a network service."""
     nsr = lab.engine.ns(name)
-    if literal:
-        lab.out.literal(nsr)
-        return
     if lab.out.as_json:
         lab.out.json(nsr)
         return
@@ -509,12 +506,9 @@ def ns_op_list(lab: Lab, name: str) -> None:
 @click.option("--filter", "filter_", hidden=True)
 @literally
 @pass_lab
-def ns_op_show(lab: Lab, id: str, filter_: str | None, literal: bool) -> None:
+def ns_op_show(lab: Lab, id: str, filter_: str | None) -> None:
     """Show an operation with its result."""
     document = lab.engine.operation(id)
-    if literal:
-        lab.out.literal(document)
-        return
     states = ("operationState", "operationParams", "detailed-status", "errorMessage")
     lab.out.fields(document, ("_id", "lcmOperationType", *states))
 
@@ -544,12 +538,9 @@ def vnf_list(lab: Lab, ns: str | None) -> None:
 @click.argument("id")
 @literally
 @pass_lab
-def vnf_show(lab: Lab, id: str, literal: bool) -> None:
+def vnf_show(lab: Lab, id: str) -> None:
     """Show a VNF record (by its id, or as NS/MEMBER-VNF-INDEX)."""
     document = _vnf_record(lab, id)
-    if literal:
-        lab.out.literal(document)
-        return
     lab.out.fields(document, ("_id", "member-vnf-index-ref", "vnfd-ref", "ip-address", "vdur"))
 
 
@@ -637,7 +628,7 @@ def _take_form_after(command: click.Command) -> None:
     """Let every verb take --json and -o as its own options too."""
 
     def choose(context: click.Context, option: click.Parameter, chosen: str | bool | None) -> None:
-        if chosen and isinstance(context.obj, Lab):
+        if chosen and isinstance(context.obj, Lab) and context.obj.out.form != LITERAL:
             context.obj.out.form = "json" if chosen is True else str(chosen)
 
     settings: dict[str, Any] = {"expose_value": False, "hidden": True, "callback": choose}

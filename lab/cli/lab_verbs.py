@@ -29,9 +29,9 @@ from lab.lcm.timeouts import lab_timeouts
 from lab.records import jobs
 from lab.records.journal import Tail
 from lab.records.operations import operation_folder
-from lab.records.store import COLLECTIONS, NSIOPS, OPS, PLACE, VIMS, Document
+from lab.records.store import COLLECTIONS, NSIOPS, NSRS, OPS, PLACE, VIMS, Document
 from lab.vca import Model, Settings
-from lab.vim import Vim, VimError, clean, connect, is_openstack, probe, registry
+from lab.vim import Vim, VimError, clean, connect, is_openstack, machine, probe, registry, run
 from lab.vim.qemu.images import bake, export
 
 
@@ -53,6 +53,25 @@ def probe_verb(lab: Lab) -> None:
     fields["inotify instances"] = int(limit)
     fields["charm python"] = str(Backends(lab.home).controller().charm_python)
     lab.out.fields({k: str(v) if isinstance(v, Path) else v for k, v in fields.items()})
+
+
+@lab_group.command("list")
+@pass_lab
+def list_verb(lab: Lab) -> None:
+    """List the homes of labs with VIM accounts on this machine, and the disk that each takes."""
+    rows = [
+        {
+            "home": str(home),
+            "services": len(list((home / "nbi" / NSRS).glob("*.json"))),
+            "VIM accounts": ", ".join(Vim.names(home)),
+            "MiB": int(run.tool(["du", "-xsm", str(home)]).split()[0]),
+        }
+        for home in machine.homes()
+        if home.is_dir()
+    ]
+    lab.out.rows(
+        rows, {heading: [heading] for heading in ("home", "services", "VIM accounts", "MiB")}
+    )
 
 
 @lab_group.command("console", context_settings={"ignore_unknown_options": True})

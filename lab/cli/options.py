@@ -6,7 +6,9 @@ from typing import Any
 
 import click
 
+from lab.cli.context import Lab
 from lab.cli.names import ACCOUNT
+from lab.cli.render import LITERAL
 
 _INSTANTIATION = (
     click.option(
@@ -35,5 +37,16 @@ def instantiation_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def _choose_literal(context: click.Context, option: click.Parameter, chosen: bool) -> None:
+    if chosen and (lab := context.find_object(Lab)) is not None:
+        lab.out.form = LITERAL
+
+
 #: Option of osmclient's verbs that show one record.
-literally = click.option("--literal", is_flag=True, help="Print YAML and no table.")
+literally = click.option(
+    "--literal",
+    is_flag=True,
+    expose_value=False,
+    callback=_choose_literal,
+    help="Print YAML and no table.",
+)

@@ -12,6 +12,8 @@ from rich.text import Text
 from builder.terminal import PlainConsole, plain
 from lab.errors import unknown
 
+LITERAL = "literal"
+"""Form of one document as YAML, in its own order."""
 SENTENCE = 24
 """Width below which a column of sentences is not shrunk, in characters."""
 
@@ -110,10 +112,6 @@ class Output:
                 table.add_row(Text(key), Text(_cell(document[key])))
         self.out.print(table)
 
-    def literal(self, document: Mapping[str, Any]) -> None:
-        """Print one document as YAML, also with ``--json``."""
-        print(yaml.safe_dump(dict(document), default_flow_style=False, sort_keys=False).rstrip())
-
     def identity(self, document: Mapping[str, Any]) -> None:
         """Print the id of a new record, as osmclient does."""
         if self.as_json:
@@ -145,13 +143,14 @@ class Output:
 
     def json(self, value: object) -> None:
         """Print a document in the form that was asked for."""
-        text = json.dumps(value, indent=1, sort_keys=True, default=str)
+        literal = self.form == LITERAL
+        text = json.dumps(value, indent=1, sort_keys=not literal, default=str)
         if self.form == "json":
             print(text)
             return
         simple = json.loads(text)
-        if self.form == "yaml":
-            print(yaml.safe_dump(simple, default_flow_style=False).rstrip())
+        if literal or self.form == "yaml":
+            print(yaml.safe_dump(simple, default_flow_style=False, sort_keys=False).rstrip())
             return
         for document in simple if isinstance(simple, list) else [simple]:
             found = _dig(document, self.form.split("."))

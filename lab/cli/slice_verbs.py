@@ -67,12 +67,9 @@ def nsi_list(lab: Lab) -> None:
 @literally
 @watched
 @pass_lab
-def nsi_show(lab: Lab, name: str, literal: bool) -> None:
+def nsi_show(lab: Lab, name: str) -> None:
     """Show a network slice with its services."""
     nsi = lab.slices.nsi(name)
-    if literal:
-        lab.out.literal(nsi)
-        return
     template = nsi["network-slice-template"]
     shown = {
         **nsi,

@@ -1,5 +1,6 @@
 """What is the machine's: labs beside each other keep it, the last one puts it back."""
 
+import json
 import shutil
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.cli import main
 from lab.vim import PortSpec, ServerSpec, Vim, clean, machine
 from lab.vim.store import Home
 
@@ -85,6 +87,19 @@ def test_a_lab_whose_directory_was_removed_does_not_count(limit: Path, tmp_path:
     shutil.rmtree(lost.path)
     machine.leave(home)
     assert limit.read_text() == USUAL
+
+
+def test_the_labs_of_a_machine_are_listed_with_their_disk(
+    limit: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, gone = lab(tmp_path / "one"), lab(tmp_path / "gone")
+    for home in (one, gone):
+        machine.join(home)
+    (one.path / "disk").write_bytes(b"x" * (3 << 20))
+    shutil.rmtree(gone.path)
+    main(["--home", str(tmp_path / "other"), "--json", "lab", "list"])
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["home"], row["services"], 3 <= row["MiB"] <= 4) == (str(one.path), 0, True)
 
 
 VERB = textwrap.dedent(
