@@ -144,7 +144,7 @@ def vim_create(
 def vim_list(lab: Lab) -> None:
     """List VIM accounts."""
     lab.out.rows(
-        [*lab.engine.store.all(VIMS), *lab.engine.store.damaged(VIMS)],
+        lab.views(VIMS, lab.engine.store.all(VIMS)),
         {
             "vim name": ["name"],
             "uuid": ["_id"],
@@ -160,7 +160,7 @@ def vim_show(lab: Lab, name: str) -> None:
     """Show a VIM account with its networks and servers."""
     from lab.lcm.backends import Backends
 
-    document = lab.engine.store.resolve(VIMS, name)
+    document = lab.view(VIMS, lab.engine.store.resolve(VIMS, name))
     vim = Backends(lab.home).vim(document["_id"])
     document["networks"] = [
         {"name": n.name, "id": n.id, "subnet": n.subnet} for n in vim.networks()
@@ -296,7 +296,7 @@ def ns_list(lab: Lab) -> None:
         for n in lab.engine.store.all(NSRS)
     ]
     lab.out.rows(
-        [*services, *lab.engine.store.damaged(NSRS)],
+        lab.views(NSRS, services),
         {
             "ns instance name": ["name"],
             "id": ["_id"],
@@ -317,7 +317,7 @@ def ns_list(lab: Lab) -> None:
 @pass_lab
 def ns_show(lab: Lab, name: str) -> None:
     """Show a network service."""
-    nsr = lab.engine.ns(name)
+    nsr = lab.view(NSRS, lab.engine.ns(name))
     if lab.out.as_json:
         lab.out.json(nsr)
         return
@@ -497,8 +497,7 @@ def ns_op_list(lab: Lab, name: str) -> None:
     """List the operations of a network service."""
     primitive = {"action name": ["operationParams", "primitive"]}
     # Nobody can tell whose operation a damaged record was.
-    found = [*lab.engine.operations(name), *lab.engine.store.damaged(OPS)]
-    lab.out.operations(found, primitive)
+    lab.out.operations(lab.views(OPS, lab.engine.operations(name)), primitive)
 
 
 @verb("ns-op-show")
@@ -508,7 +507,7 @@ def ns_op_list(lab: Lab, name: str) -> None:
 @pass_lab
 def ns_op_show(lab: Lab, id: str, filter_: str | None) -> None:
     """Show an operation with its result."""
-    document = lab.engine.operation(id)
+    document = lab.view(OPS, lab.engine.operation(id))
     states = ("operationState", "operationParams", "detailed-status", "errorMessage")
     lab.out.fields(document, ("_id", "lcmOperationType", *states))
 
@@ -520,9 +519,9 @@ def ns_op_show(lab: Lab, id: str, filter_: str | None) -> None:
 def vnf_list(lab: Lab, ns: str | None) -> None:
     """List VNF records."""
     own = None if ns is None else lab.engine.ns(ns)["constituent-vnfr-ref"]
-    damaged = lab.engine.store.damaged(VNFRS)
+    found = lab.views(VNFRS, lab.engine.vnfs(ns))
     lab.out.rows(
-        [*lab.engine.vnfs(ns), *(line for line in damaged if own is None or line["_id"] in own)],
+        [line for line in found if own is None or line["_id"] in own],
         {
             "vnf id": ["_id"],
             "ns id": ["nsr-id-ref"],
@@ -540,7 +539,7 @@ def vnf_list(lab: Lab, ns: str | None) -> None:
 @pass_lab
 def vnf_show(lab: Lab, id: str) -> None:
     """Show a VNF record (by its id, or as NS/MEMBER-VNF-INDEX)."""
-    document = _vnf_record(lab, id)
+    document = lab.view(VNFRS, _vnf_record(lab, id))
     lab.out.fields(document, ("_id", "member-vnf-index-ref", "vnfd-ref", "ip-address", "vdur"))
 
 

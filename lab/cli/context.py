@@ -1,5 +1,6 @@
 """What every verb of the command line needs."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -8,11 +9,12 @@ from lab.cli.progress import watch
 from lab.cli.render import Output
 from lab.errors import NbiError
 from lab.lcm import keeper
+from lab.nbi import views
 from lab.nbi.engine import Engine, Started
 from lab.nbi.slices import Slices
 from lab.records import jobs
 from lab.records.operations import discard
-from lab.records.store import NSIOPS, NSRS
+from lab.records.store import NSIOPS, NSRS, Document
 
 
 class Lab:
@@ -30,6 +32,14 @@ class Lab:
     def slices(self) -> Slices:
         """The northbound engine for slices."""
         return Slices(self.engine)
+
+    def view(self, collection: str, document: Document) -> Document:
+        """Return a record as OSM's interface shows it."""
+        return views.view(collection, document, self.engine.store)
+
+    def views(self, collection: str, documents: Iterable[Document]) -> list[Document]:
+        """Return records as OSM's interface lists them, with a line for each damaged one."""
+        return views.views(collection, self.engine.store, documents)
 
     def discarded(self, collection: str, key: str) -> bool:
         """Delete a record that is damaged and tell what stays; return whether it was."""

@@ -46,10 +46,10 @@ def nsi_create(
 def nsi_list(lab: Lab) -> None:
     """List network slices."""
     lab.out.rows(
-        [
-            *({**n, "links": links_of(lab.home, *services(lab, n))} for n in lab.slices.all()),
-            *lab.engine.store.damaged(NSIS),
-        ],
+        lab.views(
+            NSIS,
+            ({**n, "links": links_of(lab.home, *services(lab, n))} for n in lab.slices.all()),
+        ),
         {
             "netslice instance name": ["name"],
             "id": ["_id"],
@@ -69,7 +69,7 @@ def nsi_list(lab: Lab) -> None:
 @pass_lab
 def nsi_show(lab: Lab, name: str) -> None:
     """Show a network slice with its services."""
-    nsi = lab.slices.nsi(name)
+    nsi = lab.view(NSIS, lab.slices.nsi(name))
     template = nsi["network-slice-template"]
     shown = {
         **nsi,
@@ -100,7 +100,7 @@ def nsi_delete(lab: Lab, name: str, force: bool, wait: bool) -> None:
 @pass_lab
 def nsi_op_list(lab: Lab, name: str) -> None:
     """List the operations of a network slice."""
-    lab.out.operations([*lab.slices.operations(name), *lab.engine.store.damaged(NSIOPS)])
+    lab.out.operations(lab.views(NSIOPS, lab.slices.operations(name)))
 
 
 @click.command("nsi-op-show")
@@ -109,7 +109,7 @@ def nsi_op_list(lab: Lab, name: str) -> None:
 def nsi_op_show(lab: Lab, id: str) -> None:
     """Show an operation on a network slice."""
     keys = ("_id", "lcmOperationType", "operationState", "detailed-status", "errorMessage")
-    lab.out.fields(lab.slices.operation(id), keys)
+    lab.out.fields(lab.view(NSIOPS, lab.slices.operation(id)), keys)
 
 
 SLICE_VERBS = {

@@ -9,11 +9,12 @@ from lab import accounts
 from lab.errors import ConflictError, NbiError
 from lab.nbi import requests
 from lab.nbi.requests import check
+from lab.nbi.views import PROJECT_ID
 from lab.records.ids import admin, new_id
 from lab.records.store import VCAS, VIMS, Document
 from lab.server.calls import Answer, Call, Resources, listed
 from lab.server.problems import not_found
-from lab.server.tokens import NAME, PROJECT_ID, ROLE_ID, USER_ID
+from lab.server.tokens import NAME, ROLE_ID, USER_ID
 from lab.vim import is_openstack, same_config
 
 VERSION = "19.0.0"

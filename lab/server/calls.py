@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import NbiError
+from lab.nbi import views
 from lab.nbi.engine import Engine
 from lab.nbi.slices import Slices
 from lab.records.ids import admin
 from lab.records.operations import discard
-from lab.records.store import NSIOPS, NSIS, NSRS, OPS, VIMS, VNFRS, Document, Store
-from lab.server import contents, records
+from lab.records.store import NSIOPS, NSIS, NSRS, OPS, VIMS, Document
+from lab.server import contents
 from lab.server.filters import matching
 from lab.server.problems import not_found
 from lab.server.tokens import Tokens
@@ -109,16 +110,6 @@ def listed(documents: list[Document], call: Call) -> Answer:
     return Answer(matching(documents, call.query))
 
 
-_SHOWN: dict[str, Callable[[Document, Store], Document]] = {
-    VIMS: lambda document, store: records.vim(document),
-    VNFRS: lambda document, store: records.vnf(document),
-    NSIS: lambda document, store: records.nsi(document),
-    NSRS: records.ns,
-    OPS: records.operation,
-    NSIOPS: records.operation,
-}
-
-
 def _reap(table: str, resources: Resources) -> None:
     if table in (NSIS, NSIOPS):
         resources.slices.reap()
@@ -130,14 +121,13 @@ def show_all(table: str, resources: Resources, call: Call) -> Answer:
     """List the records of a table."""
     _reap(table, resources)
     store = resources.engine.store
-    shown = [_SHOWN[table](document, store) for document in store.all(table)]
-    return listed(shown + store.damaged(table), call)
+    return listed(views.views(table, store, store.all(table)), call)
 
 
 def show(table: str, resources: Resources, call: Call) -> Answer:
     """Show a record of a table."""
     _reap(table, resources)
-    return Answer(_SHOWN[table](resources.get(table, call.key), resources.engine.store))
+    return Answer(views.view(table, resources.get(table, call.key), resources.engine.store))
 
 
 def discard_damaged(table: str, resources: Resources, call: Call) -> Answer:

@@ -3,18 +3,19 @@
 from http import HTTPStatus
 
 from lab.errors import ConflictError
+from lab.nbi import views
 from lab.records.ids import admin, new_id
 from lab.records.store import CREATED, NSDS, NSIS, NSRS, VNFDS, VNFRS, Document
-from lab.server import contents, records
+from lab.server import contents
 from lab.server.calls import Answer, Call, Resources, Route, below, bound, listed, made, refused
 
 
 def _packages(kind: str, resources: Resources, call: Call) -> Answer:
     used = _used(kind, resources)
     store = resources.engine.store
-    entries = [records.package(kind, d, d["_id"] in used) for d in store.all(kind)]
+    entries = [views.package(kind, d, d["_id"] in used) for d in store.all(kind)]
     waiting = [d for d in store.all(CREATED) if d["_admin"]["kind"] == kind]
-    entries += [records.created_package(kind, d) for d in waiting]
+    entries += [views.created_package(kind, d) for d in waiting]
     return listed(entries + store.damaged(kind) + store.damaged(CREATED), call)
 
 
@@ -36,9 +37,9 @@ def _waiting(kind: str, resources: Resources, key: str) -> Document | None:
 def _package(kind: str, resources: Resources, call: Call) -> Answer:
     waiting = _waiting(kind, resources, call.key)
     if waiting is not None:
-        return Answer(records.created_package(kind, waiting))
+        return Answer(views.created_package(kind, waiting))
     document = resources.get(kind, call.key)
-    return Answer(records.package(kind, document, call.key in _used(kind, resources)))
+    return Answer(views.package(kind, document, call.key in _used(kind, resources)))
 
 
 def _onboarded(kind: str, place: str, resources: Resources, call: Call) -> Answer:

@@ -14,6 +14,7 @@ from http import HTTPStatus
 from typing import Any
 
 from lab.errors import NbiError
+from lab.nbi.views import PROJECT_ID
 
 NAME = "admin"
 LIFETIME = 3600.0
@@ -24,9 +25,9 @@ WRONG = 10
 """Wrong passwords of one address, after which it waits `PAUSE` before each further one."""
 PAUSE = 10.0
 """Seconds for which an address is not heard then; others are, and it has its tokens meanwhile."""
-#: Ids of the one user, project and role; the same in every lab.
-USER_ID, PROJECT_ID, ROLE_ID = (
-    str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{kind}.osm-vpnaas-lab")) for kind in ("u", "p", "r")
+#: Ids of the one user and role; the same in every lab.
+USER_ID, ROLE_ID = (
+    str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{kind}.osm-vpnaas-lab")) for kind in ("u", "r")
 )
 
 

@@ -1,15 +1,28 @@
 """The lab's records as NBI shows them, with the additional fields that OSM's clients read."""
 
 import json
-from collections.abc import Iterable, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from lab.records.operations import operation_folder
-from lab.records.store import NSDS, NSRS, NSTS, VNFDS, VNFRS, Store
-from lab.server.tokens import PROJECT_ID
+from lab.records.store import (
+    NSDS,
+    NSIOPS,
+    NSIS,
+    NSRS,
+    NSTS,
+    OPS,
+    VIMS,
+    VNFDS,
+    VNFRS,
+    Store,
+)
 
 Document = dict[str, Any]
 
+PROJECT_ID = str(uuid.uuid5(uuid.NAMESPACE_DNS, "p.osm-vpnaas-lab"))
+"""Id of the one project; the same in every lab."""
 _PACKAGE_LINKS = {
     VNFDS: ("/vnfpkgm/v1/vnf_packages", {"vnfd": "vnfd", "packageContent": "package_content"}),
     NSDS: ("/nsd/v1/ns_descriptors", {"nsd_content": "nsd_content"}),
@@ -47,7 +60,7 @@ def _package(kind: str, entry: Document) -> Document:
     return entry
 
 
-def vim(document: Document) -> Document:
+def _vim(document: Document, store: Store) -> Document:
     """Return the record of a VIM account; its creation is one completed operation."""
     created = document["_admin"]["created"]
     creation = {
@@ -69,7 +82,7 @@ def vim(document: Document) -> Document:
     }
 
 
-def ns(document: Document, store: Store) -> Document:
+def _ns(document: Document, store: Store) -> Document:
     """Return the record of a network service."""
     found = [store.readable(VNFRS, key) for key in document["constituent-vnfr-ref"]]
     members = [vnfr for vnfr in found if vnfr is not None]
@@ -133,7 +146,7 @@ def _deployment(vnfrs: Iterable[Document]) -> Document:
     }
 
 
-def vnf(document: Document) -> Document:
+def _vnf(document: Document, store: Store) -> Document:
     """Return the record of a VNF."""
     points = [
         {"id": port["external-connection-point-ref"], "name": port["external-connection-point-ref"]}
@@ -150,12 +163,12 @@ def vnf(document: Document) -> Document:
     }
 
 
-def nsi(document: Document) -> Document:
+def _nsi(document: Document, store: Store) -> Document:
     """Return the record of a slice."""
     return {**document, "_admin": _admin(document)}
 
 
-def operation(document: Document, store: Store) -> Document:
+def _operation(document: Document, store: Store) -> Document:
     """Return an operation; `stage` and, while it runs, `detailed-status` are its progress."""
     owner = next(key for key in ("nsInstanceId", "netsliceInstanceId") if key in document)
     kind = document["lcmOperationType"]
@@ -207,3 +220,24 @@ def _admin(document: Mapping[str, Any]) -> Document:
     # Two lists: of one list, YAML would make an anchor and an alias.
     projects = {"projects_read": [PROJECT_ID], "projects_write": [PROJECT_ID]}
     return {**document["_admin"], **projects}
+
+
+_VIEWS: dict[str, Callable[[Document, Store], Document]] = {
+    VIMS: _vim,
+    VNFRS: _vnf,
+    NSIS: _nsi,
+    NSRS: _ns,
+    OPS: _operation,
+    NSIOPS: _operation,
+}
+
+
+def view(collection: str, document: Document, store: Store) -> Document:
+    """Return a record as NBI shows it; the collection is no package's."""
+    return _VIEWS[collection](document, store)
+
+
+def views(collection: str, store: Store, documents: Iterable[Document]) -> list[Document]:
+    """Return records as NBI lists them, with a line for each damaged one of the collection."""
+    shown = [view(collection, document, store) for document in documents]
+    return shown + store.damaged(collection)
