@@ -17,7 +17,7 @@ from lab.cli.context import Lab, pass_lab
 from lab.cli.heal_options import heal_words, split
 from lab.cli.lab_verbs import lab_group
 from lab.cli.links import links
-from lab.cli.names import ACCOUNT, PRIMITIVE, SERVICE, VNF, named
+from lab.cli.names import ACCOUNT, PRIMITIVE, SERVICE, SLICE, VNF, Names, named
 from lab.cli.options import instantiation_options, literally
 from lab.cli.render import LITERAL, when
 from lab.cli.serve import serve
@@ -25,9 +25,10 @@ from lab.cli.slice_verbs import SLICE_VERBS
 from lab.cli.watching import watched
 from lab.errors import LcmError, NbiError, unknown
 from lab.graph.states import links_of
+from lab.nbi.engine import Instances
 from lab.nbi.params import InstanceRequest, load_mapping, public_keys, yaml_options
 from lab.records import jobs
-from lab.records.store import CREATED, NSDS, NSRS, NSTS, OPS, VIMS, VNFDS, VNFRS, Document
+from lab.records.store import CREATED, NSDS, NSRS, NSTS, VIMS, VNFDS, VNFRS, Document
 
 FORMS = "json, yaml, wide (all columns), or a field alone, as _id or vdur.name; after a verb too."
 DEFAULT_HOME = "/var/lib/osm-vpnaas-lab"
@@ -489,27 +490,36 @@ def vnf_heal(lab: Lab, id: str, args: tuple[str, ...], wait: bool) -> None:
     lab.finish(lab.engine.ns_run(record["nsr-id-ref"], "heal", body), wait)
 
 
-@verb("ns-op-list")
-@click.argument("name", type=SERVICE)
-@watched
-@pass_lab
-def ns_op_list(lab: Lab, name: str) -> None:
-    """List the operations of a network service."""
-    primitive = {"action name": ["operationParams", "primitive"]}
-    # Nobody can tell whose operation a damaged record was.
-    lab.out.operations(lab.views(OPS, lab.engine.operations(name)), primitive)
+def _operation_verbs(
+    prefixes: tuple[str, ...], instances: Callable[[Lab], Instances], what: str, names: Names
+) -> None:
+    """Make op-list and op-show for services or slices."""
+    keys = ("_id", "lcmOperationType", "operationState", "operationParams")
+
+    @verb(*(f"{p}-op-list" for p in prefixes), told=f"List the operations of a {what}.")
+    @click.argument("name", type=names)
+    @watched
+    @pass_lab
+    def show_all(lab: Lab, name: str) -> None:
+        engine = instances(lab)
+        # Nobody can tell whose operation a damaged record was.
+        lab.out.operations(lab.views(engine.running, engine.operations(name)))
+
+    @verb(*(f"{p}-op-show" for p in prefixes), told=f"Show an operation on a {what}.")
+    @click.argument("id")
+    @click.option("--filter", "filter_", hidden=True)
+    @literally
+    @pass_lab
+    def show(lab: Lab, id: str, filter_: str | None) -> None:
+        engine = instances(lab)
+        shown = lab.view(engine.running, engine.operation(id))
+        lab.out.fields(shown, (*keys, "detailed-status", "errorMessage"))
 
 
-@verb("ns-op-show")
-@click.argument("id")
-@click.option("--filter", "filter_", hidden=True)
-@literally
-@pass_lab
-def ns_op_show(lab: Lab, id: str, filter_: str | None) -> None:
-    """Show an operation with its result."""
-    document = lab.view(OPS, lab.engine.operation(id))
-    states = ("operationState", "operationParams", "detailed-status", "errorMessage")
-    lab.out.fields(document, ("_id", "lcmOperationType", *states))
+_operation_verbs(("ns",), lambda lab: lab.engine, "network service", SERVICE)
+_operation_verbs(
+    ("nsi", "netslice-instance"), lambda lab: lab.slices, "network slice", SLICE
+)
 
 
 @verb("vnf-list")

@@ -78,21 +78,19 @@ class Output:
             table.width = _total(widths)
         self.out.print(table, crop=False)
 
-    def operations(
-        self,
-        operations: Sequence[Mapping[str, Any]],
-        columns: Mapping[str, Sequence[str]] | None = None,
-    ) -> None:
-        """Print LCM operations; ``columns`` are additional columns."""
+    def operations(self, operations: Sequence[Mapping[str, Any]]) -> None:
+        """Print LCM operations."""
+        rows = [
+            {**each, "date": when(each["startTime"]) if "startTime" in each else None}
+            for each in operations
+        ]
+        actions = any("primitive" in each.get("operationParams", ()) for each in operations)
         self.rows(
-            [
-                {**each, "date": when(each["startTime"]) if "startTime" in each else None}
-                for each in operations
-            ],
+            rows,
             {
                 "id": ["_id"],
                 "operation": ["lcmOperationType"],
-                **(columns or {}),
+                **({"action name": ["operationParams", "primitive"]} if actions else {}),
                 "status": ["operationState"],
                 "date": ["date"],
                 "detail": ["errorMessage"],

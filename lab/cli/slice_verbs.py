@@ -10,7 +10,7 @@ from lab.cli.options import instantiation_options, literally
 from lab.cli.watching import watched
 from lab.graph.states import links_of
 from lab.nbi.params import InstanceRequest, public_keys, yaml_options
-from lab.records.store import NSIOPS, NSIS, NSRS, NSTS, Document
+from lab.records.store import NSIS, NSRS, NSTS, Document
 
 
 @click.command("nsi-create")
@@ -95,26 +95,9 @@ def nsi_delete(lab: Lab, name: str, force: bool, wait: bool) -> None:
     lab.out.remark("Deleted" if wait else "Deletion in progress")
 
 
-@click.command("nsi-op-list")
-@click.argument("name", type=SLICE)
-@pass_lab
-def nsi_op_list(lab: Lab, name: str) -> None:
-    """List the operations of a network slice."""
-    lab.out.operations(lab.views(NSIOPS, lab.slices.operations(name)))
-
-
-@click.command("nsi-op-show")
-@click.argument("id")
-@pass_lab
-def nsi_op_show(lab: Lab, id: str) -> None:
-    """Show an operation on a network slice."""
-    keys = ("_id", "lcmOperationType", "operationState", "detailed-status", "errorMessage")
-    lab.out.fields(lab.view(NSIOPS, lab.slices.operation(id)), keys)
-
-
 SLICE_VERBS = {
     command: command.name.replace("nsi-", "netslice-instance-", 1)
-    for command in (nsi_create, nsi_list, nsi_show, nsi_delete, nsi_op_list, nsi_op_show)
+    for command in (nsi_create, nsi_list, nsi_show, nsi_delete)
     if command.name is not None
 }
 """Each verb with osmclient's other name for it."""

@@ -1,6 +1,6 @@
 """The verbs of the northbound interface, without any printing."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
@@ -43,19 +43,58 @@ class Prepared:
     warnings: list[str] = field(default_factory=list)
 
 
-class Engine:
-    """NBI of the lab in one directory."""
+class Instances:
+    """What the engines of services and of slices have alike."""
+
+    store: Store
+    collection = NSRS
+    """Of the instances."""
+    running = OPS
+    """Collection of the operations on them."""
+    owner = "nsInstanceId"
+    """Field of an operation with the id of its instance."""
+
+    def find(self, name_or_id: str) -> Document:
+        """Mark operations of dead workers FAILED, then return the record of an instance."""
+        self.reap()
+        return self.store.resolve(self.collection, name_or_id, id_field="_id")
+
+    def operations(self, name: str) -> list[Document]:
+        """Return the operations on an instance, oldest first."""
+        return self._operations(self.find(name)["_id"])
+
+    def operation(self, op_id: str) -> Document:
+        """Return one operation."""
+        self.reap()
+        return self.store.resolve(self.running, op_id, id_field="_id")
+
+    def reap(self) -> None:
+        """Mark operations FAILED if their worker died without a result."""
+        raise NotImplementedError
+
+    def _operations(self, key: str) -> list[Document]:
+        return [o for o in self.store.all(self.running) if o[self.owner] == key]
+
+    def _new(self, instance: Document, kind: str, params: Mapping[str, Any]) -> Document:
+        return new_operation(instance, kind, params, self.owner)
+
+    def _start(
+        self, operation: Document, instance: Document, warnings: Sequence[str] = ()
+    ) -> Started:
+        tail = jobs.start(self.store, operation, self.running)
+        return Started(operation, instance, tail, tuple(warnings), self.running)
+
+
+class Engine(Instances):
+    """NBI of the lab in one directory: its services."""
+
+    ns = Instances.find
 
     def __init__(self, home: Path) -> None:
         self.store = Store(home)
         self.catalogue = Catalogue(self.store)
 
     # -- network services ----------------------------------------------------------------------
-
-    def ns(self, name_or_id: str) -> Document:
-        """Mark operations of dead workers FAILED, then return the record of a service."""
-        self.reap()
-        return self.store.resolve(NSRS, name_or_id, id_field="_id")
 
     def ns_create(self, request: InstanceRequest) -> Started:
         """Check a request as osmclient and NBI do, record the service and start it."""
@@ -97,7 +136,7 @@ class Engine:
         records = {r["member-vnf-index-ref"]: r for r in vnfrs}
         _check_names(svc)
         _check_initial(svc, shared_parameters(svc, records))
-        return Prepared(nsr, vnfrs, new_operation(nsr, "instantiate", request))
+        return Prepared(nsr, vnfrs, self._new(nsr, "instantiate", request))
 
     def record(self, services: list[Prepared]) -> None:
         """Write the records of services and their operations, all or none."""
@@ -132,9 +171,9 @@ class Engine:
             "update": self._check_update,
         }
         checks[kind](nsr, request)
-        operation = new_operation(nsr, kind, request)
+        operation = self._new(nsr, kind, request)
         self.store.put(OPS, operation)
-        return self._start(operation, nsr, [])
+        return self._start(operation, nsr)
 
     def _check_action(self, nsr: Document, request: dict[str, Any]) -> None:
         if "kdu_name" in request:
@@ -225,7 +264,7 @@ class Engine:
         nsr = self.ns(name)
         if not force:
             self._no_part_of_a_slice(nsr)
-        return self._start(self.terminate(nsr, force, request), nsr, [])
+        return self._start(self.terminate(nsr, force, request), nsr)
 
     def _no_part_of_a_slice(self, nsr: Document) -> None:
         for nsi in self.store.all(NSIS):
@@ -246,18 +285,9 @@ class Engine:
                     fail_operation(self.store, operation, "Operation was cancelled")
         skip = bool(request.get("skip_terminate_primitives")) or force
         params = {**request, "autoremove": True, "force": force, "skip_terminate_primitives": skip}
-        operation = new_operation(nsr, "terminate", params)
+        operation = self._new(nsr, "terminate", params)
         self.store.put(OPS, operation)
         return operation
-
-    def operations(self, name: str) -> list[Document]:
-        """Return the operations of a service, oldest first."""
-        return self._operations(self.ns(name)["_id"])
-
-    def operation(self, op_id: str) -> Document:
-        """Return one operation."""
-        self.reap()
-        return self.store.resolve(OPS, op_id, id_field="_id")
 
     def vnfs(self, ns: str | None = None) -> list[Document]:
         """Return the VNF records, of one service or of all."""
@@ -289,13 +319,6 @@ class Engine:
         return vnfr
 
     # -- internals -----------------------------------------------------------------------------
-
-    def _start(self, operation: Document, nsr: Document, warnings: list[str]) -> Started:
-        tail = jobs.start(self.store, operation)
-        return Started(operation, nsr, tail, tuple(warnings))
-
-    def _operations(self, ns_id: str) -> list[Document]:
-        return [o for o in self.store.all(OPS) if o["nsInstanceId"] == ns_id]
 
     def _members(self, nsd: Document) -> dict[str, Document]:
         try:

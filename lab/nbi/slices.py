@@ -10,17 +10,19 @@ from typing import Any
 
 from lab.errors import ConflictError, NbiError, unknown
 from lab.nbi import validation
-from lab.nbi.engine import Engine, Prepared, Started
+from lab.nbi.engine import Engine, Instances, Prepared, Started
 from lab.nbi.params import InstanceRequest, slice_params
-from lab.nbi.records import new_operation
 from lab.records import jobs
 from lab.records.ids import admin, new_id
 from lab.records.operations import SLICE_ENDING, end_slice_operation
 from lab.records.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, VNFDS, Document
 
 
-class Slices:
+class Slices(Instances):
     """Slices of a lab."""
+
+    collection, running, owner = NSIS, NSIOPS, "netsliceInstanceId"
+    nsi = Instances.find
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -32,20 +34,6 @@ class Slices:
         """Return the records of all slices, oldest first."""
         self.reap()
         return self.store.all(NSIS)
-
-    def nsi(self, name_or_id: str) -> Document:
-        """Return the record of a slice."""
-        self.reap()
-        return self.store.resolve(NSIS, name_or_id, id_field="_id")
-
-    def operations(self, name: str) -> list[Document]:
-        """Return the operations on a slice, oldest first."""
-        return self._operations(self.nsi(name)["_id"])
-
-    def operation(self, op_id: str) -> Document:
-        """Return one operation."""
-        self.reap()
-        return self.store.resolve(NSIOPS, op_id, id_field="_id")
 
     def reap(self) -> None:
         """Mark operations FAILED if their worker died without a result."""
@@ -85,7 +73,7 @@ class Slices:
             for prepared in services:
                 prepared.operation["operationParams"]["netsliceInstanceId"] = nsi["_id"]
             steps = [e["nslcmop_instantiate"] for e in nsi["_admin"]["nsrs-detailed-list"]]
-            operation = _new_operation(nsi, "instantiate", {**request, "nslcmops_ids": steps})
+            operation = self._new(nsi, "instantiate", {**request, "nslcmops_ids": steps})
             self.engine.record(services)
             self.store.put(NSIOPS, operation)
             self.store.put(NSIS, nsi)
@@ -177,22 +165,13 @@ class Slices:
                 nsr = self.store.readable(NSRS, entry["nsrId"])
                 if nsr is not None and entry["nsrId"] not in kept:
                     steps.append(self.engine.terminate(nsr, force)["_id"])
-            operation = _new_operation(
+            operation = self._new(
                 nsi, "terminate", {"autoremove": True, "force": force, "nslcmops_ids": steps}
             )
             nsi["operational-status"] = "terminating"
             self.store.put(NSIS, nsi)
             self.store.put(NSIOPS, operation)
-        return self._start(operation, nsi, [])
-
-    # -- internals ----------------------------------------------------------------------------
-
-    def _operations(self, nsi_id: str) -> list[Document]:
-        return [o for o in self.store.all(NSIOPS) if o["netsliceInstanceId"] == nsi_id]
-
-    def _start(self, operation: Document, nsi: Document, warnings: list[str]) -> Started:
-        tail = jobs.start(self.store, operation, NSIOPS)
-        return Started(operation, nsi, tail, tuple(warnings), NSIOPS)
+        return self._start(operation, nsi)
 
 
 def _check_subnets(request: Mapping[str, Any], template: Mapping[str, Any]) -> None:
@@ -260,7 +239,3 @@ def _note_shared(nsi: Document) -> None:
             ends = {p["nss-ref"] for p in vld.get("nss-connection-point-ref") or ()}
             if entry["shared"] and entry["nss-id"] in ends:
                 vld["shared-nsrs-list"].append(entry["nsrId"])
-
-
-def _new_operation(nsi: Document, kind: str, params: Mapping[str, Any]) -> Document:
-    return new_operation(nsi, kind, params, owner="netsliceInstanceId")

@@ -69,7 +69,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
     add_package(engine.catalogue, NSDS, nsd(), tmp_path)
     engine.store.put(VIMS, {"_id": "vim-1", "name": "north", "_admin": admin()})
 
-    def start(store: Store, operation: dict[str, Any]) -> Tail:
+    def start(store: Store, operation: dict[str, Any], collection: str = OPS) -> Tail:
         return Tail(store.home / f"events-{operation['_id']}")
 
     monkeypatch.setattr(jobs, "start", start)
