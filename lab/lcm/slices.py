@@ -13,10 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from lab.errors import LcmError
-from lab.lcm.backends import Backends
-from lab.lcm.timeouts import Timeouts
+from lab.lcm.work import Work
 from lab.records import jobs
-from lab.records.journal import Journal
 from lab.records.operations import SLICE_ENDING, end_slice_operation, fail_operation, remove_slice
 from lab.records.store import NSIOPS, NSIS, NSRS, OPS, VIMS, Document, Store
 
@@ -101,19 +99,10 @@ def _vims(nsi: Document) -> set[str]:
 class SliceOperations:
     """Runs the operations of slices from their documents."""
 
-    def __init__(
-        self,
-        store: Store,
-        backends: Backends,
-        timeouts: Timeouts,
-        journal: Journal,
-        start: Callable[[Store, Document], object] = jobs.start,
-    ) -> None:
-        """Work on the records in ``store``; ``start`` starts a worker for a service."""
-        self.store = store
-        self.backends = backends
-        self.timeouts = timeouts
-        self.journal = journal
+    def __init__(self, work: Work, start: Callable[[Store, Document], object] = jobs.start) -> None:
+        """``start`` starts a worker for a service."""
+        self.work = work
+        self.store = work.store
         self._start = start
 
     def run(self, op_id: str) -> str:
@@ -147,11 +136,11 @@ class SliceOperations:
         for op_id in own:
             self._start(self.store, self.store.get(OPS, op_id))
         given = operation["operationParams"].get("timeout_nsi_deploy")
-        limit = float(given or self.timeouts.ns_deploy)
+        limit = float(given or self.work.timeouts.ns_deploy)
         failures = self._wait(nsi_id, operation["operationParams"]["nslcmops_ids"], limit)
         state = self._end(operation, "; ".join(failures))
         self._wait_workers(own)
-        self.journal.write("settled", "nsi", "all services idle", idle=True)
+        self.work.journal.write("settled", "nsi", "all services idle", idle=True)
         return state
 
     def _give_links(self, nsi: Document, step: Document) -> None:
@@ -177,14 +166,14 @@ class SliceOperations:
             step = self.store.readable(OPS, op_id)
             if step is not None:
                 self._start(self.store, step)
-        failures = self._wait(nsi_id, steps, self.timeouts.ns_deploy)
+        failures = self._wait(nsi_id, steps, self.work.timeouts.ns_deploy)
         self._wait_workers(steps)
         failures += self._delete_links(nsi, leave=not failures or bool(params.get("force")))
         if failures and not params.get("force"):
             return self._end(operation, "; ".join(failures))
         remove_slice(self.store, nsi_id)
-        self.journal.write("end", "nsi", "Done", state="COMPLETED", detail="Done")
-        self.journal.write("settled", "nsi", "deleted", idle=True)
+        self.work.journal.write("end", "nsi", "Done", state="COMPLETED", detail="Done")
+        self.work.journal.write("settled", "nsi", "deleted", idle=True)
         return "COMPLETED"
 
     def _delete_links(self, nsi: Document, leave: bool) -> list[str]:
@@ -202,7 +191,7 @@ class SliceOperations:
                 continue
             for vim in self.store.all(VIMS):
                 try:
-                    self.backends.vim(vim["_id"]).delete_tag(scenario)
+                    self.work.backends.vim(vim["_id"]).delete_tag(scenario)
                 except LcmError as error:
                     if vim["_id"] in own:
                         failures.append(f"netslice-vld {deployed['vld_id']}: {error}")
@@ -257,7 +246,7 @@ class SliceOperations:
                 name = str(names.get(step["nsInstanceId"], step["nsInstanceId"]))
                 if states[op_id] in ("FAILED", "FAILED_TEMP"):
                     failures[op_id] = f"NS {name} {states[op_id]}: {step['errorMessage']}"
-                self.journal.write("ns", name, f"{step['lcmOperationType']} {states[op_id]}")
+                self.work.journal.write("ns", name, f"{step['lcmOperationType']} {states[op_id]}")
                 self._note(nsi_id, step)
             if time.monotonic() > deadline:
                 return [*failures.values(), "Timeout waiting nsi to be ready."]
@@ -266,7 +255,7 @@ class SliceOperations:
 
     def _wait_workers(self, op_ids: Sequence[str]) -> None:
         """Wait until the workers end: after an operation they still wait for idle charms."""
-        deadline = time.monotonic() + self.timeouts.settle
+        deadline = time.monotonic() + self.work.timeouts.settle
         while time.monotonic() < deadline:
             steps = [self.store.readable(OPS, op_id) for op_id in op_ids]
             if not any(step is not None and jobs.alive(step) for step in steps):
@@ -288,11 +277,11 @@ class SliceOperations:
             nsi["operational-status"] = operational
             nsi["config-status"] = "terminating" if operational == "terminating" else "init"
             nsi["detailed-status"] = detail
-        self.journal.write("stage", "nsi", detail)
+        self.work.journal.write("stage", "nsi", detail)
 
     def _end(self, operation: Document, error: str) -> str:
         state = end_slice_operation(self.store, operation, error)
-        self.journal.write("end", "nsi", error or "Done", state=state, detail=error or "Done")
+        self.work.journal.write("end", "nsi", error or "Done", state=state, detail=error or "Done")
         if error and operation["lcmOperationType"] == "terminate":
-            self.journal.write("settled", "nsi", "failed", idle=True)
+            self.work.journal.write("settled", "nsi", "failed", idle=True)
         return state

@@ -43,9 +43,10 @@ def run(home: Path, op_id: str, collection: str = OPS) -> str:
     record_worker(store, op_id, os.getpid(), collection)
     journal = Journal(operation_folder(home, op_id) / "events.jsonl")
     try:
+        work = Work(store, Backends(home), lab_timeouts(), journal)
         if collection == NSIOPS:
-            return SliceOperations(store, Backends(home), lab_timeouts(), journal).run(op_id)
-        return _on_service(store, op_id, journal)
+            return SliceOperations(work).run(op_id)
+        return _on_service(work, op_id)
     except Exception as error:
         reason = str(error)
         if isinstance(error, OSError):
@@ -87,13 +88,13 @@ def perform(work: Work, op_id: str) -> str:
         return work.fail(operation, str(error))
 
 
-def _on_service(store: Store, op_id: str, journal: Journal) -> str:
+def _on_service(work: Work, op_id: str) -> str:
     """Run an operation while no other runs on the same service; return its final state."""
+    store, journal = work.store, work.journal
     operation = store.get(OPS, op_id)
     ns_id = operation["nsInstanceId"]
     lock = store.home / "lcm" / "locks" / ns_id
-    timeouts = lab_timeouts()
-    with locked(lock, timeouts.ns_deploy, f"ns {ns_id}"):
+    with locked(lock, work.timeouts.ns_deploy, f"ns {ns_id}"):
         if store.find(OPS, op_id) is None:
             # While this operation waited, a termination removed the service with its operations.
             state = "COMPLETED" if operation["lcmOperationType"] == "terminate" else "FAILED"
@@ -101,7 +102,7 @@ def _on_service(store: Store, op_id: str, journal: Journal) -> str:
             journal.write("end", "ns", text, state=state, detail=text)
             journal.write("settled", "ns", "deleted", idle=True)
             return state
-        state = perform(Work(store, Backends(store.home), timeouts, journal), op_id)
+        state = perform(work, op_id)
     if not ns_folder(store.home, ns_id).exists() and state == "COMPLETED":
         lock.unlink(missing_ok=True)
     else:

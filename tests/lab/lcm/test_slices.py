@@ -5,6 +5,7 @@ import copy
 import functools
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,16 @@ def slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slices:
 
 def journal(slices: Slices) -> Journal:
     return Journal(slices.store.home / "events.jsonl")
+
+
+def running(
+    slices: Slices,
+    backends: FakeBackends,
+    factor: float,
+    start: Callable[..., object] | None = None,
+) -> SliceOperations:
+    work = Work(slices.store, backends, Timeouts().scaled(factor), journal(slices))
+    return SliceOperations(work, start or jobs.start)
 
 
 def request(name: str, **more: Any) -> InstanceRequest:
@@ -296,7 +307,7 @@ def test_a_link_stays_for_a_slice_that_has_no_ids_yet(slices: Slices) -> None:
         for entry in gone:
             remove_service(store, entry["nsrId"])
         operation = slices.delete(name).operation
-        run = SliceOperations(store, backends, Timeouts().scaled(0.01), journal(slices), jobs.start)
+        run = running(slices, backends, 0.01)
         assert run.run(operation["_id"]) == "COMPLETED"
         return backends.log.of("delete-tag")
 
@@ -315,7 +326,7 @@ def test_a_link_goes_with_the_last_of_two_slices_that_end_at_once(slices: Slices
     for nsi in made:
         nsi["_admin"]["deployed"]["RO"] = links = deployed_links(nsi, made)
         store.put(NSIS, nsi)
-    run = SliceOperations(store, backends, Timeouts().scaled(0.01), journal(slices), jobs.start)
+    run = running(slices, backends, 0.01)
     operations = [slices.delete(name).operation for name in ("one", "two")]
     for nsr in store.all(NSRS):
         remove_service(store, nsr["_id"])
@@ -342,7 +353,7 @@ def test_a_slice_whose_services_do_not_end_does_not_leave_its_link(slices: Slice
     for nsi in made:
         nsi["_admin"]["deployed"]["RO"] = deployed_links(nsi, made)
         store.put(NSIS, nsi)
-    run = SliceOperations(store, backends, Timeouts().scaled(0.0001), journal(slices), jobs.start)
+    run = running(slices, backends, 0.0001)
     first, second = (slices.delete(name).operation for name in ("one", "two"))
     assert run.run(first["_id"]) == "FAILED"  # its spoke stays, with a server on the network
     for step in second["operationParams"]["nslcmops_ids"]:
@@ -372,7 +383,7 @@ def test_a_dead_vim_keeps_only_slices_that_use_it(
     operation = slices.delete("one").operation
     for nsr in store.all(NSRS):
         remove_service(store, nsr["_id"])
-    run = SliceOperations(store, backends, Timeouts().scaled(0.01), journal(slices), jobs.start)
+    run = running(slices, backends, 0.01)
     assert run.run(operation["_id"]) == ("FAILED" if dead == "vim-1" else "COMPLETED")
     assert asked == ["vim-1", "vim-2"]
 
@@ -410,9 +421,7 @@ def test_a_slice_without_links_ends(slices: Slices) -> None:
     for nsr in store.all(NSRS):
         store.delete(NSRS, nsr["_id"])
     operation = slices.delete("one").operation
-    run = SliceOperations(
-        store, FakeBackends(), Timeouts().scaled(0.01), journal(slices), jobs.start
-    )
+    run = running(slices, FakeBackends(), 0.01)
     assert run.run(operation["_id"]) == "COMPLETED"
     assert store.find(NSIS, started.nsr["_id"]) is None
 
@@ -424,9 +433,7 @@ def test_a_slice_fails_with_a_service_that_failed_or_was_cancelled(
     operation = make(slices, "one").operation
     for step in slices.store.all(OPS):
         fail_operation(slices.store, step, "why", state)
-    run = SliceOperations(
-        slices.store, FakeBackends(), Timeouts().scaled(0.001), journal(slices), lambda *_: None
-    )
+    run = running(slices, FakeBackends(), 0.001, lambda *_: None)
     assert run.run(operation["_id"]) == "FAILED"
     reason = slices.store.get(NSIOPS, operation["_id"])["errorMessage"]
     assert sorted(reason.split("; ")) == [f"NS one.{n} {state}: why" for n in ("hub", "spoke")]
