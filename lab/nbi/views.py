@@ -148,12 +148,9 @@ def _deployment(vnfrs: Iterable[Document]) -> Document:
 
 def _vnf(document: Document, store: Store) -> Document:
     """Return the record of a VNF."""
-    points = [
-        {"id": port["external-connection-point-ref"], "name": port["external-connection-point-ref"]}
-        for vdur in document["vdur"]
-        for port in vdur["interfaces"]
-        if port["external-connection-point-ref"]
-    ]
+    ports = [port for vdur in document["vdur"] for port in vdur["interfaces"]]
+    names = [port.get("external-connection-point-ref") for port in ports]
+    points = [{"id": name, "name": name} for name in names if name]
     return {
         "connection-point": points,
         "created-time": document["_admin"]["created"],
