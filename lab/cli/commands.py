@@ -438,9 +438,12 @@ def vnf_scale(
 @click.argument("name", type=SERVICE)
 @click.option("--updatetype", required=True, help="CHANGE_VNFPKG or OPERATE_VNF.")
 @click.option("--config", "config_text", required=True, help="What is updated, YAML text.")
+@click.option("--timeout", type=click.IntRange(1), help="Seconds the update may take.")
 @click.option("--wait", is_flag=True, help="Show progress until it is done.")
 @pass_lab
-def ns_update(lab: Lab, name: str, updatetype: str, config_text: str, wait: bool) -> None:
+def ns_update(
+    lab: Lab, name: str, updatetype: str, config_text: str, timeout: int | None, wait: bool
+) -> None:
     """Update a network service: CHANGE_VNFPKG refreshes charms, OPERATE_VNF.
 
     osmclient has CHANGE_VNFPKG only; the other types are those of NBI.
@@ -450,7 +453,10 @@ def ns_update(lab: Lab, name: str, updatetype: str, config_text: str, wait: bool
     if isinstance(packages, list):
         # osmclient takes a list and sends its first entry.
         data = {**data, "changeVnfPackageData": packages[0] if packages else None}
-    lab.finish(lab.engine.ns_run(name, "update", {**data, "updateType": updatetype}), wait)
+    body = {**data, "updateType": updatetype}
+    if timeout is not None:
+        body["timeout_ns_update"] = timeout
+    lab.finish(lab.engine.ns_run(name, "update", body), wait)
 
 
 _ANY = {"ignore_unknown_options": True, "help_option_names": ["-h", "--help"]}

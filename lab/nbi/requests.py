@@ -198,6 +198,7 @@ UPDATES = {"CHANGE_VNFPKG": "changeVnfPackageData", "OPERATE_VNF": "operateVnfDa
 
 NS_UPDATE = _operation(
     {
+        "timeout_ns_update": _POSITIVE,
         "updateType": {"enum": list(UPDATES)},
         "changeVnfPackageData": {
             "type": "object",

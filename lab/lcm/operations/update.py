@@ -26,10 +26,11 @@ def run(work: Work, operation: Document) -> str:
     """Run an update of one of LCM's types."""
     work.begin(operation, None, "UPDATING")
     params = operation["operationParams"]
-    if params["updateType"] == "CHANGE_VNFPKG":
-        return _change_package(work, operation, params["changeVnfPackageData"])
-    _operate(work, operation["nsInstanceId"], params["operateVnfData"])
-    return _updated(work, operation)
+    with work.deadline(operation, "timeout_ns_update"):
+        if params["updateType"] == "CHANGE_VNFPKG":
+            return _change_package(work, operation, params["changeVnfPackageData"])
+        _operate(work, operation["nsInstanceId"], params["operateVnfData"])
+        return _updated(work, operation)
 
 
 def _updated(work: Work, operation: Document) -> str:

@@ -159,26 +159,34 @@ def test_instantiation_that_takes_too_long_is_given_up(world: World) -> None:
         thread.join(120)
 
 
-def test_a_termination_that_takes_too_long_is_given_up(
-    world: World, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("kind", "step"), [("update", "stop"), ("terminate", "delete_tag")])
+def test_a_change_that_takes_too_long_is_given_up(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: str, step: str
 ) -> None:
     world.run()
     cloud, gate = world.backends.the_vim, world.backends.gate
-    real = cloud.delete_tag
+    real = getattr(cloud, step)
 
     def slow(tag: str) -> None:
         assert gate.wait(120)
         real(tag)
 
-    monkeypatch.setattr(cloud, "delete_tag", slow)
+    monkeypatch.setattr(cloud, step, slow)
     gate.clear()
-    thread = threading.Thread(target=lambda: world.start("terminate", timeout_ns_terminate=1))
+    data = {
+        "vnfInstanceId": world.nsr["constituent-vnfr-ref"][0],
+        "changeStateTo": "stop",
+        "additionalParam": {"vdu_id": "box", "count-index": 0},
+    }
+    update = {"updateType": "OPERATE_VNF", "operateVnfData": data}
+    given = {f"timeout_ns_{kind}": 1, **(update if kind == "update" else {})}
+    thread = threading.Thread(target=lambda: world.start(kind, **given))
     thread.start()
     try:
         wait_until(lambda: world.aborted, "it is aborted")
         assert world.op["operationState"] == "FAILED"
         assert world.op["detailed-status"] == "Timeout after 1 s"
-        assert world.ns["nsState"] == "BROKEN"
+        assert world.ns["nsState"] == ("BROKEN" if kind == "terminate" else "READY")
     finally:
         gate.set()
         thread.join(120)
