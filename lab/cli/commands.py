@@ -523,9 +523,7 @@ def _operation_verbs(
 
 
 _operation_verbs(("ns",), lambda lab: lab.engine, "network service", SERVICE)
-_operation_verbs(
-    ("nsi", "netslice-instance"), lambda lab: lab.slices, "network slice", SLICE
-)
+_operation_verbs(("nsi", "netslice-instance"), lambda lab: lab.slices, "network slice", SLICE)
 
 
 @verb("vnf-list")
