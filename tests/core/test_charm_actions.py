@@ -330,6 +330,14 @@ def stuck(vnf: Vnf) -> Vnf:
     return vnf
 
 
+def test_show_status_names_the_charm_with_all_links_only(vnf: Vnf) -> None:
+    vnf.run("configure", **S6A)
+    assert "charm-version" not in vnf.run("show-status")
+    vnf.environment.version = "1.2.3"
+    assert vnf.run("show-status")["charm-version"] == "1.2.3"
+    assert set(vnf.run("show-status", link="s6a")) == {"s6a"}
+
+
 def test_the_answer_about_a_manual_peer_is_its_file(vnf: Vnf) -> None:
     vnf.run("configure", **S6A)
     answer = vnf.run("add-peer", **LAPTOP)

@@ -36,6 +36,7 @@ from e2e_support import (
 from vpnaas.extras import guard, repair
 from vpnaas.vdu import machine
 
+from builder.tree import Tree
 from lab.errors import NbiError
 from lab.lcm import keeper
 from lab.vca import AlreadyExistsError
@@ -145,6 +146,7 @@ def test_a_copy_of_a_configured_disk_gets_keys_of_its_own(
     assert not client.pings(SERVER, tries=5)
     answer = client.action("show-status")
     assert answer["notice"] == machine.NOTICE
+    assert answer["charm-version"] == Tree.find().version
     after = answer["vpn-client"]["public-key"]
     assert after != before
     assert client.run("ls", "/etc/osm-vpnaas/s6a.nft").returncode
