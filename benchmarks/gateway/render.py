@@ -23,7 +23,7 @@ from benchmarks.report import Report
 from experiments.model import Run
 from experiments.report import figures
 from experiments.report.figures import Book
-from experiments.report.render import disturbed, templates, write_table
+from experiments.report.render import Rows, disturbed, templates, write_table
 from experiments.stats import Estimate, single
 from testbed.loads import IMIX, IMIX2
 
@@ -65,9 +65,11 @@ def html(document: Mapping[str, Any], runs: Sequence[Run], book: Book | None = N
         load=f"{min(loads):.1f} to {max(loads):.1f}",
         rounds=max(run.repetition for run in runs) + 1,
         figures=_figures(forwarding, pinned, book),
+        forwarding_heads=FORWARDING_HEADS,
         forwarding=_forwarded(runs),
         flows=_flows(forwarding),
-        http=[_http(row) for row in rows(runs, HTTP)],
+        http_heads=HTTP_HEADS,
+        http=_http(runs),
         body=BODY >> 10,
         mixes=mixes(forwarding),
         size_ratio=IMIX2.mean / IMIX.mean,
@@ -142,89 +144,90 @@ def _by_tunnels(table: Sequence[Row], backend: str) -> Points:
     return points if len(points) > 1 else []
 
 
-def _flows(table: Sequence[Row]) -> list[dict[str, Any]]:
+def _flows(table: Sequence[Row]) -> Rows:
     """Return rates of the path by frame size with 1, 2 and 4 tunnels, ours and published."""
     rates = {(r.backend, r.load, r.tunnels): r.figures["gbps"].mean for r in table}
-    lines = [
-        {"whose": name, "size": size,
-         "cells": [f"{rates[name, str(size), n]:.3f}" for n in _COUNTS]}
+    lines: Rows = [
+        (name, size, *(f"{rates[name, str(size), n]:.3f}" for n in _COUNTS))
         for name in dict.fromkeys(r.backend for r in table)
         for size in FLOW_SIZES
         if all((name, str(size), n) in rates for n in _COUNTS)
-    ]  # fmt: skip
+    ]
     if lines:
         source, sizes = published_sizes()
-        lines += [
-            {"whose": source, "size": size, "cells": [f"{rate:g}" for rate in given]}
-            for size, given in sizes.items()
-        ]
+        lines += [(source, size, *(f"{rate:g}" for rate in given)) for size, given in sizes.items()]
     return lines
 
 
-def _forwarding(row: Row) -> dict[str, Any]:
+#: Heads of the two large tables, for the page; the terminal has no room for HIDDEN.
+FORWARDING_HEADS = (
+    *("load", ("backend", "text"), "tunnels", "path kpps", "path Gbit/s", "loss %", "window"),
+    *("gateway µs a frame", "Gbit/s a core", "over plain", "over one tunnel"),
+)
+HTTP_HEADS = (
+    *("users", ("backend", "text"), "requests/s", "Gbit/s", "median ms", "99 % ms", "90 % ms"),
+    *("errors", "Gbit/s a core", "over plain"),
+)
+HIDDEN = 6
+
+
+def _forwarding(row: Row, load: str) -> tuple[Any, ...]:
     f = row.figures
-    return {
-        "load": row.load,
-        "backend": row.backend,
-        "tunnels": row.tunnels,
-        "kpps": f"{f['kpps'].mean:.1f}",
-        "gbps": f"{f['gbps'].mean:.3f}",
-        "loss": f"{f['loss'].mean * 100:.3f}",
-        "window": f"{f['window'].mean:.0f}",
-        "us": f["us-per-frame"],
-        "core": f["gbps-per-core"],
-        "plain": row.to_plain or "-",
-        "one": row.to_one or "-",
-        "valid": f["valid"].mean == 1,
-    }
+    loss = f"{f['loss'].mean * 100:.3f}"
+    return (
+        load,
+        row.backend,
+        row.tunnels,
+        f"{f['kpps'].mean:.1f}",
+        f"{f['gbps'].mean:.3f}",
+        loss if f["valid"].mean == 1 else (loss, "bad-text"),
+        f"{f['window'].mean:.0f}",
+        str(f["us-per-frame"]),
+        str(f["gbps-per-core"]),
+        str(row.to_plain or "-"),
+        str(row.to_one or "-"),
+    )
 
 
-def _forwarded(runs: Sequence[Run]) -> list[dict[str, Any]]:
+def _forwarded(runs: Sequence[Run]) -> Rows:
     """Return all loads, at last IMIX with the gateway pinned to some processors."""
-    lines = [_forwarding(row) for row in rows(runs, FORWARDING)]
-    for row in rows(runs, PINNED):
-        lines.append(_forwarding(row) | {"load": f"imix, processors: {row.load}"})
-    return lines
+    return [_forwarding(row, row.load) for row in rows(runs, FORWARDING)] + [
+        _forwarding(row, f"imix, processors: {row.load}") for row in rows(runs, PINNED)
+    ]
 
 
-def _http(row: Row) -> dict[str, Any]:
-    f = row.figures
-    return {
-        "load": row.load,
-        "backend": row.backend,
-        "requests": f"{f['requests-per-s'].mean:.0f}",
-        "gbps": f"{f['gbps'].mean:.3f}",
-        **{name: f"{f[f'latency-ms.{name}'].mean:.1f}" for name in ("p50", "p90", "p99")},
-        "errors": f"{sum(v.mean for n, v in f.items() if n.startswith('errors.')):g}",
-        "core": f["gbps-per-core"],
-        "plain": row.to_plain or "-",
-    }
+def _http(runs: Sequence[Run]) -> Rows:
+    return [
+        (
+            row.load,
+            row.backend,
+            f"{f['requests-per-s'].mean:.0f}",
+            f"{f['gbps'].mean:.3f}",
+            *(f"{f[f'latency-ms.{name}'].mean:.1f}" for name in ("p50", "p99", "p90")),
+            f"{sum(v.mean for n, v in f.items() if n.startswith('errors.')):g}",
+            str(f["gbps-per-core"]),
+            str(row.to_plain or "-"),
+        )
+        for row in rows(runs, HTTP)
+        for f in (row.figures,)
+    ]
 
 
-FORWARDING_COLUMNS = {
-    "load": "load", "backend": "", "tunnels": "tunnels", "kpps": "path kpps",
-    "gbps": "path Gbit/s", "loss": "loss %", "us": "gateway µs a frame",
-    "core": "Gbit/s a core", "plain": "over plain", "one": "over one tunnel",
-}  # fmt: skip
-HTTP_COLUMNS = {
-    "load": "users", "backend": "", "requests": "requests/s", "gbps": "Gbit/s", "p50": "median ms",
-    "p99": "99 % ms", "errors": "errors", "core": "Gbit/s a core", "plain": "over plain",
-}  # fmt: skip
+def _bare(cell: Any) -> str:
+    """Return a cell or head without its class and its interval."""
+    return str(cell[0] if isinstance(cell, tuple) else cell).split(" (")[0]
 
 
 def show(runs: Sequence[Run], report: Report) -> None:
     """Print both tables, the backends of a load in adjacent lines; intervals are on the page."""
-    for title, columns, lines in (
+    for title, heads, lines in (
         ("Forwarding; 'a core' and 'a frame' are the gateway's own processor time",
-         FORWARDING_COLUMNS, _forwarded(runs)),
-        (f"HTTP users, {BODY >> 10} kB a response",
-         HTTP_COLUMNS, [_http(row) for row in rows(runs, HTTP)]),
+         FORWARDING_HEADS, _forwarded(runs)),
+        (f"HTTP users, {BODY >> 10} kB a response", HTTP_HEADS, _http(runs)),
     ):  # fmt: skip
-        loads = dict.fromkeys(line["load"] for line in lines)
+        loads = [*dict.fromkeys(line[0] for line in lines)]
         cells = [
-            [str(line[name]).split(" (")[0] for name in columns]
-            for load in loads
-            for line in lines
-            if line["load"] == load
+            [_bare(cell) for at, cell in enumerate(line) if at != HIDDEN]
+            for line in (heads, *sorted(lines, key=lambda line: loads.index(line[0])))
         ]
-        report.table(title, columns.values(), cells)
+        report.table(title, cells[0], cells[1:])

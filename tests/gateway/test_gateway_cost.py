@@ -97,8 +97,10 @@ def test_flows_stand_beside_what_is_published() -> None:
     page = render.html(
         {"seed": 1, "left-out": {}, "backends": {}, "environment": {"host": HOST}}, runs
     )
-    assert "<td>NXP 2023</td><td>1024</td><td>14.6</td><td>14.6</td><td>19.9</td>" in page
-    assert "<td>ipsec</td><td>1024</td><td>1.000</td>" in page
+    assert (
+        '<td class="text">NXP 2023</td><td>1024</td><td>14.6</td><td>14.6</td><td>19.9</td>' in page
+    )
+    assert '<td class="text">ipsec</td><td>1024</td><td>1.000</td>' in page
 
 
 @pytest.mark.lab
