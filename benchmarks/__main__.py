@@ -175,7 +175,6 @@ def judge(document: dict[str, Any]) -> list[Goal]:
 
 #: Benchmarks that have their own command line.
 SUITES = {
-    "epc": "benchmarks.epc",
     "gateway": "benchmarks.gateway.command",
     "hot-standby": "benchmarks.hot_standby",
     "instances": "benchmarks.instances",

@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from experiments.testbed import dashed
 from lab.vim import Vim, probe
 from lab.vim.cgroups import cgroup2_mounts
 from operate.client import Client
@@ -69,6 +70,10 @@ class Bench:
         for name in names:
             verb = "nspkg-create" if name.endswith("_ns") else "vnfpkg-create"
             self.verb(verb, str(DIST / f"{name}.tar.gz"))
+
+    def action(self, ns: str, vnf: str, primitive: str, **params: object) -> dict[str, Any]:
+        """Run a day-2 primitive of a service; return its JSON output."""
+        return self.client.action(ns, vnf, primitive, dashed(params), timeout=1800.0)
 
     def start(self, name: str, nsd: str, parameters: str, *more: str) -> None:
         """Order a service with a parameter file of `dist/`, or a file at any absolute path."""

@@ -20,7 +20,6 @@ from typing import Any
 import click
 
 from benchmarks.bench import Bench, Run, dataplane, in_turn
-from benchmarks.epc import Document, act
 from benchmarks.gateway.summary import published_sizes
 from benchmarks.report import Report, command
 from experiments.background import InBackground
@@ -49,6 +48,7 @@ esp.Outbound.seal, esp.Inbound.open = seal, opened
 #: Those of a PDU session are in the signalling SA (TS 23.502 clauses 4.12.2 and 4.12.5).
 PROCEDURES = {"registration": "registration", "session": "PDU session establishment"}
 _IPV4_UDP = 28
+Document = dict[str, Any]
 #: Repetitions in each mode, packets per second, and seconds for each size and direction.
 ROUNDS, RATE, SECONDS = 3, 1000, 4
 
@@ -66,7 +66,7 @@ class Access:
         # At iperf3's own port, as the UPF lets UEs reach no other one of its VDU.
         # Without --bind it would answer a datagram from the address of the UPF's device.
         upf("iperf3", "--server", "--daemon", "--bind", self.server)
-        sessions = act(bench, NS, "ue", "show-sessions")["sessions"]
+        sessions = bench.action(NS, "ue", "show-sessions")["sessions"]
         self.device = next(one["interface"] for one in sessions if one["slice"] == SLICE)
         self._launch = {name: run("cat", LAUNCH) for name, run in self.ends().items()}
 
@@ -89,9 +89,9 @@ class Access:
 
     def procedures(self, mode: str, count: int) -> dict[str, float]:
         """Return the mean time of each procedure in ms, over at least `count` registrations."""
-        sessions = len(act(self.bench, NS, "ue", "show-sessions")["sessions"])
+        sessions = len(self.bench.action(NS, "ue", "show-sessions")["sessions"])
         limits = {"duration": 900, "count": count * sessions}
-        meter = InBackground(lambda: act(self.bench, NS, "amf", "measure-n2", **limits))
+        meter = InBackground(lambda: self.bench.action(NS, "amf", "measure-n2", **limits))
         while not meter.ended:  # The primitive may miss the first registrations.
             self._register(mode)
         answer = meter.result()
@@ -193,7 +193,7 @@ def main(report: Report, registrations: int) -> None:
     with Bench() as bench:
         bench.onboard(*PACKAGES)
         bench.start(NS, "5gc_n3iwf_ns", "5gc_n3iwf", "--wait")
-        health = partial(act, bench, NS, "ue", "health")
+        health = partial(bench.action, NS, "ue", "health")
         wait(lambda: health()["state"] == "ready", 900, "the UE has no PDU session")
         path = Access(bench)
         for number in range(ROUNDS):

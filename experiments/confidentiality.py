@@ -94,14 +94,9 @@ def run(bed: Testbed, path: str) -> tuple[dict[str, Any], bool]:
     first = next(iter(bed.slices))
     signalling = bed.slices[first].signalling
     control = path != "tunnel"
-    try:
-        if control:
-            bed.configure(first, signalling, "none")
+    with bed.path(first, [signalling], path):
         ours = [slice_.name for slice_ in bed.slices.values() if slice_.ours]
         seen, outside = _captured(bed, path, [first] if control else ours)
-    finally:
-        if control:
-            bed.configure(first, signalling, "wireguard")
     own_imsis = set(identities(bed, bed.slices[first]))
     good, result = True, {}
     for name, wires in (("links", seen), ("outside", outside)):

@@ -215,13 +215,21 @@ class Lab:
         first = _hss(slice_)["nf_first_imsi"]
         return [str(int(first) + FIRST_IMSI + n).zfill(len(first)) for n in range(count)]
 
-    def attach(self, slice_: Slice, count: int, patience: float = 240.0) -> dict[str, Any]:
-        """Let UEs attach and detach, one after another; return the program's result.
+    def attach(
+        self, slice_: Slice, count: int, rate: float = 0.0, patience: float = 240.0
+    ) -> dict[str, Any]:
+        """Let UEs attach at the eNB; return the program's result.
 
-        If the technology of S6a has just changed, the MME may first have to reconnect to its HSS.
+        If the technology of a link has just changed, the functions may first have to reconnect.
+
+        Args:
+            slice_: the EPC.
+            count: number of UEs.
+            rate: UEs that begin per second; 0 for one after another, each detaches at its end.
+            patience: seconds for all UEs.
 
         Raises:
-            click.ClickException: not all of them could attach.
+            click.ClickException: the program failed, or with rate 0 not all UEs could attach.
         """
         hss = _hss(slice_)
         k = hss["nf_subscriber_key"]
@@ -232,10 +240,10 @@ class Lab:
             "opc": opc(bytes.fromhex(k), bytes.fromhex(hss["nf_operator_key"])).hex(),
             "plmn": f"{hss['nf_mcc']}/{hss['nf_mnc']}",
             "count": count,
-            "rate": 0,
-            "hold": False,
+            "rate": rate,
+            "hold": rate > 0,
         }
-        return self._load(slice_["enb"], request, patience, all_of_them=True)
+        return self._load(slice_["enb"], request, patience, all_of_them=not rate)
 
     def _load(
         self, station: Vnf, request: Mapping[str, Any], patience: float, all_of_them: bool

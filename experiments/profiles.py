@@ -22,7 +22,7 @@ class Profile:
         measured: measurements, repeated and interleaved.
         repetitions: number of repetitions of `measured`.
         last: checks at the end, because they break links.
-        functions: whether network functions run, in the slices and in the double service.
+        functions: whether network functions run, in the slices, the double and the single EPC.
         slices: whether there are two slices; else there is one service instead.
         machines: whether VDUs are virtual machines.
         fiveg: slices of a 5G network, instead of two EPCs.
@@ -82,10 +82,12 @@ def _qos(seconds: int) -> list[Cell]:
     ]
 
 
-def _with_and_without(experiment: str, names: Sequence[str], ues: int) -> list[Cell]:
+def _with_and_without(
+    experiment: str, names: Sequence[str], ues: int, **more: object
+) -> list[Cell]:
     """Return the cells of an experiment with UEs, without the tunnel and with it."""
     return [
-        Cell(experiment, {"slice": name, "path": path, "ues": ues})
+        Cell(experiment, {"slice": name, "path": path, "ues": ues, **more})
         for name in names
         for path in ("underlay", "tunnel")
     ]
@@ -208,6 +210,20 @@ PROFILES = {
             measured=_beside(EPC, list(LINKS), 3),
             repetitions=1,
             last=[],
+            slices=False,
+        ),
+        # The cost of an EPC's five tunnels for its procedures, and where it is saturated.
+        Profile(
+            name="epc-load",
+            first=[],
+            measured=_with_and_without("signalling", (EPC,), 200, links="all"),
+            repetitions=3,
+            last=[
+                cell
+                for rate in (40, 80, 160, 320)
+                for cell in _with_and_without("storm", (EPC,), min(5 * rate, 900), rate=rate)
+            ],
+            functions=True,
             slices=False,
         ),
         # Two virtual machines, with and without the WireGuard of their kernel.

@@ -89,8 +89,8 @@ def requests(dist: Path, names: Iterable[str], functions: bool) -> list[Service]
     Args:
         dist: Folder with the built parameter files.
         names: Names of the set-ups.
-        functions: Whether network functions run with double resources. On two sites they do not:
-            without its tunnel S6a has no route between inner addresses, so there is no baseline.
+        functions: Whether network functions run. On two sites they do not: without its tunnel S6a
+            has no route between inner addresses, so there is no baseline.
     """
     made = []
     for name in names:
@@ -100,7 +100,7 @@ def requests(dist: Path, names: Iterable[str], functions: bool) -> list[Service]
         document = yaml.safe_load(moved(text, _RANGES) if name == DOUBLE else text)
         for member in document["additionalParamsForVnf"]:
             member["additionalParams"]["allow_experiments"] = "yes"
-            if name == DOUBLE and functions:
+            if name in (DOUBLE, EPC) and functions:
                 member["additionalParams"]["nf_software"] = "oai"
         text = yaml.safe_dump(document, sort_keys=False)
         nsd = {DOUBLE: "epc_ns_double", PAIR: "vpn_basic_ns"}.get(name, "epc_ns")

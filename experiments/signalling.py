@@ -25,6 +25,17 @@ if TYPE_CHECKING:
 REQUESTS = ("AIR", "ULR")
 
 
+def simulated(bed: Testbed) -> Lab:
+    """Return the lab, which simulates UEs.
+
+    Raises:
+        click.ClickException: there is none.
+    """
+    if bed.lab is None:
+        raise click.ClickException("this needs the UEs that the lab simulates")
+    return bed.lab
+
+
 def times(answer: Mapping[str, Any], names: Iterable[str], *words: str) -> dict[str, float]:
     """Return statistics of a meter's answer for a run's result, in ms.
 
@@ -65,34 +76,29 @@ def metered(bed: Testbed, operation: str, load: Callable[[], Any]) -> list[Any]:
     return side_by_side(lambda one: one(), both, PATIENCE)
 
 
-def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], None]:
+def run(
+    bed: Testbed, slice: str, path: str, ues: int, links: str = ""
+) -> tuple[dict[str, Any], None]:
     """Measure S6a while UEs register.
 
     Args:
         bed: with the slices, whose network functions run.
         slice: slice to measure.
-        path: "tunnel", or "underlay" with S6a set to technology `none` during the run.
+        path: "tunnel", or "underlay" without the tunnel of S6a during the run.
         ues: number of UEs that register.
+        links: "all" for the tunnels of all links in place of that of S6a.
 
     Returns:
         Mean and median of the response times, and of the duration of an attach, in ms.
     """
-    lab = bed.lab
-    if lab is None:
-        raise click.ClickException("signalling needs the UEs that the lab simulates")
-    slice_ = bed.slice_named(slice)
-    plain = path != "tunnel"
-    try:
-        if plain:
-            bed.configure(slice, slice_.signalling, "none")
+    lab, slice_ = simulated(bed), bed.slice_named(slice)
+    with bed.path(slice, slice_.links if links else [slice_.signalling], path):
         lab.attach(slice_, 1)  # Make sure that S6a is up, and warm up the programs.
         operation = start_meter(lab, slice_["mme"], "measure-s6a", duration=300, count=2 * ues)
         answer, loaded = metered(bed, operation, lambda: lab.attach(slice_, ues))
-    finally:
-        if plain:
-            bed.configure(slice, slice_.signalling, "wireguard")
     return {
         **times(answer, REQUESTS, "mean", "median"),
+        "attach_mean_ms": float(loaded["attach_ms"]["mean"]),
         "attach_median_ms": float(loaded["attach_ms"]["median"]),
         "answers": {name: answer[name]["count"] for name in REQUESTS},
         "technology": answer["technology"],

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -325,6 +326,24 @@ class Testbed:
         while not self.answers(slice_, link):
             if time.monotonic() > until:
                 raise click.ClickException(f"{name}: {link} does not come up with {technology}")
+
+    @contextmanager
+    def path(self, name: str, links: Iterable[str], path: str) -> Iterator[None]:
+        """Take the tunnels of links away while the block runs, if ``path`` is "underlay".
+
+        The links then have technology `none`, as the VNFs drop what goes outside of a tunnel.
+        """
+        if path == "tunnel":
+            yield
+            return
+        links = list(links)
+        try:
+            for link in links:
+                self.configure(name, link, "none")
+            yield
+        finally:
+            for link in links:
+                self.configure(name, link, "wireguard")
 
     def _day_1(self, slice_: Slice, vnf: Vnf, link: str) -> dict[str, object]:
         """Return the Day-1 parameters of a link, as OSM gave them to `configure`."""

@@ -576,14 +576,21 @@ def _procedures(runs: Sequence[Run], book: Book) -> dict[str, Any] | None:
 
 def _storm(runs: Sequence[Run]) -> Rows:
     """Return the results of storms of registrations, the lowest rate first."""
-    times = ("ue_median_ms", "ue_p99_ms", "registration_mean_ms", "session_mean_ms")
+    times = ("registration_mean_ms", "session_mean_ms")
+    requests = ("air_mean_ms", "ulr_mean_ms")
     return [
         (
+            run.params["slice"],
+            "no VPN" if run.params.get("path") == "underlay" else "tunnels",
             run.params["ues"],
             _number(run.result["offered_per_second"], 1),
             _number(run.result["served_per_second"], 1),
             run.result["lost"],
-            *(_number(run.result[name], 0) for name in times),
+            *(_number(run.result[name], 0) for name in ("ue_median_ms", "ue_p99_ms")),
+            *(
+                _number(run.result[name], 1)
+                for name in (times if times[0] in run.result else requests)
+            ),
         )
         for run in sorted(runs, key=lambda run: int(run.params["rate"]))
     ]

@@ -505,6 +505,32 @@ def fiveg_runs() -> list[Run]:
     return made
 
 
+def test_the_load_of_one_epc_is_compared_without_its_tunnels() -> None:
+    made = []
+    for number in range(3):
+        for path, attach in (("underlay", 10.0), ("tunnel", 15.0)):
+            params = {"slice": "epc", "path": path, "ues": 200, "links": "all"}
+            times = {"air_mean_ms": 2.0 + number, "ulr_mean_ms": 2.0, "attach_mean_ms": attach}
+            key = Cell("signalling", params).key
+            made.append(Run("signalling", params, key, number, 0, 1e9, 1.0, 0.5, times, None))
+    for path in ("underlay", "tunnel"):
+        params = {"slice": "epc", "path": path, "ues": 100, "rate": 20}
+        served = {"offered_per_second": 20.0, "served_per_second": 19.5, "lost": 0}
+        served |= {"ue_median_ms": 14.0, "ue_p99_ms": 31.0, "air_mean_ms": 2.3, "ulr_mean_ms": 2.1}
+        key = Cell("storm", params).key
+        made.append(Run("storm", params, key, 0, 0, 1e9, 1.0, 0.5, served, None))
+    page = render.html({**DESCRIBED, "profile": "epc-load"}, made)
+    ratios = {one.label: one.value.mean for one in summary.signalling_ratios(made[:6])}
+    assert (ratios["AIR epc"], ratios["attach epc"]) == (pytest.approx(1), pytest.approx(1.5))
+    for links in ("no VPN", "tunnels"):
+        cells = ("epc", links, 100, 20.0, 19.5, 0, 14, 31, 2.3, 2.1)
+        row = "".join(
+            f'<td class="text">{cell}</td>' if isinstance(cell, str) else f"<td>{cell}</td>"
+            for cell in cells
+        )
+        assert row in page
+
+
 def test_a_5g_network_has_a_page_of_its_own() -> None:
     page = render.html({**DESCRIBED, "profile": "5g-full"}, fiveg_runs())
     parser = Balance()

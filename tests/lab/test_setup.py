@@ -189,6 +189,7 @@ def command(words: str, place: Path) -> subprocess.CompletedProcess[str]:
     ("words", "needed"),
     [
         ("--profile machines", ["qemu", "vpn_endpoint_vnf", "vpn_basic_ns"]),
+        ("--profile epc-load", ["hss_vnf", "enb_vnf", "epc_ns"]),
         ("--profile=5g", ["amf_vnf", "5gc_slice_ns", "urllc_5g_nst"]),
         ("--profile full", ["hss_vnf", "hss_vnf_double", "epc_ns_double", "urllc_nst"]),
         ("--osm https://x --vim v", ["hss_vnf", "epc_ns", "embb_nst"]),
