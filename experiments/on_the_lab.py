@@ -212,13 +212,12 @@ class Lab:
 
     def imsis(self, slice_: Slice, count: int) -> list[str]:
         """Return the identities of the UEs that `attach` uses."""
-        first = _hss(slice_)["nf_first_imsi"]
-        return [str(int(first) + FIRST_IMSI + n).zfill(len(first)) for n in range(count)]
+        return [_imsi(slice_.values("hss"), n) for n in range(count)]
 
     def attach(
         self, slice_: Slice, count: int, rate: float = 0.0, patience: float = 240.0
     ) -> dict[str, Any]:
-        """Let UEs attach at the eNB; return the program's result.
+        """Let UEs attach at the eNB of an EPC; return the program's result.
 
         If the technology of a link has just changed, the functions may first have to reconnect.
 
@@ -231,19 +230,24 @@ class Lab:
         Raises:
             click.ClickException: the program failed, or with rate 0 not all UEs could attach.
         """
-        hss = _hss(slice_)
-        k = hss["nf_subscriber_key"]
-        request = {
-            "enb": "127.0.0.1",
-            "first_imsi": self.imsis(slice_, 1)[0],
-            "k": k,
-            "opc": opc(bytes.fromhex(k), bytes.fromhex(hss["nf_operator_key"])).hex(),
-            "plmn": f"{hss['nf_mcc']}/{hss['nf_mnc']}",
-            "count": count,
-            "rate": rate,
-            "hold": rate > 0,
-        }
+        request = _request(slice_.values("hss"), count, rate)
         return self._load(slice_["enb"], request, patience, all_of_them=not rate)
+
+    def register(
+        self,
+        core: Mapping[str, Any],
+        slice_: Slice,
+        count: int,
+        rate: float = 0.0,
+        patience: float = 240.0,
+    ) -> dict[str, Any]:
+        """Let UEs register at the gNB, each with a PDU session in a slice; as `attach`.
+
+        ``core`` are the parameters of the AMF, ``slice_`` is the slice of the sessions.
+        """
+        own = slice_.values("smf")
+        request = _request(core, count, rate, snssai=own["nf_slice"], dnn=own["nf_dnn"])
+        return self._load(slice_["gnb"], request, patience, all_of_them=not rate)
 
     def _load(
         self, station: Vnf, request: Mapping[str, Any], patience: float, all_of_them: bool
@@ -267,42 +271,6 @@ class Lab:
                 reason = result.get("reasons") or said[-1]
                 raise click.ClickException(f"{station}: UEs cannot attach: {reason}")
             time.sleep(1)
-
-    def register(
-        self,
-        core: Mapping[str, Any],
-        slice_: Slice,
-        count: int,
-        rate: float = 0.0,
-        patience: float = 240.0,
-    ) -> dict[str, Any]:
-        """Let UEs register at the gNB, each with a PDU session in a slice; return the results.
-
-        Args:
-            core: parameters of the AMF.
-            slice_: slice of the sessions.
-            count: number of UEs.
-            rate: UEs that begin per second; 0 for one after another, each deregisters at its end.
-            patience: seconds for all UEs.
-
-        Raises:
-            click.ClickException: the program failed, or with rate 0 not all UEs could register.
-        """
-        own = slice_.values("smf")
-        k, first = str(core["nf_subscriber_key"]), str(core["nf_first_imsi"])
-        request = {
-            "enb": "127.0.0.1",
-            "first_imsi": str(int(first) + FIRST_IMSI).zfill(len(first)),
-            "k": k,
-            "opc": opc(bytes.fromhex(k), bytes.fromhex(str(core["nf_operator_key"]))).hex(),
-            "plmn": f"{core['nf_mcc']}/{core['nf_mnc']}",
-            "count": count,
-            "rate": rate,
-            "hold": rate > 0,
-            "snssai": own["nf_slice"],
-            "dnn": own["nf_dnn"],
-        }
-        return self._load(slice_["gnb"], request, patience, all_of_them=not rate)
 
     def taps(self, vnf: Vnf) -> int:
         """Return the number of packet sockets (packet(7)) on a VDU."""
@@ -377,9 +345,25 @@ def _port(vim: Vim, vnf: Vnf, link: str) -> Port:
     raise click.ClickException(f"{vnf}: no port of its VDU is on the network of {link}")
 
 
-def _hss(slice_: Slice) -> dict[str, str]:
-    values = slice_.values("hss")
-    return {key: str(value) for key, value in values.items()}
+def _imsi(core: Mapping[str, Any], number: int) -> str:
+    first = str(core["nf_first_imsi"])
+    return str(int(first) + FIRST_IMSI + number).zfill(len(first))
+
+
+def _request(core: Mapping[str, Any], count: int, rate: float, **more: Any) -> dict[str, Any]:
+    """Return a request of the simulators' program `load`, with the parameters of HSS or AMF."""
+    k, op = (str(core[name]) for name in ("nf_subscriber_key", "nf_operator_key"))
+    return {
+        "enb": "127.0.0.1",
+        "first_imsi": _imsi(core, 0),
+        "k": k,
+        "opc": opc(bytes.fromhex(k), bytes.fromhex(op)).hex(),
+        "plmn": f"{core['nf_mcc']}/{core['nf_mnc']}",
+        "count": count,
+        "rate": rate,
+        "hold": rate > 0,
+        **more,
+    }
 
 
 def _in_folder(folder: str, application: str) -> list[int]:

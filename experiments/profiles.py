@@ -217,10 +217,10 @@ PROFILES = {
             name="epc-load",
             first=[],
             measured=_with_and_without("signalling", (EPC,), 200, links="all"),
-            repetitions=3,
+            repetitions=2,
             last=[
                 cell
-                for rate in (40, 80, 160, 320)
+                for rate in (80, 320)
                 for cell in _with_and_without("storm", (EPC,), min(5 * rate, 900), rate=rate)
             ],
             functions=True,

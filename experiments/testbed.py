@@ -315,17 +315,22 @@ class Testbed:
 
     # -- links ---------------------------------------------------------------------------------
 
-    def configure(self, name: str, link: str, technology: str) -> None:
-        """Set the technology of a slice's link at both ends; other parameters stay as at Day-1."""
+    def configure(self, name: str, links: Sequence[str], technology: str) -> None:
+        """Set the technology of links of a slice at both ends, and wait until they answer.
+
+        Other parameters stay as at Day-1.
+        """
         slice_ = self.slice_named(name)
-        point = slice_.links[link]
-        for end in (point.near, point.far):
-            given = self._day_1(slice_, slice_[end], point.endpoint(end))
-            slice_[end].action("configure", **{**given, "technology": technology})
+        for link in links:
+            point = slice_.links[link]
+            for end in (point.near, point.far):
+                given = self._day_1(slice_, slice_[end], point.endpoint(end))
+                slice_[end].action("configure", **{**given, "technology": technology})
         until = time.monotonic() + 60
-        while not self.answers(slice_, link):
-            if time.monotonic() > until:
-                raise click.ClickException(f"{name}: {link} does not come up with {technology}")
+        for link in links:
+            while not self.answers(slice_, link):
+                if time.monotonic() > until:
+                    raise click.ClickException(f"{name}: {link} does not come up with {technology}")
 
     @contextmanager
     def path(self, name: str, links: Iterable[str], path: str) -> Iterator[None]:
@@ -336,14 +341,12 @@ class Testbed:
         if path == "tunnel":
             yield
             return
-        links = list(links)
+        every = list(links)
         try:
-            for link in links:
-                self.configure(name, link, "none")
+            self.configure(name, every, "none")
             yield
         finally:
-            for link in links:
-                self.configure(name, link, "wireguard")
+            self.configure(name, every, "wireguard")
 
     def _day_1(self, slice_: Slice, vnf: Vnf, link: str) -> dict[str, object]:
         """Return the Day-1 parameters of a link, as OSM gave them to `configure`."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import dataclass
 
-from simulators.shared import milenage
 from simulators.shared.identity import Plmn
-from simulators.shared.keys import EPS_AMF, kdf
+from simulators.shared.keys import challenge, kdf
 
 #: ABBA parameter of the initial set of security features (TS 33.501 annex A.7.1).
 ABBA = bytes(2)
@@ -72,14 +70,10 @@ def access_key(key: bytes, uplink_count: int, access: int) -> bytes:
 
 def vector(k: bytes, opc: bytes, sqn: int, network: str, rand: bytes | None = None) -> Vector:
     """Make an authentication vector as a UDM does."""
-    rand = os.urandom(16) if rand is None else rand
-    number = sqn.to_bytes(6, "big")
-    mac, _ = milenage.f1(k, opc, rand, number, EPS_AMF)
-    answer = milenage.f2345(k, opc, rand)
-    hidden = bytes(a ^ b for a, b in zip(number, answer.ak, strict=True))
+    rand, autn, answer = challenge(k, opc, sqn, rand)
     return Vector(
         rand,
-        hidden + EPS_AMF + mac,
+        autn,
         res_star(answer.ck, answer.ik, network, rand, answer.res),
-        kausf(answer.ck, answer.ik, network, hidden),
+        kausf(answer.ck, answer.ik, network, autn[:6]),
     )

@@ -54,16 +54,22 @@ def nas_key(key: bytes, kind: int, algorithm: int) -> bytes:
     return kdf(key, _FC_ALGORITHM, bytes([kind]), bytes([algorithm]))[16:]
 
 
-def vector(k: bytes, opc: bytes, sqn: int, plmn: bytes, rand: bytes | None = None) -> Vector:
-    """Make an authentication vector as an HSS does (TS 33.401 section 6.1.2)."""
+def challenge(
+    k: bytes, opc: bytes, sqn: int, rand: bytes | None = None
+) -> tuple[bytes, bytes, milenage.Response]:
+    """Return RAND and AUTN of a challenge, and the expected results (TS 33.102 section 6.3.2)."""
     rand = os.urandom(16) if rand is None else rand
     number = sqn.to_bytes(6, "big")
     mac, _ = milenage.f1(k, opc, rand, number, EPS_AMF)
     answer = milenage.f2345(k, opc, rand)
     hidden = bytes(a ^ b for a, b in zip(number, answer.ak, strict=True))
-    return Vector(
-        rand, answer.res, hidden + EPS_AMF + mac, kasme(answer.ck, answer.ik, plmn, hidden)
-    )
+    return rand, hidden + EPS_AMF + mac, answer
+
+
+def vector(k: bytes, opc: bytes, sqn: int, plmn: bytes, rand: bytes | None = None) -> Vector:
+    """Make an authentication vector as an HSS does (TS 33.401 section 6.1.2)."""
+    rand, autn, answer = challenge(k, opc, sqn, rand)
+    return Vector(rand, answer.res, autn, kasme(answer.ck, answer.ik, plmn, autn[:6]))
 
 
 def next_sqn(sqn: int) -> int:

@@ -30,7 +30,6 @@ _COMM_UP, _COMM_LOST, _RESTART, _SHUTDOWN_COMP, _CANT_START = 1, 2, 3, 4, 5
 
 _TICK = 0.05  # seconds between calls of the library's timers; the shortest timer is 200 ms
 _LONGEST = 1 << 16
-_IP_HEADER = 20
 
 _OUTPUT = ctypes.CFUNCTYPE(
     ctypes.c_int,
@@ -53,6 +52,34 @@ class _Sockaddr(ctypes.Structure):
     )
 
 
+_TYPES = {
+    "p": ctypes.c_void_p,
+    "i": ctypes.c_int,
+    "u": ctypes.c_uint32,
+    "z": ctypes.c_size_t,
+    "s": ctypes.c_ssize_t,
+    "b": ctypes.c_uint8,
+    "f": _UPCALL,
+}
+#: Types of the result and of the arguments of each function, from usrsctp.h.
+_PROTOTYPES = {
+    "accept": "pppp",
+    "bind": "ippu",
+    "close": "ip",
+    "connect": "ippu",
+    "conninput": "ippzb",
+    "handle_timers": "iu",
+    "listen": "ipi",
+    "recvv": "sppzpppppp",
+    "register_address": "ip",
+    "sendv": "sppzpipuui",
+    "set_non_blocking": "ipi",
+    "set_upcall": "ipfp",
+    "setsockopt": "ipiipu",
+    "socket": "piiippup",
+}
+
+
 def _library() -> ctypes.CDLL:
     name = ctypes.util.find_library("usrsctp") or "libusrsctp.so.2"
     try:
@@ -61,46 +88,9 @@ def _library() -> ctypes.CDLL:
         raise EpcError(
             "This kernel has no SCTP and libusrsctp is not installed: apt-get install libusrsctp2."
         ) from None
-    pointer = ctypes.c_void_p
-    library.usrsctp_socket.restype = pointer
-    library.usrsctp_accept.restype = pointer
-    library.usrsctp_sendv.restype = ctypes.c_ssize_t
-    library.usrsctp_recvv.restype = ctypes.c_ssize_t
-    library.usrsctp_sendv.argtypes = [
-        pointer,
-        pointer,
-        ctypes.c_size_t,
-        pointer,
-        ctypes.c_int,
-        pointer,
-        ctypes.c_uint32,
-        ctypes.c_uint,
-        ctypes.c_int,
-    ]
-    library.usrsctp_recvv.argtypes = [pointer, pointer, ctypes.c_size_t, *[pointer] * 6]
-    library.usrsctp_conninput.argtypes = [pointer, pointer, ctypes.c_size_t, ctypes.c_uint8]
-    library.usrsctp_socket.argtypes = [
-        *[ctypes.c_int] * 3,
-        pointer,
-        pointer,
-        ctypes.c_uint32,
-        pointer,
-    ]
-    calls: dict[str, list[object]] = {
-        "accept": [pointer, pointer],
-        "bind": [pointer, ctypes.c_uint32],
-        "close": [],
-        "connect": [pointer, ctypes.c_uint32],
-        "listen": [ctypes.c_int],
-        "set_non_blocking": [ctypes.c_int],
-        "set_upcall": [_UPCALL, pointer],
-        "setsockopt": [ctypes.c_int, ctypes.c_int, pointer, ctypes.c_uint32],
-        "shutdown": [ctypes.c_int],
-    }
-    for name, extra in calls.items():
-        getattr(library, f"usrsctp_{name}").argtypes = [pointer, *extra]
-    library.usrsctp_register_address.argtypes = [pointer]
-    library.usrsctp_handle_timers.argtypes = [ctypes.c_uint32]
+    for name, types in _PROTOTYPES.items():
+        function = getattr(library, f"usrsctp_{name}")
+        function.restype, *function.argtypes = (_TYPES[one] for one in types)
     return library
 
 
