@@ -186,7 +186,8 @@ SUITES = {
 }
 
 
-@command("bench", epilog=f"Benchmarks with options of their own: {', '.join(SUITES)}.")
+#: After "\b" click breaks no line; it would do so inside of a name.
+@command("bench", epilog=f"\b\nBenchmarks with options of their own:\n{' '.join(SUITES)}")
 @click.version_option(package_name="osm-vpnaas")
 @click.argument("what", type=click.Choice(["all", "tunnel", "bringup"]), default="all")
 @click.option(
