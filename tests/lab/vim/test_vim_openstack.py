@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import email
 import itertools
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -22,7 +23,23 @@ pytest.importorskip("openstack")
 import keystoneauth1.exceptions as keystone
 from openstack.exceptions import ConflictException, ForbiddenException
 
-from lab.vim import NetworkSpec, PortSpec, ServerSpec, Vim, VimError, create, is_openstack
+from lab import accounts
+from lab.errors import ConflictError, LcmError
+from lab.lcm.backends import Backends
+from lab.nbi.engine import Engine
+from lab.records.store import VIMS
+from lab.server.administration import edit_vim
+from lab.vim import (
+    NetworkSpec,
+    PortSpec,
+    ServerSpec,
+    Vim,
+    VimError,
+    create,
+    is_openstack,
+    openstack,
+    vca_prefix,
+)
 from lab.vim.openstack import OpenStack, connector
 from lab.vim.openstack.access import Access, Settings, refusals
 from lab.vim.openstack.connector import user_data
@@ -300,3 +317,27 @@ def test_a_lab_has_one_side(account: Any, tmp_path: Path) -> None:
     account()
     with pytest.raises(VimError, match="A lab has accounts of this machine or of OpenStacks"):
         create(tmp_path, "own", "lab", {})
+
+
+def test_an_account_from_its_creation_to_its_deletion(
+    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openstack, "answers", lambda url: True)
+    engine = Engine(tmp_path)
+    more = {"vim_url": URL, "vim_user": "osm", "vim_tenant_name": "north"}
+    made = accounts.create(engine, "north", "openstack", {}, more, "secret")
+    holders = [p for p in tmp_path.rglob("*") if p.is_file() and "secret" in p.read_text()]
+    assert [p.name for p in holders] == ["openstack.json"]
+    assert stat.S_IMODE(holders[0].stat().st_mode) == 0o600
+    assert vca_prefix(tmp_path) == []
+    backends = Backends(tmp_path)
+    with pytest.raises(LcmError, match="'north' is an OpenStack: its VDUs are not on this machine"):
+        backends.local_vim(made["_id"])
+    backends.vim(made["_id"]).create_network(NetworkSpec("data"), "ns-1")
+    call = SimpleNamespace(key=made["_id"], body={"vim_password": "new"})
+    with pytest.raises(ConflictError, match="are set once in a lab; delete the account"):
+        edit_vim(SimpleNamespace(get=lambda *_: made, engine=engine), call)  # type: ignore[arg-type]
+    accounts.delete(engine, "north")
+    assert cloud.left() == {}
+    assert not engine.store.all(VIMS)
+    assert not is_openstack(tmp_path, "north")
