@@ -1,7 +1,4 @@
-"""The connector of an OpenStack, on a model of the APIs: what needs no server, and what goes wrong.
-
-`test_openstack.py` has the same calls on real services.
-"""
+"""The connector of an OpenStack, on a model of what openstacksdk offers: calls and refusals."""
 
 from __future__ import annotations
 
