@@ -28,7 +28,7 @@ class Names(click.ParamType[str]):
 
     def __init__(self, known: Callable[[Engine, Given], Iterable[str]]) -> None:
         """Complete what ``known`` returns."""
-        self._known = known
+        self.names_of = known
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
@@ -39,7 +39,7 @@ class Names(click.ParamType[str]):
         unnamed = {"ns": ctx.args[0]} if ctx.args else {}
         try:
             known = (
-                set(self._known(engine, {**unnamed, **ctx.params}))
+                set(self.names_of(engine, {**unnamed, **ctx.params}))
                 if engine.store.exists()
                 else set()
             )
