@@ -28,7 +28,7 @@ from experiments.report import render, summary
 from experiments.schedule import Planned
 from experiments.store import Campaign
 from experiments.testbed import VNFS, Testbed
-from operate.access import Access, osm_options
+from operate.access import Access, dist_option, osm_options
 from operate.ending import clean_up_when_ended
 from operate.osm import VIMS, Osm
 
@@ -123,13 +123,7 @@ def check(profile: Profile, url: str | None, vim: str | None, named: Sequence[st
     type=click.Path(path_type=Path),
     help="Lab directory; default a new one, with --slice that of osm-lab.",
 )
-@click.option(
-    "--dist",
-    type=click.Path(path_type=Path),
-    default=Path("dist"),
-    show_default=True,
-    help="Folder of the built packages.",
-)
+@dist_option
 @click.option("--seed", default=1, show_default=True, help="Seed for the order of runs.")
 @click.option("--repetitions", type=click.IntRange(1, 100), help="Rounds; default the profile's.")
 @click.option(

@@ -1,4 +1,4 @@
-"""Options of commands that log in to an OSM."""
+"""Options of commands for an OSM."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
@@ -38,6 +39,22 @@ class Access:
         osm = Osm(self.nbi())
         osm.nbi.log_in(self.user, self.password, self.project)
         return osm
+
+
+dist_option = click.option(
+    "--dist",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("dist"),
+    show_default=True,
+    help="Folder of the built packages.",
+)
+
+
+def timeout_option(seconds: int, text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option --timeout with a default and a help."""
+    return click.option(
+        "--timeout", type=click.IntRange(1), default=seconds, show_default=True, help=text
+    )
 
 
 def osm_options(

@@ -17,7 +17,7 @@ from builder.commands import Group
 from builder.terminal import PlainConsole, tell
 from operate.acceptance.report import Report
 from operate.acceptance.run import Acceptance
-from operate.access import Access, osm_options
+from operate.access import Access, dist_option, osm_options, timeout_option
 from operate.client import Client
 from operate.ending import clean_up_when_ended
 from operate.join import End, join, part
@@ -83,13 +83,7 @@ def part_command(one: str, other: str, client: Client) -> None:
 
 @main.command(name="upgrade")
 @click.argument("service", metavar="NS")
-@click.option(
-    "--dist",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("dist"),
-    show_default=True,
-    help="Folder of the built packages.",
-)
+@dist_option
 @_client
 def upgrade_command(service: str, dist: Path, client: Client) -> None:
     """Refresh the charms of the service NS from built packages; tunnels stay up.
@@ -103,13 +97,7 @@ def upgrade_command(service: str, dist: Path, client: Client) -> None:
 @main.command(name="rotate-keys")
 @click.argument("end", metavar="NS/VNF:LINK")
 @click.option("--force", is_flag=True, help="Do not wait for peers that do not acknowledge.")
-@click.option(
-    "--timeout",
-    type=click.IntRange(1),
-    default=600,
-    show_default=True,
-    help="Seconds to wait for the peers.",
-)
+@timeout_option(600, "Seconds to wait for the peers.")
 @_client
 def rotate_command(end: str, force: bool, timeout: int, client: Client) -> None:
     """Rotate the key of a link's end, and wait until the new key is in use."""
@@ -119,13 +107,7 @@ def rotate_command(end: str, force: bool, timeout: int, client: Client) -> None:
 
 @main.command(name="join-slices")
 @click.argument("slices", nargs=-1, metavar="[NSI]...")
-@click.option(
-    "--timeout",
-    type=click.IntRange(1),
-    default=1800,
-    show_default=True,
-    help="Seconds to wait for the named slices.",
-)
+@timeout_option(1800, "Seconds to wait for the named slices.")
 @click.option(
     "--pause",
     type=click.IntRange(1),
@@ -218,20 +200,8 @@ def links_command(
 @click.option("--vim", required=True, help="Name of the VIM account.")
 @osm_options()
 @click.option("--smallest", is_flag=True, help="Do not test the slice.")
-@click.option(
-    "--timeout",
-    type=click.IntRange(1),
-    default=3600,
-    show_default=True,
-    help="Seconds an operation of OSM may take.",
-)
-@click.option(
-    "--dist",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("dist"),
-    show_default=True,
-    help="Folder of the built packages.",
-)
+@timeout_option(3600, "Seconds an operation of OSM may take.")
+@dist_option
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
