@@ -245,7 +245,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    if kind := config.getoption("record"):
+    # `./run test` collects once beside its static checks, with the same arguments.
+    if (kind := config.getoption("record")) and not config.getoption("collectonly"):
         of = " ".join([config.getoption("markexpr"), *config.getoption("file_or_dir")])
         record.write(kind, _RUN.document(of, time.monotonic() - _BEGAN))
     if sum(_SPENT.values()) < _WORTH_TELLING:
