@@ -365,8 +365,8 @@ class Terminal(terminal.Terminal):
                     session = await ue.establish(asked)
                     name = self._device(asked)
                     number = radio_link.numbered(ue.radio, asked.number)
-                    self._devices[asked.number] = self.open(
-                        name, asked.number, session.address, session.mtu, ue.link, number
+                    self._devices[asked.number] = self.serve(
+                        Device(name, asked.number, session.address, session.mtu, ue.link, number)
                     )
                     log.info(
                         "Received PDU Session Establishment Accept, UE IPv4: %s on %s",

@@ -11,7 +11,7 @@ from simulators.errors import EpcError, ProtocolError
 from simulators.shared import keys, terminal
 from simulators.shared.addresses import options_of
 from simulators.shared.identity import Plmn
-from simulators.shared.terminal import RETRY, NasEnd, Radio, RefusedError
+from simulators.shared.terminal import RETRY, Device, NasEnd, Radio, RefusedError
 from simulators.shared.usim import MacFailureError, SynchFailureError, Usim
 from simulators.transport import radio_link
 
@@ -204,7 +204,7 @@ class Terminal(terminal.Terminal):
             try:
                 _, mtu = options_of(bearer.options)
                 name = f"oaitun_ue{number}"
-                device = self.open(name, number, bearer.address, mtu, link, number)
+                device = self.serve(Device(name, number, bearer.address, mtu, link, number))
                 again = await ue.until_released()
             finally:
                 self._attached.remove(ue)

@@ -152,19 +152,20 @@ class Device:
     ) -> None:
         """Create it, with the UE's address and a routing table for packets from this address.
 
-        ``ue`` is the number of its packets on the link.
+        ``table`` counts the tables from TABLE on, ``ue`` is the number of its packets on the link.
         """
+        own = str(TABLE + table)
         self.fd = tun.open_tun(name)
         self.name = name
         self.link = link
         self.ue = ue
         self.down = 0
         self.up = 0
-        self._rule = ("from", address, "lookup", str(table))
+        self._rule = ("from", address, "lookup", own)
         try:
             tun.ip("link", "set", name, "mtu", str(mtu or 1358), "up", "txqueuelen", "1000")
             tun.ip("address", "add", f"{address}/32", "dev", name)
-            tun.ip("route", "replace", "default", "dev", name, "table", str(table))
+            tun.ip("route", "replace", "default", "dev", name, "table", own)
             with contextlib.suppress(EpcError):
                 tun.ip("rule", "del", *self._rule)
             tun.ip("rule", "add", *self._rule)
@@ -265,18 +266,9 @@ class Terminal(ABC):
         if self.radio.link is not None:
             self.radio.link.close()
 
-    def open(
-        self,
-        name: str,
-        table: int,
-        address: str,
-        mtu: int | None,
-        link: radio_link.Channel,
-        ue: int,
-    ) -> Device:
-        """Create a device, see :class:`Device`, and pass it downlink packets."""
-        device = Device(name, TABLE + table, address, mtu, link, ue)
-        self.radio.packets[ue] = device.write
+    def serve(self, device: Device) -> Device:
+        """Pass downlink packets to a device; return it."""
+        self.radio.packets[device.ue] = device.write
         return device
 
     def shut(self, device: Device) -> None:
