@@ -28,19 +28,12 @@ openstack_init() {
     cat "/proc/$outer/task/$outer/children" 2>/dev/null | tr -d ' '
 }
 
-# apt's settings that the administrator has added, as no package has these files.
 openstack_make() {
-    local file mirror=() settings=()
-    for file in /etc/apt/apt.conf.d/*; do
-        dpkg-query -S "$file" >/dev/null 2>&1 || settings+=("--aptopt=$file")
-    done
-    if grep -qx ID=debian /etc/os-release; then
-        mapfile -t mirror < <(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' |
-            grep -v security | head -n 1)
-    fi
+    local settings mirror
+    taken_over
     rm -rf "$openstack_root"
     # Bytecode of modules that are never imported takes longer than all the rest.
-    mmdebstrap --quiet --variant=apt "${settings[@]}" --dpkgopt=force-unsafe-io \
+    mmdebstrap --quiet --variant=apt "${settings[@]/#/--aptopt=}" --dpkgopt=force-unsafe-io \
         --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
         --dpkgopt='path-exclude=/usr/share/locale/*' \
         --essential-hook='chroot "$1" dpkg-divert --quiet --local --rename --add /usr/bin/py3compile' \
