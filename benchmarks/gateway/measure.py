@@ -161,7 +161,7 @@ class Bench(Block):
             "gbps-per-core": bits / max(outcome.spent, 1e-9) / 1e9,
             "loss": outcome.loss,
             "window": outcome.window,
-            "valid": outcome.loss < LOSS,
+            "valid": outcome.loss < LOSS and outcome.arrived > 0,
         }
 
     def _http(self, backend: str, users: int) -> dict[str, Any]:

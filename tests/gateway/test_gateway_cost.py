@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from scapy.layers.inet import IP, UDP
@@ -18,7 +18,7 @@ from benchmarks.gateway import measure, render, summary
 from benchmarks.gateway.measure import Bench, Profile
 from experiments.model import Cell, Run
 from testbed.backends import Ipsec, WireGuard
-from testbed.generator import Loop, find
+from testbed.generator import Loop, Outcome, find
 from testbed.loads import ASYMMETRIC2, HEADERS, IMIX, IMIX2, fixed, fragments, header
 from testbed.route import hidden_threads
 
@@ -195,6 +195,24 @@ def test_loss_is_told_and_not_measured_away(bench: Bench) -> None:
         route.spaces.run("gw", "nft", "delete", "table", "ip", "t")
     assert outcome.window == 16
     assert 0.01 < outcome.loss < 0.4
+
+
+class _Starved:
+    """A loop whose sender gets no processor for some measurements."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    def run(self, window: int, *_: object) -> Outcome:
+        self.times -= 1
+        arrived = 0 if self.times >= 0 else 100
+        return Outcome(0.0, arrived, arrived, 0.3, 0.1, window)
+
+
+@pytest.mark.parametrize(("times", "arrived"), [(0, 100), (3, 100), (99, 0)])
+def test_a_measurement_in_which_nothing_was_sent_is_repeated(times: int, arrived: int) -> None:
+    outcome = find(cast(Loop, _Starved(times)), 256, 0.1, 0.3, float, measure.LOSS)
+    assert (outcome.arrived, outcome.window) == (arrived, 256)
 
 
 @pytest.mark.lab

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,16 +17,18 @@ import pytest
 from lab.lcm.backends import Backends
 from lab.nbi.engine import Engine
 from lab.records.store import NSDS, NSRS, OPS, VIMS, VNFDS, VNFRS
+from lab.vim import clean
 from lab.vim.store import Account, State, Stored
 
 OLD = Path(__file__).with_name("home-2026-11-22.tar.gz")
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
+def home(tmp_path: Path) -> Iterator[Path]:
     with tarfile.open(OLD) as archive:
         archive.extractall(tmp_path / "home")  # noqa: S202 - our own
-    return tmp_path / "home"
+    yield tmp_path / "home"
+    clean(tmp_path / "home")  # Who asks for the controller gets its network, as after a restart.
 
 
 def test_all_its_records_are_read(home: Path) -> None:
