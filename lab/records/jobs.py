@@ -99,6 +99,7 @@ def start(store: Store, operation: Document, collection: str = OPS) -> Tail:
 
 def launch(module: str, log: Path, *words: str) -> int:
     """Start a module of the lab as a program that outlives this process; return its process id."""
+    log.parent.mkdir(parents=True, exist_ok=True)
     return procs.launch([sys.executable, "-m", module, *words], log, _environment()).pid
 
 

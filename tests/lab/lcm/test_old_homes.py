@@ -60,5 +60,6 @@ def test_its_services_can_be_deleted(home: Path, readable: bool) -> None:
             capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
+        assert "could be started" not in done.stdout
         if words[-1] == "ns-list":
             assert json.loads(done.stdout) == []
