@@ -5,6 +5,7 @@ An offline machine has no images, so by default a VDU's ``podman`` knows simulat
 pulls images or finds them in a store.
 """
 
+import compileall
 import functools
 import importlib.util
 import os
@@ -45,6 +46,14 @@ class Simulators:
     binds: dict[str, Path]
 
 
+def _compile() -> None:
+    """Keep the bytecode of the large codecs: a VDU cannot write it, and would need seconds anew."""
+    for name in ("NGAP", "S1AP"):
+        spec = importlib.util.find_spec(f"pycrate_asn1dir.{name}")
+        if spec is not None and spec.origin is not None:
+            compileall.compile_file(spec.origin, quiet=2)  # Nothing where it is up to date.
+
+
 @functools.cache
 def simulators() -> Simulators | None:
     """The simulators, or None if VDUs use the machine's own engine."""
@@ -61,6 +70,7 @@ def simulators() -> Simulators | None:
             f"{_PYTHON} is missing: the simulators need the version of Python that the lab runs "
             f"on. {VARIABLE}={MACHINE} does without them."
         )
+    _compile()
     return Simulators(
         {
             "usr/bin/podman": _PROGRAM.format(python=_PYTHON, module="engine.podman"),
