@@ -232,7 +232,7 @@ _SPENT: dict[str, float] = {}
 #: A shorter run needs no account, in seconds of all workers.
 _WORTH_TELLING = 60.0
 _RUN = record.Run()
-_BEGAN = time.monotonic()
+_BEGAN, _BUSY_BEFORE = time.monotonic(), spent.processor_seconds()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -255,3 +255,5 @@ def pytest_terminal_summary(
     terminalreporter.section("where the time went")
     for line in spent.table(_SPENT, workers):
         terminalreporter.line(line)
+    share = (spent.processor_seconds() - _BUSY_BEFORE) / (time.monotonic() - _BEGAN)
+    terminalreporter.line(f"processors busy: {share:.2f} of {os.cpu_count()}, as a mean")

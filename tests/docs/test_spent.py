@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from support import spent
 
 
@@ -14,3 +16,10 @@ def test_modules_by_time_then_folders_and_the_sum() -> None:
     assert lines[spent.LINES] == "     6.0 s  12 more modules"
     assert lines[-2] == "by folder: lab/e2e 100 s, lab/vim 20 s, core 15 s"
     assert lines[-1] == "in all 135 s, 34 s for each of 4 workers"
+
+
+def test_processor_seconds_grow_with_work() -> None:
+    before, until = spent.processor_seconds(), time.thread_time() + 0.2
+    while time.thread_time() < until:
+        pass
+    assert spent.processor_seconds() - before >= 0.1

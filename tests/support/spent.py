@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Mapping
+from pathlib import Path
 
 LINES = 20
 """Modules that are listed, the slowest first."""
@@ -32,3 +34,10 @@ def table(spent: Mapping[str, float], workers: int) -> list[str]:
     )
     each = f", {total / workers:.0f} s for each of {workers} workers" if workers > 1 else ""
     return [*lines, f"in all {total:.0f} s{each}"]
+
+
+def processor_seconds() -> float:
+    """Return the seconds that all processors of this machine have worked so far (proc_stat(5))."""
+    words = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()
+    user, nice, system, _idle, _wait, irq, softirq = (int(word) for word in words[1:8])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
