@@ -38,10 +38,14 @@ def test_a_record_says_what_came_out(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         report("a.py::left", "skipped", "setup", "no KVM here"),
         report("a.py::bad", "failed"),
         report("a.py::bad", "passed", "teardown"),
+        report("a.py::busy", "rerun"),
+        report("a.py::busy", "passed"),
+        report("a.py::bad", "rerun"),
         report("a.py::late", "passed"),
         report("a.py::late", "failed", "teardown"),
     )
-    assert document["passed"] == ["a.py::good", "a.py::good[x@y]"]
+    assert document["passed"] == ["a.py::busy", "a.py::good", "a.py::good[x@y]"]
+    assert document["failed-once"] == ["a.py::busy"]
     assert document["failed"] == ["a.py::bad", "a.py::late"]
     assert document["skipped"] == {"no KVM here": ["a.py::left"]}
     assert document["slowest"]["a.py::good"] == 3.0

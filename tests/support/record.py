@@ -67,6 +67,7 @@ class Run:
 
     def __init__(self) -> None:
         self.outcomes: dict[str, str] = {}
+        self.again: set[str] = set()
         self.reasons: dict[str, str] = {}
         self.seconds: dict[str, float] = defaultdict(float)
         self.figures: dict[str, Any] = {}
@@ -80,6 +81,8 @@ class Run:
         self.figures |= {f"{name}: {key}": value for key, value in report.user_properties}
         if report.failed or (report.skipped and self.outcomes.get(name) != "failed"):
             self.outcomes[name] = report.outcome
+        elif report.outcome == "rerun":
+            self.again.add(name)
         elif report.when == "call":
             self.outcomes.setdefault(name, "passed")
         if report.skipped:
@@ -111,6 +114,7 @@ class Run:
             "seconds": round(took),
             "passed": passed if len(passed) <= NAMED else len(passed),
             "failed": self.named("failed"),
+            "failed-once": sorted(self.again - set(self.named("failed"))),
             "skipped": dict(skipped),
             "slowest": {name: round(self.seconds[name], 1) for name in slowest},
             "figures": self.figures,
