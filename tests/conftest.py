@@ -169,7 +169,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if worker := schedule(item).get("worker"):
             item.add_marker(pytest.mark.xdist_group(worker))
-        # Beside others a test may get no processor for a second. The summary names what failed once.
+        # Beside others a test may get no processor for a second. The summary names it.
         if "PYTEST_XDIST_WORKER" in os.environ:
             item.add_marker(pytest.mark.flaky(reruns=1, reruns_delay=2))
 

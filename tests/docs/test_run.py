@@ -20,6 +20,9 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 
+# What the stamp of a set-up .venv holds, one after the other: see tools/python.sh.
+STAMPED = ("pyproject.toml", "programs.lock", "tests.lock")
+
 
 def run(*words: str, user: str | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -83,7 +86,8 @@ def test_an_audit_tells_an_advisory_from_a_database_that_gives_no_answer(
 def place() -> Iterator[Path]:
     """Yield a folder of a user without rights; the tree itself has Python and wheels set up."""
     stamp = ROOT / ".venv/.installed-for"
-    if not stamp.is_file() or stamp.read_bytes() != (ROOT / "pyproject.toml").read_bytes():
+    asked = b"".join((ROOT / name).read_bytes() for name in STAMPED)
+    if not stamp.is_file() or stamp.read_bytes() != asked:
         pytest.skip("needs .venv as ./run makes it")
     vendored(Tree(ROOT))
     with tempfile.TemporaryDirectory(prefix="run-") as made:
