@@ -4,8 +4,6 @@ Absolute rates depend on the machine more than on this project. So every figure 
 from the same run, interleaved and repeated. These programs are no tests.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A lab of a benchmark's own, and the consoles of its VDUs."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -49,7 +47,7 @@ class Bench:
             environment=environment,
         )
 
-    def __enter__(self) -> Bench:
+    def __enter__(self) -> "Bench":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -5,8 +5,6 @@ its network or the pair's own link fails and comes back. The gap is the longest 
 answered probes; duplicates are probes that the core received twice.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 import time

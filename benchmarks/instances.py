@@ -3,8 +3,6 @@
 Each count is a separate service: `secgw_ns` with that number of cells and no other change.
 """
 
-from __future__ import annotations
-
 import copy
 import os
 import shutil

@@ -5,8 +5,6 @@ a few charons and run on the same machine as the gateway, so the times are upper
 gateway. Its own processor time is the figure to compare.
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 from pathlib import Path

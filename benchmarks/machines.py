@@ -6,8 +6,6 @@ hand with the distribution's tools; both are measured in turn. Processor time is
 machine without KVM it includes the emulation, and only ratios are meaningful.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import statistics

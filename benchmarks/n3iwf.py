@@ -10,8 +10,6 @@ At the start of each round the UE registers several times, and the AMF's `measur
 duration of registrations and PDU session establishments.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 from functools import partial

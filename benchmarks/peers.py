@@ -5,8 +5,6 @@ run the steps, here on the VDU's console instead of SSH. The VDU has a real syst
 on the technology, a real charon or WireGuard. The peers are manual, have keys, and never connect.
 """
 
-from __future__ import annotations
-
 import base64
 import ipaddress
 import resource

@@ -1,7 +1,5 @@
 """The command line and the output of all benchmarks: options, tables, goals and result files."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform
@@ -33,19 +31,19 @@ class Goal(NamedTuple):
     met: bool | None
 
     @classmethod
-    def at_least(cls, figure: str, value: Estimate, limit: float) -> Goal:
+    def at_least(cls, figure: str, value: Estimate, limit: float) -> "Goal":
         """Return the goal that a figure with an interval is not below a limit."""
         met = True if value.low >= limit else False if value.high < limit else None
         return cls(figure, f">= {limit:g}", str(value), met)
 
     @classmethod
-    def at_most(cls, figure: str, value: Estimate, limit: float) -> Goal:
+    def at_most(cls, figure: str, value: Estimate, limit: float) -> "Goal":
         """Return the goal that a figure with an interval is not above a limit."""
         met = True if value.high <= limit else False if value.low > limit else None
         return cls(figure, f"<= {limit:g}", str(value), met)
 
     @classmethod
-    def below(cls, figure: str, value: float, limit: float, unit: str = "") -> Goal:
+    def below(cls, figure: str, value: float, limit: float, unit: str = "") -> "Goal":
         """Return the goal that a figure is below a limit."""
         digits = 2 if limit < 10 else 1 if limit < 100 else 0
         shown = f"{value:.{digits}f} {unit}".rstrip()

@@ -6,8 +6,6 @@ after the other and then send a packet, as their charms and the charms' probes d
 datagrams and answers to them pass through some. This benchmark needs no packages of `dist/`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import signal

@@ -6,8 +6,6 @@ not to a package. So packages have alarms only if the build gets a URL.
 operate/prometheus/osm.yaml records this metric from the metrics of our exporters.
 """
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 from urllib.parse import urlsplit

@@ -1,7 +1,5 @@
 """Reproducible tar.gz archives: same files, same bytes."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import struct

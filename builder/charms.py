@@ -1,7 +1,5 @@
 """Charm folders: declaration plus what all charms share."""
 
-from __future__ import annotations
-
 import copy
 import shutil
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Validation of what the build made, against everything this tree can build."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

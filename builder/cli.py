@@ -1,7 +1,5 @@
 """Command line of the build: `vpnaas-build`."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """Groups of commands, as all command lines of the project have them."""
 
-from __future__ import annotations
-
 import click
 
 from builder.errors import BuildError, of_file

@@ -14,8 +14,6 @@ Interfaces of the VDU and `NOT_ASKED` take no instantiation parameter: the descr
 the charm's default stays. The build also adds a Day-2 primitive for each action of the charm.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 

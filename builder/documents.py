@@ -1,7 +1,5 @@
 """Loading YAML: one type of error, and limits for size and depth."""
 
-from __future__ import annotations
-
 import copy
 import functools
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Errors in one sentence. Any function of the builder may raise BuildError."""
 
-from __future__ import annotations
-
 import errno
 from pathlib import Path
 

@@ -5,8 +5,6 @@ NSD loses its relations, because LCM ignores them for Helm execution environment
 relations as an instantiation parameter instead.
 """
 
-from __future__ import annotations
-
 import copy
 import re
 import shutil

@@ -4,8 +4,6 @@ A tunnel has two ends, and each end is a VNF that tells of its own. Two ends are
 knows the other's public key, or its inner address if there are no keys.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -64,7 +62,7 @@ class End:
         """Return what the other end knows us by."""
         return str(self.details.get("public-key") or self.inner)
 
-    def knows(self, other: End) -> bool:
+    def knows(self, other: "End") -> bool:
         """Tell whether our peer may be this other end."""
         if self.peer.get("public-key"):
             return bool(self.peer["public-key"] == other.key())

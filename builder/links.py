@@ -5,8 +5,6 @@ environment for it beside those that are there, the primitives of Day-1 and of o
 key. What only the service can say, its relation and parameters, is returned as text.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace

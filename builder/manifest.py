@@ -4,8 +4,6 @@ The text has three parts: `metadata:`, a block per file (Source, Algorithm, Hash
 signature over everything before it (RFC 5652, detached, PEM).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass

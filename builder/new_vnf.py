@@ -4,8 +4,6 @@ New files are written whole. Files that exist get lines and keep all others, wit
 What only its author knows, addresses and the place in a core, stays for the parameter files.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

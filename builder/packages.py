@@ -1,7 +1,5 @@
 """Assembly: from source packages to dist/."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace

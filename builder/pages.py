@@ -7,8 +7,6 @@ a list of rows, of which the first is the head, and `<!-- verbs: MODULE GROUP --
 command.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re

@@ -1,7 +1,5 @@
 """A release: packages, parameter files, bill of materials, version, wheel, and checksums."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

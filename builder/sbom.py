@@ -1,7 +1,5 @@
 """Bill of materials of charms, or of the pods' image: their wheels, as CycloneDX 1.5 JSON."""
 
-from __future__ import annotations
-
 import datetime
 import uuid
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Packages in a wheel: each file once, though all charms carry the same libraries."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import tarfile

@@ -1,7 +1,5 @@
 """Signed packages: archives for OSM, and CSARs, each with a manifest that OpenSSL signs."""
 
-from __future__ import annotations
-
 import datetime
 import subprocess
 import tempfile

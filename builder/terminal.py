@@ -1,7 +1,5 @@
 """Text of others on a terminal: without the characters that control it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import click

@@ -1,7 +1,5 @@
 """Paths of files in the repository, or in an installed wheel."""
 
-from __future__ import annotations
-
 import os
 import tomllib
 from dataclasses import dataclass, field
@@ -34,7 +32,7 @@ class Tree:
     own: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def find(cls, start: Path | None = None) -> Tree:
+    def find(cls, start: Path | None = None) -> "Tree":
         """Return the tree around `start` (default: this file, then the working directory)."""
         places = [start] if start else [Path(__file__).resolve().parent, Path.cwd()]
         for place in places:

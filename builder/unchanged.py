@@ -1,7 +1,5 @@
 """Whether packages have been built already from the sources as they are."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable

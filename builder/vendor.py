@@ -1,7 +1,5 @@
 """Vendored dependencies of the charms, for the proxy machine's Python 3.6 and newer ones."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import subprocess

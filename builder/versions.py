@@ -3,8 +3,6 @@
 The version stands in pyproject.toml only. ``./run release`` calls this before it builds.
 """
 
-from __future__ import annotations
-
 import datetime
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """`python -m experiments`: run a campaign on an OSM, and write its report."""
 
-from __future__ import annotations
-
 import contextlib
 import tempfile
 import time

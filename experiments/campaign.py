@@ -1,7 +1,5 @@
 """Make the runs of a campaign that are still missing, with progress on the terminal."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence

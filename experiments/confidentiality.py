@@ -9,8 +9,6 @@ show protocols and the subscriber's IMSI in clear. Otherwise the experiment coul
 failure.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import tempfile

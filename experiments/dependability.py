@@ -5,8 +5,6 @@ fails. The neighbour must not lose any. The victim's own stream must break, as p
 is real. If only the charm is killed, it must not break.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable

@@ -4,8 +4,6 @@ An Update-Location-Request as an MME sends it over S6a, with only the AVPs that 
 to find the subscriber.
 """
 
-from __future__ import annotations
-
 import struct
 
 PORT = 3868

@@ -8,8 +8,6 @@ On N4 and N6 each slice has its own addresses, so that an address identifies its
 these subnets from the NSD, so each slice has its own NSD, made from the built one.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

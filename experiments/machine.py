@@ -4,8 +4,6 @@ A measurement that a busy machine disturbed tells nothing. One that failed then 
 the end, by campaigns and by benchmarks.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os
@@ -116,7 +114,7 @@ class Watch:
     before: float = 0.0
     after: float | None = None
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> "Watch":
         """Look before the measurement."""
         self.before = busy_processors()
         return self

@@ -1,7 +1,5 @@
 """A run: its parameters, the key derived from them, and its record on disk."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -109,7 +107,7 @@ class Run:
         return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
 
     @classmethod
-    def from_json(cls, text: str) -> Run:
+    def from_json(cls, text: str) -> "Run":
         """Read a run's file.
 
         Raises:

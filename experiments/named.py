@@ -4,8 +4,6 @@ Their links are the relations of the NSD, and their addresses come from `show-st
 experiments know nothing in advance about their descriptors or parameters.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Any

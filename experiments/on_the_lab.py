@@ -4,8 +4,6 @@ This is the only module of the experiments that knows the lab. A campaign withou
 its results have a separate section in the report.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Throughput, delay, jitter and loss of one link of one slice (experiment `performance`)."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any
 

@@ -5,8 +5,6 @@ Meanwhile the AMF's primitive `measure-n2`, in 4G the MME's `measure-s6a`, measu
 on N2 or S6a. Only the lab has such UEs.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Profiles: the runs of a campaign."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

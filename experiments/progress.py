@@ -1,7 +1,5 @@
 """Progress lines during a long operation."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

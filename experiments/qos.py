@@ -11,8 +11,6 @@ First the parameters of nsi-create alone enforce the 5QIs, without a primitive. 
 same without 5QIs: eMBB's packets fill the queue and URLLC's wait in it.
 """
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -8,8 +8,6 @@ connection opened. A UDP attempt carries a token; the result is whether the targ
 The control is the allowed peer: the same listeners must answer it through the tunnel.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ victim's tunnel over the management network, because WireGuard listens there too
 until an operator deletes the peer. After that, no packet of the thief may arrive.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shlex
 import time

@@ -4,8 +4,6 @@ So a drift of the machine (temperature, other work) affects all cells alike. The
 on the seed, so that an interrupted campaign continues in the same order.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The UE measures through each session with its own day-2 primitives. The far end 
 the slice's UPF.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from typing import Any

@@ -4,8 +4,6 @@ These two are network services as an operator makes them: `epc_ns_double` names 
 vCPUs and memory, and `epc_multisite.yaml` places the HSS at another VIM.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -6,8 +6,6 @@ stay in A and prove nothing. OSM takes the subnets of a slice's links only from 
 module makes a second NSD from the built one, as an operator would do, and a template for it.
 """
 
-from __future__ import annotations
-
 import re
 import tarfile
 import tempfile

@@ -1,7 +1,5 @@
 """Means with confidence intervals, of samples and of ratios of samples."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

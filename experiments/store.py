@@ -8,8 +8,6 @@
 A run's file is complete or does not exist, so that an interrupted campaign can continue.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -5,8 +5,6 @@ rate. eMBB sends at a low rate, or TCP as fast as it can. With three slices, mMT
 datagrams from many ports, as many devices do. All slices enforce their 5QIs; URLLC's varies.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from typing import Any

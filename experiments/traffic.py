@@ -4,8 +4,6 @@ Each end runs day-2 primitives. The delay of a datagram is measured in one direc
 of the VDUs must agree to a millisecond. NTP achieves that at one site.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ tshark gets no ports and no hints: it recognises WireGuard by the format of its 
 independent program decides whether a frame is protected.
 """
 
-from __future__ import annotations
-
 import collections
 import subprocess
 from collections.abc import Sequence

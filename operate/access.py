@@ -1,7 +1,5 @@
 """Options of commands for an OSM."""
 
-from __future__ import annotations
-
 import functools
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Command line: ``vpnaas-operate``."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

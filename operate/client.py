@@ -1,7 +1,5 @@
 """Day-2 primitives through the `osm` command, or another with the same verbs and options."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A program that owns a lab, or objects of an OSM, cleans up also when a signal ends it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import stat

@@ -5,8 +5,6 @@ network function with ``add-function``. A relation would carry the same data. Th
 keys, so this is possible only after both services run.
 """
 
-from __future__ import annotations
-
 import hashlib
 import ipaddress
 import json
@@ -48,7 +46,7 @@ class End:
     id: str = ""
 
     @classmethod
-    def parse(cls, text: str, prefixes: str = "") -> End:
+    def parse(cls, text: str, prefixes: str = "") -> "End":
         """Read ``NS/VNF[/VDU/COUNT]:LINK[@ADDRESS]``, and prefixes separated by commas."""
         match = _END.fullmatch(text)
         if match is None:

@@ -1,7 +1,5 @@
 """The links of an OSM's services, from what their VNFs answer to show-status."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Collection, Iterator, Sequence

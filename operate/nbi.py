@@ -1,7 +1,5 @@
 """OSM's northbound interface, one request at a time (SOL005; same paths as osmclient)."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import threading

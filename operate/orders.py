@@ -1,7 +1,5 @@
 """Orders of services and slices, and the deletion of all that a run has made on an OSM."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Services, slices and day-2 primitives of an OSM: start operations over its API and wait."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Mapping

@@ -6,8 +6,6 @@ repeats that until the network functions at both ends are ready: each end gets t
 other network function, and its state, as a relation would carry them.
 """
 
-from __future__ import annotations
-
 import fcntl
 import itertools
 import json

@@ -4,8 +4,6 @@ OSM 19 uses the labels `ns_id`, `vnf_member_index` and `vdu_id` to identify VDUs
 it makes from VNFDs' alarms.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any

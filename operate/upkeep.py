@@ -1,7 +1,5 @@
 """Work on services that run: refresh their charms, rotate the keys of a link to the end."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Plain forwarding, WireGuard and IPsec between peer and gateway."""
 
-from __future__ import annotations
-
 from vpnaas.extras import gateway_tuning
 
 from lab.certificates import Authority

@@ -1,7 +1,5 @@
 """A charon in a network namespace, driven over vici."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -114,7 +112,7 @@ class Charon:
         assert self.process is not None
         return self.process.pid
 
-    def start(self) -> Charon:
+    def start(self) -> "Charon":
         conf = self.folder / "strongswan.conf"
         conf.write_text(gateway_tuning.render(self.settings, "charon-systemd"), encoding="utf-8")
         self.socket.unlink(missing_ok=True)

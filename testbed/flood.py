@@ -6,8 +6,6 @@ Each request proposes AES-256-GCM and X25519, as the real peers do, and has its 
 public value. The program prints the number of sent requests.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import socket

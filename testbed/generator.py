@@ -6,8 +6,6 @@ kernel there drops the frames. All counts are packets as they arrive: a frame to
 counts as its fragments.
 """
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import math

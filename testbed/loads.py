@@ -4,8 +4,6 @@ A size is that of the inner Ethernet frame without its checksum: 1514 carries an
 bytes. Some publications include the checksum; then the same frames are 4 bytes longer.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import statistics

@@ -1,7 +1,5 @@
 """Network namespaces that exist during a `with` block."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import time

@@ -5,8 +5,6 @@ The pair runs the same as a charm's VDU: keepalived with the configuration of
 systemd does on a VDU when the daemon ends.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import json
 import signal

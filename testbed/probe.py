@@ -4,8 +4,6 @@
 its flows from its command line. Both print one JSON object.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import selectors

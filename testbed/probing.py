@@ -1,7 +1,5 @@
 """`probe.py` between two network namespaces."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -4,8 +4,6 @@
 second to the station MAC and the IP address ADDRESS. It prints the numbers of packets.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import struct

@@ -4,8 +4,6 @@ The gateway runs the steps of the charm library, or loads the connections that i
 has its own key, identity and inner address. One charon serves all peers with IPsec.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import socket

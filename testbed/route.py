@@ -7,8 +7,6 @@ offload), and each of its devices has its own kernel thread that receives (threa
 kernel's work for the gateway can be separated from its work for the others.
 """
 
-from __future__ import annotations
-
 import os
 import uuid
 from collections.abc import Iterable, Iterator
@@ -66,7 +64,7 @@ class Backend:
     mtu = INNER_MTU
     kernel_workers = False
 
-    def start(self, route: Route) -> None:
+    def start(self, route: "Route") -> None:
         """Set it up on a route; return when it can carry packets."""
         raise NotImplementedError
 

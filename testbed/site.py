@@ -1,7 +1,5 @@
 """A security gateway with its trusted side, and many peers in a few charons."""
 
-from __future__ import annotations
-
 import ipaddress
 import signal
 from collections.abc import Sequence

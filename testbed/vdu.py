@@ -1,7 +1,5 @@
 """The state of a VDU that the charm library needs to render connections, without a VDU."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """WireGuard devices in network namespaces: the kernel's, else a process of wireguard-go each."""
 
-from __future__ import annotations
-
 import base64
 import os
 import subprocess

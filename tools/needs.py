@@ -3,8 +3,6 @@
 `./run` asks this before it builds. The word `qemu` comes first if VDUs are virtual machines.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

@@ -6,8 +6,6 @@ Lines for the user go to /srv/progress; the last one is `ready`. What a program 
 /var/log/openstack. It listens on loopback of its network namespace only.
 """
 
-from __future__ import annotations
-
 import configparser
 import os
 import pwd

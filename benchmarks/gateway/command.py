@@ -1,7 +1,5 @@
 """`./run bench gateway`: cost of a gateway's tunnels per packet, compared with plain forwarding."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import asdict
 from pathlib import Path

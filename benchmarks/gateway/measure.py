@@ -1,7 +1,5 @@
 """Cells of the benchmark, and their runs."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence

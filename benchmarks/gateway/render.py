@@ -1,7 +1,5 @@
 """Tables on the terminal, and the page and CSV file of a gateway benchmark."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The figures of a gateway benchmark, computed from its runs; without page and plots."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

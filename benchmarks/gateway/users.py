@@ -3,8 +3,6 @@
 Each user has its own permanent connection, and sends a new request as soon as it has the response.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -5,8 +5,6 @@ and then serves no UE. Several VNFs have parameters that must be equal. This mod
 in files that the build made and in edited files.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_interface, ip_network

@@ -4,8 +4,6 @@
 (network, keys, APN, pool, addresses). It also lists the parameter files to make.
 """
 
-from __future__ import annotations
-
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -156,7 +154,7 @@ class Core(_Model):
     networks: dict[str, Plain] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def names_are_of_one_kind(self) -> Core:
+    def names_are_of_one_kind(self) -> "Core":
         """Refuse a network that is called like a link."""
         for name in sorted(set(self.links) & set(self.networks)):
             raise ValueError(f"networks: {name} is a link already; allowed: another name")
@@ -263,7 +261,7 @@ class Core5g(Core):
     ue: Equipment5g | None = None
 
     @model_validator(mode="after")
-    def slices_are_separate(self) -> Core5g:
+    def slices_are_separate(self) -> "Core5g":
         """Refuse a UE's slice that is not there, and a function of two slices."""
         known = [one.id for one in self.slices]
         for wanted in self.ue.slices if self.ue else ():

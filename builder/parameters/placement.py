@@ -5,8 +5,6 @@ of network names for each link between sites, fixed addresses of its ends, and t
 `additionalParams`. A deployment file has them in one place. The build refuses contradictions.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Parameter files of slices, made from the parameter files of services."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,7 +26,7 @@ class Template:
     snssai: str
 
     @classmethod
-    def of(cls, nst: Mapping[str, Any]) -> Template:
+    def of(cls, nst: Mapping[str, Any]) -> "Template":
         """Read the values from an NST."""
         snssai = nst["SNSSAI-identifier"]
         sd = snssai.get("slice-differentiator")

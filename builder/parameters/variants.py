@@ -1,7 +1,5 @@
 """Packages and parameter files that are copies of others with a few changed values."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Finds parts of a package that OSM 19 refuses, or accepts and later fails on or ignores."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pydantic import ValidationError

@@ -1,7 +1,5 @@
 """The YAML files of a charm, checked for what Juju 2.9 requires."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """Rules for charm folders, execution environments and key injection."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from builder.validate.charm_files import Charm

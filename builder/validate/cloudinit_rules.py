@@ -1,7 +1,5 @@
 """Rules for Day-0: RO renders every cloud-init file with Jinja2."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from jinja2 import Environment, StrictUndefined, TemplateSyntaxError, nodes

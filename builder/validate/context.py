@@ -1,7 +1,5 @@
 """The input of a rule, and the table of rules."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -58,7 +56,7 @@ class Catalog:
         self.nsts = _all_checked("nst", self.nsts)
 
     @classmethod
-    def from_packages(cls, paths: Iterable[Path]) -> Catalog:
+    def from_packages(cls, paths: Iterable[Path]) -> "Catalog":
         """Read the packages, without those that cannot be read."""
         catalog = cls()
         for path in paths:

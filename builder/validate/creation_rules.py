@@ -4,8 +4,6 @@ NBI builds the records of a service directly from the descriptors. Its lookups f
 key is missing. The source of all rules is NBI's instance_topics.py.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterator
 from typing import Any

@@ -4,8 +4,6 @@ RO gives its key to cloud-init's default user and logs in as `default-user` to a
 If that fails, LCM waits ten minutes, and the charm never reaches the VDU.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

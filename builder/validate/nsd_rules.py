@@ -1,7 +1,5 @@
 """Rules for NSDs: references to VNFDs and virtual links."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from builder.validate.context import Context, Document, choices, day12_of, ids, numbered, rule

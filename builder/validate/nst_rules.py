@@ -1,7 +1,5 @@
 """Rules for slice templates."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from builder.validate.context import Context, choices, ids, numbered, rule

@@ -1,7 +1,5 @@
 """Rules for instantiation parameters (`ns-create --config_file`, `nsi-create`)."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator

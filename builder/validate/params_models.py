@@ -3,8 +3,6 @@
 NBI checks them with JSON schema, so it does not convert a number to text, and neither does this.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any
 

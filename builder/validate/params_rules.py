@@ -4,8 +4,6 @@ NBI accepts every value in `additionalParams`. A wrong value appears only an hou
 primitive. These rules know the packages, so they compare the value with the charm's action first.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 import unicodedata

@@ -4,8 +4,6 @@ Neutron's ports of DHCP and ports without a fixed address get addresses of the p
 pool, that is all of the subnet except the gateway, and DHCP takes the first addresses.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Rules for primitives and their parameters, against the charm's actions and options."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import groupby

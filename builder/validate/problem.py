@@ -1,7 +1,5 @@
 """Results of the validator."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Reading untrusted packages in the same way as OSM's northbound interface (NBI)."""
 
-from __future__ import annotations
-
 import gzip
 import lzma
 import posixpath

@@ -1,7 +1,5 @@
 """References in descriptors, checked by the table references.yaml."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

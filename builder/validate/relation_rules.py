@@ -1,7 +1,5 @@
 """Rules for relations; OSM does not check them, and drops Juju's errors about them."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 

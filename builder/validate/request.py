@@ -1,7 +1,5 @@
 """Instantiation parameters together with their service."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from builder.validate.context import Catalog, Document

@@ -1,7 +1,5 @@
 """Base of all models: strict keys, YANG's scalars, and errors as sentences."""
 
-from __future__ import annotations
-
 import difflib
 import ipaddress
 import reprlib

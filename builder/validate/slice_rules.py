@@ -1,7 +1,5 @@
 """The 5QI of a slice template, and the parameters that make VNFs enforce it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from builder.validate.context import Catalog, Document, choices, day12_of, numbered

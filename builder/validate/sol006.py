@@ -1,7 +1,5 @@
 """Models of documents, made from tables; those of descriptors from sol006.yaml."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal

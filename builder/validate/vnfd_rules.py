@@ -1,7 +1,5 @@
 """Rules for VNFDs: NBI's checks beyond the schema, and causes of later failures in LCM and RO."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

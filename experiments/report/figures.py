@@ -1,7 +1,5 @@
 """Figures of a report: a plot as SVG text and PDF, and the numbers in it as a table."""
 
-from __future__ import annotations
-
 import csv
 import html
 import io

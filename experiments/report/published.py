@@ -1,7 +1,5 @@
 """Published figures (`reference.yaml`), each over the one without a VPN of its own source."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """Write report.html and runs.csv of a campaign."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import math

@@ -1,7 +1,5 @@
 """The own figures of a report, computed from runs; without page and plots."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

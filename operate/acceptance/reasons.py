@@ -3,8 +3,6 @@
 The texts are those of OSM's RO and LCM, and of OpenStack's drivers in RO.
 """
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Results of the checks, on the terminal and as a page for a bug report."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

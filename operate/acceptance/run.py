@@ -3,8 +3,6 @@
 All objects that it creates on the OSM have unique names; it deletes them also after a failure.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import secrets

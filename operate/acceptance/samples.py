@@ -1,7 +1,5 @@
 """Parameters with which the run calls each primitive once, on the link of the smallest service."""
 
-from __future__ import annotations
-
 import base64
 import secrets
 from collections.abc import Mapping

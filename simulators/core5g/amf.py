@@ -1,7 +1,5 @@
 """The AMF: gNBs and N3IWFs on N2, subscribers from AUSF and UDM, PDU sessions at SMFs by slice."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Sequence

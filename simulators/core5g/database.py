@@ -4,8 +4,6 @@ There is one database, of tables that SQLite supports too. The client program is
 command line of ``mysql``.
 """
 
-from __future__ import annotations
-
 import argparse
 import configparser
 import logging

@@ -1,7 +1,5 @@
 """The gNB: NGAP to the AMF, GTP-U with QoS flows to UPFs, frames to its UEs."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Container, Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Keys of 5G security (3GPP TS 33.501 annex A); the challenge is that of Milenage."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 

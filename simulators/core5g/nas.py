@@ -1,7 +1,5 @@
 """5G NAS (3GPP TS 24.501): messages by pycrate's codecs, and their protection."""
 
-from __future__ import annotations
-
 import ipaddress
 import logging
 import re
@@ -181,7 +179,7 @@ class Guti:
         }
 
     @classmethod
-    def of_nas(cls, value: dict[str, Any]) -> Guti:
+    def of_nas(cls, value: dict[str, Any]) -> "Guti":
         """Read pycrate's form."""
         names = ("AMFRegionID", "AMFSetID", "AMFPtr", "5GTMSI")
         return cls(Plmn.decode(value["PLMN"]), *(value[name] for name in names))

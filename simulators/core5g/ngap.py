@@ -1,7 +1,5 @@
 """NGAP (3GPP TS 38.413): messages by pycrate, and values in them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pycrate_asn1dir import NGAP

@@ -1,7 +1,5 @@
 """The NRF: management and discovery of network functions (3GPP TS 29.510)."""
 
-from __future__ import annotations
-
 import json
 import logging
 import time

@@ -3,8 +3,6 @@
 HTTP/2 is without TLS and with prior knowledge, as in deployments of OAI's functions.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

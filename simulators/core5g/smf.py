@@ -1,7 +1,5 @@
 """The SMF: PDU sessions of a slice, their addresses, and their rules in a UPF (TS 29.502)."""
 
-from __future__ import annotations
-
 import asyncio
 import ipaddress
 import itertools

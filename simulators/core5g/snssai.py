@@ -1,7 +1,5 @@
 """S-NSSAI in the forms of configuration files, SBI, NAS and NGAP (3GPP TS 23.003 clause 28.4)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +22,7 @@ class Snssai:
         return f"{self.sst}, {self.sd:06x}"
 
     @classmethod
-    def of(cls, value: Mapping[str, Any]) -> Snssai:
+    def of(cls, value: Mapping[str, Any]) -> "Snssai":
         """Read ``sst`` and ``sd`` (hexadecimal text) of a configuration or an SBI message.
 
         Raises:
@@ -51,7 +49,7 @@ class Snssai:
         return {"SST": self.sst} | ({} if self.sd == NO_SD else {"SD": self.sd})
 
     @classmethod
-    def of_nas(cls, value: Mapping[str, int]) -> Snssai:
+    def of_nas(cls, value: Mapping[str, int]) -> "Snssai":
         """Read pycrate's NAS form."""
         return cls(value["SST"], value.get("SD", NO_SD))
 
@@ -62,6 +60,6 @@ class Snssai:
         return {"sST": bytes([self.sst])} | sd
 
     @classmethod
-    def of_ngap(cls, value: Mapping[str, bytes]) -> Snssai:
+    def of_ngap(cls, value: Mapping[str, bytes]) -> "Snssai":
         """Read the form of NGAP."""
         return cls(value["sST"][0], int.from_bytes(value.get("sD", b"\xff\xff\xff"), "big"))

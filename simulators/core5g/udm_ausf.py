@@ -3,8 +3,6 @@
 The services are those of TS 29.504 and 29.505 (Nudr_DR), TS 29.503 (Nudm) and TS 29.509 (Nausf).
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hmac

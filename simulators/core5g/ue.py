@@ -1,7 +1,5 @@
 """The UE: registers over a gNB, and provides its PDU sessions as TUN devices."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

@@ -3,8 +3,6 @@
 This module uses the standard library only, because :mod:`simulators.engine.podman` starts often.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 PATH = "/image/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -7,8 +7,6 @@ share layers: a small system of the machine's distribution, the simulators with 
 4G, and the libraries that 5G needs besides.
 """
 
-from __future__ import annotations
-
 import compileall
 import hashlib
 import importlib.metadata

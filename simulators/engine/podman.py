@@ -6,8 +6,6 @@ command that the charms use. Other forms are refused as by podman (exit code 125
 the standard library only, because it starts often.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import hashlib

@@ -5,8 +5,6 @@ others with Cassandra's syntax error. It does not speak Cassandra's binary proto
 ends are simulators: a request is a statement as a line of JSON, and so is its answer.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

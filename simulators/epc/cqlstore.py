@@ -1,7 +1,5 @@
 """The HSS's subscribers as rows of OAI's tables in Cassandra."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -4,8 +4,6 @@ The messages are python-diameter's. Its own node uses threads. Here everything r
 loop, so that the response times that the MME measures include no thread switches.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging

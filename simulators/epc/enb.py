@@ -1,7 +1,5 @@
 """The eNB: S1AP to the MME, GTP-U to the SPGW-U, frames to its UEs."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

@@ -1,7 +1,5 @@
 """GTPv2-C on S11 (3GPP TS 29.274): messages and information elements that an attach needs."""
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 
@@ -76,7 +74,7 @@ class Fteid:
         return Ie(FTEID, octets + packed(self.address), instance)
 
     @classmethod
-    def decode(cls, octets: bytes) -> Fteid:
+    def decode(cls, octets: bytes) -> "Fteid":
         """Read the element's octets."""
         if len(octets) < 9 or not octets[0] & 0x80:
             raise ProtocolError("An F-TEID has no IPv4 address.")
@@ -159,7 +157,7 @@ class SessionRequest:
         return Message(CREATE_SESSION_REQUEST, 0, tuple(ies))
 
     @classmethod
-    def decode(cls, message: Message) -> SessionRequest:
+    def decode(cls, message: Message) -> "SessionRequest":
         """Read a request.
 
         Raises:
@@ -231,7 +229,7 @@ class Session:
         return Message(CREATE_SESSION_RESPONSE, teid, tuple(ies))
 
     @classmethod
-    def decode(cls, message: Message) -> Session:
+    def decode(cls, message: Message) -> "Session":
         """Read an accepted response."""
         bearer = bearer_of(message)
         paa = message.need(PAA)

@@ -1,7 +1,5 @@
 """The HSS: answers S6a requests from its subscribers' data."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from dataclasses import dataclass

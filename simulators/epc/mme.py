@@ -1,7 +1,5 @@
 """The MME: eNBs over S1AP, subscribers from the HSS over S6a, sessions from the SPGW-C over S11."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -4,8 +4,6 @@ The messages are short, and hand-written code encodes them fast. The tests compa
 pycrate's models.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from dataclasses import dataclass
 
@@ -222,7 +220,7 @@ class Bearer:
         return octets + (b"\x27" + _lv(self.options) if self.options else b"")
 
     @classmethod
-    def decode(cls, octets: bytes) -> Bearer:
+    def decode(cls, octets: bytes) -> "Bearer":
         """Read the request."""
         reader = Reader(octets)
         first, _, kind = reader.take(3)
@@ -261,7 +259,7 @@ class AttachRequest:
         return head + _lv(identity) + _lv(self.capability) + _lve(self.esm)
 
     @classmethod
-    def decode(cls, octets: bytes) -> AttachRequest:
+    def decode(cls, octets: bytes) -> "AttachRequest":
         """Read the request."""
         reader = Reader(octets[2:])
         key = reader.octet() >> 4 & 7
@@ -287,7 +285,7 @@ class AttachAccept:
         return head + b"\x50" + _lv(self.guti.octets)
 
     @classmethod
-    def decode(cls, octets: bytes) -> AttachAccept:
+    def decode(cls, octets: bytes) -> "AttachAccept":
         """Read the accept."""
         reader = Reader(octets[2:])
         reader.take(2)

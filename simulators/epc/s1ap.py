@@ -1,7 +1,5 @@
 """S1AP (3GPP TS 36.413): its messages by pycrate, and the values in them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pycrate_asn1dir import S1AP

@@ -1,7 +1,5 @@
 """S6a messages (3GPP TS 29.272): requests of the MME and the HSS, and their answers."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The SPGW-C: S11 sessions from an MME, PFCP sessions to an SPGW-U, addresses of UEs."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 import os

@@ -1,7 +1,5 @@
 """The table of connections that the MME writes to its log."""
 
-from __future__ import annotations
-
 ROWS = ("Attached UEs", "Connected UEs", "Connected eNBs", "Default Bearers", "S1-U Bearers")
 _RULE = "=" * 39 + " STATISTICS " + "=" * 44
 

@@ -1,7 +1,5 @@
 """Subscribers of the HSS."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """The UE: attaches over an eNB and provides its connection as the TUN device oaitun_ue1."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ The words are the arguments of the program that it replaces. A program imports o
 its own simulator, because the codecs take a second.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import functools

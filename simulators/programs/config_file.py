@@ -1,7 +1,5 @@
 """Reading of configuration files: values by keys; errors name file and key."""
 
-from __future__ import annotations
-
 import ipaddress
 import json
 import logging
@@ -57,11 +55,11 @@ class File:
         except EpcError:
             return default
 
-    def at(self, *keys: str | int) -> File:
+    def at(self, *keys: str | int) -> "File":
         """Return the part of the file under these keys."""
         return File(self.path, self.get(*keys), (*self.place, *keys))
 
-    def each(self, *keys: str | int) -> list[File]:
+    def each(self, *keys: str | int) -> "list[File]":
         """Return the entries of a list."""
         return [self.at(*keys, number) for number in range(len(self.get(*keys)))]
 

@@ -4,8 +4,6 @@ It checks only the values that a simulator uses. The error for a missing or wron
 file and the key.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The exit codes are those of Cassandra's cqlsh: 1 without a server, 2 for a wrong statement.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Iterable, Iterator

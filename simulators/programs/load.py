@@ -11,8 +11,6 @@ attached, the number that did not (lost), the reasons of failed attempts, the ra
 from a UE's first attempt.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

@@ -1,7 +1,5 @@
 """Addresses of UEs, and the options with their name servers and MTU (TS 24.008, 10.5.6.3)."""
 
-from __future__ import annotations
-
 import ipaddress
 from dataclasses import dataclass
 

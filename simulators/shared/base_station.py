@@ -1,7 +1,5 @@
 """Common part of eNB and gNB: an association with the core, GTP-U to it, frames to their UEs."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ipaddress
@@ -60,7 +58,7 @@ class Bearer:
         qfi: QoS flow identifier in 5G.
     """
 
-    ue: Connection
+    ue: "Connection"
     number: int
     downlink: int
     uplink: tuple[int, tuple[str, int]]

@@ -1,7 +1,5 @@
 """PLMN, TAI and other identities and their octets (3GPP TS 23.003, TS 24.301, TS 29.272)."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 
@@ -32,7 +30,7 @@ class Plmn:
         return bytes.fromhex(nibbles)
 
     @classmethod
-    def decode(cls, octets: bytes) -> Plmn:
+    def decode(cls, octets: bytes) -> "Plmn":
         """Read 3 octets.
 
         Raises:

@@ -1,7 +1,5 @@
 """Keys and algorithms of EPS security (3GPP TS 33.401): KASME, NAS keys, 128-EEA2, 128-EIA2."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import os

@@ -1,7 +1,5 @@
 """Milenage, the authentication functions of 3GPP TS 35.206, over AES-128."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """Common part of MME and AMF: access nodes over SCTP, contexts of UEs, and NAS procedures."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

@@ -1,7 +1,5 @@
 """Protection of NAS messages (TS 33.401 section 8, TS 33.501 section 6.4)."""
 
-from __future__ import annotations
-
 import hmac
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field

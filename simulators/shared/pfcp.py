@@ -1,7 +1,5 @@
 """PFCP on SXab and N4 (3GPP TS 29.244): association, heartbeat, sessions of one bearer or flow."""
 
-from __future__ import annotations
-
 import struct
 import time
 from dataclasses import dataclass

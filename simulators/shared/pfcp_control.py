@@ -1,7 +1,5 @@
 """PFCP associations: heartbeats, and the control plane's end (3GPP TS 29.244 section 6.2)."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """UEs: the end of NAS, the connection to a base station, TUN devices, and the program."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

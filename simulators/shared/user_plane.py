@@ -3,8 +3,6 @@
 The UPF is the same program. Its sessions have a QoS flow and are between N3 and N6.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ipaddress

@@ -1,7 +1,5 @@
 """The USIM: answers challenges with the subscriber's key (3GPP TS 33.102 section 6.3)."""
 
-from __future__ import annotations
-
 import hmac
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Procedure codes, identifiers and criticalities come from the specification's own tables.
 """
 
-from __future__ import annotations
-
 import functools
 import ipaddress
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """GTP-U (3GPP TS 29.281): the header of a packet in an S1-U tunnel, and echo."""
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ The images' radio simulator exchanges samples over a TCP connection to port 4043
 the same connection carries frames with NAS messages and packets of any number of UEs.
 """
 
-from __future__ import annotations
-
 import asyncio
 import struct
 from collections.abc import Callable
@@ -49,7 +47,7 @@ class Channel(Protocol):
 class Link(asyncio.Protocol):
     """One end of the connection."""
 
-    def __init__(self, received: Received, lost: Callable[[Link], None]) -> None:
+    def __init__(self, received: Received, lost: "Callable[[Link], None]") -> None:
         """Call ``received`` with kind, UE and content of each frame."""
         self._received = received
         self._lost = lost

@@ -1,7 +1,5 @@
 """Sockets of user planes."""
 
-from __future__ import annotations
-
 import socket
 
 _BUFFER = 4 << 20  # octets, enough for a burst of packets

@@ -5,8 +5,6 @@ them. pycrate's models are complete, but a hundred times slower; the tests use t
 results.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import struct
 from collections.abc import Container, Iterable

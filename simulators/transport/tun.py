@@ -1,7 +1,5 @@
 """TUN devices, and addresses and routes by ip(8) and nft(8)."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import struct

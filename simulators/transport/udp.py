@@ -4,8 +4,6 @@ A request is repeated until its response comes (T3-RESPONSE/N3-REQUESTS of TS 29
 T1/N1 of TS 29.244 section 6.4). A repeated request gets the same response again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging

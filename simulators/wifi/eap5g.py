@@ -1,7 +1,5 @@
 """Extensions of IKEv2 and ESP on NWu (TS 24.502): EAP-5G, notify payloads, GRE with a QFI."""
 
-from __future__ import annotations
-
 import ipaddress
 import struct
 from dataclasses import dataclass
@@ -50,7 +48,7 @@ class Eap:
         return struct.pack("!BBH", self.code, self.identifier, 4 + len(body)) + body
 
     @classmethod
-    def decode(cls, octets: bytes) -> Eap:
+    def decode(cls, octets: bytes) -> "Eap":
         """Read them.
 
         Raises:
@@ -97,7 +95,7 @@ class Parameters:
         return b"".join(bytes([kind, len(value)]) + value for kind, value in listed)
 
     @classmethod
-    def decode(cls, octets: bytes) -> Parameters:
+    def decode(cls, octets: bytes) -> "Parameters":
         """Decode them; unknown parameters are skipped.
 
         Raises:

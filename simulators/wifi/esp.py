@@ -1,7 +1,5 @@
 """ESP in tunnel mode (RFC 4303): AES-CBC-256 and HMAC-SHA2-256-128, without extended numbers."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import os

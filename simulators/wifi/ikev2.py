@@ -4,8 +4,6 @@ There is one suite: AES-CBC-256, HMAC-SHA2-256-128, PRF-HMAC-SHA2-256 and the 20
 free5GC's N3IWF accepts it too.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import ipaddress
@@ -331,17 +329,17 @@ class Keys:
     pr: bytes = field(repr=False)
 
     @classmethod
-    def derive(cls, seed: bytes, nonces: bytes, spis: bytes) -> Keys:
+    def derive(cls, seed: bytes, nonces: bytes, spis: bytes) -> "Keys":
         """Derive them from SKEYSEED."""
         material = prf_plus(seed, nonces + spis, 7 * 32)
         return cls(*(material[at : at + 32] for at in range(0, 7 * 32, 32)))
 
     @classmethod
-    def first(cls, secret: bytes, nonces: bytes, spis: bytes) -> Keys:
+    def first(cls, secret: bytes, nonces: bytes, spis: bytes) -> "Keys":
         """Return the keys after IKE_SA_INIT."""
         return cls.derive(prf(nonces, secret), nonces, spis)
 
-    def next(self, secret: bytes, nonces: bytes, spis: bytes) -> Keys:
+    def next(self, secret: bytes, nonces: bytes, spis: bytes) -> "Keys":
         """Return the keys of the IKE SA that replaces this one (section 2.18)."""
         return self.derive(prf(self.d, secret + nonces), nonces, spis)
 

@@ -1,7 +1,5 @@
 """The N3IWF (TS 23.501 clause 6.2.9): NGAP to the AMF, GTP-U to UPFs, IKEv2 and ESP to its UEs."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ipaddress
@@ -62,7 +60,7 @@ class Config(gnb.Config):
 class UeLink(nwu.Link):
     """A UE's IKE SA at the N3IWF."""
 
-    def __init__(self, station: N3iwf, octets: bytes, peer: nwu.Peer) -> None:
+    def __init__(self, station: "N3iwf", octets: bytes, peer: nwu.Peer) -> None:
         """Answer the UE's IKE_SA_INIT."""
         super().__init__()
         self.station = station

@@ -1,7 +1,5 @@
 """The UE in an untrusted Wi-Fi: IKEv2 with EAP-5G to an N3IWF, NAS and PDU sessions inside."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import datetime
@@ -75,7 +73,7 @@ class Config(ue.Config):
 class Access(nwu.Link):
     """The UE's IKE SA."""
 
-    def __init__(self, config: Config, plmn: Plmn, radio: Radio) -> None:
+    def __init__(self, config: Config, plmn: Plmn, radio: "Radio") -> None:
         """Prepare an IKE SA, without sending anything."""
         super().__init__()
         self.config = config

@@ -3,8 +3,6 @@
 This module does ESP itself, because a VDU of the lab may have a kernel without XFRM.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hashlib
@@ -184,7 +182,7 @@ class Endpoint:
 class Owner(ABC):
     """The owner of an IKE SA; ``ike`` is always the current one, also after a rekey."""
 
-    ike: Association
+    ike: "Association"
 
     @abstractmethod
     async def authenticate(self, message: ikev2.Message) -> tuple[Packet, ...]:
@@ -533,7 +531,7 @@ class Association:
 
     # -- rekeying of the IKE SA -------------------------------------------------------------------
 
-    async def rekey(self) -> Association:
+    async def rekey(self) -> "Association":
         """Replace the IKE SA; its child SAs move to the new one (RFC 7296 section 2.18).
 
         Raises:
@@ -566,7 +564,7 @@ class Association:
         payloads = ikev2.proposal(ikev2.IKE, new.spi), codec.IKEv2_Nonce(nonce=nonce)
         return (*payloads, made.payload())
 
-    def _succeed(self, new: Association, theirs: bytes, secret: bytes, nonces: bytes) -> None:
+    def _succeed(self, new: "Association", theirs: bytes, secret: bytes, nonces: bytes) -> None:
         assert self.keys is not None  # noqa: S101
         new.other_spi = theirs
         new.keys = self.keys.next(secret, nonces, b"".join(new._spis()))

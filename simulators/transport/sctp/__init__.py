@@ -5,8 +5,6 @@ aborts the associations of other stacks. On other kernels, libusrsctp runs the p
 process, and a raw socket carries its packets.
 """
 
-from __future__ import annotations
-
 import socket
 
 from simulators.errors import EpcError

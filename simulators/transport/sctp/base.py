@@ -1,7 +1,5 @@
 """The common part of associations by the kernel and by libusrsctp."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """SCTP by the kernel's one-to-one sockets (RFC 6458 section 4)."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

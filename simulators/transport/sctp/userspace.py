@@ -4,8 +4,6 @@ The library runs without its own threads: this process's event loop transports i
 its timers. An ``AF_CONN`` address stands for a pair of local and remote IP address.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ctypes
@@ -102,7 +100,7 @@ def _error(what: str) -> OSError:
 class Stack:
     """The library, once per process, and the raw sockets for its packets."""
 
-    _only: Stack | None = None
+    _only: "Stack | None" = None
 
     def __init__(self) -> None:
         self.library = _library()
@@ -121,7 +119,7 @@ class Stack:
         self.library.usrsctp_init_nothreads(ctypes.c_uint16(0), self._output, None)
 
     @classmethod
-    def get(cls) -> Stack:
+    def get(cls) -> "Stack":
         """Return the process's stack, and let the running loop serve it."""
         if cls._only is None:
             cls._only = cls()
