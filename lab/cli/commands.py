@@ -27,7 +27,6 @@ from lab.errors import LcmError, NbiError, unknown
 from lab.graph.states import links_of
 from lab.nbi.engine import Instances
 from lab.nbi.params import InstanceRequest, load_mapping, public_keys, yaml_options
-from lab.records import jobs
 from lab.records.store import CREATED, NSDS, NSRS, NSTS, VIMS, VNFDS, VNFRS, Document
 
 FORMS = "json, yaml, wide (all columns), or a field alone, as _id or vdur.name; after a verb too."
@@ -614,8 +613,6 @@ def main(argv: list[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # names may have what a terminal has not
-    if argv is None:
-        jobs.fork_workers()
     _take_form_after(cli)
     try:
         cli.main(args=argv, prog_name="osm-lab", standalone_mode=False)

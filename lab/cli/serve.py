@@ -9,7 +9,6 @@ import click
 from lab.cli.context import Lab, pass_lab
 from lab.errors import NbiError
 from lab.nbi.params import read_text
-from lab.records import jobs
 
 DEFAULT_PASSWORD = "admin"  # noqa: S105  # osmclient's default
 PASSWORD = "OSMLAB_PASSWORD"  # noqa: S105  # name of a variable
@@ -42,7 +41,6 @@ def serve(lab: Lab, host: str, port: int, password_file: Path | None) -> None:
     from lab.server.tokens import Tokens
 
     password = _password(host, password_file)
-    jobs.make_nursery()
     tokens = Tokens(password)
     both = WithPage(create_app(lab.engine, tokens), lab.engine, tokens)
     listener = Listener(both, lab.home / "server", host, port)

@@ -6,73 +6,21 @@ id and start time: another process may get the same id later.
 
 import os
 import sys
-import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from http import HTTPStatus
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from lab import procs
 from lab.errors import NbiError
 from lab.procs import ProcessRef
-from lab.records import forks
 from lab.records.journal import Tail
 from lab.records.operations import fail, operation_folder
 from lab.records.store import NSIOPS, OPS, Document, Store
 
 WORKER = "lab.lcm.worker"
-
-
-def _work(words: list[str]) -> int:
-    home, collection, operation = words
-    os.environ["PYTHONPATH"] = _path()
-    state = import_module(WORKER).run(Path(home), operation, collection)
-    return 0 if state == "COMPLETED" else 1
-
-
-def _program(log: Path, words: list[str]) -> int:
-    return launch(WORKER, log, "--home", *words)
-
-
-_start: Callable[[Path, list[str]], int] = _program
-
-
-def fork_workers() -> None:
-    """From now on make workers by fork, if this process has one thread at that moment."""
-    global _start
-
-    def start(log: Path, words: list[str]) -> int:
-        if threading.active_count() > 1:
-            return _program(log, words)
-        return forks.fork(_work, log, words)
-
-    _start = start
-
-
-def make_nursery() -> None:
-    """From now on make workers by fork, from a process that has loaded what they need."""
-    global _start
-    command = [sys.executable, "-c", f"from {__name__} import be_nursery; be_nursery()"]
-    nursery = forks.Nursery(command, _environment())
-
-    def start(log: Path, words: list[str]) -> int:
-        try:
-            return nursery.fork(log, words)
-        except OSError:
-            return _program(log, words)
-
-    _start = start
-
-
-def be_nursery() -> None:
-    """Read requests of another process from standard input, and fork a worker for each."""
-    import_module(WORKER)
-    fork_workers()  # for the worker of a slice, which starts those of services
-    forks.serve(_work, sys.stdin.buffer, sys.stdout.buffer)
 
 
 def start(store: Store, operation: Document, collection: str = OPS) -> Tail:
@@ -86,9 +34,9 @@ def start(store: Store, operation: Document, collection: str = OPS) -> Tail:
     folder = operation_folder(store.home, operation["_id"])
     folder.mkdir(parents=True, exist_ok=True)
     tail = Tail(folder / "events.jsonl")
-    words = [str(store.home.resolve()), collection, operation["_id"]]
+    words = ("--home", str(store.home.resolve()), collection, operation["_id"])
     try:
-        pid = _start(folder / "worker.log", words)
+        pid = launch(WORKER, folder / "worker.log", *words)
     except OSError as error:
         reason = f"no process could be started for the operation: {error}"
         fail(store, collection, operation, reason)
@@ -100,18 +48,10 @@ def start(store: Store, operation: Document, collection: str = OPS) -> Tail:
 def launch(module: str, log: Path, *words: str) -> int:
     """Start a module of the lab as a program that outlives this process; return its process id."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    return procs.launch([sys.executable, "-m", module, *words], log, _environment()).pid
-
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": _path()}
-
-
-def _path() -> str:
-    """Return PYTHONPATH with this source tree, for the programs of the lab."""
     here = str(Path(__file__).resolve().parents[2])
-    rest = os.environ.get("PYTHONPATH", "")
-    return f"{here}{os.pathsep}{rest}" if rest else here
+    path = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
+    command = [sys.executable, "-m", module, *words]
+    return procs.launch(command, log, {**os.environ, "PYTHONPATH": path}).pid
 
 
 def record_worker(store: Store, op_id: str, pid: int, collection: str = OPS) -> None:

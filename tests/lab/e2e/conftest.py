@@ -27,7 +27,6 @@ from e2e_support import (
 )
 from support.dist import built
 
-from lab.records import jobs
 from lab.records.store import NSRS
 
 
@@ -35,12 +34,6 @@ from lab.records.store import NSRS
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     core = [*CORE_5G, *ACCESS_5G, *EPC, "epc_ns", *EPC_SECGW, *SHARED_HSS]
     return built(tmp_path_factory, [*BASIC, *core, *SECGW, *SITEGW, *SMALL_CELL, *SLICES])
-
-
-@pytest.fixture(scope="session", autouse=True)
-def nursery() -> None:
-    """Make the processes of actions by fork, as the server of the lab does."""
-    jobs.make_nursery()
 
 
 @pytest.fixture(scope="session")

@@ -517,7 +517,6 @@ def test_an_operation_whose_worker_cannot_be_started_fails(
 ) -> None:
     monkeypatch.undo()
     monkeypatch.setattr(sys, "executable", "/nowhere/python3")
-    monkeypatch.setattr(jobs, "_start", jobs._program)  # not the nursery of another module
     with pytest.raises(NbiError, match="no process could be started for .*No such file"):
         create(engine)
     (operation,) = engine.store.all(OPS)
