@@ -29,7 +29,6 @@ class Group(WholeHelp):
     """Turns errors of builds and of files into one sentence and exit code 1."""
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a command."""
         try:
             return super().invoke(ctx)
         except BuildError as error:

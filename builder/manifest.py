@@ -77,7 +77,6 @@ def render(about: Mapping[str, str], files: Mapping[str, bytes]) -> str:
 
 
 def parse(data: bytes) -> Manifest:
-    """Read a manifest."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:

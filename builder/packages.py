@@ -49,7 +49,6 @@ class Package:
 
 
 def source(tree: Tree, folder: Path) -> Package:
-    """Read a source package."""
     found = [(kind, path) for kind, end in ENDINGS.items() for path in folder.glob(f"*{end}")]
     if len(found) != 1:
         endings = ", ".join(f"*{ending}" for ending in ENDINGS.values())

@@ -52,7 +52,6 @@ class Experiment:
     lab_only: bool = False
 
     def __call__(self, *bed: Any, **params: Any) -> Result:
-        """Make a run."""
         return self.make(*bed, **params)
 
 

@@ -93,7 +93,6 @@ class Lab:
         self.machines = machines
 
     def account(self, name: str, config: Mapping[str, Any] | None = None) -> None:
-        """Create a VIM account."""
         unused = {"vim_url": "http://lab", "vim_user": "lab", "vim_tenant_name": "lab"}
         kind = "qemu" if self.machines else "openstack"
         body = {"name": name, "vim_type": kind, "vim_password": "lab", **unused}

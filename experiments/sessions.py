@@ -20,7 +20,6 @@ LINK = "ue"
 
 
 def equipment(bed: Testbed) -> Vnf:
-    """Return the UE."""
     return next(s["ue"] for s in bed.slices.values() if "ue" in s.vnfs)
 
 

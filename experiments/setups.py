@@ -47,7 +47,6 @@ class Service:
 
     @property
     def document(self) -> Mapping[str, Any]:
-        """Its parameters."""
         document: Mapping[str, Any] = yaml.safe_load(self.text)
         return document
 

@@ -191,7 +191,6 @@ class Vnf:
         return self.osm.output(started)
 
     def __str__(self) -> str:
-        """Return slice and VNF."""
         return f"{self.slice}/{self.name}"
 
 

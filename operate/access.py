@@ -25,7 +25,6 @@ class Access:
 
     @property
     def password(self) -> str:
-        """The password."""
         return os.environ.get("OSM_PASSWORD", "admin")
 
     def nbi(self) -> Nbi:

@@ -333,7 +333,6 @@ def _chosen(kind: str, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def load(path: Path) -> Core:
-    """Read a core file."""
     document = documents.read(path)
     try:
         return (Core5g if "core" in document else Epc).model_validate(document)

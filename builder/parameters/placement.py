@@ -72,7 +72,6 @@ class Deployment(_Model):
 
 
 def read(path: Path) -> Deployment:
-    """Read a deployment file."""
     try:
         return Deployment.model_validate(documents.read(path))
     except ValidationError as error:

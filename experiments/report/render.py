@@ -49,7 +49,6 @@ def write(campaign: Campaign) -> tuple[Path, Path]:
 
 
 def write_table(file: Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a CSV file."""
     with open(file, "w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
         writer.writerow(head)
@@ -664,7 +663,6 @@ def _performance(runs: Sequence[Run]) -> dict[str, Rows]:
 
 
 def _published() -> Rows:
-    """Return the published figures."""
     return [
         (
             f"{_LINKS.get(one.link, one.link)} {one.set_up}",

@@ -29,7 +29,6 @@ Point = tuple[str, str, str, str]
 
 
 def by_experiment(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    """Return runs by experiment."""
     table: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         table[run.experiment].append(run)
@@ -317,7 +316,6 @@ class Isolation(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Return the verdict."""
         if self.failed:
             return "DOES NOT HOLD"
         return "holds" if self.complete else NOTHING

@@ -49,7 +49,6 @@ class Names(click.ParamType[str]):
 
 
 def named(*collections: str) -> Names:
-    """Return the names of records."""
     return Names(
         lambda engine, _: (
             str(record["name"] if "name" in record else record["id"])

@@ -79,7 +79,6 @@ class Output:
         self.out.print(table, crop=False)
 
     def operations(self, operations: Sequence[Mapping[str, Any]]) -> None:
-        """Print LCM operations."""
         rows = [
             {**each, "date": when(each["startTime"]) if "startTime" in each else None}
             for each in operations

@@ -86,7 +86,6 @@ class Connector:
         return len(list(api.list(Namespace, labels={"osm-lab": "service"})))
 
     def ssh_key(self, namespace: str, release: str, timeout: float) -> str:
-        """Call GetSshKey."""
         return self._frontend(namespace, release).ssh_key(timeout)
 
     def primitive(
@@ -98,7 +97,6 @@ class Connector:
         timeout: float,
         limit: float,
     ) -> tuple[str, str]:
-        """Call RunPrimitive."""
         return self._frontend(namespace, release).primitive(name, params, timeout, limit)
 
     def _frontend(self, namespace: str, release: str) -> Frontend:

@@ -90,7 +90,6 @@ class Cluster:
             self._run("kubelet", sys.executable, "-m", "lab.cluster.kubelet", str(self.folder))
 
     def stop(self) -> None:
-        """End all processes."""
         if not self.exists():
             return
         with files.locked(self.folder / "lock"):

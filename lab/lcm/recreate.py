@@ -24,7 +24,6 @@ class Target:
 
     @property
     def index(self) -> str:
-        """The member."""
         return str(self.vnfr["member-vnf-index-ref"])
 
     @property

@@ -64,7 +64,6 @@ class Instances:
         return self._operations(self.find(name)["_id"])
 
     def operation(self, op_id: str) -> Document:
-        """Return one operation."""
         self.reap()
         return self.store.resolve(self.running, op_id, id_field="_id")
 

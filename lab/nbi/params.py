@@ -76,7 +76,6 @@ def as_json(document: dict[str, Any], what: str) -> dict[str, Any]:
 
 
 def read_text(path: Path, what: str) -> str:
-    """Return a file's text."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -67,5 +67,4 @@ class Tail:
             yield event
 
     def close(self) -> None:
-        """Close the file."""
         self._stream.close()

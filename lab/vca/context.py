@@ -83,7 +83,6 @@ class ContextRelation:
         return sorted(names)
 
     def own_unit(self) -> Settings:
-        """Return this unit's databag."""
         if self.unit_settings is None:
             self.unit_settings = Settings(self._relation().units[self._context.name].data)
         return self.unit_settings
@@ -231,7 +230,6 @@ class HookContext:
     # -- actions ----------------------------------------------------------------------------
 
     def require_action(self) -> ActionDocument:
-        """Return the running action."""
         if self.action is None:
             raise ToolError("not running an action")
         return self.action

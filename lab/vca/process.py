@@ -120,7 +120,6 @@ class Interrupt:
         os.eventfd_write(self._descriptor, 1)
 
     def close(self) -> None:
-        """Free the descriptor."""
         os.close(self._descriptor)
 
 

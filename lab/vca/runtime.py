@@ -54,7 +54,6 @@ class Paths:
         return self.model / "units"
 
     def unit(self, name: str) -> Path:
-        """Return a unit's folder."""
         return self.units / name.replace("/", "-")
 
     def charm(self, name: str) -> Path:

@@ -101,7 +101,6 @@ class Store:
         self.changed.notify_all()
 
     def save_action(self, action: ActionDocument) -> None:
-        """Save an action's record."""
         files.replace(self._actions / f"{action.id}.json", action.model_dump_json())
 
     def end_action(
@@ -112,7 +111,6 @@ class Store:
         self.save_action(action)
 
     def delete_action(self, action_id: str) -> None:
-        """Delete an action's record."""
         (self._actions / f"{int(action_id)}.json").unlink(missing_ok=True)
 
     def action_ids(self) -> list[str]:
@@ -120,7 +118,6 @@ class Store:
         return sorted((path.stem for path in self._actions.glob("*.json")), key=int)
 
     def load_action(self, action_id: str) -> ActionDocument:
-        """Return an action's record."""
         path = self._actions / f"{action_id}.json"
         if not action_id.isdigit() or not path.is_file():
             raise NotFoundError(f'action "{action_id}" not found')
@@ -175,7 +172,6 @@ class ProcessLock:
         return os.path.samestat(now, os.fstat(descriptor))
 
     def release(self) -> None:
-        """Release the lock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

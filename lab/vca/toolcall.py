@@ -139,7 +139,6 @@ class Call:
         return self._found.get(key)
 
     def on(self, key: str) -> bool:
-        """Whether a switch is on."""
         return self._on.get(key, False)
 
     def show(self, value: object, default: str = "smart") -> Answer:

@@ -303,7 +303,6 @@ class Vim:
         return list(self._state.read().networks.values())
 
     def network(self, network_id: str) -> Network:
-        """One network."""
         return planning.network(self._state.read(), network_id)
 
     def management_network(self) -> Network:
@@ -336,7 +335,6 @@ class Vim:
         return network
 
     def delete_network(self, network_id: str) -> None:
-        """Remove a network."""
         with self._state.change() as state:
             network = planning.network(state, network_id)
             if network.management:

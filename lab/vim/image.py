@@ -243,7 +243,6 @@ class Layer:
         os.chmod(target, mode)
 
     def link(self, path: str | Path, target: str) -> None:
-        """Make a symbolic link."""
         place = self.directory(Path(path).parent) / Path(path).name
         place.unlink(missing_ok=True)
         place.symlink_to(target)

@@ -28,7 +28,6 @@ def ports(state: State) -> list[Port]:
 
 
 def network(state: State, network_id: str) -> Network:
-    """Return one network."""
     try:
         return state.networks[network_id]
     except KeyError:

@@ -213,7 +213,6 @@ class Stored(Generic[Document]):
             raise VimError(f"The lab's record {self.path} {fault(error)}: clean the lab.") from None
 
     def write(self, document: Document) -> None:
-        """Replace the document."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         files.replace(self.path, document.model_dump_json(indent=1))
 

@@ -33,7 +33,6 @@ class Step:
     seconds: float = 0.0
 
     def fail(self, sentence: str, command: str = "", detail: str = "") -> None:
-        """Mark the check as failed."""
         self.state, self.sentence, self.command, self.detail = "failed", sentence, command, detail
 
 

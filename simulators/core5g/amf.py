@@ -123,7 +123,6 @@ class Amf(MobilityManagement[Ue, Gnb]):
         log.info("AMF %s serves N2 on %s:%d", self.config.name, self.config.n2, self.protocol.port)
 
     async def stop(self) -> None:
-        """Close everything."""
         self.close()
         await self.node.stop()
 
@@ -256,7 +255,6 @@ class Amf(MobilityManagement[Ue, Gnb]):
         await registration.serve(self, ue, first)
 
     def reject(self, ue: Ue, error: mobility_core.RejectedError) -> None:
-        """Send a Registration Reject."""
         registration.reject(ue, error)
 
     async def forget(self, ue: Ue) -> None:

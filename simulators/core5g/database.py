@@ -105,11 +105,9 @@ class Server:
                 self._sqlite.execute(text)
 
     async def start(self, address: str, port: int = PORT) -> None:
-        """Serve."""
         await self._server.start_server(host=address, port=port)
 
     def stop(self) -> None:
-        """Close everything."""
         self._server.close()
         self._sqlite.close()
 

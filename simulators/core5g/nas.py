@@ -235,7 +235,6 @@ def ambr(down: str, up: str) -> dict[str, int]:
 
 
 def address(text: str) -> dict[str, Any]:
-    """A PDU address."""
     return {"Type": 1, "Addr": ipaddress.IPv4Address(text).packed}
 
 
@@ -271,5 +270,4 @@ class Security(Context):
         return bytes([_MM, kind])
 
     def header_type(self, octets: bytes) -> int:
-        """The security header type."""
         return octets[1] if is_protected(octets) else 0

@@ -58,7 +58,6 @@ def octets_of(kind: str, value: Any) -> bytes:
 
 
 def tai(plmn: Plmn, tac: int) -> dict[str, bytes]:
-    """A TAI."""
     return {"pLMNIdentity": plmn.octets, "tAC": tac.to_bytes(3, "big")}
 
 

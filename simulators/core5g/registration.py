@@ -74,7 +74,6 @@ async def serve(amf: Amf, ue: Ue, first: bytes) -> None:
 
 
 def reject(ue: Ue, error: mobility_core.RejectedError) -> None:
-    """Send a Registration Reject."""
     values: dict[str, Any] = {"5GMMCause": error.cause}
     if isinstance(error, RejectedError) and error.rejected:
         values["RejectedNSSAI"] = _rejected(error.rejected)

@@ -215,7 +215,6 @@ async def _release(amf: Amf, context: Context) -> None:
 
 
 async def release_all(amf: Amf, ue: Ue) -> None:
-    """Release all PDU sessions."""
     contexts, ue.sessions = list(ue.sessions.values()), {}
     await asyncio.gather(*(_release(amf, one) for one in contexts))
 

@@ -67,7 +67,6 @@ class Udr:
         await self.node.start()
 
     async def stop(self) -> None:
-        """Stop serving."""
         await self.node.stop()
 
     def _run(self, sql: str, values: tuple[Any, ...]) -> list[dict[str, Any]]:

@@ -309,7 +309,6 @@ class Attached(Ue):
         self.bearer = await self.establish(self._wanted)
 
     async def detach(self, off: bool = True) -> None:
-        """Deregister."""
         await self.deregister(off)
         self.bearer = None
 
@@ -393,7 +392,6 @@ class Terminal(terminal.Terminal):
             self._close(number)
 
     async def switch_off(self) -> None:
-        """Deregister and end."""
         if self._ue is not None and self._ue.guti and not self._ue.released.is_set():
             await self._ue.deregister()
         self._drop()

@@ -326,7 +326,6 @@ VERBS = {
 
 
 def main(words: list[str]) -> int:
-    """Run a verb."""
     try:
         if not words or words[0] not in VERBS:
             raise EngineError(f"unrecognized command `podman {' '.join(words[:1])}`")

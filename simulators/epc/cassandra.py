@@ -68,7 +68,6 @@ class Database:
         self._db.execute("PRAGMA vhss.synchronous=OFF")
 
     def close(self) -> None:
-        """Close the file."""
         self._db.close()
 
     def execute(self, text: str) -> Rows:
@@ -127,7 +126,6 @@ class Server:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Close everything."""
         if self._server is not None:
             self._server.close()
         for writer in list(self._writers):

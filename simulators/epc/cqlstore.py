@@ -37,7 +37,6 @@ class Cassandra:
         raise EpcError(f"Cassandra at {self.host}:{self.port}: {reason}.")
 
     async def get(self, imsi: str) -> Subscriber | None:
-        """Return a subscriber, or None."""
         rows = await self._execute(
             f"SELECT {_COLUMNS} FROM {_TABLE} WHERE imsi = {_literal(imsi)};"  # noqa: S608
         )

@@ -176,7 +176,6 @@ class Connection(asyncio.Protocol):
             self._received(message)
 
     def close(self) -> None:
-        """Close the transport."""
         if self._transport is not None:
             self._transport.close()
 
@@ -351,7 +350,6 @@ class Server:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Close everything."""
         if self._server is not None:
             self._server.close()
         for connection in list(self.connections):

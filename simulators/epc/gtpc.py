@@ -82,12 +82,10 @@ class Fteid:
 
 
 def cause(value: int) -> Ie:
-    """The Cause element."""
     return Ie(CAUSE, bytes([value, 0]))
 
 
 def cause_of(message: Message) -> int:
-    """The cause of a response."""
     return number(message.need(CAUSE), 1)
 
 
@@ -263,7 +261,6 @@ def modify_response(teid: int, bearer: int, user: Fteid) -> Message:
 
 
 def delete_request(teid: int, bearer: int) -> Message:
-    """Delete Session Request."""
     return Message(
         DELETE_SESSION_REQUEST,
         teid,

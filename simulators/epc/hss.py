@@ -63,7 +63,6 @@ class Hss:
         return host.endswith(self.suffixes)
 
     async def answer(self, request: Message, connection: Connection) -> Message:
-        """Answer one request."""
         if isinstance(request, AuthenticationInformationRequest):
             self.counters.air += 1
             return await self._authentication(request)

@@ -90,7 +90,6 @@ class Mme(MobilityManagement[Ue, Enb]):
         log.debug("MME app initialization complete")
 
     def stop(self) -> None:
-        """Close everything."""
         self.s11.stop()
         self.close()
 
@@ -211,7 +210,6 @@ class Mme(MobilityManagement[Ue, Enb]):
         await attach.serve(self, ue, first)
 
     def reject(self, ue: Ue, error: mobility_core.RejectedError) -> None:
-        """Send an Attach Reject."""
         esm = getattr(error, "esm", None)
         ue.nas(nas.attach_reject(error.cause, b"" if esm is None else nas.connectivity_reject(esm)))
 

@@ -81,7 +81,6 @@ class Reader:
         return octets
 
     def octet(self) -> int:
-        """The next octet."""
         return self.take(1)[0]
 
     def lv(self) -> bytes:
@@ -221,7 +220,6 @@ class Bearer:
 
     @classmethod
     def decode(cls, octets: bytes) -> "Bearer":
-        """Read the request."""
         reader = Reader(octets)
         first, _, kind = reader.take(3)
         if first & 0x0F != ESM or kind != _ACTIVATE_REQUEST:
@@ -260,7 +258,6 @@ class AttachRequest:
 
     @classmethod
     def decode(cls, octets: bytes) -> "AttachRequest":
-        """Read the request."""
         reader = Reader(octets[2:])
         key = reader.octet() >> 4 & 7
         identity = identity_of(reader.lv())
@@ -286,7 +283,6 @@ class AttachAccept:
 
     @classmethod
     def decode(cls, octets: bytes) -> "AttachAccept":
-        """Read the accept."""
         reader = Reader(octets[2:])
         reader.take(2)
         area = reader.lv()
@@ -301,18 +297,15 @@ class AttachAccept:
 
 
 def attach_complete(esm: bytes) -> bytes:
-    """Attach Complete."""
     return bytes([EMM, ATTACH_COMPLETE]) + _lve(esm)
 
 
 def attach_reject(cause: int, esm: bytes) -> bytes:
-    """Attach Reject."""
     octets = bytes([EMM, ATTACH_REJECT, cause])
     return octets + (b"\x78" + _lve(esm) if esm else b"")
 
 
 def authentication_request(key: int, rand: bytes, autn: bytes) -> bytes:
-    """Authentication Request."""
     return bytes([EMM, AUTHENTICATION_REQUEST, key]) + rand + _lv(autn)
 
 
@@ -326,7 +319,6 @@ def challenge_of(octets: bytes) -> tuple[int, bytes, bytes]:
 
 
 def authentication_response(res: bytes) -> bytes:
-    """Authentication Response."""
     return bytes([EMM, AUTHENTICATION_RESPONSE]) + _lv(res)
 
 
@@ -385,5 +377,4 @@ class Security(Context):
         return bytes([kind << 4 | EMM])
 
     def header_type(self, octets: bytes) -> int:
-        """The security header type."""
         return octets[0] >> 4 if is_protected(octets) else 0

@@ -21,12 +21,10 @@ PROTOCOL = asn1.Protocol(
 
 
 def tai(value: Tai) -> dict[str, bytes]:
-    """A TAI."""
     return {"pLMNidentity": value.plmn.octets, "tAC": value.tac.to_bytes(2, "big")}
 
 
 def tai_of(value: dict[str, bytes]) -> Tai:
-    """Decode a TAI."""
     return Tai(Plmn.decode(value["pLMNidentity"]), int.from_bytes(value["tAC"], "big"))
 
 

@@ -73,7 +73,6 @@ def database(file: File) -> home.Database:
 
 
 def amf_config(file: File) -> amf.Config:
-    """Return the AMF's configuration."""
     from simulators.core5g import amf, nas
 
     own = file.at("amf")
@@ -108,7 +107,6 @@ def _networks(file: File) -> dict[str, ipaddress.IPv4Network]:
 
 
 def smf_config(file: File) -> smf.Config:
-    """Return the SMF's configuration."""
     from simulators.core5g import smf
     from simulators.shared.addresses import Pdn
 
@@ -149,7 +147,6 @@ def smf_config(file: File) -> smf.Config:
 
 
 def upf_config(file: File) -> user_plane.Config:
-    """Return the UPF's configuration."""
     from simulators.shared import user_plane
 
     snat = file.find("upf", "support_features", "enable_snat", default=False)

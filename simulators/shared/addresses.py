@@ -34,7 +34,6 @@ class Pool:
         return fresh
 
     def release(self, address: str) -> None:
-        """Release an address."""
         self._free[address] = None
 
 

@@ -118,7 +118,6 @@ class Station(ABC):
         self._server = await loop.create_server(self._link, self.config.uu, uu.PORT)
 
     def stop(self) -> None:
-        """Close everything."""
         if self._task is not None:
             self._task.cancel()
         if self._association is not None:

@@ -76,7 +76,6 @@ class UeContext(ABC, Generic[Nas]):
         return octets if self.security is None else self.security.protect(octets, **how)
 
     def nas(self, octets: bytes, **how: bool) -> None:
-        """Send a NAS message."""
         self.tell("DownlinkNASTransport", NAS_PDU=self.sealed(octets, **how))
 
     def check(self) -> None:

@@ -36,7 +36,6 @@ class Context(ABC):
     _int: bytes = field(init=False, default=b"")
 
     def __post_init__(self) -> None:
-        """Derive the NAS keys."""
         self._enc = self.derive(keys.NAS_ENC, self.ciphering)
         self._int = self.derive(keys.NAS_INT, self.integrity)
 

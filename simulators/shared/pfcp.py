@@ -83,12 +83,10 @@ def recovery(stamp: int) -> Ie:
 
 
 def cause(value: int) -> Ie:
-    """The Cause."""
     return Ie(CAUSE, bytes([value]))
 
 
 def cause_of(message: Message) -> int:
-    """The cause of a response."""
     return number(message.need(CAUSE), 1)
 
 

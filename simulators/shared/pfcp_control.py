@@ -105,7 +105,6 @@ class ControlPlane:
             self._seeking = asyncio.create_task(self._seek(up, up))
 
     def stop(self) -> None:
-        """Close the socket."""
         if self.up is not None and self.up.watch is not None:
             self.up.watch.cancel()
         for task in (self._restoring, self._seeking):
@@ -235,6 +234,5 @@ class ControlPlane:
             await self._ask(pfcp.modification(session.up_seid, None))
 
     async def delete(self, session: Session) -> None:
-        """Remove a session."""
         self.sessions.pop(session.seid, None)
         await self._ask(Message(pfcp.DELETION_REQUEST, session.up_seid))

@@ -201,7 +201,6 @@ class Device:
             pass
 
     def close(self) -> None:
-        """Remove the device."""
         if self.fd >= 0:
             self.link.on_room.discard(self._resume)
             asyncio.get_running_loop().remove_reader(self.fd)
@@ -270,6 +269,5 @@ class Terminal(ABC):
         return device
 
     def shut(self, device: Device) -> None:
-        """Remove a device."""
         self.radio.packets.pop(device.ue, None)
         device.close()

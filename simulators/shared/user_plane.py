@@ -118,7 +118,6 @@ class Spgwu:
         self._seeking = asyncio.create_task(self._associate())
 
     def stop(self) -> None:
-        """Close everything."""
         loop = asyncio.get_running_loop()
         for task in (self._seeking, *self.associated.values()):
             if task is not None:

@@ -99,7 +99,6 @@ class Protocol:
         }
 
     def encode(self, name: str, values: dict[str, Any]) -> bytes:
-        """The octets of a message."""
         code, choice, criticality = self._messages[name]
         content = (name, {"protocolIEs": elements(self._contents, name, values)})
         value = {"procedureCode": code, "criticality": criticality, "value": content}

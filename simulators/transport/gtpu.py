@@ -33,7 +33,6 @@ class Traffic:
 
 
 def g_pdu(teid: int, packet: bytes) -> bytes:
-    """A packet in a tunnel."""
     return header(0x30, G_PDU, len(packet), teid) + packet
 
 

@@ -58,7 +58,6 @@ class Link(asyncio.Protocol):
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
         assert isinstance(transport, asyncio.Transport)  # noqa: S101
         self._transport = transport
         transport.set_write_buffer_limits(high=_FULL)
@@ -93,7 +92,6 @@ class Link(asyncio.Protocol):
         self._buffer = buffer[at:]
 
     def send(self, kind: int, ue: int, content: bytes = b"") -> None:
-        """Send a frame."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(_header.pack(len(content), kind, ue) + content)
 
@@ -104,7 +102,6 @@ class Link(asyncio.Protocol):
             self._transport.write(b"".join(pack(len(p), PACKET, n) + p for n, p in packets))
 
     def close(self) -> None:
-        """Close the connection."""
         if self._transport is not None:
             self._transport.close()
 

@@ -91,7 +91,6 @@ class Codec:
         return tuple(ies)
 
     def encode(self, message: Message) -> bytes:
-        """The message's octets."""
         body = message.sequence.to_bytes(3, "big") + b"\0" + self.encode_ies(message.ies)
         flags = self.version << 5
         if message.endpoint is not None:
@@ -167,7 +166,6 @@ def labels(name: str) -> bytes:
 
 
 def name_of(octets: bytes) -> str:
-    """Return the name of labels."""
     parts, rest = [], octets
     while rest:
         size = rest[0]

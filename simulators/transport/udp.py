@@ -45,14 +45,12 @@ class Endpoint(asyncio.DatagramProtocol):
         return int(transport.get_extra_info("sockname")[1])
 
     def stop(self) -> None:
-        """Close the socket."""
         if self._transport is not None:
             self._transport.close()
         for task in self._tasks:
             task.cancel()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
         self._transport = transport  # type: ignore[assignment]
 
     def error_received(self, error: Exception) -> None:

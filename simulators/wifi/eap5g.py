@@ -37,7 +37,6 @@ class Eap:
     parameters: bytes = b""
 
     def encode(self) -> bytes:
-        """The octets."""
         body = b""
         if self.code in (REQUEST, RESPONSE):
             body = _TYPE + bytes([self.message, 0])
@@ -88,7 +87,6 @@ class Parameters:
     cause: int = MO_SIGNALLING
 
     def encode(self) -> bytes:
-        """The octets."""
         listed = [(_PLMN, self.plmn.octets), (_CAUSE, bytes([self.cause]))]
         if self.nssai:
             listed.append((_NSSAI, b"".join(_snssai(one) for one in self.nssai)))

@@ -246,7 +246,6 @@ def chosen(payload: Packet, protocol: int) -> bytes | None:
 
 
 def notify(kind: int, content: bytes = b"", protocol: int = 0, spi: bytes = b"") -> Packet:
-    """A Notify payload."""
     return codec.IKEv2_Notify(type=kind, notify=content, proto=protocol, SPI=spi)
 
 

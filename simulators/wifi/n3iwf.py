@@ -312,7 +312,6 @@ class N3iwf(gnb.Gnb):
         log.info("N3IWF %s listens on %s", self.config.fqdn, self.config.nwu)
 
     def stop(self) -> None:
-        """Close everything."""
         for task in list(self._tasks):
             task.cancel()
         self.nwu.stop()

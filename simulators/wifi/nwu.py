@@ -164,12 +164,10 @@ class Endpoint:
         association.owner.packet(child, packet)
 
     def send_ike(self, octets: bytes, peer: Peer) -> None:
-        """Send an IKE message."""
         port = ikev2.NAT_PORT if peer.encapsulated else ikev2.PORT
         self._send(port, (_MARKER if peer.encapsulated else b"") + octets, (peer.host, peer.port))
 
     def send_esp(self, octets: bytes, peer: Peer) -> None:
-        """Send an ESP packet."""
         port = ikev2.NAT_PORT if peer.encapsulated else 0
         self._send(port, octets, (peer.host, peer.port if port else 0))
 
@@ -315,7 +313,6 @@ class Association:
         return (self.spi, self.other_spi) if self.initiator else (self.other_spi, self.spi)
 
     def _message(self, request: ikev2.Message, payloads: tuple[Packet, ...]) -> ikev2.Message:
-        """The response to a request."""
         kind, number = request.exchange, request.number
         return ikev2.Message(*self._spis(), kind, number, self.initiator, True, payloads)
 
@@ -651,7 +648,6 @@ class Link(Owner):
             self.ike.endpoint.send_esp(child.outbound.seal(packet), self.ike.peer)
 
     def packet(self, child: Child, packet: bytes) -> None:
-        """Handle an inner packet."""
         if child.session == 0:
             if packet[9] == _TCP and self.signalling is not None:
                 self.signalling.write(packet)
@@ -725,7 +721,6 @@ class Device:
             os.write(self.fd, packet)
 
     def close(self) -> None:
-        """Remove the device."""
         if self.fd >= 0:
             asyncio.get_running_loop().remove_reader(self.fd)
             os.close(self.fd)
@@ -733,7 +728,6 @@ class Device:
 
 
 def configured(payload: Packet) -> dict[int, bytes]:
-    """Attributes of a configuration payload."""
     values = {}
     for one in payload.attributes:
         value = one.value

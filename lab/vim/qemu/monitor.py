@@ -86,7 +86,6 @@ class _Channel:
         return line
 
     def send(self, command: str, arguments: dict[str, Any], prefix: bytes = b"") -> None:
-        """Send a command."""
         document = {"execute": command, "arguments": arguments}
         try:
             self._socket.sendall(prefix + json.dumps(document).encode() + b"\n")
