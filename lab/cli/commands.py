@@ -581,7 +581,7 @@ def _summary(lab: Lab, nsr: Document) -> None:
     for vca in nsr["_admin"]["deployed"]["VCA"]:
         state = charms.get(vca["application"])
         text = f"{state['status']}: {state['message']}" if state else vca["status"]
-        by_index.setdefault(vca["member-vnf-index"] or "ns", []).append(text)
+        by_index.setdefault(vca["member-vnf-index"], []).append(text)
     rows = [
         {
             "vnf": vnfr["member-vnf-index-ref"],

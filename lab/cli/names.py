@@ -72,7 +72,7 @@ def _vnfs(engine: Engine, given: Given) -> list[Document]:
 def _primitives(engine: Engine, given: Given) -> Iterable[str]:
     service = _service(engine, given)["nsd"]
     vnf = given.get("vnf_name")
-    found = [] if vnf else [service.get("ns-configuration") or {}]
+    found = []
     for index, package in members(service, engine.store).items():
         if vnf in (None, index):
             descriptor = package["descriptor"]

@@ -20,7 +20,7 @@ class Environment:
     application: str
     charm: str
     ee_id: str
-    member_vnf_index: str | None
+    member_vnf_index: str
     vdu_id: str | None = None
     count_index: int = 0
     num_units: int = 1
@@ -34,16 +34,9 @@ class Environment:
     config: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
 
     @property
-    def level(self) -> str:
-        """``ns``, ``vnf`` or ``vdu``."""
-        if self.member_vnf_index is None:
-            return "ns"
-        return "vnf" if self.vdu_id is None else "vdu"
-
-    @property
     def label(self) -> str:
         """Name for people and for LCM's error texts, ``<member-vnf-index>.<vdu-id>``."""
-        return f"{self.member_vnf_index or ''}.{self.vdu_id or ''}"
+        return f"{self.member_vnf_index}.{self.vdu_id or ''}"
 
 
 def day12(vnfd: Mapping[str, Any], entry_id: str) -> Mapping[str, Any] | None:
@@ -85,6 +78,8 @@ def environments(
         params: instantiation parameters (for ``config-units``).
         instances: count indexes of the VDUs, as scaling changed them.
     """
+    if (nsd.get("ns-configuration") or {}).get("juju"):
+        raise LcmError(f"nsd '{nsd['id']}' has a charm, the lab runs charms of VNFs and VDUs")
     result: list[Environment] = []
     for index, vnfd in vnfds.items():
         vnf_params = entry_of(params.get("additionalParamsForVnf"), "member-vnf-index", index)
@@ -102,7 +97,6 @@ def environments(
             units = int(vdu_params.get("config-units") or 1)
             for count in counts_of(vnfd, index, vdu["id"], instances):
                 result.extend(_of_entry(entry, index, vdu["id"], count, units))
-    result.extend(_of_ns(nsd, params))
     seen: dict[str, Environment] = {}
     for env in result:
         other = seen.setdefault(env.application, env)
@@ -150,7 +144,6 @@ def _of_entry(
                 ee_id=ee["id"],
                 member_vnf_index=index,
                 vdu_id=vdu_id,
-                charm=charm,
                 # LCM uses the instance's count index for the VNF, too.
                 vnf_count=count,
                 vdu_count=count,
@@ -168,27 +161,6 @@ def _of_entry(
             terminate=_of_environment(entry.get("terminate-config-primitive"), ee["id"]),
             config=_of_environment(entry.get("config-primitive"), ee["id"]),
         )
-
-
-def _of_ns(nsd: Mapping[str, Any], params: Mapping[str, Any]) -> Iterator[Environment]:
-    configuration = nsd.get("ns-configuration") or {}
-    charm = (configuration.get("juju") or {}).get("charm")
-    if not charm:
-        return
-    initial = list(configuration.get("initial-config-primitive") or ())
-    if not any(p.get("name") == "config" for p in initial):
-        # LCM always configures an NS charm first, to pass ns_config_info.
-        initial.insert(0, {"seq": 0, "name": "config", "parameter": []})
-    yield Environment(
-        application=application_name(ee_id="", member_vnf_index=None, vdu_id=None, charm=charm),
-        charm=charm,
-        ee_id="",
-        member_vnf_index=None,
-        num_units=int(params.get("config-units") or 1),
-        initial=tuple(initial),
-        terminate=tuple(configuration.get("terminate-config-primitive") or ()),
-        config=tuple(configuration.get("config-primitive") or ()),
-    )
 
 
 def _of_environment(primitives: Any, ee_id: str) -> tuple[Mapping[str, Any], ...]:

@@ -11,9 +11,8 @@ _ALLOWED = re.compile(r"[^a-z0-9-]+")
 def application_name(
     *,
     ee_id: str,
-    member_vnf_index: str | None,
+    member_vnf_index: str,
     vdu_id: str | None,
-    charm: str,
     vnf_count: int = 0,
     vdu_count: int = 0,
 ) -> str:
@@ -21,14 +20,11 @@ def application_name(
 
     VNF level:  ``<ee[:12]>-<n>-<index[:12]>-vnf``
     VDU level:  ``<ee[:12]>-<n>-<index[:12]>-<vdu[:12]>-<n>-vdu``
-    NS level:   ``<charm[:40]>-ns``
 
     Juju allows no dash-separated group that is all digits, so these get a ``z`` in front. Because
     of the truncation two environments can end up with one name; the caller must check.
     """
-    if member_vnf_index is None:
-        raw = f"{charm[:40]}-ns"
-    elif vdu_id is None:
+    if vdu_id is None:
         raw = f"{ee_id[:12]}-{vnf_count}-{member_vnf_index[:12]}-vnf"
     else:
         raw = f"{ee_id[:12]}-{vnf_count}-{member_vnf_index[:12]}-{vdu_id[:12]}-{vdu_count}-vdu"

@@ -44,8 +44,6 @@ def map_primitive_params(
         else:
             raise LcmError(f"Parameter {key} needed to execute primitive {name} not provided")
         values[key] = _typed(value, parameter.get("data-type"), key, name)
-    if name == "config" and "ns_config_info" in instantiation:
-        values["ns_config_info"] = instantiation["ns_config_info"]
     return values
 
 

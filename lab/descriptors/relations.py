@@ -1,8 +1,7 @@
 """Relations in the descriptors of a network service, as LCM reads them.
 
 NSD: ``ns-configuration.relation[]``; VNFD: ``relation`` of the ``day1-2`` entry that bears the
-VNFD's id (entries of VDUs are ignored). Two spellings: ``provider``/``requirer``, and the
-deprecated ``entities`` pair, whose first member is the provider.
+VNFD's id (entries of VDUs are ignored).
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,80 +37,46 @@ def relations(
     """
     result = []
     for entry in (nsd.get("ns-configuration") or {}).get("relation") or ():
-        ends = [_end(side, entry, nsd["id"], None) for side in _sides(entry)]
-        result.append(_join(entry, ends, envs))
+        result.append(_join(entry, None, envs))
     for index, vnfd in vnfds.items():
         day = day12(vnfd, vnfd["id"]) or {}
         for entry in day.get("relation") or ():
-            ends = [_end(side, entry, vnfd["id"], index) for side in _sides(entry)]
-            result.append(_join(entry, ends, envs))
+            result.append(_join(entry, index, envs))
     return result
 
 
-@dataclass(frozen=True)
-class _End:
-    member_vnf_index: str | None
-    vdu_id: str | None
-    ee_id: str | None
-    endpoint: str
-
-
-def _sides(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _join(entry: Mapping[str, Any], index: str | None, envs: Sequence[Environment]) -> Relation:
+    """Return a relation; ``index`` is the member whose VNFD has it, None for one of the NSD."""
     name = entry.get("name")
     if "entities" in entry:
-        if "provider" in entry or "requirer" in entry:
-            raise LcmError(f"relation '{name}' has both entities and provider/requirer, use one")
-        entities = list(entry["entities"])
-        if len(entities) != 2:
-            raise LcmError(f"relation '{name}' must have two entities, it has {len(entities)}")
-        return [{**e, "entity": e["id"]} for e in entities]
-    missing = [side for side in ("provider", "requirer") if side not in entry]
-    if missing:
-        raise LcmError(f"relation '{name}' has no {missing[0]}")
-    return [entry["provider"], entry["requirer"]]
+        raise LcmError(f"relation '{name}' has entities, the lab reads provider and requirer")
+    ends = []
+    for role in ("provider", "requirer"):
+        if role not in entry:
+            raise LcmError(f"relation '{name}' has no {role}")
+        side = entry[role]
+        if "endpoint" not in side:
+            raise LcmError(f"relation '{name}' has an end without endpoint, on which OSM fails")
+        member = index if index is not None else str(side.get("vnf-profile-id"))
+        ends.append(f"{_find(side, member, envs, entry).application}:{side['endpoint']}")
+    return Relation(str(entry.get("name", "")), *ends)
 
 
-def _end(side: Mapping[str, Any], entry: Mapping[str, Any], top: str, index: str | None) -> _End:
-    """Return an end of a relation.
-
-    ``top`` is the id of the descriptor that has the relation, ``index`` its member (None: an NSD).
-    """
-    if "entity" not in side and side.get("kdu-resource-profile-id"):
-        raise LcmError(f"relation '{entry.get('name')}' names a KDU, the lab runs none")
-    if "endpoint" not in side:
-        raise LcmError(
-            f"relation '{entry.get('name')}' has an end without endpoint, on which OSM fails"
-        )
-    endpoint = str(side["endpoint"])
-    if "entity" in side:
-        below = None if side["entity"] == top else str(side["entity"])
-        vnf, vdu = (below, None) if index is None else (index, below)
-        return _End(vnf, vdu, None, endpoint)
-    profile = side.get("vnf-profile-id")
-    if index is None and profile is not None:
-        index = str(profile)
-    return _End(index, side.get("vdu-profile-id"), side.get("execution-environment-ref"), endpoint)
-
-
-def _join(entry: Mapping[str, Any], ends: Sequence[_End], envs: Sequence[Environment]) -> Relation:
-    names = [f"{_find(end, envs, entry).application}:{end.endpoint}" for end in ends]
-    return Relation(str(entry.get("name", "")), names[0], names[1])
-
-
-def _find(end: _End, envs: Sequence[Environment], entry: Mapping[str, Any]) -> Environment:
+def _find(
+    side: Mapping[str, Any], member: str, envs: Sequence[Environment], entry: Mapping[str, Any]
+) -> Environment:
+    vdu_id, ee_id = side.get("vdu-profile-id"), side.get("execution-environment-ref")
     for env in envs:
-        if env.member_vnf_index != end.member_vnf_index or env.vdu_id != end.vdu_id:
-            continue
         # Without a reference LCM takes the first Juju environment; of several instances of a
         # VDU only the first one is ever related.
-        if end.ee_id is None or env.member_vnf_index is None or env.ee_id == end.ee_id:
+        if (env.member_vnf_index, env.vdu_id) == (member, vdu_id) and ee_id in (None, env.ee_id):
             return env
-    where = f"vnf-profile-id {end.member_vnf_index}" if end.member_vnf_index else "the NS"
-    if end.vdu_id:
-        where += f", vdu-profile-id {end.vdu_id}"
-    if end.ee_id:
-        where += f", execution-environment-ref {end.ee_id}"
+    where = f"vnf-profile-id {member}"
+    if vdu_id:
+        where += f", vdu-profile-id {vdu_id}"
+    if ee_id:
+        where += f", execution-environment-ref {ee_id}"
     raise LcmError(
         f"relation '{entry.get('name')}': no execution environment at {where} "
-        f"(endpoint {end.endpoint})"
+        f"(endpoint {side['endpoint']})"
     )

@@ -88,15 +88,10 @@ def shared_parameters(svc: Service, records: Mapping[str, Document]) -> dict[str
     All instances of a VDU use one dictionary: the VNF's. If the VDU has additionalParams, the
     dictionary has only these (no merge).
     """
-    pool: dict[tuple[str | None, str | None], dict[str, Any]] = {}
+    pool: dict[tuple[str, str | None], dict[str, Any]] = {}
     result = {}
     for env in svc.environments:
         index = env.member_vnf_index
-        if index is None:
-            values = dict(svc.nsr["instantiate_params"].get("additionalParamsForNs") or {})
-            values["ns_config_info"] = "osm-config-mapping: {}\n"
-            result[env.application] = pool.setdefault((None, None), values)
-            continue
         record = records[index]
         own = None
         for vdur in record["vdur"]:

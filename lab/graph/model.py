@@ -140,9 +140,7 @@ def _node(nsr: Document, member: str, vnfd: str, unit: UnitStatus | None) -> Nod
     return Node(f"{name}/{member}", name, member, vnfd, state, message, looked, nsr["_id"])
 
 
-def _edges(
-    svc: Service, units: Mapping[str | None, UnitStatus | None], engine: Engine
-) -> Iterable[Edge]:
+def _edges(svc: Service, units: Mapping[str, UnitStatus | None], engine: Engine) -> Iterable[Edge]:
     members = {env.application: env.member_vnf_index for env in svc.environments}
     params: dict[str, Mapping[str, Any]] = {
         vnfr["member-vnf-index-ref"]: vnfr["additionalParamsForVnf"] or {}

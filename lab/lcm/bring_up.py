@@ -7,7 +7,7 @@ says so. Steps of each environment (LCM ``_instantiate_N2VC``):
 2. add its relations, as soon as both ends are installed;
 3. with a required ssh-access: make the charm's key, read its public part;
 4. wait for the VM's address, let RO put the key into the VM;
-5. wait for the environments below (VNF: its VDUs; NS: all);
+5. wait for the environments of the VDUs, if it is that of a VNF;
 6. run the initial primitives by ``seq``.
 
 So a charm gets relation events before ``config`` gives it the address of its VDU.
@@ -193,7 +193,7 @@ class Instantiation:
         return steps
 
     def _n2vc(self, env: Environment) -> Connector:
-        vnf_id = self.request.vnf_ids.get(env.member_vnf_index or "", "")
+        vnf_id = self.request.vnf_ids.get(env.member_vnf_index, "")
         return connector(self.backends, env, self.request.ns_id, self.timeouts, vnf_id)
 
     def _install(self, env: Environment) -> None:
@@ -221,10 +221,6 @@ class Instantiation:
 
     def _reach(self, env: Environment) -> None:
         values = self.request.parameters[env.application]
-        if env.member_vnf_index is None:
-            values["rw_mgmt_ip"] = None
-            values["OSM"] = self.request.osm(env)
-            return
         key = None
         if env.ssh_required:
             self._say(env, "making ssh key")
@@ -251,19 +247,15 @@ class Instantiation:
 
     def _faults(self, env: Environment) -> list[str]:
         vnfrs = vnfrs_of(self.work.store, self.request.ns_id)
-        return faults(self.backends, vnfrs[env.member_vnf_index or ""])
+        return faults(self.backends, vnfrs[env.member_vnf_index])
 
     def _wait_below(self, env: Environment) -> None:
-        if env.level == "vdu":
+        if env.vdu_id is not None:
             return
         below = [
             self._ready[other.application]
             for other in self.request.environments
-            if other is not env
-            and (
-                env.level == "ns"
-                or (other.member_vnf_index == env.member_vnf_index and other.level == "vdu")
-            )
+            if other.member_vnf_index == env.member_vnf_index and other.vdu_id is not None
         ]
         done, pending = wait(below, self.timeouts.dependent_vcas, FIRST_EXCEPTION)
         if any(each.exception() for each in done):
@@ -274,7 +266,7 @@ class Instantiation:
     def _primitive(
         self, env: Environment, primitive: Mapping[str, Any], number: int, total: int
     ) -> None:
-        name, where = str(primitive["name"]), env.member_vnf_index or "ns"
+        name, where = str(primitive["name"]), env.member_vnf_index
         more = {"application": env.application, "number": number, "total": total}
         self.journal.write("primitive", where, name, **more)
         params = map_primitive_params(primitive, {}, self.request.parameters[env.application])
@@ -285,9 +277,7 @@ class Instantiation:
         self.journal.write("primitive", where, name, **more, done=True)
 
     def _say(self, env: Environment, text: str, **more: Any) -> None:
-        self.journal.write(
-            "charm", env.member_vnf_index or "ns", text, application=env.application, **more
-        )
+        self.journal.write("charm", env.member_vnf_index, text, application=env.application, **more)
 
 
 def _managed(env: Environment) -> Place:

@@ -35,7 +35,7 @@ def run_terminate_primitives(
             name = str(primitive["name"])
             index = env.member_vnf_index
             more = {"application": env.application, "number": number, "total": len(primitives)}
-            work.journal.write("primitive", index or "ns", name, **more)
+            work.journal.write("primitive", index, name, **more)
             left = deadline - time.monotonic()
             if left <= 0:
                 raise LcmError("Timeout: terminate primitives took too long")

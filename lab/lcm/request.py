@@ -12,7 +12,7 @@ from lab.descriptors.service import Service, shared_parameters, vnfrs_of
 from lab.descriptors.topology import Plan, Server
 from lab.errors import LcmError
 from lab.records.operations import ro_key_path
-from lab.records.store import NSDS, Document, Store
+from lab.records.store import Document, Store
 
 Place = tuple[str | None, str | None, int]
 """A VDU instance, or with ``None`` for the VDU a VNF: (member, VDU, count index)."""
@@ -62,10 +62,7 @@ def request(svc: Service, store: Store) -> Request:
 
 def charm_folder(svc: Service, store: Store, env: Environment) -> Path:
     """Return the folder of a charm or chart in its package (tar layout, else SOL004's Scripts)."""
-    if env.member_vnf_index is None:
-        document = store.get(NSDS, svc.nsr["nsd-id"])
-    else:
-        document = svc.vnfds[env.member_vnf_index]
+    document = svc.vnfds[env.member_vnf_index]
     return _artifact(store, document, "helm-charts" if env.helm else "charms", env.charm)
 
 
@@ -106,8 +103,6 @@ def _user_data(
 
 
 def _osm(store: Store, ns_id: str, env: Environment) -> dict[str, Any]:
-    if env.member_vnf_index is None:
-        return {"ns_id": ns_id}
     record = vnfrs_of(store, ns_id)[env.member_vnf_index]
     # LCM passes count index 0 to every charm of an instantiation.
     return osm_params(record, env.vdu_id, 0)

@@ -213,7 +213,7 @@ class Work:
 
     def _charm_listener(self, model: Model, envs: list[Environment]) -> Callable[[Event], None]:
         """Return a listener that writes the events of charms into the journal."""
-        owner = {env.application: env.member_vnf_index or "ns" for env in envs}
+        owner = {env.application: env.member_vnf_index for env in envs}
 
         def listen(event: Event) -> None:
             fields = shown(event, model.log_path(event.unit))
@@ -241,10 +241,8 @@ def configuration_status(nsr: Document) -> list[dict[str, Any]]:
     """Return the state of each environment of a service, as its record shows it."""
     return [
         {
-            "elementType": "NS"
-            if vca["member-vnf-index"] is None
-            else ("VNF" if vca["vdu_id"] is None else "VDU"),
-            "elementUnderConfiguration": vca["member-vnf-index"] or nsr["_id"],
+            "elementType": "VNF" if vca["vdu_id"] is None else "VDU",
+            "elementUnderConfiguration": vca["member-vnf-index"],
             "application": vca["application"],
             "status": vca["status"],
         }

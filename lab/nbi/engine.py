@@ -175,18 +175,12 @@ class Engine(Instances):
         return self._start(operation, nsr)
 
     def _check_action(self, nsr: Document, request: dict[str, Any]) -> None:
-        if "kdu_name" in request:
-            text = (
-                f"Invalid parameter kdu_name='{request['kdu_name']}' not present at vnfd:kdu:name"
-            )
-            raise NbiError(text)
         if "vnf_member_index" in request:
             request["member_vnf_index"] = request.pop("vnf_member_index")
         index, vdu_id = request.get("member_vnf_index"), request.get("vdu_id")
         vnfds = self._members(nsr["nsd"])
         if index is None:
-            configuration = nsr["nsd"].get("ns-configuration") or {}
-            primitives = list(configuration.get("config-primitive") or ())
+            primitives = []
         else:
             if index not in vnfds:
                 text = (
@@ -356,7 +350,7 @@ def _check_names(svc: Service) -> None:
 
 def _check_initial(svc: Service, values: Mapping[str, Mapping[str, Any]]) -> None:
     """Refuse an instantiation that lacks a value of an initial primitive."""
-    always = {"rw_mgmt_ip", "OSM", "ns_config_info"}
+    always = {"rw_mgmt_ip", "OSM"}
     for env in svc.environments:
         known = always | set(values[env.application])
         for primitive in env.initial:
@@ -369,11 +363,7 @@ def _check_initial(svc: Service, values: Mapping[str, Mapping[str, Any]]) -> Non
                 placeholder = placeholder_name(parameter.get("value"))
                 if placeholder is None or placeholder in known:
                     continue
-                owner = (
-                    f"nsd[id={svc.nsr['nsd']['id']}]:ns-configuration"
-                    if env.member_vnf_index is None
-                    else f"vnfd[id={svc.vnfds[env.member_vnf_index]['id']}]:day1-2 configuration"
-                )
+                owner = f"vnfd[id={svc.vnfds[env.member_vnf_index]['id']}]:day1-2 configuration"
                 raise NbiError(
                     f"Parameter '<{placeholder}>' needed for {owner}:initial-config-primitive"
                     f"[name={primitive['name']}] not supplied (member-vnf-index "

@@ -134,7 +134,6 @@ NS_ACTION = _operation(
         "vnf_member_index": _NAME,
         "vdu_id": _NAME,
         "vdu_count_index": _COUNT,
-        "kdu_name": _NAME,
         "primitive": _NAME,
         "timeout_ns_action": _POSITIVE,
         "primitive_params": _OBJECT,

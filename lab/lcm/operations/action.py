@@ -15,10 +15,7 @@ from lab.records.store import NSRS, Document
 def run(work: Work, operation: Document) -> str:
     """Run a day-2 primitive."""
     params = operation["operationParams"]
-    index = params.get("member_vnf_index")
-    if index is None:
-        # The handler uses the VNF record before it loads one.
-        raise LcmError("OSM fails in each action on a service itself: name a member")
+    index = params["member_vnf_index"]
     ns_id = operation["nsInstanceId"]
     svc = service(work.store.get(NSRS, ns_id), work.store)
     vdu_id, count = params.get("vdu_id"), int(params.get("vdu_count_index") or 0)

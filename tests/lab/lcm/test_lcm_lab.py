@@ -430,6 +430,9 @@ def _servers(verbs: Verbs, name: str) -> int:
 
 
 def _units(verbs: Verbs, name: str) -> int:
+    record = next(n for n in verbs.json("ns-list") if n["name"] == name)
+    if not (verbs.home / "vca" / "models" / record["_id"] / "model.json").exists():
+        return 0  # its worker makes it
     return len(verbs.json("lab", "juju-status", name))
 
 

@@ -411,13 +411,6 @@ def test_unit_in_error_after_all_is_degraded(world: World) -> None:
     assert world.ns["errorDetail"] == f"{APP1}/0: hook failed: start"
 
 
-def test_ns_charm_waits_for_all_and_gets_ns_config_info(world: World) -> None:
-    world.nsd["ns-configuration"]["juju"] = {"charm": "demo"}
-    assert world.run() == "COMPLETED"
-    assert "ns_config_info" in world.backends.the_model.config["demo-ns"]
-    assert world.log.index("config", "demo-ns") > world.log.index("action", APP1, "configure")
-
-
 # -- action ----------------------------------------------------------------------------------------
 
 
@@ -488,12 +481,6 @@ def test_config_as_an_action_changes_nothing(world: World) -> None:
     )
     assert world.op["detailed-status"] == {"output": "CONFIG OK"}
     assert world.backends.the_model.config[APP1] == before
-
-
-def test_action_at_ns_level_fails_as_in_osm(world: World) -> None:
-    world.run()
-    assert world.start("action", primitive="x", primitive_params={}) == "FAILED"
-    assert world.op["detailed-status"].startswith("OSM fails in each action on a service itself")
 
 
 # -- terminate -------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from lab.lcm.timeouts import Timeouts, lab_timeouts
 
 
 def test_name_of_a_vnf_level_application() -> None:
-    name = application_name(ee_id="vpn-ee", member_vnf_index="hss", vdu_id=None, charm="hss")
+    name = application_name(ee_id="vpn-ee", member_vnf_index="hss", vdu_id=None)
     assert name == "vpn-ee-z0-hss-vnf"
 
 
@@ -36,15 +36,9 @@ def test_digit_groups_get_a_z_and_parts_are_cut_at_twelve() -> None:
         ee_id="a-very-long-environment",
         member_vnf_index="1",
         vdu_id="box-with-long-name",
-        charm="x",
         vdu_count=3,
     )
     assert name == "a-very-long-z0-z1-box-with-lon-z3-vdu"
-
-
-def test_name_of_an_ns_level_application_is_cut_at_forty() -> None:
-    name = application_name(ee_id="", member_vnf_index=None, vdu_id=None, charm="c" * 50)
-    assert name == "c" * 40 + "-ns"
 
 
 @given(st.text(min_size=1, max_size=40))
@@ -142,12 +136,6 @@ def test_given_values_win_and_are_not_substituted() -> None:
     assert map_primitive_params(entry, {"p": "<y>"}, {}) == {"p": "<y>"}
 
 
-def test_config_gets_ns_config_info() -> None:
-    entry = {"name": "config", "parameter": []}
-    assert map_primitive_params(entry, {}, {"ns_config_info": "i"}) == {"ns_config_info": "i"}
-    assert map_primitive_params({"name": "other"}, {}, {"ns_config_info": "i"}) == {}
-
-
 def test_terminate_primitives_get_no_substitution_but_a_named_index() -> None:
     entry = primitive({"name": "p", "value": "<x>"}, {"name": "member_vnf_index", "value": "?"})
     assert terminate_params(entry, "5") == {"p": "<x>", "member_vnf_index": "5"}
@@ -218,9 +206,9 @@ def test_osm_params() -> None:
 
 def test_environments_of_the_sample() -> None:
     found = environments(nsd(), {"1": vnfd(), "2": vnfd()}, params())
-    assert [(e.application, e.level, e.ssh_user) for e in found] == [
-        ("vpn-ee-z0-z1-vnf", "vnf", "ubuntu"),
-        ("vpn-ee-z0-z2-vnf", "vnf", "ubuntu"),
+    assert [(e.application, e.vdu_id, e.ssh_user) for e in found] == [
+        ("vpn-ee-z0-z1-vnf", None, "ubuntu"),
+        ("vpn-ee-z0-z2-vnf", None, "ubuntu"),
     ]
 
 
@@ -259,13 +247,11 @@ def test_ssh_access_without_user_injects_nothing() -> None:
     assert env.ssh_user is None
 
 
-def test_ns_environment_gets_config_first() -> None:
+def test_a_charm_of_the_service_itself_is_refused() -> None:
     descriptor = nsd()
     descriptor["ns-configuration"]["juju"] = {"charm": "boss"}
-    descriptor["ns-configuration"]["initial-config-primitive"] = [{"seq": 1, "name": "go"}]
-    env = environments(descriptor, {}, params())[-1]
-    assert (env.application, env.level) == ("boss-ns", "ns")
-    assert [p["name"] for p in by_seq(env.initial)] == ["config", "go"]
+    with pytest.raises(LcmError, match="nsd 'an_ns' has a charm, the lab runs charms of VNFs"):
+        environments(descriptor, {}, params())
 
 
 def test_truncated_names_that_collide_are_refused() -> None:
@@ -327,34 +313,13 @@ def test_relation_of_the_nsd() -> None:
     assert relation.applications == ("vpn-ee-z0-z1-vnf", "vpn-ee-z0-z2-vnf")
 
 
-def test_entities_are_provider_then_requirer() -> None:
+def test_entities_are_refused() -> None:
     descriptor = nsd()
-    descriptor["ns-configuration"]["relation"] = [
-        {"name": "l", "entities": [{"id": "2", "endpoint": "b"}, {"id": "1", "endpoint": "a"}]}
-    ]
-    (relation,) = related(descriptor)
-    assert (relation.provider, relation.requirer) == ("vpn-ee-z0-z2-vnf:b", "vpn-ee-z0-z1-vnf:a")
-
-
-def test_entity_named_as_the_nsd_is_the_ns_charm() -> None:
-    descriptor = nsd()
-    descriptor["ns-configuration"].update(
-        juju={"charm": "boss"},
-        relation=[
-            {
-                "name": "l",
-                "entities": [{"id": "an_ns", "endpoint": "x"}, {"id": "1", "endpoint": "y"}],
-            }
-        ],
-    )
-    (relation,) = related(descriptor)
-    assert relation.provider == "boss-ns:x"
-
-
-def test_both_spellings_are_refused() -> None:
-    descriptor = nsd()
-    descriptor["ns-configuration"]["relation"][0]["entities"] = []
-    with pytest.raises(LcmError, match="both entities and provider"):
+    descriptor["ns-configuration"]["relation"][0] = {
+        "name": "l",
+        "entities": [{"id": "2", "endpoint": "b"}, {"id": "1", "endpoint": "a"}],
+    }
+    with pytest.raises(LcmError, match="relation 'l' has entities, the lab reads provider and"):
         related(descriptor)
 
 
@@ -369,15 +334,9 @@ def test_an_end_that_does_not_exist_is_refused_at_once(field: str, value: str) -
         related(descriptor)
 
 
-@pytest.mark.parametrize("old", [False, True])
-def test_an_end_without_endpoint_is_one_sentence(old: bool) -> None:
+def test_an_end_without_endpoint_is_one_sentence() -> None:
     descriptor = nsd()
-    relation = descriptor["ns-configuration"]["relation"][0]
-    if old:
-        relation = {"name": relation["name"], "entities": [{"id": "1"}, {"id": "2"}]}
-        descriptor["ns-configuration"]["relation"][0] = relation
-    else:
-        del relation["provider"]["endpoint"]
+    del descriptor["ns-configuration"]["relation"][0]["provider"]["endpoint"]
     with pytest.raises(LcmError, match="has an end without endpoint, on which OSM fails$"):
         related(descriptor)
 
@@ -398,7 +357,8 @@ def test_relation_inside_a_vnfd_and_only_the_first_instance_is_related() -> None
     day12_of(descriptor)[0]["relation"] = [
         {
             "name": "in",
-            "entities": [{"id": "a_vnf", "endpoint": "a"}, {"id": "box", "endpoint": "b"}],
+            "provider": {"endpoint": "a"},
+            "requirer": {"vdu-profile-id": "box", "endpoint": "b"},
         }
     ]
     descriptor["df"][0]["instantiation-level"][0]["vdu-level"][0]["number-of-instances"] = 2

@@ -362,7 +362,6 @@ def test_action(api: Api, service: dict[str, Any]) -> None:
         ({"primitive_params": {"x": 1}}, "parameter/s '['x']' not present at vnfd /nsd for"),
         ({"member_vnf_index": "x"}, "Invalid parameter member_vnf_index='x' is not one of the"),
         ({"vdu_id": "x"}, "Invalid parameter vdu_id='x' not present at vnfd:vdu:id"),
-        ({"kdu_name": "x"}, "Invalid parameter kdu_name='x' not present at vnfd:kdu:name"),
     ):
         refused(api.post(path, {**body, **change}), 400, "BAD_REQUEST", text)
     refused(api.post(path, {}), 422, "UNPROCESSABLE_ENTITY", "'primitive' is a required property")
