@@ -188,20 +188,8 @@ SUITES = {
 @command("bench", epilog=f"\b\nBenchmarks with options of their own:\n{' '.join(SUITES)}")
 @click.version_option(package_name="osm-vpnaas")
 @click.argument("what", type=click.Choice(["all", "tunnel", "bringup"]), default="all")
-@click.option(
-    "--rounds",
-    type=click.IntRange(1),
-    default=10,
-    show_default=True,
-    help="Repetitions of `tunnel`.",
-)
-@click.option(
-    "--seconds",
-    type=click.IntRange(1),
-    default=3,
-    show_default=True,
-    help="Duration of each iperf3 run.",
-)
+@click.option("--rounds", type=click.IntRange(1), default=10, help="Repetitions of `tunnel`.")
+@click.option("--seconds", type=click.IntRange(1), default=3, help="Duration of each iperf3 run.")
 @counts("--vnfs", "2,5,10", "Services of `bringup`.", allowed=list(BRINGUPS))
 def main(report: Report, what: str, rounds: int, seconds: int, vnfs: list[int]) -> None:
     """Measure and print figures beside their baselines and goals."""

@@ -133,12 +133,12 @@ def judge(results: list[dict[str, Any]]) -> list[Goal]:
 
 @command("hot-standby", missing=missing)
 @counts("--peers", "4,32", "Counts of peers.")
-@click.option("--dpd", default=2, show_default=True, help="DPD interval, seconds.")
-@click.option("--flows", default=3, show_default=True, help="Peers with traffic.")
-@click.option("--interval", default=1, show_default=True, help="Between two datagrams of one, ms.")
-@click.option("--before", default=2, show_default=True, help="Seconds of traffic before it fails.")
+@click.option("--dpd", default=2, help="DPD interval, seconds.")
+@click.option("--flows", default=3, help="Peers with traffic.")
+@click.option("--interval", default=1, help="Between two datagrams of one, ms.")
+@click.option("--before", default=2, help="Seconds of traffic before it fails.")
 @click.option("--only", default=None, type=int, help="Only the first so many events.")
-@click.option("--rounds", default=1, show_default=True, help="Repetitions.")
+@click.option("--rounds", default=1, help="Repetitions.")
 def main(
     report: Report,
     peers: list[int],

@@ -173,7 +173,7 @@ def show(report: Report) -> None:
 
 
 @command("n3iwf", file="bench-n3iwf")
-@click.option("--registrations", default=5, show_default=True, help="Number in each round.")
+@click.option("--registrations", default=5, help="Number in each round.")
 def main(report: Report, registrations: int) -> None:
     """Measure the N3IWF by packet size, in turn with IPsec on NWu and without."""
     samples: dict[str, Any] = {

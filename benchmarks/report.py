@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from builder.commands import SETTINGS
 from experiments.machine import NOTHING, Watch
 from experiments.stats import Estimate
 
@@ -170,11 +171,9 @@ def command(
             "--out",
             type=click.Path(path_type=Path),
             default=Path("results"),
-            show_default=True,
             help="Folder of the results.",
         )
-        helps = {"help_option_names": ["-h", "--help"]}
-        return click.command(name, context_settings=helps, epilog=epilog)(option(run))
+        return click.command(name, context_settings=SETTINGS, epilog=epilog)(option(run))
 
     return decorate
 
@@ -202,4 +201,4 @@ def counts(
                 )
         return sorted(map(int, words))
 
-    return click.option(option, default=default, show_default=True, callback=read, help=text)
+    return click.option(option, default=default, callback=read, help=text)

@@ -135,7 +135,7 @@ def judge(results: Sequence[dict[str, Any]]) -> list[Goal]:
 
 @command("rotation", missing=lambda: "" if shutil.which("wg") else "needs wg")
 @click.option(
-    "--technology", type=click.Choice([*FIELDS]), default="wireguard", show_default=True,
+    "--technology", type=click.Choice([*FIELDS]), default="wireguard",
     help="Technology of the link.",
 )  # fmt: skip
 @counts("--peers", "10,100,1000", "Counts of peers.")

@@ -1,10 +1,14 @@
 """Groups of commands, as all command lines of the project have them."""
 
+from typing import Any
+
 import click
 
 from builder.errors import BuildError, of_file
 from builder.terminal import plain
 
+SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "show_default": True}
+"""Of a command line whose options show their defaults."""
 #: Longest first sentence of a help text, in characters.
 _SENTENCE = 1000
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from builder.commands import Group
+from builder.commands import SETTINGS, Group
 from builder.terminal import PlainConsole
 from experiments import campaign as campaigns
 from experiments import fiveg, qos, setups, slices
@@ -70,7 +70,7 @@ def final(runs: list[Run], out: Console, cpus: int = 0) -> bool:
     return any(verdict.failed for verdict in verdicts)
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Group, context_settings=SETTINGS)
 @click.version_option(package_name="osm-vpnaas")
 def main() -> None:
     """Experiments on isolation between slices, and their report."""
@@ -95,11 +95,7 @@ def check(profile: Profile, url: str | None, vim: str | None, named: Sequence[st
 
 @main.command()
 @click.option(
-    "--profile",
-    type=click.Choice(sorted(PROFILES)),
-    default="quick",
-    show_default=True,
-    help="Which runs to make.",
+    "--profile", type=click.Choice(sorted(PROFILES)), default="quick", help="Which runs to make."
 )
 @click.option(
     "--out",
@@ -122,7 +118,7 @@ def check(profile: Profile, url: str | None, vim: str | None, named: Sequence[st
     help="Lab directory; default a new one, with --slice that of osm-lab.",
 )
 @dist_option
-@click.option("--seed", default=1, show_default=True, help="Seed for the order of runs.")
+@click.option("--seed", default=1, help="Seed for the order of runs.")
 @click.option("--repetitions", type=click.IntRange(1, 100), help="Rounds; default the profile's.")
 @click.option(
     "--only",

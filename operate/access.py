@@ -42,16 +42,13 @@ dist_option = click.option(
     "--dist",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("dist"),
-    show_default=True,
     help="Folder of the built packages.",
 )
 
 
 def timeout_option(seconds: int, text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return the option --timeout with a default and a help."""
-    return click.option(
-        "--timeout", type=click.IntRange(1), default=seconds, show_default=True, help=text
-    )
+    return click.option("--timeout", type=click.IntRange(1), default=seconds, help=text)
 
 
 def osm_options(
@@ -86,15 +83,10 @@ def osm_options(
                 "--project",
                 envvar="OSM_PROJECT",
                 default="admin",
-                show_default=True,
                 help="Project of the user; $OSM_PROJECT.",
             ),
             click.option(
-                "--user",
-                envvar="OSM_USER",
-                default="admin",
-                show_default=True,
-                help="User of OSM; $OSM_USER.",
+                "--user", envvar="OSM_USER", default="admin", help="User of OSM; $OSM_USER."
             ),
             click.option("--osm", "url", required=required, help=text),
         ):

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import yaml
 
-from builder.commands import Group
+from builder.commands import SETTINGS, Group
 from builder.terminal import PlainConsole, tell
 from operate.acceptance.report import Report
 from operate.acceptance.run import Acceptance
@@ -25,7 +25,7 @@ from operate.targets import PORT, targets
 from operate.upkeep import rotate, upgrade
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Group, context_settings=SETTINGS)
 @click.version_option(package_name="osm-vpnaas")
 def main() -> None:
     """Operate services beyond single commands of `osm`."""
@@ -44,7 +44,6 @@ def _words(ctx: click.Context, option: click.Parameter, text: str) -> Client:
 _client = click.option(
     "--client",
     default="osm",
-    show_default=True,
     envvar="VPNAAS_OSM_CLIENT",
     callback=_words,
     help="Command of the OSM client, with options before the verb.",
@@ -54,8 +53,10 @@ _client = click.option(
 @main.command(name="join")
 @click.argument("one")
 @click.argument("other")
-@click.option("--prefixes", default="", help="Prefixes behind ONE, separated by commas.")
-@click.option("--other-prefixes", default="", help="Prefixes behind OTHER.")
+@click.option(
+    "--prefixes", default="", show_default=False, help="Prefixes behind ONE, separated by commas."
+)
+@click.option("--other-prefixes", default="", show_default=False, help="Prefixes behind OTHER.")
 @_client
 def join_command(one: str, other: str, prefixes: str, other_prefixes: str, client: Client) -> None:
     """Join a link of two services: ONE and OTHER are NS/VNF[/VDU/COUNT]:LINK[@ADDRESS].
@@ -106,13 +107,7 @@ def rotate_command(end: str, force: bool, timeout: int, client: Client) -> None:
 @main.command(name="join-slices")
 @click.argument("slices", nargs=-1, metavar="[NSI]...")
 @timeout_option(1800, "Seconds to wait for the named slices.")
-@click.option(
-    "--pause",
-    type=click.IntRange(1),
-    default=10,
-    show_default=True,
-    help="Seconds between two looks.",
-)
+@click.option("--pause", type=click.IntRange(1), default=10, help="Seconds between two looks.")
 @click.option(
     "--record",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -147,11 +142,7 @@ def _record_of(client: Client) -> Path:
 @click.argument("services", nargs=-1, required=True, metavar="NS[/VNF]...")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="File; else stdout.")
 @click.option(
-    "--port",
-    type=click.IntRange(1, 65535),
-    default=PORT,
-    show_default=True,
-    help="TCP port of the exporters.",
+    "--port", type=click.IntRange(1, 65535), default=PORT, help="TCP port of the exporters."
 )
 @click.option("--turn-on", is_flag=True, help="Start the exporters first.")
 @_client
@@ -204,7 +195,6 @@ def links_command(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     default=Path("results/acceptance.html"),
-    show_default=True,
     help="Page for a bug report.",
 )
 def acceptance(
