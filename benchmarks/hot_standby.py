@@ -23,21 +23,13 @@ GOAL_MS = 300
 
 
 class Scenario(NamedTuple):
-    """A failure or a repair of the pair while the probe runs.
+    """A failure or a repair of the pair while the probe runs."""
 
-    Attributes:
-        name: Name in reports.
-        seconds: Duration of the probe from then on.
-        happens: Function that causes it.
-        has_goal: Whether the goal for the gap applies.
-        whole: Whether to wait afterwards until the pair is completely up again.
-    """
-
-    name: str
-    seconds: float
-    happens: Callable[[Pair], object]
-    has_goal: bool = True
-    whole: bool = False
+    name: str  # Name in reports.
+    seconds: float  # Duration of the probe from then on.
+    happens: Callable[[Pair], object]  # Function that causes it.
+    has_goal: bool = True  # Whether the goal for the gap applies.
+    whole: bool = False  # Whether to wait afterwards until the pair is completely up again.
 
 
 def _flap(pair: Pair) -> None:

@@ -53,27 +53,16 @@ class _Declaration(BaseModel):
 
 @dataclass(frozen=True)
 class Charm:
-    """A charm as OSM and Juju see it.
+    """A charm as OSM and Juju see it."""
 
-    Attributes:
-        name: Name of charm and folder.
-        links: Role by link.
-        metadata: metadata.yaml.
-        actions: actions.yaml.
-        config: config.yaml.
-        code: Module and class of its code.
-        network_function: Whether the charm also runs a network function.
-        experiments: Module and class of the actions of experiments, "" without them.
-    """
-
-    name: str
-    links: dict[str, str]
-    metadata: dict[str, Any]
-    actions: dict[str, Any]
-    config: dict[str, Any]
-    code: str
-    network_function: bool = False
-    experiments: str = ""
+    name: str  # Name of charm and folder.
+    links: dict[str, str]  # Role by link.
+    metadata: dict[str, Any]  # metadata.yaml.
+    actions: dict[str, Any]  # actions.yaml.
+    config: dict[str, Any]  # config.yaml.
+    code: str  # Module and class of its code.
+    network_function: bool = False  # Whether the charm also runs a network function.
+    experiments: str = ""  # Module and class of the actions of experiments, "" without them.
 
 
 def load(tree: Tree, name: str) -> Charm:

@@ -22,21 +22,13 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Answer:
-    """What a VNF said.
+    """What a VNF said."""
 
-    Attributes:
-        ns: Name of its service.
-        member: Its member-vnf-index.
-        at: When it was asked, seconds since the epoch.
-        shown: Output of show-status, by link.
-        problem: Why there is none, "" if there is.
-    """
-
-    ns: str
-    member: str
-    at: float
-    shown: Mapping[str, Any]
-    problem: str = ""
+    ns: str  # Name of its service.
+    member: str  # Its member-vnf-index.
+    at: float  # When it was asked, seconds since the epoch.
+    shown: Mapping[str, Any]  # Output of show-status, by link.
+    problem: str = ""  # Why there is none, "" if there is.
 
 
 @dataclass(frozen=True)
@@ -78,32 +70,22 @@ class End:
 
 @dataclass(frozen=True)
 class Link:
-    """A row of the table. Texts are for people, an empty one means that it is not known.
-
-    Attributes:
-        name: Name of the link, at the end that tells of it first.
-        since: Since when it is in this state, UTC.
-        handshake: Seconds since the last handshake.
-        rate: kbit/s in both directions since the look before.
-        key_age: Age of the older one of the two keys, in seconds.
-        loss: Per cent of the echo requests of the look, the worse direction.
-        looked: Age of the look, in seconds.
-    """
+    """A row of the table. Texts are for people, an empty one means that it is not known."""
 
     ns: str
-    name: str
+    name: str  # Name of the link, at the end that tells of it first.
     ends: str
     inner: str
     outer: str
     technology: str
     state: str
-    since: str
-    handshake: int | None
-    rate: float | None
-    key_age: int | None
-    loss: int | None
+    since: str  # Since when it is in this state, UTC.
+    handshake: int | None  # Seconds since the last handshake.
+    rate: float | None  # kbit/s in both directions since the look before.
+    key_age: int | None  # Age of the older one of the two keys, in seconds.
+    loss: int | None  # Per cent of the echo requests of the look, the worse direction.
     reason: str
-    looked: int
+    looked: int  # Age of the look, in seconds.
 
     def cells(self) -> dict[str, str]:
         """Return the texts of `COLUMNS`."""

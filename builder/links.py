@@ -30,37 +30,24 @@ TOOLS = ("wireguard-tools", "nftables", "python3")
 
 @dataclass(frozen=True)
 class Link:
-    """A link to add.
+    """A link to add."""
 
-    Attributes:
-        name: Its name, that of the relation's endpoint.
-        role: "provider" or "requirer"; the other end has the other role.
-        interface: The VDU's interface it runs over, as the VDU names it.
-    """
-
-    name: str
-    role: str
-    interface: str
+    name: str  # Its name, that of the relation's endpoint.
+    role: str  # "provider" or "requirer"; the other end has the other role.
+    interface: str  # The VDU's interface it runs over, as the VDU names it.
 
 
 @dataclass(frozen=True)
 class Extended:
-    """The result.
+    """The result."""
 
-    Attributes:
-        folder, path: The package as a folder and as an archive.
-        relation: What the NSD of a service needs, YAML.
-        parameters: `additionalParams` of the member, YAML, with the charm's defaults.
-        problems: Of the new package.
-        notes: What the operator has to see to, as sentences.
-    """
-
+    # `folder`, `path`: The package as a folder and as an archive.
     folder: Path
     path: Path
-    relation: str
-    parameters: str
-    problems: list[Problem]
-    notes: list[str] = field(default_factory=list)
+    relation: str  # What the NSD of a service needs, YAML.
+    parameters: str  # `additionalParams` of the member, YAML, with the charm's defaults.
+    problems: list[Problem]  # Of the new package.
+    notes: list[str] = field(default_factory=list)  # What the operator has to see to, as sentences.
 
 
 def parse(links: Iterable[str], interfaces: Iterable[str]) -> list[Link]:

@@ -20,17 +20,12 @@ BEGIN, END = "-----BEGIN CMS-----", "-----END CMS-----"
 
 @dataclass(frozen=True)
 class Manifest:
-    """Content of a manifest (SOL004).
+    """Content of a manifest (SOL004)."""
 
-    Attributes:
-        digests: Algorithm and hexadecimal digest by path in the package.
-        content: The bytes that are signed.
-        signature: CMS in PEM, "" if there is none.
-    """
-
+    # Algorithm and hexadecimal digest by path in the package.
     digests: Mapping[str, tuple[str, str]]
-    content: bytes
-    signature: str = ""
+    content: bytes  # The bytes that are signed.
+    signature: str = ""  # CMS in PEM, "" if there is none.
 
 
 def metadata(kind: str, body: Mapping[str, Any], released: str) -> dict[str, str]:

@@ -27,17 +27,11 @@ Where = Sequence[str | int | Callable[[Any], bool]]
 
 @dataclass(frozen=True)
 class Link:
-    """The link between the new VNF and one that is there.
+    """The link between the new VNF and one that is there."""
 
-    Attributes:
-        name: Its name.
-        role: "provider" or "requirer", of the new VNF.
-        carries: Transport and ports inside the tunnel, such as tcp:3868; "" for all.
-    """
-
-    name: str
-    role: str
-    carries: str = ""
+    name: str  # Its name.
+    role: str  # "provider" or "requirer", of the new VNF.
+    carries: str = ""  # Transport and ports inside the tunnel, such as tcp:3868; "" for all.
 
 
 def create(
@@ -260,16 +254,12 @@ def _vnfd(name: str, link: Link) -> str:
 
 @dataclass(frozen=True)
 class _Edits:
-    """What files that exist get.
+    """What files that exist get."""
 
-    Attributes:
-        link, name: Of the new VNF.
-        subnet: Of the link's network.
-    """
-
+    # `link`, `name`: Of the new VNF.
     link: Link
     name: str
-    subnet: str
+    subnet: str  # Of the link's network.
 
     def declare(self, path: Path) -> bool:
         """Give the link a name and a port of its own; return whether it had none."""

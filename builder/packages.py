@@ -23,21 +23,13 @@ VNFD_VERSION = "1.0"
 
 @dataclass(frozen=True)
 class Package:
-    """A package to build.
+    """A package to build."""
 
-    Attributes:
-        name: Name of archive and top folder.
-        kind: "vnf", "ns" or "nst".
-        file: Name of the descriptor in the package.
-        descriptor: Its content, completed.
-        folder: The source package.
-    """
-
-    name: str
-    kind: str
-    file: str
-    descriptor: dict[str, Any]
-    folder: Path
+    name: str  # Name of archive and top folder.
+    kind: str  # "vnf", "ns" or "nst".
+    file: str  # Name of the descriptor in the package.
+    descriptor: dict[str, Any]  # Its content, completed.
+    folder: Path  # The source package.
 
     @property
     def body(self) -> dict[str, Any]:

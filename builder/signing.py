@@ -22,15 +22,10 @@ RELEASED = datetime.datetime.fromtimestamp(archive.TIMESTAMP, datetime.UTC).isof
 
 @dataclass(frozen=True)
 class Signer:
-    """The signer's certificate and key, as PEM files.
+    """The signer's certificate and key, as PEM files."""
 
-    Attributes:
-        certificate: X.509 certificate of the key.
-        key: Private key; only OpenSSL reads it.
-    """
-
-    certificate: Path
-    key: Path
+    certificate: Path  # X.509 certificate of the key.
+    key: Path  # Private key; only OpenSSL reads it.
 
     def sign(self, content: bytes) -> str:
         """Return a detached CMS signature (RFC 5652) in PEM."""

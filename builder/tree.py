@@ -21,14 +21,10 @@ archives; and `files`, from which the archives are made when they are first aske
 
 @dataclass(frozen=True)
 class Tree:
-    """The source tree.
+    """The source tree."""
 
-    Attributes:
-        root: Its folder.
-        own: Declarations of charms that the tree does not have, by name.
-    """
-
-    root: Path
+    root: Path  # Its folder.
+    # Declarations of charms that the tree does not have, by name.
     own: dict[str, Any] = field(default_factory=dict)
 
     @classmethod

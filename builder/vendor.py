@@ -47,16 +47,12 @@ class Backend(BaseModel):
 
 @dataclass(frozen=True)
 class Wheel:
-    """A vendored wheel and its pin.
-
-    Attributes:
-        python: The Python version of the wheel, "" for all versions.
-    """
+    """A vendored wheel and its pin."""
 
     name: str
     version: str
     sha256: str
-    python: str = ""
+    python: str = ""  # The Python version of the wheel, "" for all versions.
 
 
 class _Backends(BaseModel):

@@ -37,18 +37,12 @@ Result = tuple[dict[str, Any], bool | None]
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment.
+    """An experiment."""
 
-    Attributes:
-        make: makes a run on a test bed, with the parameters of a cell.
-        title: heading of its verdict in the report, "" if it only measures.
-        claim: sentence that its verdict is about.
-        lab_only: whether it needs a queue in the network, or UEs that the lab simulates.
-    """
-
-    make: Callable[..., Result]
-    title: str = ""
-    claim: str = ""
+    make: Callable[..., Result]  # makes a run on a test bed, with the parameters of a cell.
+    title: str = ""  # heading of its verdict in the report, "" if it only measures.
+    claim: str = ""  # sentence that its verdict is about.
+    # Whether it needs a queue in the network, or UEs that the lab simulates.
     lab_only: bool = False
 
     def __call__(self, *bed: Any, **params: Any) -> Result:
@@ -57,33 +51,22 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Run:
-    """One repetition of a cell and its result.
-
-    Attributes:
-        key: key of the cell.
-        repetition: counted from 0.
-        order: position in the order in which the runs of the campaign were made.
-        started: seconds since the epoch.
-        seconds: duration of the run.
-        load: load average of the machine over a minute, before the run began.
-        busy: number of busy processors of the machine just before the run began; None if it was
-            not measured.
-        beside: other campaigns that ran on the machine, by process and folder.
-        result: figures, with the experiment's names.
-        passed: the experiment's verdict, None if it only measures.
-    """
+    """One repetition of a cell and its result."""
 
     experiment: str
     params: Params
-    key: str
-    repetition: int
-    order: int
-    started: float
-    seconds: float
-    load: float
-    result: Mapping[str, Any]
-    passed: bool | None = None
+    key: str  # key of the cell.
+    repetition: int  # counted from 0.
+    order: int  # position in the order in which the runs of the campaign were made.
+    started: float  # seconds since the epoch.
+    seconds: float  # duration of the run.
+    load: float  # load average of the machine over a minute, before the run began.
+    result: Mapping[str, Any]  # figures, with the experiment's names.
+    passed: bool | None = None  # the experiment's verdict, None if it only measures.
+    # Number of busy processors of the machine just before the run began; None if it was not
+    # measured.
     busy: float | None = None
+    # Other campaigns that ran on the machine, by process and folder.
     beside: list[str] = field(default_factory=list)
     schema: int = SCHEMA
 

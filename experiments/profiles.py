@@ -13,28 +13,18 @@ from experiments.testbed import LINKS, PAIR_LINKS
 
 @dataclass(frozen=True)
 class Profile:
-    """The runs of a campaign in their order: checks, repeated measurements, checks.
-
-    Attributes:
-        first: checks before the measurements.
-        measured: measurements, repeated and interleaved.
-        repetitions: number of repetitions of `measured`.
-        last: checks at the end, because they break links.
-        functions: whether network functions run, in the slices, the double and the single EPC.
-        slices: whether there are two slices; else there is one service instead.
-        machines: whether VDUs are virtual machines.
-        fiveg: slices of a 5G network, instead of two EPCs.
-    """
+    """The runs of a campaign in their order: checks, repeated measurements, checks."""
 
     name: str
-    first: Sequence[Cell]
-    measured: Sequence[Cell]
-    repetitions: int
-    last: Sequence[Cell]
+    first: Sequence[Cell]  # checks before the measurements.
+    measured: Sequence[Cell]  # measurements, repeated and interleaved.
+    repetitions: int  # number of repetitions of `measured`.
+    last: Sequence[Cell]  # checks at the end, because they break links.
+    # Whether network functions run, in the slices, the double and the single EPC.
     functions: bool = False
-    slices: bool = True
-    machines: bool = False
-    fiveg: Sequence[str] = ()
+    slices: bool = True  # whether there are two slices; else there is one service instead.
+    machines: bool = False  # whether VDUs are virtual machines.
+    fiveg: Sequence[str] = ()  # slices of a 5G network, instead of two EPCs.
 
 
 def _performance(

@@ -29,21 +29,13 @@ HOME, REMOTE = "site-a", "site-b"
 
 @dataclass(frozen=True)
 class Service:
-    """A network service to instantiate.
+    """A network service to instantiate."""
 
-    Attributes:
-        name: Name of the instance.
-        nsd: Its descriptor.
-        vim: VIM account of VNFs without a place in the parameters, "" for the campaign's.
-        text: Parameters for ns-create, as YAML.
-        alone: Whether the campaign has this service instead of slices.
-    """
-
-    name: str
-    nsd: str
-    vim: str
-    text: str
-    alone: bool = False
+    name: str  # Name of the instance.
+    nsd: str  # Its descriptor.
+    vim: str  # VIM account of VNFs without a place in the parameters, "" for the campaign's.
+    text: str  # Parameters for ns-create, as YAML.
+    alone: bool = False  # Whether the campaign has this service instead of slices.
 
     @property
     def document(self) -> Mapping[str, Any]:

@@ -31,19 +31,12 @@ _RANGES = (("172.16.", "172.20."), ("172.30.", "172.22."), ("192.168.", "10.68."
 
 @dataclass(frozen=True)
 class SliceRequest:
-    """A slice to instantiate.
+    """A slice to instantiate."""
 
-    Attributes:
-        name: Name of the instance.
-        nst: Its template.
-        text: Parameters for nsi-create, as YAML.
-        subnet: Id of the netslice-subnet that it does not share with other slices.
-    """
-
-    name: str
-    nst: str
-    text: str
-    subnet: str = SUBNET
+    name: str  # Name of the instance.
+    nst: str  # Its template.
+    text: str  # Parameters for nsi-create, as YAML.
+    subnet: str = SUBNET  # Id of the netslice-subnet that it does not share with other slices.
 
     vim = ""
 

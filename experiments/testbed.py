@@ -49,21 +49,16 @@ PATIENCE = 600.0
 
 @dataclass(frozen=True)
 class Link:
-    """A link: its name (as of its network), the near VNF, which starts traffic, and the far VNF.
-
-    Attributes:
-        endpoints: its name in the charm of a VNF, if that is different, by VNF.
-        prefix: its name in instantiation parameters, if that is different.
-        joined: whether it connects two services, so that `add-peer` joined its ends and not a
-            relation.
-    """
+    """A link: its name (as of its network), the near VNF, which starts traffic, and the far VNF."""
 
     name: str
     title: str
     near: str
     far: str
+    # Its name in the charm of a VNF, if that is different, by VNF.
     endpoints: Mapping[str, str] = field(default_factory=dict)
-    prefix: str = ""
+    prefix: str = ""  # its name in instantiation parameters, if that is different.
+    # Whether it connects two services, so that `add-peer` joined its ends and not a relation.
     joined: bool = False
 
     def endpoint(self, vnf: str) -> str:
@@ -93,14 +88,10 @@ PAIR_LINKS = {
 
 @dataclass(frozen=True)
 class Addresses:
-    """A slice's addresses in and under its tunnels, by VNF and link.
+    """A slice's addresses in and under its tunnels, by VNF and link."""
 
-    Attributes:
-        inner: address in the tunnel.
-        outer: address at which the other end reaches the interface below the tunnel.
-    """
-
-    inner: Mapping[tuple[str, str], str]
+    inner: Mapping[tuple[str, str], str]  # address in the tunnel.
+    # Address at which the other end reaches the interface below the tunnel.
     outer: Mapping[tuple[str, str], str]
 
     @classmethod
@@ -134,29 +125,17 @@ class Addresses:
 
 @dataclass(frozen=True)
 class Vnf:
-    """A VNF of a slice, and its primitives.
+    """A VNF of a slice, and its primitives."""
 
-    Attributes:
-        slice: Name of the slice.
-        service: Id of the network service.
-        name: Its member-vnf-index.
-        id: Id of its record.
-        vdu: Its only VDU.
-        server: That VDU's id at the VIM.
-        management: Its management address.
-        application: Juju application of its charm.
-        vnfd: Id of its descriptor.
-    """
-
-    slice: str
-    service: str
-    name: str
-    id: str
-    vdu: str
-    server: str
-    management: str
-    application: str
-    vnfd: str
+    slice: str  # Name of the slice.
+    service: str  # Id of the network service.
+    name: str  # Its member-vnf-index.
+    id: str  # Id of its record.
+    vdu: str  # Its only VDU.
+    server: str  # That VDU's id at the VIM.
+    management: str  # Its management address.
+    application: str  # Juju application of its charm.
+    vnfd: str  # Id of its descriptor.
     osm: Osm = field(repr=False)
 
     def start(self, primitive: str, /, **params: object) -> str:
@@ -196,23 +175,18 @@ class Vnf:
 
 @dataclass(frozen=True)
 class Slice:
-    """A slice: one network service with its own links.
-
-    Attributes:
-        ns_id: Id of the service.
-        parameters: Instantiation parameters of its service.
-        links: Links of its VNFs; the first carries subscriber data.
-        ours: Whether the campaign created it; if not, it existed before.
-        shared: VNFs of a service that it shares with other slices, if its links lead there.
-    """
+    """A slice: one network service with its own links."""
 
     name: str
-    ns_id: str
+    ns_id: str  # Id of the service.
     addresses: Addresses
     vnfs: Mapping[str, Vnf]
+    # Instantiation parameters of its service.
     parameters: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    # Links of its VNFs; the first carries subscriber data.
     links: Mapping[str, Link] = field(default_factory=lambda: LINKS, repr=False)
-    ours: bool = True
+    ours: bool = True  # Whether the campaign created it; if not, it existed before.
+    # VNFs of a service that it shares with other slices, if its links lead there.
     shared: Mapping[str, Vnf] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> Vnf:

@@ -23,16 +23,11 @@ AHEAD_MS = -0.5
 
 @dataclass(frozen=True)
 class Stream:
-    """Results of a stream of numbered datagrams.
+    """Results of a stream of numbered datagrams."""
 
-    Attributes:
-        rate: datagrams per second.
-        sent: counters of the sender.
-        seen: counters of the listener; empty if nothing arrived.
-    """
-
-    rate: float
-    sent: Mapping[str, Any]
+    rate: float  # datagrams per second.
+    sent: Mapping[str, Any]  # counters of the sender.
+    # Counters of the listener; empty if nothing arrived.
     seen: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

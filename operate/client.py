@@ -46,18 +46,12 @@ def going_on(operation: str, verb: str = "osm ns-op-show") -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Client:
-    """The client's command line.
+    """The client's command line."""
 
-    Attributes:
-        command: Words before the verb: ``("osm",)``.
-        timeout: Seconds a primitive may take.
-        pause: Seconds between two queries for the state of a primitive.
-        environment: Environment variables of the command, in addition to those of this process.
-    """
-
-    command: tuple[str, ...] = ("osm",)
-    timeout: float = 600.0
-    pause: float = 1.0
+    command: tuple[str, ...] = ("osm",)  # Words before the verb: ``("osm",)``.
+    timeout: float = 600.0  # Seconds a primitive may take.
+    pause: float = 1.0  # Seconds between two queries for the state of a primitive.
+    # Environment variables of the command, in addition to those of this process.
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def verb(self, *words: str) -> str:

@@ -25,25 +25,17 @@ _MAX_NAME = 32  # characters in the name of a manual peer
 
 @dataclass(frozen=True)
 class End:
-    """One end of a link.
+    """One end of a link."""
 
-    Attributes:
-        ns: Name of its service.
-        vnf: Its member-vnf-index.
-        link: Name of its link.
-        address: Underlay address at which the other end reaches it, None if it cannot.
-        prefixes: Prefixes behind it.
-        instance: Its VDU and count index, if each instance has its own charm.
-        id: Id of its service, "" where unknown: another service may get the name later.
-    """
-
-    ns: str
-    vnf: str
-    link: str
+    ns: str  # Name of its service.
+    vnf: str  # Its member-vnf-index.
+    link: str  # Name of its link.
+    # Underlay address at which the other end reaches it, None if it cannot.
     address: str | None = None
-    prefixes: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()  # Prefixes behind it.
+    # Its VDU and count index, if each instance has its own charm.
     instance: tuple[str, int] | None = None
-    id: str = ""
+    id: str = ""  # Id of its service, "" where unknown: another service may get the name later.
 
     @classmethod
     def parse(cls, text: str, prefixes: str = "") -> "End":

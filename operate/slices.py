@@ -170,26 +170,18 @@ def _end(shown: dict[str, Any]) -> End:
 
 @dataclass
 class Joiner:
-    """Joins slices, and remembers which data each end has of the other.
+    """Joins slices, and remembers which data each end has of the other."""
 
-    Attributes:
-        client: Client of OSM.
-        tell: Prints a line for the operator.
-        record: Keeps what was joined for the next start.
-        pairs: Pairs of ends to join, by slice.
-        ids: Id of each of these slices, as another slice may get the name.
-        introduced: States of each pair when its ends last got each other's data.
-        settled: Slices that are completely joined.
-        leaving: Ends that still have a peer of a deleted slice, each with that peer, by slice.
-    """
-
-    client: Client
-    tell: Callable[[str], None]
-    record: Record | None = None
-    pairs: dict[str, list[Pair]] = field(default_factory=dict)
+    client: Client  # Client of OSM.
+    tell: Callable[[str], None]  # Prints a line for the operator.
+    record: Record | None = None  # Keeps what was joined for the next start.
+    pairs: dict[str, list[Pair]] = field(default_factory=dict)  # Pairs of ends to join, by slice.
+    # Id of each of these slices, as another slice may get the name.
     ids: dict[str, str] = field(default_factory=dict)
+    # States of each pair when its ends last got each other's data.
     introduced: dict[Pair, tuple[State, State]] = field(default_factory=dict)
-    settled: set[str] = field(default_factory=set)
+    settled: set[str] = field(default_factory=set)  # Slices that are completely joined.
+    # Ends that still have a peer of a deleted slice, each with that peer, by slice.
     leaving: dict[str, list[Pair]] = field(default_factory=dict)
     _looked: set[str] = field(default_factory=set)
 

@@ -67,21 +67,13 @@ class Arrivals:
 
 @dataclass(frozen=True)
 class End:
-    """One end of a path: it sends its own frames, and the other end's frames arrive there.
+    """One end of a path: it sends its own frames, and the other end's frames arrive there."""
 
-    Attributes:
-        namespace: Network namespace.
-        device: Its only network device.
-        mac: MAC address of the device.
-        router: MAC address of the router at the other end of the wire.
-        addresses: Address of each tunnel; one for all at the core.
-    """
-
-    namespace: str
-    device: str
-    mac: bytes
-    router: bytes
-    addresses: Sequence[str]
+    namespace: str  # Network namespace.
+    device: str  # Its only network device.
+    mac: bytes  # MAC address of the device.
+    router: bytes  # MAC address of the router at the other end of the wire.
+    addresses: Sequence[str]  # Address of each tunnel; one for all at the core.
 
 
 class Sender:
@@ -144,23 +136,14 @@ def _packet_socket(device: str) -> socket.socket:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a load.
+    """The result of a load."""
 
-    Attributes:
-        loss: Share of lost packets among all sent ones, with those of the warm-up.
-        arrived: Packets that arrived during the measurement.
-        frames: The number of frames in them; fewer than packets if there are fragments.
-        seconds: Duration of the measurement.
-        spent: Processor time that passed meanwhile, in seconds.
-        window: Maximum number of packets in flight.
-    """
-
-    loss: float
-    arrived: int
-    frames: float
-    seconds: float
-    spent: float
-    window: int
+    loss: float  # Share of lost packets among all sent ones, with those of the warm-up.
+    arrived: int  # Packets that arrived during the measurement.
+    frames: float  # The number of frames in them; fewer than packets if there are fragments.
+    seconds: float  # Duration of the measurement.
+    spent: float  # Processor time that passed meanwhile, in seconds.
+    window: int  # Maximum number of packets in flight.
 
 
 class Loop:

@@ -19,17 +19,12 @@ PORT = 9  # discard, RFC 863
 
 @dataclass(frozen=True)
 class Load:
-    """A mix of frame sizes and how it splits into the two directions.
+    """A mix of frame sizes and how it splits into the two directions."""
 
-    Attributes:
-        name: Name in reports.
-        shares: (frame size in bytes, its number of frames in the mix) for each size.
-        down: Share of frames from the core to the field, which the gateway encrypts.
-    """
-
-    name: str
+    name: str  # Name in reports.
+    # (frame size in bytes, its number of frames in the mix) for each size.
     shares: tuple[tuple[int, int], ...]
-    down: float = 1.0
+    down: float = 1.0  # Share of frames from the core to the field, which the gateway encrypts.
 
     @property
     def mean(self) -> float:

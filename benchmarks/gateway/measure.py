@@ -28,27 +28,16 @@ FORWARDING, PINNED, HTTP = "forwarding", "pinned", "http"
 
 @dataclass(frozen=True)
 class Profile:
-    """The measurements, their number and their duration.
+    """The measurements, their number and their duration."""
 
-    Attributes:
-        loads: Loads for each backend with one tunnel.
-        many: Loads by a larger number of tunnels.
-        users: Numbers of simultaneous HTTP users.
-        seconds: Duration of each measurement of forwarding.
-        warm: Seconds of warm-up before it.
-        users_seconds: Duration of each measurement of HTTP.
-        rounds: Repetitions.
-        cores: Numbers of processors to which the gateway is pinned, with IMIX.
-    """
-
-    loads: Sequence[Load]
-    many: Mapping[int, Sequence[Load]]
-    users: Sequence[int]
-    seconds: float
-    warm: float
-    users_seconds: float
-    rounds: int
-    cores: Sequence[int] = ()
+    loads: Sequence[Load]  # Loads for each backend with one tunnel.
+    many: Mapping[int, Sequence[Load]]  # Loads by a larger number of tunnels.
+    users: Sequence[int]  # Numbers of simultaneous HTTP users.
+    seconds: float  # Duration of each measurement of forwarding.
+    warm: float  # Seconds of warm-up before it.
+    users_seconds: float  # Duration of each measurement of HTTP.
+    rounds: int  # Repetitions.
+    cores: Sequence[int] = ()  # Numbers of processors to which the gateway is pinned, with IMIX.
 
 
 #: Frame sizes of published figures with 1, 2 and 4 tunnels.

@@ -16,25 +16,17 @@ REFERENCE = Path(__file__).with_name("reference.yaml")
 
 @dataclass(frozen=True)
 class Row:
-    """The results of one cell, over all rounds.
+    """The results of one cell, over all rounds."""
 
-    Attributes:
-        backend: plain, wireguard or ipsec.
-        load: Name of the load, or number of users.
-        size: Frame size in bytes if all frames have the same, else None.
-        figures: Mean of each figure of the result.
-        to_plain: Rate per core over that of plain forwarding, None for plain forwarding.
-        to_one: Rate per core over that of the same backend with one tunnel.
-    """
-
-    backend: str
+    backend: str  # plain, wireguard or ipsec.
     tunnels: int
-    load: str
-    size: int | None
+    load: str  # Name of the load, or number of users.
+    size: int | None  # Frame size in bytes if all frames have the same, else None.
     down: float
-    figures: Mapping[str, Estimate]
+    figures: Mapping[str, Estimate]  # Mean of each figure of the result.
+    # Rate per core over that of plain forwarding, None for plain forwarding.
     to_plain: Estimate | None
-    to_one: Estimate | None
+    to_one: Estimate | None  # Rate per core over that of the same backend with one tunnel.
 
 
 Key = tuple[str, int, str]

@@ -99,14 +99,10 @@ EnbId = Annotated[int, Field(ge=0, le=1048575)]
 
 
 class Radio(_Model):
-    """The cells: all have the same carrier, and each has its own eNB ID.
+    """The cells: all have the same carrier, and each has its own eNB ID."""
 
-    Attributes:
-        enb_id: eNB ID of the member `enb`.
-        more_enbs: eNB ID by member, for further eNBs.
-    """
-
-    enb_id: EnbId
+    enb_id: EnbId  # eNB ID of the member `enb`.
+    # eNB ID by member, for further eNBs.
     more_enbs: dict[Name, EnbId] = Field(default_factory=dict)
     downlink_mhz: int = Field(default=2680, ge=2620, le=2690)
     resource_blocks: Literal[25, 50, 100] = 25
@@ -202,23 +198,15 @@ class Subscribers5g(_Subscribers):
 
 
 class Slice(_Model):
-    """A slice of the network: its S-NSSAI, its data network, and its SMF and UPF.
+    """A slice of the network: its S-NSSAI, its data network, and its SMF and UPF."""
 
-    Attributes:
-        id: SST-SD, or SST alone.
-        dnn: Data network name.
-        five_qi: 5QI of the default QoS flow of its PDU sessions.
-        ue_pool: Prefix of its UEs.
-        smf: Member that is its SMF; None if the SMF is in another service.
-        upf: Member that is its UPF; None if the UPF is in another service.
-    """
-
+    # SST-SD, or SST alone.
     id: Annotated[str, StringConstraints(pattern=r"^[0-9]{1,3}(-[0-9a-fA-F]{6})?$")]
-    dnn: str
-    five_qi: int = Field(ge=1, le=255)
-    ue_pool: IPv4Network
-    smf: Name | None = None
-    upf: Name | None = None
+    dnn: str  # Data network name.
+    five_qi: int = Field(ge=1, le=255)  # 5QI of the default QoS flow of its PDU sessions.
+    ue_pool: IPv4Network  # Prefix of its UEs.
+    smf: Name | None = None  # Member that is its SMF; None if the SMF is in another service.
+    upf: Name | None = None  # Member that is its UPF; None if the UPF is in another service.
 
 
 class DataNetwork5g(_DataNetwork):

@@ -34,36 +34,24 @@ class Place(_Model):
 
 
 class Endpoint(_Model):
-    """An end of a link that has at least one end outside the default site.
+    """An end of a link that has at least one end outside the default site."""
 
-    Attributes:
-        address: Fixed address on the site's network; if None, the VIM chooses one.
-        floating: Address at which the other site reaches this end, if it is not its own address.
-    """
-
+    # Fixed address on the site's network; if None, the VIM chooses one.
     address: IPvAnyAddress | None = None
+    # Address at which the other site reaches this end, if it is not its own address.
     floating: IPvAnyAddress | None = None
 
 
 class Deployment(_Model):
-    """A deployment file.
+    """A deployment file."""
 
-    Attributes:
-        service: NSD.
-        parameters: Parameter file of the service that is completed.
-        description: For people.
-        sites: By name.
-        default: Site of the members that `members` does not name.
-        members: Site by member.
-        endpoints: Ends by virtual link and member.
-    """
-
-    service: str
-    parameters: str
-    description: str = ""
-    sites: dict[str, Place] = Field(min_length=2)
-    default: str
-    members: dict[str, str] = Field(min_length=1)
+    service: str  # NSD.
+    parameters: str  # Parameter file of the service that is completed.
+    description: str = ""  # For people.
+    sites: dict[str, Place] = Field(min_length=2)  # By name.
+    default: str  # Site of the members that `members` does not name.
+    members: dict[str, str] = Field(min_length=1)  # Site by member.
+    # Ends by virtual link and member.
     endpoints: dict[str, dict[str, Endpoint]] = Field(default_factory=dict)
 
     def site_of(self, member: str) -> str:

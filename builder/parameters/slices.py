@@ -45,46 +45,36 @@ class Rates(BaseModel):
 
 
 class Subnet(BaseModel):
-    """Parameters of one service of a slice.
-
-    Attributes:
-        of: Parameter file of the service.
-        members: Members to take, with their names in the slice's service; if empty, all.
-        addresses: Fixed address by link and member; replaces the service's own.
-        additional_params: Values by member; replace the service's own.
-        qos: Links that get the 5QI of the template at both their ends, with their rates.
-        offers: Names of the slices that the AMF and gNB of the service offer.
-    """
+    """Parameters of one service of a slice."""
 
     model_config = ConfigDict(extra="forbid")
 
-    of: str
+    of: str  # Parameter file of the service.
+    # Members to take, with their names in the slice's service; if empty, all.
     members: dict[str, str] = Field(default_factory=dict)
+    # Fixed address by link and member; replaces the service's own.
     addresses: dict[str, dict[str, str]] = Field(default_factory=dict)
+    # Values by member; replace the service's own.
     additional_params: dict[str, dict[str, Any]] = Field(
         alias="additional-params", default_factory=dict
     )
+    # Links that get the 5QI of the template at both their ends, with their rates.
     qos: dict[str, Rates] = Field(default_factory=dict)
+    # Names of the slices that the AMF and gNB of the service offer.
     offers: list[str] = Field(default_factory=list)
 
 
 class Slice(BaseModel):
-    """One entry of params/slices.yaml: a template, and a file for `osm nsi-create`.
-
-    Attributes:
-        nst: The template.
-        dnn: Data network name, for a slice of a 5G core.
-        default_five_qi: 5QI of subscribers' default QoS flow; if None, that of the template. It
-            must be non-GBR (TS 23.501 clause 5.7.2.7), so a GBR template needs this value.
-        subnets: Parameters of its services.
-    """
+    """One entry of params/slices.yaml: a template, and a file for `osm nsi-create`."""
 
     model_config = ConfigDict(extra="forbid")
 
-    nst: str
-    dnn: str | None = None
+    nst: str  # The template.
+    dnn: str | None = None  # Data network name, for a slice of a 5G core.
+    # 5QI of subscribers' default QoS flow; if None, that of the template. It must be non-GBR (TS
+    # 23.501 clause 5.7.2.7), so a GBR template needs this value.
     default_five_qi: int | None = Field(alias="default-five-qi", default=None)
-    subnets: dict[str, Subnet] = Field(min_length=1)
+    subnets: dict[str, Subnet] = Field(min_length=1)  # Parameters of its services.
 
 
 def parameter_files(

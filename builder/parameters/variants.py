@@ -55,18 +55,15 @@ class _Written(BaseModel):
 
 
 class _Derived(BaseModel):
-    """One entry of params/variants.yaml.
-
-    Attributes:
-        additional_params: Values for every member.
-        members: Values for single members, by member-vnf-index.
-    """
+    """One entry of params/variants.yaml."""
 
     model_config = ConfigDict(extra="forbid")
 
     of: str
     description: str
+    # Values for every member.
     additional_params: dict[str, Any] = Field(alias="additional-params", default_factory=dict)
+    # Values for single members, by member-vnf-index.
     members: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
 

@@ -97,21 +97,16 @@ class Config(_Open):
 
 @dataclass(frozen=True)
 class Charm:
-    """Declarations of a charm folder.
+    """Declarations of a charm folder."""
 
-    Attributes:
-        name: Name of the folder.
-        folder: Its path in the package, with a slash at the end.
-        metadata, actions, config: Content of the file. None if the file is invalid, so that its
-            declarations cause no further problems.
-        broken: (file, reason) of each invalid file.
-    """
-
-    name: str
-    folder: str
+    name: str  # Name of the folder.
+    folder: str  # Its path in the package, with a slash at the end.
+    # `metadata`, `actions`, `config`: Content of the file. None if the file is invalid, so that its
+    # declarations cause no further problems.
     metadata: Metadata | None
     actions: dict[str, Action] | None
     config: Config | None
+    # (file, reason) of each invalid file.
     broken: list[tuple[str, str]] = field(default_factory=list)
 
     def endpoint(self, name: str) -> tuple[str, str] | None:

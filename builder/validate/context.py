@@ -32,21 +32,16 @@ def checked(kind: str, body: Any) -> Document:
 
 @dataclass
 class Catalog:
-    """Descriptors that are onboarded, or packages that will be.
+    """Descriptors that are onboarded, or packages that will be."""
 
-    Attributes:
-        vnfds: VNFD bodies by id, without those that do not have the form of the schema, because
-            OSM does not accept them either.
-        nsds: NSD bodies by id, likewise.
-        nsts: NST bodies by id, likewise.
-        packages: Packages by VNFD id, if their charms are available.
-        folders: Unpacked packages by VNFD id; each is read when a rule first needs it.
-    """
-
+    # VNFD bodies by id, without those that do not have the form of the schema, because OSM does not
+    # accept them either.
     vnfds: dict[str, Document] = field(default_factory=dict)
-    nsds: dict[str, Document] = field(default_factory=dict)
+    nsds: dict[str, Document] = field(default_factory=dict)  # NSD bodies by id, likewise.
+    # Packages by VNFD id, if their charms are available.
     packages: dict[str, Package] = field(default_factory=dict)
-    nsts: dict[str, Document] = field(default_factory=dict)
+    nsts: dict[str, Document] = field(default_factory=dict)  # NST bodies by id, likewise.
+    # Unpacked packages by VNFD id; each is read when a rule first needs it.
     folders: dict[str, Path] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -8,22 +8,15 @@ Severity = Literal["refused", "silent"]
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One problem of a package.
+    """One problem of a package."""
 
-    Attributes:
-        path: Package or file, then the place inside, such as "hss_vnfd.yaml: vnfd/df[0]/id".
-        severity: "refused": OSM's northbound interface rejects the package. "silent": OSM takes
-            it, and it fails or is ignored later.
-        code: Stable name of the rule, see docs/reference/validator.md.
-        sentence: The problem and the allowed values.
-        osm_message: Text of OSM's own rejection, "" if there is none.
-    """
-
-    path: str
+    path: str  # Package or file, then the place inside, such as "hss_vnfd.yaml: vnfd/df[0]/id".
+    # "refused": OSM's northbound interface rejects the package. "silent": OSM takes it, and it
+    # fails or is ignored later.
     severity: Severity
-    code: str
-    sentence: str
-    osm_message: str = ""
+    code: str  # Stable name of the rule, see docs/reference/validator.md.
+    sentence: str  # The problem and the allowed values.
+    osm_message: str = ""  # Text of OSM's own rejection, "" if there is none.
 
 
 class Reporter:

@@ -47,43 +47,28 @@ class PackageError(Exception):
 
 @dataclass(frozen=True)
 class Entry:
-    """A file of a package.
+    """A file of a package."""
 
-    Attributes:
-        data: Content, empty for a link.
-        mode: Permission bits.
-        mtime: Seconds since 1970.
-        link: Target of a symbolic link, "" for a file.
-    """
-
-    data: bytes
-    mode: int = 0o644
-    mtime: float = 1.7e9
-    link: str = ""
+    data: bytes  # Content, empty for a link.
+    mode: int = 0o644  # Permission bits.
+    mtime: float = 1.7e9  # Seconds since 1970.
+    link: str = ""  # Target of a symbolic link, "" for a file.
 
 
 @dataclass
 class Package:
-    """A package in memory.
+    """A package in memory."""
 
-    Attributes:
-        name: Name of archive or folder, for messages.
-        layout: "tar" (one top folder, charms/, cloud_init/) or "zip" (SOL004, Scripts/...).
-        files: By path below the package's top.
-        descriptor_path: The one descriptor.
-        document: Its content.
-        notes: Problems of the archive that do not prevent OSM from reading it.
-        charms: Cache of the charms that were read, because many rules need them.
-        kind: "vnfd", "nsd" or "nst", or "" if it cannot be recognised.
-    """
-
-    name: str
-    layout: str
-    files: dict[str, Entry]
-    descriptor_path: str = ""
-    document: Any = None
+    name: str  # Name of archive or folder, for messages.
+    layout: str  # "tar" (one top folder, charms/, cloud_init/) or "zip" (SOL004, Scripts/...).
+    files: dict[str, Entry]  # By path below the package's top.
+    descriptor_path: str = ""  # The one descriptor.
+    document: Any = None  # Its content.
+    # Problems of the archive that do not prevent OSM from reading it.
     notes: list[Problem] = field(default_factory=list)
+    # Cache of the charms that were read, because many rules need them.
     charms: dict[str, Any] = field(default_factory=dict, repr=False)
+    # "vnfd", "nsd" or "nst", or "" if it cannot be recognised.
     kind: str = field(default="", init=False)
 
     def __post_init__(self) -> None:

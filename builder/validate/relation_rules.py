@@ -12,23 +12,14 @@ ROLES = {"provider": "provides", "requirer": "requires"}
 
 @dataclass(frozen=True)
 class Side:
-    """One end of a relation, in the same form for both ways to write it.
+    """One end of a relation, in the same form for both ways to write it."""
 
-    Attributes:
-        key: "provider" or "requirer".
-        place: Path of the end in the descriptor.
-        member: vnf-profile-id or entity id of an NSD's relation, "" for the NS or in a VNFD.
-        vdu: vdu-profile-id, "" for the VNF's own entry.
-        reference: execution-environment-ref, None for the first.
-        endpoint: Name of the endpoint, None if it is missing.
-    """
-
-    key: str
-    place: str
-    member: str
-    vdu: str
-    reference: str | None
-    endpoint: str | None
+    key: str  # "provider" or "requirer".
+    place: str  # Path of the end in the descriptor.
+    member: str  # vnf-profile-id or entity id of an NSD's relation, "" for the NS or in a VNFD.
+    vdu: str  # vdu-profile-id, "" for the VNF's own entry.
+    reference: str | None  # execution-environment-ref, None for the first.
+    endpoint: str | None  # Name of the endpoint, None if it is missing.
 
 
 @dataclass(frozen=True)

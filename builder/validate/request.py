@@ -8,21 +8,13 @@ from builder.validate.problem import Reporter
 
 @dataclass(frozen=True)
 class Request(Reporter):
-    """Parameters of a service, and the service.
+    """Parameters of a service, and the service."""
 
-    Attributes:
-        document: The parameters in the form of their schema.
-        nsd: Body of the NSD.
-        vnfds: VNFD body by member-vnf-index, {} if it is not available.
-        catalog: Packages and descriptors for look-ups.
-        where: Name of the file, for messages.
-    """
-
-    document: Document
-    nsd: Document
-    vnfds: dict[str, Document]
-    catalog: Catalog
-    where: str
+    document: Document  # The parameters in the form of their schema.
+    nsd: Document  # Body of the NSD.
+    vnfds: dict[str, Document]  # VNFD body by member-vnf-index, {} if it is not available.
+    catalog: Catalog  # Packages and descriptors for look-ups.
+    where: str  # Name of the file, for messages.
 
     def at(self, place: str) -> str:
         """Return a place of the parameters, for messages."""

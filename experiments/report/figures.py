@@ -58,17 +58,11 @@ Curve = tuple[str, Sequence[tuple[float, Estimate]]]
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure as SVG, as matplotlib object and as table.
+    """A figure as SVG, as matplotlib object and as table."""
 
-    Attributes:
-        svg: SVG for the page: it scales, and has the browser's font.
-        drawn: matplotlib's figure; `Book.write` makes a PDF from it.
-        rows: The numbers, after a row of headings.
-    """
-
-    svg: str
-    drawn: Any
-    rows: Sequence[Sequence[Any]]
+    svg: str  # SVG for the page: it scales, and has the browser's font.
+    drawn: Any  # matplotlib's figure; `Book.write` makes a PDF from it.
+    rows: Sequence[Sequence[Any]]  # The numbers, after a row of headings.
 
 
 class Book:
@@ -272,21 +266,14 @@ def distributions(
 
 @dataclass(frozen=True)
 class Fault:
-    """The effect of a fault on two streams. Times are seconds since the neighbour's stream began.
+    """The effect of a fault on two streams; times are seconds from the start of the neighbour's."""
 
-    Attributes:
-        label: The fault, and the victim.
-        at: Time of the fault.
-        back: Time at which the victim's link worked again.
-        ended: Time at which the streams ended.
-        silent: Start and end of the time in which nothing of the victim's stream arrived; None if
-            nothing was lost.
-    """
-
-    label: str
-    at: float
-    back: float
-    ended: float
+    label: str  # The fault, and the victim.
+    at: float  # Time of the fault.
+    back: float  # Time at which the victim's link worked again.
+    ended: float  # Time at which the streams ended.
+    # Start and end of the time in which nothing of the victim's stream arrived; None if nothing was
+    # lost.
     silent: tuple[float, float] | None
 
 

@@ -84,19 +84,12 @@ def _base(table: Mapping[str, Any], label: str, link: str) -> Any:
 
 @dataclass(frozen=True)
 class Published:
-    """A published figure as it is, not a ratio.
+    """A published figure as it is, not a ratio."""
 
-    Attributes:
-        source: Id of the source.
-        set_up: Set-up in words.
-        link: Name of the link, in lower case.
-        figures: Mean of each metric, by its key in METRICS.
-    """
-
-    source: str
-    set_up: str
-    link: str
-    figures: Mapping[str, float]
+    source: str  # Id of the source.
+    set_up: str  # Set-up in words.
+    link: str  # Name of the link, in lower case.
+    figures: Mapping[str, float]  # Mean of each metric, by its key in METRICS.
 
 
 def absolute() -> list[Published]:

@@ -125,21 +125,13 @@ def _mean_ratios(runs: Sequence[Run], labels: Mapping[str, str]) -> list[Ratio]:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A figure against a requirement.
+    """A figure against a requirement."""
 
-    Attributes:
-        what: The requirement.
-        goal: Required value, in words.
-        figure: The compared figure, in words with its unit.
-        met: Whether the figure meets the requirement.
-        source: Source of the figure; "" is this campaign.
-    """
-
-    what: str
-    goal: str
-    figure: str
-    met: bool
-    source: str = ""
+    what: str  # The requirement.
+    goal: str  # Required value, in words.
+    figure: str  # The compared figure, in words with its unit.
+    met: bool  # Whether the figure meets the requirement.
+    source: str = ""  # Source of the figure; "" is this campaign.
 
 
 def requirements(
@@ -294,20 +286,13 @@ def _control(run: Run) -> bool:
 
 
 class Isolation(NamedTuple):
-    """Verdict of an experiment.
-
-    Attributes:
-        passed: Number of runs that passed.
-        told: Number of runs that tell something.
-        disturbed: Number of runs that tell nothing, because the machine was busy.
-        complete: Whether a run of each cell tells something.
-    """
+    """Verdict of an experiment."""
 
     name: str
-    passed: int
-    told: int
-    disturbed: int = 0
-    complete: bool = True
+    passed: int  # Number of runs that passed.
+    told: int  # Number of runs that tell something.
+    disturbed: int = 0  # Number of runs that tell nothing, because the machine was busy.
+    complete: bool = True  # Whether a run of each cell tells something.
 
     @property
     def failed(self) -> bool:

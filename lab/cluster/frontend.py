@@ -53,17 +53,11 @@ MESSAGES = _messages()
 
 @dataclass(frozen=True)
 class Frontend:
-    """An execution environment, as LCM reaches it.
+    """An execution environment, as LCM reaches it."""
 
-    Attributes:
-        address: Of its pod.
-        name: DNS name that its certificate must have, ``<release>.<namespace>.svc``.
-        tls: Folder with ca.crt and LCM's tls.crt and tls.key; None for no TLS.
-    """
-
-    address: str
-    name: str
-    tls: Path | None
+    address: str  # Of its pod.
+    name: str  # DNS name that its certificate must have, ``<release>.<namespace>.svc``.
+    tls: Path | None  # Folder with ca.crt and LCM's tls.crt and tls.key; None for no TLS.
     port: int = PORT
 
     def ssh_key(self, timeout: float) -> str:

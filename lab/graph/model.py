@@ -31,47 +31,28 @@ _STATED = re.compile(rf"(?:^|, )([a-z0-9-]+) ({'|'.join(LINK_STATES)})\b")
 
 @dataclass(frozen=True)
 class Node:
-    """A VNF.
+    """A VNF."""
 
-    Attributes:
-        id: Unique in the picture, "<service>/<member-vnf-index>".
-        service: Name of the service.
-        member: Its member-vnf-index.
-        vnfd: Id of its VNFD.
-        state: Workload status of its charm, as in `juju status`, or "unknown".
-        message: The charm's message.
-        looked: When the charm looked last, seconds since the epoch; 0 for never.
-        service_id: Id of the service; another one may get its name.
-    """
-
-    id: str
-    service: str
-    member: str
-    vnfd: str
-    state: str
-    message: str
-    looked: float = 0.0
-    service_id: str = ""
+    id: str  # Unique in the picture, "<service>/<member-vnf-index>".
+    service: str  # Name of the service.
+    member: str  # Its member-vnf-index.
+    vnfd: str  # Id of its VNFD.
+    state: str  # Workload status of its charm, as in `juju status`, or "unknown".
+    message: str  # The charm's message.
+    looked: float = 0.0  # When the charm looked last, seconds since the epoch; 0 for never.
+    service_id: str = ""  # Id of the service; another one may get its name.
 
 
 @dataclass(frozen=True)
 class Edge:
-    """A relation between two VNFs, or a network that services of a slice share.
+    """A relation between two VNFs, or a network that services of a slice share."""
 
-    Attributes:
-        source: Id of the provider's node.
-        target: Id of the requirer's node.
-        name: Name of the relation, or of the network.
-        technology: The operator's choice ("wireguard", "ipsec", "none"), "" for a relation
-            without a tunnel.
-        state: One of `LINK_STATES`; the worse state of the two ends.
-    """
-
-    source: str
-    target: str
-    name: str
+    source: str  # Id of the provider's node.
+    target: str  # Id of the requirer's node.
+    name: str  # Name of the relation, or of the network.
+    # The operator's choice ("wireguard", "ipsec", "none"), "" for a relation without a tunnel.
     technology: str
-    state: str
+    state: str  # One of `LINK_STATES`; the worse state of the two ends.
 
 
 @dataclass(frozen=True)

@@ -18,25 +18,15 @@ Resolve = Callable[[str], str]
 
 @dataclass(frozen=True)
 class InstanceRequest:
-    """A user's request to create a service or a slice.
+    """A user's request to create a service or a slice."""
 
-    Attributes:
-        name: of the service or the slice.
-        descriptor: name or id of its NSD or its template.
-        vim_account: name or id.
-        config: instantiation parameters, as the user wrote them.
-        ssh_keys: public keys for the VDUs.
-        description: free text.
-        timeout: seconds that the deployment may take.
-    """
-
-    name: str
-    descriptor: str
-    vim_account: str
-    config: Mapping[str, Any]
-    ssh_keys: list[str] = field(default_factory=list)
-    description: str = ""
-    timeout: int | None = None
+    name: str  # of the service or the slice.
+    descriptor: str  # name or id of its NSD or its template.
+    vim_account: str  # name or id.
+    config: Mapping[str, Any]  # instantiation parameters, as the user wrote them.
+    ssh_keys: list[str] = field(default_factory=list)  # public keys for the VDUs.
+    description: str = ""  # free text.
+    timeout: int | None = None  # seconds that the deployment may take.
 
 
 NAME = "^[^,;()'\"]+$"

@@ -25,21 +25,13 @@ TUN = Path("/dev/net/tun")
 
 @dataclass(frozen=True)
 class Dataplane:
-    """What carries the tunnels.
+    """What carries the tunnels."""
 
-    Attributes:
-        backend: "kernel" or "wireguard-go".
-        version: kernel release, or what ``wireguard-go --version`` says.
-        binary: the userspace program, None with the kernel backend.
-        esp: the kernel takes an ESP security association (ip-xfrm(8), AES-GCM of RFC 4106).
-        sctp: the kernel has SCTP sockets.
-    """
-
-    backend: str
-    version: str
-    binary: Path | None
-    esp: bool
-    sctp: bool
+    backend: str  # "kernel" or "wireguard-go".
+    version: str  # kernel release, or what ``wireguard-go --version`` says.
+    binary: Path | None  # the userspace program, None with the kernel backend.
+    esp: bool  # the kernel takes an ESP security association (ip-xfrm(8), AES-GCM of RFC 4106).
+    sctp: bool  # the kernel has SCTP sockets.
 
 
 def _works_in_new_netns(*argv: str) -> bool:

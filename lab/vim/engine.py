@@ -35,15 +35,10 @@ sys.exit(main(sys.argv[1:]))
 
 @dataclass(frozen=True)
 class Simulators:
-    """Programs and directories of the simulators in a VDU.
+    """Programs and directories of the simulators in a VDU."""
 
-    Attributes:
-        files: programs by path in the VDU.
-        binds: directories of the machine by path in the VDU, shown read-only.
-    """
-
-    files: dict[str, str]
-    binds: dict[str, Path]
+    files: dict[str, str]  # programs by path in the VDU.
+    binds: dict[str, Path]  # directories of the machine by path in the VDU, shown read-only.
 
 
 def _compile() -> None:

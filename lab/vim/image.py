@@ -166,24 +166,17 @@ _UNITS = Path("usr/lib/systemd/system")
 
 @dataclass(frozen=True)
 class Look:
-    """What may differ between the images of two VDUs.
+    """What may differ between the images of two VDUs."""
 
-    Attributes:
-        hostname: its name.
-        default_user: the image's user, made by cloud-init.
-        seed: the NoCloud seed, text by file name.
-        wireguard_go: program to show as /usr/bin/wireguard-go, or None for no change.
-        keep: further top-level directories to show.
-        hide: absolute paths of the machine that are always hidden (the lab's own state).
-        simulators: replacement of the container engine and images, or None for the machine's.
-    """
-
-    hostname: str
-    default_user: str
-    seed: Mapping[str, str]
+    hostname: str  # its name.
+    default_user: str  # the image's user, made by cloud-init.
+    seed: Mapping[str, str]  # the NoCloud seed, text by file name.
+    # Program to show as /usr/bin/wireguard-go, or None for no change.
     wireguard_go: Path | None = None
-    keep: frozenset[str] = frozenset()
+    keep: frozenset[str] = frozenset()  # further top-level directories to show.
+    # Absolute paths of the machine that are always hidden (the lab's own state).
     hide: tuple[Path, ...] = ()
+    # Replacement of the container engine and images, or None for the machine's.
     simulators: Simulators | None = None
 
     @property

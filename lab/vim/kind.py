@@ -33,25 +33,17 @@ class Vdu(Protocol):
     """One server on the machine: its disk, its processes, its state as observed.
 
     Each kind has a class derived from this one, which has what is common to all kinds.
-
-    Attributes:
-        directory: its own, with all its files.
-        group: its control group.
-        fabric: network namespace with the bridges of its VIM.
-        home: the lab's directory.
-        registry: host and port from which it pulls images of containers, or empty.
-        metadata: whether it gets network data. Without it, and without DHCP, NICs have no address.
-        poll: seconds between two checks while it boots.
-        log: name of the log file in its directory, written by the program that runs it.
     """
 
-    directory: Path
-    group: Path
-    fabric: str
-    home: Path
-    registry: str = ""
+    directory: Path  # its own, with all its files.
+    group: Path  # its control group.
+    fabric: str  # network namespace with the bridges of its VIM.
+    home: Path  # the lab's directory.
+    registry: str = ""  # host and port from which it pulls images of containers, or empty.
+    # Whether it gets network data. Without it, and without DHCP, NICs have no address.
     metadata: bool = True
-    poll: ClassVar[float]
+    poll: ClassVar[float]  # seconds between two checks while it boots.
+    # Name of the log file in its directory, written by the program that runs it.
     log: ClassVar[str]
 
     @classmethod

@@ -22,33 +22,27 @@ def nic_name(index: int, machine: str = "pc") -> str:
 
 @dataclass(frozen=True)
 class NetworkSpec:
-    """A network to make.
+    """A network to make."""
 
-    Attributes:
-        name: as OSM would name it; names need not be unique, as in OpenStack.
-        subnet: address range ("10.1.0.0/24", IPv4 or IPv6), or None for the next free
-            192.168.x.0/24, the range OSM's resource orchestrator falls back to.
-        gateway: address announced to the servers as their default router, or None. No router
-            is made: a network is a wire.
-        mtu: bytes, set on every NIC of the network; None is the account's ``network_mtu``.
-        management: a network over which the charms reach the servers. There is one per
-            VIM, made with the account; another one is refused.
-        routed: the site's router is its gateway; with ``nat`` other sites do not know its range.
-        host_routes: ranges the servers reach through the gateway.
-        dhcp: the subnet has DHCP, whose ports take the pool's first addresses.
-        pool: first and last address for DHCP and for ports without a fixed address; None is the
-            whole subnet except the gateway.
-    """
-
-    name: str
+    name: str  # as OSM would name it; names need not be unique, as in OpenStack.
+    # Address range ("10.1.0.0/24", IPv4 or IPv6), or None for the next free 192.168.x.0/24, the
+    # range OSM's resource orchestrator falls back to.
     subnet: str | None = None
+    # Address announced to the servers as their default router, or None. No router is made: a
+    # network is a wire.
     gateway: str | None = None
+    # bytes, set on every NIC of the network; None is the account's ``network_mtu``.
     mtu: int | None = None
+    # A network over which the charms reach the servers. There is one per VIM, made with the
+    # account; another one is refused.
     management: bool = False
+    # The site's router is its gateway; with ``nat`` other sites do not know its range.
     routed: bool = False
     nat: bool = False
-    host_routes: tuple[str, ...] = ()
-    dhcp: bool = True
+    host_routes: tuple[str, ...] = ()  # ranges the servers reach through the gateway.
+    dhcp: bool = True  # the subnet has DHCP, whose ports take the pool's first addresses.
+    # First and last address for DHCP and for ports without a fixed address; None is the whole
+    # subnet except the gateway.
     pool: tuple[str, str] | None = None
 
 
@@ -74,29 +68,21 @@ class PortSpec:
 
 @dataclass(frozen=True)
 class ServerSpec:
-    """A server (VDU) to make.
+    """A server (VDU) to make."""
 
-    Attributes:
-        name: as the VIM lists it.
-        hostname: the server's own host name.
-        image: one of the account's images.
-        vcpus, ram_mib, disk_gb: the flavour. The disk is a real limit; CPU and memory are
-            where the machine's cgroup controllers allow it (see ``Server.notes``).
-        ports: in the order of their position: the first becomes ens3.
-        user_data: "#cloud-config" text, a "#!" script or a MIME multipart of these, or None.
-        ssh_keys: public keys for the image's default user.
-        config_drive: an OpenStack hands the user-data over on a drive, too, and adds no keys to it.
-    """
-
-    name: str
-    hostname: str
-    image: str
+    name: str  # as the VIM lists it.
+    hostname: str  # the server's own host name.
+    image: str  # one of the account's images.
+    # `vcpus`, `ram_mib`, `disk_gb`: the flavour. The disk is a real limit; CPU and memory are where
+    # the machine's cgroup controllers allow it (see ``Server.notes``).
     vcpus: int
     ram_mib: int
     disk_gb: int
-    ports: tuple[PortSpec, ...]
+    ports: tuple[PortSpec, ...]  # in the order of their position: the first becomes ens3.
+    # "#cloud-config" text, a "#!" script or a MIME multipart of these, or None.
     user_data: str | None = None
-    ssh_keys: tuple[str, ...] = ()
+    ssh_keys: tuple[str, ...] = ()  # public keys for the image's default user.
+    # An OpenStack hands the user-data over on a drive, too, and adds no keys to it.
     config_drive: bool = False
 
 

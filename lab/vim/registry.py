@@ -60,19 +60,12 @@ def mirror(address: str) -> str:
 
 @dataclass(frozen=True)
 class Registry:
-    """The registry of an account.
+    """The registry of an account."""
 
-    Attributes:
-        netns: network namespace with the gateway address of the management network.
-        gateway: that address.
-        group: control group of its process.
-        directory: the account's, for its files.
-    """
-
-    netns: str
-    gateway: str
-    group: Path
-    directory: Path
+    netns: str  # network namespace with the gateway address of the management network.
+    gateway: str  # that address.
+    group: Path  # control group of its process.
+    directory: Path  # the account's, for its files.
 
     @property
     def address(self) -> str:

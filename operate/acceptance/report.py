@@ -14,23 +14,14 @@ State = Literal["passed", "failed", "unknown", "skipped"]
 
 @dataclass
 class Step:
-    """One check and its result.
+    """One check and its result."""
 
-    Attributes:
-        title: Name of the check.
-        state: Result; `unknown` if the API does not tell.
-        sentence: Finding of the check.
-        command: Command that corrects the problem.
-        detail: OSM's own message.
-        seconds: Duration of the check.
-    """
-
-    title: str
-    state: State = "passed"
-    sentence: str = ""
-    command: str = ""
-    detail: str = ""
-    seconds: float = 0.0
+    title: str  # Name of the check.
+    state: State = "passed"  # Result; `unknown` if the API does not tell.
+    sentence: str = ""  # Finding of the check.
+    command: str = ""  # Command that corrects the problem.
+    detail: str = ""  # OSM's own message.
+    seconds: float = 0.0  # Duration of the check.
 
     def fail(self, sentence: str, command: str = "", detail: str = "") -> None:
         self.state, self.sentence, self.command, self.detail = "failed", sentence, command, detail
@@ -38,17 +29,11 @@ class Step:
 
 @dataclass
 class Report:
-    """All steps of a run.
+    """All steps of a run."""
 
-    Attributes:
-        osm: Address of the OSM.
-        vim: Name of the VIM account.
-        say: Takes a line for the terminal.
-    """
-
-    osm: str
-    vim: str
-    say: Callable[[str], object] = print
+    osm: str  # Address of the OSM.
+    vim: str  # Name of the VIM account.
+    say: Callable[[str], object] = print  # Takes a line for the terminal.
     release: str = ""
     steps: list[Step] = field(default_factory=list)
     began: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.UTC))

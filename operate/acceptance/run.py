@@ -56,21 +56,13 @@ class Stopped(OperateError):  # noqa: N818
 
 @dataclass
 class Acceptance:
-    """One run against one OSM.
+    """One run against one OSM."""
 
-    Attributes:
-        nbi: Session, not logged in yet.
-        dist: Folder of the built packages.
-        vim: Name of the VIM account.
-        report: Collects the steps.
-        limit: Seconds an operation may take.
-    """
-
-    nbi: Nbi
-    dist: Path
-    vim: str
-    report: Report
-    limit: float = 3600.0
+    nbi: Nbi  # Session, not logged in yet.
+    dist: Path  # Folder of the built packages.
+    vim: str  # Name of the VIM account.
+    report: Report  # Collects the steps.
+    limit: float = 3600.0  # Seconds an operation may take.
     _mark: str = field(default_factory=lambda: f"acceptance-{secrets.token_hex(3)}")
     _vim: Document = field(default_factory=dict)
     _release: int | None = None

@@ -50,39 +50,24 @@ class Guami:
 
 @dataclass(frozen=True)
 class Config:
-    """Configuration of the AMF.
+    """Configuration of the AMF."""
 
-    Attributes:
-        name: AMF name.
-        n2: N2 address.
-        sbi: its part in the service-based architecture.
-        guamis: identities it serves; the first is in the GUTIs it assigns.
-        slices: slices it supports by tracking area.
-        ciphering: NEA algorithms, the preferred one first.
-        capacity: relative capacity.
-        statistics: seconds between two tables of gNBs and UEs.
-    """
-
-    name: str
-    n2: str
-    sbi: sbi.Config
-    guamis: tuple[Guami, ...]
-    slices: dict[Tai, frozenset[Snssai]]
-    ciphering: tuple[int, ...] = (nas.NEA0, nas.NEA2)
-    capacity: int = 10
-    statistics: float = 20.0
+    name: str  # AMF name.
+    n2: str  # N2 address.
+    sbi: sbi.Config  # its part in the service-based architecture.
+    guamis: tuple[Guami, ...]  # identities it serves; the first is in the GUTIs it assigns.
+    slices: dict[Tai, frozenset[Snssai]]  # slices it supports by tracking area.
+    ciphering: tuple[int, ...] = (nas.NEA0, nas.NEA2)  # NEA algorithms, the preferred one first.
+    capacity: int = 10  # relative capacity.
+    statistics: float = 20.0  # seconds between two tables of gNBs and UEs.
 
 
 @dataclass(eq=False)
 class Gnb(AccessNode[Ue]):
-    """A connected gNB, or an N3IWF.
-
-    Attributes:
-        access: its access type, a constant of ``keys``.
-    """
+    """A connected gNB, or an N3IWF."""
 
     number: int = 0
-    access: int = keys.ACCESS_3GPP
+    access: int = keys.ACCESS_3GPP  # its access type, a constant of ``keys``.
     plmn: Plmn | None = None
     slices: dict[Tai, frozenset[Snssai]] = field(default_factory=dict)
 

@@ -27,23 +27,18 @@ _KEY = {"TSC": 0, "Value": 1}  # key set identifier of the one security context
 
 @dataclass(kw_only=True)
 class Ue(UeContext[nas.Message]):
-    """A UE of the AMF.
-
-    Attributes:
-        access: access type, a constant of ``keys``; also the NAS connection identifier.
-        offered: slices that both this AMF and the gNB support in the tracking area.
-        allowed: allowed NSSAI.
-        sessions: PDU sessions by identity.
-    """
+    """A UE of the AMF."""
 
     protocol = ngap.PROTOCOL
 
+    # Slices that both this AMF and the gNB support in the tracking area.
     offered: frozenset[Snssai]
+    # Access type, a constant of ``keys``; also the NAS connection identifier.
     access: int = keys.ACCESS_3GPP
     guti: nas.Guti | None = None
     capability: dict[str, int] = field(default_factory=dict)
-    allowed: tuple[Snssai, ...] = ()
-    sessions: dict[int, sessions.Context] = field(default_factory=dict)
+    allowed: tuple[Snssai, ...] = ()  # allowed NSSAI.
+    sessions: dict[int, sessions.Context] = field(default_factory=dict)  # PDU sessions by identity.
 
     def read(self, octets: bytes) -> nas.Message:
         """Decode a plain NAS message."""

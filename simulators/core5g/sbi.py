@@ -123,26 +123,19 @@ async def parts(request: Request) -> tuple[Any, dict[str, bytes]]:
 
 @dataclass(frozen=True)
 class Config:
-    """Configuration of a network function in the service-based architecture.
+    """Configuration of a network function in the service-based architecture."""
 
-    Attributes:
-        kind: its NF type.
-        address, port: address and port of its server.
-        http: HTTP version, 1 or 2.
-        peers: base URLs of other functions by type, if there is no NRF.
-        nrf: base URL of the NRF, empty for none.
-        profile: content of its NF profile besides type and address.
-        timeout: seconds to wait for an answer.
-    """
-
-    kind: str
+    kind: str  # its NF type.
+    # `address`, `port`: address and port of its server.
     address: str
     port: int
-    http: int = 2
+    http: int = 2  # HTTP version, 1 or 2.
+    # Base URLs of other functions by type, if there is no NRF.
     peers: Mapping[str, str] = field(default_factory=dict)
-    nrf: str = ""
+    nrf: str = ""  # base URL of the NRF, empty for none.
+    # Content of its NF profile besides type and address.
     profile: Mapping[str, Any] = field(default_factory=dict)
-    timeout: float = 3.0
+    timeout: float = 3.0  # seconds to wait for an answer.
 
 
 class Node:

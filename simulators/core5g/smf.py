@@ -26,27 +26,18 @@ _MAX_QFI = 63
 
 @dataclass(frozen=True)
 class Config:
-    """Configuration of the SMF.
+    """Configuration of the SMF."""
 
-    Attributes:
-        n4: N4 address.
-        sbi: its part in the service-based architecture.
-        dnns: data networks, each with the addresses of its UEs.
-        slices: slices it serves with their DNNs; empty for all.
-        dns: name servers for UEs.
-        mtu: MTU for UEs, in bytes.
-        local: 5QI and session AMBR (down, up) by slice and DNN; they replace the UDM's.
-        upf: address of the UPF with which it associates; without one, it waits for the UPF.
-    """
-
-    n4: str
-    sbi: sbi.Config
-    dnns: tuple[Pdn, ...]
+    n4: str  # N4 address.
+    sbi: sbi.Config  # its part in the service-based architecture.
+    dnns: tuple[Pdn, ...]  # data networks, each with the addresses of its UEs.
+    # Slices it serves with their DNNs; empty for all.
     slices: frozenset[tuple[Snssai, str]] = frozenset()
-    dns: tuple[str, ...] = ()
-    mtu: int = 1500
+    dns: tuple[str, ...] = ()  # name servers for UEs.
+    mtu: int = 1500  # MTU for UEs, in bytes.
+    # 5QI and session AMBR (down, up) by slice and DNN; they replace the UDM's.
     local: dict[tuple[Snssai, str], tuple[int, str, str]] | None = None
-    upf: str = ""
+    upf: str = ""  # address of the UPF with which it associates; without one, it waits for the UPF.
 
 
 @dataclass

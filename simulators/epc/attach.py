@@ -40,20 +40,15 @@ _CAUSE = {
 
 @dataclass(kw_only=True)
 class Ue(UeContext[bytes]):
-    """A UE of the MME.
-
-    Attributes:
-        left: set when the UE accepts a detach by the network.
-        session: the PDN connection, or None.
-        bearer: whether the UE has an S1-U bearer.
-    """
+    """A UE of the MME."""
 
     protocol = s1ap.PROTOCOL
 
+    # Set when the UE accepts a detach by the network.
     left: asyncio.Event = field(default_factory=asyncio.Event)
     guti: nas.Guti | None = None
-    session: gtpc.Session | None = None
-    bearer: bool = False
+    session: gtpc.Session | None = None  # the PDN connection, or None.
+    bearer: bool = False  # whether the UE has an S1-U bearer.
 
     def read(self, octets: bytes) -> bytes:
         """Return the octets of a plain NAS message, unparsed."""

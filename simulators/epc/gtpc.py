@@ -105,29 +105,20 @@ def _qos() -> Ie:
 
 @dataclass(frozen=True)
 class SessionRequest:
-    """The content of a Create Session Request.
+    """The content of a Create Session Request."""
 
-    Attributes:
-        imsi, msisdn: the subscriber.
-        apn: access point name.
-        tai: tracking area of the UE.
-        cell: E-UTRAN cell identifier, 28 bits.
-        mme: the MME's end of the control tunnel.
-        ambr_up, ambr_down: APN aggregate bit rates, kbit/s.
-        bearer: EPS bearer identity of the default bearer.
-        options: protocol configuration options of the UE, octets as in NAS.
-    """
-
+    # `imsi`, `msisdn`: the subscriber.
     imsi: str
     msisdn: str
-    apn: str
-    tai: Tai
-    cell: int
-    mme: Fteid
+    apn: str  # access point name.
+    tai: Tai  # tracking area of the UE.
+    cell: int  # E-UTRAN cell identifier, 28 bits.
+    mme: Fteid  # the MME's end of the control tunnel.
+    # `ambr_up`, `ambr_down`: APN aggregate bit rates, kbit/s.
     ambr_up: int
     ambr_down: int
-    bearer: int = 5
-    options: bytes = b""
+    bearer: int = 5  # EPS bearer identity of the default bearer.
+    options: bytes = b""  # protocol configuration options of the UE, octets as in NAS.
 
     def message(self, sgw: str) -> Message:
         """The request to the SGW at an address."""
@@ -186,21 +177,13 @@ class SessionRequest:
 
 @dataclass(frozen=True)
 class Session:
-    """The content of a Create Session Response.
+    """The content of a Create Session Response."""
 
-    Attributes:
-        control: the SGW's end of the control tunnel.
-        user: the SGW's end of the S1-U tunnel.
-        address: the UE's IPv4 address.
-        options: protocol configuration options of the network.
-        bearer: EPS bearer identity.
-    """
-
-    control: Fteid
-    user: Fteid
-    address: str
-    options: bytes = b""
-    bearer: int = 5
+    control: Fteid  # the SGW's end of the control tunnel.
+    user: Fteid  # the SGW's end of the S1-U tunnel.
+    address: str  # the UE's IPv4 address.
+    options: bytes = b""  # protocol configuration options of the network.
+    bearer: int = 5  # EPS bearer identity.
 
     def message(self, teid: int, restarts: int) -> Message:
         """The response to the MME's tunnel end ``teid``, with the SGW's restart counter."""

@@ -28,35 +28,24 @@ ECHO = 10.0
 
 @dataclass(frozen=True)
 class Config:
-    """Configuration of the MME.
+    """Configuration of the MME."""
 
-    Attributes:
-        s6a: its Diameter identity, with the S6a address.
-        hss_host, hss_realm, hss_address, hss_port: the HSS.
-        s1: S1-C address.
-        s11: S11 address.
-        sgw: S11 address of the SPGW-C.
-        gummeis: identities it serves; the first is in the GUTIs it assigns.
-        tais: tracking areas it serves.
-        max_enbs, max_ues: limits.
-        ciphering: EEA algorithm for NAS, 0 or 2.
-        statistics: seconds between two tables of connections.
-    """
-
-    s6a: diameter.Identity
+    s6a: diameter.Identity  # its Diameter identity, with the S6a address.
+    # `hss_host`, `hss_realm`, `hss_address`, `hss_port`: the HSS.
     hss_host: str
     hss_realm: str
     hss_address: str
-    s1: str
-    s11: str
-    sgw: str
-    gummeis: tuple[Gummei, ...]
-    tais: frozenset[Tai]
+    s1: str  # S1-C address.
+    s11: str  # S11 address.
+    sgw: str  # S11 address of the SPGW-C.
+    gummeis: tuple[Gummei, ...]  # identities it serves; the first is in the GUTIs it assigns.
+    tais: frozenset[Tai]  # tracking areas it serves.
     hss_port: int = 3868
+    # `max_enbs`, `max_ues`: limits.
     max_enbs: int = 64
     max_ues: int = 4096
-    ciphering: int = nas.EEA0
-    statistics: float = 60.0
+    ciphering: int = nas.EEA0  # EEA algorithm for NAS, 0 or 2.
+    statistics: float = 60.0  # seconds between two tables of connections.
 
 
 Enb = AccessNode[Ue]

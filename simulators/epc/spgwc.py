@@ -18,25 +18,15 @@ log = logging.getLogger("spgwc")
 
 @dataclass(frozen=True)
 class Config:
-    """Configuration of the SPGW-C.
+    """Configuration of the SPGW-C."""
 
-    Attributes:
-        s11: S11 address.
-        sx: SXab address.
-        pdns: packet data networks; an unknown APN is refused.
-        dns: name servers for UEs.
-        mtu: MTU for UEs, in bytes.
-        ups: Node IDs of SPGW-Us that may associate, empty for any.
-        rest: TCP port of management by HTTP on every address, 0 for none.
-    """
-
-    s11: str
-    sx: str
-    pdns: tuple[Pdn, ...]
-    dns: tuple[str, ...] = ()
-    mtu: int = 1358
-    ups: tuple[str, ...] = ()
-    rest: int = 0
+    s11: str  # S11 address.
+    sx: str  # SXab address.
+    pdns: tuple[Pdn, ...]  # packet data networks; an unknown APN is refused.
+    dns: tuple[str, ...] = ()  # name servers for UEs.
+    mtu: int = 1358  # MTU for UEs, in bytes.
+    ups: tuple[str, ...] = ()  # Node IDs of SPGW-Us that may associate, empty for any.
+    rest: int = 0  # TCP port of management by HTTP on every address, 0 for none.
 
 
 @dataclass

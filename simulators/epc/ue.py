@@ -144,17 +144,11 @@ class Ue(NasEnd):
 
 @dataclass(frozen=True)
 class Config:
-    """Configuration of UEs.
+    """Configuration of UEs."""
 
-    Attributes:
-        usims: one USIM for each UE.
-        hplmns: PLMNs that they may use.
-        enb: the eNB's address.
-    """
-
-    usims: tuple[Usim, ...]
-    hplmns: tuple[Plmn, ...]
-    enb: str
+    usims: tuple[Usim, ...]  # one USIM for each UE.
+    hplmns: tuple[Plmn, ...]  # PLMNs that they may use.
+    enb: str  # the eNB's address.
 
 
 class Terminal(terminal.Terminal):

@@ -20,21 +20,18 @@ from simulators.shared.usim import Usim
 
 @dataclass(frozen=True)
 class FreeDiameter:
-    """The part of a freeDiameter configuration that the simulators use.
+    """The part of a freeDiameter configuration that the simulators use."""
 
-    Attributes:
-        identity, realm, address, port: the node itself.
-        peer, peer_address, peer_port: the peer it connects to, empty for none.
-        extensions: arguments of the extensions it loads, by file name.
-    """
-
+    # `identity`, `realm`, `address`, `port`: the node itself.
     identity: str
     realm: str
     address: str
     port: int
+    # `peer`, `peer_address`, `peer_port`: the peer it connects to, empty for none.
     peer: str = ""
     peer_address: str = ""
     peer_port: int = 3868
+    # Arguments of the extensions it loads, by file name.
     extensions: tuple[tuple[str, str], ...] = ()
 
 

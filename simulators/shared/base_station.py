@@ -48,21 +48,13 @@ class Config:
 
 @dataclass
 class Bearer:
-    """A tunnel of a UE: a bearer, or a PDU session with its QoS flow.
+    """A tunnel of a UE: a bearer, or a PDU session with its QoS flow."""
 
-    Attributes:
-        ue: its UE.
-        number: number of its packets on the radio link.
-        downlink: TEID of our end.
-        uplink: TEID and address of the core's end.
-        qfi: QoS flow identifier in 5G.
-    """
-
-    ue: "Connection"
-    number: int
-    downlink: int
-    uplink: tuple[int, tuple[str, int]]
-    qfi: int | None = None
+    ue: "Connection"  # its UE.
+    number: int  # number of its packets on the radio link.
+    downlink: int  # TEID of our end.
+    uplink: tuple[int, tuple[str, int]]  # TEID and address of the core's end.
+    qfi: int | None = None  # QoS flow identifier in 5G.
 
 
 @dataclass

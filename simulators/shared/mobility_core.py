@@ -37,22 +37,18 @@ class AccessNode(Generic[UeT]):
 
 @dataclass(kw_only=True)
 class UeContext(ABC, Generic[Nas]):
-    """A UE that is connected, registered, or both.
-
-    Attributes:
-        core_id, access_id: its identifiers on both sides of S1 or N2.
-        node: its access node.
-        tai, cell: its tracking area and cell.
-        inbox: messages about it from its access node.
-    """
+    """A UE that is connected, registered, or both."""
 
     protocol: ClassVar[asn1.Protocol]
 
+    # `core_id`, `access_id`: its identifiers on both sides of S1 or N2.
     core_id: int
     access_id: int
-    node: AccessNode[Any]
+    node: AccessNode[Any]  # its access node.
+    # `tai`, `cell`: its tracking area and cell.
     tai: Tai
     cell: int
+    # Messages about it from its access node.
     inbox: asyncio.Queue[asn1.Message] = field(default_factory=asyncio.Queue)
     task: asyncio.Task[Any] | None = None
     imsi: str = ""

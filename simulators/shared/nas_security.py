@@ -13,23 +13,18 @@ _INTEGRITY, _CIPHERED, _NEW, _NEW_CIPHERED = 1, 2, 3, 4  # security header types
 
 @dataclass
 class Context(ABC):
-    """A NAS security context.
-
-    Attributes:
-        key: the key from which it is derived: KASME or KAMF.
-        ciphering, integrity: algorithms, 0 for none and 2 for AES.
-        direction: direction of messages that this end sends, keys.UPLINK at the UE.
-        sent, received: NAS COUNT of the next message in each direction.
-    """
+    """A NAS security context."""
 
     #: Number of octets of the security header before the MAC.
     head: ClassVar[int]
 
-    key: bytes
+    key: bytes  # the key from which it is derived: KASME or KAMF.
+    # `ciphering`, `integrity`: algorithms, 0 for none and 2 for AES.
     ciphering: int
     integrity: int
-    direction: int
+    direction: int  # direction of messages that this end sends, keys.UPLINK at the UE.
     bearer: int = 0
+    # `sent`, `received`: NAS COUNT of the next message in each direction.
     sent: int = 0
     received: int = 0
     _enc: bytes = field(init=False, default=b"")

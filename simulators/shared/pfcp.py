@@ -120,20 +120,13 @@ _CHOOSE = Ie(FTEID, b"\x05")  # the UP function chooses TEID and IPv4 address
 
 @dataclass(frozen=True)
 class Pdr:
-    """A packet detection rule of a default bearer.
+    """A packet detection rule of a default bearer."""
 
-    Attributes:
-        number: its rule identifier.
-        uplink: whether it is for packets from the access side, not from the core.
-        far: identifier of its forwarding action rule.
-        ue: the UE's IPv4 address.
-        tunnel: TEID and address for uplink packets, None if the UP function chooses them.
-    """
-
-    number: int
-    uplink: bool
-    far: int
-    ue: str
+    number: int  # its rule identifier.
+    uplink: bool  # whether it is for packets from the access side, not from the core.
+    far: int  # identifier of its forwarding action rule.
+    ue: str  # the UE's IPv4 address.
+    # TEID and address for uplink packets, None if the UP function chooses them.
     tunnel: tuple[int, str] | None = None
 
     def ie(self, apn: str, qfi: int | None = None) -> Ie:

@@ -41,28 +41,19 @@ async def watch(
 
 @dataclass
 class Session:
-    """A session in a user plane function.
+    """A session in a user plane function."""
 
-    Attributes:
-        owner: its subscriber, for messages.
-        network: APN or DNN.
-        address: IP address of the UE.
-        seid: our SEID.
-        qfi: QoS flow identifier in 5G, None in an EPC.
-        up_seid, uplink: SEID, and (TEID, address), both from the user plane function.
-        end: TEID and address of the base station, None while there is none.
-        down: whether the user plane function has the rules of the downlink.
-    """
-
-    owner: str
-    network: str
-    address: str
-    seid: int
-    qfi: int | None = None
+    owner: str  # its subscriber, for messages.
+    network: str  # APN or DNN.
+    address: str  # IP address of the UE.
+    seid: int  # our SEID.
+    qfi: int | None = None  # QoS flow identifier in 5G, None in an EPC.
+    # `up_seid`, `uplink`: SEID, and (TEID, address), both from the user plane function.
     up_seid: int = 0
     uplink: tuple[int, str] = (0, "")
+    # TEID and address of the base station, None while there is none.
     end: tuple[int, str] | None = None
-    down: bool = False
+    down: bool = False  # whether the user plane function has the rules of the downlink.
 
 
 @dataclass

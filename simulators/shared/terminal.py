@@ -211,15 +211,10 @@ class Device:
 
 
 class Terminal(ABC):
-    """A program that keeps its UEs registered over one base station.
+    """A program that keeps its UEs registered over one base station."""
 
-    Attributes:
-        log: its logger.
-        station: name of a base station in messages.
-    """
-
-    log: ClassVar[logging.Logger]
-    station: ClassVar[str]
+    log: ClassVar[logging.Logger]  # its logger.
+    station: ClassVar[str]  # name of a base station in messages.
 
     def __init__(self, radio: Radio, address: str, plmns: Iterable[Plmn]) -> None:
         """Use the base station at an address, if it broadcasts one of ``plmns``."""

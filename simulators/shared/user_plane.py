@@ -27,29 +27,17 @@ _BATCH = 64  # packets per turn of the event loop, so that PFCP is served too
 
 @dataclass(frozen=True)
 class Config:
-    """Configuration of the SPGW-U.
+    """Configuration of the SPGW-U."""
 
-    Attributes:
-        node: its Node ID, a name or its SXab address.
-        sx: SXab address.
-        s1u: S1-U address.
-        sgi: SGi interface, empty for no source NAT.
-        pools: networks of UEs; the first host of each is the address of ``device``.
-        cps: SXab addresses of the SPGW-Cs.
-        device: the TUN device's name.
-        mtu: MTU of the TUN device.
-        peer: name of a CP function in messages.
-    """
-
-    node: str
-    sx: str
-    s1u: str
-    pools: tuple[str, ...]
-    cps: tuple[str, ...]
-    sgi: str = ""
-    device: str = "tun0"
-    mtu: int = 1500
-    peer: str = "SPGW-C"
+    node: str  # its Node ID, a name or its SXab address.
+    sx: str  # SXab address.
+    s1u: str  # S1-U address.
+    pools: tuple[str, ...]  # networks of UEs; the first host of each is the address of ``device``.
+    cps: tuple[str, ...]  # SXab addresses of the SPGW-Cs.
+    sgi: str = ""  # SGi interface, empty for no source NAT.
+    device: str = "tun0"  # the TUN device's name.
+    mtu: int = 1500  # MTU of the TUN device.
+    peer: str = "SPGW-C"  # name of a CP function in messages.
 
 
 @dataclass

@@ -20,18 +20,13 @@ class SynchFailureError(Exception):
 
 @dataclass
 class Usim:
-    """A USIM.
+    """A USIM."""
 
-    Attributes:
-        imsi: identity.
-        k, opc: keys.
-        sqn: highest sequence number accepted so far.
-    """
-
-    imsi: str
+    imsi: str  # identity.
+    # `k`, `opc`: keys.
     k: bytes
     opc: bytes
-    sqn: int = 0
+    sqn: int = 0  # highest sequence number accepted so far.
 
     def check(self, rand: bytes, autn: bytes) -> milenage.Response:
         """Check a network's challenge; return Milenage's results for it.

@@ -24,15 +24,10 @@ Received = Callable[["Link", int, int, bytes], None]
 
 
 class Channel(Protocol):
-    """A connection for frames between a base station and UEs.
+    """A connection for frames between a base station and UEs."""
 
-    Attributes:
-        full: whether the send buffer is full; then senders drop packets.
-        on_room: functions to call when there is room again.
-    """
-
-    full: bool
-    on_room: set[Callable[[], None]]
+    full: bool  # whether the send buffer is full; then senders drop packets.
+    on_room: set[Callable[[], None]]  # functions to call when there is room again.
 
     def send(self, kind: int, ue: int, content: bytes = b"") -> None:
         """Send a frame that is not a packet."""

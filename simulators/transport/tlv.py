@@ -46,23 +46,15 @@ class Message:
 
 @dataclass(frozen=True)
 class Codec:
-    """Codec of messages; the headers of the protocols differ only in three numbers.
+    """Codec of messages; the headers of the protocols differ only in three numbers."""
 
-    Attributes:
-        name: Name of the protocol, for errors.
-        version: Version in the first three bits.
-        flag: Bit of the first octet that shows that there is an endpoint identifier.
-        width: Octets of this identifier: 4 for a TEID, 8 for a SEID.
-        requests: Types of requests.
-        head: Header of an information element: type, length, and the instance if the protocol
-            has instances.
-    """
-
-    name: str
-    version: int
-    flag: int
-    width: int
-    requests: Container[int]
+    name: str  # Name of the protocol, for errors.
+    version: int  # Version in the first three bits.
+    flag: int  # Bit of the first octet that shows that there is an endpoint identifier.
+    width: int  # Octets of this identifier: 4 for a TEID, 8 for a SEID.
+    requests: Container[int]  # Types of requests.
+    # Header of an information element: type, length, and the instance if the protocol has
+    # instances.
     head: struct.Struct
 
     def encode_ies(self, ies: Iterable[Ie]) -> bytes:

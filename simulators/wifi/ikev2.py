@@ -66,23 +66,16 @@ P = TypeVar("P", bound=Packet)
 
 @dataclass(frozen=True)
 class Message:
-    """An IKE message.
+    """An IKE message."""
 
-    Attributes:
-        initiator, responder: SPIs of the IKE SA.
-        exchange: exchange type.
-        number: message ID.
-        original: whether the sender initiated the IKE SA.
-        response: whether it is a response.
-        payloads: payloads in their order; after decryption those of the Encrypted payload.
-    """
-
+    # `initiator`, `responder`: SPIs of the IKE SA.
     initiator: bytes
     responder: bytes
-    exchange: int
-    number: int
-    original: bool
-    response: bool = False
+    exchange: int  # exchange type.
+    number: int  # message ID.
+    original: bool  # whether the sender initiated the IKE SA.
+    response: bool = False  # whether it is a response.
+    # Payloads in their order; after decryption those of the Encrypted payload.
     payloads: tuple[Packet, ...] = ()
 
     def find(self, kind: type[P]) -> P | None:

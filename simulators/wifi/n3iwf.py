@@ -31,30 +31,19 @@ HALF_OPEN = 60.0
 
 @dataclass(frozen=True)
 class Config(gnb.Config):
-    """Configuration of the N3IWF: that of a gNB without a cell, and NWu.
+    """Configuration of the N3IWF: that of a gNB without a cell, and NWu."""
 
-    Attributes:
-        nwu: IKE and ESP address.
-        inner: our inner address, the destination of NAS and GRE.
-        pool: prefix of the inner addresses of UEs.
-        nas_port: TCP port of NAS.
-        fqdn: identity; the certificate has this name.
-        key, certificate: RSA key and certificate for IKE_AUTH.
-        device: name of the device of signalling SAs.
-        liveness: seconds between dead peer detection requests to a UE, 0 for none.
-        retries: transmissions of such a request before the UE counts as dead.
-    """
-
-    nwu: str = ""
-    inner: str = ""
-    pool: str = ""
-    nas_port: int = 20000
-    fqdn: str = ""
+    nwu: str = ""  # IKE and ESP address.
+    inner: str = ""  # our inner address, the destination of NAS and GRE.
+    pool: str = ""  # prefix of the inner addresses of UEs.
+    nas_port: int = 20000  # TCP port of NAS.
+    fqdn: str = ""  # identity; the certificate has this name.
+    # `key`, `certificate`: RSA key and certificate for IKE_AUTH.
     key: rsa.RSAPrivateKey | None = None
     certificate: x509.Certificate | None = None
-    device: str = "ipsec-default"
-    liveness: float = 60.0
-    retries: int = 4
+    device: str = "ipsec-default"  # name of the device of signalling SAs.
+    liveness: float = 60.0  # seconds between dead peer detection requests to a UE, 0 for none.
+    retries: int = 4  # transmissions of such a request before the UE counts as dead.
 
 
 class UeLink(nwu.Link):

@@ -51,23 +51,15 @@ def verify(leaf: x509.Certificate, root: x509.Certificate, name: str) -> None:
 
 @dataclass(frozen=True)
 class Config(ue.Config):
-    """Configuration of the UE: that of a gNB's UE, with the N3IWF's NWu address as the gNB's.
+    """Configuration of the UE: that of a gNB's UE, with the N3IWF's NWu address as the gNB's."""
 
-    Attributes:
-        address: own address on the Wi-Fi.
-        root: CA of the N3IWF's certificate.
-        device: beginning of the name of the signalling device.
-        tunnels: beginning of the names of the devices of PDU sessions.
-        first: number of the signalling device; those of PDU sessions follow.
-        liveness: seconds between dead peer detection requests to the N3IWF, 0 for none.
-    """
-
-    address: str = ""
+    address: str = ""  # own address on the Wi-Fi.
+    # CA of the N3IWF's certificate.
     root: x509.Certificate | None = field(default=None, repr=False)
-    device: str = "ipsec"
-    tunnels: str = "gretun"
-    first: int = 1
-    liveness: float = 60.0
+    device: str = "ipsec"  # beginning of the name of the signalling device.
+    tunnels: str = "gretun"  # beginning of the names of the devices of PDU sessions.
+    first: int = 1  # number of the signalling device; those of PDU sessions follow.
+    liveness: float = 60.0  # seconds between dead peer detection requests to the N3IWF, 0 for none.
 
 
 class Access(nwu.Link):

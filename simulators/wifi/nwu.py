@@ -56,16 +56,13 @@ class Draft(NamedTuple):
 
 @dataclass(eq=False)
 class Child:
-    """A child SA: a pair of ESP SAs between two inner addresses.
-
-    Attributes:
-        session, qfis: PDU session and QoS flows; the session is 0 for the signalling SA.
-    """
+    """A child SA: a pair of ESP SAs between two inner addresses."""
 
     inbound: esp.Inbound
     outbound: esp.Outbound
     local: bytes
     remote: bytes
+    # `session`, `qfis`: PDU session and QoS flows; the session is 0 for the signalling SA.
     session: int = 0
     qfis: tuple[int, ...] = ()
 
