@@ -30,8 +30,7 @@ BRINGUPS = {
 }
 HAND = {"server": "10.99.0.1", "client": "10.99.0.2"}
 HAND_PORT = 52000
-#: Address of the server in the charms' tunnel.
-CHARMS = "10.77.0.1"
+CHARMS = "10.77.0.1"  # Address of the server in the charms' tunnel.
 
 
 def by_hand(ends: Mapping[str, Run]) -> int:

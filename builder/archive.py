@@ -11,8 +11,7 @@ from typing import IO, cast
 TIMESTAMP = 1640995200
 """2022-01-01 00:00 UTC; any constant after 1980 serves (libjuju zips charms, ZIP starts there)."""
 _PIECE = 1 << 20
-_SMALL = 1 << 12
-"""Bytes of a piece that is compressed with its neighbours."""
+_SMALL = 1 << 12  # Bytes of a piece that is compressed with its neighbours.
 
 
 @functools.lru_cache(maxsize=2048)

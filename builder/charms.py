@@ -25,8 +25,7 @@ ALLOWED = "allow-experiments"
 NO_CACHES = shutil.ignore_patterns("__pycache__", "*.pyc")
 SERIES = {"bionic": "18.04", "focal": "20.04", "jammy": "22.04"}
 """Channel of each series in the words of newer releases of Juju."""
-MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
-"""Names of processor architectures in Juju."""
+MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}  # Names of processor architectures in Juju.
 
 # Linux allows 15 characters for an interface name, which is "wg-" and the link.
 Link = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,11}$")]

@@ -9,8 +9,7 @@ from builder.terminal import plain
 
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "show_default": True}
 """Of a command line whose options show their defaults."""
-#: Longest first sentence of a help text, in characters.
-_SENTENCE = 1000
+_SENTENCE = 1000  # Longest first sentence of a help text, in characters.
 
 
 class WholeHelp(click.Group):

@@ -15,16 +15,14 @@ MAX_CHARACTERS = 2 << 20
 MAX_NODES = 200_000
 """Nodes of a document with its aliases expanded; the largest real descriptors have a hundredth."""
 MAX_DEPTH = 64
-MAX_DIGITS = 1000
-"""Characters of an integer. Python refuses to print one of more than 4300 digits."""
+MAX_DIGITS = 1000  # Characters of an integer. Python refuses to print one of more than 4300 digits.
 INTEGER = "tag:yaml.org,2002:int"
 MERGE = "tag:yaml.org,2002:merge"
 
 Loader = Callable[[str], yaml.SafeLoader]
 FASTEST: Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's loader, ten times faster, where PyYAML has it."""
-_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-"""libyaml's, which writes the same."""
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml's, which writes the same.
 
 
 class DocumentError(ValueError):

@@ -19,10 +19,8 @@ from builder.tree import Tree
 JUJU, HELM = "juju", "helm"
 KINDS = (JUJU, HELM)
 IMAGE = "osm-vpnaas-ee"
-CONTEXT = "execution-environment"
-"""Folder of dist/ from which the container image is built."""
-PINS = "helm/requirements.txt"
-"""What the image installs, below charms/common."""
+CONTEXT = "execution-environment"  # Folder of dist/ from which the container image is built.
+PINS = "helm/requirements.txt"  # What the image installs, below charms/common.
 LIBRARIES = ("helm_ee", "oai", "vpnaas")
 RELATIONS = "vpn_relations"
 MORE_CONFIG = {"osm": "<OSM>", "relations": f"<{RELATIONS}>"}

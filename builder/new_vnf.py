@@ -19,8 +19,7 @@ from builder.tree import Tree
 
 LINKS = "charms/lib/vpnaas/base/links.json"
 OPPOSITE = {"provider": "requirer", "requirer": "provider"}
-NAME = re.compile(r"[a-z][a-z0-9-]{0,11}")
-"""Of a VNF, and of a link."""
+NAME = re.compile(r"[a-z][a-z0-9-]{0,11}")  # Of a VNF, and of a link.
 Where = Sequence[str | int | Callable[[Any], bool]]
 """A way into a document: keys, indexes, and conditions that one entry of a list meets."""
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from builder.archive import digest
 from builder.tree import SOURCES, Tree
 
-STAMP = ".built.json"
-"""File in the target folder: what was built there, and from what."""
+STAMP = ".built.json"  # File in the target folder: what was built there, and from what.
 
 
 class Stamp:

@@ -20,8 +20,7 @@ from operate.client import OperateError
 from operate.osm import NS_OPERATIONS
 
 RATE = 200
-CUT = 3
-"""Seconds for which a link is cut."""
+CUT = 3  # Seconds for which a link is cut.
 FAULTS = ("vnf", "tunnel", "charm", "link")
 #: Whether the victim's own stream must break.
 BREAKS = {"vnf": True, "tunnel": True, "charm": False, "link": True}

@@ -7,10 +7,8 @@ to find the subscriber.
 import struct
 
 PORT = 3868
-S6A = 16777251
-"""Diameter application of S6a (TS 29.272 clause 7.1.8)."""
-TEST_IMSI = "001010000000001"
-"""An IMSI of the test network 001-01 (ITU-T E.212)."""
+S6A = 16777251  # Diameter application of S6a (TS 29.272 clause 7.1.8).
+TEST_IMSI = "001010000000001"  # An IMSI of the test network 001-01 (ITU-T E.212).
 _UPDATE_LOCATION = 316
 _REQUEST = 0x80 | 0x40  # request, proxiable
 _MANDATORY = 0x40

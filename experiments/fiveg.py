@@ -22,8 +22,7 @@ from experiments.testbed import Link, Testbed
 from operate.osm import NSI_OPERATIONS, ApiClient
 from operate.slices import Joiner, join_slices
 
-SHARED = "shared"
-"""Name of the shared service (AMF, gNB and UE) as a slice of the test bed."""
+SHARED = "shared"  # Name of the shared service (AMF, gNB and UE) as a slice of the test bed.
 SUBNET = "slice"
 NSD = "5gc_slice_ns"
 VNFS = ("amf", "smf", "upf", "gnb", "nr_ue")

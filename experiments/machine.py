@@ -16,8 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-BUSY = 0.25
-"""Share of the processors' time that other work uses, above which a machine is busy."""
+BUSY = 0.25  # Share of the processors' time that other work uses, above which a machine is busy.
 LATE_MS = 10.0
 """By how much a sender may be late at most: the smallest delay that an experiment judges."""
 NOTHING = "tells nothing: the machine was busy"

@@ -31,8 +31,7 @@ class Cell:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-Result = tuple[dict[str, Any], bool | None]
-"""Figures of a run, and its verdict."""
+Result = tuple[dict[str, Any], bool | None]  # Figures of a run, and its verdict.
 
 
 @dataclass(frozen=True)

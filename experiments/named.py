@@ -17,8 +17,7 @@ from experiments.testbed import Addresses, Link, Slice, Testbed
 from operate.nbi import Document
 from operate.osm import SERVICES, SLICES
 
-PROFILE = "slices"
-"""Name of a campaign between named slices."""
+PROFILE = "slices"  # Name of a campaign between named slices.
 
 
 def adopt(bed: Testbed, name: str) -> list[str]:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 
 from rich.console import Console
 
-PERIOD = 8.0
-"""Seconds between two lines."""
+PERIOD = 8.0  # Seconds between two lines.
 
 
 @contextlib.contextmanager

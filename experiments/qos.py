@@ -27,20 +27,16 @@ BOTTLENECK_MBPS = 50
 EMBB_MBPS = 40
 """eMBB's share; the rest is for URLLC's guarantee, tunnel overhead and other traffic."""
 URLLC_MBPS = 5
-FIFO_MS = 100
-"""Length of the bottleneck's queue in ms."""
-URLLC, EMBB = 82, 6
-"""5QIs of the templates: discrete automation, and web and buffered video."""
+FIFO_MS = 100  # Length of the bottleneck's queue in ms.
+URLLC, EMBB = 82, 6  # 5QIs of the templates: discrete automation, and web and buffered video.
 RATES = {
     slices.URLLC: {"guaranteed_mbps": URLLC_MBPS, "maximum_mbps": URLLC_MBPS,
                    "underlay_mbps": BOTTLENECK_MBPS},
     slices.EMBB: {"maximum_mbps": EMBB_MBPS, "underlay_mbps": BOTTLENECK_MBPS},
 }  # fmt: skip
 """Rates of the user-plane link in the parameters of nsi-create; the 5QI is in the template."""
-BUDGET_MS = 10.0
-"""Packet delay budget of 5QI 82 (TS 23.501 table 5.7.4-1)."""
-WITHIN = 98.0
-"""Percent of packets that must keep the budget (TS 23.501 clause 5.7.3.4)."""
+BUDGET_MS = 10.0  # Packet delay budget of 5QI 82 (TS 23.501 table 5.7.4-1).
+WITHIN = 98.0  # Percent of packets that must keep the budget (TS 23.501 clause 5.7.3.4).
 RATE = 200
 
 

@@ -18,16 +18,12 @@ import click
 from experiments.model import Experiment
 from experiments.testbed import Slice, Testbed, Vnf, linked
 
-SECONDS = 1800
-"""Seconds after which the listeners end by themselves."""
-PORT = 7777
-"""Port of the test service of each VNF on all its inner addresses, TCP and UDP."""
-TOKEN = 100
-"""Most characters of a token of `probe`."""
+SECONDS = 1800  # Seconds after which the listeners end by themselves.
+PORT = 7777  # Port of the test service of each VNF on all its inner addresses, TCP and UDP.
+TOKEN = 100  # Most characters of a token of `probe`.
 CONTROL_PATIENCE = 10.0
 """Seconds to wait for an allowed peer: on a busy machine the first packets may be lost."""
-RADIO = {"ue", "gnb"}
-"""A UE and its gNB may reach each other over Uu."""
+RADIO = {"ue", "gnb"}  # A UE and its gNB may reach each other over Uu.
 SERVICES = (22, 2123, 2152, 3868, 4043, 5199, 5201, 7777, 8805, 36412)
 """TCP ports to try besides the ports on which any VNF listens: SSH, those of the EPC, our own."""
 

@@ -14,10 +14,8 @@ import yaml
 from experiments.slices import moved
 
 DOUBLE, SITES = "double", "sites"
-EPC = "epc"
-"""One EPC, without slices beside it."""
-PAIR = "pair"
-"""Two VNFs and one tunnel (`vpn_basic_ns`), without slices beside them."""
+EPC = "epc"  # One EPC, without slices beside it.
+PAIR = "pair"  # Two VNFs and one tunnel (`vpn_basic_ns`), without slices beside them.
 
 #: Address ranges, and their replacements in the service with double resources; no slice has them.
 _RANGES = (("172.16.", "172.24."), ("172.30.", "172.26."), ("192.168.", "10.72."),

@@ -19,8 +19,7 @@ import yaml
 from builder import archive
 
 EMBB, URLLC, MMTC = "embb", "urllc", "mmtc"
-SUBNET = "core"
-"""The one netslice-subnet of each template."""
+SUBNET = "core"  # The one netslice-subnet of each template.
 NSD = "epc_ns"
 SECOND = "epc_second_ns"
 

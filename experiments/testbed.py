@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from experiments.on_the_lab import Lab
 
 VNFS = ("hss", "mme", "spgwc", "spgwu", "enb")
-PATIENCE = 600.0
-"""Limit in seconds for operations on several services at once."""
+PATIENCE = 600.0  # Limit in seconds for operations on several services at once.
 
 
 @dataclass(frozen=True)

@@ -42,8 +42,7 @@ class Wire:
         return sum(n for kind, n in self.frames.items() if kind in PROTECTED)
 
 
-EXCERPT = 2
-"""Number of frames of each kind in an excerpt."""
+EXCERPT = 2  # Number of frames of each kind in an excerpt.
 _FIELDS = ("frame.protocols", "icmpv6.type", "e212.imsi", "nas_5gs.mm.suci.msin",
            "frame.time_relative", "frame.len", "ip.src", "ipv6.src", "ip.dst",
            "ipv6.dst")  # fmt: skip

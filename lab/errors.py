@@ -23,8 +23,7 @@ class NbiError(Exception):
         self.status = status
 
 
-SHOWN = 10
-"""Names that an error lists at most."""
+SHOWN = 10  # Names that an error lists at most.
 
 
 def unknown(

@@ -16,10 +16,8 @@ import urllib3
 from operate.client import OperateError, understood
 
 Document = dict[str, Any]
-MOST = 64 << 20
-"""Bytes of an answer."""
-READS = 10
-"""Times the timeout of one read that a whole answer may take, with the request's body."""
+MOST = 64 << 20  # Bytes of an answer.
+READS = 10  # Times the timeout of one read that a whole answer may take, with the request's body.
 
 
 class Refused(OperateError):  # noqa: N818  # what it is, not that it is an error

@@ -21,8 +21,7 @@ INSTANCES = "/nslcm/v1/ns_instances"
 VIMS = "/admin/v1/vim_accounts"
 
 
-SILENCE = 10.0
-"""Seconds between two progress lines."""
+SILENCE = 10.0  # Seconds between two progress lines.
 
 
 class Osm:

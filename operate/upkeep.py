@@ -9,8 +9,7 @@ from typing import Any
 from operate.client import Client, OperateError, understood
 from operate.join import End
 
-UPDATE = 600
-"""Seconds that OSM may take to refresh the charm of a VNF."""
+UPDATE = 600  # Seconds that OSM may take to refresh the charm of a VNF.
 
 
 @understood("OSM")

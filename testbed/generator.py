@@ -20,8 +20,7 @@ from testbed.loads import HEADERS, Load, fragments, header
 from testbed.netns import inside
 
 BATCH = 32
-#: Seconds without any arrival after which the packets in flight count as lost.
-STALL = 0.5
+STALL = 0.5  # Seconds without any arrival after which the packets in flight count as lost.
 #: How often a measurement in which the sender never ran is repeated.
 STARVED = 5
 _PAUSE = 50e-6

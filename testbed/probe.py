@@ -18,8 +18,7 @@ from typing import Any
 FORM = struct.Struct("!IId")
 STRAGGLERS, AFTER_SIGINT = 0.5, 2.0
 """Limits in seconds of the wait for late answers, at the planned end and after SIGINT."""
-STEADY = 0.5
-"""After SIGTERM, `send` ends when each flow has had an answer within these seconds."""
+STEADY = 0.5  # After SIGTERM, `send` ends when each flow has had an answer within these seconds.
 
 
 def received(shown: str) -> int:

@@ -36,8 +36,7 @@ from testbed.wireguard import Devices, key_pair
 OUTER = {"gw": "10.100.0.1", "field": "10.100.0.2"}
 INNER = ipaddress.ip_network("10.64.0.0/10")
 GATEWAY = str(INNER[1])
-LIMIT = 600.0
-"""Limit in seconds."""
+LIMIT = 600.0  # Limit in seconds.
 PORT, BASE_PORT = 51820, 20000
 LINK = "s1"
 CLOSE_MS = str(CLOSE_SECONDS * 1000)

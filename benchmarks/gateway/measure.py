@@ -19,8 +19,7 @@ from testbed.loads import ASYMMETRIC2, IMIX, IMIX2, SIZES, Load, fixed
 from testbed.netns import Block
 from testbed.route import Backend, Route
 
-#: Maximum number of packets in flight: the ring of a veth has no room for more.
-WINDOW = 256
+WINDOW = 256  # Maximum number of packets in flight: the ring of a veth has no room for more.
 #: Share of packets that may be lost.
 LOSS = 0.001
 FORWARDING, PINNED, HTTP = "forwarding", "pinned", "http"

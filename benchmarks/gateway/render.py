@@ -122,8 +122,7 @@ def _figures(table: Sequence[Row], pinned: Sequence[Row], book: Book) -> list[di
 
 
 _FLOW_SIZE = 1024
-_COUNTS = (1, 2, 4)
-"""Numbers of tunnels, in the order of the published figures."""
+_COUNTS = (1, 2, 4)  # Numbers of tunnels, in the order of the published figures.
 
 
 def _shape(points: Points) -> Points:

@@ -14,8 +14,7 @@ from testbed.netns import Block, end, run, wait
 from testbed.route import SERVER, Route
 
 PORT = 8080
-#: Bytes of a response's body.
-BODY = 64 << 10
+BODY = 64 << 10  # Bytes of a response's body.
 
 #: This hook makes wrk print its results as JSON.
 SCRIPT = """

@@ -32,8 +32,7 @@ OF_UES = {"nf_ue_pool", "nf_inner_pool", "nf_dns", "nf_second_dns"}
 SECRET = ("nf_operator_key", "nf_subscriber_key")
 INNER = "_inner_address"
 NO_LINK = "none"
-POOL = "pool"
-"""An inner address that the gateway assigns: "pool" or "pool:REQUEST"."""
+POOL = "pool"  # An inner address that the gateway assigns: "pool" or "pool:REQUEST".
 TECHNOLOGIES = ("wireguard", "ipsec", "none")
 REALM = re.compile(r"(?:^|\.)mnc([0-9]{3})\.mcc([0-9]{3})\.3gppnetwork\.org$", re.IGNORECASE)
 

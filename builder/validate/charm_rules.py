@@ -9,8 +9,7 @@ from builder.validate.reader import CARRIAGE, Entry
 from builder.validate.schema import LOADER
 
 STARTED = ("hooks/", "actions/")
-MARK = b"\xef\xbb\xbf"
-"""Byte order mark of UTF-8."""
+MARK = b"\xef\xbb\xbf"  # Byte order mark of UTF-8.
 BOM = "a byte order mark stands before `#!`, so Linux runs no interpreter; allowed: without"
 PUBLIC_KEY = "get-ssh-public-key"
 EARLIEST = 315532800  # 1980-01-01, the earliest date in a ZIP file

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from builder.validate.context import Context, Document, choices, day12_of, ids, numbered, rule
 from builder.validate.problem import Problem
 
-NAME_LENGTH = 12
-"""Characters of an id that LCM puts into the name of a Juju application."""
+NAME_LENGTH = 12  # Characters of an id that LCM puts into the name of a Juju application.
 
 
 def _profiles(ctx: Context) -> list[tuple[str, Document, Document]]:

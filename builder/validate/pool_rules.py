@@ -11,8 +11,7 @@ from builder.validate.context import Context, Document, numbered, rule
 from builder.validate.problem import Problem
 from builder.validate.request import Request
 
-AGENTS = 2
-"""Addresses that DHCP takes where highly available (Neutron's dhcp_agents_per_network)."""
+AGENTS = 2  # Addresses that DHCP takes where highly available (Neutron's dhcp_agents_per_network).
 
 
 def fixed(request: Request, index: str, connection: Document, link: Document) -> list[str]:

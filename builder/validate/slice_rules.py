@@ -6,10 +6,8 @@ from builder.validate.context import Catalog, Document, choices, day12_of, numbe
 from builder.validate.primitive_rules import WHOLE
 from builder.validate.problem import Problem
 
-PARAMETER = "five-qi"
-"""Name of the parameter of a Day-1 primitive that enforces a 5QI."""
-NONE = (0, -1)
-"""Values that enforce no 5QI."""
+PARAMETER = "five-qi"  # Name of the parameter of a Day-1 primitive that enforces a 5QI.
+NONE = (0, -1)  # Values that enforce no 5QI.
 
 
 def _names(vnfd: Document) -> set[str]:

@@ -358,8 +358,7 @@ _LINKS = {
 }
 
 
-_TWO = re.compile(r"^(\w+) ([^,]+)")
-"""Link and slice at the beginning of a verdict's figure."""
+_TWO = re.compile(r"^(\w+) ([^,]+)")  # Link and slice at the beginning of a verdict's figure.
 
 
 def _worded(part: str) -> str:

@@ -24,8 +24,7 @@ METRICS = {
 
 _BESIDE = ", neighbour saturated"
 
-Point = tuple[str, str, str, str]
-"""Slice, link, path, neighbour."""
+Point = tuple[str, str, str, str]  # Slice, link, path, neighbour.
 
 
 def by_experiment(runs: Iterable[Run]) -> dict[str, list[Run]]:
@@ -331,8 +330,7 @@ def verdicts(runs: Sequence[Run], cpus: int) -> list[Isolation]:
     return rows
 
 
-_PARAMETERS = ("slice", "link", "path", "neighbour")
-"""Parameters with a column of their own."""
+_PARAMETERS = ("slice", "link", "path", "neighbour")  # Parameters with a column of their own.
 CSV_HEAD = (
     "experiment", "key", "repetition", "order", "started", "seconds", "load", "busy", "passed",
     *_PARAMETERS, "parameters", "metric", "value",

@@ -18,8 +18,7 @@ from lab.records.store import NSIS, NSRS
 
 PATIENCE = 2.0
 """Seconds to wait for an operation to end; then the last look is shown, with its age."""
-AT_ONCE = 2
-"""Services that are asked at the same time."""
+AT_ONCE = 2  # Services that are asked at the same time.
 
 
 @click.command("links")

@@ -17,8 +17,7 @@ from lab.lcm.backends import Backends
 from lab.nbi.engine import Engine
 from lab.records.store import NSIS, NSRS, VIMS, Document
 
-Given = Mapping[str, Any]
-"""The parameters of the verb that are given already."""
+Given = Mapping[str, Any]  # The parameters of the verb that are given already.
 
 
 class Names(click.ParamType[str]):

@@ -13,8 +13,7 @@ from rich.text import Text
 from lab.records.journal import Event, Tail
 
 _POLL = 0.1
-_SILENCE = 10.0
-"""Seconds without news after which the display shows the current stage again."""
+_SILENCE = 10.0  # Seconds without news after which the display shows the current stage again.
 _STYLE = {"active": "green", "blocked": "yellow", "error": "red", "BROKEN": "red"}
 
 
@@ -23,8 +22,7 @@ class _Row:
     vm: str = ""
     charm: str = ""
     style: str = ""
-    logged: str = ""
-    """The last charm text in the log: a hook that fails again is not logged again."""
+    logged: str = ""  # The last charm text in the log: a hook that fails again is not logged again.
     primitive: str = ""
 
 
@@ -102,8 +100,7 @@ class Outcome:
     state: str | None
     """``COMPLETED``, ``FAILED``, or ``None`` if the watcher's timeout expired first."""
     detail: object = None
-    lost: bool = False
-    """The worker died and reported no result."""
+    lost: bool = False  # The worker died and reported no result.
 
 
 def watch(

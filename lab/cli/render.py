@@ -12,10 +12,8 @@ from rich.text import Text
 from builder.terminal import PlainConsole, plain
 from lab.errors import unknown
 
-LITERAL = "literal"
-"""Form of one document as YAML, in its own order."""
-SENTENCE = 24
-"""Width below which a column of sentences is not shrunk, in characters."""
+LITERAL = "literal"  # Form of one document as YAML, in its own order.
+SENTENCE = 24  # Width below which a column of sentences is not shrunk, in characters.
 
 
 class Output:

@@ -10,8 +10,7 @@ import click
 
 from lab.cli.context import Lab
 
-PAUSE = 2.0
-"""Seconds between two looks."""
+PAUSE = 2.0  # Seconds between two looks.
 
 
 def watched(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -23,8 +23,7 @@ from lab.cluster.errors import ClusterError
 from lab.cluster.frontend import Frontend
 
 POLICY = "pod-security.kubernetes.io/enforce"
-BASELINE = "baseline"
-"""The pod security level that LCM demands by default."""
+BASELINE = "baseline"  # The pod security level that LCM demands by default.
 
 
 def client(folder: Path, namespace: str | None = None) -> lightkube.Client:

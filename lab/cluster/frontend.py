@@ -23,8 +23,7 @@ from lab.cluster.errors import TIMED_OUT, ClusterError
 PORT = 50050
 SERVICE = "/osm_ee.FrontendExecutor/"
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM:DHE+CHACHA20"
-PAUSE = 0.5
-"""Seconds between two tries; OSM waits 10."""
+PAUSE = 0.5  # Seconds between two tries; OSM waits 10.
 
 
 def _messages() -> dict[str, Any]:

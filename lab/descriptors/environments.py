@@ -27,8 +27,7 @@ class Environment:
     ssh_user: str | None = None
     """``default-user`` of a required ssh-access; ``None`` means RO injects no key."""
     ssh_required: bool = False
-    helm: bool = False
-    """Whether it is a Helm chart; ``charm`` is then the chart's name."""
+    helm: bool = False  # Whether it is a Helm chart; ``charm`` is then the chart's name.
     initial: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
     terminate: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
     config: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)

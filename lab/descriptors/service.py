@@ -17,14 +17,11 @@ class Service:
     """A network service with everything that follows from its descriptors."""
 
     nsr: Document
-    vnfds: dict[str, Document]
-    """member-vnf-index -> package document."""
-    vims: dict[str, str]
-    """Id of a VIM account -> its name."""
+    vnfds: dict[str, Document]  # member-vnf-index -> package document.
+    vims: dict[str, str]  # Id of a VIM account -> its name.
     environments: list[Environment]
     relations: list[Relation]
-    instances: Instances
-    """Count indexes of the VDUs, as scaling changed them."""
+    instances: Instances  # Count indexes of the VDUs, as scaling changed them.
 
     @cached_property
     def plan(self) -> Plan:

@@ -20,20 +20,16 @@ _FIRST_NIC = 3  # a cloud's Ubuntu image on KVM numbers its PCI slots from ens3
 class Network:
     """One network in one VIM."""
 
-    key: str
-    """Unique within the plan; servers' ports refer to it."""
+    key: str  # Unique within the plan; servers' ports refer to it.
     link: str
-    vim: str
-    """VIM account id."""
+    vim: str  # VIM account id.
     name: str
     management: bool = False
-    existing: str | None = None
-    """Exact name of a network that must exist already."""
+    existing: str | None = None  # Exact name of a network that must exist already.
     subnet: str | None = None
     gateway: str | None = None
     dhcp: bool = True
-    pool: tuple[str, str] | None = None
-    """First and last address of the subnet's allocation pool."""
+    pool: tuple[str, str] | None = None  # First and last address of the subnet's allocation pool.
     common_id: str | None = None
     """Services with the same id here share one network (link of a slice)."""
 
@@ -43,18 +39,14 @@ class Port:
     """One interface of a server, in the order the guest sees them."""
 
     name: str
-    network: str
-    """``Network.key``."""
-    device: str
-    """Name inside the guest (ens3, ens4, ...)."""
+    network: str  # ``Network.key``.
+    device: str  # Name inside the guest (ens3, ens4, ...).
     cpd: str | None = None
     ip: str | None = None
     mac: str | None = None
     port_security: bool = True
-    management: bool = False
-    """This port's address becomes the VDU's address."""
-    management_vnf: bool = False
-    """This port's address becomes the VNF's address (mgmt-cp)."""
+    management: bool = False  # This port's address becomes the VDU's address.
+    management_vnf: bool = False  # This port's address becomes the VNF's address (mgmt-cp).
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from builder.link_table import span
 from lab.graph.model import COLOURS, Edge, Graph, Node
 
 TECHNOLOGIES = {"wireguard": "WireGuard", "ipsec": "IPsec", "none": "in clear"}
-INCHES = 2.6
-"""Room for a VNF, in each direction."""
+INCHES = 2.6  # Room for a VNF, in each direction.
 
 
 def words(edge: Edge) -> str:

@@ -10,8 +10,7 @@ from lab.records.store import VIMS, Store
 from lab.vca import Controller, Model
 from lab.vim import Vim, VimConnector, connect, is_openstack, vca_prefix
 
-#: Seconds the charms of a service that is deleted get for their last hooks.
-_LAST_HOOKS = 30.0
+_LAST_HOOKS = 30.0  # Seconds the charms of a service that is deleted get for their last hooks.
 
 
 class Backends:

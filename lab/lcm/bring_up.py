@@ -47,8 +47,7 @@ class Report:
     """Result of an instantiation."""
 
     errors: list[str] = field(default_factory=list)
-    broken: list[str] = field(default_factory=list)
-    """Applications whose environment is BROKEN."""
+    broken: list[str] = field(default_factory=list)  # Applications whose environment is BROKEN.
     vim_failed: bool = False
     day1_run: list[str] = field(default_factory=list)
     """Applications of which an initial primitive was started; these get terminate primitives."""

@@ -6,8 +6,7 @@ from lab.lcm.charmops import CharmOps
 from lab.lcm.helmops import HelmOps
 from lab.lcm.timeouts import Timeouts
 
-Connector = CharmOps | HelmOps
-"""LCM has one for each kind of execution environment."""
+Connector = CharmOps | HelmOps  # LCM has one for each kind of execution environment.
 
 
 def connector(

@@ -30,14 +30,10 @@ from lab.vca import Model
 from lab.vca.errors import WaitTimeoutError
 
 VARIABLE = "OSMLAB_UPDATE_STATUS_INTERVAL"
-DEFAULT = 300.0
-"""Seconds: the default of Juju's model option `update-status-hook-interval`."""
-CHECKS = 10.0
-"""Seconds between two looks whether the VDUs run."""
-HEALS = ": ns-heal "
-"""In the text of a service whose VDUs do not run."""
-LOOKS = 15.0
-"""Seconds between two looks at the links of a service that somebody watches."""
+DEFAULT = 300.0  # Seconds: the default of Juju's model option `update-status-hook-interval`.
+CHECKS = 10.0  # Seconds between two looks whether the VDUs run.
+HEALS = ": ns-heal "  # In the text of a service whose VDUs do not run.
+LOOKS = 15.0  # Seconds between two looks at the links of a service that somebody watches.
 
 
 def interval() -> float:

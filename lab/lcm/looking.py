@@ -26,12 +26,9 @@ from lab.records.store import NSRS
 from lab.vca import Model
 
 PRIMITIVE = "show-status"
-PATIENCE = 60.0
-"""Seconds for which a VNF may take to answer."""
-WATCHED = 15.0
-"""Seconds for which a note that somebody watches is good."""
-AT_ONCE = 8
-"""VNFs of a service that are asked at the same time."""
+PATIENCE = 60.0  # Seconds for which a VNF may take to answer.
+WATCHED = 15.0  # Seconds for which a note that somebody watches is good.
+AT_ONCE = 8  # VNFs of a service that are asked at the same time.
 
 
 def look(

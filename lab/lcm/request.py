@@ -35,10 +35,8 @@ class Request:
     """The ``OSM`` dictionary for an environment, made after the VM has its addresses."""
     ssh_keys: tuple[str, ...]
     ro_key: Path
-    vnf_ids: Mapping[str, str]
-    """Ids of the VNF records, by member."""
-    addresses: Mapping[Place, str] = field(default_factory=dict)
-    """Addresses that are known."""
+    vnf_ids: Mapping[str, str]  # Ids of the VNF records, by member.
+    addresses: Mapping[Place, str] = field(default_factory=dict)  # Addresses that are known.
 
 
 def request(svc: Service, store: Store) -> Request:

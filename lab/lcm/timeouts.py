@@ -19,34 +19,22 @@ INJECT_TRIES = 20
 class Timeouts:
     """Waiting times in seconds; the defaults are OSM's."""
 
-    ns_deploy: float = 7200.0
-    """Whole instantiation, unless the request says ``timeout_ns_deploy``."""
+    ns_deploy: float = 7200.0  # Whole instantiation, unless the request says ``timeout_ns_deploy``.
     charm_ready: float = 3600.0
     """Charm's application becomes active or blocked; after it LCM goes on without an error."""
-    relations: float = 3600.0
-    """All relations of one execution environment are added."""
-    vm_ip: float = 3600.0
-    """The VDU has its management address."""
-    inject_key: float = 600.0
-    """LCM's wait for the whole key injection."""
-    inject_interval: float = 30.0
-    """RO's pause between two logins, of at most 20."""
+    relations: float = 3600.0  # All relations of one execution environment are added.
+    vm_ip: float = 3600.0  # The VDU has its management address.
+    inject_key: float = 600.0  # LCM's wait for the whole key injection.
+    inject_interval: float = 30.0  # RO's pause between two logins, of at most 20.
     dependent_vcas: float = 3000.0
     """An environment waits for those below it (VNF for its VDUs, NS for all)."""
-    verify_interval: float = 15.0
-    """Pause between two verify-ssh-credentials, of at most 20."""
-    primitive: float = 3600.0
-    """One initial primitive."""
-    action: float = 1800.0
-    """One ns-action, unless the request says ``timeout_ns_action``."""
-    helm_install: float = 300.0
-    """Helm's own timeout: a release becomes ready."""
-    helm_initial: float = 600.0
-    """Until a pod answers for the first time."""
-    helm_retry: float = 30.0
-    """Until a pod answers again, after it answered once."""
-    terminate_primitives: float = 600.0
-    """All terminate primitives together."""
+    verify_interval: float = 15.0  # Pause between two verify-ssh-credentials, of at most 20.
+    primitive: float = 3600.0  # One initial primitive.
+    action: float = 1800.0  # One ns-action, unless the request says ``timeout_ns_action``.
+    helm_install: float = 300.0  # Helm's own timeout: a release becomes ready.
+    helm_initial: float = 600.0  # Until a pod answers for the first time.
+    helm_retry: float = 30.0  # Until a pod answers again, after it answered once.
+    terminate_primitives: float = 600.0  # All terminate primitives together.
     settle: float = 1200.0
     """Not OSM's: the lab waits this long for the charms to go idle after an operation."""
 

@@ -47,12 +47,9 @@ class Instances:
     """What the engines of services and of slices have alike."""
 
     store: Store
-    collection = NSRS
-    """Of the instances."""
-    running = OPS
-    """Collection of the operations on them."""
-    owner = "nsInstanceId"
-    """Field of an operation with the id of its instance."""
+    collection = NSRS  # Of the instances.
+    running = OPS  # Collection of the operations on them.
+    owner = "nsInstanceId"  # Field of an operation with the id of its instance.
 
     def find(self, name_or_id: str) -> Document:
         """Mark operations of dead workers FAILED, then return the record of an instance."""

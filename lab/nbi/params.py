@@ -12,8 +12,7 @@ from typing import Any
 from builder.documents import DocumentError, load
 from lab.errors import NbiError
 
-Resolve = Callable[[str], str]
-"""VIM account name or id -> id; raises NbiError."""
+Resolve = Callable[[str], str]  # VIM account name or id -> id; raises NbiError.
 
 
 @dataclass(frozen=True)
@@ -29,11 +28,9 @@ class InstanceRequest:
     timeout: int | None = None  # seconds that the deployment may take.
 
 
-NAME = "^[^,;()'\"]+$"
-"""NBI's pattern of names (validation.py: name_schema)."""
+NAME = "^[^,;()'\"]+$"  # NBI's pattern of names (validation.py: name_schema).
 NAME_LENGTH = 255
-_PRIVATE = "PRIVATE KEY-----"
-"""What the first line of every private key ends with."""
+_PRIVATE = "PRIVATE KEY-----"  # What the first line of every private key ends with.
 
 
 def load_mapping(text: str, what: str) -> dict[str, Any]:

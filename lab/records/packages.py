@@ -5,8 +5,7 @@ from pathlib import Path
 
 from lab.records.store import NSDS, NSTS, VNFDS, VNFRS, Document, Store
 
-ARCHIVE = ".archive"
-"""Ends the name of the archive beside a folder."""
+ARCHIVE = ".archive"  # Ends the name of the archive beside a folder.
 
 
 def drop_package(target: Path) -> None:

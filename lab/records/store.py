@@ -28,16 +28,12 @@ NSTS = "nsts"
 NSIS = "nsis"
 NSIOPS = "nsilcmops"
 VCAS = "vca"
-CREATED = "created_packages"
-"""Packages without content yet."""
-DAMAGED = "(damaged)"
-"""In place of the name of a document that cannot be read."""
+CREATED = "created_packages"  # Packages without content yet.
+DAMAGED = "(damaged)"  # In place of the name of a document that cannot be read.
 _NAMES = ("id", "name", "vnfd-ref", "lcmOperationType")
 """Fields by which lists and clients name a document."""
-_NAMELESS = (OPS, NSIOPS, VNFRS)
-"""What is known by ids only."""
-_SENTENCES = ("detailed-status", "errorDetail", "errorMessage")
-"""Where lists show why."""
+_NAMELESS = (OPS, NSIOPS, VNFRS)  # What is known by ids only.
+_SENTENCES = ("detailed-status", "errorDetail", "errorMessage")  # Where lists show why.
 _KINDS = {
     VIMS: kinds.VIM,
     VCAS: kinds.VIM,
@@ -257,8 +253,7 @@ class Store:
         return matches[0]
 
 
-_KEY_LENGTH = 36
-"""Characters of a UUID."""
+_KEY_LENGTH = 36  # Characters of a UUID.
 
 
 def _is_key(text: str) -> bool:

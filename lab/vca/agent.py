@@ -33,8 +33,7 @@ from lab.vca.state import ActionDocument, HookInfo, ModelDocument, Operation, St
 from lab.vca.toolserver import ToolServer
 from lab.vca.unitlog import close_log, open_log
 
-_MOST_FAULTS = 5
-"""Errors of the system in a row after which an agent gives up."""
+_MOST_FAULTS = 5  # Errors of the system in a row after which an agent gives up.
 
 
 class UnitAgent:

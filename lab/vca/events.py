@@ -22,8 +22,7 @@ class Event:
     kind: EventKind
     app: str
     unit: str
-    name: str
-    """Hook, action or status word."""
+    name: str  # Hook, action or status word.
     message: str = ""
 
 

@@ -18,8 +18,7 @@ DISPATCH = "dispatch"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 CAPTURE_LIMIT = 1024 * 1024
 #: Seconds in which a killed process ends, also on a busy machine.
-_KILLED = 5.0
-"""Bytes that are kept of each output of a process."""
+_KILLED = 5.0  # Bytes that are kept of each output of a process.
 
 
 class MissingHookError(Exception):
@@ -127,8 +126,7 @@ class Interrupt:
 class Outcome:
     """How a process ended."""
 
-    code: int | None = None
-    """None if it was not started."""
+    code: int | None = None  # None if it was not started.
     problem: str = ""
     """Why it failed, in the words of Go's os/exec, which Juju shows; empty for success."""
     interrupted: bool = False

@@ -67,8 +67,7 @@ def config_hash(config: Mapping[str, OptionValue | None]) -> str:
 class UnpackedCharm:
     """Data of the charm revision in a unit's charm folder, for the unit's next step."""
 
-    config_digest: str
-    """Of the options it sees now."""
+    config_digest: str  # Of the options it sees now.
     endpoints: frozenset[str]
 
 

@@ -26,10 +26,8 @@ class Settings:
     action_timeout: float = 7200.0
     retry_start: float = 0.5
     """Wait before the first repetition of a failed hook; doubles each time (Juju: 5 s)."""
-    retry_max: float = 30.0
-    """Longest wait between repetitions (Juju: 300 s)."""
-    lock_timeout: float = 60.0
-    """How long to wait for another process that runs the model."""
+    retry_max: float = 30.0  # Longest wait between repetitions (Juju: 300 s).
+    lock_timeout: float = 60.0  # How long to wait for another process that runs the model.
     stop_timeout: float = 60.0
     """How long `stop` waits before it kills running hooks (the next start repeats them)."""
 

@@ -96,8 +96,7 @@ class Relation(Document):
 class HookInfo(Document):
     """A hook to be run: its kind and, for relation hooks, the relation and unit."""
 
-    kind: str
-    """Juju's hook kind: install, config-changed, relation-joined, ..."""
+    kind: str  # Juju's hook kind: install, config-changed, relation-joined, ...
     relation_id: int | None = None
     remote_unit: str = ""
     remote_app: str = ""
@@ -114,8 +113,7 @@ class Operation(Document):
     """Set while a process runs in that context: after a crash the next start kills what is left."""
     failed: bool = False
     attempts: int = 0
-    error: str = ""
-    """Message about a failed hook in `status`."""
+    error: str = ""  # Message about a failed hook in `status`.
 
 
 class UnitRelation(Document):
@@ -145,8 +143,7 @@ class Unit(Document):
     started: bool = False
     stopped: bool = False
     removed: bool = False
-    leader: bool = False
-    """Whether leader-elected has run in the present term of leadership."""
+    leader: bool = False  # Whether leader-elected has run in the present term of leadership.
     leader_settings_seen: bool = False
     """Whether leader-settings-changed has run: in Juju once, even if the leader sets none."""
     config_seen: str = ""

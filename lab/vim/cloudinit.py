@@ -24,8 +24,7 @@ from lab.vim.errors import VimError
 #: Where cloud-init looks for a NoCloud seed, below the VDU's root.
 SEED = Path("var/lib/cloud/seed/nocloud")
 
-#: The last message of a boot.
-FINISHED = re.compile(r"Cloud-init v\. \S+ finished at ")
+FINISHED = re.compile(r"Cloud-init v\. \S+ finished at ")  # The last message of a boot.
 
 #: The modules of a cloud image's cloud.cfg that work without a cloud. Modules for disks, boot
 #: loaders and package mirrors are left out. Those of the stage config run in the stage final.

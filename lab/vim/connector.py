@@ -62,8 +62,7 @@ class VimConnector(Protocol):
         """Remove the account with all it made."""
 
 
-TYPES = {"lab": "namespaces", "qemu": "qemu"}
-"""Type of an account of the lab -> kind of its VDUs."""
+TYPES = {"lab": "namespaces", "qemu": "qemu"}  # Type of an account of the lab -> kind of its VDUs.
 
 OPENSTACK = "openstack"
 """Type of an account that is a real OpenStack, if something answers at its URL."""

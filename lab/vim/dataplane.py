@@ -19,8 +19,7 @@ KERNEL, USERSPACE = "kernel", "wireguard-go"
 #: Where the set-up script puts a current wireguard-go, several times as fast as old ones.
 BUILT = Path(__file__).resolve().parents[2] / ".cache" / "bin" / "wireguard-go"
 
-#: The device with which userspace implementations make their interfaces.
-TUN = Path("/dev/net/tun")
+TUN = Path("/dev/net/tun")  # The device with which userspace implementations make their interfaces.
 
 
 @dataclass(frozen=True)

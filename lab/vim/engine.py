@@ -21,8 +21,7 @@ SIMULATORS, MACHINE = "simulators", "machine"
 #: Packages of an engine, which a VDU with simulators does not need.
 PACKAGES = frozenset({"podman"})
 
-#: Where a VDU finds the simulators and their files.
-BASE = Path("usr/lib/osm-lab")
+BASE = Path("usr/lib/osm-lab")  # Where a VDU finds the simulators and their files.
 #: VDUs see the machine's /usr. The libraries in binary form are for one version of Python.
 _PYTHON = Path(f"/usr/bin/python{sys.version_info[0]}.{sys.version_info[1]}")
 _PROGRAM = """#!{python} -IB

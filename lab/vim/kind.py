@@ -17,8 +17,7 @@ from lab.vim.store import Config, Image, ServerRecord
 
 Tell = Callable[[str], None]
 
-#: Bytes of a file of a VDU that the lab reads at most.
-MOST_READ = 1 << 16
+MOST_READ = 1 << 16  # Bytes of a file of a VDU that the lab reads at most.
 
 
 def lost(path: Path) -> str:

@@ -101,8 +101,7 @@ class ServerRecord(BaseModel):
     vcpus: int
     ram_mib: int
     disk_gb: int
-    #: Set after the first start; a killed create leaves it False.
-    made: bool = False
+    made: bool = False  # Set after the first start; a killed create leaves it False.
 
 
 class Image(BaseModel):
@@ -180,8 +179,7 @@ class Account(BaseModel):
     model_config = ConfigDict(extra="forbid", defer_build=True)
     name: str
     number: int
-    #: What its servers are, see :mod:`lab.vim.kind`.
-    kind: str = "namespaces"
+    kind: str = "namespaces"  # What its servers are, see :mod:`lab.vim.kind`.
     config: Config
 
 

@@ -46,8 +46,7 @@ SLICE = (
 NEEDED = {"vcpus": 2, "ram": 2048, "instances": 2}
 #: Options of `openstack quota set` that are not called as in OSM's records.
 QUOTA_OPTIONS = {"vcpus": "cores"}
-#: First OSM release whose installer installs no Juju controller.
-WITHOUT_JUJU = 18
+WITHOUT_JUJU = 18  # First OSM release whose installer installs no Juju controller.
 
 
 class Stopped(OperateError):  # noqa: N818

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from simulators.shared.identity import Plmn
 from simulators.shared.keys import challenge, kdf
 
-#: ABBA parameter of the initial set of security features (TS 33.501 annex A.7.1).
-ABBA = bytes(2)
+ABBA = bytes(2)  # ABBA parameter of the initial set of security features (TS 33.501 annex A.7.1).
 #: Access types in the key of the access network (annex A.9), also the NAS connection identifiers.
 ACCESS_3GPP, ACCESS_NON_3GPP = 1, 2
 #: RAT types of the kinds of access (TS 29.571 clause 5.4.3.2).

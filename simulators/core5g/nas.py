@@ -34,14 +34,12 @@ MM_CAUSES: dict[int, str] = TS24501_IE._FGMMCause_dict
 # 5GSM causes, section 9.11.4.2.
 NO_RESOURCES, UNKNOWN_DNN, REGULAR, NETWORK_DOWN, UNKNOWN_DNN_IN_SLICE = 26, 27, 36, 38, 70
 SM_CAUSES: dict[int, str] = TS24501_IE._FGSMCause_dict
-#: Causes in a rejected S-NSSAI, section 9.11.3.46.
-NOT_IN_PLMN, NOT_IN_AREA = 0, 1
+NOT_IN_PLMN, NOT_IN_AREA = 0, 1  # Causes in a rejected S-NSSAI, section 9.11.3.46.
 
 #: Security capability of our UEs: NEA0, NEA2, NIA2.
 CAPABILITY = {"5G-EA0": 1, "5G-EA2_128": 1, "5G-IA2_128": 1}
 NEA0, NEA2, NIA2 = 0, 2, 2
-#: Payload container type of 5GSM messages.
-N1_SM = 1
+N1_SM = 1  # Payload container type of 5GSM messages.
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from simulators.core5g.snssai import Snssai
 
 log = logging.getLogger("nrf_app")
 
-#: Number of heartbeats that a function may miss.
-_MISSED = 3
+_MISSED = 3  # Number of heartbeats that a function may miss.
 
 
 class Nrf:

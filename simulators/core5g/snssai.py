@@ -6,8 +6,7 @@ from typing import Any
 
 from simulators.errors import EpcError
 
-#: The value that means "no slice differentiator".
-NO_SD = 0xFFFFFF
+NO_SD = 0xFFFFFF  # The value that means "no slice differentiator".
 
 
 @dataclass(frozen=True, order=True)

@@ -41,8 +41,7 @@ INVALID_AVP_VALUE = constants.E_RESULT_CODE_DIAMETER_INVALID_AVP_VALUE
 WATCHDOG = 30.0
 #: Seconds between attempts to reach a peer (Tc of RFC 6733 section 2.1; its default is 30).
 RECONNECT = 2.0
-#: Seconds to wait for the answer to a request.
-ANSWER = 10.0
+ANSWER = 10.0  # Seconds to wait for the answer to a request.
 
 _HEADER = 20
 _LONGEST = 1 << 16  # maximum octets of a message; S6a's are a hundred times smaller

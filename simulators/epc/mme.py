@@ -22,8 +22,7 @@ from simulators.transport.tlv import Message, number
 log = logging.getLogger("MME_APP")
 service303 = logging.getLogger("SERVICE303")
 
-#: Seconds between echo requests on S11, which show a restart of the SPGW-C.
-ECHO = 10.0
+ECHO = 10.0  # Seconds between echo requests on S11, which show a restart of the SPGW-C.
 
 
 @dataclass(frozen=True)

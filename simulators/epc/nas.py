@@ -49,8 +49,7 @@ INSUFFICIENT_RESOURCES, UNKNOWN_APN, ESM_NETWORK_FAILURE = 26, 27, 38
 EEA0, EEA2, EIA2 = 0, 2, 2
 #: UE network capability of our UEs: EEA0, EEA2, EIA2 (section 9.9.3.34).
 CAPABILITY = bytes([0xA0, 0x20])
-#: Key set identifier of "no key".
-NO_KEY = 7
+NO_KEY = 7  # Key set identifier of "no key".
 
 
 def _lv(value: bytes) -> bytes:

@@ -38,8 +38,7 @@ _ULR_FLAGS = 1 << 1 | 1 << 5  # S6a/S6d-Indicator, Initial-AttachIndicator (sect
 _ONLY_PACKET = 2  # Network-Access-Mode (section 7.3.21); a function without voice of its own
 _ULA_FLAGS = 1  # Separation Indication (section 7.3.8)
 _DEFAULT_QCI = 9
-#: Maximum octets of an MSISDN in Magma's MME.
-MSISDN = 15
+MSISDN = 15  # Maximum octets of an MSISDN in Magma's MME.
 
 _session = itertools.count(1)
 _boot = int.from_bytes(os.urandom(4), "big")

@@ -15,8 +15,7 @@ from simulators.transport import radio_link
 
 log = logging.getLogger("ue")
 
-#: Seconds an attach may take (T3410).
-T3410 = 15.0
+T3410 = 15.0  # Seconds an attach may take (T3410).
 
 
 class Ue(NasEnd):

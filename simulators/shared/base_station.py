@@ -16,8 +16,7 @@ from simulators.shared.identity import Plmn
 from simulators.transport import asn1, gtpu, sctp, sockets
 from simulators.transport import radio_link as uu
 
-#: Seconds between attempts to reach the core.
-RETRY = 3.0
+RETRY = 3.0  # Seconds between attempts to reach the core.
 #: Seconds to wait for the core's answer to the setup request.
 SETUP = 10.0
 _BATCH = 64

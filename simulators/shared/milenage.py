@@ -9,8 +9,7 @@ from simulators.errors import EpcError
 
 #: Rotations r1..r5 in octets (TS 35.206 section 4.1 gives them in bits).
 _ROTATION = (8, 0, 4, 8, 12)
-#: Last octet of the constants c1..c5; all other octets are zero.
-_CONSTANT = (0, 1, 2, 4, 8)
+_CONSTANT = (0, 1, 2, 4, 8)  # Last octet of the constants c1..c5; all other octets are zero.
 
 
 @dataclass(frozen=True)

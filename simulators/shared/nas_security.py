@@ -15,8 +15,7 @@ _INTEGRITY, _CIPHERED, _NEW, _NEW_CIPHERED = 1, 2, 3, 4  # security header types
 class Context(ABC):
     """A NAS security context."""
 
-    #: Number of octets of the security header before the MAC.
-    head: ClassVar[int]
+    head: ClassVar[int]  # Number of octets of the security header before the MAC.
 
     key: bytes  # the key from which it is derived: KASME or KAMF.
     # `ciphering`, `integrity`: algorithms, 0 for none and 2 for AES.

@@ -10,10 +10,8 @@ from simulators.shared import pfcp
 from simulators.transport import udp
 from simulators.transport.tlv import Message, MissingError, number
 
-#: Seconds between heartbeats, as OAI's functions send them.
-HEARTBEAT = 2.0
-#: Seconds between attempts to associate again with a lost user plane function.
-RETRY = 3.0
+HEARTBEAT = 2.0  # Seconds between heartbeats, as OAI's functions send them.
+RETRY = 3.0  # Seconds between attempts to associate again with a lost user plane function.
 
 log = logging.getLogger("pfcp")
 

@@ -16,8 +16,7 @@ from simulators.transport import radio_link, tun
 
 _BATCH = 64
 TABLE = 10000  # the routing tables of the devices have the next numbers
-#: Seconds between attempts to connect and to register (T3411 is 10 s).
-RETRY = 3.0
+RETRY = 3.0  # Seconds between attempts to connect and to register (T3411 is 10 s).
 
 
 class RefusedError(EpcError):

@@ -7,8 +7,7 @@ from simulators.errors import ProtocolError
 
 PORT = 2152
 ECHO_REQUEST, ECHO_RESPONSE, ERROR_INDICATION, G_PDU = 1, 2, 26, 255
-#: Octets that a tunnel adds to an IPv4 packet: IPv4, UDP and GTP-U headers.
-OVERHEAD = 20 + 8 + 8
+OVERHEAD = 20 + 8 + 8  # Octets that a tunnel adds to an IPv4 packet: IPv4, UDP and GTP-U headers.
 
 header = struct.Struct("!BBHI").pack
 _marked = struct.Struct("!BBHIHBBBBBB").pack

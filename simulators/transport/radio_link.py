@@ -9,16 +9,14 @@ import struct
 from collections.abc import Callable
 from typing import Protocol
 
-#: The radio simulator's port.
-PORT = 4043
+PORT = 4043  # The radio simulator's port.
 
 # Kinds of frames.
 CELL, NAS, PACKET, BEARER, RELEASE = 1, 2, 3, 4, 5
 
 _header = struct.Struct("!HBI")  # length of the content, kind, number of the UE on the connection
 _HEADER = _header.size
-#: Send buffer size in octets above which packets are dropped, as from a full queue.
-_FULL = 1 << 20
+_FULL = 1 << 20  # Send buffer size in octets above which packets are dropped, as from a full queue.
 
 Received = Callable[["Link", int, int, bytes], None]
 

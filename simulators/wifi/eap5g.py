@@ -22,8 +22,7 @@ MO_SIGNALLING = 3  # establishment cause
 QOS_INFO, NAS_IP4_ADDRESS, UP_IP4_ADDRESS, NAS_TCP_PORT = 55501, 55502, 55504, 55506
 
 GRE = 47  # IP protocol
-#: Octets of the inner IPv4 header and the GRE header.
-OVERHEAD = 20 + 8
+OVERHEAD = 20 + 8  # Octets of the inner IPv4 header and the GRE header.
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from simulators.errors import ProtocolError
 
-#: Lengths in octets of an initialisation vector and the integrity check value.
-IV, ICV = 16, 16
+IV, ICV = 16, 16  # Lengths in octets of an initialisation vector and the integrity check value.
 #: Maximum octets that ESP adds to an inner IPv4 packet, with the headers of outer IPv4 and UDP.
 OVERHEAD = 20 + 8 + 8 + IV + 17 + ICV
 _IPV4 = 4  # next header of an IPv4 packet in a tunnel

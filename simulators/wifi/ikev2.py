@@ -30,8 +30,7 @@ IKE, ESP = 1, 3
 # Notify message types, section 3.10.1; those of 3GPP are in TS 24.502 section 9.2.4.1.
 INVALID_SYNTAX, NO_PROPOSAL_CHOSEN, AUTHENTICATION_FAILED, CHILD_SA_NOT_FOUND = 7, 14, 24, 44
 NAT_SOURCE, NAT_DESTINATION, REKEY_SA = 16388, 16389, 16393
-#: Notify message types below this one are errors.
-STATUS = 16384
+STATUS = 16384  # Notify message types below this one are errors.
 # Authentication methods, section 3.8.
 RSA_SIGNATURE, SHARED_KEY = 1, 2
 # Configuration payload, section 3.15.

@@ -23,10 +23,8 @@ from simulators.wifi import eap5g, ikev2, nwu
 
 log = logging.getLogger("N3IWF")
 
-#: Seconds to wait for each answer of the AMF to a UE in IKE_AUTH.
-ANSWER = 20.0
-#: Maximum seconds of a UE for all of IKE_AUTH.
-HALF_OPEN = 60.0
+ANSWER = 20.0  # Seconds to wait for each answer of the AMF to a UE in IKE_AUTH.
+HALF_OPEN = 60.0  # Maximum seconds of a UE for all of IKE_AUTH.
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from simulators.wifi import eap5g, ikev2, nwu
 
 log = logging.getLogger("N3UE")
 
-#: Maximum seconds to set up the TCP connection for NAS.
-CONNECT = 5.0
+CONNECT = 5.0  # Maximum seconds to set up the TCP connection for NAS.
 
 
 def fqdn(plmn: Plmn) -> str:

@@ -26,12 +26,10 @@ from lab.lcm.work import Work
 from lab.records.store import NSRS, VNFRS, Document
 from lab.vca import Model
 
-MOST = 10
-"""Maximum number of instances of a VDU if its profile has no maximum."""
+MOST = 10  # Maximum number of instances of a VDU if its profile has no maximum.
 
 
-Places = set[tuple[str, int]]
-"""Instances of VDUs that come or go: (VDU, count index)."""
+Places = set[tuple[str, int]]  # Instances of VDUs that come or go: (VDU, count index).
 
 
 def run(work: Work, operation: Document) -> str:

@@ -18,8 +18,7 @@ from lab.records.packages import prune_revisions
 from lab.records.store import NSRS, VNFDS, VNFRS, Document
 from lab.vca import WaitTimeoutError
 
-NO_VERSION = "1.0"
-"""What LCM takes for the software version of a VNFD that has none."""
+NO_VERSION = "1.0"  # What LCM takes for the software version of a VNFD that has none.
 
 
 def run(work: Work, operation: Document) -> str:

@@ -19,8 +19,7 @@ from lab.vim.errors import VimError
 from lab.vim.qemu.accelerator import EMULATED, accelerator
 
 _REPOSITORY = Path(__file__).resolve().parents[3]
-#: Day-0 of the project's packages.
-DAY0 = _REPOSITORY / "cloud-init"
+DAY0 = _REPOSITORY / "cloud-init"  # Day-0 of the project's packages.
 
 Tell = Callable[[str], None]
 

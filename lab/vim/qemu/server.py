@@ -40,10 +40,8 @@ from lab.vim.store import Config, Image, ServerRecord, locked, read_json
 
 #: Seconds a system has to shut down before its power is cut, as a cloud's soft stop.
 SHUTDOWN_TIMEOUT = 60.0
-#: Seconds in which a guest must say that a command has been ended.
-_CONSOLE_GRACE = 60.0
-#: Memory of QEMU itself, in addition to the guest's, MiB.
-_OVERHEAD = 160
+_CONSOLE_GRACE = 60.0  # Seconds in which a guest must say that a command has been ended.
+_OVERHEAD = 160  # Memory of QEMU itself, in addition to the guest's, MiB.
 
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ENVIRONMENT = [_PATH, "HOME=/root", "LANG=C.UTF-8", "TERM=dumb"]
