@@ -17,7 +17,7 @@ the charm's default stays. The build also adds a Day-2 primitive for each action
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from builder import charms
+from builder import charms, documents
 from builder.errors import BuildError
 from builder.tree import Tree
 
@@ -51,13 +51,11 @@ def complete(tree: Tree, vnfd: dict[str, Any], charms_inside: Iterable[str] = ()
         vnfd: The content of `vnfd`.
         charms_inside: Charms that the package brings with it; their primitives stay as they are.
     """
-    for flavour in vnfd["df"]:
-        lcm = flavour.get("lcm-operations-configuration") or {}
-        for entry in (lcm.get("operate-vnf-op-config") or {}).get("day1-2") or ():
-            for environment in entry.get("execution-environment-list") or ():
-                name = (environment.get("juju") or {}).get("charm")
-                if name and name not in charms_inside:
-                    _complete(charms.load(tree, name), entry, environment["id"])
+    for entry in documents.day_1_2(vnfd):
+        for environment in entry.get("execution-environment-list") or ():
+            name = (environment.get("juju") or {}).get("charm")
+            if name and name not in charms_inside:
+                _complete(charms.load(tree, name), entry, environment["id"])
 
 
 def _complete(charm: charms.Charm, entry: dict[str, Any], reference: str) -> None:

@@ -2,7 +2,7 @@
 
 import copy
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,13 @@ def read(path: Path, loader: Loader = FASTEST) -> dict[str, Any]:
 def _parsed(text: bytes, loader: Loader) -> Any:
     """Return the content of a file; cached, because charms share most of their files."""
     return load(text, loader, unique=True)
+
+
+def day_1_2(vnfd: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the entries of `day1-2` in all flavours of a VNFD: of the VNF and of VDUs."""
+    for flavour in vnfd.get("df") or ():
+        operations = flavour.get("lcm-operations-configuration") or {}
+        yield from (operations.get("operate-vnf-op-config") or {}).get("day1-2") or ()
 
 
 def dump(document: Any) -> str:

@@ -38,7 +38,7 @@ def image(given: str, tree: Tree) -> str:
 def vnfd(descriptor: dict[str, Any]) -> dict[str, Any]:
     """Return a VNFD whose execution environments are Helm charts, named as their charms."""
     changed = copy.deepcopy(descriptor)
-    for entry in _day12(changed["vnfd"]):
+    for entry in documents.day_1_2(changed["vnfd"]):
         for environment in entry.get("execution-environment-list") or ():
             juju = environment.pop("juju", None)
             if juju:
@@ -66,18 +66,10 @@ def chart_names(descriptor: dict[str, Any]) -> list[str]:
     """Return the charts that a VNFD names."""
     return sorted(
         environment["helm-chart"]
-        for entry in _day12(descriptor.get("vnfd") or {})
+        for entry in documents.day_1_2(descriptor.get("vnfd") or {})
         for environment in entry.get("execution-environment-list") or ()
         if "helm-chart" in environment
     )
-
-
-def _day12(body: Mapping[str, Any]) -> list[dict[str, Any]]:
-    entries: list[dict[str, Any]] = []
-    for flavour in body.get("df") or ():
-        operations = flavour.get("lcm-operations-configuration") or {}
-        entries += (operations.get("operate-vnf-op-config") or {}).get("day1-2") or ()
-    return entries
 
 
 def chart(tree: Tree, charm: str, target: Path, image: str) -> None:

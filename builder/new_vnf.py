@@ -114,15 +114,10 @@ def _body(document: Mapping[str, Any]) -> Any:
     return document["nsd"]["nsd"][0] if "nsd" in document else document["vnfd"]
 
 
-def _entries(body: Mapping[str, Any]) -> list[dict[str, Any]]:
-    operations = body["df"][0].get("lcm-operations-configuration") or {}
-    return list(operations.get("operate-vnf-op-config", {}).get("day1-2") or ())
-
-
 def _charms(body: Mapping[str, Any]) -> set[str]:
     return {
         environment.get("juju", {}).get("charm")
-        for entry in _entries(body)
+        for entry in documents.day_1_2(body)
         for environment in entry.get("execution-environment-list") or ()
     }
 
@@ -289,8 +284,9 @@ class _Edits:
         card["virtual-interface"] = {"type": "PARAVIRT"}
         point = {"id": f"{end}-int", "port-security-enabled": False}
         point["virtual-network-interface-requirement"] = [card]
-        [entry] = [index for index, each in enumerate(_entries(body)) if each["id"] == body["id"]]
-        primitives = _entries(body)[entry]["initial-config-primitive"]
+        entries = list(documents.day_1_2(body))
+        [entry] = [index for index, each in enumerate(entries) if each["id"] == body["id"]]
+        primitives = entries[entry]["initial-config-primitive"]
         over = {"link": end, "underlay-interface": f"ens{number + 2}"}
         added = {
             "seq": 1 + max(each["seq"] for each in primitives),

@@ -184,8 +184,7 @@ def _vnfs(tree: Tree) -> str:
 
 def _vnf(package: Package) -> tuple[object, ...]:
     body = package.descriptor["vnfd"]
-    operations = body["df"][0]["lcm-operations-configuration"]["operate-vnf-op-config"]
-    juju = operations["day1-2"][0]["execution-environment-list"][0]["juju"]
+    juju = next(documents.day_1_2(body))["execution-environment-list"][0]["juju"]
     nics = {
         requirement["name"]: cpd["id"].removesuffix("-int")
         for cpd in body["vdu"][0]["int-cpd"]

@@ -228,9 +228,8 @@ def _gateway_parameters(vnfd: Mapping[str, Any], point: str) -> list[str]:
         if (vdu["id"], cpd["id"]) in places
         for nic in cpd["virtual-network-interface-requirement"]
     }
-    operations = vnfd["df"][0]["lcm-operations-configuration"]["operate-vnf-op-config"]
     names = []
-    for entry in operations["day1-2"]:
+    for entry in documents.day_1_2(vnfd):
         for primitive in entry.get("initial-config-primitive") or ():
             given = {p["name"]: p.get("value") for p in primitive.get("parameter") or ()}
             # A VLAN interface is called INTERFACE.NUMBER.

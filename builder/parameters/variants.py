@@ -87,13 +87,11 @@ def vnfd(descriptor: dict[str, Any], variant: Variant) -> dict[str, Any]:
     for compute in body["virtual-compute-desc"]:
         compute["virtual-cpu"]["num-virtual-cpu"] *= variant.compute_factor
         compute["virtual-memory"]["size"] *= variant.compute_factor
-    for flavour in body["df"]:
-        operations = flavour.get("lcm-operations-configuration", {})
-        for entry in operations.get("operate-vnf-op-config", {}).get("day1-2", ()):
-            if entry["id"] == before:
-                entry["id"] += variant.suffix
-            if variant.port_security:
-                _secure(body, _underlays(entry))
+    for entry in documents.day_1_2(body):
+        if entry["id"] == before:
+            entry["id"] += variant.suffix
+        if variant.port_security:
+            _secure(body, _underlays(entry))
     return changed
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from builder.documents import day_1_2
 from lab.errors import ConflictError, NbiError
 from lab.nbi import validation
 from lab.records.ids import admin, new_id
@@ -239,10 +240,9 @@ def _fixed(descriptor: Document) -> Document:
     for flavour in fixed.get("df") or ():
         flavour.pop("scaling-aspect", None)
         flavour.pop("healing-aspect", None)
-        operations = flavour.get("lcm-operations-configuration") or {}
-        for entry in (operations.get("operate-vnf-op-config") or {}).get("day1-2") or ():
-            for key in [k for k in entry if k.endswith("config-primitive")]:
-                del entry[key]
+    for entry in day_1_2(fixed):
+        for key in [k for k in entry if k.endswith("config-primitive")]:
+            del entry[key]
     return fixed
 
 
