@@ -24,7 +24,8 @@ from vpnaas.tunnels.ipsec.transition import CLOSE_SECONDS
 from vpnaas.tunnels.wireguard import interface as wireguard
 from vpnaas.tunnels.wireguard.names import STAGED
 from vpnaas.vdu import programs
-from vpnaas.vdu.programs.ipsec import message, sections
+from vpnaas.vdu.programs.charon import message
+from vpnaas.vdu.programs.ipsec import sections
 from vpnaas.vdu.steps import Step
 
 from lab.vim import probe

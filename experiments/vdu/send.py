@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import errno
 import json
-import os
 import signal
 import socket
 import struct
@@ -20,6 +19,8 @@ import subprocess
 import sys
 import time
 from typing import Any, Dict, List, Tuple
+
+from vpnaas.vdu.programs.common import family, put, ready
 
 HEAD = struct.Struct("!4sQdB")
 STREAM, TOKEN = b"VPNs", b"VPNt"
@@ -35,11 +36,6 @@ def datagram(mark: bytes, number: int, name: str, size: int = 0) -> bytes:
     text = name.encode("ascii")[:255]
     data = HEAD.pack(mark, number, time.time(), len(text)) + text
     return data + b"\0" * (size - len(data))
-
-
-def family(address: str) -> int:
-    """Return the address family."""
-    return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
 async def connect(address: str, port: int, say: bytes, patience: float, gate: Any) -> str:
@@ -204,14 +200,6 @@ def stream(request: Json) -> Json:
     return {"sent": number, "failed": failed, "late-ms": round(late * 1000, 3)}
 
 
-def ready() -> None:
-    """Tell systemd that the start is over (sd_notify(3))."""
-    address = os.environ.get("NOTIFY_SOCKET", "")
-    if address:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-            sock.sendto(b"READY=1", address.replace("@", "\0", 1))
-
-
 def main() -> None:
     """Make attempts as standard input says, or send a stream as a file says."""
     if len(sys.argv) < 2:
@@ -220,9 +208,7 @@ def main() -> None:
     with open(sys.argv[1]) as asked:
         request = json.load(asked)
     result = stream(request)
-    with open(request["result"] + ".new", "w") as answer:
-        json.dump(result, answer)
-    os.replace(request["result"] + ".new", request["result"])
+    put(request["result"], json.dumps(result))
 
 
 if __name__ == "__main__":

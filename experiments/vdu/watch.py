@@ -9,7 +9,6 @@ and the time, never the content.
 
 import array
 import json
-import os
 import re
 import selectors
 import signal
@@ -18,6 +17,8 @@ import struct
 import sys
 import time
 from typing import Any, Dict, List, Set, Tuple
+
+from vpnaas.vdu.programs.common import family, put, ready
 
 ETH_P_ALL = 3
 PACKET_OUTGOING = 4
@@ -305,12 +306,11 @@ class Arrivals:
         self.listening: List[socket.socket] = []
         self.datagrams: List[socket.socket] = []
         for address in request["addresses"]:
-            family = socket.AF_INET6 if ":" in address else socket.AF_INET
             for kind, table in (
                 (socket.SOCK_STREAM, self.listening),
                 (socket.SOCK_DGRAM, self.datagrams),
             ):
-                sock = socket.socket(family, kind)
+                sock = socket.socket(family(address), kind)
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 _set_buffer(sock, 4 << 20)
                 # It can bind while the tunnel's address is missing (ip(7)).
@@ -381,14 +381,6 @@ class Arrivals:
 WATCHES: Dict[str, Any] = {"frames": Frames, "arrivals": Arrivals}
 
 
-def ready() -> None:
-    """Tell systemd that the start is over (sd_notify(3))."""
-    address = os.environ.get("NOTIFY_SOCKET", "")
-    if address:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-            sock.sendto(b"READY=1", address.replace("@", "\0", 1))
-
-
 def main(path: str) -> None:
     """Watch until the end."""
     with open(path) as stream:
@@ -411,9 +403,7 @@ def main(path: str) -> None:
                     except OSError:
                         # A connection was reset, or the interface went down for a while.
                         forget(watch, key.fileobj)
-    with open(request["result"] + ".new", "w") as stream:
-        json.dump(watch.summary(), stream)
-    os.replace(request["result"] + ".new", request["result"])
+    put(request["result"], json.dumps(watch.summary()))
 
 
 def forget(watch: Any, sock: Any) -> None:

@@ -16,6 +16,7 @@ import pytest
 from support.ports import free_port
 from vpnaas import actions
 from vpnaas.base.errors import InputError, VpnaasError
+from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results
 
 from experiments.vdu import orders as experiments
@@ -251,14 +252,17 @@ def test_the_programs_reach_each_other(tmp_path: Path) -> None:
     request = {"watch": "arrivals", "addresses": ["127.0.0.1"], "port": port, "budget": 0.5,
                "seconds": 60, "result": str(tmp_path / "arrived")}  # fmt: skip
     (tmp_path / "listen").write_text(json.dumps(request))
-    words = [sys.executable, "-I", str(watch.__file__), str(tmp_path / "listen")]
+    program, sending = tmp_path / "watch.py", tmp_path / "send.py"
+    for path in (program, sending):
+        path.write_text(source(path.name, "experiments.vdu"))
+    words = [sys.executable, "-I", str(program), str(tmp_path / "listen")]
     environment = {**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")}
     with notified, subprocess.Popen(words, env=environment) as listener:
         assert notified.recv(100) == b"READY=1"
         stream = {"address": "127.0.0.1", "port": port, "name": "s", "rate": 200, "size": 100,
                   "senders": 5, "seconds": 1, "result": str(tmp_path / "sent")}  # fmt: skip
         (tmp_path / "stream").write_text(json.dumps(stream))
-        sender = [sys.executable, "-I", str(send.__file__)]
+        sender = [sys.executable, "-I", str(sending)]
         subprocess.run([*sender, str(tmp_path / "stream")], check=True, timeout=120)
         one = attempt(to="10.0.0.1", ports=[port, 1], datagram=port, token="t", say="00")
         tried = {"attempts": [{**one, "to": "127.0.0.1"}], "patience": 1.0, "interface": "lo"}

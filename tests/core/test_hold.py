@@ -17,7 +17,7 @@ from vpnaas.params.intent import LinkParams
 from vpnaas.peers.peer import Peer
 from vpnaas.tunnels.wireguard.interface import Configuration, render
 from vpnaas.vdu.nftables import nft_table
-from vpnaas.vdu.programs import hold, ipsec
+from vpnaas.vdu.programs import hold, ipsec, netlink
 
 OTHER = 24
 """RTM_NEWROUTE, which the program causes itself."""
@@ -29,19 +29,19 @@ def message(kind: int, address: str = "192.0.2.1", prefixlen: int = 24) -> bytes
     packed = socket.inet_pton(family, address)
     body = struct.pack("=BBBBI", family, prefixlen, 0, 0, 2)
     body += struct.pack("=HH", 4 + len(packed), 1) + packed
-    return hold.HEADER.pack(hold.HEADER.size + len(body), kind, 0, 0, 0) + body
+    return netlink.HEADER.pack(netlink.HEADER.size + len(body), kind, 0, 0, 0) + body
 
 
 @pytest.mark.parametrize(("address", "width"), [("172.16.6.2", 32), ("fd00::2", 128)])
 def test_the_addresses_of_links_in_clear_do_not_wake_each_other(address: str, width: int) -> None:
     # `ip address replace` causes such a message each time, also if nothing changes.
-    assert not counts(hold.matters, message(hold.NEWADDR, address, width))
-    assert counts(hold.matters, message(hold.DELADDR, address, width))
+    assert not counts(hold.matters, message(netlink.NEWADDR, address, width))
+    assert counts(hold.matters, message(netlink.DELADDR, address, width))
 
 
 @pytest.mark.parametrize(("address", "length"), [("192.168.8.2", 24), ("2001:db8::2", 64)])
 def test_an_underlay_that_comes_back_matters(address: str, length: int) -> None:
-    back = message(hold.NEWADDR, address, length)
+    back = message(netlink.NEWADDR, address, length)
     assert counts(hold.matters, back)
     assert counts(hold.matters, message(OTHER) + back)
     assert not counts(hold.matters, message(OTHER))
@@ -49,7 +49,7 @@ def test_an_underlay_that_comes_back_matters(address: str, length: int) -> None:
 
 
 def counts(which: Callable[[int, bytes], bool], data: bytes) -> bool:
-    return any(which(*each) for each in hold.messages(data))
+    return any(which(*each) for each in netlink.messages(data))
 
 
 def packet(kind: int, head: bytes, **attributes: bytes) -> bytes:
@@ -57,7 +57,7 @@ def packet(kind: int, head: bytes, **attributes: bytes) -> bytes:
     body = head
     for name, value in attributes.items():
         body += struct.pack("=HH", 4 + len(value), int(name[1:])) + value.ljust(4, b"\0")
-    return hold.HEADER.pack(hold.HEADER.size + len(body), kind, 0, 0, 0) + body
+    return netlink.HEADER.pack(netlink.HEADER.size + len(body), kind, 0, 0, 0) + body
 
 
 def rule(kind: int, family: int, priority: int) -> bytes:
@@ -68,7 +68,7 @@ def rule(kind: int, family: int, priority: int) -> bytes:
 
 def state(flags: int, name: bytes = b"ens4") -> bytes:
     """Return a message of the kernel about an interface."""
-    return packet(hold.NEWLINK, struct.pack("=BBHiII", 0, 0, 1, 7, flags, 0), _3=name)
+    return packet(netlink.NEWLINK, struct.pack("=BBHiII", 0, 0, 1, 7, flags, 0), _3=name)
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,11 @@ def state(flags: int, name: bytes = b"ens4") -> bytes:
     [
         (state(0x1043), False),
         (state(0x1002), True),
-        (packet(hold.DELLINK, bytes(16)), True),
-        (message(hold.DELADDR), True),
-        (message(hold.DELROUTE), True),
-        (rule(hold.DELRULE, socket.AF_INET, 32765), True),
-        (message(hold.NEWADDR), False),
+        (packet(netlink.DELLINK, bytes(16)), True),
+        (message(netlink.DELADDR), True),
+        (message(netlink.DELROUTE), True),
+        (rule(netlink.DELRULE, socket.AF_INET, 32765), True),
+        (message(netlink.NEWADDR), False),
         (message(OTHER), False),
         *((packet(kind, bytes(4)), kind in (0xA02, 0xA05, 0xA08)) for kind in range(0xA00, 0xA0C)),
     ],
@@ -126,7 +126,7 @@ def watch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ipsec.Wat
     """A watch of the keeper of IPsec whose programs are only noted, in `done`."""
     monkeypatch.setattr(ipsec, "SETTINGS", str(tmp_path / "settings"))
     (tmp_path / "settings").write_text("kernel-netlink {\n  fwmark = !0x6f73\n }\n")
-    monkeypatch.setattr(ipsec.Watch, "listen", lambda *_: socket.socket(socket.AF_UNIX))
+    monkeypatch.setattr(ipsec, "listen", lambda *_: socket.socket(socket.AF_UNIX))
     made = ipsec.Watch()
     made.done, held = [], list(made.sockets)
     monkeypatch.setattr(ipsec.subprocess, "call", lambda words, **_: made.done.append(words))
@@ -136,22 +136,22 @@ def watch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ipsec.Wat
 
 
 def told(watch: ipsec.Watch, data: bytes) -> None:
-    for each in ipsec.messages(data):
+    for each in netlink.messages(data):
         watch.route(*each)
 
 
 def test_the_keeper_of_ipsec_notices_that_a_rule_of_charon_goes(watch: ipsec.Watch) -> None:
     told(watch, rule(32, socket.AF_INET, 220))  # RTM_NEWRULE
-    told(watch, rule(ipsec.DELRULE, socket.AF_INET, 221))
-    gone = rule(ipsec.DELRULE, socket.AF_INET, 220)
+    told(watch, rule(netlink.DELRULE, socket.AF_INET, 221))
+    gone = rule(netlink.DELRULE, socket.AF_INET, 220)
     told(watch, gone[:20])
     assert not watch.any()
-    told(watch, gone + rule(ipsec.DELRULE, socket.AF_INET6, 220))
+    told(watch, gone + rule(netlink.DELRULE, socket.AF_INET6, 220))
     assert watch.families == {2, 10}
 
 
 def test_it_puts_the_rule_back_as_charon_had_it(watch: ipsec.Watch) -> None:
-    told(watch, rule(ipsec.DELRULE, socket.AF_INET, 220))
+    told(watch, rule(netlink.DELRULE, socket.AF_INET, 220))
     watch.mend()
     words = "ip -4 rule add not fwmark 0x6f73 pref 220 table 220"
     assert [" ".join(each) for each in watch.done[1:]] == [words]
@@ -160,7 +160,7 @@ def test_it_puts_the_rule_back_as_charon_had_it(watch: ipsec.Watch) -> None:
 FLUSH = """
 import subprocess, sys, time
 sys.path.insert(0, sys.argv[1])
-import ipsec
+from vpnaas.vdu.programs import ipsec
 watch = ipsec.Watch()
 selector = ["src", "10.7.0.1/32", "dst", "10.7.0.2/32", "dir", "out"]
 subprocess.check_call(["ip", "xfrm", "policy", "add", *selector])
@@ -176,7 +176,7 @@ print(watch.suspicious)
 
 def test_the_kernel_tells_of_a_flush() -> None:
     words = ("unshare", "--user", "--map-root-user", "--net", sys.executable, "-c", FLUSH)
-    folder = str(Path(ipsec.__file__).parent)
+    folder = str(Path(ipsec.__file__).parents[3])
     done = subprocess.run([*words, folder], capture_output=True, text=True, check=False)
     if "not supported" in done.stderr or "Operation not permitted" in done.stderr:
         pytest.skip("no policies of IPsec in this kernel, or no user namespaces")
@@ -198,7 +198,7 @@ def test_a_flood_of_messages_holds_up_nothing(
     watch: ipsec.Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ipsec.select, "select", lambda sockets, *_: (sockets, [], []))
-    flood: Any = Flood(rule(ipsec.DELRULE, socket.AF_INET, 220))
+    flood: Any = Flood(rule(netlink.DELRULE, socket.AF_INET, 220))
     watch.routing, watch.sockets = flood, [flood]
     watch.until(ipsec.time.monotonic() + 0.1)
     assert len(watch.done) == 2
@@ -206,7 +206,7 @@ def test_a_flood_of_messages_holds_up_nothing(
     def act() -> None:
         raise StopIteration
 
-    flood = Flood(message(hold.DELROUTE))
+    flood = Flood(message(netlink.DELROUTE))
     with pytest.raises(StopIteration):
         hold.watch([flood], hold.takes, act, hold.LONGEST)
 
@@ -220,11 +220,11 @@ def test_it_puts_back_the_routes_of_tunnels_that_are_up(
     monkeypatch.setattr(ipsec, "swanctl", lambda *_: listed)
     head = struct.pack("=BBBBBBBBI", socket.AF_INET, 32, 0, 0, 220, 4, 0, 1, 0)
     for host in (b"\x0a\x07\0\2", b"\x0a\x07\0\3"):
-        told(watch, packet(ipsec.DELROUTE, head, _15=struct.pack("=I", 220), _1=host))
+        told(watch, packet(netlink.DELROUTE, head, _15=struct.pack("=I", 220), _1=host))
     watch.mend()
     theirs.setblocking(False)
-    ((kind, body),) = ipsec.messages(theirs.recv(1 << 16))
-    assert (kind, body[-4:]) == (ipsec.NEWROUTE, b"\x0a\x07\0\2")
+    ((kind, body),) = netlink.messages(theirs.recv(1 << 16))
+    assert (kind, body[-4:]) == (netlink.NEWROUTE, b"\x0a\x07\0\2")
     with pytest.raises(BlockingIOError):
         theirs.recv(1)
 

@@ -236,7 +236,8 @@ def test_the_watch_claims_at_once_but_repeats_at_intervals(tmp_path: Path, addre
             assert len(asked) == 3
         watch.socket.close()
         server.shutdown(socket.SHUT_RDWR)
-    assert set(requests) == {gateway_watch.rekey("s1c")}
+    body = b"\0\5rekey\3\5child\0\3s1c"
+    assert set(requests) == {bytes([0, 0, 0, len(body)]) + body}
     assert not log.exists()
 
 

@@ -382,7 +382,6 @@ def test_files_on_the_vdu_are_documented() -> None:
         gateway.FILE,
         monitoring.UNIT_FILE,
         monitoring.PROGRAM_FILE,
-        monitoring.PARSER_FILE,
         gateway.UNIT_FILE,
         gateway.DAEMON_FILE,
         gateway.SYSCTL_FILE,

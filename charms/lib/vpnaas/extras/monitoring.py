@@ -16,12 +16,11 @@ UNIT = "osm-vpnaas-exporter.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT
 FOLDER = "/usr/local/lib/osm-vpnaas/exporter"
 PROGRAM_FILE = FOLDER + "/vpnaas/exporter.py"
-PARSER_FILE = FOLDER + "/vpnaas/swanctl_raw.py"
 ECHO_FILE = FOLDER + "/vpnaas/echo.py"
 LIBRARY = "/usr/lib/python3/dist-packages/prometheus_client"
 PACKAGE = "python3-prometheus-client"
 
-UNITS = Units("monitoring", (UNIT,), (UNIT_FILE, PROGRAM_FILE, PARSER_FILE, ECHO_FILE))
+UNITS = Units("monitoring", (UNIT,), (UNIT_FILE, PROGRAM_FILE, ECHO_FILE))
 
 
 def unit(address: fields.IPAddress, port: int) -> str:
@@ -82,7 +81,6 @@ def steps_to(
     files = {
         UNIT_FILE: unit(own_address(vdu, management), port),
         PROGRAM_FILE: source("exporter.py"),
-        PARSER_FILE: source("swanctl_raw.py"),
         ECHO_FILE: source("echo.py"),
     }
     return UNITS.steps_to({path: (text, 0o644) for path, text in files.items()}, results)

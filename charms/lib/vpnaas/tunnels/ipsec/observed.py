@@ -15,7 +15,7 @@ from vpnaas.tunnels.ipsec.names import IDENTITY
 from vpnaas.tunnels.ipsec.validation import Validation
 from vpnaas.tunnels.key_pair import KeyPair, generation
 from vpnaas.vdu import facts, trouble
-from vpnaas.vdu.programs.swanctl_raw import events
+from vpnaas.vdu.programs.charon import events
 from vpnaas.vdu.steps import Results, Step, read, remove, run
 
 STATE = "/run/osm-vpnaas-ike.json"

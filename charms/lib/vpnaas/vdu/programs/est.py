@@ -21,6 +21,8 @@ import sys
 import tempfile
 from typing import List, Tuple
 
+from vpnaas.vdu.programs.common import put
+
 SECONDS = 10
 MOST_SECONDS = 45
 """Limit of the whole run, however slowly a server answers."""
@@ -100,29 +102,22 @@ def enrol(words: List[str]) -> Tuple[str, str]:
     body = "".join(line for line in _read(request).splitlines() if not line.startswith("-----"))
     with tempfile.TemporaryDirectory(prefix="osm-vpnaas-est-") as folder:
 
-        def put(name: str, text: str) -> str:
+        def staged(name: str, text: str) -> str:
             path = os.path.join(folder, name)
             with open(path, "w", encoding="ascii") as stream:
                 stream.write(text)
             return path
 
         before = _read(chain) if operation == "simplereenroll" and os.path.exists(chain) else ""
-        talk = Server(server, root, put("proof", _read(certificate) + "\n" + before), key)
+        talk = Server(server, root, staged("proof", _read(certificate) + "\n" + before), key)
         authorities = talk.ask("cacerts")
         issued = talk.ask(operation, body)
         if len(issued) != 1:
             raise EstError("{}: {} certificates instead of one".format(operation, len(issued)))
         behind = "".join(authorities)
-        path, more = put("issued", issued[0]), put("chain", behind)
+        path, more = staged("issued", issued[0]), staged("chain", behind)
         _openssl("verify", "-CAfile", root, "-untrusted", more, path)
     return issued[0], behind
-
-
-def _put(path: str, text: str) -> None:
-    handle = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w", encoding="ascii") as stream:
-        stream.write(text)
-    os.replace(path + ".new", path)
 
 
 def _late(*_: object) -> None:
@@ -141,8 +136,8 @@ def main(words: List[str]) -> int:
         sys.stderr.write("{}\n".format(" ".join(str(reason).split())[:200]))
         return 1
     signal.alarm(0)
-    _put(words[7], behind)
-    _put(words[6], issued)
+    put(words[7], behind)
+    put(words[6], issued)
     return 0
 
 

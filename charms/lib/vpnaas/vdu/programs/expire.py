@@ -5,11 +5,12 @@ Usage: expire INTERFACE DATES FILE
 DATES has a line for each peer: when it ends, in seconds since the epoch, and its public key.
 """
 
-import os
 import subprocess
 import sys
 import time
 from typing import Iterable
+
+from vpnaas.vdu.programs.common import put
 
 
 def without(text: str, keys: Iterable[str]) -> str:
@@ -32,19 +33,12 @@ def main(interface: str, dates: str, file: str) -> int:
         text = stream.read()
     left = without(text, over)
     if left != text:
-        with open(file + ".new", "w", encoding="ascii", opener=private) as stream:
-            stream.write(left)
-        os.replace(file + ".new", file)
+        put(file, left)
     words = [word for key in over for word in ("peer", key, "remove")]
     shown = subprocess.run(["wg", "show", interface], stdout=subprocess.DEVNULL, check=False)
     if shown.returncode:
         return 0  # The interface is not up.
     return subprocess.run(["wg", "set", interface] + words, check=False).returncode
-
-
-def private(path: str, flags: int) -> int:
-    """Open a file that only root may read."""
-    return os.open(path, flags, 0o600)
 
 
 if __name__ == "__main__":

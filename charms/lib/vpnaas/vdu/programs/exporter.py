@@ -3,7 +3,7 @@
 It reads the state of the kernel, WireGuard and strongSwan and the records of the charm, and answers
 scrapes on one address. It changes nothing, and asks peers that are silent for an echo. Besides the
 standard library it needs prometheus_client (Debian's and Ubuntu's python3-prometheus-client), and
-`swanctl_raw.py` and `echo.py`, which are installed beside it.
+`echo.py`, which is installed beside it.
 
 Security associations are short-lived: a rekey deletes their byte counters. So the exporter reads
 them every few seconds, and adds up the differences per peer.
@@ -30,8 +30,10 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from vpnaas.vdu.programs.charon import events
+from vpnaas.vdu.programs.common import content, family, run
+
 from .echo import Echo
-from .swanctl_raw import events
 
 RECORDS = "/etc/osm-vpnaas/*/applied.json"
 STANDBY = "/var/lib/osm-vpnaas/standby"
@@ -136,23 +138,12 @@ class Look(NamedTuple):
 def output(*argv: str) -> str:
     """Return what a program printed, "" if it is missing or fails, `HANGS` if it hangs."""
     try:
-        done = subprocess.run(
-            argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=10, check=False
-        )
+        code, printed = run(*argv, seconds=10)
     except subprocess.TimeoutExpired:
         return HANGS
     except OSError:
         return ""
-    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
-
-
-def content(path: str) -> str:
-    """Return the text of a file, "" if it is missing."""
-    try:
-        with open(path, encoding="utf-8") as stream:
-            return stream.read()
-    except OSError:
-        return ""
+    return "" if code else printed
 
 
 def look() -> Look:
@@ -523,17 +514,12 @@ class Server(socketserver.ThreadingMixIn, WSGIServer):
         self.setup_environ()
 
 
-class Server6(Server):
-    """The same over IPv6."""
-
-    address_family = socket.AF_INET6
-
-
 def serve(exporter: Exporter, address: str, port: int) -> WSGIServer:
     """Return a server that listens."""
     registry = CollectorRegistry()
     registry.register(exporter)
-    server = (Server6 if ":" in address else Server)((address, port), Handler)
+    kind = type("Bound", (Server,), {"address_family": family(address)})
+    server: WSGIServer = kind((address, port), Handler)
     server.set_app(make_wsgi_app(registry))
     return server
 

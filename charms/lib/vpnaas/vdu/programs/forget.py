@@ -12,6 +12,8 @@ import shutil
 import subprocess
 import sys
 
+from vpnaas.vdu.programs.common import content, run
+
 FOLDER = "/etc/osm-vpnaas"
 KEPT = ("vendor", "python")
 ROWS = "/var/lib/osm-vpnaas"
@@ -34,21 +36,12 @@ LIBRARY = "/usr/local/lib/osm-vpnaas"
 DROP = LIBRARY + "/ipsec"
 
 
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read()
-    except OSError:
-        return ""
-
-
 def _run(*argv: str) -> str:
     """Return what a program printed; what it refuses may be gone already."""
     try:
-        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60)
+        return run(*argv, seconds=60)[1]
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.decode("utf-8", "replace")
 
 
 def _remove(path: str) -> None:
@@ -61,7 +54,7 @@ def _remove(path: str) -> None:
 
 def _ours(path: str) -> bool:
     """Tell whether a charm wrote a file."""
-    return _text(path).startswith("# Written by osm-vpnaas")
+    return content(path).startswith("# Written by osm-vpnaas")
 
 
 def main(what: str, root: str = "") -> None:
@@ -73,7 +66,7 @@ def main(what: str, root: str = "") -> None:
         path
         for path in glob.glob(root + UNITS + "*")
         if path.endswith((".service", ".socket", ".timer"))
-        and (OURS in os.path.basename(path) or OURS in _text(path))
+        and (OURS in os.path.basename(path) or OURS in content(path))
     ]
     units = [os.path.basename(path) for path in files]
     units += ["wg-quick@{}.service".format(name) for name in interfaces]

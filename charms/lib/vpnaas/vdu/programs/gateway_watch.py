@@ -26,9 +26,11 @@ import threading
 import time
 from typing import Dict, Iterable, List, NamedTuple, Optional
 
+from vpnaas.vdu.programs.charon import SOCKET, Daemon, associations, message
+from vpnaas.vdu.programs.common import family, run
+
 AWAY = "/etc/osm-vpnaas/standby-away"
 FIFO = "/run/osm-vpnaas-first"
-SOCKET = "/var/run/charon.vici"
 PERIOD = 0.5  # seconds; the daemon's own unit reports at once when it dies
 OFTEN, SELDOM = 2.0, 10.0
 """Least and most seconds between two looks at all tunnels."""
@@ -63,9 +65,7 @@ PATIENCE = 15.0
 def output(*command: str) -> Optional[str]:
     """Return what a command prints, None if it takes too long."""
     try:
-        return subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=SECONDS, check=False
-        ).stdout.decode("utf-8", "replace")
+        return run(*command, seconds=SECONDS)[1]
     except subprocess.TimeoutExpired:
         return None
 
@@ -131,8 +131,7 @@ class Share:
 
 def active(address: str) -> bool:
     """Tell whether an address is ours now. Only then can a socket be bound to it."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+    with socket.socket(family(address), socket.SOCK_DGRAM) as probe:
         try:
             probe.bind((address, 0))
         except OSError:
@@ -140,7 +139,6 @@ def active(address: str) -> bool:
     return True
 
 
-_IKE = re.compile(r"list-sa event \{\S+ \{uniqueid=(\d+) ")
 _CHILD = re.compile(
     r"\{name=(\S+) uniqueid=\d+ .*?state=(?:INSTALLED|REKEYING|REKEYED) .*?"
     r"packets-in=(\d+) .*?packets-out=(\d+) .*?remote-ts=\[([^]]*)\]"
@@ -150,12 +148,8 @@ _CHILD = re.compile(
 def tunnels(listed: str) -> List[Tunnel]:
     """Read the output of `swanctl --list-sas --raw`. Of two IKE_SAs of a peer the newest counts."""
     result: Dict[bytes, Tunnel] = {}
-    for line in listed.splitlines():
-        match = _IKE.match(line)
-        if not match:
-            continue
-        ike = match.group(1)
-        for name, heard, said, selectors in _CHILD.findall(line):
+    for _, ike, _, children in associations(listed):
+        for name, heard, said, selectors in _CHILD.findall(children):
             peer = hashlib.sha256((name + " " + selectors).encode()).digest()[:DIGEST]
             other = result.get(peer, Tunnel(peer, ike, name, 0))
             newest = max(ike, other.ike, key=int)
@@ -179,13 +173,8 @@ def unpacked(data: bytes) -> List[bytes]:
 
 
 def rekey(child: str, ike: str = "") -> bytes:
-    """Return vici's request to rekey CHILD_SAs (strongSwan's src/libcharon/plugins/vici)."""
-    request = bytes([0, 5]) + b"rekey"
-    for key, value in ((b"child", child), (b"ike-id", ike)):
-        if value:
-            data = value.encode()
-            request += bytes([3, len(key)]) + key + struct.pack("!H", len(data)) + data
-    return struct.pack("!I", len(request)) + request
+    """Return what vici's command `rekey` needs for CHILD_SAs, of one IKE_SA or all."""
+    return message(dict({"child": child}, **{"ike-id": ike} if ike else {}))
 
 
 class Watch:
@@ -206,8 +195,7 @@ class Watch:
         self.fifo = os.open(fifo, os.O_RDWR)
         self.lock = os.open(fifo + "-lock", os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(self.lock, fcntl.LOCK_EX)
-        family = socket.AF_INET6 if ":" in other else socket.AF_INET
-        self.socket = socket.socket(family, socket.SOCK_DGRAM)
+        self.socket = socket.socket(family(other), socket.SOCK_DGRAM)
         self.socket.setblocking(False)
         try:
             self.socket.bind(("", PORT))
@@ -245,9 +233,7 @@ class Watch:
         """
         requests = [rekey(tunnel.child, tunnel.ike) for tunnel in self.order]
         at_once = max(len(self.busy), LEAST)
-        with socket.socket(socket.AF_UNIX) as vici:
-            vici.settimeout(5)
-            vici.connect(self.vici)
+        with Daemon(self.vici, 5) as daemon:
             # Before the first look, all in the daemon's order.
             for number, request in enumerate(requests or map(rekey, self.children)):
                 if number >= at_once:
@@ -255,9 +241,7 @@ class Watch:
                     sure = False
                 if not sure and not active(self.address):
                     return
-                vici.sendall(request)
-                size = struct.unpack("!I", vici.recv(4, socket.MSG_WAITALL))[0]
-                vici.recv(size, socket.MSG_WAITALL)
+                daemon.ask("rekey", request)
 
     def look(self) -> None:
         """Look which peers have traffic; the active gateway tells the other one."""

@@ -22,6 +22,8 @@ import sys
 import time
 from typing import Dict, List, Optional
 
+from vpnaas.vdu.programs.common import run
+
 PERIOD = 0.1
 SHARE = 10
 """Wait this many times as long as the last look took, unless a handshake comes."""
@@ -69,14 +71,9 @@ def wait(taps: List[socket.socket], took: float) -> None:
 
 def shown(interface: str, what: str) -> Optional[Dict[str, List[str]]]:
     """Return the columns of `wg show` by key, None without the interface."""
-    done = subprocess.run(
-        ["wg", "show", interface, what],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        check=False,
-    )
-    rows = [line.split("\t") for line in done.stdout.decode().splitlines()]
-    return None if done.returncode else {row[0]: row[1:] for row in rows}
+    code, text = run("wg", "show", interface, what)
+    rows = [line.split("\t") for line in text.splitlines()]
+    return None if code else {row[0]: row[1:] for row in rows}
 
 
 def let_in(interface: str, keys: List[str], staged: Dict[str, List[str]]) -> None:

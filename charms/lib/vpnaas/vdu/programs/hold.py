@@ -25,11 +25,24 @@ import struct
 import subprocess
 import sys
 import time
-from typing import Callable, Iterator, List, Optional, Tuple
+from typing import Callable, List, Optional
 
-GROUPS = 0x1 | 0x10 | 0x40 | 0x100 | 0x400  # link; addresses and routes of IPv4 and IPv6
-RULES = 0x80 | 0x40000  # rules of IPv4 and IPv6
-NEWLINK, DELLINK, NEWADDR, DELADDR, DELROUTE, DELRULE = 16, 17, 20, 21, 25, 33
+from vpnaas.vdu.programs.common import ready, run
+from vpnaas.vdu.programs.netlink import (
+    ADDRESSES,
+    DELADDR,
+    DELLINK,
+    DELROUTE,
+    DELRULE,
+    LINK,
+    NEWADDR,
+    NEWLINK,
+    ROUTES,
+    RULES,
+    listen,
+    messages,
+)
+
 UP = 1
 NETFILTER, NFTABLES = 12, 0x40
 """Protocol of netlink, and its group for changes of nftables (linux/netfilter/nfnetlink.h)."""
@@ -37,7 +50,6 @@ LOST = (0xA02, 0xA05, 0xA08)
 """A table, a chain or a rule was deleted (linux/netfilter/nf_tables.h)."""
 SETTLE, PAUSE, LONGEST = 0.05, 0.5, 5
 """Seconds: from a message to acting on it, between two acts, and between acts that do not help."""
-HEADER = struct.Struct("=IHHII")
 LOCK = "/run/osm-vpnaas.lock"
 """Of the charm's agent: no state in the middle of a reconcile is judged."""
 FILES = ("/etc/wireguard/wg-*.conf", "/etc/osm-vpnaas/*/ipsec.up")
@@ -45,16 +57,6 @@ TABLES = ("guard", "gateway", "standby", "devices")
 """Names of our scripts of nftables, which protect links."""
 OURS = "# Written by osm-vpnaas"
 VERDICT = r"\b(?:accept|drop)\b"
-
-
-def messages(data: bytes) -> Iterator[Tuple[int, bytes]]:
-    """Yield kind and body of each message."""
-    while len(data) >= HEADER.size:
-        length, kind = HEADER.unpack_from(data)[:2]
-        if length < HEADER.size:
-            return
-        yield kind, data[HEADER.size : length]
-        data = data[(length + 3) & ~3 :]
 
 
 def is_host(body: bytes) -> bool:
@@ -135,10 +137,8 @@ def table(script: str, text: str) -> None:
     found = re.search(r"^table (inet \S+) \{", text, re.M)
     if not found:
         return
-    command = ["nft", "list", "table", *found.group(1).split()]
-    shown = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
-    there = verdicts(shown.stdout.decode("utf-8", "replace"))
-    if shown.returncode or there != verdicts(text):
+    code, listed = run("nft", "list", "table", *found.group(1).split())
+    if code or verdicts(listed) != verdicts(text):
         print("{} of nftables is loaded again".format(found.group(1)), flush=True)
         subprocess.call(["nft", "-f", script])
 
@@ -177,22 +177,6 @@ def hold_tunnels() -> int:
     return 0
 
 
-def ready() -> None:
-    """Tell systemd that the addresses are there (sd_notify(3))."""
-    path = os.environ.get("NOTIFY_SOCKET", "")
-    if path:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
-            notify.connect("\0" + path[1:] if path.startswith("@") else path)
-            notify.send(b"READY=1")
-
-
-def listen(protocol: int, groups: int) -> socket.socket:
-    """Return a socket that gets the messages of groups (netlink(7))."""
-    messages = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
-    messages.bind((0, groups))
-    return messages
-
-
 def watch(
     sockets: List[socket.socket],
     counts: Callable[[int, bytes], bool],
@@ -222,7 +206,8 @@ def watch(
 
 def main(file: str = "") -> int:
     """Hold the file, or all tunnels, for ever; return an exit code if the first time fails."""
-    sockets = [listen(socket.NETLINK_ROUTE, GROUPS if file else GROUPS | RULES)]
+    groups = LINK | ADDRESSES | ROUTES
+    sockets = [listen(socket.NETLINK_ROUTE, groups if file else groups | RULES)]
     if not file:
         sockets.append(listen(NETFILTER, NFTABLES))
     failed = apply(file, force=False) if file else hold_tunnels()

@@ -18,7 +18,6 @@ connections, while `swanctl --load-conns` lets the daemon compare each with each
 swanctl if that fails.
 """
 
-import base64
 import glob
 import json
 import os
@@ -31,17 +30,27 @@ import sys
 import time
 from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
 
+from vpnaas.vdu.programs.charon import Daemon, associations, message, value_of
+from vpnaas.vdu.programs.common import run
+from vpnaas.vdu.programs.netlink import (
+    DELROUTE,
+    DELRULE,
+    HEADER,
+    LINK,
+    NEWLINK,
+    NEWROUTE,
+    ROUTES,
+    RULES,
+    listen,
+    messages,
+)
+
 PERIOD = 2
 LONGEST = 30
-SOCKET = "/var/run/charon.vici"
-SECONDS = 60
 SETTINGS = "/etc/strongswan.d/00-osm-vpnaas.conf"
 TABLE = 220
 """charon's routing table, and the priority of its rule."""
-GROUPS = 0x1 | 0x40 | 0x400 | 0x80 | 0x40000  # links; routes and rules of IPv4 and IPv6
-NEWLINK, NEWROUTE, DELROUTE, DELRULE = 16, 24, 25, 33
 DESTINATION, ROUTE_TABLE, PRIORITY = 1, 15, 6
-HEADER = struct.Struct("=IHHII")
 REPLACE = 0x1 | 0x100 | 0x400  # flags: request, replace, create
 TUN = "ipsec0"
 XFRM, STATES = 6, 0x4 | 0x8
@@ -49,48 +58,28 @@ XFRM, STATES = 6, 0x4 | 0x8
 PREFIX = r"[0-9a-f.:]+/\d+"
 GONE = (0x11, 0x14, 0x1C, 0x1D)
 """A state or a policy was deleted, or all of them."""
-LISTS = (
-    "local_addrs",
-    "remote_addrs",
-    "proposals",
-    "esp_proposals",
-    "local_ts",
-    "remote_ts",
-    "pools",
-    "vips",
-    "pubkeys",
-    "certs",
-    "cacerts",
-)
-FILES = ("certs", "cacerts")
 
 
 def swanctl(*words: str) -> str:
     """Return what swanctl(8) prints."""
-    return subprocess.run(
-        ["swanctl"] + list(words), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False
-    ).stdout.decode("utf-8", "replace")
+    return run("swanctl", *words)[1]
 
 
 UP, OPENING, OTHER = "up", "opening", "other"
 
 
-def associations() -> Iterator[Tuple[str, str, str]]:
+def tunnels() -> Iterator[Tuple[str, str, str]]:
     """Yield (connection, id, UP if packets pass or OPENING if the peer has not proved itself)."""
-    head = re.compile(r"list-sa event \{(\S+) \{uniqueid=(\d+) version=\d+ state=(\S+)")
-    for line in swanctl("--list-sas", "--raw").splitlines():
-        match = head.match(line)
-        if match:
-            children = line.partition("child-sas {")[2]
-            passing = re.search(r"state=(INSTALLED|REKEY)", children)
-            known = match.group(3) in ("ESTABLISHED", "REKEYING")
-            opening = OPENING if match.group(3) in ("CREATED", "CONNECTING") else OTHER
-            yield match.group(1), match.group(2), UP if known and passing else opening
+    for name, number, state, children in associations(swanctl("--list-sas", "--raw")):
+        passing = re.search(r"state=(INSTALLED|REKEY)", children)
+        known = state in ("ESTABLISHED", "REKEYING")
+        opening = OPENING if state in ("CREATED", "CONNECTING") else OTHER
+        yield name, number, UP if known and passing else opening
 
 
 def drop(prefix: str) -> None:
     """End all security associations of connections with this prefix."""
-    for name, number, _ in list(associations()):
+    for name, number, _ in list(tunnels()):
         if name.startswith(prefix):
             swanctl("--terminate", "--ike-id", number, "--force", "--timeout", "1")
 
@@ -113,7 +102,7 @@ def keep() -> None:
         # Of the connections of a peer, one has to be up.
         lists = [tuple(names) for each in documents("ipsec.keep") for names in each]
         states: Dict[str, Set[str]] = {UP: set(), OPENING: set(), OTHER: set()}
-        for name, _, state in associations() if lists else ():
+        for name, _, state in tunnels() if lists else ():
             states[state].add(name)
         now = time.monotonic()
         for names in lists:
@@ -128,20 +117,10 @@ def keep() -> None:
             for name in names:
                 link = name.partition("_")[0]
                 swanctl("--initiate", "--ike", name, "--child", link, "--timeout", "10")
-                if any(n == name and state == UP for n, _, state in associations()):
+                if any(n == name and state == UP for n, _, state in tunnels()):
                     break
             waits[names] = (time.monotonic() + wait, min(2 * wait, LONGEST))
         watch.until(time.monotonic() + PERIOD)
-
-
-def messages(data: bytes) -> Iterator[Tuple[int, bytes]]:
-    """Yield kind and body of each message (netlink(7))."""
-    while len(data) >= HEADER.size:
-        length, kind = HEADER.unpack_from(data)[:2]
-        if length < HEADER.size:
-            return
-        yield kind, data[HEADER.size : length]
-        data = data[(length + 3) & ~3 :]
 
 
 def attributes(data: bytes) -> Dict[int, bytes]:
@@ -166,10 +145,10 @@ class Watch:
     """
 
     def __init__(self) -> None:
-        self.routing = self.listen(socket.NETLINK_ROUTE, GROUPS)
+        self.routing = listen(socket.NETLINK_ROUTE, LINK | ROUTES | RULES)
         self.sockets = [self.routing]
         try:
-            self.sockets.append(self.listen(XFRM, STATES))
+            self.sockets.append(listen(XFRM, STATES))
         except OSError:
             pass  # a kernel without ESP
         self.families: Set[int] = set()
@@ -178,13 +157,6 @@ class Watch:
         """Bodies of messages about routes that are gone, by destination."""
         self.suspicious = self.down = False
         self.pause = 0.0
-
-    @staticmethod
-    def listen(protocol: int, groups: int) -> socket.socket:
-        """Return a socket that gets the messages of groups."""
-        messages = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
-        messages.bind((0, groups))
-        return messages
 
     def until(self, end: float) -> None:
         """Take messages until a time, and put back what they say is gone."""
@@ -268,19 +240,18 @@ def installed() -> Dict[str, Tuple[Set[str], Set[str]]]:
     """Return what charon has installed by the number of an association: SPIs, and policies out."""
     table: Dict[str, Tuple[Set[str], Set[str]]] = {}
     links = tuple(path.split("/")[3] + "_" for path in glob.glob("/etc/osm-vpnaas/*/ipsec.up"))
-    for line in swanctl("--list-sas", "--raw").splitlines():
-        match = re.match(r"list-sa event \{(\S+) \{uniqueid=(\d+) ", line)
-        if not match or not match.group(1).startswith(links):
+    for name, number, _, children in associations(swanctl("--list-sas", "--raw")):
+        if not name.startswith(links):
             continue
         spis: Set[str] = set()
         policies: Set[str] = set()
-        for child in re.findall(r"state=INSTALLED [^{}]*", line.partition("child-sas {")[2]):
+        for child in re.findall(r"state=INSTALLED [^{}]*", children):
             spis.update(re.findall(r"spi-(?:in|out)=([0-9a-f]+)", child))
             selectors = re.search("local-ts=(.*) remote-ts=(.*)", child)
             if selectors:
                 ours, theirs = (re.findall(PREFIX, text) for text in selectors.groups())
                 policies.update("{} {}".format(a, b) for a in ours for b in theirs)
-        table[match.group(2)] = (spis, policies)
+        table[number] = (spis, policies)
     return table
 
 
@@ -290,11 +261,10 @@ def kernel(what: str, pattern: str) -> Set[str]:
     Raises:
         OSError: The kernel does not say.
     """
-    command = ["ip", "xfrm", what, "list"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
-    if done.returncode:
+    code, listed = run("ip", "xfrm", what, "list")
+    if code:
         raise OSError("ip xfrm failed")
-    found = re.findall(pattern, done.stdout.decode("utf-8", "replace"), re.M)
+    found = re.findall(pattern, listed, re.M)
     return {" ".join(each) if isinstance(each, tuple) else each for each in found}
 
 
@@ -339,97 +309,6 @@ def sections(text: str) -> Dict[str, Any]:
             key, _, value = line.partition(" = ")
             stack[-1][key] = value
     return dict(root.get("connections", {}))
-
-
-def named(kind: int, name: str) -> bytes:
-    """Return the head of a vici element with a name."""
-    return bytes([kind, len(name)]) + name.encode()
-
-
-def sized(kind: int, value: bytes) -> bytes:
-    """Return a vici element with a value."""
-    return bytes([kind]) + struct.pack("!H", len(value)) + value
-
-
-def value_of(key: str, text: str) -> bytes:
-    """Return a value in vici's form: files by content, base64 decoded."""
-    if key in FILES:
-        with open(text, "rb") as stream:
-            return stream.read()
-    if text.startswith("0s"):
-        return base64.b64decode(text[2:])
-    return text.encode()
-
-
-def message(section: Dict[str, Any]) -> bytes:
-    """Return a section in vici's form."""
-    parts: List[bytes] = []
-    for key, value in section.items():
-        if isinstance(value, dict):
-            parts += [named(1, key), message(value), bytes([2])]
-        elif key in LISTS:
-            items = [sized(5, value_of(key, item)) for item in value.split(", ")]
-            parts += [named(4, key)] + items + [bytes([6])]
-        else:
-            parts += [named(3, key), struct.pack("!H", len(value)), value.encode()]
-    return b"".join(parts)
-
-
-def parsed(data: bytes) -> Dict[str, Any]:
-    """Parse an answer of values and lists; answers to our requests have no sections."""
-    result: Dict[str, Any] = {}
-    items: List[str] = []
-    at = 0
-    while at < len(data):
-        kind = data[at]
-        at += 1
-        name = ""
-        if kind in (1, 3, 4):
-            name = data[at + 1 : at + 1 + data[at]].decode()
-            at += 1 + data[at]
-        if kind in (3, 5):
-            size = struct.unpack("!H", data[at : at + 2])[0]
-            value = data[at + 2 : at + 2 + size].decode("utf-8", "replace")
-            at += 2 + size
-            if kind == 3:
-                result[name] = value
-            else:
-                items.append(value)
-        elif kind == 4:
-            items = result[name] = []
-    return result
-
-
-class Daemon:
-    """A connection to charon (strongSwan's src/libcharon/plugins/vici/README.md)."""
-
-    def __init__(self) -> None:
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(SECONDS)
-        self.socket.connect(SOCKET)
-
-    def receive(self, size: int) -> bytes:
-        """Return so many bytes."""
-        data = b""
-        while len(data) < size:
-            more = self.socket.recv(size - len(data))
-            if not more:
-                raise OSError("closed")
-            data += more
-        return data
-
-    def ask(self, command: str, body: bytes = b"") -> Dict[str, Any]:
-        """Return the answer to a command.
-
-        Raises:
-            OSError: The daemon does not know the command, or has ended.
-        """
-        request = named(0, command) + body
-        self.socket.sendall(struct.pack("!I", len(request)) + request)
-        answer = self.receive(struct.unpack("!I", self.receive(4))[0])
-        if answer[:1] != bytes([1]):
-            raise OSError("no such command: " + command)
-        return parsed(answer[1:])
 
 
 def outlived(connections: Dict[str, Any]) -> bool:
@@ -480,7 +359,7 @@ def shared() -> Dict[str, bool]:
 def terminate_shared(daemon: Daemon, names: Dict[str, bool]) -> None:
     """End the associations of connections, and wait a moment until they are gone."""
     for _ in range(10):
-        there = [number for name, number, _ in list(associations()) if name in names]
+        there = [number for name, number, _ in list(tunnels()) if name in names]
         for number in there:
             # -1: do not wait. Force: the peer talks to the other gateway and does not answer.
             words = {"ike-id": number, "force": "yes", "timeout": "-1"}

@@ -22,6 +22,8 @@ import os
 import sys
 from typing import Any, List, Optional, TextIO, Tuple
 
+from vpnaas.vdu.programs.common import put
+
 FOLDER = "/usr/local/lib/osm-vpnaas/python"
 LABEL = b"osm-vpnaas preshared key: RSA-OAEP with ML-KEM-768"
 PUBLIC = 1184
@@ -71,15 +73,7 @@ def decode(text: str, size: int) -> bytes:
     return raw
 
 
-def write(path: str, content: bytes) -> None:
-    """Write a file atomically; only root can read it."""
-    staged = path + ".staged"
-    with os.fdopen(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as stream:
-        stream.write(content)
-    os.rename(staged, path)
-
-
-def content(path: str) -> bytes:
+def bytes_of(path: str) -> bytes:
     """Read a file."""
     with open(path, "rb") as stream:
         return stream.read()
@@ -96,27 +90,27 @@ def main(argv: List[str], stdin: TextIO, mlkem: Any) -> int:
     if verb == "public":
         if not os.path.exists(paths[0]):
             seed = mlkem.MLKEM768PrivateKey.generate().private_bytes_raw()
-            write(paths[0], base64.b64encode(seed) + b"\n")
-        own = mlkem.MLKEM768PrivateKey.from_seed_bytes(decode(content(paths[0]).decode(), SEED))
+            put(paths[0], base64.b64encode(seed).decode() + "\n")
+        own = mlkem.MLKEM768PrivateKey.from_seed_bytes(decode(bytes_of(paths[0]).decode(), SEED))
         print(base64.b64encode(own.public_key().public_bytes_raw()).decode())
     elif verb == "seal":
         part, wrapped, sealed, new = paths
         public = decode(stdin.read(), PUBLIC)
         shared, cipher = mlkem.MLKEM768PublicKey.from_public_bytes(public).encapsulate()
-        halves = (decode(content(part).decode(), 32), shared)
-        made = combine(halves, public, cipher, content(wrapped))
-        write(new, base64.b64encode(made[:32]) + b"\n")
-        write(sealed, base64.b64encode(cipher + made[32:]) + b"\n")
+        halves = (decode(bytes_of(part).decode(), 32), shared)
+        made = combine(halves, public, cipher, bytes_of(wrapped))
+        put(new, base64.b64encode(made[:32]).decode() + "\n")
+        put(sealed, base64.b64encode(cipher + made[32:]).decode() + "\n")
     elif verb == "open":
         key, part, wrapped, new = paths
         raw = decode(stdin.read(), CIPHERTEXT + CHECK)
-        own = mlkem.MLKEM768PrivateKey.from_seed_bytes(decode(content(key).decode(), SEED))
+        own = mlkem.MLKEM768PrivateKey.from_seed_bytes(decode(bytes_of(key).decode(), SEED))
         public, cipher = own.public_key().public_bytes_raw(), raw[:CIPHERTEXT]
-        halves = (decode(content(part).decode(), 32), own.decapsulate(cipher))
-        made = combine(halves, public, cipher, content(wrapped))
+        halves = (decode(bytes_of(part).decode(), 32), own.decapsulate(cipher))
+        made = combine(halves, public, cipher, bytes_of(wrapped))
         if not hmac.compare_digest(made[32:], raw[CIPHERTEXT:]):
             raise ValueError("it was sealed to another key")
-        write(new, base64.b64encode(made[:32]) + b"\n")
+        put(new, base64.b64encode(made[:32]).decode() + "\n")
     return 0
 
 

@@ -20,6 +20,8 @@ import sys
 import time
 from typing import Any, Callable, Dict, Optional
 
+from vpnaas.vdu.programs.common import family
+
 LIMIT = 1500
 HEAD = struct.Struct("!8sQd")
 """Of a datagram: token of the measurement, number, clock of the sender in seconds."""
@@ -56,16 +58,14 @@ def targets(local: str) -> Dict[str, str]:
 
 def free_port(address: str) -> int:
     """Return a TCP port that is not in use."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
+    with socket.socket(family(address), socket.SOCK_STREAM) as probe:
         probe.bind((address, 0))
         return int(probe.getsockname()[1])
 
 
 def listens(address: str, port: int) -> bool:
     """Tell whether the server is ready."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
+    with socket.socket(family(address), socket.SOCK_STREAM) as probe:
         # As iperf3 sets it too, neither keeps the other from a port at which nobody listens.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -165,7 +165,7 @@ def _send(sock: socket.socket, data: bytes, target: Any) -> bool:
 
 def datagrams(connection: socket.socket, address: str, plan: Dict[str, Any]) -> int:
     """Serve numbered datagrams until the other end has ended; return an exit code."""
-    sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM)
+    sock = socket.socket(family(address), socket.SOCK_DGRAM)
     with sock:
         try:
             sock.bind((address, 0))

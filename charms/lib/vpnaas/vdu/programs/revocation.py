@@ -17,7 +17,6 @@ was refused by it, and why.
 import http.client
 import http.server
 import json
-import os
 import queue
 import re
 import socket
@@ -32,9 +31,11 @@ import urllib.parse
 import urllib.request
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
+from vpnaas.vdu.programs.charon import SOCKET, Daemon, parsed
+from vpnaas.vdu.programs.common import put, run
+
 ADDRESS = ("127.0.0.1", 9816)
 STATE = "/run/osm-vpnaas-ike.json"
-VICI = "/var/run/charon.vici"
 WAIT = 3.0
 """Seconds for an answer. The peer waits 26 s, while up to eight servers may be asked in turn."""
 PATIENCE = 30.0
@@ -106,10 +107,7 @@ class Notes:
             return str(self.parts[part].get(name, {}).get("why", ""))
 
     def _write(self) -> None:
-        new = self.path + ".new"
-        with open(new, "w") as stream:
-            json.dump(self.parts, stream)
-        os.replace(new, self.path)
+        put(self.path, json.dumps(self.parts))
 
 
 OPENER = urllib.request.build_opener()
@@ -279,13 +277,12 @@ def serve(handler: Any, notes: Notes) -> None:
 
 def holder(port: int) -> str:
     """Return the name of the program that listens on a TCP port, "another program" if unknown."""
-    words = ("ss", "-Hltnp", "sport = :{}".format(port))
     try:
-        out = subprocess.run(words, stdout=subprocess.PIPE, timeout=10, check=False).stdout
+        shown = run("ss", "-Hltnp", "sport = :{}".format(port), seconds=10)[1]
     except (OSError, subprocess.SubprocessError):
-        out = b""
-    found = re.search(rb'users:\(\("([^"]*)"', out)
-    return found.group(1).decode("utf-8", "replace") if found else "another program"
+        shown = ""
+    found = re.search(r'users:\(\("([^"]*)"', shown)
+    return found.group(1) if found else "another program"
 
 
 QUOTED = r"""["'](?P<who>[^"']*)["']"""
@@ -429,32 +426,14 @@ class Refusals:
         return sentence.format(**words)
 
 
-def strings(data: bytes) -> Dict[str, str]:
-    """Return the values of a vici message without sections."""
-    found = {}
-    at = 0
-    while at < len(data) and data[at] == 3:
-        name = data[at + 2 : at + 2 + data[at + 1]].decode()
-        at += 2 + len(name)
-        (size,) = struct.unpack("!H", data[at : at + 2])
-        found[name] = data[at + 2 : at + 2 + size].decode("utf-8", "replace")
-        at += 2 + size
-    return found
-
-
-def follow(refusals: Refusals) -> None:
-    """Read the log of the daemon until it ends (strongSwan's vici/README.md)."""
-    with socket.socket(socket.AF_UNIX) as vici:
-        vici.connect(VICI)
-        vici.sendall(struct.pack("!I", 5) + b"\x03\x03log")
-        stream = vici.makefile("rb")
+def follow(refusals: Refusals, path: str = SOCKET) -> None:
+    """Read the log of the daemon until it ends; then raise ConnectionError."""
+    with Daemon(path, None) as daemon:
+        daemon.send(3, "log")
         while True:
-            head = stream.read(4)
-            if len(head) < 4:
-                return
-            packet = stream.read(struct.unpack("!I", head)[0])
+            packet = daemon.packet()
             if packet[:1] == b"\x07":
-                said = strings(packet[2 + packet[1] :])
+                said = parsed(packet[2 + packet[1] :])
                 if "ikesa-uniqueid" in said:
                     name, number = said.get("ikesa-name", ""), said["ikesa-uniqueid"]
                     for text in said.get("msg", "").splitlines():
@@ -470,7 +449,7 @@ def main() -> None:
         try:
             follow(Refusals(notes))
         except (OSError, ValueError, IndexError, struct.error) as error:
-            if not isinstance(error, (FileNotFoundError, ConnectionRefusedError)):
+            if not isinstance(error, (FileNotFoundError, ConnectionError)):
                 print("vici: {}".format(error), file=sys.stderr)
         time.sleep(1)
 

@@ -20,6 +20,8 @@ import ssl
 import sys
 from typing import Any, Dict, Tuple
 
+from vpnaas.vdu.programs.common import content, put
+
 SECONDS = 10
 MOST_SECONDS = 45
 """Limit of the whole run, however slowly a store answers."""
@@ -129,24 +131,6 @@ def fetch(request: Json) -> Tuple[Dict[str, str], int]:
     return result, version
 
 
-def _content(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read()
-    except FileNotFoundError:
-        return ""
-
-
-def _put(path: str, text: str) -> None:
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    handle = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(handle)
-    os.replace(path + ".new", path)
-
-
 def _late(*_: object) -> None:
     raise StoreError("the store did not end within {} s".format(MOST_SECONDS))
 
@@ -157,24 +141,25 @@ def main() -> int:
     signal.alarm(MOST_SECONDS)
     request = json.loads(sys.stdin.read())
     file = request["file"]
+    os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
     try:
         values, version = fetch(request)
     except StoreError as error:
         signal.alarm(0)
         reason = "".join(c if " " <= c <= "~" else " " for c in str(error))[:400]
-        _put(file + ".state", reason)
+        put(file + ".state", reason)
         sys.stderr.write(reason + "\n")
         return 1
     signal.alarm(0)
     text = json.dumps(values, sort_keys=True)
     if request["text"]:
         (text,) = values.values()
-    if _content(file) != text + "\n" or not _content(file + ".for").startswith(MARK):
+    if content(file) != text + "\n" or not content(file + ".for").startswith(MARK):
         # If it fails in between, no name stands for a file that has changed.
-        _put(file + ".for", "")
-        _put(file, text + "\n")
-        _put(file + ".for", MARK + os.urandom(8).hex() + "\n")
-    _put(file + ".state", "")
+        put(file + ".for", "")
+        put(file, text + "\n")
+        put(file + ".for", MARK + os.urandom(8).hex() + "\n")
+    put(file + ".state", "")
     sys.stdout.write(json.dumps({"version": version}))
     return 0
 

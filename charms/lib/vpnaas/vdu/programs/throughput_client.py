@@ -18,6 +18,8 @@ import sys
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
+from vpnaas.vdu.programs.common import family
+
 START, END = 10, 45
 """Seconds that iperf3 may take beside the measurement itself, for UDP and for TCP."""
 MOST = 600
@@ -130,9 +132,8 @@ def numbered(request: Json, plan: Json, sends: bool) -> Optional[Json]:
         if not answer.get("datagrams"):
             return None
         address, seconds = request["address"], plan["seconds"] + LATE
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
         exchange = runpy.run_path(request["program"])["exchange"]
-        with socket.socket(family, socket.SOCK_DGRAM) as sock:
+        with socket.socket(family(address), socket.SOCK_DGRAM) as sock:
             target = (address, int(answer["port"]))
             here = exchange(sock, target, plan, sends, lambda passed: bool(passed > seconds))
         connection.sendall(b"end\n")
