@@ -4,7 +4,6 @@ import io
 import json
 from typing import Any, Dict, Mapping, Optional, Tuple
 
-import attr
 import segno
 
 from vpnaas import status
@@ -14,13 +13,12 @@ from vpnaas.base.errors import VpnaasError
 from vpnaas.charm import VnfCharm, require_removed, unless_admitted
 from vpnaas.extras import access
 from vpnaas.extras.access import AccessOutcome
-from vpnaas.extras.extra import Extra
+from vpnaas.extras.extra import Extra, Feature
 from vpnaas.params import devices
 from vpnaas.params.devices import LINK, AccessParams, Enrolling
 from vpnaas.params.intent import Intent, ManualPeer
-from vpnaas.plan import Plan
 from vpnaas.reconciling import INTENT_KEY, Outcome
-from vpnaas.tunnels.technology import CharmState, LinkPlan
+from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.ssh import Vdu
 
 ACCESS_KEY = "access"
@@ -39,23 +37,8 @@ class AccessCharm(VnfCharm):
             return AccessParams()
         return AccessParams.parse(fields.json_object("peer relation: access", text))
 
-    def _translated(self) -> Tuple[str, ...]:
-        return (access.INTERFACE,)
-
-    def _plan(self, charm_state: CharmState, vdu: Vdu) -> Plan:
-        """Put the steps of firewall and timer before those of the link, in the same round trip."""
-        plan = super()._plan(charm_state, vdu)
-        link = plan.links.get(LINK)
-        if link is None or link.unusable:
-            if LINK not in charm_state.intent.off:
-                return plan
-            observed = vdu.execute(access.observe()).check()
-            return attr.evolve(plan, steps=plan.steps + tuple(access.switched_off(observed)))
-        observed = vdu.execute(access.observe()).check()
-        enrolled = charm_state.intent.at(plan.now).manual(LINK)
-        params = plan.vdu.resolved(self._access(), "interface")
-        steps = access.steps_to(link.params, params, enrolled, observed)
-        return attr.evolve(plan, steps=tuple(steps) + plan.steps)
+    def _features(self) -> Tuple[Feature, ...]:
+        return (access.Access(self._access()),)
 
     def _extend(self, vdu: Vdu, plans: Mapping[str, LinkPlan]) -> Optional[Extra]:
         peers = plans[LINK].peers if LINK in plans else ()

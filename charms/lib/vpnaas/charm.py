@@ -11,13 +11,15 @@ from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.base.links import DIRECTORY
 from vpnaas.extras import certificate_actions, measure, qos
+from vpnaas.extras.gateway import Gateway
+from vpnaas.extras.monitoring import Monitoring
 from vpnaas.extras.peer_file import peer_file
 from vpnaas.params.gateway import GatewayParams, exporter_port
 from vpnaas.params.intent import MANUAL, STORE, Intent, ManualPeer, manual_peer
 from vpnaas.params.qos import link_qos
 from vpnaas.params.servers import Enrolment, SecretReference
 from vpnaas.peers.peer import Peer, read_record
-from vpnaas.plan import GATEWAY, MONITORING, QOS, TABLE, Plan, shares
+from vpnaas.plan import TABLE, Plan
 from vpnaas.reconciling import (
     HOST_KEY,
     INTENT_KEY,
@@ -172,7 +174,7 @@ class VnfCharm(ReconcilingCharm):
             if plan is None:
                 return _problem(outcome, link)
             reasons = [p for p in plan.problems if plan.unusable or p.startswith("set-qos")]
-            return reasons + _problem(outcome, QOS)
+            return reasons + _problem(outcome, qos.Qos.name)
 
         outcome = self._change_intent(self._intent().configured(params), refusals)
         return self._view(outcome, frozenset([link]))
@@ -365,7 +367,9 @@ class VnfCharm(ReconcilingCharm):
         def refusals(outcome: Outcome) -> Sequence[str]:
             plan = outcome.plans[link]
             refused = [p for p in plan.problems if p.startswith("set-qos")]
-            return refused + _problem(outcome, QOS) or (plan.problems if plan.unusable else ())
+            return refused + _problem(outcome, qos.Qos.name) or (
+                plan.problems if plan.unusable else ()
+            )
 
         outcome = self._change_intent(intent, refusals)
         return self._qos(self._charm_state(intent), outcome.plans)
@@ -378,7 +382,7 @@ class VnfCharm(ReconcilingCharm):
 
     def _qos(self, charm_state: CharmState, plans: Mapping[str, LinkPlan]) -> Dict[str, Any]:
         """Return the output of `show-qos`, with the present counters."""
-        links = shares(charm_state, plans)
+        links = qos.shares(charm_state, plans)
         if not links:
             return {}
         with self._vdu() as vdu:
@@ -387,17 +391,17 @@ class VnfCharm(ReconcilingCharm):
     @action("configure-gateway")
     def _configure_gateway(self, params: Params) -> Dict[str, Any]:
         gateway = GatewayParams.parse(params)
-        self._take(attr.evolve(self._intent(), gateway=gateway), GATEWAY)
+        self._take(attr.evolve(self._intent(), gateway=gateway), Gateway.name)
         return gateway.to_params()
 
     @action("configure-monitoring")
     def _configure_monitoring(self, params: Params) -> Dict[str, Any]:
         port = exporter_port(params)
-        self._take(attr.evolve(self._intent(), monitoring=port), MONITORING)
+        self._take(attr.evolve(self._intent(), monitoring=port), Monitoring.name)
         return {"exporter-port": port}
 
     def _take(self, intent: Intent, part: str) -> None:
-        """Store an intent that differs in GATEWAY or MONITORING only.
+        """Store an intent that differs in one feature only.
 
         Reconcile with it first, unless it is empty; a problem of this part refuses it.
         """

@@ -12,15 +12,32 @@ This module uses no ops, paramiko or files. `technology` hides how a link is sec
 """
 
 import json
-from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 import attr
 
 from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED, InputError, VduError, VpnaasError
-from vpnaas.base.links import IPSEC, KEYED, NONE, WIREGUARD
-from vpnaas.extras import foreign_firewall, gateway, guard, monitoring, qos, repair, responder
-from vpnaas.extras.gateway_firewall import GatewayFirewall
+from vpnaas.base.links import KEYED, NONE, WIREGUARD
+from vpnaas.extras import foreign_firewall, responder
+from vpnaas.extras.extra import Feature, Sight
+from vpnaas.extras.foreign_firewall import ForeignFirewall
+from vpnaas.extras.gateway import Gateway
+from vpnaas.extras.guard import Guard
+from vpnaas.extras.monitoring import Monitoring
+from vpnaas.extras.qos import Qos
+from vpnaas.extras.repair import Repair
 from vpnaas.params.intent import LinkParams
 from vpnaas.peers.leases import Asking
 from vpnaas.peers.peer import Peer, in_turn, read_record
@@ -47,8 +64,15 @@ TABLE: Dict[str, Technology[Any]] = {
     technology.name: technology for technology in (Wireguard(), Ipsec(), Clear())
 }
 """By the value of the parameter `technology`."""
-
-
+FEATURES: Tuple[Feature, ...] = (
+    Guard(),
+    Gateway(),
+    Repair(),
+    ForeignFirewall(),
+    Monitoring(),
+    Qos(),
+)
+"""What any VNF may have besides links, in the order of its steps; `CharmState` has further ones."""
 TOOLS = ("ip", "ping", "systemctl", "systemd-run")
 PACKAGES = ("iproute2", "iputils-ping", "nftables", "systemd")
 ROOMY_MTU = 1445
@@ -62,9 +86,9 @@ first. WireGuard repeats a handshake after 5 to 5.4 s: two that cross are both l
 MAX_PROBES = 1000
 """Peers of a link that are asked in one reconcile, all at once; further ones in turn."""
 AFTER = "after/"
-GATEWAY, MONITORING, GUARD, QOS, REPAIR = "gateway", "monitoring", "guard", "qos", "repair"
-COMMON = ("machine", "tools", "facts")
-"""Starts of the ids of steps without which no link can be planned."""
+GUARD = Guard.name
+COMMON = ("machine", "tools", "facts", "devices", "expiry")
+"""Starts of the ids of steps without which no link can be planned, or none may come up."""
 
 
 @attr.frozen
@@ -74,7 +98,7 @@ class Plan:
     now: int
     links: Mapping[str, LinkPlan]
     steps: Tuple[Step, ...]
-    # Why GATEWAY or MONITORING is not as requested, one sentence each.
+    # Why a feature is not as requested, one sentence each, by its name.
     problems: Mapping[str, str] = attr.Factory(dict)
     # Peers that the steps ask for an echo, by link.
     asked: Mapping[str, Tuple[str, ...]] = attr.Factory(dict)
@@ -86,15 +110,9 @@ class Plan:
 def observe_steps(charm_state: CharmState) -> List[Step]:
     """Return the steps of the first round trip: make missing keys and read the state."""
     steps = [machine.observe(), which("tools", _tools(charm_state))] + facts.observe()
-    steps += guard.observe(tuple(charm_state.intent.links.values()))
-    steps += qos.observe(bool(charm_state.intent.qos))
-    if charm_state.gateway is not None:
-        steps += gateway.observe(charm_state.gateway.tunnels)
+    for feature in _features(charm_state):
+        steps += feature.observe(charm_state)
     steps += nesting.observe(charm_state)
-    steps += repair.observe(_has_tunnels(charm_state))
-    if _has_tunnels(charm_state):
-        steps += foreign_firewall.observe()
-    steps += monitoring.observe(charm_state.monitoring)
     for technology, links in _used(charm_state):
         steps += technology.observe(charm_state, links)
     for link, params in sorted(charm_state.intent.links.items()):
@@ -104,8 +122,8 @@ def observe_steps(charm_state: CharmState) -> List[Step]:
     return _in_parts(charm_state, steps)
 
 
-def _has_tunnels(charm_state: CharmState) -> bool:
-    return any(params.technology != NONE for params in charm_state.intent.links.values())
+def _features(charm_state: CharmState) -> Tuple[Feature, ...]:
+    return FEATURES + charm_state.features
 
 
 def _in_parts(charm_state: CharmState, steps: Sequence[Step]) -> List[Step]:
@@ -186,12 +204,8 @@ def _tools(charm_state: CharmState) -> List[str]:
     names = list(TOOLS)
     for technology, _ in _used(charm_state):
         names += technology.tools
-    if _has_tunnels(charm_state):
-        names.append("nft")
-    if charm_state.gateway is not None:
-        names += ["find", "nproc", "sysctl"]
-    if charm_state.intent.qos:
-        names += [name for name in qos.TOOLS if name not in names]
+    for feature in _features(charm_state):
+        names += [name for name in feature.tools(charm_state) if name not in names]
     return names
 
 
@@ -222,33 +236,17 @@ def make_plan(
     known = nesting.learned(results, prepared)
     links = _plan_links(charm_state, vdu, results, prepared, known)
     steps = _switched_off(charm_state, results)
-    # The guard comes before the links: no packet may leave in clear while a tunnel comes up.
-    if GUARD not in results.broken:
-        steps += guard.steps_to(links, results, _management(charm_state, vdu))
-    first, last, problems = _gateway_steps(charm_state, vdu, links, results)
-    steps += first + [step for plan in links.values() for step in plan.steps] + last
+    sight = Sight(charm_state, vdu, results, links)
+    steps += _of_features(sight, lambda feature: feature.before_links(sight))
+    steps += [step for plan in links.values() for step in plan.steps]
+    steps += _of_features(sight, lambda feature: feature.after_links(sight))
     steps += nesting.steps_to(known, results)
-    if REPAIR not in results.broken:
-        steps += repair.steps_to(_has_tunnels(charm_state), results)
-    try:
-        management = charm_state.management
-        if MONITORING not in results.broken:
-            steps += monitoring.steps_to(charm_state.monitoring, vdu, management, results)
-    except VpnaasError as error:
-        problems[MONITORING] = str(error)
-    try:
-        if QOS not in results.broken:
-            steps += qos.steps_to(shares(charm_state, links), results)
-    except InputError as error:
-        for link in sorted(set(charm_state.intent.qos) & set(links)):
-            sentences = links[link].problems + (str(error),)
-            links[link] = attr.evolve(links[link], problems=sentences)
     if charm_state.authorize:
         steps.append(authorize("authorize", charm_state.user, charm_state.authorize))
     asked = _to_ask(vdu, links, bool(steps), charm_state.doubted)
     steps += _look_again(charm_state, links, asked, changed=bool(steps))
     links.update({link: _waiting(asking) for link, asking in charm_state.asking.items()})
-    problems.update(broken_extras(links, results))
+    problems = dict(sight.problems, **broken_extras(links, results))
     names = {link: tuple(sorted(peers)) for link, peers in asked.items()}
     steps = _in_parts(charm_state, steps)
     return Plan(vdu.now, links, tuple(steps), problems, names, machine.identity(results), vdu)
@@ -268,12 +266,18 @@ def broken_extras(links: Mapping[str, LinkPlan], results: Optional[Results]) -> 
     }
 
 
-def _management(charm_state: CharmState, vdu: VduFacts) -> str:
-    """Return the management interface, "" if it is unknown."""
-    try:
-        return vdu.underlay("", charm_state.management).name
-    except VduError:
-        return ""
+def _of_features(sight: Sight, wanted: Callable[[Feature], List[Step]]) -> List[Step]:
+    """Return the wanted steps of the features that have no problem so far; note new problems."""
+    steps: List[Step] = []
+    for feature in _features(sight.charm_state):
+        if feature.name not in sight.problems and feature.name not in sight.results.broken:
+            try:
+                steps += wanted(feature)
+            except VpnaasError as error:
+                if feature.vital:
+                    raise
+                sight.problems[feature.name] = str(error)
+    return steps
 
 
 def _waiting(asking: Asking) -> LinkPlan:
@@ -284,41 +288,6 @@ def _waiting(asking: Asking) -> LinkPlan:
         problems=(asking.problem,) if asking.problem else (),
         waiting=() if asking.problem else ("waiting for an address from the gateway",),
     )
-
-
-def _gateway_steps(
-    charm_state: CharmState, vdu: VduFacts, links: Mapping[str, LinkPlan], results: Results
-) -> Tuple[List[Step], List[Step], Dict[str, str]]:
-    """Return the gateway's steps before its links and after them, and its problem, if any."""
-    if charm_state.gateway is None or GATEWAY in results.broken:
-        return [], [], {}
-    usable = [plan for plan in links.values() if not plan.unusable]
-    unusable = sorted(link for link, plan in links.items() if plan.unusable)
-    if unusable and charm_state.gateway.firewall and gateway.BOOT.present(results):
-        # The wanted state of an unusable link is unknown, so the present protection stays.
-        what = "gateway: the firewall stays as it is while {} cannot be used"
-        return gateway.BOOT.stay(results), [], {GATEWAY: what.format(fields.few(unusable))}
-    secured = [plan for plan in usable if plan.params.technology in KEYED]
-    ports = {p.params.listen_port for p in secured if p.params.technology == WIREGUARD}
-    outer = [a.ip for p in secured if p.underlay for a in vdu.interfaces[p.underlay].addresses]
-    inner = {plan.params.inner_address.network for plan in secured}
-    ours = gateway.Gateway(
-        params=charm_state.gateway,
-        ipsec=bool(charm_state.using(IPSEC)),
-        firewall=GatewayFirewall(
-            untrusted=tuple(sorted({plan.underlay for plan in secured})),
-            management=_management(charm_state, vdu),
-            wireguard=tuple(sorted(ports)),
-            # An inner address may be the outer one as well; IKE and ESP then go there in clear.
-            inner=tuple(net for net in inner if not any(address in net for address in outer)),
-            management_ports=(charm_state.monitoring,) if charm_state.monitoring else (),
-            translated=charm_state.translated,
-        ),
-    )
-    try:
-        return gateway.before_links(ours, results), gateway.after_links(ours, results), {}
-    except InputError as error:
-        return [], [], {GATEWAY: str(error)}
 
 
 def _plan_links(
@@ -408,30 +377,6 @@ def _nested(draft: Draft, ways: Mapping[str, nesting.Way]) -> Draft:
     if refused == draft.inputs.refused:
         return attr.evolve(draft, inputs=inputs)
     return Draft(inputs, draft.state, technology.admit(inputs, draft.state))
-
-
-def shares(charm_state: CharmState, links: Mapping[str, LinkPlan]) -> List[qos.Share]:
-    """Return the usable links that have a quality of service."""
-    return [
-        qos.Share(
-            qos=link_qos,
-            technology=plan.params.technology,
-            interface=plan.interface,
-            underlay=plan.underlay,
-            port=plan.params.listen_port,
-            inner=plan.params.inner_address.ip,
-            peers=tuple(peer.endpoint[0] for peer in plan.peers if peer.endpoint),
-            # A link that is not usable now may have tunnels on any underlay.
-            alone=not any(
-                other.params.technology == IPSEC and other.underlay in ("", plan.underlay)
-                for name, other in links.items()
-                if name != link
-            ),
-        )
-        for link, plan in sorted(links.items())
-        for link_qos in [charm_state.intent.qos.get(link)]
-        if link_qos is not None and plan.underlay and not plan.unusable
-    ]
 
 
 def require_tools(charm_state: CharmState, results: Results) -> None:
@@ -650,7 +595,10 @@ def _other_firewalls(inputs: LinkInputs) -> Tuple[str, ...]:
 def _over_management(inputs: LinkInputs) -> Tuple[str, ...]:
     """Return a remark on a link whose own underlay turns out to be the management interface."""
     named, name = inputs.params.underlay_interface, inputs.underlay.name
-    management = _management(inputs.charm_state, inputs.vdu)
+    try:
+        management = inputs.vdu.underlay("", inputs.charm_state.management).name
+    except VduError:
+        return ()
     if not named or management != name or len(inputs.vdu.networks()) < 2:
         return ()
     what = "the tunnel runs over the management network: {} has the address of OSM's login"

@@ -20,7 +20,7 @@ from vpnaas.base.errors import (
 )
 from vpnaas.base.links import RELATION_INTERFACE
 from vpnaas.environment import Environment
-from vpnaas.extras.extra import Extra
+from vpnaas.extras.extra import Extra, Feature
 from vpnaas.params.gateway import SharedAddress, effective
 from vpnaas.params.intent import Intent
 from vpnaas.peers import leases
@@ -102,8 +102,8 @@ class ReconcilingCharm:
         """Reconcile what the VNF has besides links, over the same SSH session; must not raise."""
         return None
 
-    def _translated(self) -> Tuple[str, ...]:
-        """Return the interfaces on which forwarded packets get the VDU's own address."""
+    def _features(self) -> Tuple[Feature, ...]:
+        """Return what only this VNF has on the VDU besides links, for the same round trips."""
         return ()
 
     def _shared(self) -> Optional[SharedAddress]:
@@ -335,7 +335,7 @@ class ReconcilingCharm:
             authorize=self._other_ssh_keys(),
             doubted=self._doubted(),
             gateway=intent.gateway if self._is_gateway() else None,
-            translated=self._translated(),
+            features=self._features(),
             shared=self._shared(),
             holdings=holdings,
             monitoring=effective(intent.monitoring, self._is_gateway()),

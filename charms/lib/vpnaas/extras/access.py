@@ -13,7 +13,7 @@ import attr
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.base.links import DIRECTORY, OWN_INTERFACES, wireguard_interface
-from vpnaas.extras.extra import Extra
+from vpnaas.extras.extra import Extra, Feature, Sight
 from vpnaas.params.devices import LINK, AccessParams, networks
 from vpnaas.params.intent import LinkParams, ManualPeer
 from vpnaas.tunnels.technology import CharmState
@@ -148,11 +148,6 @@ def _expiry(devices: Sequence[ManualPeer], results: Results) -> List[Step]:
     return EXPIRY.steps_to(files, results)
 
 
-def switched_off(results: Results) -> List[Step]:
-    """Return the steps for a link that is switched off; none if nothing is there."""
-    return (BOOT.absent() if BOOT.present(results) else []) + _expiry((), results)
-
-
 def check_interface(name: str, vdu: VduFacts, charm_state: CharmState) -> None:
     """Raise InputError if an interface cannot be that of the slice's data network."""
     name = vdu.tagged(name)
@@ -173,3 +168,31 @@ def check_interface(name: str, vdu: VduFacts, charm_state: CharmState) -> None:
             "interface {} of the VDU {}".format(name, reason),
             ", ".join(free) or "an interface besides that of management and that of devices",
         )
+
+
+class Access(Feature):
+    """The firewall and the timer of an access VNF, with the parameters of `configure-access`."""
+
+    name = BOOT.name
+    vital = True
+    translated = (INTERFACE,)
+
+    def __init__(self, params: AccessParams) -> None:
+        self.params = params
+
+    def observe(self, charm_state: CharmState) -> List[Step]:
+        return observe()
+
+    def before_links(self, sight: Sight) -> List[Step]:
+        plan = sight.links.get(LINK)
+        if plan is None or plan.unusable:
+            return []
+        params = sight.vdu.resolved(self.params, "interface")
+        return steps_to(plan.params, params, sight.charm_state.intent.manual(LINK), sight.results)
+
+    def after_links(self, sight: Sight) -> List[Step]:
+        """Return the steps for a link that is switched off; none if nothing is there."""
+        if LINK not in sight.charm_state.intent.off:
+            return []
+        firewall = BOOT.absent() if BOOT.present(sight.results) else []
+        return firewall + _expiry((), sight.results)

@@ -1,6 +1,58 @@
-"""Interface between the unit status and an extra."""
+"""Interface between a feature of a VNF, the plan, and the unit status."""
 
-from typing import Any, Dict
+from typing import Any, Dict, List, Sequence, Tuple
+
+import attr
+
+from vpnaas.base.errors import VduError
+from vpnaas.tunnels.technology import CharmState, LinkPlan
+from vpnaas.vdu.facts import VduFacts
+from vpnaas.vdu.steps import Results, Step
+
+
+@attr.frozen
+class Sight:
+    """What is known when the plan has decided the links."""
+
+    charm_state: CharmState
+    vdu: VduFacts
+    results: Results  # Of `Feature.observe`.
+    links: Dict[str, LinkPlan]  # A feature may add problems to a link.
+    # Why a feature is not as requested, one sentence each, by its name; a feature adds its own.
+    problems: Dict[str, str] = attr.Factory(dict)
+
+    @property
+    def management(self) -> str:
+        """Return the management interface, "" if it is unknown."""
+        try:
+            return self.vdu.underlay("", self.charm_state.management).name
+        except VduError:
+            return ""
+
+
+class Feature:
+    """Something on the VDU besides links, in the same round trips; the methods are pure."""
+
+    name = ""  # First word of the ids of its steps.
+    vital = False  # Whether no link may come up without it.
+    translated: Tuple[str, ...] = ()
+    """Interfaces on which packets that it forwards get the VDU's own address."""
+
+    def tools(self, charm_state: CharmState) -> Sequence[str]:
+        """Return the programs that a VDU needs for it."""
+        return ()
+
+    def observe(self, charm_state: CharmState) -> List[Step]:
+        """Return the steps that look at it."""
+        return []
+
+    def before_links(self, sight: Sight) -> List[Step]:
+        """Return its steps that come before those of links."""
+        return []
+
+    def after_links(self, sight: Sight) -> List[Step]:
+        """Return its steps that come after those of links; none if it failed before them."""
+        return []
 
 
 class Extra:

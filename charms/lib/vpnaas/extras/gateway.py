@@ -4,17 +4,18 @@ A charm with `gateway: true` in its charm.yaml sets this up together with its li
 reconcile. An interface belongs to the untrusted side if it is the underlay of a link with a VPN.
 """
 
-from typing import Dict, List, Optional, Sequence, Tuple
-
-import attr
+from typing import Dict, List, Mapping, Sequence
 
 from vpnaas.base import fields
+from vpnaas.base.links import IPSEC, KEYED, WIREGUARD
+from vpnaas.extras.extra import Feature, Sight
 from vpnaas.extras.gateway_firewall import TABLE, GatewayFirewall
 from vpnaas.extras.gateway_firewall import render as firewall_text
 from vpnaas.extras.gateway_tuning import render as daemon_text
 from vpnaas.extras.gateway_tuning import settings, sysctls
 from vpnaas.params.gateway import GatewayParams
 from vpnaas.tunnels.ipsec.names import DAEMON, RESTARTED
+from vpnaas.tunnels.technology import CharmState
 from vpnaas.vdu import installed
 from vpnaas.vdu.installed import Pending
 from vpnaas.vdu.nftables import BootTable
@@ -28,93 +29,112 @@ DAEMON_FILE = "/etc/strongswan.d/10-osm-vpnaas-gateway.conf"
 SYSCTL_FILE = "/etc/sysctl.d/61-osm-vpnaas-gateway.conf"
 
 
-@attr.frozen
-class Gateway:
-    """Desired state of a gateway."""
-
-    params: GatewayParams  # Parameters of `configure-gateway`.
-    ipsec: bool  # Whether a link uses the IKE daemon.
-    # What its firewall protects; no untrusted side until such a link is configured.
-    firewall: GatewayFirewall
-
-
-def observe(tunnels: int) -> List[Step]:
-    """Return the steps that look at a gateway's settings."""
-    names = sorted(sysctls(tunnels))
-    paths = ["/proc/sys/" + name.replace(".", "/") for name in names]
-    return BOOT.observe() + [
-        read("gateway/daemon", DAEMON_FILE),
-        PENDING.observe(),
-        read("gateway/sysctl", SYSCTL_FILE),
-        run("gateway/cpus", "nproc"),
-        # Some kernels lack some of these settings, and a container cannot set all of them.
-        run("gateway/settable", "find", *(paths + ["-writable"]), any_exit=True),
-        run("gateway/live", "sysctl", "-e", *names, any_exit=True),
-    ]
-
-
-def before_links(gateway: Gateway, results: Results) -> List[Step]:
-    """Return the steps that come first: nothing may pass in clear while tunnels come up."""
-    steps = _firewall(gateway, results)
-    sysctl = installed.HEAD + "".join("{} = {}\n".format(*item) for item in _sysctls(gateway))
-    if results.text("gateway/sysctl") != sysctl:
-        steps.append(write("gateway/put-sysctl", SYSCTL_FILE, sysctl))
-    if _untuned(gateway, results):
-        words = ("sysctl", "-q", "-e", "-p", SYSCTL_FILE)
-        steps.append(run("gateway/load-sysctl", *words, any_exit=True))
-    if _new_daemon(gateway, results):
-        steps.append(PENDING.begin())
-        steps.append(write("gateway/put-daemon", DAEMON_FILE, _daemon(gateway, results)))
-    return steps
-
-
-def after_links(gateway: Gateway, results: Results) -> List[Step]:
-    """Return the last steps: restart the daemon for new settings, unless a link did so."""
-    if not _new_daemon(gateway, results):
-        return []
-    restart = ("systemctl", "restart", DAEMON)
-    return [
-        run("gateway/restart", *restart, stdout_file=RESTARTED, unless=RESTARTED, timeout=90),
-        PENDING.end(),
-    ]
-
-
-def _new_daemon(gateway: Gateway, results: Results) -> bool:
-    same = results.text("gateway/daemon") == _daemon(gateway, results)
-    return gateway.ipsec and (not same or PENDING.left(results))
-
-
-def _firewall(gateway: Gateway, results: Results) -> List[Step]:
-    if not gateway.params.firewall:
-        return BOOT.absent() if BOOT.present(results) else []
-    if not gateway.firewall.untrusted:
-        return []
-    return BOOT.steps_to(firewall_text(gateway.firewall), results)
-
-
 def _cpus(results: Results) -> int:
     text = (results.out("gateway/cpus") or "").strip()
     return min(256, max(1, int(text))) if fields.is_count(text) else 1
 
 
-def _daemon(gateway: Gateway, results: Results) -> str:
-    params = gateway.params
+def _daemon(params: GatewayParams, results: Results) -> str:
     tuned = settings(params.tunnels, _cpus(results), params.peers_per_address)
     return installed.HEAD + daemon_text(tuned)
 
 
-def _sysctls(gateway: Gateway) -> Sequence[Tuple[str, int]]:
-    return sorted(sysctls(gateway.params.tunnels).items())
-
-
-def _untuned(gateway: Gateway, results: Results) -> bool:
+def _untuned(wanted: Mapping[str, int], results: Results) -> bool:
     """Tell whether a setting that can be set differs."""
     settable = set(results.output("gateway/settable").split())
-    live: Dict[str, Optional[str]] = {}
+    live: Dict[str, str] = {}
     for line in results.output("gateway/live").splitlines():
         name, _, value = line.partition("=")
         live[name.strip()] = value.strip()
     return any(
         "/proc/sys/" + name.replace(".", "/") in settable and live.get(name) != str(value)
-        for name, value in _sysctls(gateway)
+        for name, value in wanted.items()
     )
+
+
+def _new_daemon(params: GatewayParams, sight: Sight) -> bool:
+    results = sight.results
+    same = results.text("gateway/daemon") == _daemon(params, results)
+    return bool(sight.charm_state.using(IPSEC)) and (not same or PENDING.left(results))
+
+
+def _firewall(params: GatewayParams, sight: Sight) -> List[Step]:
+    charm_state = sight.charm_state
+    if not params.firewall:
+        return BOOT.absent() if BOOT.present(sight.results) else []
+    usable = [plan for plan in sight.links.values() if not plan.unusable]
+    secured = [plan for plan in usable if plan.params.technology in KEYED]
+    underlays = [plan.underlay for plan in secured]
+    ports = {p.params.listen_port for p in secured if p.params.technology == WIREGUARD}
+    outer = [a.ip for u in underlays if u for a in sight.vdu.interfaces[u].addresses]
+    inner = {plan.params.inner_address.network for plan in secured}
+    firewall = GatewayFirewall(
+        untrusted=tuple(sorted(set(underlays))),
+        management=sight.management,
+        wireguard=tuple(sorted(ports)),
+        # An inner address may be the outer one as well; IKE and ESP then go there in clear.
+        inner=tuple(net for net in inner if not any(address in net for address in outer)),
+        management_ports=(charm_state.monitoring,) if charm_state.monitoring else (),
+        translated=tuple(name for each in charm_state.features for name in each.translated),
+    )
+    # There is no untrusted side until such a link is configured.
+    return BOOT.steps_to(firewall_text(firewall), sight.results) if underlays else []
+
+
+class Gateway(Feature):
+    """The settings of a security gateway."""
+
+    name = BOOT.name
+
+    def tools(self, charm_state: CharmState) -> Sequence[str]:
+        return ("find", "nproc", "sysctl") if charm_state.gateway is not None else ()
+
+    def observe(self, charm_state: CharmState) -> List[Step]:
+        if charm_state.gateway is None:
+            return []
+        names = sorted(sysctls(charm_state.gateway.tunnels))
+        paths = ["/proc/sys/" + name.replace(".", "/") for name in names]
+        return BOOT.observe() + [
+            read("gateway/daemon", DAEMON_FILE),
+            PENDING.observe(),
+            read("gateway/sysctl", SYSCTL_FILE),
+            run("gateway/cpus", "nproc"),
+            # Some kernels lack some of these settings, and a container cannot set all of them.
+            run("gateway/settable", "find", *(paths + ["-writable"]), any_exit=True),
+            run("gateway/live", "sysctl", "-e", *names, any_exit=True),
+        ]
+
+    def before_links(self, sight: Sight) -> List[Step]:
+        """Return the steps that come first: nothing may pass in clear while tunnels come up."""
+        params, results = sight.charm_state.gateway, sight.results
+        if params is None:
+            return []
+        unusable = sorted(link for link, plan in sight.links.items() if plan.unusable)
+        if unusable and params.firewall and BOOT.present(results):
+            # The wanted state of an unusable link is unknown, so the present protection stays.
+            what = "gateway: the firewall stays as it is while {} cannot be used"
+            sight.problems[self.name] = what.format(fields.few(unusable))
+            return BOOT.stay(results)
+        steps, wanted = _firewall(params, sight), sysctls(params.tunnels)
+        lines = ("{} = {}\n".format(*item) for item in sorted(wanted.items()))
+        sysctl = installed.HEAD + "".join(lines)
+        if results.text("gateway/sysctl") != sysctl:
+            steps.append(write("gateway/put-sysctl", SYSCTL_FILE, sysctl))
+        if _untuned(wanted, results):
+            words = ("sysctl", "-q", "-e", "-p", SYSCTL_FILE)
+            steps.append(run("gateway/load-sysctl", *words, any_exit=True))
+        if _new_daemon(params, sight):
+            steps.append(PENDING.begin())
+            steps.append(write("gateway/put-daemon", DAEMON_FILE, _daemon(params, results)))
+        return steps
+
+    def after_links(self, sight: Sight) -> List[Step]:
+        """Return the last steps: restart the daemon for new settings, unless a link did so."""
+        params = sight.charm_state.gateway
+        if params is None or not _new_daemon(params, sight):
+            return []
+        restart = ("systemctl", "restart", DAEMON)
+        return [
+            run("gateway/restart", *restart, stdout_file=RESTARTED, unless=RESTARTED, timeout=90),
+            PENDING.end(),
+        ]

@@ -27,10 +27,11 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.base.links import NONE, reference_point
+from vpnaas.extras.extra import Feature, Sight
 from vpnaas.params.intent import LinkParams
 from vpnaas.peers.claims import used_pool
 from vpnaas.peers.same_address import split
-from vpnaas.tunnels.technology import LinkPlan
+from vpnaas.tunnels.technology import CharmState, LinkPlan
 from vpnaas.vdu.nftables import BootTable, nft_table, prefix_set
 from vpnaas.vdu.steps import Results, Step
 
@@ -223,3 +224,19 @@ def steps_to(plans: Mapping[str, LinkPlan], results: Results, management: str = 
     if not guards and not kept:
         return BOOT.absent() if BOOT.present(results) else []
     return BOOT.steps_to(render(guards, kept), results)
+
+
+class Guard(Feature):
+    """The guard: no packet may leave in clear while a tunnel comes up."""
+
+    name = BOOT.name
+    vital = True
+
+    def tools(self, charm_state: CharmState) -> Sequence[str]:
+        return ("nft",) if charm_state.has_tunnels else ()
+
+    def observe(self, charm_state: CharmState) -> List[Step]:
+        return observe(tuple(charm_state.intent.links.values()))
+
+    def before_links(self, sight: Sight) -> List[Step]:
+        return steps_to(sight.links, sight.results, sight.management)

@@ -7,10 +7,12 @@ from typing import List, Optional
 
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
+from vpnaas.extras.extra import Feature, Sight
+from vpnaas.tunnels.technology import CharmState
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.installed import Units
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, read, run
+from vpnaas.vdu.steps import Step, read, run
 
 UNIT = "osm-vpnaas-exporter.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT
@@ -43,13 +45,6 @@ WantedBy=multi-user.target
 """.format(folder=FOLDER, address=address, port=port)
 
 
-def observe(port: int) -> List[Step]:
-    """Return the steps that look for an exporter; with port 0, for the rest of a removed one."""
-    if not port:
-        return [read("monitoring" + UNIT_FILE, UNIT_FILE)]
-    return [run("monitoring/library", "true", only_if=LIBRARY), *UNITS.look()]
-
-
 def own_address(vdu: VduFacts, management: Optional[fields.IPAddress]) -> fields.IPAddress:
     """Return the VDU's own address on the management interface.
 
@@ -66,21 +61,29 @@ def own_address(vdu: VduFacts, management: Optional[fields.IPAddress]) -> fields
     return own[0]
 
 
-def steps_to(
-    port: int, vdu: VduFacts, management: Optional[fields.IPAddress], results: Results
-) -> List[Step]:
-    """Return the steps to the wanted exporter; none if it runs as wanted."""
-    if not port:
-        return UNITS.absent() if UNITS.present(results) else []
-    if results.exit_code("monitoring/library") is None:
-        raise InputError(
-            "monitoring: exporter-port",
-            "the VDU has no {}".format(PACKAGE),
-            "0, or an image or Day-0 cloud-init that installs it",
-        )
-    files = {
-        UNIT_FILE: unit(own_address(vdu, management), port),
-        PROGRAM_FILE: source("exporter.py"),
-        ECHO_FILE: source("echo.py"),
-    }
-    return UNITS.steps_to({path: (text, 0o644) for path, text in files.items()}, results)
+class Monitoring(Feature):
+    """The exporter of metrics."""
+
+    name = UNITS.name
+
+    def observe(self, charm_state: CharmState) -> List[Step]:
+        if not charm_state.monitoring:  # There may be the rest of a removed one.
+            return [read(self.name + UNIT_FILE, UNIT_FILE)]
+        return [run("monitoring/library", "true", only_if=LIBRARY), *UNITS.look()]
+
+    def after_links(self, sight: Sight) -> List[Step]:
+        port, results = sight.charm_state.monitoring, sight.results
+        if not port:
+            return UNITS.absent() if UNITS.present(results) else []
+        if results.exit_code("monitoring/library") is None:
+            raise InputError(
+                "monitoring: exporter-port",
+                "the VDU has no {}".format(PACKAGE),
+                "0, or an image or Day-0 cloud-init that installs it",
+            )
+        files = {
+            UNIT_FILE: unit(own_address(sight.vdu, sight.charm_state.management), port),
+            PROGRAM_FILE: source("exporter.py"),
+            ECHO_FILE: source("echo.py"),
+        }
+        return UNITS.steps_to({path: (text, 0o644) for path, text in files.items()}, results)

@@ -14,14 +14,16 @@ other VDUs.
 """
 
 import re
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 import attr
 
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.base.links import IPSEC, WIREGUARD
+from vpnaas.extras.extra import Feature, Sight
 from vpnaas.params.qos import LinkQos
+from vpnaas.tunnels.technology import CharmState, LinkPlan
 from vpnaas.vdu.installed import Units
 from vpnaas.vdu.nftables import nft_table
 from vpnaas.vdu.steps import Results, Step, read, run, write
@@ -212,15 +214,56 @@ def render(shares: Sequence[Share]) -> Dict[str, str]:
     }
 
 
-def observe(configured: bool) -> List[Step]:
-    """Return the steps that read the queues in force."""
-    if not configured:
-        return [read("qos" + NFT_FILE, NFT_FILE)]
+def shares(charm_state: CharmState, links: Mapping[str, LinkPlan]) -> List[Share]:
+    """Return the usable links that have a quality of service."""
     return [
-        *UNITS.look(),
-        run("qos/table", "nft", "list", "table", "inet", NFT_TABLE, any_exit=True),
-        run("qos/qdiscs", "tc", "qdisc", "show", any_exit=True),
+        Share(
+            qos=link_qos,
+            technology=plan.params.technology,
+            interface=plan.interface,
+            underlay=plan.underlay,
+            port=plan.params.listen_port,
+            inner=plan.params.inner_address.ip,
+            peers=tuple(peer.endpoint[0] for peer in plan.peers if peer.endpoint),
+            # A link that is not usable now may have tunnels on any underlay.
+            alone=not any(
+                other.params.technology == IPSEC and other.underlay in ("", plan.underlay)
+                for name, other in links.items()
+                if name != link
+            ),
+        )
+        for link, plan in sorted(links.items())
+        for link_qos in [charm_state.intent.qos.get(link)]
+        if link_qos is not None and plan.underlay and not plan.unusable
     ]
+
+
+class Qos(Feature):
+    """Marks, shares and queues of links that have a quality of service."""
+
+    name = UNITS.name
+
+    def tools(self, charm_state: CharmState) -> Sequence[str]:
+        return TOOLS if charm_state.intent.qos else ()
+
+    def observe(self, charm_state: CharmState) -> List[Step]:
+        if not charm_state.intent.qos:
+            return [read("qos" + NFT_FILE, NFT_FILE)]
+        return [
+            *UNITS.look(),
+            run("qos/table", "nft", "list", "table", "inet", NFT_TABLE, any_exit=True),
+            run("qos/qdiscs", "tc", "qdisc", "show", any_exit=True),
+        ]
+
+    def after_links(self, sight: Sight) -> List[Step]:
+        try:
+            return steps_to(shares(sight.charm_state, sight.links), sight.results)
+        except InputError as error:
+            for link in sorted(set(sight.charm_state.intent.qos) & set(sight.links)):
+                plan = sight.links[link]
+                sentences = plan.problems + (str(error),)
+                sight.links[link] = attr.evolve(plan, problems=sentences)
+            return []
 
 
 def steps_to(shares: Sequence[Share], results: Results) -> List[Step]:

@@ -8,11 +8,13 @@ from typing import List
 
 import attr
 
+from vpnaas.extras.extra import Feature, Sight
 from vpnaas.tunnels.clear import HOLD_PROGRAM
+from vpnaas.tunnels.technology import CharmState
 from vpnaas.vdu import machine
 from vpnaas.vdu.installed import FOLDER, Units
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Results, Step, read
+from vpnaas.vdu.steps import Step, read
 
 UNIT = "osm-vpnaas-hold.service"
 UNIT_FILE = FOLDER + UNIT
@@ -32,15 +34,17 @@ WantedBy=multi-user.target
 """.format(HOLD_PROGRAM)
 
 
-def observe(tunnels: bool) -> List[Step]:
-    """Return the steps that look at the keeper of a VDU with or without tunnels."""
-    return UNITS.look() if tunnels else [read(UNITS.name + UNIT_FILE, UNIT_FILE)]
+class Repair(Feature):
+    """The keeper of tunnels, and the unit at boot."""
 
+    name = UNITS.name
 
-def steps_to(tunnels: bool, results: Results) -> List[Step]:
-    """Return the steps to the wanted keeper; none if it runs as wanted."""
-    if tunnels:
-        files = {HOLD_PROGRAM: (source("hold.py"), 0o755), UNIT_FILE: (_TEXT, 0o644)}
-        return UNITS.steps_to(dict(files, **machine.at_boot()), results)
-    alone = attr.evolve(UNITS, units=(UNIT,), paths=(UNIT_FILE,))
-    return alone.absent() if alone.present(results) else []
+    def observe(self, charm_state: CharmState) -> List[Step]:
+        return UNITS.look() if charm_state.has_tunnels else [read(self.name + UNIT_FILE, UNIT_FILE)]
+
+    def after_links(self, sight: Sight) -> List[Step]:
+        if sight.charm_state.has_tunnels:
+            files = {HOLD_PROGRAM: (source("hold.py"), 0o755), UNIT_FILE: (_TEXT, 0o644)}
+            return UNITS.steps_to(dict(files, **machine.at_boot()), sight.results)
+        alone = attr.evolve(UNITS, units=(UNIT,), paths=(UNIT_FILE,))
+        return alone.absent() if alone.present(sight.results) else []

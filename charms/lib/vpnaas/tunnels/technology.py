@@ -22,6 +22,7 @@ from typing import (
 import attr
 
 from vpnaas.base import fields
+from vpnaas.base.links import NONE
 from vpnaas.base.x509 import Certificate
 from vpnaas.params.gateway import GatewayParams, SharedAddress
 from vpnaas.params.intent import Intent, LinkParams, ManualPeer
@@ -66,8 +67,8 @@ class CharmState:
     doubted: FrozenSet[str] = frozenset()
     # Parameters of the security gateway, None for another VNF.
     gateway: Optional[GatewayParams] = None
-    # Interfaces on which forwarded packets get the VDU's own address.
-    translated: Tuple[str, ...] = ()
+    # What only this VNF has besides links, of `extras.extra.Feature`.
+    features: Tuple[Any, ...] = ()
     # Certificates from an operator for a link.
     certificates: Mapping[str, Given] = attr.Factory(dict)
     monitoring: int = 0  # Port of the exporter of metrics, 0 for none.
@@ -80,6 +81,11 @@ class CharmState:
     beside: Beside = attr.Factory(Beside)  # The VNF's network function.
     # The latest generation of each key that this VDU had, by link and technology.
     generations: Mapping[str, int] = attr.Factory(dict)
+
+    @property
+    def has_tunnels(self) -> bool:
+        """Tell whether a link is secured."""
+        return any(params.technology != NONE for params in self.intent.links.values())
 
     def using(self, technology: str) -> List[str]:
         """Return the links of one technology, by name."""
