@@ -35,13 +35,13 @@ def message(kind: int, address: str = "192.0.2.1", prefixlen: int = 24) -> bytes
 @pytest.mark.parametrize(("address", "width"), [("172.16.6.2", 32), ("fd00::2", 128)])
 def test_the_addresses_of_links_in_clear_do_not_wake_each_other(address: str, width: int) -> None:
     # `ip address replace` causes such a message each time, also if nothing changes.
-    assert not counts(hold.matters, message(netlink.NEWADDR, address, width))
-    assert counts(hold.matters, message(netlink.DELADDR, address, width))
+    assert not counts(hold.matters, message(hold.NEWADDR, address, width))
+    assert counts(hold.matters, message(hold.DELADDR, address, width))
 
 
 @pytest.mark.parametrize(("address", "length"), [("192.168.8.2", 24), ("2001:db8::2", 64)])
 def test_an_underlay_that_comes_back_matters(address: str, length: int) -> None:
-    back = message(netlink.NEWADDR, address, length)
+    back = message(hold.NEWADDR, address, length)
     assert counts(hold.matters, back)
     assert counts(hold.matters, message(OTHER) + back)
     assert not counts(hold.matters, message(OTHER))
@@ -76,11 +76,11 @@ def state(flags: int, name: bytes = b"ens4") -> bytes:
     [
         (state(0x1043), False),
         (state(0x1002), True),
-        (packet(netlink.DELLINK, bytes(16)), True),
-        (message(netlink.DELADDR), True),
+        (packet(hold.DELLINK, bytes(16)), True),
+        (message(hold.DELADDR), True),
         (message(netlink.DELROUTE), True),
         (rule(netlink.DELRULE, socket.AF_INET, 32765), True),
-        (message(netlink.NEWADDR), False),
+        (message(hold.NEWADDR), False),
         (message(OTHER), False),
         *((packet(kind, bytes(4)), kind in (0xA02, 0xA05, 0xA08)) for kind in range(0xA00, 0xA0C)),
     ],
@@ -224,7 +224,7 @@ def test_it_puts_back_the_routes_of_tunnels_that_are_up(
     watch.mend()
     theirs.setblocking(False)
     ((kind, body),) = netlink.messages(theirs.recv(1 << 16))
-    assert (kind, body[-4:]) == (netlink.NEWROUTE, b"\x0a\x07\0\2")
+    assert (kind, body[-4:]) == (ipsec.NEWROUTE, b"\x0a\x07\0\2")
     with pytest.raises(BlockingIOError):
         theirs.recv(1)
 

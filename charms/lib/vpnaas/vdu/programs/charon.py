@@ -86,40 +86,26 @@ def parsed(data: bytes) -> Dict[str, Any]:
     return result
 
 
-class Daemon:
+class Daemon(socket.socket):
     """A connection to charon."""
 
     def __init__(self, path: str = SOCKET, seconds: Optional[float] = 60) -> None:
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(seconds)
-        self.socket.connect(path)
+        super().__init__(socket.AF_UNIX)
+        self.settimeout(seconds)
+        self.connect(path)
+        self.answers = self.makefile("rb")
 
-    def __enter__(self) -> "Daemon":
-        """Return the connection itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close it."""
-        self.socket.close()
-
-    def receive(self, size: int) -> bytes:
-        """Return so many bytes."""
-        data = b""
-        while len(data) < size:
-            more = self.socket.recv(size - len(data))
-            if not more:
-                raise ConnectionResetError("closed")
-            data += more
-        return data
-
-    def send(self, kind: int, name: str, body: bytes = b"") -> None:
+    def tell(self, kind: int, name: str, body: bytes = b"") -> None:
         """Send a packet of a kind: 0 is a command, 3 registers for an event."""
         request = named(kind, name) + body
-        self.socket.sendall(struct.pack("!I", len(request)) + request)
+        self.sendall(struct.pack("!I", len(request)) + request)
 
     def packet(self) -> bytes:
         """Return the next packet: 1 and an answer, or 7, the name of an event, and its message."""
-        return self.receive(struct.unpack("!I", self.receive(4))[0])
+        size = self.answers.read(4)
+        if len(size) < 4:
+            raise ConnectionResetError("closed")
+        return self.answers.read(struct.unpack("!I", size)[0])
 
     def ask(self, command: str, body: bytes = b"") -> Dict[str, Any]:
         """Return the answer to a command.
@@ -127,7 +113,7 @@ class Daemon:
         Raises:
             OSError: The daemon does not know the command, or has ended.
         """
-        self.send(0, command, body)
+        self.tell(0, command, body)
         answer = self.packet()
         if answer[:1] != bytes([1]):
             raise OSError("no such command: " + command)

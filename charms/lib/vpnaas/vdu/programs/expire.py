@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Iterable
 
-from vpnaas.vdu.programs.common import put
+from vpnaas.vdu.programs.common import put, run
 
 
 def without(text: str, keys: Iterable[str]) -> str:
@@ -35,8 +35,7 @@ def main(interface: str, dates: str, file: str) -> int:
     if left != text:
         put(file, left)
     words = [word for key in over for word in ("peer", key, "remove")]
-    shown = subprocess.run(["wg", "show", interface], stdout=subprocess.DEVNULL, check=False)
-    if shown.returncode:
+    if run("wg", "show", interface)[0]:
         return 0  # The interface is not up.
     return subprocess.run(["wg", "set", interface] + words, check=False).returncode
 

@@ -28,21 +28,10 @@ import time
 from typing import Callable, List, Optional
 
 from vpnaas.vdu.programs.common import ready, run
-from vpnaas.vdu.programs.netlink import (
-    ADDRESSES,
-    DELADDR,
-    DELLINK,
-    DELROUTE,
-    DELRULE,
-    LINK,
-    NEWADDR,
-    NEWLINK,
-    ROUTES,
-    RULES,
-    listen,
-    messages,
-)
+from vpnaas.vdu.programs.netlink import DELROUTE, DELRULE, NEWLINK, ROUTES, RULES, listen, messages
 
+DELLINK, NEWADDR, DELADDR = 17, 20, 21
+ADDRESSES = 0x10 | 0x100  # of IPv4 and IPv6
 UP = 1
 NETFILTER, NFTABLES = 12, 0x40
 """Protocol of netlink, and its group for changes of nftables (linux/netfilter/nfnetlink.h)."""
@@ -206,7 +195,7 @@ def watch(
 
 def main(file: str = "") -> int:
     """Hold the file, or all tunnels, for ever; return an exit code if the first time fails."""
-    groups = LINK | ADDRESSES | ROUTES
+    groups = ADDRESSES | ROUTES
     sockets = [listen(socket.NETLINK_ROUTE, groups if file else groups | RULES)]
     if not file:
         sockets.append(listen(NETFILTER, NFTABLES))

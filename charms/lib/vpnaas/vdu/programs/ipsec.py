@@ -36,9 +36,7 @@ from vpnaas.vdu.programs.netlink import (
     DELROUTE,
     DELRULE,
     HEADER,
-    LINK,
     NEWLINK,
-    NEWROUTE,
     ROUTES,
     RULES,
     listen,
@@ -50,7 +48,7 @@ LONGEST = 30
 SETTINGS = "/etc/strongswan.d/00-osm-vpnaas.conf"
 TABLE = 220
 """charon's routing table, and the priority of its rule."""
-DESTINATION, ROUTE_TABLE, PRIORITY = 1, 15, 6
+NEWROUTE, DESTINATION, ROUTE_TABLE, PRIORITY = 24, 1, 15, 6
 REPLACE = 0x1 | 0x100 | 0x400  # flags: request, replace, create
 TUN = "ipsec0"
 XFRM, STATES = 6, 0x4 | 0x8
@@ -145,7 +143,7 @@ class Watch:
     """
 
     def __init__(self) -> None:
-        self.routing = listen(socket.NETLINK_ROUTE, LINK | ROUTES | RULES)
+        self.routing = listen(socket.NETLINK_ROUTE, ROUTES | RULES)
         self.sockets = [self.routing]
         try:
             self.sockets.append(listen(XFRM, STATES))

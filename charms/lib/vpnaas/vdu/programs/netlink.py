@@ -6,9 +6,9 @@ from typing import Iterator, Tuple
 
 HEADER = struct.Struct("=IHHII")
 """Length, kind, flags, sequence number and port of a message."""
-NEWLINK, DELLINK, NEWADDR, DELADDR, NEWROUTE, DELROUTE, DELRULE = 16, 17, 20, 21, 24, 25, 33
-LINK, ADDRESSES, ROUTES, RULES = 0x1, 0x10 | 0x100, 0x40 | 0x400, 0x80 | 0x40000
-"""Groups of rtnetlink(7); the last three of IPv4 and IPv6."""
+NEWLINK, DELROUTE, DELRULE = 16, 25, 33
+ROUTES, RULES = 0x1 | 0x40 | 0x400, 0x80 | 0x40000
+"""Groups of rtnetlink(7): links and routes, and rules, of IPv4 and IPv6."""
 
 
 def listen(protocol: int, groups: int) -> socket.socket:

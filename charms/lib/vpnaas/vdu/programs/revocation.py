@@ -429,7 +429,7 @@ class Refusals:
 def follow(refusals: Refusals, path: str = SOCKET) -> None:
     """Read the log of the daemon until it ends; then raise ConnectionError."""
     with Daemon(path, None) as daemon:
-        daemon.send(3, "log")
+        daemon.tell(3, "log")
         while True:
             packet = daemon.packet()
             if packet[:1] == b"\x07":
