@@ -51,7 +51,7 @@ class Document:
 
 def relations(where: str, text: str) -> Tuple[Relation, ...]:
     """Read relations as `endpoint=member:endpoint`, separated by commas; "none" for none."""
-    if text.strip() in ("", "none"):
+    if text.strip() in fields.NOTHING:
         return ()
     result: List[Relation] = []
     for part in text.split(","):
@@ -70,7 +70,7 @@ def relations(where: str, text: str) -> Tuple[Relation, ...]:
 def named(where: str, text: str) -> Dict[str, str]:
     """Read who is believed: `member=release`, separated by commas; "none" for nobody."""
     result: Dict[str, str] = {}
-    for part in text.split(",") if text.strip() not in ("", "none") else ():
+    for part in text.split(",") if text.strip() not in fields.NOTHING else ():
         member, _, release = part.strip().partition("=")
         if not member or not release or member in result or len(part) > 200:
             what = "{} is no release".format(fields.shown(part.strip()))

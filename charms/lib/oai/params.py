@@ -11,7 +11,6 @@ import attr
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED, InputError
-from vpnaas.params.intent import AUTO, NOTHING
 from vpnaas.vdu.facts import VduFacts
 
 from . import nssai, values
@@ -108,7 +107,9 @@ def text_field(parse: Callable[[str, str], Any], default: str = "") -> Any:
 
 def optional_field(parse: Callable[[str, str], str]) -> Any:
     """Return a field of a parsed text, "" for "none" or "auto"."""
-    return text_field(lambda where, text: "" if text in AUTO + NOTHING else parse(where, text))
+    return text_field(
+        lambda where, text: "" if text in fields.AUTO + fields.NOTHING else parse(where, text)
+    )
 
 
 def number_field(low: int, high: int, default: Optional[int] = None) -> Any:

@@ -19,6 +19,7 @@ IPAddress = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 IPInterface = Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]
 IPNetwork = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 
+AUTO, NOTHING = ("", "auto"), ("", "none")
 MIN_MTU = 1280
 """Smallest MTU in bytes a link may have (RFC 8200 section 5, so that IPv6 always fits)."""
 MAX_MTU = 9500
@@ -155,7 +156,7 @@ def network(where: str, text: str) -> IPNetwork:
 
 def networks(where: str, text: str) -> Tuple[IPNetwork, ...]:
     """Parse prefixes separated by commas, sort them and drop repeats; "" and "none" mean none."""
-    if text in ("", "none"):
+    if text in NOTHING:
         return ()
     parts = text.split(",")
     if len(parts) > MAX_PREFIXES:

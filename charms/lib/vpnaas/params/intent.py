@@ -29,8 +29,6 @@ from vpnaas.params.ipsec import (
 from vpnaas.params.qos import LinkQos, link_qos
 from vpnaas.params.servers import Enrolment
 
-AUTO = ("", "auto")
-NOTHING = ("", "none")
 OFF = "none"
 """In place of an inner address: the link is switched off."""
 UNASSIGNED = fields.interface_address("intent", "192.0.2.1/32")
@@ -408,10 +406,10 @@ def link_params(params: Mapping[str, Any]) -> LinkParams:
         inner_address=inner,
         underlay_interface=(
             ""
-            if text("underlay-interface") in AUTO
+            if text("underlay-interface") in fields.AUTO
             else given.parsed("underlay-interface", fields.network_interface)
         ),
-        gateway=None if text("gateway") in AUTO else given.parsed("gateway", fields.address),
+        gateway=None if text("gateway") in fields.AUTO else given.parsed("gateway", fields.address),
         listen_port=port or reference_point(link).listen_port,
         allowed_prefixes=given.parsed("allowed-prefixes", fields.networks),
         accept_prefixes=given.parsed("accept-prefixes", fields.networks),
@@ -465,7 +463,7 @@ def technology_of(link: str, text: str, where: str) -> str:
 
 def _standby_gateways(where: str, text: str, technology: str) -> Tuple[fields.IPAddress, ...]:
     """Parse the outer addresses of a gateway pair, separated by a comma."""
-    if text in NOTHING:
+    if text in fields.NOTHING:
         return ()
     if technology == WIREGUARD:
         raise InputError(where, "WireGuard allows one peer per prefix", "technology ipsec, or none")
@@ -541,7 +539,7 @@ def manual_peer(params: Mapping[str, Any]) -> ManualPeer:
     if not prefixes and not asks:
         raise InputError(at("allowed-prefixes"), "no prefix given", "at least one, or pool")
     endpoint = text("endpoint")
-    if asks and endpoint not in NOTHING:
+    if asks and endpoint not in fields.NOTHING:
         raise InputError(
             at("endpoint"), "a peer with an address of the pool connects to this VNF", "none"
         )
@@ -551,9 +549,11 @@ def manual_peer(params: Mapping[str, Any]) -> ManualPeer:
         name=name,
         public_key=given.parsed("public-key", _any_key),
         allowed_prefixes=prefixes,
-        endpoint=None if endpoint in NOTHING else fields.endpoint(at("endpoint"), endpoint),
+        endpoint=None if endpoint in fields.NOTHING else fields.endpoint(at("endpoint"), endpoint),
         keepalive=given.integer("keepalive", 0, -1, 65535),
-        identity=name if identity in AUTO else given.parsed("ike-identity", fields.ike_identity),
+        identity=name
+        if identity in fields.AUTO
+        else given.parsed("ike-identity", fields.ike_identity),
         stored=text("public-key") == STORE,
         expires=given.integer("expires", 0, 0, LATEST),
     )

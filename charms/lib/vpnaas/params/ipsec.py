@@ -14,8 +14,6 @@ from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.params import pools
 
-AUTO = ("", "auto")
-NOTHING = ("", "none")
 PORT = 4500
 """UDP port of IKE and of ESP in UDP (RFC 3948). IKE starts on it and uses no other port."""
 PUBKEY = "pubkey"
@@ -120,7 +118,7 @@ class Proposal:
     @classmethod
     def parse(cls, where: str, text: str) -> "Proposal":
         """Parse a proposal; "auto" is the default one, "3gpp" the list of 3GPP's profiles."""
-        text = DEFAULT_PROPOSAL if text in AUTO else text
+        text = DEFAULT_PROPOSAL if text in fields.AUTO else text
         if text == TGPP:
             return cls(text, _SUITES_3GPP)
         words = text.split("-")
@@ -281,7 +279,7 @@ OPTIONS: Dict[str, Callable[[str, str], object]] = {
 def options(where: str, text: str) -> Dict[str, object]:
     """Parse "key=value,key=value"; "none" and "" mean all defaults."""
     result: Dict[str, object] = {}
-    for part in () if text in NOTHING else text.split(","):
+    for part in () if text in fields.NOTHING else text.split(","):
         key, equals, value = (word.strip(" ") for word in part.partition("="))
         if key in _VERSION:
             raise InputError(where, IKEV1, "no option for the version: it is IKEv2 always")

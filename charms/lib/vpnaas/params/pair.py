@@ -13,7 +13,6 @@ PRIMARY = "primary"
 SECONDARY = "secondary"
 NO_ROLE = "none"
 ROLES = (PRIMARY, SECONDARY, NO_ROLE)
-NOTHING = ("", "none")
 
 
 @attr.frozen
@@ -48,7 +47,7 @@ class PairParams:
                 given.at("advert-interval-ms"), str(advert), "a multiple of 10 (RFC 5798, 5.2.7)"
             )
         for key in ("virtual-address", "other-address"):
-            if given.text(key) in NOTHING:
+            if given.text(key) in fields.NOTHING:
                 raise InputError(given.at(key), "none given", "an address on the trusted side")
         parsed = cls(
             role=role,
@@ -96,7 +95,9 @@ class PairParams:
 
 
 def _shared(given: fields.Parameters) -> Optional[SharedAddress]:
-    missing = [key for key in ("address", "identity") if given.text("shared-" + key) in NOTHING]
+    missing = [
+        key for key in ("address", "identity") if given.text("shared-" + key) in fields.NOTHING
+    ]
     if len(missing) == 2:
         return None
     for key in missing:

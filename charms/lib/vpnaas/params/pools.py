@@ -25,7 +25,7 @@ NARROWEST = {4: 30, 6: 126}
 
 def parse(where: str, text: str) -> Tuple[fields.IPNetwork, ...]:
     """Parse "none", a prefix, or one of IPv4 and one of IPv6 joined by '+'."""
-    if text in ("", "none"):
+    if text in fields.NOTHING:
         return ()
     prefixes = [fields.network(where, part) for part in text.split(SEPARATOR)]
     for network in prefixes:
