@@ -50,17 +50,6 @@ class Catalog:
         self.nsds = _all_checked("nsd", self.nsds)
         self.nsts = _all_checked("nst", self.nsts)
 
-    @classmethod
-    def from_packages(cls, paths: Iterable[Path]) -> "Catalog":
-        """Read the packages, without those that cannot be read."""
-        catalog = cls()
-        for path in paths:
-            try:
-                catalog.add(read(path))
-            except PackageError:
-                continue
-        return catalog
-
     def package(self, vnfd_id: str) -> Package | None:
         """Return the package of a VNFD, None if its charms are not available."""
         folder = self.folders.pop(vnfd_id, None)

@@ -16,6 +16,7 @@ from builder import alarms, packages
 from builder.errors import BuildError
 from builder.tree import Tree
 from builder.validate import Catalog, validate_package
+from builder.validate.reader import read
 from lab.nbi.catalogue import _check_modified
 from operate.client import OperateError
 from operate.targets import targets
@@ -194,7 +195,8 @@ def test_packages_have_alarms_where_the_build_is_told_where_they_go(tmp_path: Pa
     tree = Tree.find(ROOT)
     url = "https://alarms.example/osm"
     (path,) = packages.build(tree, tmp_path, ["secgw_vnf"], alarm_url=url)
-    catalog = Catalog.from_packages([path])
+    catalog = Catalog()
+    catalog.add(read(path))
     assert validate_package(path, catalog) == []
     (vdu,) = catalog.vnfds["secgw_vnf"]["vdu"]
     (alarm,) = vdu["alarm"]
