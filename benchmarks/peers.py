@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from vpnaas.params.intent import Intent, ManualPeer, manual_peer
+from vpnaas.peers.inputs import CharmState
 from vpnaas.plan import conclude, make_plan, observe_steps, prepare_steps
-from vpnaas.tunnels.technology import CharmState
 from vpnaas.vdu.ssh import CommandResult, Login, Vdu
 
 from benchmarks.bench import console

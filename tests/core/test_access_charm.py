@@ -362,3 +362,17 @@ def test_one_file_on_two_devices_is_told(vnf, monkeypatch, looks, told):
     assert ("in turn, as by two devices" in vnf.environment.status[1]) == told
     assert view["state"] == "up"
     assert ("in turn" in str(vnf.run("show-devices", name="phone")["peers"])) == told
+
+
+def test_the_look_at_the_firewall_of_devices_is_that_at_the_links(vnf: Access) -> None:
+    vnf.run("show-status", link="all", peer="all")
+    before = vnf.vdu.round_trips
+    vnf.run("show-status", link="all", peer="all")
+    assert vnf.vdu.round_trips - before == 1
+    # No device gets in where the firewall fails.
+    vnf.vdu.fail_on = "devices/table"
+    commands = len(vnf.vdu.commands)
+    assert "failed" in vnf.refused("restart", link="access")
+    assert not [
+        each for each in vnf.vdu.commands[commands:] if each[:2] == ["systemctl", "restart"]
+    ]

@@ -22,11 +22,11 @@ from vpnaas.base import x509
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.extras.certificate_actions import keys_of
 from vpnaas.params.intent import Intent, manual_peer
+from vpnaas.peers.inputs import CharmState
 from vpnaas.peers.offer import Remote
 from vpnaas.status import link_status
 from vpnaas.tunnels.ipsec import certificates
 from vpnaas.tunnels.ipsec.names import CERTIFICATE, CHAIN, NEXT_CERTIFICATE, TRUST
-from vpnaas.tunnels.technology import CharmState
 from vpnaas.vdu.programs import ipsec
 from vpnaas.vdu.programs.ipsec import sections
 from vpnaas.vdu.steps import Results

@@ -18,6 +18,7 @@ from vpnaas.extras import access
 from vpnaas.params import devices
 from vpnaas.params.devices import AccessParams, Enrolling
 from vpnaas.params.intent import Intent, link_params, manual_peer
+from vpnaas.peers.inputs import CharmState
 from vpnaas.vdu.programs import expire, source
 from vpnaas.vdu.steps import Results, program
 
@@ -251,7 +252,7 @@ def test_the_firewall_lets_devices_reach_the_networks_of_the_slice_only():
 
 
 def steps(intent: Intent, seen: Results):
-    return access.steps_to(link_params(LINK), AccessParams("ens5"), intent.manual("access"), seen)
+    return access.expiry(intent.manual("access"), seen)
 
 
 def test_a_timer_stands_for_the_ends_and_goes_with_the_last():
@@ -278,7 +279,7 @@ def test_a_timer_stands_for_the_ends_and_goes_with_the_last():
     gone = [step.id for step in steps(intent(), after) if step.id.startswith("expiry")]
     assert "expiry/no" + access.TIMER_FILE in gone
     program(steps(intent(), after))
-    program(access.observe())
+    program(access.Access(AccessParams()).observe(CharmState(intent(), {})))
 
 
 def reconciled(state: Intent):

@@ -10,6 +10,8 @@ from nft_support import params, plan
 from support.juju import pair
 from vpnaas.base.links import NONE
 from vpnaas.extras import guard, qos
+from vpnaas.params.intent import Intent
+from vpnaas.peers.inputs import CharmState
 from vpnaas.vdu import nftables
 from vpnaas.vdu.steps import Results
 
@@ -85,7 +87,8 @@ def test_ssh_is_for_management_only() -> None:
 
 
 def test_links_in_clear_have_no_guard() -> None:
-    assert ids(guard.observe([params("s6a", NONE)])) == ["guard/file"]
+    state = CharmState(Intent({"s6a": params("s6a", NONE)}), {})
+    assert ids(guard.Guard().observe(state)) == ["guard/file"]
     plans = {"s6a": plan("s6a", NONE)}
     assert guard.steps_to(plans, observed(None)) == []
     # What was guarded before is not any more.

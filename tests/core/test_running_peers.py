@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 from support.juju import Juju
 from vpnaas.base import fields
 from vpnaas.base.links import PROVIDER, REQUIRER
-from vpnaas.params.intent import LinkParams, ManualPeer, link_params
+from vpnaas.params.intent import Intent, LinkParams, ManualPeer, link_params
 from vpnaas.peers.admission import Admission, Context, admit
+from vpnaas.peers.inputs import CharmState, LinkInputs
 from vpnaas.peers.offer import KeyOffer, Offer, Remote, encode
 from vpnaas.peers.peer import Peer
 from vpnaas.vdu.facts import Interface, VduFacts
+from vpnaas.vdu.steps import Results
 
 pytestmark = [pytest.mark.schedule(idle=True, order=8), pytest.mark.slow]
 
@@ -134,19 +136,22 @@ class Link:
                 remotes.append(read(number, name, bag, self.technology))
             else:
                 remotes.append(Remote.read(number, name, bag))
+        state = CharmState(
+            Intent({self.params.link: self.params}),
+            {self.params.link: self.role},
+            remotes={self.params.link: tuple(order(remotes))},
+            holdings={self.params.link: self.holdings},
+        )
+        underlay = VDU.interfaces["ens4"]
         found = admit(
             Context(
-                params=self.params,
-                role=self.role,
-                vdu=VDU,
-                remotes=tuple(order(remotes)),
+                LinkInputs(state, self.params, VDU, underlay, 80, 1420, None, Results({})),
+                self.applied,
                 manual=tuple(
                     asked.manual(self.technology, name)
                     for name, asked in sorted((manual or {}).items())
                 ),
-                applied=self.applied,
                 own_keys=("ours",),
-                holdings=self.holdings,
             )
         )
         self.applied = found.peers

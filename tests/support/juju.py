@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from vpnaas.base.errors import VpnaasError
 from vpnaas.params.intent import Intent
 from vpnaas.peers import leases
+from vpnaas.peers.inputs import CharmState
 from vpnaas.peers.offer import Remote, asking, declined, encode, show_assigned
 from vpnaas.plan import (
     broken_extras,
@@ -18,7 +19,6 @@ from vpnaas.plan import (
     prepare_steps,
 )
 from vpnaas.status import link_status
-from vpnaas.tunnels.technology import CharmState
 
 from support.model import ModelVdu
 from support.model_world import World

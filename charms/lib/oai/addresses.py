@@ -8,7 +8,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
-from vpnaas.peers.admission import Beside
+from vpnaas.peers.inputs import Beside
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.facts import VduFacts
 

@@ -11,7 +11,7 @@ from vpnaas.base.errors import InputError, NotReadyError, VpnaasError
 from vpnaas.charm import VnfCharm
 from vpnaas.extras.extra import Extra
 from vpnaas.params.servers import SecretReference
-from vpnaas.peers.admission import Beside
+from vpnaas.peers.inputs import Beside
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import machine, secret_store
 from vpnaas.vdu.ssh import Vdu

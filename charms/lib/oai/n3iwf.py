@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Mapping, Tuple
 import attr
 from vpnaas.base import fields, x509
 from vpnaas.base.errors import MALFORMED, InputError, VduError
-from vpnaas.tunnels.technology import Given
+from vpnaas.peers.inputs import Given
 from vpnaas.vdu import openssl
 from vpnaas.vdu.steps import Results, Step, directory, read, run, write
 

@@ -18,6 +18,7 @@ from vpnaas.params.gateway import GatewayParams, exporter_port
 from vpnaas.params.intent import MANUAL, STORE, Intent, ManualPeer, manual_peer
 from vpnaas.params.qos import link_qos
 from vpnaas.params.servers import Enrolment, SecretReference
+from vpnaas.peers.inputs import CharmState
 from vpnaas.peers.peer import Peer, read_record
 from vpnaas.plan import TABLE, Plan
 from vpnaas.reconciling import (
@@ -29,7 +30,7 @@ from vpnaas.reconciling import (
     ReconcilingCharm,
 )
 from vpnaas.tunnels import preshared
-from vpnaas.tunnels.technology import CharmState, LinkPlan
+from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import facts, secret_store
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.ssh import Vdu, ensure_key

@@ -32,28 +32,20 @@ from vpnaas.base.errors import MALFORMED, InputError, VduError, VpnaasError
 from vpnaas.base.links import KEYED, NONE, WIREGUARD
 from vpnaas.extras import foreign_firewall, responder
 from vpnaas.extras.extra import Feature, Sight
-from vpnaas.extras.foreign_firewall import ForeignFirewall
 from vpnaas.extras.gateway import Gateway
 from vpnaas.extras.guard import Guard
 from vpnaas.extras.monitoring import Monitoring
 from vpnaas.extras.qos import Qos
 from vpnaas.extras.repair import Repair
 from vpnaas.params.intent import LinkParams
+from vpnaas.peers.inputs import AGAIN, CharmState, LinkInputs
 from vpnaas.peers.leases import Asking
 from vpnaas.peers.peer import Peer, in_turn, read_record
 from vpnaas.peers.same_address import is_same
 from vpnaas.tunnels import nesting
 from vpnaas.tunnels.clear import Clear
 from vpnaas.tunnels.ipsec.technology import Ipsec
-from vpnaas.tunnels.technology import (
-    AGAIN,
-    CharmState,
-    Draft,
-    Echo,
-    LinkInputs,
-    LinkPlan,
-    Technology,
-)
+from vpnaas.tunnels.technology import Draft, Echo, LinkPlan, Technology
 from vpnaas.tunnels.wireguard.technology import Wireguard
 from vpnaas.vdu import facts, machine
 from vpnaas.vdu.facts import VduFacts
@@ -64,14 +56,7 @@ TABLE: Dict[str, Technology[Any]] = {
     technology.name: technology for technology in (Wireguard(), Ipsec(), Clear())
 }
 """By the value of the parameter `technology`."""
-FEATURES: Tuple[Feature, ...] = (
-    Guard(),
-    Gateway(),
-    Repair(),
-    ForeignFirewall(),
-    Monitoring(),
-    Qos(),
-)
+FEATURES: Tuple[Feature, ...] = (Guard(), Gateway(), Repair(), Monitoring(), Qos())
 """What any VNF may have besides links, in the order of its steps; `CharmState` has further ones."""
 TOOLS = ("ip", "ping", "systemctl", "systemd-run")
 PACKAGES = ("iproute2", "iputils-ping", "nftables", "systemd")
@@ -112,6 +97,8 @@ def observe_steps(charm_state: CharmState) -> List[Step]:
     steps = [machine.observe(), which("tools", _tools(charm_state))] + facts.observe()
     for feature in _features(charm_state):
         steps += feature.observe(charm_state)
+    if charm_state.has_tunnels:
+        steps += foreign_firewall.observe()
     steps += nesting.observe(charm_state)
     for technology, links in _used(charm_state):
         steps += technology.observe(charm_state, links)
@@ -595,10 +582,7 @@ def _other_firewalls(inputs: LinkInputs) -> Tuple[str, ...]:
 def _over_management(inputs: LinkInputs) -> Tuple[str, ...]:
     """Return a remark on a link whose own underlay turns out to be the management interface."""
     named, name = inputs.params.underlay_interface, inputs.underlay.name
-    try:
-        management = inputs.vdu.underlay("", inputs.charm_state.management).name
-    except VduError:
-        return ()
+    management = inputs.vdu.name_of(inputs.charm_state.management)
     if not named or management != name or len(inputs.vdu.networks()) < 2:
         return ()
     what = "the tunnel runs over the management network: {} has the address of OSM's login"

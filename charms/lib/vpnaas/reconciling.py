@@ -24,7 +24,7 @@ from vpnaas.extras.extra import Extra, Feature
 from vpnaas.params.gateway import SharedAddress, effective
 from vpnaas.params.intent import Intent
 from vpnaas.peers import leases
-from vpnaas.peers.admission import Beside
+from vpnaas.peers.inputs import Beside, CharmState, Given
 from vpnaas.peers.offer import Remote, asking, declined, encode, look, looking, show_assigned
 from vpnaas.plan import (
     Plan,
@@ -37,7 +37,7 @@ from vpnaas.plan import (
     require_tools,
 )
 from vpnaas.tunnels.keyed import counted
-from vpnaas.tunnels.technology import CharmState, Given, LinkPlan
+from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import machine
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.ssh import Login, Vdu, address_of, ensure_key, replace_file

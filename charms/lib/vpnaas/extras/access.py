@@ -16,7 +16,7 @@ from vpnaas.base.links import DIRECTORY, OWN_INTERFACES, wireguard_interface
 from vpnaas.extras.extra import Extra, Feature, Sight
 from vpnaas.params.devices import LINK, AccessParams, networks
 from vpnaas.params.intent import LinkParams, ManualPeer
-from vpnaas.tunnels.technology import CharmState
+from vpnaas.peers.inputs import CharmState
 from vpnaas.tunnels.wireguard.names import CONF, UNIT
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.installed import Units
@@ -119,22 +119,8 @@ def timer(ends: Sequence[int]) -> str:
     ).format(dates)
 
 
-def observe() -> List[Step]:
-    """Return the steps that look at the firewall and the timer."""
-    return BOOT.observe() + EXPIRY.look()
-
-
-def steps_to(
-    link: LinkParams, params: AccessParams, devices: Sequence[ManualPeer], results: Results
-) -> List[Step]:
-    """Return the steps to the wanted firewall and timer; they run before those of the link.
-
-    `devices` are those whose time is not over.
-    """
-    return BOOT.steps_to(firewall(link, params), results) + _expiry(devices, results)
-
-
-def _expiry(devices: Sequence[ManualPeer], results: Results) -> List[Step]:
+def expiry(devices: Sequence[ManualPeer], results: Results) -> List[Step]:
+    """Return the steps to the wanted timer; `devices` are those whose time is not over."""
     ending = [device for device in devices if device.expires]
     if not ending:
         return EXPIRY.absent() if EXPIRY.present(results) else []
@@ -181,18 +167,19 @@ class Access(Feature):
         self.params = params
 
     def observe(self, charm_state: CharmState) -> List[Step]:
-        return observe()
+        return BOOT.observe() + EXPIRY.look()
 
     def before_links(self, sight: Sight) -> List[Step]:
         plan = sight.links.get(LINK)
         if plan is None or plan.unusable:
             return []
         params = sight.vdu.resolved(self.params, "interface")
-        return steps_to(plan.params, params, sight.charm_state.intent.manual(LINK), sight.results)
+        boot = BOOT.steps_to(firewall(plan.params, params), sight.results)
+        return boot + expiry(sight.charm_state.intent.manual(LINK), sight.results)
 
     def after_links(self, sight: Sight) -> List[Step]:
         """Return the steps for a link that is switched off; none if nothing is there."""
         if LINK not in sight.charm_state.intent.off:
             return []
         firewall = BOOT.absent() if BOOT.present(sight.results) else []
-        return firewall + _expiry((), sight.results)
+        return firewall + expiry((), sight.results)

@@ -6,9 +6,10 @@ from vpnaas.base import fields, x509
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.params.intent import Intent
 from vpnaas.params.ipsec import EXTERNAL
+from vpnaas.peers.inputs import CharmState, Given
 from vpnaas.peers.peer import Peer
 from vpnaas.tunnels.ipsec.observed import State
-from vpnaas.tunnels.technology import CharmState, Given, LinkPlan
+from vpnaas.tunnels.technology import LinkPlan
 
 
 def keys_of(

@@ -4,8 +4,8 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import attr
 
-from vpnaas.base.errors import VduError
-from vpnaas.tunnels.technology import CharmState, LinkPlan
+from vpnaas.peers.inputs import CharmState
+from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.steps import Results, Step
 
@@ -20,14 +20,6 @@ class Sight:
     links: Dict[str, LinkPlan]  # A feature may add problems to a link.
     # Why a feature is not as requested, one sentence each, by its name; a feature adds its own.
     problems: Dict[str, str] = attr.Factory(dict)
-
-    @property
-    def management(self) -> str:
-        """Return the management interface, "" if it is unknown."""
-        try:
-            return self.vdu.underlay("", self.charm_state.management).name
-        except VduError:
-            return ""
 
 
 class Feature:

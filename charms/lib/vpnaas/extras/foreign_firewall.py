@@ -8,8 +8,6 @@ import json
 from typing import List
 
 from vpnaas.base.errors import MALFORMED
-from vpnaas.extras.extra import Feature
-from vpnaas.tunnels.technology import CharmState
 from vpnaas.vdu.steps import Results, Step, printable, read, run
 
 OURS = "osm_vpnaas_"
@@ -47,12 +45,3 @@ def found(results: Results) -> List[str]:
         return []  # An nft without JSON.
     legacy = results.output("firewall/legacy").split()
     return sorted(chains) + ["{} of iptables".format(name) for name in legacy]
-
-
-class ForeignFirewall(Feature):
-    """The look for such firewalls, on a VDU with tunnels."""
-
-    name = "firewall"
-
-    def observe(self, charm_state: CharmState) -> List[Step]:
-        return observe() if charm_state.has_tunnels else []

@@ -14,8 +14,8 @@ from vpnaas.extras.gateway_firewall import render as firewall_text
 from vpnaas.extras.gateway_tuning import render as daemon_text
 from vpnaas.extras.gateway_tuning import settings, sysctls
 from vpnaas.params.gateway import GatewayParams
+from vpnaas.peers.inputs import CharmState
 from vpnaas.tunnels.ipsec.names import DAEMON, RESTARTED
-from vpnaas.tunnels.technology import CharmState
 from vpnaas.vdu import installed
 from vpnaas.vdu.installed import Pending
 from vpnaas.vdu.nftables import BootTable
@@ -70,7 +70,7 @@ def _firewall(params: GatewayParams, sight: Sight) -> List[Step]:
     inner = {plan.params.inner_address.network for plan in secured}
     firewall = GatewayFirewall(
         untrusted=tuple(sorted(set(underlays))),
-        management=sight.management,
+        management=sight.vdu.name_of(charm_state.management),
         wireguard=tuple(sorted(ports)),
         # An inner address may be the outer one as well; IKE and ESP then go there in clear.
         inner=tuple(net for net in inner if not any(address in net for address in outer)),

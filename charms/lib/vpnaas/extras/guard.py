@@ -28,10 +28,10 @@ import attr
 from vpnaas.base import fields
 from vpnaas.base.links import NONE, reference_point
 from vpnaas.extras.extra import Feature, Sight
-from vpnaas.params.intent import LinkParams
 from vpnaas.peers.claims import used_pool
+from vpnaas.peers.inputs import CharmState
 from vpnaas.peers.same_address import split
-from vpnaas.tunnels.technology import CharmState, LinkPlan
+from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.nftables import BootTable, nft_table, prefix_set
 from vpnaas.vdu.steps import Results, Step
 
@@ -204,11 +204,6 @@ def _out(guard: Guarded) -> List[str]:
     return lines
 
 
-def observe(params: Sequence[LinkParams]) -> List[Step]:
-    """Return the steps that look at the guard of a VDU with these links."""
-    return BOOT.observe() if any(link.technology != NONE for link in params) else [BOOT.look()]
-
-
 def steps_to(plans: Mapping[str, LinkPlan], results: Results, management: str = "") -> List[Step]:
     """Return the steps that put the wanted guard into force; none if it already is."""
     text = results.text(BOOT.name + "/file") or ""
@@ -236,7 +231,8 @@ class Guard(Feature):
         return ("nft",) if charm_state.has_tunnels else ()
 
     def observe(self, charm_state: CharmState) -> List[Step]:
-        return observe(tuple(charm_state.intent.links.values()))
+        return BOOT.observe() if charm_state.has_tunnels else [BOOT.look()]
 
     def before_links(self, sight: Sight) -> List[Step]:
-        return steps_to(sight.links, sight.results, sight.management)
+        management = sight.vdu.name_of(sight.charm_state.management)
+        return steps_to(sight.links, sight.results, management)

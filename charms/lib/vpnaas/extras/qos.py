@@ -23,7 +23,8 @@ from vpnaas.base.errors import InputError
 from vpnaas.base.links import IPSEC, WIREGUARD
 from vpnaas.extras.extra import Feature, Sight
 from vpnaas.params.qos import LinkQos
-from vpnaas.tunnels.technology import CharmState, LinkPlan
+from vpnaas.peers.inputs import CharmState
+from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.installed import Units
 from vpnaas.vdu.nftables import nft_table
 from vpnaas.vdu.steps import Results, Step, read, run, write

@@ -9,8 +9,8 @@ from typing import List
 import attr
 
 from vpnaas.extras.extra import Feature, Sight
+from vpnaas.peers.inputs import CharmState
 from vpnaas.tunnels.clear import HOLD_PROGRAM
-from vpnaas.tunnels.technology import CharmState
 from vpnaas.vdu import machine
 from vpnaas.vdu.installed import FOLDER, Units
 from vpnaas.vdu.programs import source

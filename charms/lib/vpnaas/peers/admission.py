@@ -5,7 +5,7 @@ prefixes and keys of running peers, and then looks at new offers. No offer can t
 running peer. A peer with unacceptable data keeps its applied configuration.
 """
 
-from typing import FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import List, Mapping, Optional, Sequence, Tuple
 
 import attr
 
@@ -18,6 +18,7 @@ from vpnaas.params.intent import REQUIRE, LinkParams, ManualPeer, key_form
 from vpnaas.params.ipsec import OPERATED, PSK
 from vpnaas.peers import same_address
 from vpnaas.peers.claims import Claims
+from vpnaas.peers.inputs import Beside, LinkInputs, Network
 from vpnaas.peers.leases import Addresses, Asker, grant
 from vpnaas.peers.offer import KeyOffer, Offer, Remote
 from vpnaas.peers.peer import Agreed, Peer
@@ -26,7 +27,6 @@ from vpnaas.vdu.facts import VduFacts
 _POOL = (
     "a pool with enough addresses in the subnet of the gateway's inner-address, for related peers"
 )
-_Network = Tuple[str, fields.IPNetwork]
 
 
 @attr.frozen
@@ -42,43 +42,34 @@ class Proof:
 
 
 @attr.frozen
-class Beside:
-    """What the VNF's network function has on the VDU beside the links."""
-
-    devices: Tuple[str, ...] = ()  # Starts of the names of its network devices.
-    networks: Tuple[_Network, ...] = ()  # Networks among its parameters, with the names of these.
-
-
-@attr.frozen
 class Context:
     """Input to the admission of peers of one link."""
 
-    params: LinkParams
-    role: str  # "provider" or "requirer" of the link, as charm.yaml has it.
-    vdu: VduFacts
-    remotes: Tuple[Remote, ...]
-    manual: Tuple[ManualPeer, ...] = ()
+    inputs: LinkInputs
     applied: Tuple[Peer, ...] = ()  # Peers of the last successful reconcile.
+    manual: Tuple[ManualPeer, ...] = ()
     own_keys: Tuple[str, ...] = ()  # Our public key and the staged one, "" for none.
     # Agreement on the preshared key by peer name.
     agreed: Mapping[str, Agreed] = attr.Factory(dict)
-    # Why the endpoint of a peer cannot be used, and what is allowed, by peer name.
-    refused: Mapping[str, Tuple[str, str]] = attr.Factory(dict)
     # State of the peers' certificates by peer name, None for a link without certificates.
     proofs: Optional[Mapping[str, Proof]] = None
-    revoked: FrozenSet[str] = frozenset()  # Digests of keys that an operator revoked.
-    # Peers of the VDU's other links, by link.
-    elsewhere: Mapping[str, Sequence[Peer]] = attr.Factory(dict)
-    # Outer addresses of running peers of the VDU's other links, by link.
-    ends: Mapping[str, Sequence[fields.IPAddress]] = attr.Factory(dict)
-    # Inner subnets and pools of the VDU's other links, by link.
-    taken: Mapping[str, Sequence[fields.IPNetwork]] = attr.Factory(dict)
     # Pool addresses of the related peers that ask for one, by peer name.
     leases: Mapping[str, Addresses] = attr.Factory(dict)
-    # `Peer.holdings` of the last reconcile by peer name. They survive a heal. So the new VDU knows
-    # which peer had a prefix first.
-    holdings: Mapping[str, str] = attr.Factory(dict)
-    beside: Beside = attr.Factory(Beside)  # The VNF's network function.
+
+    @property
+    def params(self) -> LinkParams:
+        """Return the parameters of the link."""
+        return self.inputs.params
+
+    @property
+    def vdu(self) -> VduFacts:
+        """Return the facts of the VDU."""
+        return self.inputs.vdu
+
+    @property
+    def beside(self) -> Beside:
+        """Return what the VNF's network function has on the VDU."""
+        return self.inputs.charm_state.beside
 
 
 @attr.frozen
@@ -133,7 +124,7 @@ def admit(context: Context) -> Admission:
     _check_capture(context)
     # In clear, no end connects first, so the gateway pair may be at either end.
     keyed = context.params.technology != NONE
-    if context.params.standby_gateways and keyed and context.role != REQUIRER:
+    if context.params.standby_gateways and keyed and context.inputs.role != REQUIRER:
         raise InputError(
             "configure: standby-gateways",
             "the peers of {} are not gateways: they connect to this VNF".format(
@@ -146,12 +137,12 @@ def admit(context: Context) -> Admission:
         (fields.host_network(context.params.inner_address),) + context.params.allowed_prefixes,
         underlays + list(context.beside.networks),
     )
-    remotes = sorted(context.remotes, key=lambda remote: remote.relation_id)
+    remotes = sorted(context.inputs.remotes, key=lambda remote: remote.relation_id)
     context = attr.evolve(context, leases=_leases(context, remotes))
     # Manual peers come first, because the operator added them.
     requests = [_manual(context, manual) for manual in context.manual]
     requests += [_related(context, remote) for remote in remotes]
-    claims = Claims(context.params.standby_gateways, context.elsewhere)
+    claims = Claims(context.params.standby_gateways, context.inputs.elsewhere)
     problems = [problem for request in requests for problem in request.problems]
     problems += _reserve(context, claims, requests, underlays)
     problems += _grant(context, claims, requests, underlays)
@@ -192,7 +183,7 @@ def _check_capture(context: Context) -> None:
                 "the subnet of {} is too wide".format(address),
                 "a prefix length of at least {}".format(pools.WIDEST[address.version]),
             )
-        for link, ends in sorted(context.ends.items()):
+        for link, ends in sorted(context.inputs.ends().items()):
             for end in ends:
                 if end in address.network:
                     raise InputError(
@@ -206,7 +197,7 @@ def _pool_refusal(context: Context) -> str:
     """Return why related peers cannot get addresses from the link, "" if they can."""
     params = context.params
     first = [prefix for prefix in params.ipsec.pool if prefix.version == 4]
-    if not first or context.role == REQUIRER:
+    if not first or context.inputs.role == REQUIRER:
         return "the link has no pool of IPv4 here"
     if any(manual.asks for manual in context.manual):
         return "the pool of the link is for its manual peers"
@@ -236,7 +227,7 @@ def _leases(context: Context, remotes: Sequence[Remote]) -> Mapping[str, Address
 
 
 def _reserve(
-    context: Context, claims: Claims, requests: Sequence[_Request], underlays: Sequence[_Network]
+    context: Context, claims: Claims, requests: Sequence[_Request], underlays: Sequence[Network]
 ) -> List[str]:
     """Reserve the resources of running peers; return why those without a request cannot stay."""
     problems = []
@@ -247,7 +238,7 @@ def _reserve(
         for peer in context.applied
         if peer.technology == context.params.technology
         and bool(peer.certificate) == (context.proofs is not None)
-        and digest(peer.public_key) not in context.revoked
+        and digest(peer.public_key) not in context.inputs.revoked
     }
     for request in requests:
         peer = running.get(request.name)
@@ -264,18 +255,20 @@ def _reserve(
 
 
 def _grant(
-    context: Context, claims: Claims, requests: Sequence[_Request], underlays: Sequence[_Network]
+    context: Context, claims: Claims, requests: Sequence[_Request], underlays: Sequence[Network]
 ) -> List[str]:
     """Reserve what peers request, running peers first, then former ones; return the refusals.
 
     A refused request is checked again, because a running peer may have freed a resource.
     """
     requested = [request.peer for request in requests if request.peer is not None]
+    # They survive a heal. So the new VDU knows which peer had a prefix first.
+    held = context.inputs.charm_state.holdings.get(context.params.link, {})
 
     def turn(peer: Peer) -> int:
         if claims.of(peer.name) is not None:
             return 0
-        return 1 if context.holdings.get(peer.name) == peer.holdings() else 2
+        return 1 if held.get(peer.name) == peer.holdings() else 2
 
     requested.sort(key=turn)
     problems: List[str] = []
@@ -405,7 +398,7 @@ def _without_quantum(
 
 
 def _check_endpoint(context: Context, peer: Peer) -> None:
-    reason = context.refused.get(peer.name)
+    reason = context.inputs.refused.get(peer.name)
     if reason is not None:
         raise InputError(peer.label, *reason)
 
@@ -413,10 +406,10 @@ def _check_endpoint(context: Context, peer: Peer) -> None:
 def _unrevoked(context: Context, remote: Remote, offer: Offer) -> Tuple[Offer, str]:
     """Return the offer without a revoked key, and why no other key is left ("" if one is)."""
     keys = offer.keys
-    if keys is None or digest(keys.public_key) not in context.revoked:
+    if keys is None or digest(keys.public_key) not in context.inputs.revoked:
         return offer, ""
     following = keys.next_public_key
-    if not following or digest(following) in context.revoked:
+    if not following or digest(following) in context.inputs.revoked:
         return offer, "{}: its key was revoked; rotate-keys at that end makes another".format(
             remote.label
         )
@@ -536,7 +529,7 @@ def _from_offer(
 def _next_key(context: Context, keys: KeyOffer, proof: Proof) -> str:
     """Return a peer's next key, "" if it still lacks a certificate or was revoked."""
     known = context.proofs is None or bool(proof.next_certificate)
-    revoked = digest(keys.next_public_key) in context.revoked
+    revoked = digest(keys.next_public_key) in context.inputs.revoked
     return keys.next_public_key if known and not revoked else ""
 
 
@@ -551,7 +544,7 @@ def _keepalive(params: LinkParams, vdu: VduFacts) -> int:
     return KEEPALIVE if behind_nat else 0
 
 
-def _check_own(context: Context, peer: Peer, underlays: Sequence[_Network]) -> None:
+def _check_own(context: Context, peer: Peer, underlays: Sequence[Network]) -> None:
     """Raise InputError if a peer would take an address, a prefix or a key of ours."""
     own = fields.host_network(context.params.inner_address)
     login = context.vdu.login
@@ -584,7 +577,7 @@ def _check_own(context: Context, peer: Peer, underlays: Sequence[_Network]) -> N
                     "{} overlaps {} of {}".format(prefix, network, name),
                     "prefixes that no network function of the VDU uses",
                 )
-        for link, networks in sorted(context.taken.items()):
+        for link, networks in sorted(context.inputs.taken().items()):
             for network in networks:
                 if fields.overlaps(prefix, network):
                     raise InputError(
@@ -611,7 +604,7 @@ def _check_own(context: Context, peer: Peer, underlays: Sequence[_Network]) -> N
         raise InputError(peer.label, "its key is already in use by this VNF", "its own key")
 
 
-def _underlays(context: Context) -> List[_Network]:
+def _underlays(context: Context) -> List[Network]:
     """Return the VDU's own networks, which no tunnel may capture; empty for a link in clear."""
     if context.params.technology not in KEYED:
         return []

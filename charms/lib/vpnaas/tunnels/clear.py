@@ -12,10 +12,11 @@ import attr
 from vpnaas.base import fields
 from vpnaas.base.links import DIRECTORY, NONE, clear_interface
 from vpnaas.params.intent import LinkParams
-from vpnaas.peers.admission import Admission, admit
+from vpnaas.peers.admission import Admission, Context, admit
+from vpnaas.peers.inputs import CharmState, LinkInputs
 from vpnaas.peers.offer import Offer
 from vpnaas.peers.peer import Peer, read_record, record
-from vpnaas.tunnels.technology import CharmState, LinkInputs, LinkPlan, Technology
+from vpnaas.tunnels.technology import LinkPlan, Technology
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Step, disable, read, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
@@ -89,33 +90,18 @@ def steps_to(params: LinkParams, underlay: str, peers: Sequence[Peer], state: St
     up = render(params, underlay, peers)
     if state.up == up and state.active and state.current and record(peers) == record(state.applied):
         return []
-    base = DIRECTORY.format(link)
+    base, unit, at = DIRECTORY.format(link), LINK_UNIT.format(link), link + "/apply/"
+    down = render(params, underlay, peers, down=True)
     return [
-        write(link + "/apply/program", HOLD_PROGRAM, source("hold.py"), 0o755),
-        write(link + "/apply/unit", UNIT_FILE, UNIT),
-        run(link + "/apply/reload", "systemctl", "daemon-reload", timeout=90),
+        write(at + "program", HOLD_PROGRAM, source("hold.py"), 0o755),
+        write(at + "unit", UNIT_FILE, UNIT),
+        run(at + "reload", "systemctl", "daemon-reload", timeout=90),
         # Stop with the old file first: this removes addresses and routes that are unwanted now.
-        run(
-            link + "/apply/stop",
-            "systemctl",
-            "stop",
-            LINK_UNIT.format(link),
-            any_exit=True,
-            timeout=90,
-        ),
-        write(link + "/apply/up", UP.format(link), up),
-        write(
-            link + "/apply/down", base + "/clear.down", render(params, underlay, peers, down=True)
-        ),
-        run(
-            link + "/apply/start",
-            "systemctl",
-            "enable",
-            "--now",
-            LINK_UNIT.format(link),
-            timeout=90,
-        ),
-        write(link + "/apply/record", base + "/applied.json", record(peers), 0o600),
+        run(at + "stop", "systemctl", "stop", unit, any_exit=True, timeout=90),
+        write(at + "up", UP.format(link), up),
+        write(at + "down", base + "/clear.down", down),
+        run(at + "start", "systemctl", "enable", "--now", unit, timeout=90),
+        write(at + "record", base + "/applied.json", record(peers), 0o600),
     ]
 
 
@@ -137,19 +123,14 @@ class Clear(Technology[State]):
     def observe(self, charm_state: CharmState, links: Sequence[str]) -> List[Step]:
         steps: List[Step] = []
         for link in links:
+            base, unit = DIRECTORY.format(link), LINK_UNIT.format(link)
             steps += [
-                make_directory(link + "/dir", DIRECTORY.format(link)),
+                make_directory(link + "/dir", base),
                 read(link + "/up", UP.format(link)),
                 read(link + "/unit", UNIT_FILE),
                 read(link + "/program", HOLD_PROGRAM),
-                run(
-                    link + "/active",
-                    "systemctl",
-                    "is-active",
-                    LINK_UNIT.format(link),
-                    any_exit=True,
-                ),
-                read(link + "/applied", DIRECTORY.format(link) + "/applied.json"),
+                run(link + "/active", "systemctl", "is-active", unit, any_exit=True),
+                read(link + "/applied", base + "/applied.json"),
             ]
         return steps
 
@@ -166,7 +147,7 @@ class Clear(Technology[State]):
         )
 
     def admit(self, inputs: LinkInputs, state: State) -> Admission:
-        return admit(attr.evolve(inputs, refused=_refused(inputs)).context(state.applied))
+        return admit(Context(attr.evolve(inputs, refused=_refused(inputs)), state.applied))
 
     def plan(self, inputs: LinkInputs, state: State, admission: Admission, mtu: int) -> LinkPlan:
         params = inputs.params

@@ -13,12 +13,13 @@ from vpnaas.base.links import PROVIDER
 from vpnaas.params.intent import MANUAL, REQUIRE, LinkParams
 from vpnaas.params.ipsec import PSK
 from vpnaas.peers import leases
-from vpnaas.peers.admission import Admission, Proof, admit
+from vpnaas.peers.admission import Admission, Context, Proof, admit
+from vpnaas.peers.inputs import AGAIN, CharmState, LinkInputs
 from vpnaas.peers.offer import QUANTUM_OFFERS, UNABLE, KeyOffer, Offer, Remote
 from vpnaas.peers.peer import Agreed, KeyState, Peer
 from vpnaas.tunnels import preshared
 from vpnaas.tunnels.key_pair import KeyPair
-from vpnaas.tunnels.technology import AGAIN, CharmState, LinkInputs, LinkPlan, Technology
+from vpnaas.tunnels.technology import LinkPlan, Technology
 from vpnaas.vdu import secret_store
 from vpnaas.vdu.steps import Broken, Results, Step
 
@@ -154,7 +155,8 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
     def admit(self, inputs: LinkInputs, state: Keys) -> Admission:
         """Decide which peers a link has."""
         return admit(
-            inputs.context(
+            Context(
+                inputs,
                 state.applied,
                 inputs.charm_state.intent.manual(inputs.link),
                 (state.public_key, state.next_public_key),

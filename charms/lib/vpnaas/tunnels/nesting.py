@@ -21,8 +21,9 @@ from vpnaas.base.errors import MALFORMED, VduError, VpnaasError
 from vpnaas.base.links import IPSEC, KEYED, OWN_INTERFACES
 from vpnaas.base.prefixes import Routes
 from vpnaas.peers import same_address
+from vpnaas.peers.inputs import CharmState, LinkInputs
 from vpnaas.peers.peer import Peer, in_turn
-from vpnaas.tunnels.technology import CharmState, Draft, LinkInputs
+from vpnaas.tunnels.technology import Draft
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.steps import Results, Step, read, remove, run, write
 

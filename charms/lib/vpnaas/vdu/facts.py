@@ -80,6 +80,13 @@ class VduFacts:
             return self.interfaces[self.default_interface]
         raise VduError("no interface of the VDU has the management address or a default route")
 
+    def name_of(self, management: Optional[fields.IPAddress]) -> str:
+        """Return the interface of the address that OSM logs in to, "" if it is unknown."""
+        try:
+            return self.underlay("", management).name
+        except VduError:
+            return ""
+
     def networks(self, own: Sequence[str] = ()) -> List[Tuple[str, fields.IPNetwork]]:
         """Return the VDU's own networks with the names of their interfaces, without ours.
 

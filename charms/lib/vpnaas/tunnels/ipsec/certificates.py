@@ -19,6 +19,7 @@ from vpnaas.base.links import DIRECTORY
 from vpnaas.base.x509 import Certificate, Request
 from vpnaas.params.ipsec import CMP, ENROLLED, EST, OPERATED
 from vpnaas.params.servers import Enrolment
+from vpnaas.peers.inputs import CharmState, LinkInputs
 from vpnaas.peers.offer import MAX_BETWEEN, CertOffer
 from vpnaas.peers.peer import Peer, read_record
 from vpnaas.tunnels.ipsec import servers
@@ -36,7 +37,6 @@ from vpnaas.tunnels.ipsec.names import (
     ROOT,
     TRUST,
 )
-from vpnaas.tunnels.technology import CharmState, LinkInputs
 from vpnaas.vdu import facts, openssl
 from vpnaas.vdu.steps import Results, Step, read, run
 

@@ -3,6 +3,7 @@
 from typing import Dict, List, Sequence, Tuple
 
 from vpnaas.base import x509
+from vpnaas.peers.inputs import LinkInputs
 from vpnaas.peers.offer import MAX_BETWEEN, CertOffer
 from vpnaas.peers.peer import Peer
 from vpnaas.tunnels.ipsec.certificates import Held, pin_file
@@ -16,7 +17,6 @@ from vpnaas.tunnels.ipsec.names import (
     TRUST,
 )
 from vpnaas.tunnels.ipsec.validation import Validation
-from vpnaas.tunnels.technology import LinkInputs
 from vpnaas.vdu.steps import Step, move, remove, write
 
 

@@ -11,6 +11,7 @@ from vpnaas.params.intent import LinkParams
 from vpnaas.params.ipsec import EXTERNAL
 from vpnaas.peers import same_address
 from vpnaas.peers.admission import Admission, Proof
+from vpnaas.peers.inputs import AGAIN, CharmState, LinkInputs
 from vpnaas.peers.offer import KeyOffer
 from vpnaas.peers.peer import Peer, in_turn
 from vpnaas.tunnels.ipsec import (
@@ -27,14 +28,7 @@ from vpnaas.tunnels.ipsec.names import DAEMON, IDENTITY, POLICY, TUN, TUN_MTU, U
 from vpnaas.tunnels.ipsec.observed import State
 from vpnaas.tunnels.key_pair import KeyPair
 from vpnaas.tunnels.keyed import KeyedTechnology, observe_preshared
-from vpnaas.tunnels.technology import (
-    AGAIN,
-    CharmState,
-    LinkInputs,
-    LinkPlan,
-    PeerSession,
-    Trouble,
-)
+from vpnaas.tunnels.technology import LinkPlan, PeerSession, Trouble
 from vpnaas.vdu.steps import Results, Step
 
 MOST_CALLS = 8

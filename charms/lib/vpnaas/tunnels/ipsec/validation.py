@@ -11,6 +11,7 @@ from vpnaas.base.x509 import Certificate, handle
 from vpnaas.params.ipsec import CMP, ENROLLED
 from vpnaas.params.servers import Enrolment
 from vpnaas.peers.admission import Proof
+from vpnaas.peers.inputs import LinkInputs
 from vpnaas.peers.offer import KeyOffer, Remote
 from vpnaas.tunnels.ipsec import servers
 from vpnaas.tunnels.ipsec.certificates import (
@@ -24,7 +25,6 @@ from vpnaas.tunnels.ipsec.certificates import (
     server_of,
     verdict,
 )
-from vpnaas.tunnels.technology import LinkInputs
 
 
 @attr.frozen

@@ -6,10 +6,11 @@ import attr
 
 from vpnaas.base.links import DIRECTORY, WIREGUARD, wireguard_interface
 from vpnaas.params.intent import LinkParams
+from vpnaas.peers.inputs import CharmState, LinkInputs
 from vpnaas.peers.peer import Peer
 from vpnaas.tunnels.key_pair import KeyPair
 from vpnaas.tunnels.keyed import KeyedTechnology, observe_preshared
-from vpnaas.tunnels.technology import CharmState, LinkInputs, LinkPlan, PeerSession
+from vpnaas.tunnels.technology import LinkPlan, PeerSession
 from vpnaas.tunnels.wireguard import interface as wireguard
 from vpnaas.tunnels.wireguard.names import CONF, GATE, KEY, UNIT
 from vpnaas.vdu.steps import Broken, Results, Step, disable, remove, run
