@@ -7,7 +7,6 @@ from pathlib import Path
 import lab as package_of_lab
 from lab import accounts
 from lab.errors import ConflictError, NbiError
-from lab.nbi import requests
 from lab.nbi.requests import check
 from lab.nbi.views import PROJECT_ID
 from lab.records.ids import admin, new_id
@@ -31,7 +30,7 @@ def version(resources: Resources, call: Call) -> Answer:
 
 def log_in(resources: Resources, call: Call) -> Answer:
     """Log in: answer with a new token."""
-    token = resources.tokens.login(check(call.body, requests.TOKEN), call.client)
+    token = resources.tokens.login(check(call.body, "token"), call.client)
     return Answer(token, HTTPStatus.CREATED, f"/osm/admin/v1/tokens/{token['id']}")
 
 
@@ -115,7 +114,7 @@ def _deleted(call: Call) -> Answer:
 
 def new_vca(resources: Resources, call: Call) -> Answer:
     """Store the record of a Juju controller, without its secret; the lab never calls it."""
-    body = check(call.body, requests.VCA)
+    body = check(call.body, "vca")
     store = resources.engine.store
     state = {"operationalState": "ENABLED", "detailed-status": "Done"}
     record = {**_without_secret(body), "_id": new_id(), "_admin": {**admin(), **state}}
@@ -138,7 +137,7 @@ def _without_secret(body: Document) -> Document:
 def edit_vca(resources: Resources, call: Call) -> Answer:
     """Change the record of a Juju controller."""
     resources.get(VCAS, call.key)
-    body = check(call.body, requests.VCA_EDIT)
+    body = check(call.body, "vca edit")
     _require_content(body)
     with resources.engine.store.edit(VCAS, call.key) as record:
         record.update(_without_secret(body))
@@ -166,7 +165,7 @@ def _require_content(body: Document) -> None:
 
 def new_vim(resources: Resources, call: Call) -> Answer:
     """Make a VIM account; its password is for an OpenStack, and no record here has it."""
-    body = check(call.body, requests.VIM_ACCOUNT)
+    body = check(call.body, "vim")
     left_out = ("name", "vim_type", "config", "vim_password", "schema_version", "schema_type")
     more = {key: value for key, value in body.items() if key not in left_out}
     document = accounts.create(
@@ -183,7 +182,7 @@ def new_vim(resources: Resources, call: Call) -> Answer:
 def edit_vim(resources: Resources, call: Call) -> Answer:
     """Change the record of a VIM account; its networks do not change."""
     before = resources.get(VIMS, call.key)
-    body = check(call.body, requests.VIM_EDIT)
+    body = check(call.body, "vim edit")
     _require_content(body)
     for name in ("name", "vim_type"):
         if body.get(name, before[name]) != before[name]:

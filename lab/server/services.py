@@ -59,7 +59,7 @@ def delete_service(resources: Resources, call: Call) -> Answer:
     if resources.discarded(NSRS, call.key):
         return Answer(None, HTTPStatus.NO_CONTENT)
     resources.get(NSRS, call.key)
-    known = requests.NS_TERMINATE["properties"]
+    known = requests.schema("terminate")["properties"]
     try:
         given = {key: load(text) for key, text in call.query if key in known}
     except DocumentError as error:
@@ -69,7 +69,7 @@ def delete_service(resources: Resources, call: Call) -> Answer:
 
 def delete_services(resources: Resources, call: Call) -> Answer:
     """Terminate several services."""
-    keys = requests.check(call.body, requests.NS_TERMINATE_SEVERAL)["ns_ids"]
+    keys = requests.check(call.body, "terminate several")["ns_ids"]
     for key in keys:
         resources.get(NSRS, key)
     for key in keys:
@@ -88,7 +88,7 @@ def delete_slice(resources: Resources, call: Call) -> Answer:
 
 def cancel(resources: Resources, call: Call) -> Answer:
     """Cancel an operation on a service (SOL005, clause 6.4.12)."""
-    requests.check(call.body, requests.CANCEL)
+    requests.check(call.body, "cancel")
     resources.get(OPS, call.key)
     resources.engine.cancel(call.key)
     return Answer({}, HTTPStatus.ACCEPTED, f"/osm/nslcm/v1/ns_lcm_op_occs/{call.key}")
