@@ -4,10 +4,11 @@ import datetime
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import monotonic
 from typing import Literal
 
-from jinja2 import Environment
+from jinja2 import Environment, FileSystemLoader
 
 State = Literal["passed", "failed", "unknown", "skipped"]
 
@@ -60,7 +61,8 @@ class Report:
 
     def page(self) -> str:
         """Return the page: one HTML file without scripts and links."""
-        return _PAGE.render(report=self)
+        pages = Environment(autoescape=True, loader=FileSystemLoader(Path(__file__).parent))
+        return pages.get_template("page.html.j2").render(report=self)
 
 
 def _lines(step: Step) -> Iterator[str]:
@@ -70,33 +72,3 @@ def _lines(step: Step) -> Iterator[str]:
         yield f"        OSM says: {' '.join(step.detail.split())[:500]}"
     if step.command:
         yield f"        try: {step.command}"
-
-
-_PAGE = Environment(autoescape=True).from_string("""<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Acceptance of {{ report.osm }}</title>
-<style>
-body { font: 16px/1.5 system-ui, sans-serif; margin: 1rem auto; max-width: 60rem; padding: 0 1rem }
-table { border-collapse: collapse; width: 100% }
-td, th { border-bottom: 1px solid #ccc; padding: .3rem .5rem; text-align: left }
-td { vertical-align: top }
-.passed { color: #18794e }
-.failed { color: #c00; font-weight: bold }
-.unknown, .skipped { color: #666 }
-pre { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere }
-</style></head><body>
-<h1>Acceptance: {{ "passed" if report.passed else "failed" }}</h1>
-<p>OSM {{ report.release or "of unknown release" }} at {{ report.osm }},
-VIM account {{ report.vim }}, {{ report.began.strftime("%Y-%m-%d %H:%M") }} UTC</p>
-<table><tr><th>What</th><th>Result</th><th>Seconds</th></tr>
-{%- for step in report.steps %}
-<tr><td>{{ step.title }}</td>
-<td><span class="{{ step.state }}">{{ step.state }}</span>
-{%- if step.sentence %}: {{ step.sentence }}{% endif %}
-{%- if step.detail %}<pre>{{ step.detail }}</pre>{% endif %}
-{%- if step.command %}<pre>{{ step.command }}</pre>{% endif %}</td>
-<td>{{ step.seconds }}</td></tr>
-{%- endfor %}
-</table></body></html>
-""")
