@@ -31,13 +31,13 @@ demo() {
         "epc "* | "5g "*) profile=$1; shift ;;
         "--vdu qemu") profile=machines; shift 2 ;;
     esac
-    setup programs
+    setup
     build_for experiments --profile "$profile" "$@"
     exec "$venv/bin/python" -m experiments run --profile "$profile" "$@"
 }
 
 experiments() {
-    if names_an_osm "$@" || [ "${1:-}" = report ]; then setup_python; else setup programs; fi
+    if names_an_osm "$@" || [ "${1:-}" = report ]; then setup_python; else setup; fi
     if [ "${1:-}" = run ]; then build_for experiments "${@:2}"; fi
     exec "$venv/bin/python" -m experiments "$@"
 }
@@ -49,7 +49,7 @@ acceptance() {
 }
 
 bench() {
-    setup
+    setup test
     build_for bench "$@"
     exec "$venv/bin/python" -m benchmarks "$@"
 }

@@ -16,7 +16,7 @@ run_tests() {
             ;;
         --changed | --changed=*)
             [ "$1" != --changed ] || set -- --changed=HEAD "${@:2}"
-            if [ "$(id -u)" = 0 ]; then setup; else setup_python test; fi
+            if [ "$(id -u)" = 0 ]; then setup test; else setup_python test; fi
             exec "$venv/bin/python" -m pytest --numprocesses auto --dist loadgroup "$@"
             ;;
         --on)
@@ -30,7 +30,7 @@ run_tests() {
         "-m long") set -- --record=long "$@" ;;
         "-m kvm" | "-m kvm --emulated") set -- --record=kvm "$@" ;;
     esac
-    setup
+    setup test
     if ! asks_for_help "$@"; then
         apt_install "${machine_packages[@]}" "${container_packages[@]}"
         # A long test of the page needs a browser. Ubuntu has it as a snap; the test is skipped there.
