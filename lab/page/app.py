@@ -1,6 +1,5 @@
 """The page itself, by NiceGUI: it asks for the password of the API and shows what `Data` has."""
 
-import json
 import secrets
 import time
 from collections import deque
@@ -15,7 +14,10 @@ from lab.errors import NbiError
 from lab.graph import draw
 from lab.graph.model import COLOURS, Edge, Graph, Node
 from lab.nbi.engine import Engine
-from lab.page.data import REFUSALS, Data, Sample, Summary, default, text, typed
+from lab.page.data import REFUSALS, Data, Sample, Summary
+from lab.page.elements import complain, confirmed, heading
+from lab.page.forms import MARK, Form, grouped
+from lab.page.stock import Stock, create, example
 from lab.server.tokens import NAME, Tokens
 
 REFRESH = 3.0
@@ -40,10 +42,6 @@ BADGE = (
 """Cell of a state in the colour of its row."""
 BLUE = "#1f5f99"
 """Colour of header and buttons; white on it has a contrast of 6.6 to 1 (WCAG 2.1: 4.5)."""
-EMPTY = {
-    "slice": "none yet; osm-lab nsi-create makes one",
-    "service": "none yet; osm-lab ns-create makes one, as does any client of OSM's API",
-}
 PAPER = "background: white"
 """Of pictures, whose labels are dark also where the page is."""
 OPERATIONS = 100
@@ -88,12 +86,6 @@ def dress() -> None:
     """Give a page its colour, and its language, which NiceGUI does not tell a screen reader."""
     ui.colors(primary=BLUE)
     ui.query("html").props("lang=en")
-
-
-def heading(text: str, level: int) -> ui.label:
-    """Show a heading that a screen reader knows as one."""
-    label = ui.label(text).classes("text-h6 ellipsis")
-    return label.props(f"role=heading aria-level={level}")
 
 
 class Page:
@@ -143,19 +135,23 @@ class Page:
 
         @ui.refreshable
         def lists(slices: list[Summary], services: list[Summary]) -> None:
+            if not slices and not services:
+                example(self)
             for title, kind, records in (
                 ("Slices", "slice", slices),
                 ("Services", "service", services),
             ):
                 heading(title, 2)
                 if not records:
-                    ui.label(EMPTY[kind])
+                    ui.label("none yet")
                 with ui.row().classes("w-full"):
                     for record in records:
                         labels[record.key] = _card(kind, record)
 
         shown = self.data.overview()
         lists(*shown)
+        ui.button("New service or slice", on_click=lambda: create(self)).props("outline")
+        stock = Stock(self)
 
         def look() -> None:
             nonlocal shown
@@ -168,6 +164,7 @@ class Page:
             for record in (*now[0], *now[1]):
                 labels[record.key].text = record.links
             links.refresh()
+            stock.refresh()
 
         ui.timer(REFRESH, look)
 
@@ -185,6 +182,9 @@ class Page:
         self._header(f"{kind.capitalize()} {graph.name}")
         view = ServicePage(self, key, graph)
         view.show()
+        with ui.row().classes("w-full justify-end"):
+            delete = ui.button(f"Delete this {kind}", on_click=view.delete)
+            delete.props("outline color=negative")
         ui.timer(REFRESH, view.refresh)
 
     def _header(self, title: str) -> None:
@@ -250,6 +250,7 @@ class ServicePage:
         self.chosen = graph.nodes[0].id if graph.nodes else ""
         self.samples: dict[str, deque[Sample]] = {}
         self.busy = False
+        self.deleted = False
 
     def show(self) -> None:
         """Draw everything once."""
@@ -305,6 +306,8 @@ class ServicePage:
             listed = self.data.operations(self.key)[:OPERATIONS]
         except REFUSALS as error:  # deleted meanwhile
             self.state.text = str(error)
+            if self.deleted:
+                ui.navigate.to("/")
             return
         if graph != self.graph:
             self.graph = graph
@@ -318,6 +321,18 @@ class ServicePage:
             seen = f", seen {time.time() - node.looked:.0f} s ago" if node.looked else ""
             lines = node.message.replace(", ", "\n")
             self.state.text = f"{node.vnfd}, {node.state}{seen}\n{lines}"
+
+    async def delete(self) -> None:
+        """Delete the service or slice, if the user means it."""
+        name = self.graph.name
+        told = ["Its VNFs stop, and their data is gone."]
+        if not self.page.known() or not await confirmed(f"Delete {name}?", told, "Delete"):
+            return
+        try:
+            await run.io_bound(self.data.delete, self.key)
+            self.deleted = True
+        except REFUSALS as error:
+            complain(error)
 
     def _node(self) -> Node | None:
         return next((node for node in self.graph.nodes if node.id == self.chosen), None)
@@ -341,73 +356,29 @@ class ServicePage:
             primitives = self.data.primitives(node.service_id, node.member)
         except REFUSALS:  # deleted meanwhile; refresh() says so
             return
+        options = grouped(primitives)
         with self.forms:
-            chosen = ui.select(sorted(primitives), label="Primitive").classes("w-full")
-            fields = ui.column().classes("w-full")
+            chosen = ui.select(options, label="Primitive").classes("w-full")
+            chosen.props("virtual-scroll-slice-size=99")  # all can be reached by keyboard
+            chosen.props(f":option-disable=\"each => each.label.startsWith('{MARK}')\"")
+            fields = ui.column().classes("w-full gap-1")
 
-            async def show() -> None:
-                fields.clear()
-                primitive = primitives[chosen.value]
-                links: Mapping[str, Mapping[str, Any]] | None = None
-                if primitive["name"] == "configure":
-                    # What is left out takes its default: one press would reset the link.
-                    try:
-                        links = await run.io_bound(self.data.in_force, node.service_id, node.member)
-                    except REFUSALS as error:
-                        with fields:
-                            ui.label(f"values in force are not known: {error}")
-                with fields:
-                    self._form(node, primitive, links or {})
+        async def show() -> None:
+            fields.clear()
+            primitive = primitives[chosen.value]
+            in_force: Mapping[str, Mapping[str, Any]] = {}
+            if primitive["name"] == "configure":
+                # What is left out takes its default: one press would reset the link.
+                ids = (node.service_id, node.member)
+                try:
+                    in_force = await run.io_bound(self.data.in_force, *ids) or {}
+                except REFUSALS as error:
+                    with fields:
+                        ui.label(f"values in force are not known: {error}")
+            with fields:
+                Form(self.data, node, primitive, in_force, self.page.known)
 
-            chosen.on_value_change(show)
-
-    def _form(
-        self, node: Node, primitive: Mapping[str, Any], links: Mapping[str, Mapping[str, Any]]
-    ) -> None:
-        """Show the form of a primitive; `links` are values in force, by link."""
-        inputs: dict[str, Any] = {}
-        for parameter in primitive.get("parameter") or ():
-            name, value = parameter["name"], default(parameter)
-            if parameter.get("data-type") == "BOOLEAN":
-                inputs[name] = ui.select(["true", "false"], value=value, label=name)
-            elif parameter.get("data-type") == "INTEGER":
-                inputs[name] = ui.input(name, value=value)
-            else:  # a certificate has lines, which an input of one line would join
-                inputs[name] = ui.textarea(name, value=value).props("autogrow rows=1")
-            inputs[name].classes("w-full")
-        given = {p["name"]: p for p in primitive.get("parameter") or ()}
-
-        def fill(link: str) -> None:
-            for name, field in inputs.items():
-                if link in links:
-                    field.value = text(links[link].get(name, default(given[name])))
-
-        if links and "link" in inputs:
-            inputs["link"].on_value_change(lambda event: fill(str(event.value)))
-            inputs["link"].value = min(links)
-        answer = answer_label()
-
-        async def press() -> None:
-            if not self.page.known():
-                return
-            button.disable()
-            try:
-                values = {
-                    name: typed(given[name], field.value)
-                    for name, field in inputs.items()
-                    if field.value != "" or "default-value" not in given[name]
-                }
-                result = await run.io_bound(
-                    self.data.press, node.service_id, node.member, primitive["name"], values
-                )
-                shown = result if isinstance(result, str) else json.dumps(result, indent=1)
-                tell(answer, shown or "done", refused=False)
-            except REFUSALS as error:
-                tell(answer, str(error), refused=True)
-            button.enable()
-
-        button = ui.button(f"Run {primitive['name']}", on_click=press)
-        button.move(target_index=len(inputs))
+        chosen.on_value_change(show)
 
     def _live(self, event: Any) -> None:
         self.timer.active = self.rates.visible = bool(event.value)
@@ -449,20 +420,6 @@ class ServicePage:
                 ui.space()
                 ui.button(icon="close", on_click=dialog.close).props('flat aria-label="Close"')
             ui.label(text).classes("whitespace-pre-wrap break-all font-mono text-xs")
-
-
-def answer_label() -> ui.label:
-    """Return an element for what a primitive answers: text that wraps, and is no HTML."""
-    # `ui.code` is Markdown, in which a VDU's output could be HTML.
-    label = ui.label().classes("w-full max-h-96 overflow-auto font-mono text-xs")
-    label.classes("whitespace-pre-wrap break-words").visible = False
-    return label
-
-
-def tell(answer: ui.label, text: str, refused: bool) -> None:
-    """Show an answer or a refusal."""
-    answer.text, answer.visible = text, True
-    answer.classes("text-negative") if refused else answer.classes(remove="text-negative")
 
 
 def picture(graph: Graph) -> dict[str, Any]:

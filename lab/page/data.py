@@ -3,27 +3,46 @@
 import json
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from builder.link_table import Link
 from builder.link_table import links as table
-from lab.descriptors.environments import day12
-from lab.descriptors.service import service
+from builder.tree import Tree
+from lab import accounts
+from lab.descriptors.environments import Environment
+from lab.descriptors.service import Service, service
 from lab.errors import LcmError, NbiError
 from lab.graph import model
 from lab.graph.states import links_of
 from lab.lcm import keeper, looking
 from lab.lcm.backends import Backends
+from lab.lcm.request import charm_folder
+from lab.nbi.catalogue import KINDS
 from lab.nbi.engine import Engine
+from lab.nbi.params import InstanceRequest, load_mapping
 from lab.nbi.slices import Slices
 from lab.records.journal import Tail
 from lab.records.operations import operation_folder
-from lab.records.store import NSIOPS, NSIS, NSRS, OPS, Document
+from lab.records.store import (
+    NSDS,
+    NSIOPS,
+    NSIS,
+    NSRS,
+    NSTS,
+    OPS,
+    VIMS,
+    VNFDS,
+    Document,
+)
+from lab.vca.charm import Action, read_charm
 
 REFUSALS = (NbiError, LcmError)
 """Errors of the engines; the text of each is one sentence."""
+EXAMPLE = ("vpn_endpoint_vnf", "vpn_basic_ns")
+"""Packages of the service with which a new user begins."""
 PAUSE = 0.3
 """Seconds between two looks at an operation."""
 
@@ -118,26 +137,42 @@ class Data:
         return model.find(self.engine, Backends(self.home).controller(), key)
 
     def primitives(self, ns: str, member: str) -> dict[str, Mapping[str, Any]]:
-        """Return the day-2 primitives of a VNF, by name."""
-        _, entry = self._charm(ns, member)
-        return {each["name"]: each for each in entry.get("config-primitive") or ()}
+        """Return the day-2 primitives of a VNF by name, with what its charm declares of each.
 
-    def _charm(self, ns: str, member: str) -> tuple[str | None, Mapping[str, Any]]:
-        """Return the VDU of a VNF's charm (None: the VNF itself) and the charm's day1-2 entry."""
+        A parameter has the keys of the descriptor, and `description`, `enum`, `minimum` and
+        `maximum` where the charm declares them.
+        """
+        svc, env = self._charm(ns, member)
+        if env is None:
+            return {}
+        # A chart has its declarations in its image.
+        folder = None if env.helm else charm_folder(svc, self.engine.store, env)
+        actions = read_charm(folder).actions if folder else {}
+        found: dict[str, Mapping[str, Any]] = {}
+        for each in env.config:
+            action = actions.get(
+                each.get("execution-environment-primitive", each["name"]), Action()
+            )
+            parameters = each.get("parameter") or ()
+            merged = [{**action.params.get(given["name"], {}), **given} for given in parameters]
+            found[each["name"]] = {
+                "description": action.description,
+                **each,
+                "parameter": merged,
+            }
+        return found
+
+    def _charm(self, ns: str, member: str) -> tuple[Service, Environment | None]:
+        """Return a service and the first execution environment of a VNF of it."""
         svc = service(self.engine.ns(ns), self.engine.store)
-        descriptor = svc.vnfds[member]["descriptor"]
-        entry = day12(descriptor, descriptor["id"])
-        if entry is not None:
-            return None, entry
-        vdus = [str(vdu["id"]) for vdu in descriptor["vdu"]]
-        entries = [(vdu, day12(descriptor, vdu)) for vdu in vdus]
-        return next(((vdu, entry) for vdu, entry in entries if entry), (None, {}))
+        mine = (each for each in svc.environments if each.member_vnf_index == member)
+        return svc, next(mine, None)
 
     def press(self, ns: str, member: str, primitive: str, given: Mapping[str, Any]) -> Any:
         """Run a primitive to its end; return its answer, parsed if it is JSON."""
-        vdu, _ = self._charm(ns, member)
+        _, env = self._charm(ns, member)
         body = {"primitive": primitive, "primitive_params": given, "member_vnf_index": member}
-        body |= {"vdu_id": vdu} if vdu is not None else {}
+        body |= {"vdu_id": env.vdu_id} if env is not None and env.vdu_id else {}
         started = self.engine.ns_run(ns, "action", body)
         op_id = started.operation["_id"]
         while (done := self.engine.operation(op_id))["operationState"] == "PROCESSING":
@@ -150,6 +185,96 @@ class Data:
             return json.loads(str(output))
         except ValueError:
             return output
+
+    # -- packages, accounts, and what is made of them -----------------------------------------
+
+    def stock(self, *collections: str) -> list[dict[str, str]]:
+        """Return a row for each package, or for each VIM account."""
+        rows = []
+        for collection in collections:
+            store = self.engine.store
+            for record in [*store.all(collection), *store.damaged(collection)]:
+                state = record.get("detailed-status") or record["_admin"].get("detailed-status")
+                rows.append(
+                    {
+                        "key": str(record["_id"]),
+                        "collection": collection,
+                        "kind": str(KINDS.get(collection) or record.get("vim_type") or ""),
+                        "name": str(record.get("id") or record["name"]),
+                        "state": str(state or "ready"),
+                    }
+                )
+        return rows
+
+    def onboard(self, files: Iterable[Path]) -> list[str]:
+        """Take packages, each after those that it names; return the warnings.
+
+        A package whose id is there becomes its next revision.
+        """
+        from builder.validate import PackageError, body_of, read  # It loads slowly.
+
+        found: list[tuple[str, str, Path]] = []
+        order = list(KINDS)
+        for file in files:
+            collection, key = VNFDS, ""
+            with suppress(PackageError):  # the catalogue refuses it
+                package = read(file)
+                collection = next((c for c in order if KINDS[c] == package.kind), VNFDS)
+                key = str((body_of(package) or {}).get("id"))
+            found.append((collection, key, file))
+        warnings: list[str] = []
+        catalogue = self.engine.catalogue
+        for collection, key, file in sorted(found, key=lambda each: order.index(each[0])):
+            if any(key == each["id"] for each in self.engine.store.all(collection)):
+                warnings += catalogue.update(collection, key, file)[1]
+            else:
+                warnings += catalogue.onboard(collection, file)[1]
+        return warnings
+
+    def create(self, name: str, package: str, account: str, text: str) -> tuple[str, list[str]]:
+        """Make a service or slice; return the path of its page and the warnings.
+
+        Args:
+            name: of the service or slice.
+            package: `_id` of an NS package or a slice template.
+            account: name of a VIM account.
+            text: instantiation parameters, YAML.
+        """
+        asked = InstanceRequest(name, package, account, load_mapping(text, "The parameters"))
+        of_slice = self.engine.store.find(NSTS, package) is not None
+        started = self.slices.create(asked) if of_slice else self.engine.ns_create(asked)
+        path = f"/{'slice' if of_slice else 'service'}/{started.nsr['_id']}"
+        return path, list(started.warnings)
+
+    def example(self) -> tuple[str, list[str]]:
+        """Make a service of two VNFs and a tunnel, with all it needs; return as `create`."""
+        built = Tree.find().packages
+        files = [built / f"{name}.tar.gz" for name in EXAMPLE]
+        config = built / "params" / "vpn_basic.yaml"
+        if missing := [file.name for file in (*files, config) if not file.exists()]:
+            raise NbiError(
+                f"{', '.join(missing)} not found in {built}; `./run build {' '.join(EXAMPLE)}` "
+                "makes them, or `vpnaas-build packages` of an installed wheel"
+            )
+        self.onboard(files)
+        accounts_there = [row["name"] for row in self.stock(VIMS)]
+        if not accounts_there:
+            accounts.create(self.engine, "lab", "lab", {})
+        text, account = config.read_text(encoding="utf-8"), [*accounts_there, "lab"][0]
+        nsd = self.engine.store.resolve(NSDS, EXAMPLE[1])["_id"]
+        return self.create("example", nsd, account, text)
+
+    def delete(self, key: str) -> None:
+        """Begin to delete a service or slice, a package or a VIM account, by its id."""
+        store = self.engine.store
+        for collection in KINDS:
+            if store.find(collection, key) is not None or store.is_damaged(collection, key):
+                return self.engine.catalogue.delete(collection, key)
+        if store.find(VIMS, key) is not None or store.is_damaged(VIMS, key):
+            return accounts.delete(self.engine, key)
+        kind, found = store.instance(key)
+        (self.slices.delete if kind == NSIS else self.engine.ns_delete)(found["_id"])
+        return None
 
     def sample(self, ns: str, member: str) -> dict[str, Sample]:
         """Return the counters of each link of a VNF, as the last look found them."""

@@ -68,6 +68,12 @@ class Browser:
         """Wait until the page shows a text."""
         self.find(f"//*[contains(normalize-space(text()), '{words}')]")
 
+    def wait_for(self, expression: str) -> None:
+        """Wait until an expression of JavaScript is true."""
+        WebDriverWait(self.driver, SECONDS).until(
+            lambda driver: driver.execute_script(f"return {expression}"), expression
+        )
+
     def click(self, xpath: str) -> None:
         """Click at an element as soon as that works."""
 

@@ -4,7 +4,8 @@ Cast: operator, in a browser.
 
 Seen:
 - the page works, and loads nothing from elsewhere;
-- it is dark where the browser is, and has headings and a page for wrong addresses.
+- it is dark where the browser is, and has headings and a page for wrong addresses;
+- packages, a VIM account and a service are made, changed after a look at what changes, and deleted.
 """
 
 from pathlib import Path
@@ -12,7 +13,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from e2e_page import PASSWORD, browser, served
+from e2e_page import PASSWORD, Browser, By, Keys, browser, served
+from e2e_support import Lab, Secrets
+from support.dist import built
 
 pytestmark = pytest.mark.long
 
@@ -51,7 +54,7 @@ def test_the_page_follows_the_browser_into_the_dark_and_has_headings_and_a_404_o
         seen.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", scheme)
         seen.open("/")
         seen.login(PASSWORD)
-        seen.text("none yet; osm-lab ns-create makes one")
+        seen.text("Begin with an example")
         look = "return getComputedStyle(document.body).backgroundColor"
         assert seen.driver.execute_script(look) == "rgb(18, 18, 18)"
         assert seen.driver.execute_script("return document.documentElement.lang")
@@ -61,3 +64,73 @@ def test_the_page_follows_the_browser_into_the_dark_and_has_headings_and_a_404_o
         seen.text("There is no such page")
         seen.click("//a[text()='To the links and services of the lab']")
         seen.text("Links")
+
+
+def write(seen: Browser, label: str, text: str) -> None:
+    """Put a text in place of what a field has."""
+    field = seen.find(f"//*[@aria-label='{label}']")
+    field.send_keys(Keys.CONTROL, "a")
+    field.send_keys(text)
+
+
+@pytest.mark.lab
+def test_a_service_from_its_packages_to_its_deletion(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    names = ("vpn_basic_ns", "vpn_endpoint_vnf")
+    dist = built(tmp_path_factory, names)
+    lab = Lab(tmp_path / "lab", dist, Secrets())
+    try:
+        with served(lab) as url, browser(url) as seen:
+            seen.open("/")
+            seen.login(PASSWORD)
+            seen.click("//button[contains(., 'New VIM account')]")
+            seen.click("//button[normalize-space()='Create']")
+            seen.find("//td[text()='lab']")
+            files = "\n".join(str(dist / f"{name}.tar.gz") for name in names)
+            seen.driver.find_element(By.XPATH, "//input[@type='file']").send_keys(files)
+            seen.find("//td[text()='vpn_basic_ns']")
+            seen.click("//button[@aria-label='Delete vpn_endpoint_vnf']")
+            seen.click("//button[normalize-space()='Delete']")
+            seen.text("There is at least one NS package referencing this descriptor")
+            seen.click("//button[contains(., 'New service or slice')]")
+            write(seen, "Name", "mine")
+            seen.choose("Package", "vpn_basic_ns")
+            (params,) = seen.driver.find_elements(
+                By.XPATH, "//*[@role='dialog']//input[@type='file']"
+            )
+            params.send_keys(str(dist / "params/vpn_basic.yaml"))
+            seen.wait_for("document.querySelector('[role=dialog] textarea').value.includes('vld')")
+            seen.click("//button[normalize-space()='Create']")
+            seen.text("Service mine")
+            seen.text("vpn-server up")
+            seen.choose("VNF", "mine/client")
+            seen.text("vpn-client up")
+            seen.choose("Primitive", "configure")
+            seen.text("Set all parameters of one link")
+            seen.click("//*[text()='Addresses and sizes']")
+            write(seen, "mtu", "1300")
+            send = "//button[normalize-space()='Send configure']"
+            seen.click("//button[normalize-space()='Run configure']")
+            seen.find("//tr[td[1]='mtu'][td[2]='0'][td[3]='1300']")
+            seen.driver.save_screenshot(str(tmp_path / "diff.png"))
+            seen.click("//button[normalize-space()='Cancel']")
+            assert sent(lab).count("configure") == 0
+            seen.click("//button[normalize-space()='Run configure']")
+            seen.click(send)
+            seen.find("//*[contains(text(), '\"mtu\": 1300')]")
+            seen.driver.save_screenshot(str(tmp_path / "sent.png"))
+            seen.click("//button[normalize-space()='Run configure']")
+            seen.text("These values are in force. Nothing changes.")
+            seen.click("//button[normalize-space()='Cancel']")
+            assert sent(lab).count("configure") == 1
+            assert seen.severe() == []
+            seen.click("//button[contains(., 'Delete this service')]")
+            seen.click("//button[normalize-space()='Delete']")
+            seen.text("Begin with an example")
+    finally:
+        lab.done("lab", "clean")
+
+
+def sent(lab: Lab) -> list[object]:
+    return [o["operationParams"].get("primitive") for o in lab.engine.operations("mine")]

@@ -2,17 +2,25 @@
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from nicegui import Client, run, ui
 
 from builder.link_table import Link
+from builder.tree import Tree
+from lab.errors import NbiError
 from lab.graph import model
 from lab.graph.model import COLOURS, Graph, Node
-from lab.page.app import LinksTable, ServicePage, _row, answer_label, tell
-from lab.page.data import Sample
+from lab.nbi.engine import Engine
+from lab.page.app import LinksTable, ServicePage, _row
+from lab.page.data import Data, Sample
+from lab.page.elements import answer_label, tell
+from lab.page.forms import FIELDS, GROUPS, INTERRUPTS, MARK, Form, grouped, interruption
+from lab.records.store import NSDS, NSRS, NSTS, VNFDS
 
 NODE = Node("basic/client", "basic", "client", "vnfd", "active", "up", service_id="n1")
 
@@ -102,7 +110,7 @@ def test_an_answer_of_a_vdu_is_shown_as_text() -> None:
     """In Markdown, as of `ui.code`, it could end the block and draw a login form."""
     view = shown(Graph("basic", (NODE,)))
     with view.forms:
-        view._form(NODE, {"name": "show-status"}, {})
+        Form(view.data, NODE, {"name": "show-status"}, {}, lambda: True)
     elements = list(view.forms.descendants())
     assert [each for each in elements if type(each) is ui.label]
     assert not [each for each in elements if isinstance(each, ui.markdown | ui.code | ui.html)]
@@ -111,7 +119,7 @@ def test_an_answer_of_a_vdu_is_shown_as_text() -> None:
 def test_a_form_begins_with_the_values_in_force() -> None:
     view = shown(Graph("basic", (NODE,)))
     with view.forms:
-        view._form(NODE, CONFIGURE, {"vpn-client": IN_FORCE})
+        Form(view.data, NODE, CONFIGURE, {"vpn-client": IN_FORCE}, lambda: True)
     fields = {each.props.get("label"): each for each in view.forms.descendants()
               if isinstance(each, ui.input | ui.textarea | ui.select)}  # fmt: skip
     values = {name: field.value for name, field in fields.items() if name in str(CONFIGURE)}
@@ -119,6 +127,107 @@ def test_a_form_begins_with_the_values_in_force() -> None:
         "link": "vpn-client", "technology": "ipsec", "mtu": "1400", "preshared-key": "true",
         "gateway": "auto",
     }  # fmt: skip
+
+
+def test_a_form_names_what_changes_before_it_is_sent() -> None:
+    view = shown(Graph("basic", (NODE,)))
+    with view.forms:
+        form = Form(view.data, NODE, CONFIGURE, {"vpn-client": IN_FORCE}, lambda: True)
+    assert form.changes(form.values()) == []
+    form.inputs["mtu"].value = "1300"
+    form.inputs["preshared-key"].value = "false"
+    assert form.changes(form.values()) == [
+        {"parameter": "mtu", "in force": "1400", "new": "1300"},
+        {"parameter": "preshared-key", "in force": "true", "new": "false"},
+    ]
+    assert "tunnel" in interruption("configure", form.values())
+
+
+def test_only_what_interrupts_is_asked_about() -> None:
+    assert interruption("show-status", {"link": "all"}) == ""
+    assert interruption("rotate-keys", {"force": "false"}) == ""
+    assert "lose" in interruption("rotate-keys", {"force": "true"})
+
+
+def test_primitives_stand_in_groups_and_faults_come_last() -> None:
+    names = ["inject-fault", "their-own", "show-status", "rotate-keys"]
+    assert grouped(names) == [
+        f"{MARK}Links", "show-status", f"{MARK}Keys", "rotate-keys", f"{MARK}This VNF", "their-own",
+        f"{MARK}Experiments and faults", "inject-fault",
+    ]  # fmt: skip
+
+
+def test_what_the_page_says_of_primitives_is_about_those_that_there_are() -> None:
+    tree = Tree.find()
+    declared: dict[str, Any] = {}
+    for file in (tree.root / "charms").glob("*/*actions.yaml"):
+        for name, action in (yaml.safe_load(file.read_text()) or {}).items():
+            declared.setdefault(name, {}).update(action.get("params") or {})
+    assert {name for group in GROUPS.values() for name in group} <= set(declared)
+    assert {key.split()[0] for key in INTERRUPTS} <= set(declared)
+    assert FIELDS.keys() <= set(declared)
+    for name, groups in FIELDS.items():
+        assert {each for group in groups.values() for each in group} < set(declared[name])
+
+
+@pytest.fixture
+def data(engine: Engine) -> Data:
+    return Data(engine)
+
+
+def test_packages_are_taken_in_any_order_and_again(data: Data, dist: Path) -> None:
+    names = ("vpn_basic_nst", "vpn_basic_ns", "vpn_endpoint_vnf")
+    files = [dist / f"{name}.tar.gz" for name in names]
+    data.onboard(files)
+    rows = data.stock(VNFDS, NSDS, NSTS)
+    assert [row["name"] for row in rows] == list(reversed(names))
+    data.onboard(files[-1:])
+    (vnfd,) = data.engine.store.all(VNFDS)
+    assert vnfd["_admin"]["revision"] == 2
+    with pytest.raises(NbiError, match="referencing this descriptor"):
+        data.delete(rows[0]["key"])
+    for row in reversed(rows):
+        data.delete(row["key"])
+    assert data.stock(VNFDS, NSDS, NSTS) == []
+
+
+def test_what_is_no_package_is_refused_in_a_sentence(data: Data, tmp_path: Path) -> None:
+    file = tmp_path / "picture.tar.gz"
+    file.write_bytes(b"GIF89a")
+    with pytest.raises(NbiError, match="picture.tar.gz"):
+        data.onboard([file])
+
+
+def test_the_example_makes_all_it_needs(
+    data: Data, dist: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = SimpleNamespace(packages=dist)
+    monkeypatch.setattr(Tree, "find", lambda: tree)
+    path, _ = data.example()
+    (nsr,) = data.engine.store.all(NSRS)
+    assert (path, nsr["name"]) == (f"/service/{nsr['_id']}", "example")
+    tree.packages = dist / "nothing"
+    with pytest.raises(NbiError, match=r"`\./run build vpn_endpoint_vnf vpn_basic_ns` makes them"):
+        data.example()
+
+
+def test_fields_have_the_choices_and_descriptions_of_the_charm(
+    data: Data, dist: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Tree, "find", lambda: SimpleNamespace(packages=dist))
+    data.example()
+    (nsr,) = data.engine.store.all(NSRS)
+    configure = data.primitives(nsr["_id"], "client")["configure"]
+    assert configure["description"].startswith("Set all parameters of one link")
+    parameters = {each["name"]: each for each in configure["parameter"]}
+    assert parameters["link"]["enum"] == ["vpn-client", "vpn-server"]
+    assert parameters["post-quantum"]["enum"] == ["none", "prefer", "require"]
+    assert parameters["listen-port"]["maximum"] == 65535
+    node = replace(NODE, service_id=nsr["_id"])
+    with Client(ui.page("/"), request=None):
+        form = Form(data, node, configure, {}, lambda: True)
+    assert isinstance(form.inputs["post-quantum"], ui.select)
+    assert form.inputs["post-quantum"].value == "none"
 
 
 def test_a_refusal_is_wrapped_text_and_not_code() -> None:
