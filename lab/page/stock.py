@@ -24,7 +24,7 @@ DELETE = (
 )
 WELCOME = """This lab is empty. The example makes a VIM account of this machine, onboards two
 packages, and instantiates a service of them: two VNFs, between which a WireGuard tunnel comes up.
-It takes about a minute and 300 MB."""
+It takes about half a minute."""
 
 
 class Stock:
