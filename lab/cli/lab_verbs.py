@@ -21,6 +21,7 @@ from builder.link_table import span
 from builder.terminal import tell
 from lab.cli.context import Lab, pass_lab
 from lab.cli.names import ACCOUNT, LINK, SERVICE, SERVICE_OR_SLICE, UNIT, VNF
+from lab.cli.strongswan import strongswan
 from lab.cli.watching import lines, watched
 from lab.errors import NbiError, unknown
 from lab.lcm import keeper
@@ -228,15 +229,16 @@ def capture(
 def attach(lab: Lab, ns: str, link: str, command: tuple[str, ...], vim_account: str | None) -> None:
     """Open a shell on virtual link LINK of a service, as a host there with a free address.
 
-    The host has an interface eth0, and the files and programs of this machine. With a COMMAND
-    (put -- before it) it runs that. It and its address are gone when the shell ends.
+    The host has an interface eth0, and the files and programs of this machine. strongSwan runs
+    there; its swanctl takes connections and keys from below $SWANCTL_DIR. With a COMMAND (put --
+    before it) it runs that. The host, its address and that folder are gone when the shell ends.
     """
     vim, network = _network(lab, lab.engine.ns(ns), link, vim_account)
     if not (command or sys.stdin.isatty()):
         raise NbiError("a shell needs a terminal; give a COMMAND after --")
-    with vim.host(network) as (words, address):
+    with vim.host(network) as (words, address), strongswan(words) as variables:
         lab.out.remark(f"{address} on {link} of {ns}")
-        environment = {**os.environ, "PS1": f"{ns} {link} {address} # "}
+        environment = {**os.environ, **variables, "PS1": f"{ns} {link} {address} # "}
         if binary := probe().binary:
             environment["WG_QUICK_USERSPACE_IMPLEMENTATION"] = str(binary)
         shell = command or ("bash", "--norc", "-i")

@@ -57,7 +57,46 @@ def parameters(
     )
     own = {"ns": "nsdId", "nsi": "nstId"}[kind]
     request = {key: value for key, value in document.items() if key != own}
-    return _sorted(validate_params(kind, request, catalog), False, "parameters")
+    try:
+        return _sorted(validate_params(kind, request, catalog), False, "parameters")
+    except NbiError as error:
+        hint = _whose(kind, document, nsds, nsts or {})
+        raise NbiError(f"{error}{hint}", error.status) from None
+
+
+def _whose(
+    kind: str,
+    document: Mapping[str, Any],
+    nsds: Mapping[str, Document],
+    nsts: Mapping[str, Document],
+) -> str:
+    """Return for what a file of parameters seems to be, "" if it fits the service or slice."""
+    if kind == "ns" and "netslice-subnet" in document:
+        return "; this file is for a slice"
+    if kind == "nsi" and {"additionalParamsForVnf", "vld"} & document.keys():
+        return "; this file is for a service"
+    subnets = [subnet for nst in nsts.values() for subnet in nst.get("netslice-subnet") or ()]
+    names = [subnet["nsd-ref"] for subnet in subnets] if kind == "nsi" else list(nsds)
+    found = [nsds[name]["df"][0] for name in names if name in nsds]
+    there = {str(vnf["id"]) for flavour in found for vnf in flavour.get("vnf-profile") or ()}
+    parts = [document] if kind == "ns" else document.get("netslice-subnet")
+    named = {
+        str(entry.get("member-vnf-index"))
+        for part in _mappings(parts)
+        for entry in _mappings(part.get("additionalParamsForVnf"))
+    }
+    if named <= there:
+        return ""
+    what = ", ".join(names)
+    return f"; this file is for members {_list(named)}, and {what} has {_list(there)}"
+
+
+def _mappings(value: Any) -> list[Document]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _list(names: set[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
 
 
 def _sorted(findings: list[Problem], strict: bool, what: str) -> list[str]:

@@ -6,12 +6,14 @@ Seen:
 - a capture has IKE and ESP only, and the largest packet passes whole;
 - a TCP stream survives the rotation of both ends;
 - refused parameters leave the tunnel alone;
+- a peer on the link gets in by strongSwan and the file that `add-peer` answers;
 - with the daemon down nothing leaves in clear; after a reboot the link comes back without the
   charm;
 - IPsec and WireGuard replace each other.
 """
 
 import re
+import subprocess
 import time
 from pathlib import Path
 
@@ -327,6 +329,41 @@ def by_hand(service: Service, server: Vnf, client: Vnf) -> None:
     assert associations(server) == []
     assert not client.pings(SERVER, tries=5)
     client.action("delete-peer", link="vpn-client", name=reply["server"]["ike-identity"])
+
+
+ON_THE_LINK = """
+set -e
+cp "$1" "$SWANCTL_DIR/conf.d/"
+cp "$2" "$SWANCTL_DIR/private/"
+openssl pkey -in "$2" -pubout -out "$SWANCTL_DIR/pubkey/laptop.pem"
+ip address add 10.77.0.200/32 dev eth0
+swanctl --load-all
+swanctl --initiate --child vpn-server
+ping -c 3 -W 5 -I 10.77.0.200 10.77.0.1
+"""
+"""What an operator types into the shell of `lab attach`, with the peer's file and its key."""
+
+
+def test_a_peer_on_the_link_runs_the_file_of_its_answer(
+    service: Service, server: Vnf, tmp_path: Path
+) -> None:
+    key = tmp_path / "laptop.key"
+    subprocess.run(["openssl", "genpkey", "-algorithm", "ED25519", "-out", key], check=True)
+    words = ["openssl", "pkey", "-in", str(key), "-pubout"]
+    public = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    answer = server.action(
+        "add-peer",
+        link="vpn-server",
+        name="laptop",
+        public_key="".join(public.splitlines()[1:-1]),
+        allowed_prefixes="10.77.0.200/32",
+    )
+    (tmp_path / "peer.conf").write_text(answer["swanctl"])
+    given = ("--", "bash", "-c", ON_THE_LINK, "bash", str(tmp_path / "peer.conf"), str(key))
+    said = service.lab.done("lab", "attach", service.name, "data", *given)
+    assert "3 received" in said
+    server.action("delete-peer", link="vpn-server", name="laptop")
+    assert not [p for p in server.status("vpn-server")["peers"] if p["peer"] == "laptop"]
 
 
 @pytest.mark.long

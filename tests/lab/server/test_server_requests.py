@@ -756,3 +756,14 @@ with TestClient(WithPage(create_app(engine, tokens), engine, tokens)) as client:
     assert client.get("/osm/version").status_code == 200
 """
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, timeout=120)
+
+
+def test_a_file_of_parameters_for_others_is_named_as_such(api: Api, dist: Path) -> None:
+    body = instantiation(dist, api.onboard(dist), VIM)
+    place = "/nslcm/v1/ns_instances_content"
+    for entry in body["additionalParamsForVnf"]:
+        entry["member-vnf-index"] = {"server": "hss", "client": "mme"}[entry["member-vnf-index"]]
+    del body["vld"]
+    detail = api.post(place, body).json()["detail"]
+    hint = "this file is for members hss, mme, and vpn_basic_ns has client, server"
+    assert detail.endswith(hint), detail

@@ -1,0 +1,85 @@
+"""strongSwan of this machine on a link, as a peer that `add-peer` knows."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from lab.errors import NbiError
+from lab.vim import probe
+
+PROGRAM = shutil.which("charon-systemd", path="/usr/sbin:/sbin")
+SECONDS = 10.0
+PLUGINS = (
+    "random nonce aesni openssl kdf hmac sha1 sha2 curve25519 kernel-netlink pem pkcs1 pkcs8 "
+    "pubkey x509 revocation constraints socket-default vici updown counters"
+)
+CONFIGURATION = """charon-systemd {{
+  load = {plugins}
+  port = 500
+  port_nat_t = 4500
+  journal {{
+    default = -1
+  }}
+  filelog {{
+    {folder}/log {{
+      default = 1
+    }}
+  }}
+  plugins {{
+    vici {{
+      socket = unix://{folder}/vici
+    }}
+  }}
+}}
+swanctl {{
+  socket = unix://{folder}/vici
+}}
+"""
+
+
+@contextmanager
+def strongswan(words: Sequence[str]) -> Iterator[dict[str, str]]:
+    """Run an IKE daemon while the block runs; yield the variables by which swanctl finds it.
+
+    Args:
+        words: before a command, to run it on the link.
+
+    The variables are none where this machine has no strongSwan. SWANCTL_DIR is the place of what
+    is /etc/swanctl elsewhere; it is gone after the block.
+    """
+    if PROGRAM is None:
+        yield {}
+        return
+    with tempfile.TemporaryDirectory(prefix="osm-vpnaas-") as name:
+        folder = Path(name)
+        for place in ("conf.d", "private", "pubkey", "x509", "x509ca"):
+            (folder / "swanctl" / place).mkdir(parents=True)
+        (folder / "swanctl/swanctl.conf").write_text("include conf.d/*.conf\n", encoding="utf-8")
+        file = folder / "strongswan.conf"
+        # Without ESP in the kernel, a plugin carries it.
+        plugins = PLUGINS if probe().esp else f"kernel-libipsec {PLUGINS}"
+        text = CONFIGURATION.format(folder=folder, plugins=plugins)
+        file.write_text(text, encoding="utf-8")
+        variables = {"STRONGSWAN_CONF": str(file), "SWANCTL_DIR": str(folder / "swanctl")}
+        process = subprocess.Popen(
+            [*words, PROGRAM],
+            env={**os.environ, **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            deadline = time.monotonic() + SECONDS
+            while not (folder / "vici").exists():
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise NbiError("strongSwan did not start on this link")
+                time.sleep(0.05)
+            yield variables
+        finally:
+            process.terminate()
+            process.wait()
