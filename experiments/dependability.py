@@ -82,7 +82,8 @@ def run(
         victim: slice with the fault.
         neighbour: slice that the fault must not affect.
         fault: one of FAULTS.
-        seconds: minimum duration of the streams; the fault comes after a quarter of it.
+        seconds: minimum duration of the streams; the fault comes after a quarter of it. They
+            go on until the victim's link works again.
 
     Returns:
         Figures of both streams; whether the neighbour lost nothing, and the victim broke if its
@@ -99,12 +100,13 @@ def run(
     mend = _DO[fault](bed, end)
     try:
         time.sleep(max(0.0, seconds * 3 / 4 - (time.time() - began)))
-        streams = {neighbour: flows[neighbour].result()}
-        own = flows[victim].near.stop("stream")
     finally:
         mend()
     _wait_recovered(bed, victim)
     back = time.time()
+    # Both go on as long as the fault: mending it must not cost the neighbour anything either.
+    streams = {neighbour: flows[neighbour].result()}
+    own = flows[victim].near.stop("stream")
     streams[victim] = Stream(RATE, own)
     if fault != "vnf":  # A stopped VDU has lost its listener: what arrived is unknown.
         streams[victim] = Stream(RATE, own, flows[victim].seen())

@@ -163,10 +163,16 @@ def ratios(ours: Sequence[Ratio], published: Sequence[Ratio], title: str, axis: 
     rows = {label: y for y, label in enumerate(reversed(labels))}
     names, most = _broken(rows)
     with pyplot.rc_context(STYLE):
-        figure, axes = pyplot.subplots(figsize=(WIDTH, 0.75 + (0.12 + 0.17 * most) * len(rows)))
+        figure, axes = pyplot.subplots(figsize=(WIDTH, 1.1 + (0.12 + 0.17 * most) * len(rows)))
         axes.axvline(1, color="#555555", linewidth=1)
         # Hollow ones are above filled ones, which would hide them.
-        for listed, look in ((ours, OURS), (published, PUBLISHED)):
+        for listed, look, whose in (
+            (ours, OURS, "this campaign"),
+            (published, PUBLISHED, "published"),
+        ):
+            if listed and published:
+                axes.plot([], [], linestyle="none", markersize=7, label=whose, **look)
+                axes.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
             for one in listed:
                 y, value = rows[one.label], one.value
                 if value.known:

@@ -465,11 +465,9 @@ def _double(runs: Sequence[Run], cpus: int, book: Book) -> dict[str, Any] | None
 def _ratios(
     ours: Sequence[Ratio], theirs: Sequence[Ratio], text: str, axis: str, book: Book
 ) -> dict[str, str]:
-    """Plot ratios; the caption says what the figure has besides our means."""
+    """Plot ratios; the caption says what lines are."""
     if any(one.value.known for one in ours):
         text += " Lines are 95 % intervals."
-    if theirs:
-        text += " Filled: this campaign. Hollow: published."
     return book.add(figures.ratios(ours, theirs, text, axis), text)
 
 

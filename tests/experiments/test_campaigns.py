@@ -961,6 +961,31 @@ def test_a_victim_of_which_nothing_arrived_shows_no_fault(
         dependability.run(pair(tmp_path), "embb", "urllc", "tunnel", seconds=0)
 
 
+def test_the_streams_last_as_long_as_the_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+
+    def flow(slice_: Any, own_end: bool) -> Any:
+        sent = {"sent": 800, "late-ms": 0.1}
+        near = SimpleNamespace(stop=lambda _: said.append("victim's stream ended") or sent)
+        whole = SimpleNamespace(lost=0, seen={}, summary=dict)
+        return SimpleNamespace(
+            near=near,
+            far="embb/spgwu",
+            seen=lambda: {"received": 700, "first": 0, "last": 799, "longest-run-lost": 90},
+            result=lambda: said.append("neighbour's stream ended") or whole,
+        )
+
+    monkeypatch.setattr(dependability, "_flow", flow)
+    mend = lambda: said.append("mended")  # noqa: E731
+    monkeypatch.setattr(dependability, "_DO", {"tunnel": lambda *_: mend})
+    monkeypatch.setattr(dependability, "_wait_recovered", lambda *_: said.append("back"))
+    monkeypatch.setattr(dependability, "_timeline", lambda *_: {})
+    dependability.run(pair(tmp_path), "embb", "urllc", "tunnel", seconds=0)
+    assert said == ["mended", "back", "neighbour's stream ended", "victim's stream ended"]
+
+
 @pytest.mark.parametrize("vdus", [{}, {"vdur": []}])
 def test_a_named_slice_with_a_vnf_of_kubernetes_is_one_sentence(
     vdus: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

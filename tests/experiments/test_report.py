@@ -395,10 +395,18 @@ def test_published_figures_are_seen_above_our_own() -> None:
     assert (last.get_marker(), last.get_markerfacecolor()) == ("D", "none")
 
 
+def test_a_figure_says_itself_whose_points_are_whose() -> None:
+    ours, theirs = summary.Ratio("a", stats.single(0.5)), summary.Ratio("a", stats.single(0.6), "b")
+    (axes,) = figures.ratios([ours], [theirs], "title", "ratio").drawn.axes
+    legend = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert legend == ["this campaign", "published"]
+    (axes,) = figures.ratios([ours], [], "title", "ratio").drawn.axes
+    assert axes.get_legend() is None
+
+
 def test_captions_name_intervals_where_there_are_some(runs: list[Run]) -> None:
     page = render.html(DESCRIBED, runs)
-    text = "Lines are 95 % intervals. Filled: this campaign. Hollow: published."
-    assert text in page
+    assert "Lines are 95 % intervals." in page
     assert "95 % intervals." not in render.html(DESCRIBED, [r for r in runs if not r.repetition])
 
 
