@@ -14,12 +14,9 @@ from vpnaas.extras import gateway_tuning
 
 from lab.certificates import Authority
 from lab.vim.dataplane import TUN, kernel_has_esp
+from lab.vim.strongswan import plugins
 from testbed.netns import Namespaces, end, wait
 
-PLUGINS = (
-    "random nonce aesni openssl kdf hmac sha1 sha2 curve25519 kernel-libipsec kernel-netlink pem "
-    "pkcs1 pkcs8 pubkey x509 revocation constraints socket-default vici updown counters"
-)
 START_SECONDS = 30
 IKE = "aes256gcm16-prfsha384-curve25519"
 ESP = "aes256gcm16"
@@ -89,11 +86,8 @@ class Charon:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.socket = self.folder / "vici"
         self.log = self.folder / "log"
-        plugins = PLUGINS
-        if backend() == "kernel-netlink":
-            plugins = plugins.replace("kernel-libipsec ", "")
         self.settings: dict[str, gateway_tuning.Value] = {
-            "load": plugins,
+            "load": plugins(kernel_has_esp()),
             "port": 500,
             "port_nat_t": 4500,
             "plugins.vici.socket": f"unix://{self.socket}",

@@ -21,7 +21,6 @@ from builder.link_table import span
 from builder.terminal import tell
 from lab.cli.context import Lab, pass_lab
 from lab.cli.names import ACCOUNT, LINK, SERVICE, SERVICE_OR_SLICE, UNIT, VNF
-from lab.cli.strongswan import strongswan
 from lab.cli.watching import lines, watched
 from lab.errors import NbiError, unknown
 from lab.lcm import keeper
@@ -34,6 +33,7 @@ from lab.records.store import COLLECTIONS, NSIOPS, NSRS, OPS, PLACE, VIMS, Docum
 from lab.vca import Model, Settings
 from lab.vim import Vim, VimError, clean, connect, is_openstack, machine, probe, registry, run
 from lab.vim.qemu.images import bake, export
+from lab.vim.strongswan import strongswan
 
 
 @click.group("lab", cls=WholeHelp)

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder import documents
 from lab.vim.cloudinit import SEED, cloud_cfg
 from lab.vim.engine import Simulators
 from lab.vim.errors import VimError
@@ -86,79 +87,11 @@ ABSENT_CONFIGURATION = [
     "group-",
 ]
 
-#: Units without a meaning in a VDU: devices, file systems, kernel modules and the boot belong
-#: to the machine; addresses are set by the VIM.
-MASKED_UNITS = [
-    "NetworkManager.service",
-    "apparmor.service",
-    "console-getty.service",
-    "dev-hugepages.mount",
-    "dev-mqueue.mount",
-    "getty.target",
-    "ifupdown-pre.service",
-    "kmod-static-nodes.service",
-    "networkd-dispatcher.service",
-    "networking.service",
-    "proc-sys-fs-binfmt_misc.automount",
-    "snapd.service",
-    "snapd.seeded.service",
-    "snapd.socket",
-    "sys-fs-fuse-connections.mount",
-    "sys-kernel-config.mount",
-    "sys-kernel-debug.mount",
-    "sys-kernel-tracing.mount",
-    "systemd-binfmt.service",
-    "systemd-firstboot.service",
-    "systemd-journal-flush.service",
-    "systemd-machine-id-commit.service",
-    "systemd-modules-load.service",
-    "systemd-networkd.service",
-    "systemd-networkd-wait-online.service",
-    "systemd-networkd.socket",
-    "systemd-pcrphase-sysinit.service",
-    "systemd-pcrphase.service",
-    "systemd-random-seed.service",
-    "systemd-remount-fs.service",
-    "systemd-repart.service",
-    "systemd-resolved.service",
-    "systemd-sysusers.service",
-    "systemd-timesyncd.service",
-    "systemd-tmpfiles-setup-dev.service",
-    "systemd-tmpfiles-setup-dev-early.service",
-    "systemd-udev-settle.service",
-    "systemd-udev-trigger.service",
-    "systemd-udevd.service",
-    "systemd-udevd-control.socket",
-    "systemd-udevd-kernel.socket",
-    "systemd-update-utmp-runlevel.service",
-    "systemd-update-utmp.service",
-    "user@.service",
-    "user-runtime-dir@.service",
-]
 #: Stages of cloud-init with nothing to do: init-local is for addresses, which the VIM sets, and
 #: config has no modules here. A stage loads all of cloud-init, for half a second of the processor.
 MASKED_STAGES = ["cloud-init-local.service", "cloud-config.service"]
 #: Since cloud-init 24.3 one process runs all stages, and waits for each of their services.
 ONE_PROCESS = "cloud-init-main.service"
-#: Generators that look for what a VDU does not have (disks, consoles, options of the kernel), or
-#: decide about cloud-init, which is always on here. systemd runs the others at each reload.
-MASKED_GENERATORS = [
-    "cloud-init-generator",
-    "postgresql-generator",
-    "snapd-generator",
-    "systemd-cryptsetup-generator",
-    "systemd-debug-generator",
-    "systemd-fstab-generator",
-    "systemd-getty-generator",
-    "systemd-gpt-auto-generator",
-    "systemd-hibernate-resume-generator",
-    "systemd-integritysetup-generator",
-    "systemd-rc-local-generator",
-    "systemd-run-generator",
-    "systemd-system-update-generator",
-    "systemd-sysv-generator",
-    "systemd-veritysetup-generator",
-]
 
 _HUMAN = range(1000, 60000)  # uids of people, not of services (adduser.conf)
 _UNITS = Path("usr/lib/systemd/system")
@@ -460,9 +393,10 @@ def _services(layer: Layer) -> None:
     layer.empty(system, 0o755)
     layer.empty("etc/systemd/system-generators", 0o755)
     stages = [] if (layer.lower / _UNITS / ONE_PROCESS).exists() else MASKED_STAGES
-    for unit in [*MASKED_UNITS, *stages]:
+    masked = documents.read(Path(__file__).with_name("masked.yaml"))
+    for unit in [*masked["units"], *stages]:
         layer.link(f"{system}/{unit}", "/dev/null")
-    for generator in MASKED_GENERATORS:
+    for generator in masked["generators"]:
         layer.link(f"etc/systemd/system-generators/{generator}", "/dev/null")
     layer.link(f"{system}/default.target", "/lib/systemd/system/multi-user.target")
     layer.link(f"{system}/sshd.service", "/lib/systemd/system/ssh.service")

@@ -11,6 +11,7 @@ Inside (packets out of tunnels and from the trusted side): this side does not li
 gateway itself answers echoes, measurements and its standby (VRRP). It refuses SSH and scrapes.
 """
 
+import os
 from typing import Sequence, Tuple
 
 import attr
@@ -22,6 +23,8 @@ from vpnaas.extras.standby import BUSY_PORT
 from vpnaas.vdu.nftables import nft_table
 
 TABLE = "osm_vpnaas_gateway"
+CHAINS = os.path.join(os.path.dirname(__file__), "gateway_firewall.nft")
+"""Template of the table's chains, for str.format."""
 INIT_RATE = 300
 """Most IKE_SA_INIT requests per second that reach the daemon, from all senders together. It could
 answer more with cookies. But where the daemon also handles ESP, they would delay the packets. A
@@ -71,91 +74,9 @@ def render(firewall: GatewayFirewall) -> str:
             "{} is the management interface".format(firewall.management),
             "an interface of its own for the untrusted side (underlay-interface)",
         )
-    chains = """    # A flood from forged addresses must not fill the table of connections, and what is forwarded
-    # needs none: only what the gateway itself says and hears inside and on management is tracked.
-    chain heard {{
-        type filter hook prerouting priority raw; policy accept;
-        iifname {names} notrack
-        {untranslated}fib daddr type != local notrack
-    }}
-    chain said {{
-        type filter hook output priority raw; policy accept;
-        oifname {names} notrack
-    }}
-    chain input {{
-        type filter hook input priority filter; policy accept;
-        iifname "lo" accept
-        iifname {names} jump from_untrusted
-        iifname "{management}" jump from_management
-        jump from_inside
-    }}
-    chain new_peer {{
-        limit rate {inits}/second burst {inits} packets accept
-        counter drop
-    }}
-    chain from_untrusted {{
-        # IKE_SA_INIT requests have no responder's SPI yet (RFC 7296, 3.1); on 4500 the marker of
-        # RFC 3948, 2.2 comes first.
-        udp dport 500 @th,128,64 0 jump new_peer
-        udp dport 4500 @th,64,32 0 @th,160,64 0 jump new_peer
-        udp dport {tunnels} accept
-        # Protocols by number, for nft looks names up in /etc/protocols: ESP is 50.
-        meta l4proto 50 accept
-        # Out of a tunnel, where the kernel has ESP without an interface per link.
-        meta ipsec exists jump from_inside
-        icmp type {{ destination-unreachable, time-exceeded, parameter-problem, echo-reply }} accept
-        icmpv6 type {{ destination-unreachable, packet-too-big, time-exceeded, parameter-problem, echo-reply, nd-neighbor-solicit, nd-neighbor-advert, nd-router-advert, mld-listener-query }} accept
-        icmp type echo-request limit rate {echoes}/second accept
-        icmpv6 type echo-request limit rate {echoes}/second accept
-        udp sport 67 udp dport 68 accept
-        udp sport 547 udp dport 546 accept
-        counter drop
-    }}
-    chain from_management {{
-        ct state established,related accept
-        tcp dport {open} accept
-        icmpv6 type {{ nd-neighbor-solicit, nd-neighbor-advert, nd-router-advert, mld-listener-query }} accept
-        icmp type echo-request limit rate {echoes}/second accept
-        icmpv6 type echo-request limit rate {echoes}/second accept
-        udp sport 67 udp dport 68 accept
-        udp sport 547 udp dport 546 accept
-        counter drop
-    }}
-    chain from_inside {{
-        # ICMP and ICMPv6; TCP and UDP.
-        meta l4proto {{ 1, 58 }} accept
-        ct state established,related accept
-        tcp dport {responder} accept
-        meta l4proto {{ 6, 17 }} th dport {measured} accept
-        # Of the other gateway of a pair: adverts (RFC 5798), and which peers have traffic. The
-        # pair's own table has dropped those of others. Then addresses by DHCP.
-        meta l4proto 112 accept
-        udp dport {busy} accept
-        udp sport 67 udp dport 68 accept
-        udp sport 547 udp dport 546 accept
-        counter drop
-    }}
-    chain forward {{
-        type filter hook forward priority filter; policy accept;
-        iifname "{management}" counter drop
-        oifname "{management}" counter drop
-        iifname {names} meta ipsec missing counter drop
-        oifname {names} rt ipsec missing counter drop
-    }}
-    chain output {{
-        type filter hook output priority filter; policy accept;
-        oifname {names} jump to_untrusted
-    }}
-    chain to_untrusted {{
-        udp sport {tunnels} accept
-        meta l4proto 50 accept
-        rt ipsec exists accept
-{inner}        meta l4proto {{ 1, 58 }} accept
-        udp sport 68 udp dport 67 accept
-        udp sport 546 udp dport 547 accept
-        counter drop
-    }}
-""".format(  # noqa: E501
+    with open(CHAINS, encoding="utf-8") as stream:
+        template = stream.read()
+    chains = template.format(
         names=_names(firewall.untrusted),
         untranslated=(
             "iifname != {} ".format(_names(firewall.translated)) if firewall.translated else ""

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab.errors import NbiError
-from lab.vim import probe
+from lab.vim.dataplane import probe
+from lab.vim.errors import VimError
 
 PROGRAM = shutil.which("charon-systemd", path="/usr/sbin:/sbin")
 SECONDS = 10.0
@@ -42,6 +42,11 @@ swanctl {{
 """
 
 
+def plugins(kernel: bool) -> str:
+    """Return the plugins of charon; one carries ESP where the kernel has none."""
+    return PLUGINS if kernel else f"kernel-libipsec {PLUGINS}"
+
+
 @contextmanager
 def strongswan(words: Sequence[str]) -> Iterator[dict[str, str]]:
     """Run an IKE daemon while the block runs; yield the variables by which swanctl finds it.
@@ -61,9 +66,7 @@ def strongswan(words: Sequence[str]) -> Iterator[dict[str, str]]:
             (folder / "swanctl" / place).mkdir(parents=True)
         (folder / "swanctl/swanctl.conf").write_text("include conf.d/*.conf\n", encoding="utf-8")
         file = folder / "strongswan.conf"
-        # Without ESP in the kernel, a plugin carries it.
-        plugins = PLUGINS if probe().esp else f"kernel-libipsec {PLUGINS}"
-        text = CONFIGURATION.format(folder=folder, plugins=plugins)
+        text = CONFIGURATION.format(folder=folder, plugins=plugins(probe().esp))
         file.write_text(text, encoding="utf-8")
         variables = {"STRONGSWAN_CONF": str(file), "SWANCTL_DIR": str(folder / "swanctl")}
         process = subprocess.Popen(
@@ -77,7 +80,7 @@ def strongswan(words: Sequence[str]) -> Iterator[dict[str, str]]:
             deadline = time.monotonic() + SECONDS
             while not (folder / "vici").exists():
                 if process.poll() is not None or time.monotonic() > deadline:
-                    raise NbiError("strongSwan did not start on this link")
+                    raise VimError("strongSwan did not start on this link")
                 time.sleep(0.05)
             yield variables
         finally:
