@@ -8,6 +8,9 @@ from builder import documents
 
 _KNOWN = documents.read(Path(__file__).with_suffix(".yaml"))
 VCA_ADD: str = _KNOWN["vca-add"]
+IMAGE_CREATE: str = _KNOWN["image-create"]
+FLAVOR_CREATE: str = _KNOWN["flavor-create"]
+LET_LOGINS_IN: str = _KNOWN["let-logins-in"]
 
 
 class Remedy(NamedTuple):

@@ -21,7 +21,8 @@ class Step:
     state: State = "passed"  # Result; `unknown` if the API does not tell.
     sentence: str = ""  # Finding of the check.
     command: str = ""  # Command that corrects the problem.
-    detail: str = ""  # OSM's own message.
+    detail: str = ""  # Message of OSM or of the VIM.
+    speaker: str = "OSM"  # Who said it.
     seconds: float = 0.0  # Duration of the check.
 
     def fail(self, sentence: str, command: str = "", detail: str = "") -> None:
@@ -69,6 +70,6 @@ def _lines(step: Step) -> Iterator[str]:
     sign = {"passed": "ok", "failed": "FAILED", "unknown": "?", "skipped": "skipped"}[step.state]
     yield f"{sign:8}{step.title}" + (f": {step.sentence}" if step.sentence else "")
     if step.detail:
-        yield f"        OSM says: {' '.join(step.detail.split())[:500]}"
+        yield f"        {step.speaker} says: {' '.join(step.detail.split())[:500]}"
     if step.command:
         yield f"        try: {step.command}"

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from builder import documents
 from builder.errors import BuildError
+from operate.acceptance import vim
 from operate.acceptance.reasons import VCA_ADD, remedy
 from operate.acceptance.report import Report, Step
 from operate.acceptance.samples import Sample, samples
@@ -42,10 +43,7 @@ SLICE = (
     ("embb_nst", NSTS),
 )
 
-#: vCPUs, memory in MiB, and instances of the smallest service (vpn_endpoint_vnf, twice).
-NEEDED = {"vcpus": 2, "ram": 2048, "instances": 2}
-#: Options of `openstack quota set` that are not called as in OSM's records.
-QUOTA_OPTIONS = {"vcpus": "cores"}
+QUOTAS = {"vcpus": "cores", "ram": "ram", "instances": "instances"}  # As OSM and `quota set` call them.
 WITHOUT_JUJU = 18  # First OSM release whose installer installs no Juju controller.
 
 
@@ -135,6 +133,16 @@ class Acceptance:
             self._check_vca(step)
         with self._step("quotas", needed=False) as step:
             self._check_quotas(step)
+        with self._step("VIM itself") as step:
+            cloud = vim.connect(step)
+        if cloud is None:
+            return
+        for check in vim.CHECKS:
+            with self._step(check.title, needed=False) as step, vim.refusals():
+                step.speaker = "OpenStack"
+                check.look(cloud, self._vim.get("config") or {}, step)
+        if not self.report.passed:
+            raise Stopped("The VIM is not ready.")
 
     def _check_vim(self, step: Step) -> None:
         accounts = self.nbi.get(VIMS)
@@ -216,19 +224,13 @@ class Acceptance:
         """Compare the quotas, if OSM's monitoring wrote them into the VIM account."""
         compute = (self._vim.get("resources") or {}).get("compute") or {}
         limited = False
-        for name, needed in NEEDED.items():
+        for name, option in QUOTAS.items():
             entry = compute.get(name) or {}
             total, used = entry.get("total"), entry.get("used")
             if not isinstance(total, (int, float)) or not isinstance(used, (int, float)):
                 continue
             limited = True
-            if 0 <= total < used + needed:
-                step.fail(
-                    f"Of {total} {name} {used} are in use, and the smallest service needs "
-                    f"{needed}.",
-                    f"openstack quota set --{QUOTA_OPTIONS.get(name, name)} "
-                    f"{int(used + needed)} PROJECT",
-                )
+            if not vim.enough(step, name, total, used, option):
                 return
         if limited:
             step.sentence = "enough for the smallest service"
