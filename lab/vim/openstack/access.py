@@ -128,6 +128,10 @@ def _said(access: Access, error: Exception) -> str:
         return f"is no Keystone of version 3 at {access.url}."
     if text.lower().startswith(("<!doctype", "<html")):
         return f"answers with a page of HTML, as no API does; log-in was at {access.url}."
+    if without := re.match(r"The (\S+) service for \S+ exists but does not have any", text):
+        return f"does not answer for its {without[1]} service."
+    if unexpected := re.search(r"Unexpected API Error.*<class '(.+)'>", text):
+        return f"fails: an API has the error {unexpected[1]}, its log says why."
     if isinstance(error, HttpException) and (error.status_code or 0) >= 500:
         return f"fails: {_ended(text)}"
     return f"refuses: {_ended(text)}"

@@ -18,7 +18,12 @@ import yaml
 pytest.importorskip("openstack")
 
 import keystoneauth1.exceptions as keystone
-from openstack.exceptions import ConflictException, ForbiddenException
+from openstack.exceptions import (
+    ConflictException,
+    ForbiddenException,
+    HttpException,
+    NotSupported,
+)
 
 from lab import accounts
 from lab.errors import ConflictError, LcmError
@@ -261,6 +266,14 @@ def test_user_data_has_the_keys_and_the_package() -> None:
         (
             ConflictException("409", details="Quota exceeded for resources:\n['port']"),
             "refuses: Quota exceeded for resources: ['port'].",
+        ),
+        (
+            NotSupported("The image service for defaults: exists but does not have any supported"),
+            "does not answer for its image service.",
+        ),
+        (
+            HttpException("Unexpected API Error. Please report this. <class 'a.ConnectFailure'>"),
+            "fails: an API has the error a.ConnectFailure, its log says why.",
         ),
         (ForbiddenException("Policy doesn't allow it."), "refuses: Policy doesn't allow it."),
     ],
