@@ -9,6 +9,7 @@ Lines for the user go to /srv/progress; the last one is `ready`. What a program 
 import configparser
 import os
 import pwd
+import shlex
 import shutil
 import signal
 import socket
@@ -172,55 +173,37 @@ CONFIGURATION: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 
-ML2 = (
-    "--config-file=/etc/neutron/neutron.conf",
-    "--config-file=/etc/neutron/plugins/ml2/ml2_conf.ini",
-)
-BRIDGES = (*ML2, "--config-file=/etc/neutron/plugins/ml2/linuxbridge_agent.ini")
+ML2 = "--config-file=/etc/neutron/neutron.conf --config-file=/etc/neutron/plugins/ml2/ml2_conf.ini"
+BRIDGES = f"{ML2} --config-file=/etc/neutron/plugins/ml2/linuxbridge_agent.ini"
+KEYS = "--keystone-user=keystone --keystone-group=keystone"
+URLS = " ".join(f"--bootstrap-{each}-url={KEYSTONE}/" for each in ("public", "internal", "admin"))
 
 #: What makes the tables: user and commands, one after the other.
-TABLES: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
-    (
-        "nova",
-        (
-            ("nova-manage", "api_db", "sync"),
-            ("nova-manage", "cell_v2", "map_cell0"),
-            ("nova-manage", "db", "sync"),
-            ("nova-manage", "cell_v2", "create_cell", "--name=cell1"),
-        ),
+TABLES = {
+    "nova": (
+        "nova-manage api_db sync",
+        "nova-manage cell_v2 map_cell0",
+        "nova-manage db sync",
+        "nova-manage cell_v2 create_cell --name=cell1",
     ),
-    ("neutron", (("neutron-db-manage", *ML2, "upgrade", "heads"),)),
-    (
-        "keystone",
-        (
-            ("keystone-manage", "db_sync"),
-            *(
-                ("keystone-manage", verb, "--keystone-user=keystone", "--keystone-group=keystone")
-                for verb in ("fernet_setup", "credential_setup")
-            ),
-            (
-                "keystone-manage",
-                "bootstrap",
-                *(
-                    f"--bootstrap-{each}-url={KEYSTONE}/"
-                    for each in ("public", "internal", "admin")
-                ),
-                "--bootstrap-region-id=RegionOne",
-            ),
-        ),
+    "neutron": (f"neutron-db-manage {ML2} upgrade heads",),
+    "keystone": (
+        "keystone-manage db_sync",
+        f"keystone-manage fernet_setup {KEYS}",
+        f"keystone-manage credential_setup {KEYS}",
+        f"keystone-manage bootstrap {URLS} --bootstrap-region-id=RegionOne",
     ),
-    ("glance", (("glance-manage", "--config-file=/etc/glance/glance-api.conf", "db_sync"),)),
-    ("placement", (("placement-manage", "db", "sync"),)),
-)
+    "glance": ("glance-manage --config-file=/etc/glance/glance-api.conf db_sync",),
+    "placement": ("placement-manage db sync",),
+}
 
 
-def wsgi(user: str, port: int, script: str) -> tuple[str, ...]:
+def wsgi(user: str, port: int, script: str) -> str:
     """Return a command that serves a WSGI script; connections are not kept open."""
     return (
-        *("uwsgi", "--plugins=python3", f"--http-socket={HOST}:{port}", f"--wsgi-file={script}"),
-        *("--master", "--processes=1", "--threads=4", "--die-on-term", "--buffer-size=65535"),
-        "--add-header=Connection: close",
-        f"--procname-prefix={user}-",
+        f"uwsgi --plugins=python3 --http-socket={HOST}:{port} --wsgi-file={script} --master "
+        "--processes=1 --threads=4 --die-on-term --buffer-size=65535 "
+        f"'--add-header=Connection: close' --procname-prefix={user}-"
     )
 
 
@@ -228,38 +211,32 @@ def wsgi(user: str, port: int, script: str) -> tuple[str, ...]:
 BASE = {
     "mariadb": (
         "mysql",
-        (
-            *("mariadbd", f"--bind-address={HOST}", "--skip-name-resolve", "--skip-log-bin"),
-            *("--innodb-flush-log-at-trx-commit=0", "--performance-schema=OFF"),
-            "--max-connections=500",
-        ),
+        f"mariadbd --bind-address={HOST} --skip-name-resolve --skip-log-bin "
+        "--innodb-flush-log-at-trx-commit=0 --performance-schema=OFF --max-connections=500",
         3306,
     ),
-    "rabbitmq": ("rabbitmq", ("rabbitmq-server",), 5672),
+    "rabbitmq": ("rabbitmq", "rabbitmq-server", 5672),
 }
 APIS = {
     "keystone": ("keystone", wsgi("keystone", 5000, "/usr/bin/keystone-wsgi-public"), 5000),
     "placement": ("placement", wsgi("placement", 8778, "/usr/bin/placement-api"), 8778),
-    "glance": ("glance", ("glance-api", "--config-file=/etc/glance/glance-api.conf"), 9292),
-    "neutron": ("neutron", ("neutron-server", *ML2), 9696),
-    "nova-api": ("nova", ("nova-api",), 8774),
+    "glance": ("glance", "glance-api --config-file=/etc/glance/glance-api.conf", 9292),
+    "neutron": ("neutron", f"neutron-server {ML2}", 9696),
+    "nova-api": ("nova", "nova-api", 8774),
 }
 AGENTS = {
-    "nova-conductor": ("nova", ("nova-conductor",), 0),
-    "nova-scheduler": ("nova", ("nova-scheduler",), 0),
-    "nova-compute": ("nova", ("nova-compute", "--config-file=/etc/nova/nova.conf"), 0),
-    "linuxbridge": ("neutron", ("neutron-linuxbridge-agent", *BRIDGES), 0),
-    "dhcp": (
-        "neutron",
-        ("neutron-dhcp-agent", *ML2, "--config-file=/etc/neutron/dhcp_agent.ini"),
-        0,
-    ),
-    "l3": ("neutron", ("neutron-l3-agent", *ML2, "--config-file=/etc/neutron/l3_agent.ini"), 0),
-    "metadata": (
-        "neutron",
-        ("neutron-metadata-agent", *ML2, "--config-file=/etc/neutron/metadata_agent.ini"),
-        0,
-    ),
+    "nova-conductor": ("nova", "nova-conductor", 0),
+    "nova-scheduler": ("nova", "nova-scheduler", 0),
+    "nova-compute": ("nova", "nova-compute --config-file=/etc/nova/nova.conf", 0),
+    "linuxbridge": ("neutron", f"neutron-linuxbridge-agent {BRIDGES}", 0),
+    **{
+        agent: (
+            "neutron",
+            f"neutron-{agent}-agent {ML2} --config-file=/etc/neutron/{agent}_agent.ini",
+            0,
+        )
+        for agent in ("dhcp", "l3", "metadata")
+    },
 }
 ENVIRONMENT = {
     "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
@@ -286,12 +263,12 @@ def fail(line: str) -> NoReturn:
     sys.exit(1)
 
 
-def spawn(user: str, command: tuple[str, ...], log: str) -> subprocess.Popen[bytes]:
+def spawn(user: str, command: str, log: str) -> subprocess.Popen[bytes]:
     """Start a command as a user."""
     account = pwd.getpwnam(user)
     with (LOGS / f"{log}.log").open("ab") as output:
         return subprocess.Popen(
-            command,
+            shlex.split(command),
             cwd="/",
             user=user,
             group=account.pw_gid,
@@ -304,15 +281,13 @@ def spawn(user: str, command: tuple[str, ...], log: str) -> subprocess.Popen[byt
         )
 
 
-def run(user: str, *command: str, text: str = "") -> None:
+def run(user: str, command: str) -> None:
     """Run a command as a user until it ends."""
-    if text:
-        subprocess.run(command, input=text, text=True, check=True, env=ENVIRONMENT)
-    elif spawn(user, command, f"set-up-{user}").wait():
-        raise RuntimeError(f"{' '.join(command[:3])}: see set-up-{user}.log")
+    if spawn(user, command, f"set-up-{user}").wait():
+        raise RuntimeError(f"{command[:60]}: see set-up-{user}.log")
 
 
-def start(programs: dict[str, tuple[str, tuple[str, ...], int]]) -> None:
+def start(programs: dict[str, tuple[str, str, int]]) -> None:
     """Start programs, and wait until those with a port answer."""
     for name, (user, command, _) in programs.items():
         running[name] = spawn(user, command, name)
@@ -377,12 +352,11 @@ def make_databases() -> None:
     for name in names:
         lines += [f"DROP DATABASE IF EXISTS {name};", f"CREATE DATABASE {name};"]
         lines += [f"GRANT ALL ON {name}.* TO openstack@'{HOST}';"]
-    run("root", "mariadb", text="\n".join(lines))
+    subprocess.run(["mariadb"], input="\n".join(lines), text=True, check=True, env=ENVIRONMENT)
 
-    def make(entry: tuple[str, tuple[tuple[str, ...], ...]]) -> None:
-        user, commands = entry
-        for command in commands:
-            run(user, *command)
+    def make(user: str) -> None:
+        for command in TABLES[user]:
+            run(user, command)
         tell(f"tables of {user} made")
 
     with ThreadPoolExecutor(2) as pool:
@@ -435,7 +409,7 @@ def make_users() -> None:
 
 def make_networks() -> None:
     """Make the operator's networks, an image without content, and quotas that do not end."""
-    run("nova", "nova-manage", "cell_v2", "discover_hosts")
+    run("nova", "nova-manage cell_v2 discover_hosts")
     admin = cloud("admin", "admin")
     network = admin.network
     for name, _, _, address, cidr in FLAT:

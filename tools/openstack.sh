@@ -6,6 +6,7 @@ openstack_packages=(
     ca-certificates iproute2 mariadb-server rabbitmq-server sudo uwsgi-plugin-python3 python3-pymysql
     keystone placement-api glance-api nova-api nova-conductor nova-scheduler nova-compute
     neutron-server neutron-linuxbridge-agent neutron-dhcp-agent neutron-l3-agent neutron-metadata-agent
+    python3-openstackclient
 )
 
 openstack() {

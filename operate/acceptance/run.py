@@ -43,7 +43,8 @@ SLICE = (
     ("embb_nst", NSTS),
 )
 
-QUOTAS = {"vcpus": "cores", "ram": "ram", "instances": "instances"}  # As OSM and `quota set` call them.
+# Quotas as OSM's records and as `openstack quota set` call them.
+QUOTAS = {"vcpus": "cores", "ram": "ram", "instances": "instances"}
 WITHOUT_JUJU = 18  # First OSM release whose installer installs no Juju controller.
 
 

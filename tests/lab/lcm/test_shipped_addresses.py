@@ -1,53 +1,19 @@
 """The addresses of every service of the build are free at a VIM as OpenStack is one."""
 
-from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
+from support import shipped
 
-from builder import packages
-from builder.parameters import variants
-from builder.tree import Tree
-from lab.descriptors import topology
 from lab.lcm.vimdeploy import network_spec, ports_of
 from lab.vim import ServerSpec, VimError, planning
 from lab.vim.store import Config, State
 
-TREE = Tree(Path(__file__).resolve().parents[3])
-
-
-@cache
-def bodies(kind: str) -> dict[str, dict[str, Any]]:
-    """Return the descriptors of a kind by id, expanded."""
-    found = {}
-    for name, package in packages.catalogue(TREE).items():
-        if package.kind == kind:
-            body = (
-                package.descriptor["nsd"]["nsd"][0] if kind == "ns" else package.descriptor["vnfd"]
-            )
-            found[name] = body
-    return found
-
-
-def services() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield name of the service, name of the parameter file, and parameters."""
-    for file, document in variants.parameter_files(TREE).items():
-        parts = document.get("netslice-subnet")
-        for part in parts if parts is not None else [document]:
-            members = {e["member-vnf-index"] for e in part.get("additionalParamsForVnf", ())}
-            for name, nsd in bodies("ns").items():
-                if members == {p["id"] for p in nsd["df"][0]["vnf-profile"]}:
-                    yield name, file, part
-
 
 def place(name: str, params: dict[str, Any], agents: int) -> int:
     """Plan all networks and servers of a service; return the number of addresses."""
-    nsd, config = bodies("ns")[name], Config(dhcp_agents_per_network=agents)
-    vnfds = {p["id"]: bodies("vnf")[p["vnfd-id"]] for p in nsd["df"][0]["vnf-profile"]}
-    given = {**params, "vimAccountId": "vim"}
-    plan = topology.plan("x", nsd, vnfds, given, {})
+    config = Config(dhcp_agents_per_network=agents)
+    plan = shipped.plan(name, params)
     state = State()
     ids = {}
     for network in plan.networks:
@@ -75,7 +41,7 @@ def with_dhcp(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_every_service_gets_its_addresses() -> None:
-    placed = {(name, file): place(name, params, 2) for name, file, params in services()}
+    placed = {(name, file): place(name, params, 2) for name, file, params in shipped.services()}
     assert len(placed) > 40
     assert all(count > 1 for count in placed.values())
 
@@ -83,6 +49,6 @@ def test_every_service_gets_its_addresses() -> None:
 @pytest.mark.parametrize("name", ["secgw", "secgw_ha", "sitegw", "access", "small_cell_two_boxes"])
 def test_with_dhcp_its_port_would_have_taken_the_first_address(name: str) -> None:
     """What this shows was seen on OpenStack: five families could not come up."""
-    ((service, _, params),) = [found for found in services() if found[1] == name]
+    ((service, _, params),) = [found for found in shipped.services() if found[1] == name]
     with pytest.raises(VimError, match=r"IP address [0-9.]+\.1 already allocated in subnet"):
         place(service, with_dhcp(params), 1)

@@ -1,0 +1,215 @@
+"""Services and slices of the build on a real OpenStack, by `osm-lab`: made, looked at, deleted.
+
+Its hypervisor is Nova's fake driver. As no machine boots, charms find none: a service is looked at
+when all its VDUs are ACTIVE, and deleted while its creation goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import shipped
+from support.cloud import OSM, URL, connect, left
+from support.dist import built
+from support.waiting import wait_until
+
+from lab.records.store import VNFRS, Store
+
+pytestmark = [pytest.mark.long, pytest.mark.schedule(order=2, worker="cloud")]
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(tmp_path_factory)
+
+
+class Lab:
+    """A lab with the account `north`, and all packages."""
+
+    def __init__(self, home: Path, dist: Path) -> None:
+        self.home, self.dist = home, dist
+        self.account("north", "north")
+        for kind, words in (
+            ("vnf", "vnfpkg-create"),
+            ("ns", "nspkg-create"),
+            ("nst", "nst-create"),
+        ):
+            for package in sorted(dist.glob(f"*_{kind}.tar.gz")):
+                self.run(words, package)
+
+    def account(self, name: str, project: str) -> None:
+        self.run("vim-create", "--name", name, "--account_type", "openstack", "--auth_url", URL,
+                 "--user", OSM["user"], "--tenant", project)  # fmt: skip
+
+    def start(self, *words: str | Path) -> subprocess.Popen[str]:
+        program = str(Path(sys.executable).with_name("osm-lab"))
+        return subprocess.Popen(
+            [program, "--home", self.home, *words], text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env={**os.environ, "OS_PASSWORD": OSM["password"], "OSMLAB_TIMEOUT_FACTOR": "0.02"},
+        )  # fmt: skip
+
+    def run(self, *words: str | Path, code: int = 0) -> str:
+        process = self.start(*words)
+        said, _ = process.communicate(timeout=600)
+        assert process.returncode == code, said
+        return said
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self.run("--json", *words))
+
+    def create(
+        self, noun: str, package: str, params: str | Path, count: int, account: str = "north"
+    ) -> None:
+        """Create the service or slice `x`; return when it has so many VDUs, all ACTIVE."""
+        self.run(*self.creation(noun, package, params, account))
+        wait_until(lambda: self.states() == ["ACTIVE"] * count, lambda: f"{self.states()}", 600)
+
+    def states(self) -> list[str]:
+        """Return the states of all VDUs."""
+        vnfrs = Store(self.home).all(VNFRS)
+        return [str(vdur.get("status")) for vnfr in vnfrs for vdur in vnfr["vdur"]]
+
+    def creation(
+        self, noun: str, package: str, params: str | Path, account: str = "north"
+    ) -> tuple[str, ...]:
+        file = self.dist / f"params/{params}.yaml" if isinstance(params, str) else params
+        kind = {"ns": "nsd", "nsi": "nst"}[noun]
+        return (f"{noun}-create", f"--{noun}_name", "x", f"--{kind}_name", package,
+                "--vim_account", account, "--config_file", str(file))  # fmt: skip
+
+
+@pytest.fixture
+def lab(whole: Lab) -> Iterator[Lab]:
+    """The lab, which has no service afterwards, also if a test fails."""
+    yield whole
+    for noun in ("nsi", "ns"):
+        for left_behind in whole.json(f"{noun}-list"):
+            whole.run(f"{noun}-delete", left_behind["name"], "--wait")
+
+
+@pytest.fixture(scope="module")
+def whole(cloud: Any, dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    made = Lab(tmp_path_factory.mktemp("lab"), dist)
+    yield made
+    for account in made.json("vim-list"):
+        made.run("vim-delete", account["name"])
+    assert made.json("vim-list") == []
+    made.run("lab", "clean")
+
+
+def check(cloud: Any, plan: Any) -> None:
+    """Compare what the project has with the plan of a service."""
+    network = cloud.network
+    mine = {each.name: each for each in network.networks(project_id=cloud.current_project_id)}
+    names = {each.id: each.name for each in network.networks()}
+    for planned in plan.networks:
+        if planned.management or planned.existing:
+            continue
+        made = mine[planned.name]
+        [subnet] = network.subnets(network_id=made.id)
+        assert made.mtu == 1450
+        assert (subnet.is_dhcp_enabled, subnet.gateway_ip) == (planned.dhcp, planned.gateway)
+        assert planned.subnet in (None, subnet.cidr)
+        if planned.pool:
+            [pool] = subnet.allocation_pools
+            assert (pool["start"], pool["end"]) == tuple(planned.pool)
+    servers = {each.name: each for each in cloud.compute.servers()}
+    keys = {planned.key: planned for planned in plan.networks}
+    for server in plan.servers:
+        made = servers[server.name]
+        assert made.status == "ACTIVE"
+        ports = sorted(network.ports(device_id=made.id), key=lambda p: p.description)
+        for port, asked in zip(ports, server.ports, strict=True):
+            on = keys[asked.network]
+            expected = "mgmtnet" if on.management else on.existing or on.name
+            assert names[port.network_id] == expected
+            assert asked.ip in (None, port.fixed_ips[0]["ip_address"])
+            assert port.is_port_security_enabled == asked.port_security
+            assert port.allowed_address_pairs == []
+        attached = [nic.port_id for nic in cloud.compute.server_interfaces(made)]
+        assert attached == [port.id for port in ports]
+
+
+@pytest.mark.parametrize("params", ["vpn_basic", "secgw_ha", "sitegw", "access", "epc"])
+def test_a_service_is_made_as_planned_and_removed(cloud: Any, lab: Lab, params: str) -> None:
+    service = f"{params}_ns"
+    (given,) = [found[2] for found in shipped.services() if found[:2] == (service, params)]
+    plan = shipped.plan(service, given)
+    lab.create("ns", service, params, len(plan.servers))
+    check(cloud, plan)
+    lab.run("ns-delete", "x", "--wait")
+    assert left(cloud) == []
+
+
+def test_a_slice_is_made_and_removed(cloud: Any, lab: Lab) -> None:
+    lab.create("nsi", "embb_nst", "embb", 5)
+    servers = list(cloud.compute.servers())
+    assert len(servers) == 5
+    assert {server.status for server in servers} == {"ACTIVE"}
+    lab.run("nsi-delete", "x", "--wait")
+    assert left(cloud) == []
+
+
+def test_nothing_is_left_of_a_service_that_fails_in_the_middle(cloud: Any, lab: Lab) -> None:
+    project = cloud.current_project_id
+    cloud.set_compute_quotas(project, instances=2)
+    try:
+        said = lab.run(*lab.creation("ns", "secgw_ha_ns", "secgw_ha"), "--wait", code=1)
+    finally:
+        cloud.set_compute_quotas(project, instances=-1)
+    assert "OpenStack 'north' refuses: Quota exceeded for instances: " in said
+    assert len(list(cloud.compute.servers())) == 2
+    lab.run("ns-delete", "x", "--wait")
+    assert left(cloud) == []
+
+
+def test_nothing_is_left_of_a_killed_worker(cloud: Any, lab: Lab) -> None:
+    verb = lab.start(*lab.creation("ns", "secgw_ha_ns", "secgw_ha"), "--wait")
+    wait_until(lambda: list(cloud.compute.servers()), "the first server")
+    [operation] = lab.json("ns-op-list", "x")
+    os.kill(operation["lab"]["worker"]["pid"], signal.SIGKILL)
+    said, _ = verb.communicate(timeout=120)
+    assert "the process running the operation was killed" in said
+    assert left(cloud) != []
+    lab.run("ns-delete", "x", "--wait")
+    assert left(cloud) == []
+
+
+def test_a_service_has_a_vnf_in_each_of_two_projects(cloud: Any, lab: Lab) -> None:
+    """Each project has a network of the operator; `osm` sees those of both."""
+    clouds = {"site-a": cloud, "site-b": connect("south")}
+    given = (lab.dist / "params/vpn_two_sites.yaml").read_text()
+    networks = []
+    for (site, mine), project, number in zip(
+        clouds.items(), ("north", "south"), (2, 3), strict=True
+    ):
+        lab.account(site, project)
+        given = given.replace(f"{site}: transit", f"{site}: transit-{site}")
+        networks.append(mine.network.create_network(name=f"transit-{site}"))
+        mine.network.create_subnet(
+            network_id=networks[-1].id, ip_version=4, cidr=f"10.{number}0.0.0/24",
+            is_dhcp_enabled=False,
+        )  # fmt: skip
+    file = lab.home / "both.yaml"
+    file.write_text(given)
+    lab.create("ns", "vpn_basic_ns", file, 2, "site-a")
+    for mine, network, address in zip(
+        clouds.values(), networks, ("10.20.0.11", "10.30.0.12"), strict=True
+    ):
+        [server] = mine.compute.servers()
+        assert server.status == "ACTIVE"
+        [port] = mine.network.ports(device_id=server.id, network_id=network.id)
+        assert port.fixed_ips[0]["ip_address"] == address
+    lab.run("ns-delete", "x", "--wait")
+    for mine, network in zip(clouds.values(), networks, strict=True):
+        assert left(mine) == [network.name]
+        mine.network.delete_network(network)

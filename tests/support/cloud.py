@@ -1,0 +1,96 @@
+"""The OpenStack of `./run openstack`: its administrator's view, and what a lab has left there."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN = str(ROOT / "run")
+URL = "http://127.0.0.1:5000/v3"
+OSM = {"user": "osm", "password": "openstack", "tenant": "north"}
+_NEWNET = 0x40000000
+
+
+def init() -> int:
+    """Return the process id of its first process."""
+    outer = (ROOT / ".cache/openstack/pid").read_text().strip()
+    return int(Path(f"/proc/{outer}/task/{outer}/children").read_text())
+
+
+def _enter(namespace: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).setns(namespace, _NEWNET):
+        raise OSError(ctypes.get_errno(), "setns")
+
+
+@contextmanager
+def network() -> Iterator[None]:
+    """Stay in its network; threads and processes that begin meanwhile stay there, too."""
+    with Path("/proc/thread-self/ns/net").open() as own:
+        with Path(f"/proc/{init()}/ns/net").open() as its:
+            _enter(its.fileno())
+        try:
+            yield
+        finally:
+            _enter(own.fileno())
+
+
+def environment(project: str = "north", user: str = "osm") -> dict[str, str]:
+    """Return the variables of OpenStack's client."""
+    return {
+        "OS_AUTH_URL": URL,
+        "OS_USERNAME": user,
+        "OS_PASSWORD": OSM["password"],
+        "OS_PROJECT_NAME": project,
+        "OS_USER_DOMAIN_ID": "default",
+        "OS_PROJECT_DOMAIN_ID": "default",
+        "OS_IDENTITY_API_VERSION": "3",
+    }
+
+
+def beside_the_servers(script: str, project: str) -> str:
+    """Run a script where Debian's `openstack` is; return commands that failed and their words."""
+    enter = ("nsenter", f"--target={init()}", "--all", "--root", "--wd=/tmp")
+    told = 'trap \'printf "FAILED: %s\\n" "$BASH_COMMAND" >&2\' ERR\n'
+    done = subprocess.run(
+        [*enter, "bash", "-c", told + script], capture_output=True, text=True, timeout=800,
+        env={**environment(project), "PATH": os.defpath, "LC_ALL": "C.UTF-8"},
+    )  # fmt: skip
+    return done.stderr
+
+
+def connect(project: str = "north", user: str = "osm") -> Any:
+    """Return a connection that does not come out of the environment."""
+    import openstack
+
+    return openstack.connect(
+        load_yaml_config=False,
+        load_envvars=False,
+        auth={
+            "auth_url": URL,
+            "username": user,
+            "password": OSM["password"],
+            "project_name": project,
+            "user_domain_id": "default",
+            "project_domain_id": "default",
+        },
+    )
+
+
+def left(cloud: Any) -> list[str]:
+    """Return the names of all that a lab has in the project."""
+    project, network = cloud.current_project_id, cloud.network
+    owners = ("network:dhcp", "network:router_interface", "network:router_gateway")
+    things = [
+        *network.networks(project_id=project),
+        *(p for p in network.ports(project_id=project) if p.device_owner not in owners),
+        *network.ips(project_id=project),
+        *cloud.compute.servers(),
+        *(flavor for flavor in cloud.compute.flavors() if flavor.name.endswith("-flv")),
+    ]
+    return [thing.name for thing in things]

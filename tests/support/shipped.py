@@ -1,0 +1,46 @@
+"""Every service of the build with each of its parameter files, as plans of networks and servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from builder import packages
+from builder.parameters import variants
+from builder.tree import Tree
+from lab.descriptors import topology
+
+TREE = Tree(Path(__file__).resolve().parents[2])
+
+
+@cache
+def bodies(kind: str) -> dict[str, dict[str, Any]]:
+    """Return the descriptors of a kind by id, expanded."""
+    found = {}
+    for name, package in packages.catalogue(TREE).items():
+        if package.kind == kind:
+            body = (
+                package.descriptor["nsd"]["nsd"][0] if kind == "ns" else package.descriptor["vnfd"]
+            )
+            found[name] = body
+    return found
+
+
+def services() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield name of the service, name of the parameter file, and parameters."""
+    for file, document in variants.parameter_files(TREE).items():
+        parts = document.get("netslice-subnet")
+        for part in parts if parts is not None else [document]:
+            members = {e["member-vnf-index"] for e in part.get("additionalParamsForVnf", ())}
+            for name, nsd in bodies("ns").items():
+                if members == {p["id"] for p in nsd["df"][0]["vnf-profile"]}:
+                    yield name, file, part
+
+
+def plan(name: str, params: dict[str, Any]) -> topology.Plan:
+    """Return the networks and servers of a service."""
+    nsd = bodies("ns")[name]
+    vnfds = {p["id"]: bodies("vnf")[p["vnfd-id"]] for p in nsd["df"][0]["vnf-profile"]}
+    return topology.plan("x", nsd, vnfds, {**params, "vimAccountId": "vim"}, {})
