@@ -1,6 +1,6 @@
 """Plain forwarding, WireGuard and IPsec between peer and gateway."""
 
-from vpnaas.extras import gateway_tuning
+from vpnaas.features.gateway import gateway_tuning
 
 from lab.certificates import Authority
 from lab.vim.dataplane import KERNEL, probe

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import vici
-from vpnaas.extras import gateway_tuning
+from vpnaas.features.gateway import gateway_tuning
 
 from lab.certificates import Authority
 from lab.vim.dataplane import TUN, kernel_has_esp

@@ -1,7 +1,7 @@
 """Two gateways of a hot-standby pair, their peers and a core, in namespaces.
 
 The pair runs the same as a charm's VDU: keepalived with the configuration of
-`vpnaas.extras.standby` and its watch program. `kill_daemon` also does what
+`vpnaas.features.pair.standby` and its watch program. `kill_daemon` also does what
 systemd does on a VDU when the daemon ends.
 """
 
@@ -15,9 +15,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from vpnaas.extras import gateway_tuning, standby
+from vpnaas.features.gateway import gateway_tuning
+from vpnaas.features.pair import standby
+from vpnaas.features.pair.params import PRIMARY, SECONDARY, PairParams
 from vpnaas.params.gateway import SharedAddress
-from vpnaas.params.pair import PRIMARY, SECONDARY, PairParams
 from vpnaas.vdu.programs import source
 
 from lab.certificates import Authority

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vpnaas.extras import gateway_tuning
-from vpnaas.extras.gateway_tuning import Value
+from vpnaas.features.gateway import gateway_tuning
+from vpnaas.features.gateway.gateway_tuning import Value
 
 from lab.certificates import Authority
 from testbed.charon import ESP, GATEWAY_ID, IKE, Charon, connection

@@ -6,7 +6,7 @@ from vpnaas.actions import Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.charm import VnfCharm
-from vpnaas.extras import measure
+from vpnaas.features.measure import measure
 from vpnaas.peers.peer import Peer
 from vpnaas.vdu.ssh import Vdu
 from vpnaas.vdu.steps import Results, Step

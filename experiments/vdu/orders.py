@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 import attr
 from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED, InputError, VpnaasError
-from vpnaas.extras import measure
+from vpnaas.features.measure import measure
 from vpnaas.peers.peer import Peer
 from vpnaas.vdu import programs
 from vpnaas.vdu.steps import Results, Step, ask, directory, read, remove, run, write

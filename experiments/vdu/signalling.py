@@ -6,7 +6,7 @@ from vpnaas.actions import Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import VpnaasError
 from vpnaas.base.links import reference_point
-from vpnaas.extras import measure
+from vpnaas.features.measure import measure
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, ask
 

@@ -11,7 +11,7 @@ from support.model_world import World, public_of
 from vpnaas import actions
 from vpnaas.access_charm import AccessCharm
 from vpnaas.environment import Environment
-from vpnaas.extras import access
+from vpnaas.features import access
 
 NOW = 1_800_000_000
 

@@ -6,10 +6,10 @@ import ipaddress
 from typing import Any
 
 from vpnaas.base.links import WIREGUARD
-from vpnaas.extras import qos
-from vpnaas.extras.standby import Standby
+from vpnaas.features import qos
+from vpnaas.features.pair.params import PRIMARY, PairParams
+from vpnaas.features.pair.standby import Standby
 from vpnaas.params.intent import LinkParams, link_params
-from vpnaas.params.pair import PRIMARY, PairParams
 from vpnaas.params.qos import link_qos
 from vpnaas.tunnels.technology import LinkPlan
 

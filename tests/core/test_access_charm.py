@@ -12,7 +12,7 @@ from access_support import KEYS, LINK, NOW, Access, Store, own_key
 from vpnaas import actions
 from vpnaas.access_charm import _shown
 from vpnaas.base import fields
-from vpnaas.extras import access, monitoring
+from vpnaas.features import access, monitoring
 from vpnaas.pair_charm import GatewayCharm
 from vpnaas.params.intent import Intent, ManualPeer
 from vpnaas.peers.offer import KeyOffer, Offer, encode

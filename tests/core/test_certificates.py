@@ -20,7 +20,7 @@ from support.ends_certs import Operator, b64, do, strange_key
 from support.juju import pair
 from vpnaas.base import x509
 from vpnaas.base.errors import InputError, VpnaasError
-from vpnaas.extras.certificate_actions import keys_of
+from vpnaas.features.certificate_actions import keys_of
 from vpnaas.params.intent import Intent, manual_peer
 from vpnaas.peers.inputs import CharmState
 from vpnaas.peers.offer import Remote

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.juju import Juju
 from vpnaas.base.errors import InputError
-from vpnaas.extras import access
+from vpnaas.features import access
 from vpnaas.params import devices
 from vpnaas.params.devices import AccessParams, Enrolling
 from vpnaas.params.intent import Intent, link_params, manual_peer

@@ -29,7 +29,7 @@ from support.ports import free_port
 from support.waiting import listens, wait_until
 from vpnaas.base import x509
 from vpnaas.base.errors import InputError
-from vpnaas.extras.certificate_actions import given
+from vpnaas.features.certificate_actions import given
 from vpnaas.params.servers import Enrolment
 from vpnaas.peers.offer import decode
 from vpnaas.tunnels.ipsec import names, servers

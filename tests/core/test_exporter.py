@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from oai import n3iwf
 from support.juju import pair
 from vpnaas.base.errors import InputError
-from vpnaas.extras import gateway_firewall, guard, monitoring, standby
+from vpnaas.features import guard, monitoring
+from vpnaas.features.gateway import gateway_firewall
+from vpnaas.features.pair import standby
 from vpnaas.params.gateway import PORT, effective, exporter_port
 from vpnaas.status import link_status
 

@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 from support.juju import pair
-from vpnaas.extras.gateway_tuning import sysctls
+from vpnaas.features.gateway.gateway_tuning import sysctls
 from vpnaas.params.intent import link_params
 from vpnaas.peers.peer import Peer
 from vpnaas.tunnels import clear

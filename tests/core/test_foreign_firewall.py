@@ -2,7 +2,7 @@
 
 import pytest
 from support.juju import pair
-from vpnaas.extras import foreign_firewall
+from vpnaas.features import foreign_firewall
 from vpnaas.status import link_status
 from vpnaas.vdu.steps import Results
 

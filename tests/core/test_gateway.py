@@ -8,7 +8,7 @@ import pytest
 from support.juju import pair
 from support.model import ModelVdu
 from vpnaas.base.errors import InputError
-from vpnaas.extras import gateway
+from vpnaas.features.gateway import gateway
 from vpnaas.params.gateway import GatewayParams
 from vpnaas.params.intent import Intent, link_params
 from vpnaas.tunnels.ipsec.daemon import daemon_conf

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from vpnaas.extras.gateway_tuning import power_of_two, render, settings
+from vpnaas.features.gateway.gateway_tuning import power_of_two, render, settings
 
 
 @given(tunnels=st.integers(1, 100000), cpus=st.integers(1, 256))

@@ -9,7 +9,7 @@ import pytest
 from nft_support import params, plan
 from support.juju import pair
 from vpnaas.base.links import NONE
-from vpnaas.extras import guard, qos
+from vpnaas.features import guard, qos
 from vpnaas.params.intent import Intent
 from vpnaas.peers.inputs import CharmState
 from vpnaas.vdu import nftables

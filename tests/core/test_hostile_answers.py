@@ -15,8 +15,11 @@ from oai.params import Secrets
 from support.functions import function_state, params
 from vpnaas.base import fields
 from vpnaas.base.errors import VpnaasError
-from vpnaas.extras import gateway, gateway_pair, measure, qos
-from vpnaas.params.pair import PairParams
+from vpnaas.features import qos
+from vpnaas.features.gateway import gateway
+from vpnaas.features.measure import measure
+from vpnaas.features.pair import gateway_pair
+from vpnaas.features.pair.params import PairParams
 from vpnaas.params.qos import link_qos
 from vpnaas.peers.peer import Peer, read_record
 from vpnaas.tunnels import nesting

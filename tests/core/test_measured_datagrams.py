@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from vpnaas.base.errors import VpnaasError
-from vpnaas.extras import measure
+from vpnaas.features.measure import measure
 from vpnaas.peers.peer import Peer
 from vpnaas.vdu.programs import responder, throughput_client
 from vpnaas.vdu.steps import Results

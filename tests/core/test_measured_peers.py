@@ -8,7 +8,7 @@ import pytest
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.base.links import WIREGUARD
-from vpnaas.extras import measure
+from vpnaas.features.measure import measure
 from vpnaas.peers.peer import Peer
 from vpnaas.vdu.steps import Results
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from vpnaas.extras import measure
+from vpnaas.features.measure import measure
 from vpnaas.vdu.programs import throughput_client
 
 BOTH_WAYS = """{"start": {}, "end": {

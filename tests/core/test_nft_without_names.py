@@ -6,7 +6,9 @@ import subprocess
 
 import pytest
 from nft_support import URLLC, gateway, plan, share
-from vpnaas.extras import gateway_firewall, guard, qos, standby
+from vpnaas.features import guard, qos
+from vpnaas.features.gateway import gateway_firewall
+from vpnaas.features.pair import standby
 
 TABLES = {
     "guard": guard.render(

@@ -12,12 +12,12 @@ import pytest
 from access_support import Store
 from vpnaas import actions
 from vpnaas.base.errors import InputError, VduError
-from vpnaas.extras import gateway_pair, standby
-from vpnaas.extras.extra import Extra
-from vpnaas.extras.gateway_pair import AFTER, FILES
+from vpnaas.features.feature import Extra
+from vpnaas.features.pair import gateway_pair, standby
+from vpnaas.features.pair.gateway_pair import AFTER, FILES
+from vpnaas.features.pair.params import PairParams
 from vpnaas.pair_charm import PAIR_KEY, GatewayCharm
 from vpnaas.params.intent import link_params
-from vpnaas.params.pair import PairParams
 from vpnaas.peers.peer import Peer
 from vpnaas.reconciling import Outcome
 from vpnaas.tunnels.technology import LinkPlan

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from support.juju import pair
 from vpnaas.base.errors import InputError
-from vpnaas.extras import guard
+from vpnaas.features import guard
 from vpnaas.params import pools
 from vpnaas.params.intent import Intent, link_params, manual_peer
 from vpnaas.peers import leases

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nft_support import URLLC, share
 from support.juju import pair
 from vpnaas.base.errors import InputError
-from vpnaas.extras import qos
+from vpnaas.features import qos
 from vpnaas.params.intent import Intent, link_params
 from vpnaas.params.qos import TABLE, LinkQos, link_qos
 from vpnaas.vdu.steps import Results

@@ -4,7 +4,7 @@ import ipaddress
 
 import pytest
 from support.juju import Juju
-from vpnaas.extras import guard
+from vpnaas.features import guard
 from vpnaas.params.intent import link_params
 from vpnaas.peers import same_address
 from vpnaas.tunnels.ipsec.daemon import MARKED, daemon_conf

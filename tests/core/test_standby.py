@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from nft_support import gateway
 from support.waiting import wait_until
 from vpnaas.base.errors import InputError
-from vpnaas.extras import standby
-from vpnaas.extras.standby import SPAN, keepalived_conf
+from vpnaas.base.links import BUSY_PORT
+from vpnaas.features.pair import standby
+from vpnaas.features.pair.params import PRIMARY, SECONDARY
+from vpnaas.features.pair.standby import SPAN, keepalived_conf
 from vpnaas.params.gateway import SharedAddress
-from vpnaas.params.pair import PRIMARY, SECONDARY
 from vpnaas.vdu.programs import gateway_watch, source
 
 pytestmark = pytest.mark.slow
@@ -77,12 +78,12 @@ def test_any_datagram_names_peers_or_none(data: bytes) -> None:
 
 def test_the_program_and_the_charm_agree_on_files_and_port() -> None:
     assert gateway_watch.FIFO == standby.FIRST_FIFO
-    assert gateway_watch.PORT == standby.BUSY_PORT
+    assert gateway_watch.PORT == BUSY_PORT
     assert f"first={standby.FIRST_FIFO}\n" in source("gateway_turn.sh")
     assert standby.FIRST_LOCK == standby.FIRST_FIFO + "-lock"
     text = standby.firewall(gateway())
-    assert f'iifname "ens5" ip saddr 10.9.0.2 udp dport {standby.BUSY_PORT} accept' in text
-    assert f"udp dport {standby.BUSY_PORT} counter drop" in text
+    assert f'iifname "ens5" ip saddr 10.9.0.2 udp dport {BUSY_PORT} accept' in text
+    assert f"udp dport {BUSY_PORT} counter drop" in text
 
 
 def test_configuration_names_all_that_decides_who_is_active() -> None:

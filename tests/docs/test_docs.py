@@ -20,7 +20,9 @@ from oai import kinds as nf_kinds
 from oai import model, units
 from oai import part as nf_part
 from vpnaas.base import fields, links
-from vpnaas.extras import gateway, guard, measure, monitoring, qos, responder
+from vpnaas.features import guard, monitoring, qos
+from vpnaas.features.gateway import gateway
+from vpnaas.features.measure import measure, responder
 from vpnaas.peers.offer import PREFIX, KeyOffer, Offer, encode
 from vpnaas.tunnels import clear, nesting, preshared
 from vpnaas.tunnels.wireguard import interface as wireguard
@@ -411,7 +413,7 @@ def test_files_on_the_vdu_are_documented() -> None:
         source = file.read_text(encoding="utf-8")
         paths += re.findall(r'"(/(?:etc|run|usr|var)/[^"{}]*osm-vpnaas[^"{}*]*[^"{}*/-])"', source)
     assert sorted({path for path in paths if path not in text}) == []
-    assert f"TCP {responder.RESPONDER_PORT}" in text
+    assert f"TCP {links.RESPONDER_PORT}" in text
     assert f"newest {measure.KEPT_REPORTS}" in text
     assert f"newest {measure.KEPT_REPORTS}" in (DOCS / "how-to/measure.md").read_text("utf-8")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.waiting import wait_until
 from vpnaas.base.errors import InputError
-from vpnaas.extras.gateway_firewall import TABLE, GatewayFirewall, render
+from vpnaas.features.gateway.gateway_firewall import TABLE, GatewayFirewall, render
 from vpnaas.vdu.programs.exporter import Look, Meter
 
 from testbed.site import CORE, GATEWAY, Site

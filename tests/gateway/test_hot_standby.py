@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from vpnaas.extras import standby
+from vpnaas.base import links
 
 from benchmarks import hot_standby as scenarios
 from testbed.pair import Pair
@@ -163,7 +163,7 @@ def test_the_standby_claims_first_the_peer_that_had_traffic(tmp_path: Path, numb
     slow = (("LEAST = 32", "LEAST = 1"), ("RATE = 100", "RATE = 0.1"))
     with Pair(tmp_path, 4, dpd=30, claim=3600, watch=slow) as pair:
         scenarios.settle(pair)
-        words = ("tcpdump", "-lni", "in0", "-c", "2", "udp", "port", str(standby.BUSY_PORT))
+        words = ("tcpdump", "-lni", "in0", "-c", "2", "udp", "port", str(links.BUSY_PORT))
         told = subprocess.Popen(pair.spaces.argv("b", *words), stdout=subprocess.DEVNULL)
         pair.probe(120, samples=[number], until=lambda: told.poll() is not None)
         # From here on it tells nothing of those that begin to send now.

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.x509.oid import NameOID
 from vpnaas.base import x509
 from vpnaas.base.errors import VpnaasError
-from vpnaas.extras.certificate_actions import given as given_params
-from vpnaas.extras.certificate_actions import requests
+from vpnaas.features.certificate_actions import given as given_params
+from vpnaas.features.certificate_actions import requests
 from vpnaas.tunnels.ipsec import certificates
 from vpnaas.tunnels.ipsec.names import CERTIFICATE, TRUST
 from vpnaas.vdu.programs import agent

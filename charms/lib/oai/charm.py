@@ -9,7 +9,7 @@ from vpnaas.actions import Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, NotReadyError, VpnaasError
 from vpnaas.charm import VnfCharm
-from vpnaas.extras.extra import Extra
+from vpnaas.features.feature import Extra
 from vpnaas.params.servers import SecretReference
 from vpnaas.peers.inputs import Beside
 from vpnaas.tunnels.technology import LinkPlan

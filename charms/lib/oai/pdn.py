@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Mapping
 import attr
 from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED, VpnaasError
-from vpnaas.extras import measure
+from vpnaas.features.measure import measure
 from vpnaas.vdu.steps import Results, Step, run
 
 from . import values

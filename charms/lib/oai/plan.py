@@ -13,7 +13,7 @@ import attr
 from vpnaas.base import fields, links
 from vpnaas.base.errors import MALFORMED, InputError, VduError, VpnaasError
 from vpnaas.base.links import IPSEC
-from vpnaas.extras.extra import Extra
+from vpnaas.features.feature import Extra
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import facts, nftables, secret_store
 from vpnaas.vdu.programs import source

@@ -11,9 +11,9 @@ from vpnaas.actions import OUTPUT_LIMIT, Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import VpnaasError
 from vpnaas.charm import VnfCharm, require_removed, unless_admitted
-from vpnaas.extras import access
-from vpnaas.extras.access import AccessOutcome
-from vpnaas.extras.extra import Extra, Feature
+from vpnaas.features import access
+from vpnaas.features.access import AccessOutcome
+from vpnaas.features.feature import Extra, Feature
 from vpnaas.params import devices
 from vpnaas.params.devices import LINK, AccessParams, Enrolling
 from vpnaas.params.intent import Intent, ManualPeer

@@ -10,10 +10,11 @@ from vpnaas.actions import OUTPUT_LIMIT, Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.base.links import DIRECTORY
-from vpnaas.extras import certificate_actions, measure, qos
-from vpnaas.extras.gateway import Gateway
-from vpnaas.extras.monitoring import Monitoring
-from vpnaas.extras.peer_file import peer_file
+from vpnaas.features import certificate_actions, qos
+from vpnaas.features.gateway.gateway import Gateway
+from vpnaas.features.measure import measure
+from vpnaas.features.monitoring import Monitoring
+from vpnaas.features.peer_file import peer_file
 from vpnaas.params.gateway import GatewayParams, exporter_port
 from vpnaas.params.intent import MANUAL, STORE, Intent, ManualPeer, manual_peer
 from vpnaas.params.qos import link_qos

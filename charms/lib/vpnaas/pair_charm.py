@@ -9,11 +9,11 @@ from vpnaas.actions import Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import NotReadyError, VpnaasError
 from vpnaas.charm import VnfCharm
-from vpnaas.extras import gateway_pair
-from vpnaas.extras.extra import Extra
-from vpnaas.extras.gateway_pair import PairOutcome
+from vpnaas.features.feature import Extra
+from vpnaas.features.pair import gateway_pair
+from vpnaas.features.pair.gateway_pair import PairOutcome
+from vpnaas.features.pair.params import NO_ROLE, PairParams
 from vpnaas.params.gateway import SharedAddress
-from vpnaas.params.pair import NO_ROLE, PairParams
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.ssh import Vdu
 from vpnaas.vdu.steps import changes

@@ -30,13 +30,14 @@ import attr
 from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED, InputError, VduError, VpnaasError
 from vpnaas.base.links import KEYED, NONE, WIREGUARD
-from vpnaas.extras import foreign_firewall, responder
-from vpnaas.extras.extra import Feature, Sight
-from vpnaas.extras.gateway import Gateway
-from vpnaas.extras.guard import Guard
-from vpnaas.extras.monitoring import Monitoring
-from vpnaas.extras.qos import Qos
-from vpnaas.extras.repair import Repair
+from vpnaas.features import foreign_firewall
+from vpnaas.features.feature import Feature, Sight
+from vpnaas.features.gateway.gateway import Gateway
+from vpnaas.features.guard import Guard
+from vpnaas.features.measure import responder
+from vpnaas.features.monitoring import Monitoring
+from vpnaas.features.qos import Qos
+from vpnaas.features.repair import Repair
 from vpnaas.params.intent import LinkParams
 from vpnaas.peers.inputs import AGAIN, CharmState, LinkInputs
 from vpnaas.peers.leases import Asking

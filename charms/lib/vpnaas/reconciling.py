@@ -20,7 +20,7 @@ from vpnaas.base.errors import (
 )
 from vpnaas.base.links import RELATION_INTERFACE
 from vpnaas.environment import Environment
-from vpnaas.extras.extra import Extra, Feature
+from vpnaas.features.feature import Extra, Feature
 from vpnaas.params.gateway import SharedAddress, effective
 from vpnaas.params.intent import Intent
 from vpnaas.peers import leases

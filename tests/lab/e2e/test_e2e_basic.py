@@ -33,7 +33,7 @@ from e2e_support import (
     scraped,
     wait,
 )
-from vpnaas.extras import guard, repair
+from vpnaas.features import guard, repair
 from vpnaas.vdu import machine
 
 from builder.tree import Tree

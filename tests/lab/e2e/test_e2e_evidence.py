@@ -26,7 +26,7 @@ import yaml
 from e2e_support import ActionError, Lab, Service, Vnf, allowed, gone, wait
 from e2e_wire import captured
 from rich.console import Console
-from vpnaas.extras import repair
+from vpnaas.features import repair
 
 from experiments import confidentiality, diameter, on_the_lab, performance, reach
 from experiments.testbed import LINKS, PAIR_LINKS, Testbed

@@ -17,7 +17,7 @@ import pytest
 from e2e_support import Service, Vnf
 from e2e_wire import captured
 from support.filters import NEIGHBOURS
-from vpnaas.extras import repair
+from vpnaas.features import repair
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.schedule(worker="epc")]
 

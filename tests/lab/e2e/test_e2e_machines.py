@@ -36,7 +36,7 @@ from e2e_support import (
 from e2e_wire import captured
 from support.filters import NEIGHBOURS
 from support.flow import Flow
-from vpnaas.extras.guard import BOOT, TABLE
+from vpnaas.features.guard import BOOT, TABLE
 
 from lab.vim.qemu.accelerator import accelerator
 

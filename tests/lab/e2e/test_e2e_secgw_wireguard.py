@@ -17,7 +17,7 @@ from e2e_core import MME, SGW, http_server, tried, with_core
 from e2e_support import Lab, Service, Vdu, scraped
 from e2e_wire import captured, wireguard_only
 from support.filters import NEIGHBOURS
-from vpnaas.extras import repair
+from vpnaas.features import repair
 
 from operate.join import End, join, part
 

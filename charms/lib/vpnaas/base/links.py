@@ -26,6 +26,11 @@ It keeps the UDP mapping of common NATs open: RFC 4787 REQ-5 asks for two minute
 give 30 s.
 """
 
+RESPONDER_PORT = 5199
+"""TCP port of the launcher of measurements on the inner address (IANA: unassigned)."""
+BUSY_PORT = 5798
+"""UDP port on which the active gateway of a pair tells the other one which peers have traffic."""
+
 
 @attr.frozen
 class ReferencePoint:

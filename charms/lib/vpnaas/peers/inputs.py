@@ -59,7 +59,7 @@ class CharmState:
     doubted: FrozenSet[str] = frozenset()
     # Parameters of the security gateway, None for another VNF.
     gateway: Optional[GatewayParams] = None
-    # What only this VNF has besides links, of `extras.extra.Feature`.
+    # What only this VNF has besides links, of `features.feature.Feature`.
     features: Tuple[Any, ...] = ()
     # Certificates from an operator for a link.
     certificates: Mapping[str, Given] = attr.Factory(dict)

@@ -13,7 +13,7 @@ import attr
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.base.links import DIRECTORY, OWN_INTERFACES, wireguard_interface
-from vpnaas.extras.extra import Extra, Feature, Sight
+from vpnaas.features.feature import Extra, Feature, Sight
 from vpnaas.params.devices import LINK, AccessParams, networks
 from vpnaas.params.intent import LinkParams, ManualPeer
 from vpnaas.peers.inputs import CharmState

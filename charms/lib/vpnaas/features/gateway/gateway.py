@@ -8,11 +8,11 @@ from typing import Dict, List, Mapping, Sequence
 
 from vpnaas.base import fields
 from vpnaas.base.links import IPSEC, KEYED, WIREGUARD
-from vpnaas.extras.extra import Feature, Sight
-from vpnaas.extras.gateway_firewall import TABLE, GatewayFirewall
-from vpnaas.extras.gateway_firewall import render as firewall_text
-from vpnaas.extras.gateway_tuning import render as daemon_text
-from vpnaas.extras.gateway_tuning import settings, sysctls
+from vpnaas.features.feature import Feature, Sight
+from vpnaas.features.gateway.gateway_firewall import TABLE, GatewayFirewall
+from vpnaas.features.gateway.gateway_firewall import render as firewall_text
+from vpnaas.features.gateway.gateway_tuning import render as daemon_text
+from vpnaas.features.gateway.gateway_tuning import settings, sysctls
 from vpnaas.params.gateway import GatewayParams
 from vpnaas.peers.inputs import CharmState
 from vpnaas.tunnels.ipsec.names import DAEMON, RESTARTED

@@ -14,7 +14,8 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED, InputError, VpnaasError
-from vpnaas.extras.responder import PROGRAM_FILE, RESPONDER_PORT
+from vpnaas.base.links import RESPONDER_PORT
+from vpnaas.features.measure.responder import PROGRAM_FILE
 from vpnaas.peers.peer import Peer
 from vpnaas.peers.same_address import is_same
 from vpnaas.vdu.programs import source

@@ -12,10 +12,10 @@ import attr
 from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED, InputError, VduError
 from vpnaas.base.links import IPSEC, WIREGUARD
-from vpnaas.extras import standby
-from vpnaas.extras.extra import Extra
-from vpnaas.extras.standby import Standby
-from vpnaas.params.pair import PairParams
+from vpnaas.features.feature import Extra
+from vpnaas.features.pair import standby
+from vpnaas.features.pair.params import PairParams
+from vpnaas.features.pair.standby import Standby
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import facts, nftables
 from vpnaas.vdu.installed import Pending

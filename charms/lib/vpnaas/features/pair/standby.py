@@ -17,7 +17,8 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
-from vpnaas.params.pair import PRIMARY, SECONDARY, PairParams
+from vpnaas.base.links import BUSY_PORT
+from vpnaas.features.pair.params import PRIMARY, SECONDARY, PairParams
 from vpnaas.vdu import installed, nftables
 
 BASE = {PRIMARY: 60, SECONDARY: 50}
@@ -41,8 +42,6 @@ TURN_FIFO = "/run/osm-vpnaas-turns"
 FIRST_FIFO = "/run/osm-vpnaas-first"
 """Through it the watch program is told to claim the peers; it locks FIRST_LOCK meanwhile."""
 FIRST_LOCK = FIRST_FIFO + "-lock"
-BUSY_PORT = 5798
-"""UDP port on which the active gateway tells the other one which peers have traffic."""
 WATCH_UNIT = "/etc/systemd/system/osm-vpnaas-gateway-watch.service"
 DAEMON_DROPIN = "/etc/systemd/system/strongswan.service.d/osm-vpnaas-standby.conf"
 KEEPALIVED_DROPIN = "/etc/systemd/system/keepalived.service.d/osm-vpnaas.conf"

@@ -27,7 +27,7 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.base.links import NONE, reference_point
-from vpnaas.extras.extra import Feature, Sight
+from vpnaas.features.feature import Feature, Sight
 from vpnaas.peers.claims import used_pool
 from vpnaas.peers.inputs import CharmState
 from vpnaas.peers.same_address import split

@@ -7,7 +7,7 @@ from typing import List, Optional
 
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
-from vpnaas.extras.extra import Feature, Sight
+from vpnaas.features.feature import Feature, Sight
 from vpnaas.peers.inputs import CharmState
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.installed import Units

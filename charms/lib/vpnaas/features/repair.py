@@ -8,7 +8,7 @@ from typing import List
 
 import attr
 
-from vpnaas.extras.extra import Feature, Sight
+from vpnaas.features.feature import Feature, Sight
 from vpnaas.peers.inputs import CharmState
 from vpnaas.tunnels.clear import HOLD_PROGRAM
 from vpnaas.vdu import machine

@@ -18,8 +18,7 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
-from vpnaas.extras.responder import RESPONDER_PORT
-from vpnaas.extras.standby import BUSY_PORT
+from vpnaas.base.links import BUSY_PORT, RESPONDER_PORT
 from vpnaas.vdu.nftables import nft_table
 
 TABLE = "osm_vpnaas_gateway"

@@ -11,12 +11,11 @@ import json
 from typing import List, Optional, Tuple
 
 from vpnaas.base import fields
+from vpnaas.base.links import RESPONDER_PORT
 from vpnaas.params.intent import LinkParams
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, disable, enable, read, remove, run, write
 
-RESPONDER_PORT = 5199
-"""TCP port of the launcher on the inner address (IANA: unassigned)."""
 PROGRAM_FILE = "/usr/local/lib/osm-vpnaas/responder"
 PROGRAM = source("responder.py")
 # Files and units of a link: `SOCKET.format(link)`.

@@ -21,7 +21,7 @@ import attr
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.base.links import IPSEC, WIREGUARD
-from vpnaas.extras.extra import Feature, Sight
+from vpnaas.features.feature import Feature, Sight
 from vpnaas.params.qos import LinkQos
 from vpnaas.peers.inputs import CharmState
 from vpnaas.tunnels.technology import LinkPlan

@@ -1,0 +1,1 @@
+"""Measurements of links, and the servers at their other ends."""

@@ -1,0 +1,1 @@
+"""A gateway that is one of a pair."""
