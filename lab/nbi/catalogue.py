@@ -14,7 +14,7 @@ from lab.errors import ConflictError, NbiError
 from lab.nbi import validation
 from lab.records.ids import admin, new_id
 from lab.records.operations import discard
-from lab.records.packages import ARCHIVE, drop_package, prune_revisions
+from lab.records.packages import ARCHIVE, drop_package, prune_revisions, write_shared
 from lab.records.store import NSDS, NSIS, NSRS, NSTS, VNFDS, VNFRS, Document, Store
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Catalogue:
         target = self.store.root / "packages" / place
         try:
             descriptor = _descriptor(package, KINDS[kind])
-            _write(package, target)
+            _write(package, self.store.root, target)
             if source.is_file():  # for downloads
                 shutil.copyfile(source, target.with_name(target.name + ARCHIVE))
             yield target, descriptor, warnings
@@ -256,7 +256,7 @@ def _descriptor(package: "Package", kind: str) -> Document:
     return checked(kind, body_of(package))  # with text where numbers stand for text
 
 
-def _write(package: "Package", folder: Path) -> None:
+def _write(package: "Package", root: Path, folder: Path) -> None:
     """Write the files of a package into a new folder, trusting nothing in it.
 
     OSM keeps packages as trees in its file store; LCM reads charms and cloud-init from there.
@@ -270,8 +270,8 @@ def _write(package: "Package", folder: Path) -> None:
         if entry.link and package.layout == "tar":
             links[place] = entry.link
             continue
-        place.write_bytes(entry.data or entry.link.encode())
-        place.chmod(0o755 if entry.mode & stat.S_IXUSR else 0o644)
+        mode = 0o755 if entry.mode & stat.S_IXUSR else 0o644
+        write_shared(root, place, entry.data or entry.link.encode(), mode)
     for place, target in links.items():
         place.symlink_to(target)
     for place in links:

@@ -4,6 +4,9 @@ Packing follows libjuju, which OSM's LCM uses (charm archive generator of python
 `build/` and dot entries of the root are left out, so are links to folders; absolute links and
 dates a zip cannot hold are errors. Links that lead out of the charm are refused here as the
 controller would refuse them.
+
+The Python packages of a charm (`venv`) are hard links to the files that it was deployed from: they
+are nine tenths of a charm, and pip replaces such files and does not change them in place.
 """
 
 import functools
@@ -13,6 +16,7 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -24,6 +28,8 @@ from lab.vca.state import OptionValue, Role
 
 MANIFEST = ".vpnaas-lab-manifest"
 """In an unpacked charm folder: the paths that came with the charm, one per line."""
+SHARED = "venv"
+"""Folder of a charm with Python packages."""
 
 ZIP_EPOCH = time.mktime((1980, 1, 1, 0, 0, 0, 0, 0, -1))
 ACTION_NAME = re.compile(r"^[a-z](?:[a-z-]*[a-z0-9])?(?:[a-z0-9-]*[a-z0-9])?$")
@@ -343,7 +349,16 @@ def _pack_file(root: Path, relative: Path, target: Path) -> None:
         raise InvalidCharmError(
             f"Invalid charm at {source}: ZIP does not support timestamps before 1980"
         )
-    shutil.copy2(source, target)
+    _place(source, target, relative)
+
+
+def _place(source: Path, target: Path, relative: Path) -> None:
+    """Make a file of a charm; ``relative`` is its path in the charm."""
+    if relative.parts[0] == SHARED:
+        with suppress(OSError):  # another file system, or one that allows no more links
+            os.link(source, target, follow_symlinks=False)
+            return
+    shutil.copy2(source, target, follow_symlinks=False)
 
 
 def unpack(packed: Path, charm_dir: Path) -> None:
@@ -371,11 +386,11 @@ def unpack(packed: Path, charm_dir: Path) -> None:
     # Keep both lists until the copy is complete, for an upgrade that is interrupted.
     manifest.write_text("\n".join(sorted({*old, *names})), encoding="utf-8")
     for name in names:
-        _unpack_entry(packed / name, charm_dir / name)
+        _unpack_entry(packed / name, charm_dir / name, Path(name))
     manifest.write_text("\n".join(names), encoding="utf-8")
 
 
-def _unpack_entry(source: Path, target: Path) -> None:
+def _unpack_entry(source: Path, target: Path, relative: Path) -> None:
     if source.is_dir() and not source.is_symlink():
         if target.is_symlink() or target.is_file():
             target.unlink()
@@ -386,4 +401,4 @@ def _unpack_entry(source: Path, target: Path) -> None:
     else:
         # Do not overwrite it in place: a process may still run the old file.
         target.unlink(missing_ok=True)
-    shutil.copy2(source, target, follow_symlinks=False)
+    _place(source, target, relative)

@@ -334,6 +334,35 @@ def test_packages_in_use_stay(engine: Engine) -> None:
         accounts.delete(engine, "north")
 
 
+def test_packages_share_files_with_the_same_content(engine: Engine, tmp_path: Path) -> None:
+    catalogue, kept = engine.catalogue, engine.store.root / "files"
+    before = set(kept.iterdir())
+    module, script = Path("charms/demo/venv/module.py"), Path("charms/demo/script")
+
+    def onboard(name: str) -> Path:
+        folder = tmp_path / name / f"{name}_pkg" / "charms" / "demo"
+        for path in (folder / "venv" / "module.py", folder / "script"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("print()")
+        (folder / "script").chmod(0o755)
+        descriptor = yaml.safe_dump({"vnfd": vnfd(name)})
+        (folder.parents[1] / f"{name}_vnfd.yaml").write_text(descriptor)
+        return catalogue.folder(catalogue.onboard(VNFDS, folder.parents[1])[0])
+
+    one, two = onboard("one"), onboard("two")
+    assert (one / module).samefile(two / module)
+    assert not (one / module).samefile(one / script)
+    assert os.access(two / script, os.X_OK)
+    # A power failure may cut what was written last.
+    shared = next(path for path in kept.iterdir() if path.samefile(one / module))
+    shared.unlink()
+    shared.touch()
+    assert (onboard("three") / module).read_text() == "print()"
+    for name in ("one", "two", "three"):
+        catalogue.delete(VNFDS, name)
+    assert set(kept.iterdir()) == before
+
+
 def test_delete_removes_the_files(engine: Engine) -> None:
     engine.catalogue.delete(NSDS, "an_ns")
     engine.catalogue.delete(VNFDS, "a_vnf")

@@ -141,6 +141,27 @@ def test_unpack_replaces_files_by_other_kinds_and_can_be_repeated(tmp_path: Path
         assert (unit / "made-by-charm").read_text() == "kept"
 
 
+def test_units_share_python_packages_and_nothing_else(tmp_path: Path) -> None:
+    source = write_charm(tmp_path / "a", "a")
+    (source / "venv" / "pkg").mkdir(parents=True)
+    (source / "venv" / "pkg" / "module.py").write_text("x = 1")
+    (source / "venv" / "link.py").symlink_to("pkg/module.py")
+    pack(source, tmp_path / "packed")
+    units = [tmp_path / "unit-0", tmp_path / "unit-1"]
+    for unit in units:
+        unpack(tmp_path / "packed", unit)
+    module = Path("venv", "pkg", "module.py")
+    assert (units[0] / module).samefile(units[1] / module)
+    assert (units[0] / "venv" / "link.py").is_symlink()
+    assert not (units[0] / "dispatch").samefile(units[1] / "dispatch")
+    # An upgrade of one unit leaves the other as it was.
+    (source / "venv" / "pkg" / "module.py").unlink()
+    (source / "venv" / "pkg" / "module.py").write_text("x = 2")
+    pack(source, tmp_path / "revised")
+    unpack(tmp_path / "revised", units[0])
+    assert [(unit / module).read_text() for unit in units] == ["x = 2", "x = 1"]
+
+
 def test_an_unpack_that_was_cut_off_does_not_forget_old_files(tmp_path: Path) -> None:
     one, two, unit = tmp_path / "one", tmp_path / "two", tmp_path / "unit"
     for folder, name in ((one, "old"), (two, "new")):
