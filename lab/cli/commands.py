@@ -3,9 +3,8 @@
 import io
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import click
 
@@ -17,25 +16,39 @@ from lab.cli.context import Lab, pass_lab
 from lab.cli.heal_options import heal_words, split
 from lab.cli.lab_verbs import lab_group
 from lab.cli.links import links
-from lab.cli.names import ACCOUNT, PRIMITIVE, SERVICE, SLICE, VNF, Names, named
-from lab.cli.options import instantiation_options, literally
-from lab.cli.render import LITERAL, when
+from lab.cli.names import PRIMITIVE, SERVICE, SLICE, VNF, named
+from lab.cli.nouns import NOUNS, summary, vnf_record
+from lab.cli.options import instantiates, waits
+from lab.cli.render import LITERAL
 from lab.cli.serve import serve
-from lab.cli.slice_verbs import SLICE_VERBS
 from lab.cli.watching import watched
-from lab.errors import LcmError, NbiError, unknown
-from lab.graph.states import links_of
-from lab.nbi.engine import Instances
-from lab.nbi.params import InstanceRequest, load_mapping, public_keys, yaml_options
-from lab.records.store import CREATED, NSDS, NSRS, NSTS, VIMS, VNFDS, VNFRS, Document
+from lab.errors import LcmError, NbiError
+from lab.nbi.params import InstanceRequest, load_mapping, yaml_options
+from lab.records.store import NSDS, NSIS, NSRS, NSTS, VNFDS, VNFRS, Document
 
 FORMS = "json, yaml, wide (all columns), or a field alone, as _id or vdur.name; after a verb too."
 DEFAULT_HOME = "/var/lib/osm-vpnaas-lab"
-F = TypeVar("F", bound=Callable[..., Any])
+OTHER_NAMES = {
+    **dict.fromkeys(("nfpkg", "vnfd", "nfd"), "vnfpkg"),
+    "nsd": "nspkg",
+    "netslice-template": "nst",
+    "netslice-instance": "nsi",
+}
+"""osmclient's other names of nouns, which stand before the verb."""
+
+
+class Verbs(WholeHelp):
+    """Commands that are known by osmclient's other names too."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        for other, name in OTHER_NAMES.items():
+            if cmd_name.startswith(f"{other}-"):
+                cmd_name = name + cmd_name.removeprefix(other)
+        return super().get_command(ctx, cmd_name)
 
 
 @click.group(
-    cls=WholeHelp,
+    cls=Verbs,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option(
@@ -55,46 +68,18 @@ def cli(context: click.Context, home: Path, form: str) -> None:
     context.obj = Lab(home, form or "")
 
 
+for noun in NOUNS:
+    for verb in noun.verbs():
+        cli.add_command(verb)
 cli.add_command(lab_group)
 cli.add_command(serve)
 cli.add_command(links)
 
 
-def verb(*names: str, told: str | None = None) -> Callable[[F], click.Command]:
-    """Register a verb under its name; osmclient's other names for it become hidden verbs.
-
-    ``told`` is the text of its help; the default is the docstring of the function.
-    """
-
-    def register(function: F) -> click.Command:
-        command = cli.command(names[0], help=told)(function)
-        _add_aliases(command, names[1:])
-        return command
-
-    return register
-
-
-def _add_aliases(command: click.Command, names: Iterable[str]) -> None:
-    for alias in names:
-        hidden = click.Command(
-            alias,
-            callback=command.callback,
-            params=command.params,
-            help=command.help,
-            hidden=True,
-        )
-        cli.add_command(hidden)
-
-
-for slice_verb, other_name in SLICE_VERBS.items():
-    cli.add_command(slice_verb)
-    _add_aliases(slice_verb, [other_name])
-
-
 # -- VIM accounts ------------------------------------------------------------------------------
 
 
-@verb("vim-create")
+@cli.command("vim-create")
 @click.option("--name", required=True, help="Name of the account.")
 @click.option(
     "--account_type",
@@ -108,12 +93,11 @@ for slice_verb, other_name in SLICE_VERBS.items():
 @click.option("--user", default="", help="User of an OpenStack.")
 @click.option("--password", envvar="OS_PASSWORD", default="", help="Password, or $OS_PASSWORD.")
 @click.option("--tenant", default="", help="Project of an OpenStack.")
-@click.option("--description", hidden=True)
-@click.option("--vca", hidden=True)
+@click.option("--description", hidden=True, expose_value=False)
+@click.option("--vca", hidden=True, expose_value=False)
 @pass_lab
 def vim_create(
     lab: Lab,
-    /,
     name: str,
     account_type: str,
     config_text: str,
@@ -122,7 +106,6 @@ def vim_create(
     user: str,
     password: str,
     tenant: str,
-    **ignored: str | None,
 ) -> None:
     """Make a VIM account with its management network, or one of an OpenStack.
 
@@ -138,196 +121,72 @@ def vim_create(
     lab.out.identity(made)
 
 
-@verb("vim-list")
-@watched
-@pass_lab
-def vim_list(lab: Lab) -> None:
-    """List VIM accounts."""
-    lab.out.rows(
-        lab.views(VIMS, lab.engine.store.all(VIMS)),
-        {
-            "vim name": ["name"],
-            "uuid": ["_id"],
-            "operational state": ["_admin", "operationalState"],
-        },
-    )
+# -- packages ------------------------------------------------------------------------------------
 
 
-@verb("vim-show")
-@click.argument("name", type=ACCOUNT)
-@pass_lab
-def vim_show(lab: Lab, name: str) -> None:
-    """Show a VIM account with its networks and servers."""
-    from lab.lcm.backends import Backends
-
-    document = lab.view(VIMS, lab.engine.store.resolve(VIMS, name))
-    vim = Backends(lab.home).vim(document["_id"])
-    document["networks"] = [
-        {"name": n.name, "id": n.id, "subnet": n.subnet} for n in vim.networks()
-    ]
-    document["servers"] = [
-        {"name": s.name, "id": s.id, "status": s.status, **({"fault": s.fault} if s.fault else {})}
-        for s in vim.servers()
-    ]
-    lab.out.fields(document, ("_id", "name", "vim_type", "config", "networks", "servers"))
-
-
-@verb("vim-delete")
-@click.argument("name", type=ACCOUNT)
-@click.option("--force", is_flag=True, help="Delete it even if services use it.")
-@click.option("--wait", is_flag=True, hidden=True)
-@pass_lab
-def vim_delete(lab: Lab, name: str, force: bool, wait: bool) -> None:
-    """Delete a VIM account with all it made."""
-    accounts.delete(lab.engine, name, force)
-    lab.out.remark("Deleted")
-
-
-# -- packages ----------------------------------------------------------------------------------
-
-_PACKAGE_COLUMNS = {"name": ["name"], "id": ["id"], "uuid": ["_id"]}
-
-
-def _package_verbs(kind: str, prefixes: tuple[str, ...], what: str) -> None:
-    """Make create, list, show and delete for one kind of package."""
-
-    @verb(*(f"{p}-create" for p in prefixes), told=f"Onboard {what}: a tar.gz, zip or directory.")
+def _package_verb(noun: str, kind: str, what: str) -> None:
+    @cli.command(f"{noun}-create", help=f"Onboard {what}: a tar.gz, zip or directory.")
     @click.argument("filename", type=click.Path(path_type=Path))
     @click.option("--strict", is_flag=True, help="Refuse also what would fail in OSM later.")
-    @click.option("--skip-charm-build", is_flag=True, hidden=True)
+    @click.option("--skip-charm-build", is_flag=True, hidden=True, expose_value=False)
     @pass_lab
-    def create(lab: Lab, filename: Path, strict: bool, skip_charm_build: bool) -> None:
-        document, warnings = lab.engine.catalogue.onboard(kind, filename, strict)
-        for warning in warnings:
-            lab.out.remark(f"WARNING: {warning}")
-        lab.out.identity(document)
-
-    @verb(*(f"{p}-list" for p in prefixes), told=f"List {what.split(maxsplit=1)[1]}s.")
-    @pass_lab
-    def show_all(lab: Lab) -> None:
-        store = lab.engine.store
-        damaged = [*store.damaged(kind), *store.damaged(CREATED)]  # announced: of any kind
-        lab.out.rows([*store.all(kind), *damaged], _PACKAGE_COLUMNS)
-
-    @verb(*(f"{p}-show" for p in prefixes), told=f"Show the descriptor of {what}.")
-    @click.argument("name", type=named(kind))
-    @pass_lab
-    def show(lab: Lab, name: str) -> None:
-        lab.out.fields(lab.engine.store.resolve(kind, name)["descriptor"])
-
-    @verb(*(f"{p}-delete" for p in prefixes), told=f"Delete {what} that nothing uses.")
-    @click.argument("name", type=named(kind))
-    @click.option("--force", is_flag=True, help="Delete it even if it is in use.")
-    @pass_lab
-    def delete(lab: Lab, name: str, force: bool) -> None:
-        lab.engine.catalogue.delete(kind, name, force)
-        lab.out.remark("Deleted")
+    def create(lab: Lab, filename: Path, strict: bool) -> None:
+        _onboarded(lab, *lab.engine.catalogue.onboard(kind, filename, strict))
 
 
-_package_verbs(VNFDS, ("vnfpkg", "nfpkg", "vnfd", "nfd"), "a VNF package")
+_package_verb("vnfpkg", VNFDS, "a VNF package")
+_package_verb("nspkg", NSDS, "an NS package")
+_package_verb("nst", NSTS, "a slice template")
 
 
-@verb("vnfpkg-update", "nfpkg-update", "vnfd-update", "nfd-update")
+@cli.command("vnfpkg-update")
 @click.argument("name", type=named(VNFDS))
 @click.option("--content", type=click.Path(path_type=Path), required=True, help="The new package.")
 @click.option("--strict", is_flag=True, help="Refuse also what would fail in OSM later.")
 @pass_lab
 def vnfpkg_update(lab: Lab, name: str, content: Path, strict: bool) -> None:
     """Replace the content of a VNF package by another revision."""
-    document, warnings = lab.engine.catalogue.update(VNFDS, name, content, strict)
+    _onboarded(lab, *lab.engine.catalogue.update(VNFDS, name, content, strict))
+
+
+def _onboarded(lab: Lab, document: Document, warnings: list[str]) -> None:
     for warning in warnings:
         lab.out.remark(f"WARNING: {warning}")
     lab.out.identity(document)
 
 
-_package_verbs(NSDS, ("nspkg", "nsd"), "an NS package")
-_package_verbs(NSTS, ("nst", "netslice-template"), "a slice template")
+# -- network services and slices -----------------------------------------------------------------
 
 
-# -- network services --------------------------------------------------------------------------
-
-
-@verb("ns-create")
-@click.option("--ns_name", required=True, help="Name of the service.")
-@click.option("--nsd_name", type=named(NSDS), required=True, help="Name or id of its NSD.")
-@instantiation_options
+@cli.command("ns-create")
+@instantiates("ns", "nsd", NSDS)
 @click.option("--timeout", type=click.IntRange(1), help="Seconds the deployment may take.")
-@pass_lab
-def ns_create(
-    lab: Lab,
-    ns_name: str,
-    nsd_name: str,
-    vim_account: str,
-    config_text: str,
-    config_file: Path | None,
-    ssh_keys: str,
-    description: str,
-    admin_status: str | None,
-    wait: bool,
-    timeout: int | None,
-) -> None:
+def ns_create(lab: Lab, request: InstanceRequest, wait: bool) -> None:
     """Instantiate a network service."""
-    config = yaml_options(config_text, config_file)
-    keys = public_keys(ssh_keys)
-    started = lab.engine.ns_create(
-        InstanceRequest(ns_name, nsd_name, vim_account, config, keys, description, timeout)
-    )
+    started = lab.engine.ns_create(request)
     if not wait:
-        lab.follow(started, wait, timeout)
+        lab.follow(started, wait)
         lab.out.identity(started.nsr)
         return
-    lab.out.remark(f"ns {ns_name}: {started.nsr['_id']}")
+    lab.out.remark(f"ns {request.name}: {started.nsr['_id']}")
     try:
-        lab.follow(started, wait, timeout)
+        lab.follow(started, wait, request.timeout)
     finally:
         nsr = lab.engine.store.readable(NSRS, started.nsr["_id"])
         if nsr is not None:
-            _summary(lab, nsr)
+            summary(lab, nsr)
 
 
-@verb("ns-list")
-@watched
-@pass_lab
-def ns_list(lab: Lab) -> None:
-    """List network services."""
-    lab.engine.reap()
-    services = [
-        {**n, "date": when(n["create-time"]), "links": links_of(lab.home, n)}
-        for n in lab.engine.store.all(NSRS)
-    ]
-    lab.out.rows(
-        lab.views(NSRS, services),
-        {
-            "ns instance name": ["name"],
-            "id": ["_id"],
-            "date": ["date"],
-            "ns state": ["nsState"],
-            "links": ["links"],
-            "current operation": ["currentOperation"],
-            "error details": ["errorDetail"],
-        },
-        spare=("id", "date"),
-    )
+@cli.command("nsi-create")
+@instantiates("nsi", "nst", NSTS)
+def nsi_create(lab: Lab, request: InstanceRequest, wait: bool) -> None:
+    """Instantiate a network slice: its services start side by side."""
+    started = lab.slices.create(request)
+    lab.follow(started, wait)
+    lab.out.identity(started.nsr)
 
 
-@verb("ns-show")
-@click.argument("name", type=SERVICE)
-@literally
-@watched
-@pass_lab
-def ns_show(lab: Lab, name: str) -> None:
-    """Show a network service."""
-    nsr = lab.view(NSRS, lab.engine.ns(name))
-    if lab.out.as_json:
-        lab.out.json(nsr)
-        return
-    states = ("nsState", "currentOperation", "operational-status", "config-status")
-    details = ("detailed-status", "errorDescription", "errorDetail", "configurationStatus")
-    lab.out.fields(nsr, ("_id", "name", "nsd-ref", *states, *details))
-    _summary(lab, nsr)
-
-
-@verb("ns-delete")
+@cli.command("ns-delete")
 @click.argument("name", type=SERVICE)
 @click.option("--force", is_flag=True, help="Delete what can be deleted, even if a step fails.")
 @click.option(
@@ -336,7 +195,7 @@ def ns_show(lab: Lab, name: str) -> None:
     default="",
     help="skip_terminate_primitives, timeout_ns_terminate (seconds).",
 )
-@click.option("--wait", is_flag=True, help="Show progress until it is done.")
+@waits
 @click.option("--timeout", type=click.IntRange(1), help="Seconds to wait with --wait.")
 @pass_lab
 def ns_delete(
@@ -351,7 +210,20 @@ def ns_delete(
     lab.out.remark("Deleted" if wait else "Deletion in progress")
 
 
-@verb("ns-action")
+@cli.command("nsi-delete")
+@click.argument("name", type=SLICE)
+@click.option("--force", is_flag=True, help="Delete what can be deleted, even if a step fails.")
+@waits
+@pass_lab
+def nsi_delete(lab: Lab, name: str, force: bool, wait: bool) -> None:
+    """Terminate and delete a network slice; shared services are deleted with their last slice."""
+    if lab.discarded(NSIS, name):
+        return
+    lab.follow(lab.slices.delete(name, force), wait)
+    lab.out.remark("Deleted" if wait else "Deletion in progress")
+
+
+@cli.command("ns-action")
 @click.argument("name", type=SERVICE)
 @click.option("--params", "params_text", default="", help="Its parameters, YAML text.")
 @click.option("--params_file", type=click.Path(path_type=Path), help="The same from a file.")
@@ -406,13 +278,13 @@ def ns_action(
         lab.out.identity(started.operation)
 
 
-@verb("vnf-scale")
+@cli.command("vnf-scale")
 @click.argument("ns_name", type=SERVICE)
 @click.argument("vnf_name", type=VNF)
 @click.option("--scaling-group", required=True, help="Id of the VNFD's scaling-aspect.")
 @click.option("--scale-in", is_flag=True, help="Take a step back.")
 @click.option("--scale-out", is_flag=True, help="Take a step, the default.")
-@click.option("--wait", is_flag=True, help="Show progress until it is done.")
+@waits
 @pass_lab
 def vnf_scale(
     lab: Lab,
@@ -433,12 +305,12 @@ def vnf_scale(
     lab.finish(lab.engine.ns_run(ns_name, "scale", body), wait)
 
 
-@verb("ns-update")
+@cli.command("ns-update")
 @click.argument("name", type=SERVICE)
 @click.option("--updatetype", required=True, help="CHANGE_VNFPKG or OPERATE_VNF.")
 @click.option("--config", "config_text", required=True, help="What is updated, YAML text.")
 @click.option("--timeout", type=click.IntRange(1), help="Seconds the update may take.")
-@click.option("--wait", is_flag=True, help="Show progress until it is done.")
+@waits
 @pass_lab
 def ns_update(
     lab: Lab, name: str, updatetype: str, config_text: str, timeout: int | None, wait: bool
@@ -464,7 +336,7 @@ _ANY = {"ignore_unknown_options": True, "help_option_names": ["-h", "--help"]}
 @cli.command("ns-heal", context_settings=_ANY)
 @click.argument("name", type=SERVICE)
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
-@click.option("--wait", is_flag=True, help="Show progress until it is done.")
+@waits
 @pass_lab
 def ns_heal(lab: Lab, name: str, args: tuple[str, ...], wait: bool) -> None:
     """Recreate VNFs or VDUs of a network service.
@@ -482,50 +354,20 @@ def ns_heal(lab: Lab, name: str, args: tuple[str, ...], wait: bool) -> None:
 @cli.command("vnf-heal", context_settings=_ANY)
 @click.argument("id")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
-@click.option("--wait", is_flag=True, help="Show progress until it is done.")
+@waits
 @pass_lab
 def vnf_heal(lab: Lab, id: str, args: tuple[str, ...], wait: bool) -> None:
     """Recreate a VNF or VDUs of it; ID may be written NS/MEMBER-VNF-INDEX.
 
     ARGS: [--cause TEXT] [--run-day1], then for each VDU: --vdu VDU [--count-index N] [--run-day1].
     """
-    record = _vnf_record(lab, id)
+    record = vnf_record(lab, id)
     target = {"vnfInstanceId": record["_id"], **heal_words(args)}
     body = {"healVnfData": [target]}
     lab.finish(lab.engine.ns_run(record["nsr-id-ref"], "heal", body), wait)
 
 
-def _operation_verbs(
-    prefixes: tuple[str, ...], instances: Callable[[Lab], Instances], what: str, names: Names
-) -> None:
-    """Make op-list and op-show for services or slices."""
-    keys = ("_id", "lcmOperationType", "operationState", "operationParams")
-
-    @verb(*(f"{p}-op-list" for p in prefixes), told=f"List the operations of a {what}.")
-    @click.argument("name", type=names)
-    @watched
-    @pass_lab
-    def show_all(lab: Lab, name: str) -> None:
-        engine = instances(lab)
-        # Nobody can tell whose operation a damaged record was.
-        lab.out.operations(lab.views(engine.running, engine.operations(name)))
-
-    @verb(*(f"{p}-op-show" for p in prefixes), told=f"Show an operation on a {what}.")
-    @click.argument("id")
-    @click.option("--filter", "filter_", hidden=True)
-    @literally
-    @pass_lab
-    def show(lab: Lab, id: str, filter_: str | None) -> None:
-        engine = instances(lab)
-        shown = lab.view(engine.running, engine.operation(id))
-        lab.out.fields(shown, (*keys, "detailed-status", "errorMessage"))
-
-
-_operation_verbs(("ns",), lambda lab: lab.engine, "network service", SERVICE)
-_operation_verbs(("nsi", "netslice-instance"), lambda lab: lab.slices, "network slice", SLICE)
-
-
-@verb("vnf-list")
+@cli.command("vnf-list")
 @click.option("--ns", type=SERVICE, help="Only the VNFs of this service.")
 @watched
 @pass_lab
@@ -544,68 +386,6 @@ def vnf_list(lab: Lab, ns: str | None) -> None:
         },
         spare=("ns id",),
     )
-
-
-@verb("vnf-show")
-@click.argument("id")
-@literally
-@pass_lab
-def vnf_show(lab: Lab, id: str) -> None:
-    """Show a VNF record (by its id, or as NS/MEMBER-VNF-INDEX)."""
-    document = lab.view(VNFRS, _vnf_record(lab, id))
-    lab.out.fields(document, ("_id", "member-vnf-index-ref", "vnfd-ref", "ip-address", "vdur"))
-
-
-# -- helpers -----------------------------------------------------------------------------------
-
-
-def _vnf_record(lab: Lab, id: str) -> Document:
-    if "/" in id:
-        ns, _, index = id.rpartition("/")
-        return lab.engine.vnf(ns, index)
-    for record in lab.engine.vnfs():
-        if record["_id"] == id:
-            return record
-    services = {nsr["_id"]: nsr["name"] for nsr in lab.engine.store.all(NSRS)}
-    raise unknown(
-        f"vnf '{id}' not found",
-        id,
-        [f"{services.get(r['nsr-id-ref'])}/{r['member-vnf-index-ref']}" for r in lab.engine.vnfs()],
-    )
-
-
-def _summary(lab: Lab, nsr: Document) -> None:
-    """Print the final table of a service: VNFs, addresses, status of the charms."""
-    charms: Mapping[str, Any] = nsr["lab"].get("charms") or {}
-    by_index: dict[str, list[str]] = {}
-    for vca in nsr["_admin"]["deployed"]["VCA"]:
-        state = charms.get(vca["application"])
-        text = f"{state['status']}: {state['message']}" if state else vca["status"]
-        by_index.setdefault(vca["member-vnf-index"], []).append(text)
-    rows = [
-        {
-            "vnf": vnfr["member-vnf-index-ref"],
-            "address": vnfr["ip-address"],
-            "ports": ", ".join(
-                f"{p['ns-vld-id']}={p['ip-address']}"
-                for vdur in vnfr["vdur"]
-                for p in vdur["interfaces"]
-            ),
-            "charm": "; ".join(by_index.get(vnfr["member-vnf-index-ref"], ["-"])),
-        }
-        for vnfr in lab.engine.vnfs()
-        if vnfr["nsr-id-ref"] == nsr["_id"]
-    ]
-    if lab.out.as_json:
-        lab.out.json({**nsr, "vnfs": rows})
-        return
-    lab.out.rows(
-        rows,
-        {"VNF": ["vnf"], "address": ["address"], "ports": ["ports"], "charm": ["charm"]},
-    )
-    seconds = nsr["lab"].get("seconds-vms-ready-to-charms-idle")
-    if seconds is not None:
-        lab.out.remark(f"VMs ready to all charms idle: {seconds:.1f} s")
 
 
 def main(argv: list[str] | None = None) -> None:
