@@ -18,7 +18,6 @@ from typing import Any
 from vpnaas.features.gateway import gateway_tuning
 from vpnaas.features.pair import standby
 from vpnaas.features.pair.params import PRIMARY, SECONDARY, PairParams
-from vpnaas.params.gateway import SharedAddress
 from vpnaas.vdu.programs import source
 
 from lab.certificates import Authority
@@ -250,7 +249,7 @@ class Pair(Block):
 
     def start_keepalived(self, name: str) -> None:
         other = "b" if name == "a" else "a"
-        shared = SharedAddress(ipaddress.ip_interface(f"{SHARED}/16"), "shared")
+        shared = ipaddress.ip_interface(f"{SHARED}/16")
         params = PairParams(
             role=PRIMARY if name == "a" else SECONDARY,
             trusted="in0",
@@ -258,7 +257,8 @@ class Pair(Block):
             other=ipaddress.ip_address(TRUSTED[other]),
             virtual=ipaddress.ip_interface(f"{VIRTUAL}/24"),
             advert=self.advert * 10,
-            shared=shared if self.shared else None,
+            shared_address=shared if self.shared else None,
+            shared_identity="shared" if self.shared else "",
         )
         own = ipaddress.ip_address(TRUSTED[name])
         gateway = standby.Standby(params, own, self.count - self.shared, children=("s1",))

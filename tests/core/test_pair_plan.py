@@ -15,7 +15,7 @@ from vpnaas.base.errors import InputError, VduError
 from vpnaas.features.feature import Extra
 from vpnaas.features.pair import gateway_pair, standby
 from vpnaas.features.pair.gateway_pair import AFTER, FILES
-from vpnaas.features.pair.params import PairParams
+from vpnaas.features.pair.params import PairParams, from_json, pair_params
 from vpnaas.pair_charm import PAIR_KEY, GatewayCharm
 from vpnaas.params.intent import link_params
 from vpnaas.peers.peer import Peer
@@ -181,7 +181,7 @@ def test_a_shared_address_moves_with_the_virtual_one_and_its_peers_do_not_count(
     reconcile(vdu, alone, **SHARED)
     assert f" 0 {standby.SPAN} " in vdu.files[standby.WATCH_UNIT]
     params = params_of({**GIVEN, **SHARED})
-    assert PairParams.from_json(params.to_json()) == params
+    assert from_json(params.to_json()) == params
 
 
 def test_the_shared_address_is_not_that_of_a_peer() -> None:
@@ -382,11 +382,11 @@ def test_a_pair_needs_ipsec_and_its_programs() -> None:
 
 def test_parameters_survive_the_peer_relation() -> None:
     params = params_of({**GIVEN, "away": True, "router-id": 20})
-    assert PairParams.from_json(params.to_json()) == params
-    assert PairParams.from_json("") is PairParams.parse({"role": "none"}) is None
+    assert from_json(params.to_json()) == params
+    assert from_json("") is pair_params({"role": "none"}) is None
     for text in ("[]", "no json", '{"role": "third"}'):
         with pytest.raises(InputError, match="peer relation: standby"):
-            PairParams.from_json(text)
+            from_json(text)
 
 
 def test_show_status_of_a_vnf_without_more_has_nothing_more() -> None:

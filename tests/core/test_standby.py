@@ -22,7 +22,6 @@ from vpnaas.base.links import BUSY_PORT
 from vpnaas.features.pair import standby
 from vpnaas.features.pair.params import PRIMARY, SECONDARY
 from vpnaas.features.pair.standby import SPAN, keepalived_conf
-from vpnaas.params.gateway import SharedAddress
 from vpnaas.vdu.programs import gateway_watch, source
 
 pytestmark = pytest.mark.slow
@@ -110,7 +109,9 @@ def test_configuration_names_all_that_decides_who_is_active() -> None:
     ],
 )
 def test_a_shared_address_may_be_of_another_ip_version(shared: str, before: str) -> None:
-    text = keepalived_conf(gateway(shared=SharedAddress(ipaddress.ip_interface(shared), "gw")))
+    text = keepalived_conf(
+        gateway(shared_address=ipaddress.ip_interface(shared), shared_identity="gw")
+    )
     assert f"{before}\n        {shared} dev ens4\n    }}\n" in text
 
 

@@ -8,23 +8,14 @@ import json
 from typing import Any, Dict, List, Tuple
 
 import attr
+from vpnaas.base.declared import At, number_field, text_field, value_field
 from vpnaas.params.qos import TABLE
 from vpnaas.vdu.programs import source
 
 from . import fill, nssai, provision_5g, sbi, values
 from .function import Function
 from .model import FILL, LEVELS, LIBRARY, Check, Container, Ends, File, Software, conf
-from .params import (
-    MAX_SUBSCRIBERS,
-    At,
-    Common,
-    Secrets,
-    check_range,
-    number_field,
-    sessions_field,
-    text_field,
-    value_field,
-)
+from .params import MAX_SUBSCRIBERS, Common, Secrets, check_range, sessions_field
 
 STATEMENTS = LIBRARY + "/provision_5g.py"
 PROVISION_FILE = conf("udr-provision.json")

@@ -5,11 +5,12 @@ from typing import Any, Dict, Tuple
 
 import attr
 from vpnaas.base import fields
+from vpnaas.base.declared import number_field, text_field, value_field
 
 from . import values
 from .function import Function
 from .model import LEVELS, Check, Container, Ends, File, Software, closed_ports, conf, filled
-from .params import Cell, Common, number_field, text_field, value_field
+from .params import Cell, Common
 
 FILE = "/opt/oai-enb/etc/enb.conf"
 MHZ = 1000000

@@ -4,11 +4,12 @@ from typing import Any
 
 import attr
 from vpnaas.base import fields
+from vpnaas.base.declared import number_field, text_field
 
 from .enb import RADIO_PORT, numbers, rfsim_options
 from .function import Function
 from .model import LEVELS, Check, Container, Ends, File, Software, closed_ports, conf, filled
-from .params import AccessNode, number_field, text_field
+from .params import AccessNode
 
 FILE = "/opt/oai-gnb/etc/gnb.conf"
 BAND = 78

@@ -4,6 +4,7 @@ import json
 from typing import Any, Dict
 
 import attr
+from vpnaas.base.declared import At, number_field, text_field
 from vpnaas.base.errors import InputError
 from vpnaas.vdu.programs import source
 
@@ -22,7 +23,7 @@ from .model import (
     conf,
     filled,
 )
-from .params import MAX_SUBSCRIBERS, At, Secrets, WithApns, check_range, number_field, text_field
+from .params import MAX_SUBSCRIBERS, Secrets, WithApns, check_range
 
 ETC = "/openair-hss/etc"
 STATEMENTS = LIBRARY + "/provision.py"

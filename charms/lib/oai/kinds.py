@@ -3,7 +3,6 @@
 import json
 from typing import Any, Dict, Optional, Tuple
 
-import attr
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 
@@ -34,15 +33,8 @@ KINDS: Tuple[str, ...] = tuple(FUNCTIONS)
 def parse(kind: str, given: Given, where: str = "configure-nf") -> Common:
     """Parse the parameters of `configure-nf` of one kind of network function, without secrets."""
     named = fields.Parameters(where, given)
-    at, text = named.at, named.text
-    parsed = {"plmn": values.plmn(at(""), text("mcc"), text("mnc"))}  # type: Dict[str, Any]
-    for field in attr.fields(FUNCTIONS[kind].params):
-        if "parse" in field.metadata:
-            name = field.name.replace("_", "-")
-            parsed[field.name] = field.metadata["parse"](at(name), given.get(name, field.default))
-    params = FUNCTIONS[kind].params(**parsed)
-    params.check(at)
-    return params
+    plmn = values.plmn(named.at(""), named.text("mcc"), named.text("mnc"))
+    return FUNCTIONS[kind].params.parse(given, where, plmn=plmn)
 
 
 def completed(given: Given, stored: Optional[Common]) -> Dict[str, Any]:
@@ -72,13 +64,7 @@ def parse_secrets(kind: str, given: Given) -> Optional[Secrets]:
 
 def to_given(params: Common) -> Dict[str, Any]:
     """Return action parameters that `parse` reads back."""
-    given: Dict[str, Any] = {}
-    for name, value in attr.asdict(params, recurse=False).items():
-        if name == "plmn":
-            given["mcc"], given["mnc"] = params.plmn.mcc, params.plmn.mnc
-        elif value or name != "realm":
-            given[name.replace("_", "-")] = "none" if value == "" else value
-    return given
+    return dict(params.to_params(), mcc=params.plmn.mcc, mnc=params.plmn.mnc)
 
 
 def to_json(params: Common) -> str:

@@ -3,12 +3,13 @@
 from typing import Any
 
 import attr
+from vpnaas.base.declared import number_field, text_field, value_field
 from vpnaas.vdu.programs import source
 
 from . import diameter, hss, values
 from .function import Function
 from .model import TLS, Check, Container, Ends, File, Software, conf, filled
-from .params import Eps, number_field, text_field, value_field
+from .params import Eps
 
 ETC = "/magma-mme/etc"
 START = "/magma-mme/scripts/start-mme.sh"

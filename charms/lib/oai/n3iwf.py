@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Mapping, Tuple
 
 import attr
 from vpnaas.base import fields, x509
+from vpnaas.base.declared import number_field, text_field
 from vpnaas.base.errors import MALFORMED, InputError, VduError
 from vpnaas.peers.inputs import Given
 from vpnaas.vdu import openssl
@@ -18,7 +19,7 @@ from vpnaas.vdu.steps import Results, Step, directory, read, run, write
 from . import values
 from .function import Function
 from .model import TABLE, TLS, Check, Container, Ends, File, Software, conf, filled
-from .params import AccessNode, number_field, pool_field, text_field
+from .params import AccessNode, pool_field
 from .sbi import LOGGED
 from .values import Plmn
 

@@ -5,13 +5,14 @@ from typing import Any, Dict, Tuple
 
 import attr
 from vpnaas.base import fields, x509
+from vpnaas.base.declared import At, text_field
 from vpnaas.base.errors import InputError
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, run
 
 from .function import Function
 from .model import Check, Container, File, Part, Software, conf, filled
-from .params import At, Equipment, Secrets, text_field
+from .params import Equipment, Secrets
 from .sbi import LOGGED
 
 HOME = "/n3iwue"

@@ -5,11 +5,20 @@ on the VDU (`SECRETS_FILE`) and nowhere else, so the operator must give them aga
 """
 
 import json
-from typing import Any, Callable, Iterable, Mapping, Optional, Tuple, Type, TypeVar
+from typing import Any, Iterable, Mapping, Optional, Tuple, Type, TypeVar
 
 import attr
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from vpnaas.base import fields
+from vpnaas.base.declared import (
+    At,
+    Declared,
+    choice_field,
+    number_field,
+    optional_field,
+    text_field,
+    value_field,
+)
 from vpnaas.base.errors import MALFORMED, InputError
 from vpnaas.vdu.facts import VduFacts
 
@@ -89,37 +98,6 @@ def masked(text: str, hidden: Iterable[str]) -> str:
 
 TUN = "tun0"
 """Tun device that OAI's SPGW-U and UPF make, with the packets of all UEs."""
-At = Callable[[str], str]
-"""Place of a parameter for error texts, by the parameter's name."""
-
-
-def value_field(parse: Callable[[str, Any], Any], default: Any = None) -> Any:
-    """Return a field that `parse` reads from a parameter; the place is its first argument."""
-    return attr.field(default=default, metadata={"parse": parse})
-
-
-def text_field(parse: Callable[[str, str], Any], default: str = "") -> Any:
-    """Return a field that is parsed from a text without the spaces around it."""
-    return value_field(
-        lambda where, text: parse(where, fields.string(where, text).strip(" ")), default
-    )
-
-
-def optional_field(parse: Callable[[str, str], str]) -> Any:
-    """Return a field of a parsed text, "" for "none" or "auto"."""
-    return text_field(
-        lambda where, text: "" if text in fields.AUTO + fields.NOTHING else parse(where, text)
-    )
-
-
-def number_field(low: int, high: int, default: Optional[int] = None) -> Any:
-    """Return a field of a whole number."""
-    return value_field(lambda where, value: fields.integer(where, value, low, high), default)
-
-
-def choice_field(options: Iterable[str], default: str) -> Any:
-    """Return a field of one of several words."""
-    return text_field(lambda where, text: fields.choice(where, text, options), default)
 
 
 def pool_field() -> Any:
@@ -133,22 +111,19 @@ def sessions_field(parts: int) -> Any:
 
 
 @attr.frozen
-class Common:
-    """Parameters of every network function; each class says how they are parsed."""
+class Common(Declared):
+    """Parameters of every network function."""
 
+    action = "configure-nf"
     plmn: Plmn  # Network it belongs to.
     realm: str = ""  # Diameter realm, also the domain of names; "" in 5GS, which has none.
-    software: str = choice_field(
-        ("oai", NONE), "oai"
-    )  # "oai", or "none" for a machine with links only.
+    # "oai", or "none" for a machine with links only.
+    software: str = choice_field(("oai", NONE))
     # Registry of the container images.
     image_prefix: str = text_field(values.image_prefix, DEFAULT_PREFIX)
     # Tags or digests that replace the charm's own, as text.
-    image_pins: str = optional_field(values.image_pins)
+    image_pins: str = optional_field(values.image_pins, words=fields.AUTO + fields.NOTHING)
     log_level: str = choice_field(("error", "warning", "info", "debug"), "info")
-
-    def check(self, at: At) -> None:
-        """Raise InputError if parameters do not fit together."""
 
     @property
     def served(self) -> Tuple[nssai.Session, ...]:
@@ -204,7 +179,7 @@ class WithApns(Eps):
     """Access point names, which differ."""
 
     apn: str = text_field(values.apn)
-    second_apn: str = optional_field(values.apn)
+    second_apn: str = optional_field(values.apn, words=fields.AUTO + fields.NOTHING)
 
     def check(self, at: At) -> None:
         if self.second_apn == self.apn:

@@ -6,10 +6,10 @@ at its SGi address; the rules of that VDU drop packets to it from the data netwo
 """
 
 import json
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List
 
 import attr
-from vpnaas.base import fields
+from vpnaas.base.declared import choice_field, number_field, text_field
 from vpnaas.base.errors import MALFORMED, VpnaasError
 from vpnaas.features.measure import measure
 from vpnaas.vdu.steps import Results, Step, run
@@ -84,31 +84,16 @@ def rules(interface: str, device: str, pool: str, nat: bool) -> str:
 class Throughput(measure.Transfer):
     """One iperf3 run of a UE."""
 
-    server: str
-    port: int
-
-    @classmethod
-    def parse(cls, params: Mapping[str, Any]) -> "Throughput":
-        """Parse the parameters of the UE's `measure-throughput`."""
-        given = fields.Parameters("measure-throughput", params)
-        return cls(
-            server=given.parsed("server", values.ipv4),
-            port=given.integer("port", SERVER_PORT, 1, 65535),
-            **measure.Transfer.common(given, ("upload", "download")),
-        )
+    direction: str = choice_field(("upload", "download"))
+    server: str = text_field(values.ipv4)
+    port: int = number_field(1, 65535, SERVER_PORT)
 
 
 @attr.frozen
 class Latency(measure.Ping):
     """One ping run of a UE."""
 
-    server: str
-
-    @classmethod
-    def parse(cls, params: Mapping[str, Any]) -> "Latency":
-        """Parse the parameters of the UE's `measure-latency`."""
-        given = fields.Parameters("measure-latency", params)
-        return cls(server=given.parsed("server", values.ipv4), **measure.Ping.common(given))
+    server: str = text_field(values.ipv4)
 
 
 def address_step(interface: str, id: str = "address") -> Step:

@@ -3,11 +3,12 @@
 from typing import Any
 
 import attr
+from vpnaas.base.declared import At, number_field, text_field
 
 from . import sbi, values
 from .function import Function
 from .model import Check, Ends, File, Software, conf
-from .params import At, SliceOfDnn, check_servers, number_field, text_field
+from .params import SliceOfDnn, check_servers
 
 PFCP = 8805
 """UDP port of N4 (TS 29.244 clause 4.2.2)."""

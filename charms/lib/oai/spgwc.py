@@ -4,11 +4,12 @@ import ipaddress
 from typing import Any, List
 
 import attr
+from vpnaas.base.declared import At, number_field, text_field, value_field
 
 from . import values
 from .function import Function
 from .model import Check, Container, Ends, File, Software, closed_ports, conf, filled
-from .params import At, WithApns, check_servers, number_field, pool_field, text_field, value_field
+from .params import WithApns, check_servers, pool_field
 
 FILE = "/openair-spgwc/etc/spgw_c.json"
 REST_PORT = 9081

@@ -4,11 +4,12 @@ from typing import Any
 
 import attr
 from vpnaas.base import fields
+from vpnaas.base.declared import At, number_field, switch_field, text_field
 
 from . import pdn
 from .function import Function
 from .model import Check, Container, Ends, File, Software, conf, filled
-from .params import TUN, At, Eps, check_device, number_field, pool_field, text_field, value_field
+from .params import TUN, Eps, check_device, pool_field
 
 FILE = "/openair-spgwu-tiny/etc/spgw_u.conf"
 
@@ -19,7 +20,7 @@ class SpgwU(Eps):
 
     ue_pool: str = pool_field()
     sgi_interface: str = text_field(fields.network_interface)
-    sgi_nat: bool = value_field(fields.boolean, True)
+    sgi_nat: bool = switch_field(True)
     gateway_id: int = number_field(1, 255, 1)
     tun_device: str = text_field(fields.network_interface, TUN)
 

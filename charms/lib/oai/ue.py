@@ -3,13 +3,14 @@
 from typing import Any
 
 import attr
+from vpnaas.base.declared import At, text_field
 from vpnaas.vdu.programs import source
 
 from . import values
 from .enb import MHZ, rfsim_options
 from .function import Function
 from .model import LEVELS, Check, Container, File, Part, Software, conf, filled
-from .params import At, Cell, Secrets, text_field
+from .params import Cell, Secrets
 from .pdn import DEVICE, DEVICES
 
 FILE = "/opt/oai-lte-ue/etc/ue_usim.conf"

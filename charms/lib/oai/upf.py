@@ -4,11 +4,12 @@ from typing import Any
 
 import attr
 from vpnaas.base import fields
+from vpnaas.base.declared import At, switch_field, text_field
 
 from . import pdn, sbi
 from .function import Function
 from .model import LEVELS, Check, Ends, File, Software, conf
-from .params import TUN, At, SliceOfDnn, check_device, text_field, value_field
+from .params import TUN, SliceOfDnn, check_device
 
 
 @attr.frozen
@@ -16,7 +17,7 @@ class Upf(SliceOfDnn):
     """User Plane Function of a slice."""
 
     n6_interface: str = text_field(fields.network_interface)
-    n6_nat: bool = value_field(fields.boolean, True)
+    n6_nat: bool = switch_field(True)
     tun_device: str = text_field(fields.network_interface, TUN)
 
     def check(self, at: At) -> None:

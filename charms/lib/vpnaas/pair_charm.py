@@ -12,7 +12,7 @@ from vpnaas.charm import VnfCharm
 from vpnaas.features.feature import Extra
 from vpnaas.features.pair import gateway_pair
 from vpnaas.features.pair.gateway_pair import PairOutcome
-from vpnaas.features.pair.params import NO_ROLE, PairParams
+from vpnaas.features.pair.params import NO_ROLE, PairParams, from_json, pair_params
 from vpnaas.params.gateway import SharedAddress
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.ssh import Vdu
@@ -33,7 +33,7 @@ class GatewayCharm(VnfCharm):
 
     def _pair(self) -> Optional[PairParams]:
         stored = self.environment.stored(PAIR_KEY) if self._new is None else self._new
-        return PairParams.from_json(stored)
+        return from_json(stored)
 
     def _shared(self) -> Optional[SharedAddress]:
         pair = self._pair()
@@ -88,7 +88,7 @@ class GatewayCharm(VnfCharm):
 
     @action("configure-standby")
     def _configure_standby(self, params: Params) -> Mapping[str, Any]:
-        pair, before = PairParams.parse(params), self._pair()
+        pair, before = pair_params(params), self._pair()
         if pair is not None and before is not None:
             pair = attr.evolve(pair, away=before.away)
         return self._change_pair(pair).details

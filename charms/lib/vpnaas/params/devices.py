@@ -7,11 +7,12 @@ import calendar
 import re
 import time
 import zlib
-from typing import Any, List, Mapping, Optional, Tuple
+from typing import List, Optional, Tuple
 
 import attr
 
 from vpnaas.base import fields
+from vpnaas.base.declared import Declared, choice_field, switch_field, text_field
 from vpnaas.base.errors import InputError
 from vpnaas.base.links import KEEPALIVE, WIREGUARD
 from vpnaas.params.intent import LATEST, Intent, LinkParams, ManualPeer
@@ -32,66 +33,7 @@ _DATE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:T([0-9]{2}:[0-9]{2}))?Z?\Z")
 _ALLOWED = "never, a duration such as 90m, 12h or 30d, or a date in UTC such as 2026-12-31T18:00"
 
 
-@attr.frozen
-class AccessParams:
-    """Parameters of `configure-access`."""
-
-    interface: str = ""  # VDU interface to the slice's data network, "" before `configure-access`.
-    nat: bool = True  # Whether devices appear there with the VDU's own address.
-
-    @classmethod
-    def parse(cls, params: Mapping[str, Any]) -> "AccessParams":
-        """Parse the action's parameters."""
-        given = fields.Parameters("configure-access", params)
-        interface = given.parsed("data-interface", fields.network_interface)
-        return cls(interface, given.boolean("data-nat", True))
-
-    def to_params(self) -> Mapping[str, Any]:
-        """Return the action parameters that `parse` turns into this object."""
-        return {"data-interface": self.interface, "data-nat": self.nat}
-
-
-@attr.frozen
-class Enrolling:
-    """Parameters of `enrol-device`."""
-
-    name: str
-    public_key: str
-    end: int = 0  # End of the enrolment, seconds since the epoch, 0 for never.
-    relative: bool = False  # Whether `end` counts from now instead.
-    routing: str = BY_DESTINATION  # How the device is to choose this slice, one of `ROUTING`.
-
-    @classmethod
-    def parse(cls, params: Mapping[str, Any]) -> "Enrolling":
-        """Parse the action's parameters."""
-        given = fields.Parameters("enrol-device", params)
-        end, relative = _end(given.text("expires", NEVER))
-        return cls(
-            name=given.parsed("name", fields.name),
-            public_key=given.parsed("public-key", fields.wireguard_key),
-            end=end,
-            relative=relative,
-            routing=given.choice("routing", ROUTING),
-        )
-
-    def expires(self, now: int) -> int:
-        """Return the end of the enrolment in seconds since the epoch, 0 for never."""
-        if not self.end:
-            return 0
-        end = self.end + (now if self.relative else 0)
-        if not now + SOONEST <= end <= LATEST:
-            raise InputError(
-                "enrol-device: expires",
-                "{} is not ahead of the VDU's clock, {}".format(show_time(end), show_time(now))
-                if end < now + SOONEST
-                else "{} is too far ahead".format(show_time(end)),
-                "at least {} s ahead, in the year 2199 at the latest".format(SOONEST),
-            )
-        return end
-
-
-def _end(text: str) -> Tuple[int, bool]:
-    """Return `Enrolling.end` and `Enrolling.relative`."""
+def _end(where: str, text: str) -> Tuple[int, bool]:
     if text == NEVER:
         return 0, False
     duration = _DURATION.match(text)
@@ -105,7 +47,47 @@ def _end(text: str) -> Tuple[int, bool]:
             return calendar.timegm(time.strptime(form, "%Y-%m-%dT%H:%M")) or 1, False
         except ValueError:
             pass  # Not a real date, such as 2026-02-30.
-    raise InputError("enrol-device: expires", "{} is no time".format(fields.shown(text)), _ALLOWED)
+    raise InputError(where, "{} is no time".format(fields.shown(text)), _ALLOWED)
+
+
+@attr.frozen
+class AccessParams(Declared):
+    """Parameters of `configure-access`."""
+
+    action = "configure-access"
+    # VDU interface to the slice's data network, "" before `configure-access`.
+    interface: str = text_field(fields.network_interface, key="data-interface")
+    # Whether devices appear there with the VDU's own address.
+    nat: bool = switch_field(True, key="data-nat")
+
+
+@attr.frozen
+class Enrolling(Declared):
+    """Parameters of `enrol-device`."""
+
+    action = "enrol-device"
+    # End of the enrolment, seconds since the epoch or from now, and which of both; 0 for never.
+    end: Tuple[int, bool] = text_field(_end, (0, False), key="expires", given=NEVER)
+    name: str = text_field(fields.name)
+    public_key: str = text_field(fields.wireguard_key)
+    # How the device is to choose this slice.
+    routing: str = choice_field(ROUTING)
+
+    def expires(self, now: int) -> int:
+        """Return the end of the enrolment in seconds since the epoch, 0 for never."""
+        end, relative = self.end
+        if not end:
+            return 0
+        end += now if relative else 0
+        if not now + SOONEST <= end <= LATEST:
+            raise InputError(
+                "enrol-device: expires",
+                "{} is not ahead of the VDU's clock, {}".format(show_time(end), show_time(now))
+                if end < now + SOONEST
+                else "{} is too far ahead".format(show_time(end)),
+                "at least {} s ahead, in the year 2199 at the latest".format(SOONEST),
+            )
+        return end
 
 
 def show_time(seconds: int) -> str:

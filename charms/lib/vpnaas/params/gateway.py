@@ -1,10 +1,11 @@
 """Parameters of a security gateway, and of the exporter of metrics."""
 
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Mapping, Optional
 
 import attr
 
 from vpnaas.base import fields
+from vpnaas.base.declared import Declared, number_field, switch_field
 from vpnaas.base.errors import InputError
 
 MIN_TUNNELS = 1
@@ -20,26 +21,15 @@ class SharedAddress:
 
 
 @attr.frozen
-class GatewayParams:
+class GatewayParams(Declared):
     """Parameters of a gateway (the `configure-gateway` primitive)."""
 
-    tunnels: int = 1000  # Peers that may be up at the same time.
-    peers_per_address: int = 32  # Peers that may come from one outer address, as behind one NAT.
-    firewall: bool = True  # Whether the firewall is on.
-
-    @classmethod
-    def parse(cls, params: Mapping[str, Any], where: str = "configure-gateway") -> "GatewayParams":
-        """Read the parameters of the action; absent ones take its defaults."""
-        given = fields.Parameters(where, params)
-        return cls(
-            given.integer("tunnels", 1000, MIN_TUNNELS, MAX_TUNNELS),
-            given.integer("peers-per-address", 32, MIN_TUNNELS, MAX_TUNNELS),
-            given.boolean("firewall", True),
-        )
-
-    def to_params(self) -> Dict[str, Any]:
-        """Return the action parameters that `parse` turns into this object."""
-        return {key.replace("_", "-"): value for key, value in attr.asdict(self).items()}
+    action = "configure-gateway"
+    # Peers that may be up at the same time.
+    tunnels: int = number_field(MIN_TUNNELS, MAX_TUNNELS, 1000)
+    # Peers that may come from one outer address, as behind one NAT.
+    peers_per_address: int = number_field(MIN_TUNNELS, MAX_TUNNELS, 32)
+    firewall: bool = switch_field(True)  # Whether the firewall is on.
 
 
 PORT = 9815

@@ -174,6 +174,36 @@ def _unknown(where: str, text: str) -> InputError:
     )
 
 
+def _option(parse: Callable[[str, str], object], default: object) -> Any:
+    """Return a field for an option of `ipsec-options`, whose value `parse` reads."""
+    return attr.field(default=default, metadata={"option": parse})
+
+
+def _number(low: int, high: int, default: int) -> Any:
+    return _option(lambda where, text: fields.integer(where, text, low, high), default)
+
+
+def _word(*words: str) -> Any:
+    """Return a field for a word; the first one is the default."""
+    return _option(lambda where, text: fields.choice(where, text, words), words[0])
+
+
+def _switch(default: bool) -> Any:
+    return _option(lambda where, text: fields.choice(where, text, ("yes", "no")) == "yes", default)
+
+
+def _or_off(low: int, high: int, default: int) -> Any:
+    def parse(where: str, text: str) -> object:
+        value = fields.integer(where, text, 0, high)
+        if 0 < value < low:
+            raise InputError(
+                where, "{} is too small".format(value), "0 or {} to {}".format(low, high)
+            )
+        return value
+
+    return _option(parse, default)
+
+
 @attr.frozen
 class IpsecParams:
     """IPsec parameters of a link."""
@@ -184,26 +214,32 @@ class IpsecParams:
     credentials: str = PUBKEY
     proposal: Proposal = attr.Factory(lambda: Proposal.parse("proposal", "auto"))  # Algorithms.
     # Extended sequence numbers (RFC 4304): "yes", "no", or "auto" where both ends can.
-    esn: str = "auto"
-    replay_window: int = 128  # Packets, 0 is off.
-    encap: bool = False  # Put ESP into UDP even where no NAT is in between.
-    mobike: bool = False  # Let addresses of the underlay change (RFC 4555).
-    dpd_delay: int = 10  # Seconds of silence before a check for a dead peer (RFC 7296 section 2.4).
-    ike_rekey: int = 14400  # Seconds a key of IKE is used.
-    child_rekey: int = 3600  # Seconds a key of ESP is used.
-    child_mbytes: int = 0  # Megabytes (10^6 bytes) a key of ESP is used for, 0 for no limit.
-    child_packets: int = 0  # Packets a key of ESP is used for, 0 for no limit.
-    start: str = "start"  # "start" keeps the tunnel up, "trap" opens it with the first packet.
+    esn: str = _word("auto", "yes", "no")
+    replay_window: int = _or_off(32, 4096, 128)  # Packets, 0 is off.
+    encap: bool = _switch(False)  # Put ESP into UDP even where no NAT is in between.
+    mobike: bool = _switch(False)  # Let addresses of the underlay change (RFC 4555).
+    # Seconds of silence before a check for a dead peer (RFC 7296 section 2.4).
+    dpd_delay: int = _number(1, 3600, 10)
+    ike_rekey: int = _number(300, 604800, 14400)  # Seconds a key of IKE is used.
+    child_rekey: int = _number(60, 604800, 3600)  # Seconds a key of ESP is used.
+    # Megabytes (10^6 bytes) a key of ESP is used for, 0 for no limit.
+    child_mbytes: int = _number(0, 999999999, 0)
+    # Packets a key of ESP is used for, 0 for no limit.
+    child_packets: int = _or_off(1000, 9999999999, 0)
+    # "start" keeps the tunnel up, "trap" opens it with the first packet.
+    start: str = _word("start", "trap")
     # Headers that get a copy of the DSCP: "out" the outer, "in" the inner, "yes" both.
-    copy_dscp: str = "out"
-    copy_df: bool = True  # Whether the DF bit is copied to the outer header.
+    copy_dscp: str = _word("out", "in", "yes", "no")
+    copy_df: bool = _switch(True)  # Whether the DF bit is copied to the outer header.
     # Whether a peer is refused if its certificate of the operator's authority has an unknown
     # revocation status: "strict" yes, "ifuri" if the certificate has a URI to get the status from,
     # "relaxed" no.
-    revocation: str = "relaxed"
-    key_type: str = fields.ED25519  # Type of our key, one of `KEY_TYPES`.
-    same_address: bool = False  # Whether an end's inner address may be its outer address too.
-    pool: Tuple[fields.IPNetwork, ...] = ()  # Prefixes from which peers that ask get addresses.
+    revocation: str = _word("relaxed", "ifuri", "strict")
+    key_type: str = _word(*KEY_TYPES)  # Type of our key.
+    # Whether an end's inner address may be its outer address too.
+    same_address: bool = _switch(False)
+    # Prefixes from which peers that ask get addresses.
+    pool: Tuple[fields.IPNetwork, ...] = _option(pools.parse, ())
 
     @property
     def proof(self) -> str:
@@ -220,60 +256,22 @@ class IpsecParams:
 
     def options(self) -> str:
         """Return the options that are not at their defaults, as text."""
-        default = IpsecParams()
         words = []
-        for key in sorted(OPTIONS):
-            value = getattr(self, key.replace("-", "_"))
-            if value != getattr(default, key.replace("-", "_")):
+        for key, field in sorted(OPTIONS.items()):
+            value = getattr(self, field.name)
+            if value != field.default:
                 text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
                 text = pools.show(value) if isinstance(value, tuple) else text
                 words.append("{}={}".format(key, text))
         return ",".join(words)
 
 
-def _number(low: int, high: int) -> Callable[[str, str], object]:
-    return lambda where, text: fields.integer(where, text, low, high)
-
-
-def _word(*words: str) -> Callable[[str, str], object]:
-    return lambda where, text: fields.choice(where, text, words)
-
-
-def _switch(where: str, text: str) -> object:
-    return fields.choice(where, text, ("yes", "no")) == "yes"
-
-
-def _or_off(low: int, high: int) -> Callable[[str, str], object]:
-    def parse(where: str, text: str) -> object:
-        value = fields.integer(where, text, 0, high)
-        if 0 < value < low:
-            raise InputError(
-                where, "{} is too small".format(value), "0 or {} to {}".format(low, high)
-            )
-        return value
-
-    return parse
-
-
-OPTIONS: Dict[str, Callable[[str, str], object]] = {
-    "esn": _word("auto", "yes", "no"),
-    "replay-window": _or_off(32, 4096),
-    "encap": _switch,
-    "mobike": _switch,
-    "dpd-delay": _number(1, 3600),
-    "ike-rekey": _number(300, 604800),
-    "child-rekey": _number(60, 604800),
-    "child-mbytes": _number(0, 999999999),
-    "child-packets": _or_off(1000, 9999999999),
-    "start": _word("start", "trap"),
-    "copy-dscp": _word("out", "in", "yes", "no"),
-    "copy-df": _switch,
-    "revocation": _word("relaxed", "ifuri", "strict"),
-    "key-type": _word(*KEY_TYPES),
-    "same-address": _switch,
-    "pool": pools.parse,
+OPTIONS = {
+    field.name.replace("_", "-"): field
+    for field in attr.fields(IpsecParams)
+    if "option" in field.metadata
 }
-"""Keys of `ipsec-options` and how their values are read."""
+"""Keys of `ipsec-options`, and their fields."""
 
 
 def options(where: str, text: str) -> Dict[str, object]:
@@ -289,7 +287,8 @@ def options(where: str, text: str) -> Dict[str, object]:
                 "{} is not an option with a value".format(fields.shown(part)),
                 ", ".join("{}=".format(name) for name in sorted(OPTIONS)),
             )
-        if key.replace("-", "_") in result:
+        field = OPTIONS[key]
+        if field.name in result:
             raise InputError(where, "{} is given twice".format(key), "each option once")
-        result[key.replace("-", "_")] = OPTIONS[key]("{}: {}".format(where, key), value)
+        result[field.name] = field.metadata["option"]("{}: {}".format(where, key), value)
     return result

@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 import attr
 
 from vpnaas.base import fields
+from vpnaas.base.declared import At, Declared, any_text, choice_field, number_field, text_field
 from vpnaas.base.errors import MALFORMED, InputError, VpnaasError
 from vpnaas.base.links import RESPONDER_PORT
 from vpnaas.features.measure.responder import PROGRAM_FILE
@@ -39,28 +40,26 @@ REVERSE = "_bidir_reverse"
 """End of the names of sums of the other direction, see `throughput_client`."""
 
 
+def _peer(where: str, text: str) -> str:
+    return "" if text == "auto" else text
+
+
+def _report_file(link: str) -> str:
+    name = "iperf3-{}-{}-{}".format(link, int(time.time()), uuid.uuid4().hex[:8])
+    return "{}/{}.json".format(KEPT, name)
+
+
 @attr.frozen
-class Transfer:
+class Transfer(Declared):
     """Parameters of every iperf3 run; units as in actions.yaml."""
 
-    protocol: str
-    direction: str
-    duration: int
-    parallel: int
-    bitrate_mbps: int
-    size: int
-
-    @staticmethod
-    def common(given: fields.Parameters, directions: Sequence[str]) -> Dict[str, Any]:
-        """Parse those parameters of `measure-throughput` that every run has."""
-        return {
-            "protocol": given.choice("protocol", ("tcp", "udp")),
-            "direction": given.choice("direction", directions),
-            "duration": given.integer("duration", 10, 1, LONGEST),
-            "parallel": given.integer("parallel", 1, 1, 128),
-            "bitrate_mbps": given.integer("bitrate-mbps", 0, 0, 400000),
-            "size": given.integer("size", 0, 0, 65507),
-        }
+    action = "measure-throughput"
+    protocol: str = choice_field(("tcp", "udp"))
+    direction: str = choice_field(DIRECTIONS)
+    duration: int = number_field(1, LONGEST, 10)
+    parallel: int = number_field(1, 128, 1)
+    bitrate_mbps: int = number_field(0, 400000, 0)
+    size: int = number_field(0, 65507, 0)
 
     def options(self, udp_mbps: int = UDP_DEFAULT_MBPS) -> List[str]:
         """Return the iperf3 client's options; with `udp_mbps` as UDP rate if none is set."""
@@ -87,29 +86,22 @@ class Transfer:
 
 @attr.frozen
 class ThroughputTest(Transfer):
-    """One iperf3 run on a link; `kept` is the file of its report on the VDU."""
+    """One iperf3 run on a link."""
 
-    link: str
-    peer: str
-    path: str
-    kept: str
+    link: str = text_field(any_text)
+    peer: str = text_field(_peer)
+    path: str = choice_field(PATHS)
+    # File of its report on the VDU.
+    kept: str = attr.Factory(lambda test: _report_file(test.link), takes_self=True)
 
-    @classmethod
-    def parse(cls, params: Mapping[str, Any]) -> "ThroughputTest":
-        """Parse the parameters of `measure-throughput`."""
-        given = fields.Parameters("measure-throughput", params)
-        ends = _ends(given)
-        name = "iperf3-{}-{}-{}".format(ends["link"], int(time.time()), uuid.uuid4().hex[:8])
-        kept = "{}/{}.json".format(KEPT, name)
-        test = cls(kept=kept, **ends, **Transfer.common(given, DIRECTIONS))
-        low, high = (88, 9216) if test.protocol == "tcp" else (16, 65507)
-        if test.size and not low <= test.size <= high:
+    def check(self, at: At) -> None:
+        low, high = (88, 9216) if self.protocol == "tcp" else (16, 65507)
+        if self.size and not low <= self.size <= high:
             raise InputError(
-                given.at("size"),
-                "{} is out of range for {}".format(test.size, test.protocol),
+                at("size"),
+                "{} is out of range for {}".format(self.size, self.protocol),
                 "0 or {} to {}".format(low, high),
             )
-        return test
 
     def steps(self, peer: Peer) -> List[Step]:
         """Return the steps of the run."""
@@ -151,29 +143,22 @@ class ThroughputTest(Transfer):
 
 
 @attr.frozen
-class Ping:
+class Ping(Declared):
     """Parameters of every ping run; units as in actions.yaml."""
 
-    count: int
-    interval_ms: int
-    size: int
+    action = "measure-latency"
+    count: int = number_field(1, 10000, 20)
+    interval_ms: int = number_field(2, 60000, 200)
+    size: int = number_field(LEAST_PING, 65507, 56)
 
-    @staticmethod
-    def common(given: fields.Parameters) -> Dict[str, Any]:
-        """Parse those parameters of `measure-latency` that every run has."""
-        ping = Ping(
-            count=given.integer("count", 20, 1, 10000),
-            interval_ms=given.integer("interval-ms", 200, 2, 60000),
-            size=given.integer("size", 56, LEAST_PING, 65507),
-        )
-        if ping.seconds() > LONGEST:
+    def check(self, at: At) -> None:
+        if self.seconds() > LONGEST:
             what = "{} requests every {} ms take {} s"
             raise InputError(
-                given.at("count"),
-                what.format(ping.count, ping.interval_ms, ping.seconds()),
+                at("count"),
+                what.format(self.count, self.interval_ms, self.seconds()),
                 "{} s in all".format(LONGEST),
             )
-        return attr.asdict(ping)
 
     def seconds(self) -> int:
         """Return how long the run takes at least."""
@@ -191,15 +176,9 @@ class Ping:
 class LatencyTest(Ping):
     """One ping run on a link."""
 
-    link: str
-    peer: str
-    path: str
-
-    @classmethod
-    def parse(cls, params: Mapping[str, Any]) -> "LatencyTest":
-        """Parse the parameters of `measure-latency`."""
-        given = fields.Parameters("measure-latency", params)
-        return cls(**_ends(given), **Ping.common(given))
+    link: str = text_field(any_text)
+    peer: str = text_field(_peer)
+    path: str = choice_field(PATHS)
 
     def steps(self, peer: Peer) -> List[Step]:
         """Return the steps of the run."""
@@ -210,16 +189,6 @@ class LatencyTest(Ping):
         times = round_trips(results, peer.label)
         summary = {"link": self.link, "peer": peer.label, "path": self.path}
         return dict(summary, size=self.size, **{"interval-ms": self.interval_ms}, **times)
-
-
-def _ends(given: fields.Parameters) -> Dict[str, Any]:
-    """Parse the link to measure, the peer at its other end, and the path there."""
-    peer = given.text("peer")
-    return {
-        "link": given.text("link"),
-        "peer": "" if peer == "auto" else peer,
-        "path": given.choice("path", PATHS),
-    }
 
 
 def choose_peer(link: str, name: str, peers: Sequence[Peer]) -> Peer:
@@ -460,26 +429,16 @@ def answer(results: Results, id: str, what: str) -> Dict[str, Any]:
 
 
 @attr.frozen
-class LinkTest:
+class LinkTest(Declared):
     """Parameters of `measure-link`; units as in actions.yaml."""
 
-    link: str
-    peer: str
-    path: str
-    duration: int
-    udp_mbps: int
-    count: int
-
-    @classmethod
-    def parse(cls, params: Mapping[str, Any]) -> "LinkTest":
-        """Parse the parameters."""
-        given = fields.Parameters("measure-link", params)
-        return cls(
-            duration=given.integer("duration", 5, 1, 500),
-            udp_mbps=given.integer("udp-mbps", 20, 1, 400000),
-            count=given.integer("count", 50, 1, 10000),
-            **_ends(given),
-        )
+    action = "measure-link"
+    link: str = text_field(any_text)
+    peer: str = text_field(_peer)
+    path: str = choice_field(PATHS)
+    duration: int = number_field(1, 500, 5)
+    udp_mbps: int = number_field(1, 400000, 20)
+    count: int = number_field(1, 10000, 50)
 
     def steps(self, peer: Peer) -> List[Step]:
         """Return the steps of `measure-link`, one after another."""

@@ -1,110 +1,110 @@
 """Parameters of a gateway that is one of a pair."""
 
 import json
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Mapping, Optional
 
 import attr
 
 from vpnaas.base import fields
+from vpnaas.base.declared import (
+    At,
+    Declared,
+    choice_field,
+    number_field,
+    optional_field,
+    text_field,
+    value_field,
+)
 from vpnaas.base.errors import InputError
 from vpnaas.params.gateway import SharedAddress
 
 PRIMARY = "primary"
 SECONDARY = "secondary"
+ROLES = (PRIMARY, SECONDARY)
 NO_ROLE = "none"
-ROLES = (PRIMARY, SECONDARY, NO_ROLE)
+
+
+def _advert(where: str, value: Any) -> int:
+    advert = fields.integer(where, value, 10, 40950)
+    if advert % 10:
+        raise InputError(where, str(advert), "a multiple of 10 (RFC 5798, 5.2.7)")
+    return advert
+
+
+def _trusted_side(where: str, text: str) -> str:
+    if text in fields.NOTHING:
+        raise InputError(where, "none given", "an address on the trusted side")
+    return text
+
+
+def _virtual(where: str, text: str) -> fields.IPInterface:
+    return fields.interface_address(where, _trusted_side(where, text))
+
+
+def _other(where: str, text: str) -> fields.IPAddress:
+    return fields.address(where, _trusted_side(where, text))
 
 
 @attr.frozen
-class PairParams:
+class PairParams(Declared):
     """Parameters of `configure-standby`."""
 
-    role: str  # PRIMARY or SECONDARY; the primary is active if both are equally good.
-    virtual: fields.IPInterface  # Address that moves: the core's next hop to the peers.
-    other: fields.IPAddress  # Address of the other gateway on the trusted side.
-    trusted: str  # Interface towards the core; it has VRRP and `virtual`.
-    untrusted: str  # Interface towards the peers; without carrier the other gateway takes over.
-    router_id: int = 51  # VRID, unique on the trusted subnet.
+    action = "configure-standby"
+    # PRIMARY or SECONDARY; the primary is active if both are equally good.
+    role: str = choice_field(ROLES)
     # Advertisement interval in milliseconds, a multiple of ten; the other gateway counts as dead
     # after three intervals and the skew time (RFC 5798, 6.1).
-    advert: int = 30
-    away: bool = False  # Whether the operator moved the service to the other gateway.
-    # Address and identity that manual peers use; None if each peer has two tunnels.
-    shared: Optional[SharedAddress] = None
+    advert: int = value_field(_advert, 30, key="advert-interval-ms")
+    # Address that moves: the core's next hop to the peers.
+    virtual: fields.IPInterface = text_field(_virtual, show=str, key="virtual-address")
+    # Address of the other gateway on the trusted side.
+    other: fields.IPAddress = text_field(_other, show=str, key="other-address")
+    # Interface towards the core; it has VRRP and `virtual`.
+    trusted: str = text_field(fields.network_interface, key="trusted-interface")
+    # Interface towards the peers; without carrier the other gateway takes over.
+    untrusted: str = text_field(fields.network_interface, key="untrusted-interface")
+    router_id: int = number_field(1, 255, 51)  # VRID, unique on the trusted subnet.
+    # Whether the operator moved the service to the other gateway.
+    away: bool = value_field(lambda _, value: bool(value), False)
+    shared_address: Optional[fields.IPInterface] = optional_field(
+        fields.interface_address, None, show=str
+    )
+    shared_identity: str = optional_field(fields.ike_identity)
 
-    @classmethod
-    def parse(
-        cls, params: Mapping[str, Any], where: str = "configure-standby"
-    ) -> Optional["PairParams"]:
-        """Parse the parameters of the action, or the result of `to_params`; None for no pair."""
-        given = fields.Parameters(where, params)
-        role = fields.choice(given.at("role"), given.text("role") or NO_ROLE, ROLES)
-        if role == NO_ROLE:
-            return None
-        advert = given.integer("advert-interval-ms", 30, 10, 40950)
-        if advert % 10:
+    def check(self, at: At) -> None:
+        both = {"address": self.shared_address, "identity": self.shared_identity}
+        for key, value in both.items():
+            if not value and any(both.values()):
+                (other,) = set(both) - {key}
+                what = "none beside a shared-" + other
+                raise InputError(at("shared-" + key), what, "both, or none of them")
+        if self.trusted == self.untrusted:
             raise InputError(
-                given.at("advert-interval-ms"), str(advert), "a multiple of 10 (RFC 5798, 5.2.7)"
-            )
-        for key in ("virtual-address", "other-address"):
-            if given.text(key) in fields.NOTHING:
-                raise InputError(given.at(key), "none given", "an address on the trusted side")
-        parsed = cls(
-            role=role,
-            virtual=given.parsed("virtual-address", fields.interface_address),
-            other=given.parsed("other-address", fields.address),
-            trusted=given.parsed("trusted-interface", fields.network_interface),
-            untrusted=given.parsed("untrusted-interface", fields.network_interface),
-            router_id=given.integer("router-id", 51, 1, 255),
-            advert=advert,
-            away=bool(params.get("away", False)),
-            shared=_shared(given),
-        )
-        if parsed.trusted == parsed.untrusted:
-            raise InputError(
-                given.at("untrusted-interface"),
-                "{} is the trusted interface too".format(parsed.trusted),
+                at("untrusted-interface"),
+                "{} is the trusted interface too".format(self.trusted),
                 "an interface of its own for each side",
             )
-        return parsed
 
-    def to_params(self) -> Dict[str, Any]:
-        """Return parameters that `parse` reads back."""
-        return {
-            "role": self.role,
-            "virtual-address": str(self.virtual),
-            "other-address": str(self.other),
-            "trusted-interface": self.trusted,
-            "untrusted-interface": self.untrusted,
-            "router-id": self.router_id,
-            "advert-interval-ms": self.advert,
-            "away": self.away,
-            "shared-address": str(self.shared.address) if self.shared else "none",
-            "shared-identity": self.shared.identity if self.shared else "none",
-        }
+    @property
+    def shared(self) -> Optional[SharedAddress]:
+        """Return what manual peers use; None if each peer has two tunnels."""
+        if self.shared_address is None:
+            return None
+        return SharedAddress(self.shared_address, self.shared_identity)
 
     def to_json(self) -> str:
         """Return the document for the peer relation."""
         return json.dumps(self.to_params(), sort_keys=True)
 
-    @classmethod
-    def from_json(cls, text: str) -> Optional["PairParams"]:
-        """Read the parameters back; "" is no pair."""
-        where = "peer relation: standby"
-        return cls.parse(fields.json_object(where, text), where) if text else None
+
+def pair_params(params: Mapping[str, Any], where: str = "") -> Optional[PairParams]:
+    """Parse the parameters of the action, or the result of `to_params`; None for no pair."""
+    given = fields.Parameters(where or PairParams.action, params)
+    role = fields.choice(given.at("role"), given.text("role") or NO_ROLE, (*ROLES, NO_ROLE))
+    return None if role == NO_ROLE else PairParams.parse(params, where)
 
 
-def _shared(given: fields.Parameters) -> Optional[SharedAddress]:
-    missing = [
-        key for key in ("address", "identity") if given.text("shared-" + key) in fields.NOTHING
-    ]
-    if len(missing) == 2:
-        return None
-    for key in missing:
-        other = "identity" if key == "address" else "address"
-        what = "none beside a shared-" + other
-        raise InputError(given.at("shared-" + key), what, "both, or none of them")
-    return SharedAddress(
-        given.parsed("shared-address", fields.interface_address),
-        given.parsed("shared-identity", fields.ike_identity),
-    )
+def from_json(text: str) -> Optional[PairParams]:
+    """Read what `PairParams.to_json` wrote; "" is no pair."""
+    where = "peer relation: standby"
+    return pair_params(fields.json_object(where, text), where) if text else None
