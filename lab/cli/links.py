@@ -18,6 +18,8 @@ from lab.records.store import NSIS, NSRS
 
 PATIENCE = 2.0
 """Seconds to wait for an operation to end; then the last look is shown, with its age."""
+SPARE = ("link", "outer", "technology", "since", "inner", "rate", "key age", "service")
+"""Columns that go where the terminal is narrow, the first one first; `-o wide` shows them."""
 AT_ONCE = 2  # Services that are asked at the same time.
 
 
@@ -50,7 +52,8 @@ def _show(lab: Lab, found: list[Link]) -> None:
     cells = [link.cells() for link in found]
     # A column without a word is no help.
     shown = [heading for heading in COLUMNS if any(row[heading] for row in cells)]
-    lab.out.rows(cells, {heading: [heading] for heading in shown or ["link"]})
+    spare = [heading for heading in SPARE if heading in shown]
+    lab.out.rows(cells, {heading: [heading] for heading in shown or ["link"]}, spare)
 
 
 def _services(lab: Lab, name: str | None) -> list[str]:

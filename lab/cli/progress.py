@@ -83,13 +83,14 @@ class Board:
         # Text: rich would read names and messages with brackets as markup.
         table = Table(title=Text(title, "table.title"), title_justify="left", expand=False)
         for heading in ("VNF", "VM", "charm", "primitives"):
-            table.add_column(heading, overflow="ellipsis", no_wrap=True)
+            # Where the terminal is narrow, what the charm says becomes shorter, and no name.
+            table.add_column(heading, overflow="ellipsis", no_wrap=heading != "charm")
         for subject in sorted(self.rows):
             row = self.rows[subject]
-            charm = Text(row.charm, style=row.style)
+            charm = Text(row.charm, style=row.style, no_wrap=True)
             table.add_row(Text(subject), Text(row.vm), charm, Text(row.primitive))
         for name in sorted(self.relations):
-            table.add_row(Text(f"link {name}"), "", Text(self.relations[name]), "")
+            table.add_row(Text(f"link {name}"), "", Text(self.relations[name], no_wrap=True), "")
         return table
 
 

@@ -29,8 +29,9 @@ LOG = ["id", "operation", "what", "date"]
 KEPT = 60
 """Samples that the chart shows."""
 LINK_COLUMNS = {
-    "ns": "service", "ends": "ends", "state": "state", "since": "since", "looked": "seen, s ago",
-    "reason": "reason", "technology": "technology", "inner": "inner addresses",
+    "ns": "service", "ends": "ends", "state": "state", "since": "since, UTC",
+    "looked": "seen, s ago", "reason": "reason", "technology": "technology",
+    "inner": "inner addresses",
     "outer": "outer addresses", "handshake": "handshake, s ago", "rate": "rate, kbit/s",
     "key_age": "key, min old", "loss": "loss, %",
 }  # fmt: skip
@@ -42,8 +43,13 @@ BADGE = (
 """Cell of a state in the colour of its row."""
 BLUE = "#1f5f99"
 """Colour of header and buttons; white on it has a contrast of 6.6 to 1 (WCAG 2.1: 4.5)."""
-PAPER = "background: white"
-"""Of pictures, whose labels are dark also where the page is."""
+DARK = """
+.paper { background: white }
+.body--dark .paper { filter: invert(0.88) hue-rotate(180deg) }
+.body--dark .text-primary { --q-primary: #90caf9 }
+.body--dark .text-negative { --q-negative: #ff8a80 }
+"""
+"""Pictures have dark labels on white; a dark page inverts them, and has lighter texts."""
 OPERATIONS = 100
 """Operations that the table shows, the latest."""
 STATES = {
@@ -85,6 +91,7 @@ async def nowhere(request: Request, _: Exception) -> Response:
 def dress() -> None:
     """Give a page its colour, and its language, which NiceGUI does not tell a screen reader."""
     ui.colors(primary=BLUE)
+    ui.add_css(DARK)
     ui.query("html").props("lang=en")
 
 
@@ -227,6 +234,7 @@ class LinksTable:
         rows = [
             {
                 **{name: getattr(link, name) for name in LINK_COLUMNS},
+                "since": link.since.replace("T", " ").rstrip("Z"),
                 "rate": None if link.rate is None else round(link.rate, 1),
                 "key_age": None if link.key_age is None else link.key_age // 60,
                 "key": f"{link.ns} {link.ends}",
@@ -257,7 +265,7 @@ class ServicePage:
         with ui.row().classes("w-full no-wrap max-md:flex-wrap"):
             with ui.card().classes("w-full md:w-1/2"):
                 self.chart = ui.echart(picture(self.graph), on_point_click=self._clicked)
-                self.chart.classes("h-96 w-full").style(PAPER)
+                self.chart.classes("h-96 w-full paper")
                 self.chart.props(f'role=img aria-label="VNFs and links of {self.graph.name}"')
             with ui.card().classes("w-full md:w-1/2"):
                 options = [node.id for node in self.graph.nodes]
@@ -270,7 +278,7 @@ class ServicePage:
             self.live = ui.switch(
                 "Traffic of this VNF, from the looks at its links", on_change=self._live
             )
-            self.rates = ui.echart(rates({})).classes("h-64 w-full").style(PAPER)
+            self.rates = ui.echart(rates({})).classes("h-64 w-full paper")
             self.rates.props('role=img aria-label="Rates of the links of the VNF"')
             self.rates.visible = False
             self.ages = ui.label()

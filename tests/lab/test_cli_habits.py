@@ -24,9 +24,11 @@ from benchmarks import __main__ as bench
 from benchmarks.__main__ import SUITES
 from benchmarks.__main__ import main as benchmarks
 from benchmarks.report import counts
+from builder.link_table import COLUMNS as LINK_COLUMNS
 from lab.certificates import self_signed
 from lab.cli import context, progress, render, watching
 from lab.cli.commands import DEFAULT_HOME, cli, main
+from lab.cli.links import SPARE
 from lab.errors import NbiError, unknown
 from lab.nbi.engine import Engine
 from lab.records.journal import Journal, Tail
@@ -420,6 +422,31 @@ def test_long_silence_is_told(
     result = out.getvalue().count("1 s: Stage 2/5: deployment")
     assert ("(1 s)" in out.getvalue()) if terminal else result >= 1
     assert terminal or out.getvalue().count("Stage 2/5") >= 3
+
+
+def test_progress_on_a_narrow_terminal_keeps_the_names_whole() -> None:
+    board = progress.Board()
+    for kind, text in (("vm", "active 10.250.1.3"), ("charm", "up, " * 40)):
+        board.feed({"kind": kind, "subject": "client", "text": text})
+    board.feed(
+        {"kind": "primitive", "subject": "client", "text": "configure", "number": 1, "total": 2}
+    )
+    console = Console(file=io.StringIO(), width=80)
+    with console.capture() as shown:
+        console.print(board.table())
+    assert "client" in shown.get()
+    assert "active 10.250.1.3" in shown.get()
+    assert len(shown.get().splitlines()) == 5
+
+
+def test_links_fit_a_terminal_of_80_columns() -> None:
+    out = render.Output("")
+    out.out = Console(file=io.StringIO(), width=80)
+    row = dict.fromkeys(LINK_COLUMNS, "some words") | {"ends": "a:s6a - b:s6a"}
+    with out.out.capture() as shown:
+        out.rows([row], {each: [each] for each in LINK_COLUMNS}, SPARE)
+    assert max(map(len, shown.get().splitlines())) <= 80
+    assert "a:s6a - b:s6a" in shown.get()
 
 
 def test_log_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

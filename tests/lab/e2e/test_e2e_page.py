@@ -57,6 +57,8 @@ def test_the_page_follows_the_browser_into_the_dark_and_has_headings_and_a_404_o
         seen.text("Begin with an example")
         look = "return getComputedStyle(document.body).backgroundColor"
         assert seen.driver.execute_script(look) == "rgb(18, 18, 18)"
+        button = seen.find("//button[contains(., 'New VIM account')]")
+        assert button.value_of_css_property("color") == "rgba(144, 202, 249, 1)"  # 10 to 1
         assert seen.driver.execute_script("return document.documentElement.lang")
         for words, level in (("Lab", 1), ("Links", 2), ("Services", 2)):
             seen.find(f"//*[@role='heading'][@aria-level='{level}'][text()='{words}']")
