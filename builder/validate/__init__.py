@@ -15,8 +15,8 @@ from builder.validate import (
     nst_rules,
     pool_rules,
     primitive_rules,
-    references,
     relation_rules,
+    tables,
     vnfd_rules,
 )
 from builder.validate.context import (
@@ -50,8 +50,8 @@ __all__ = [
     "pool_rules",
     "primitive_rules",
     "read",
-    "references",
     "relation_rules",
+    "tables",
     "validate",
     "validate_package",
     "validate_params",

@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from builder.documents import DocumentError, load
+from builder.errors import clause
 from builder.validate.reader import Package
 from builder.validate.schema import path_of, shown
 
@@ -148,8 +149,7 @@ def _read(package: Package, name: str) -> Charm | None:
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False)[0]
             place = path_of("", first["loc"]) or "the file"
-            message = first["msg"].removeprefix("Value error, ")
-            broken.append((path, f"{place}: {message[:1].lower()}{message[1:]}"))
+            broken.append((path, f"{place}: {clause(first)}"))
         return None
 
     metadata = file("metadata.yaml", Metadata, False)

@@ -6,7 +6,6 @@ from builder.validate.charm_files import Charm
 from builder.validate.context import Context, Document, choices, day12_of, ids, numbered, rule
 from builder.validate.problem import Problem
 from builder.validate.reader import CARRIAGE, Entry
-from builder.validate.schema import LOADER
 
 STARTED = ("hooks/", "actions/")
 MARK = b"\xef\xbb\xbf"  # Byte order mark of UTF-8.
@@ -176,12 +175,8 @@ def environments(ctx: Context) -> Iterator[Problem]:
     """Execution environments, key injection and references to them."""
     for where, entry in ctx.day12():
         listed = environments_of(where, entry)
-        known: list[str] = []
+        known = [environment["id"] for _, environment in listed]
         for place, environment in listed:
-            if environment["id"] in known:
-                sentence = f"a second environment {environment['id']!r}; allowed: an id of its own"
-                yield ctx.refused("ee-id", f"{place}/id", sentence, LOADER)
-            known.append(environment["id"])
             if not (environment.get("juju") or {}).get("charm") and not environment.get(
                 "helm-chart"
             ):

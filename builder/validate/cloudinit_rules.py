@@ -104,13 +104,6 @@ def cloud_init(ctx: Context) -> Iterator[Problem]:
         for users, more in zip(known, logins(ctx, vdu["id"]), strict=True):
             users |= more
     for place, vdu in ctx.vdus():
-        if (vdu.get("supplemental-boot-data") or {}).get("boot-data-drive"):
-            sentence = (
-                "boot-data-drive drops OSM's SSH keys from user-data, so key injection fails; "
-                "allowed: false"
-            )
-            spot = f"{place}/supplemental-boot-data/boot-data-drive"
-            yield ctx.silent("boot-data-drive", spot, sentence)
         inline = vdu.get("cloud-init")
         if inline:
             where = f"{ctx.package.descriptor_path}: {ctx.root}{place}/cloud-init"

@@ -14,6 +14,33 @@ from builder.validate.reader import Package, PackageError, read
 from builder.validate.sol006 import MODELS
 
 Document = dict[str, Any]
+Found = tuple[str, Any, tuple[Document, ...]]
+"""A place, what is there, and the entries of lists on the way, with the entry itself."""
+
+
+def walk(
+    node: Any, path: str, place: str = "", entries: tuple[Document, ...] = ()
+) -> Iterator[Found]:
+    """Yield what is at a path, such as `df[]/vnf-profile[]`; a missing key or null ends it.
+
+    `[]` goes through a list, `[0]` takes its first entry, as OSM does with `df`, and `[-KEY]` the
+    entries without a key. With `?` after a key its value may not be empty.
+    """
+    head, _, rest = path.partition("/")
+    name, bracket, which = head.partition("[")
+    key = name.removesuffix("?")
+    value = node.get(key)
+    if value is None or (key != name and not value):
+        return
+    for index, item in enumerate(value if bracket else [value]):
+        if (which == "0]" and index) or (which[:1] == "-" and which[1:-1] in item):
+            continue
+        spot = f"{place}/{key}[{index}]" if bracket else f"{place}/{key}"
+        way = (*entries, item) if bracket and isinstance(item, dict) else entries
+        if rest:
+            yield from walk(item, rest, spot, way)
+        else:
+            yield spot, item, way
 
 
 def checked(kind: str, body: Any) -> Document:
@@ -120,6 +147,10 @@ class Context(Reporter):
     def day12(self) -> list[tuple[str, Document]]:
         """Return (place, entry) of each day1-2 entry OSM uses."""
         return day12_of("/df[0]", self.flavour())
+
+    def each(self, path: str) -> Iterator[Found]:
+        """Return what is at a path of the descriptor; see `walk`."""
+        return walk(self.body, path)
 
     def vdus(self) -> list[tuple[str, Document]]:
         """Return (place, vdu)."""

@@ -15,6 +15,7 @@ from builder.validate.context import Context, choices, ids, numbered, rule
 from builder.validate.primitive_rules import WHOLE
 from builder.validate.problem import Problem
 from builder.validate.schema import shown
+from builder.validate.tables import DAY12
 
 
 @rule("vnfd", "nsd", "nst")
@@ -43,52 +44,34 @@ def twice(where: str, text: str, loader: Loader = FASTEST) -> Iterator[Problem]:
 
 @rule("vnfd")
 def records_of_vdus(ctx: Context) -> Iterator[Problem]:
-    """The record of a VDU needs its name and its first disk."""
-    for place, vdu in ctx.vdus():
-        if vdu.get("name") is None:
-            sentence = (
-                f"name is missing, and NBI fails without (KeyError); allowed: {vdu['id']!r}, the id"
-            )
-            yield ctx.silent("vdu-no-name", place, sentence)
-        if vdu.get("virtual-storage-desc") == []:
+    """The record of a VDU needs its first disk."""
+    for place, disks, _ in ctx.each("vdu[]/virtual-storage-desc"):
+        if not disks:
             known = choices(ids(ctx.body.get("virtual-storage-desc")))
             sentence = f"NBI takes the first and fails (IndexError); allowed: one of {known}"
-            yield ctx.silent("vdu-no-disk", f"{place}/virtual-storage-desc", sentence)
+            yield ctx.silent("vdu-no-disk", place, sentence)
 
 
 @rule("vnfd")
 def healed_parameters(ctx: Context) -> Iterator[Problem]:
     """Healing runs initial primitives again, but then OSM no longer has additionalParams."""
-    policies = [
-        (f"{at}/healing-policy[{index}]", policy)
-        for at, aspect in numbered("/df[0]/healing-aspect", ctx.flavour().get("healing-aspect"))
-        for index, policy in enumerate(aspect.get("healing-policy") or ())
-        if policy.get("day1")
-    ]
-    if not policies:
-        return
     needed = {
-        parameter["value"]
-        for _, entry in ctx.day12()
-        for primitive in entry.get("initial-config-primitive") or ()
-        for parameter in primitive.get("parameter") or ()
-        if isinstance(parameter.get("value"), str) and WHOLE.fullmatch(parameter["value"])
+        value
+        for _, value, _ in ctx.each(f"{DAY12}[]/initial-config-primitive[]/parameter[]/value")
+        if isinstance(value, str) and WHOLE.fullmatch(value)
     } - {"<rw_mgmt_ip>"}
-    for place, _ in policies:
+    for place, _, _ in ctx.each("df[0]/healing-aspect[]/healing-policy[]/day1?"):
         if needed:
             sentence = (
                 f"healing gives the initial primitives no {choices(needed)} and fails; "
                 "allowed: day1: false, or primitives that need <rw_mgmt_ip> only"
             )
-            yield ctx.silent("healing-parameter", f"{place}/day1", sentence)
+            yield ctx.silent("healing-parameter", place, sentence)
 
 
 @rule("nsd")
 def record_of_service(ctx: Context) -> Iterator[Problem]:
-    """The record of a service needs a name, and members with a text as index."""
-    if ctx.body.get("name") is None:
-        sentence = f"name is missing, and NBI fails without (KeyError); allowed: {ctx.body['id']!r}"
-        yield ctx.silent("ns-no-name", "", sentence)
+    """The record of a service needs members with a text as index."""
     # pyangbind converts the ids to text, but then NBI restores the original vnf-profiles.
     for place, profile in _profiles(ctx.package.document):
         index = profile.get("id")
@@ -123,7 +106,6 @@ def networks(ctx: Context) -> Iterator[Problem]:
         )
         yield ctx.silent("mgmt-none", "/virtual-link-desc", sentence)
     for at, flavour in ctx.flavours():
-        yield from _link_profiles(ctx, at, flavour, links)
         profiles = ids(flavour.get("virtual-link-profile")) - links
         for place, profile in numbered(f"{at}/vnf-profile", flavour.get("vnf-profile")):
             key = "virtual-link-connectivity"
@@ -150,52 +132,24 @@ def networks(ctx: Context) -> Iterator[Problem]:
                 yield ctx.silent("mgmt-link", place, sentence)
 
 
-def _link_profiles(ctx: Context, at: str, flavour: Any, links: set[str]) -> Iterator[Problem]:
-    for place, profile in numbered(
-        f"{at}/virtual-link-profile", flavour.get("virtual-link-profile")
-    ):
-        if profile.get("virtual-link-desc-id") is None:
-            sentence = (
-                "virtual-link-desc-id is missing, on which LCM fails (KeyError); "
-                f"allowed: {choices(links)}"
-            )
-            yield ctx.silent("link-profile-desc", place, sentence)
-
-
 @rule("vnfd", "nsd")
 def subnets(ctx: Context) -> Iterator[Problem]:
     """NBI accepts any text as cidr; the VIM does not."""
-    for at, flavour in ctx.flavours():
-        profiles = numbered(f"{at}/virtual-link-profile", flavour.get("virtual-link-profile"))
-        for place, profile in profiles:
-            protocol = profile.get("virtual-link-protocol-data") or {}
-            layer = protocol.get("l3-protocol-data") or {}
-            cidr, gateway = layer.get("cidr"), layer.get("gateway-ip")
-            spot = f"{place}/virtual-link-protocol-data/l3-protocol-data"
-            if cidr is None:
-                continue
-            try:
-                network = ipaddress.ip_network(cidr)
-            except ValueError:
-                sentence = f"{shown(cidr)} is no subnet; allowed: for example 192.168.8.0/24"
-                yield ctx.silent("link-cidr", f"{spot}/cidr", sentence)
-                continue
-            version = f"ipv{network.version}"
-            if layer.get("ip-version", version) != version:
-                sentence = f"{layer['ip-version']} with {cidr}; allowed: {version}"
-                yield ctx.silent("link-cidr", f"{spot}/ip-version", sentence)
-            if gateway is not None and ipaddress.ip_address(gateway) not in network:
-                sentence = f"{gateway} is outside of {cidr}; allowed: an address in it"
-                yield ctx.silent("link-cidr", f"{spot}/gateway-ip", sentence)
-
-
-@rule("nsd")
-def repeated_relations(ctx: Context) -> Iterator[Problem]:
-    """Names of relations must differ, because OSM keeps one relation per name."""
-    seen: set[str] = set()
-    listed = (ctx.body.get("ns-configuration") or {}).get("relation")
-    for place, relation in numbered("/ns-configuration/relation", listed):
-        if relation["name"] in seen:
-            sentence = f"{relation['name']!r} is repeated, and OSM keeps one; allowed: another name"
-            yield ctx.silent("relation-twice", f"{place}/name", sentence)
-        seen.add(relation["name"])
+    layers = "df[]/virtual-link-profile[]/virtual-link-protocol-data/l3-protocol-data"
+    for place, layer, _ in ctx.each(layers):
+        cidr, gateway = layer.get("cidr"), layer.get("gateway-ip")
+        if cidr is None:
+            continue
+        try:
+            network = ipaddress.ip_network(cidr)
+        except ValueError:
+            sentence = f"{shown(cidr)} is no subnet; allowed: for example 192.168.8.0/24"
+            yield ctx.silent("link-cidr", f"{place}/cidr", sentence)
+            continue
+        version = f"ipv{network.version}"
+        if layer.get("ip-version", version) != version:
+            sentence = f"{layer['ip-version']} with {cidr}; allowed: {version}"
+            yield ctx.silent("link-cidr", f"{place}/ip-version", sentence)
+        if gateway is not None and ipaddress.ip_address(gateway) not in network:
+            sentence = f"{gateway} is outside of {cidr}; allowed: an address in it"
+            yield ctx.silent("link-cidr", f"{place}/gateway-ip", sentence)

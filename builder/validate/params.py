@@ -10,12 +10,11 @@ from pydantic import ValidationError
 from builder.documents import DocumentError, bounded
 from builder.parameters.agreement import disagreements
 from builder.validate.cloudinit_rules import files_of, variables
-from builder.validate.context import Catalog, Document, choices, day12_of, ids, numbered
+from builder.validate.context import Catalog, Document, choices, day12_of, numbered, walk
 from builder.validate.params_models import MODELS, normalised
 from builder.validate.params_rules import (
     addresses,
     not_supplied,
-    repeated,
     resources,
     service,
     values,
@@ -27,6 +26,7 @@ from builder.validate.problem import Problem
 from builder.validate.request import Request
 from builder.validate.schema import problems_of, shown
 from builder.validate.slice_rules import five_qi
+from builder.validate.tables import tabled
 
 UNNAMED = "the default VIM"
 UUID = re.compile(r"[a-fA-F0-9]{8}(-[a-fA-F0-9]{4}){3}-[a-fA-F0-9]{12}")
@@ -99,10 +99,22 @@ def _ns(document: Document, nsd: Document, where: str, catalog: Catalog) -> set[
     }
     request = Request(document, nsd, vnfds, catalog, where)
     problems: set[Problem] = set()
-    ours = (_links, _vnfs, _several_vims, _subnets_elsewhere, _additional, _supplied)
-    for check in (*ours, repeated, resources, addresses, pools, service, values):
+    ours = (_tables, _several_vims, _subnets_elsewhere, _keys, _supplied)
+    for check in (*ours, resources, addresses, pools, service, values):
         problems |= set(check(request))
     return problems
+
+
+def _tables(request: Request) -> Iterator[Problem]:
+    """The rows of the table about a service's parameters."""
+
+    def known(entries: tuple[Document, ...]) -> Document:
+        keys = ("member-vnf-index", "member-vnf-index-ref")
+        index = next((entry[key] for entry in entries for key in keys if key in entry), "")
+        members = [*request.vnfds]
+        return {"nsd": request.nsd, "members": members, "vnfd": request.vnfds.get(index)}
+
+    return tabled(request, "ns", request.document, known)
 
 
 def _nsi(document: Document, where: str, catalog: Catalog) -> Iterator[Problem]:
@@ -115,24 +127,8 @@ def _nsi(document: Document, where: str, catalog: Catalog) -> Iterator[Problem]:
     nst = templates[0]
     subnets = {subnet["id"]: subnet for subnet in nst.get("netslice-subnet") or ()}
     given = {subnet["id"]: subnet for subnet in document.get("netslice-subnet") or ()}
-    for at, subnet in numbered("netslice-subnet", document.get("netslice-subnet")):
-        if subnet["id"] not in subnets:
-            yield Problem(
-                f"{where}: {at}/id",
-                "refused",
-                "params-nss",
-                f"{subnet['id']!r} is no netslice-subnet of {nst['id']}; "
-                f"allowed: {choices(subnets)}",
-                f"Invalid parameter nstId='{subnet['id']}' is not one of the nst:netslice-subnet",
-            )
-    links = ids(nst.get("netslice-vld"))
-    for at, link in numbered("netslice-vld", document.get("netslice-vld")):
-        if link["name"] not in links:
-            sentence = (
-                f"{link['name']!r} is no netslice-vld of {nst['id']}, so OSM ignores this; "
-                f"allowed: {choices(links)}"
-            )
-            yield Problem(f"{where}: {at}/name", "silent", "params-nsi-vld", sentence)
+    request = Request(document, {}, {}, catalog, where)
+    yield from tabled(request, "nsi", document, lambda _: {"nst": nst})
     nsds = {
         n: catalog.nsds[s["nsd-ref"]] for n, s in subnets.items() if s["nsd-ref"] in catalog.nsds
     }
@@ -172,76 +168,6 @@ def _dropped(
                 "netslice-vld connects; allowed: a virtual-link-profile in the NSD"
             )
             yield Problem(f"{place}: {at}", "silent", "params-nss-vld", sentence)
-
-
-def _member(request: Request, place: str, value: str) -> Iterator[Problem]:
-    if value not in request.vnfds:
-        yield request.refused(
-            "params-member",
-            place,
-            f"{value!r} is no member of {request.nsd['id']}; allowed: {choices(request.vnfds)}",
-            f"Invalid parameter member_vnf_index='{value}' is not one of the nsd:constituent-vnfd",
-        )
-
-
-def _ignored(request: Request, place: str, value: str) -> Iterator[Problem]:
-    # NBI refuses unknown members only in `vnf`; elsewhere it ignores them.
-    if value not in request.vnfds:
-        sentence = (
-            f"{value!r} is no member of {request.nsd['id']}, so OSM ignores this; "
-            f"allowed: {choices(request.vnfds)}"
-        )
-        yield request.silent("params-member-ignored", place, sentence)
-
-
-def _links(request: Request) -> Iterator[Problem]:
-    """Virtual links and fixed addresses."""
-    known = ids(request.nsd.get("virtual-link-desc"))
-    for place, link in numbered("vld", request.document.get("vld")):
-        if link["name"] not in known:
-            yield request.refused(
-                "params-vld",
-                f"{place}/name",
-                f"{link['name']!r} is no virtual link of {request.nsd['id']}; "
-                f"allowed: {choices(known)}",
-                f"Invalid parameter vld:name='{link['name']}' is not present at nsd:vld",
-            )
-        key = "vnfd-connection-point-ref"
-        for at, point in numbered(f"{place}/{key}", link.get(key)):
-            index = point["member-vnf-index-ref"]
-            yield from _ignored(request, f"{at}/member-vnf-index-ref", index)
-            points = ids(request.vnfds.get(index, {}).get("ext-cpd"))
-            if points and point[key] not in points:
-                sentence = (
-                    f"{point[key]!r} is no connection point of {index}; allowed: {choices(points)}"
-                )
-                yield request.silent("params-cpd", f"{at}/{key}", sentence)
-
-
-def _vnfs(request: Request) -> Iterator[Problem]:
-    """Placement, VDUs and their NICs."""
-    for place, entry in numbered("vnf", request.document.get("vnf")):
-        index = entry["member-vnf-index"]
-        yield from _member(request, f"{place}/member-vnf-index", index)
-        vnfd = request.vnfds.get(index, {})
-        for at, vdu in numbered(f"{place}/vdu", entry.get("vdu")):
-            known = ids(vnfd.get("vdu"))
-            if vnfd and vdu["id"] not in known:
-                yield request.refused(
-                    "params-vdu",
-                    f"{at}/id",
-                    f"{vdu['id']!r} is no vdu of {index}; allowed: {choices(known)}",
-                    f"Invalid parameter vnf[member-vnf-index='{index}']:vdu[id='{vdu['id']}'] "
-                    "is not present at vnfd:vdu",
-                )
-            for inner, nic in numbered(f"{at}/interface", vdu.get("interface")):
-                if nic.get("floating-ip-required"):
-                    sentence = (
-                        "nobody reads floating-ip-required; allowed: use_floating_ip of the VIM, "
-                        "for management interfaces"
-                    )
-                    spot = f"{inner}/floating-ip-required"
-                    yield request.silent("params-floating-ip", spot, sentence)
 
 
 def _several_vims(request: Request) -> Iterator[Problem]:
@@ -339,32 +265,17 @@ def _subnets_elsewhere(request: Request) -> Iterator[Problem]:
                 yield request.silent("params-vim-subnet", place, sentence)
 
 
-def _additional(request: Request) -> Iterator[Problem]:
-    """Keys of additionalParams, and VDUs with additionalParams of their own."""
-    key = "additionalParamsForVnf"
-    for place, entry in numbered(key, request.document.get(key)):
-        index = entry["member-vnf-index"]
-        yield from _ignored(request, f"{place}/member-vnf-index", index)
-        yield from _keys(request, f"{place}/additionalParams", entry, index)
-        known = ids(request.vnfds.get(index, {}).get("vdu"))
-        for at, vdu in numbered(
-            f"{place}/additionalParamsForVdu", entry.get("additionalParamsForVdu")
-        ):
-            yield from _keys(request, f"{at}/additionalParams", vdu, index)
-            if known and vdu["vdu_id"] not in known:
-                sentence = f"{vdu['vdu_id']!r} is no vdu of {index}; allowed: {choices(known)}"
-                yield request.silent("params-vdu-unknown", f"{at}/vdu_id", sentence)
-
-
-def _keys(request: Request, place: str, entry: Document, index: str) -> Iterator[Problem]:
-    osm_place = f"additionalParamsForVnf[member-vnf-index={index}]"
-    if "vdu_id" in entry:
-        osm_place += f".additionalParamsForVdu[vdu_id={entry['vdu_id']}]"
-    for key in entry.get("additionalParams") or {}:
-        if not PARAM_KEY.fullmatch(key):
-            sentence = f"{shown(key)} is no key; allowed: letters, digits and '_', no digit first"
-            message = wrong_key(osm_place, key)
-            yield request.refused("params-key", place, sentence, message)
+def _keys(request: Request) -> Iterator[Problem]:
+    """Keys of additionalParams are names of Jinja2."""
+    for own in ("", "/additionalParamsForVdu[]"):
+        path = f"additionalParamsForVnf[]{own}/additionalParams"
+        for place, params, (entry, *vdus) in walk(request.document, path):
+            whose = f"additionalParamsForVnf[member-vnf-index={entry['member-vnf-index']}]"
+            for vdu in vdus:
+                whose += f".additionalParamsForVdu[vdu_id={vdu['vdu_id']}]"
+            for key in params:
+                if not PARAM_KEY.fullmatch(key):
+                    yield wrong_key(request, place, whose, key)
 
 
 def _supplied(request: Request) -> Iterator[Problem]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from builder.validate.charm_files import Charm, charm_of
 from builder.validate.cloudinit_rules import files_of, variables
-from builder.validate.context import Document, choices, day12_of, ids, numbered
+from builder.validate.context import Document, choices, day12_of, numbered, walk
 from builder.validate.primitive_rules import (
     BUILT_IN,
     LOOPBACK,
@@ -35,33 +35,19 @@ ADDRESS = re.compile(r"[0-9]+(\.[0-9]+){3}[0-9\s/]*")
 
 
 def resources(request: Request) -> Iterator[Problem]:
-    """NICs, flavors and internal links of a VNF must exist where NBI looks them up."""
-    for place, entry in numbered("vnf", request.document.get("vnf")):
+    """A VDU's flavor is named once, and its NICs must exist where NBI looks them up."""
+    for at, vdu, (entry, _) in walk(request.document, "vnf[]/vdu[]"):
         index = entry["member-vnf-index"]
-        vnfd = request.vnfds.get(index, {})
-        vdus = {vdu["id"]: vdu for vdu in vnfd.get("vdu") or ()}
-        for at, vdu in numbered(f"{place}/vdu", entry.get("vdu")):
-            if vdu.get("vim-flavor-id") and vdu.get("vim-flavor-name"):
-                yield request.refused(
-                    "params-flavor",
-                    at,
-                    "vim-flavor-id and vim-flavor-name are both there; allowed: one of them",
-                    "Instantiation parameters vim-flavor-name and vim-flavor-id are mutually "
-                    "exclusive",
-                )
-            if vdu["id"] in vdus:
-                yield from _interfaces(request, at, index, vdu, vdus[vdu["id"]])
-        links = ids(vnfd.get("int-virtual-link-desc"))
-        for at, link in numbered(f"{place}/internal-vld", entry.get("internal-vld")):
-            if vnfd and link["name"] not in links:
-                yield request.refused(
-                    "params-internal-vld",
-                    f"{at}/name",
-                    f"{link['name']!r} is no int-virtual-link-desc of {index}; "
-                    f"allowed: {choices(links)}",
-                    f"Invalid parameter vnf[member-vnf-index='{index}']:internal-vld:"
-                    f"name='{link['name']}' is not present at vnfd '{vnfd['id']}'",
-                )
+        vdus = {vdu["id"]: vdu for vdu in request.vnfds.get(index, {}).get("vdu") or ()}
+        if vdu.get("vim-flavor-id") and vdu.get("vim-flavor-name"):
+            yield request.refused(
+                "params-flavor",
+                at,
+                "vim-flavor-id and vim-flavor-name are both there; allowed: one of them",
+                "Instantiation parameters vim-flavor-name and vim-flavor-id are mutually exclusive",
+            )
+        if vdu["id"] in vdus:
+            yield from _interfaces(request, at, index, vdu, vdus[vdu["id"]])
 
 
 def _interfaces(
@@ -140,29 +126,12 @@ def _reserved(address: str, network: ipaddress.IPv4Network | ipaddress.IPv6Netwo
     return network.version == 4 and network.prefixlen < 31 and ipaddress.ip_address(address) in ends
 
 
-def repeated(request: Request) -> Iterator[Problem]:
-    """NBI and LCM take the first entry of a member or link, and report nothing."""
-    for part, key in (
-        ("vld", "name"),
-        ("vnf", "member-vnf-index"),
-        ("additionalParamsForVnf", "member-vnf-index"),
-    ):
-        seen: set[str] = set()
-        for place, entry in numbered(part, request.document.get(part)):
-            if entry[key] in seen:
-                sentence = f"a second entry of {entry[key]!r}, which OSM ignores; allowed: one"
-                yield request.silent("params-twice", f"{place}/{key}", sentence)
-            seen.add(entry[key])
-
-
 def service(request: Request) -> Iterator[Problem]:
     """additionalParamsForNs must have valid keys and all values for the service's own charm."""
     given = request.document.get("additionalParamsForNs") or {}
     for name in given:
         if not PARAM_KEY.fullmatch(name):
-            sentence = f"{shown(name)} is no key; allowed: letters, digits and '_', no digit first"
-            message = wrong_key("additionalParamsForNs", name)
-            yield request.refused("params-key", "additionalParamsForNs", sentence, message)
+            yield wrong_key(request, "additionalParamsForNs", "additionalParamsForNs", name)
     config = request.nsd.get("ns-configuration") or {}
     for primitive in config.get("initial-config-primitive") or ():
         yield from _values(request, "additionalParamsForNs", given, primitive, None)
@@ -186,11 +155,14 @@ def not_supplied(name: str, descriptor: str, primitive: str) -> str:
     )
 
 
-def wrong_key(where: str, name: str) -> str:
-    """Return NBI's text for a key of additionalParams that is no Jinja2 name."""
-    return (
-        f"Invalid param name at {where}:{name}. Must contain only alphanumeric characters and "
-        "underscores, and cannot start with a digit"
+def wrong_key(request: Request, place: str, whose: str, name: str) -> Problem:
+    """Return the problem of a key of additionalParams that is no Jinja2 name."""
+    return request.refused(
+        "params-key",
+        place,
+        f"{shown(name)} is no key; allowed: letters, digits and '_', no digit first",
+        f"Invalid param name at {whose}:{name}. Must contain only alphanumeric characters and "
+        "underscores, and cannot start with a digit",
     )
 
 

@@ -6,6 +6,7 @@ pool, that is all of the subnet except the gateway, and DHCP takes the first add
 
 import ipaddress
 from collections.abc import Iterator
+from typing import Any
 
 from builder.validate.context import Context, Document, numbered, rule
 from builder.validate.problem import Problem
@@ -49,30 +50,19 @@ def fixed(request: Request, index: str, connection: Document, link: Document) ->
 @rule("nsd")
 def nsd_pools(ctx: Context) -> Iterator[Problem]:
     """A fixed address in the NSD must not be one that DHCP takes."""
-    for at, flavour in ctx.flavours():
-        profiles = {
-            profile.get("virtual-link-desc-id"): _given(profile)
-            for profile in flavour.get("virtual-link-profile") or ()
-        }
-        for place, member in numbered(f"{at}/vnf-profile", flavour.get("vnf-profile")):
-            key = "virtual-link-connectivity"
-            for inner, connection in numbered(f"{place}/{key}", member.get(key)):
-                link = connection["virtual-link-profile-id"]
-                points = numbered(f"{inner}/constituent-cpd-id", connection["constituent-cpd-id"])
-                for spot, point in points:
-                    sentence = _taken(point.get("ip-address"), profiles.get(link) or {}, link)
-                    if sentence:
-                        yield ctx.silent("link-dhcp", f"{spot}/ip-address", sentence)
+    points = "df[]/vnf-profile[]/virtual-link-connectivity[]/constituent-cpd-id[]/ip-address"
+    for place, address, (flavour, _, connection, _) in ctx.each(points):
+        link = connection["virtual-link-profile-id"]
+        sentence = _taken(address, _profiles(flavour).get(link) or {}, link)
+        if sentence:
+            yield ctx.silent("link-dhcp", place, sentence)
 
 
 def pools(request: Request) -> Iterator[Problem]:
     """Fixed addresses must be outside of what the VIM hands out, and that must have room."""
     flavour = request.nsd["df"][0]
     given = {link["name"]: (at, link) for at, link in numbered("vld", request.document.get("vld"))}
-    profiles = {
-        profile.get("virtual-link-desc-id"): _given(profile)
-        for profile in flavour.get("virtual-link-profile") or ()
-    }
+    profiles = _profiles(flavour)
     for link_id in {link["id"] for link in request.nsd.get("virtual-link-desc") or ()}:
         place, link = given.get(link_id, ("vld", {}))
         if link.get("vim-network-name") or link.get("vim-network-id"):
@@ -94,6 +84,14 @@ def pools(request: Request) -> Iterator[Problem]:
                 yield request.silent("params-dhcp", spot, sentence)
         if sentence := _room(profile, taken, without, link_id):
             yield request.silent("params-pool", spot, sentence)
+
+
+def _profiles(flavour: Document) -> dict[Any, Document]:
+    """Return the ip-profile of each virtual link of an NSD's flavour."""
+    return {
+        profile.get("virtual-link-desc-id"): _given(profile)
+        for profile in flavour.get("virtual-link-profile") or ()
+    }
 
 
 def _given(profile: Document) -> Document:

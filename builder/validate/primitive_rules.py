@@ -11,7 +11,7 @@ from builder.validate.charm_files import Action, Charm
 from builder.validate.charm_rules import named_charm
 from builder.validate.context import Context, Document, choices, numbered, rule
 from builder.validate.problem import Problem
-from builder.validate.schema import LOADER, shown
+from builder.validate.schema import shown
 
 WHOLE = re.compile(r"<[^<>]+>")
 INSIDE = re.compile(r"<[A-Za-z_][A-Za-z0-9_]*>")
@@ -39,7 +39,6 @@ def day1(ctx: Context) -> Iterator[Problem]:
     for where, entry in ctx.day12():
         for kind in ("initial-config-primitive", "terminate-config-primitive"):
             primitives = numbered(f"{where}/{kind}", entry.get(kind))
-            yield from _sequence(ctx, primitives)
             for place, primitive in primitives:
                 charm = _charm_for(ctx, entry, primitive)
                 initial = kind.startswith("initial")
@@ -54,14 +53,8 @@ def day1(ctx: Context) -> Iterator[Problem]:
 def day2(ctx: Context) -> Iterator[Problem]:
     """Primitives of operators."""
     for where, entry in ctx.day12():
-        seen: set[str] = set()
         primitives = numbered(f"{where}/config-primitive", entry.get("config-primitive"))
         for place, primitive in primitives:
-            if primitive["name"] in seen:
-                sentence = f"{primitive['name']!r} is repeated; allowed: another name"
-                yield ctx.refused("primitive-twice", f"{place}/name", sentence, LOADER)
-            seen.add(primitive["name"])
-            yield from _once(ctx, place, primitive)
             for at, parameter in numbered(f"{place}/parameter", primitive.get("parameter")):
                 yield from _default(ctx, at, parameter)
             charm = _charm_for(ctx, entry, primitive)
@@ -93,39 +86,9 @@ def ns_charm(ctx: Context) -> Iterator[Problem]:
     primitives = numbered(
         f"{where}/initial-config-primitive", config.get("initial-config-primitive")
     )
-    yield from _sequence(ctx, primitives)
     for place, primitive in primitives:
         yield from _values(ctx, place, primitive, True, {"ns_config_info", "OSM"})
         yield from _against_charm(ctx, place, primitive, charm, True)
-    if config.get("terminate-config-primitive"):
-        sentence = "LCM breaks on terminate primitives of a network service; allowed: none"
-        place = f"{where}/terminate-config-primitive"
-        yield ctx.silent("ns-terminate", place, sentence)
-    if config.get("config-primitive"):
-        sentence = "LCM cannot run a primitive of a network service by ns-action; allowed: none"
-        yield ctx.silent("ns-action", f"{where}/config-primitive", sentence)
-
-
-def _sequence(ctx: Context, primitives: list[tuple[str, Document]]) -> Iterator[Problem]:
-    seen = set()
-    for place, primitive in primitives:
-        if primitive["seq"] in seen:
-            sentence = f"seq {primitive['seq']} is used twice; allowed: each once"
-            yield ctx.refused("seq-twice", f"{place}/seq", sentence, LOADER)
-        seen.add(primitive["seq"])
-        yield from _once(ctx, place, primitive)
-
-
-def _once(ctx: Context, place: str, primitive: Document) -> Iterator[Problem]:
-    known = set()
-    for at, parameter in numbered(f"{place}/parameter", primitive.get("parameter")):
-        if parameter["name"] in known:
-            sentence = f"parameter {parameter['name']!r} is repeated; allowed: once"
-            yield ctx.refused("parameter-twice", f"{at}/name", sentence, LOADER)
-        known.add(parameter["name"])
-    if primitive.get("user-defined-script"):
-        sentence = "OSM ignores user-defined-script; allowed: an action of the charm"
-        yield ctx.silent("user-script", f"{place}/user-defined-script", sentence)
 
 
 def _values(

@@ -18,4 +18,4 @@ class Request(Reporter):
 
     def at(self, place: str) -> str:
         """Return a place of the parameters, for messages."""
-        return f"{self.where}: {place}"
+        return f"{self.where}: {place.removeprefix('/')}"

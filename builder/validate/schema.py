@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from builder.errors import allowed
 from builder.validate.problem import Problem
 
 LOADER = "Error in pyangbind validation: list index out of range"
@@ -95,24 +96,13 @@ Addresses = Annotated[Any, BeforeValidator(_addresses)]
 """One address or a list; not a union, because pydantic reports one error for each of its types."""
 Free = dict[str, Any]
 """Parts of SOL006 that neither OSM nor this project reads; any content is allowed."""
-
-
-ALLOWED = {
-    "model_type": "a mapping",
-    "dict_type": "a mapping",
-    "list_type": "a list",
-    "string_type": "text",
+LENGTHS = {
     "string_too_short": "text that is not empty",
     "string_too_long": "text of at most 255 characters",
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "float_parsing": "a number",
     "too_short": "a list with an entry",
     "too_long": "a list with one entry",
 }
-"""Plain words for pydantic's types of errors; its own words name classes of Python."""
+"""The lengths that SOL006 has, by pydantic's types of errors."""
 
 
 def problems_of(
@@ -147,19 +137,17 @@ def _sentence(item: Any, model: type[BaseModel]) -> tuple[str, str]:
     location, kind = item["loc"], item["type"]
     name = location[-1] if location else ""
     if kind == "extra_forbidden":
-        allowed = _allowed(model, location[:-1])
-        close = difflib.get_close_matches(str(name), allowed, 1)
-        hint = f"; did you mean {close[0]!r}?" if close else f"; allowed: {', '.join(allowed)}"
-        return "unknown-key", f"unknown key {shown(str(name))}{hint if allowed else ''}"
+        keys = _keys(model, location[:-1])
+        close = difflib.get_close_matches(str(name), keys, 1)
+        hint = f"; did you mean {close[0]!r}?" if close else f"; allowed: {', '.join(keys)}"
+        return "unknown-key", f"unknown key {shown(str(name))}{hint if keys else ''}"
     if kind == "missing":
         return "missing-key", f"mandatory key {str(name)!r} is missing"
-    message = ALLOWED.get(kind) or item["msg"].removeprefix("Value error, ")
-    message = f"{message[:1].lower()}{message[1:]}".removeprefix("input should be ")
-    message = message.removeprefix("must be ")
-    return "wrong-value", f"{shown(item.get('input'))} is not allowed; allowed: {message}"
+    may = LENGTHS.get(kind) or allowed(item)
+    return "wrong-value", f"{shown(item.get('input'))} is not allowed; allowed: {may}"
 
 
-def _allowed(model: Any, location: tuple[int | str, ...]) -> list[str]:
+def _keys(model: Any, location: tuple[int | str, ...]) -> list[str]:
     """Return the keys that are known at a place of the model, [] if it has no model."""
     for part in location:
         if isinstance(part, int):

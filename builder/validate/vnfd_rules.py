@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from builder.validate.context import Context, Document, choices, day12_of, ids, numbered, rule
 from builder.validate.problem import Problem
-from builder.validate.references import LEVELS, named
 from builder.validate.schema import LOADER, shown
+from builder.validate.tables import DAY12, LEVELS, named
 
 KERNEL = re.compile(r"(?:ens|eno|eth|enp[0-9]+s)[0-9]+")
 """Names that Linux gives to NICs in the order of their slots."""
@@ -59,34 +58,13 @@ def _repeats(ctx: Context, node: Document, place: str, osm_place: str) -> Iterat
 
 
 @rule("vnfd")
-def management(ctx: Context) -> Iterator[Problem]:
-    """mgmt-cp must be there and lead to an existing connection point."""
-    if not ctx.body.get("vdu"):
-        return
-    value = ctx.body.get("mgmt-cp")
-    known = ids(ctx.body.get("ext-cpd"))
-    if not value:
-        message = "'mgmt-cp' is a mandatory field and it is not defined"
-        sentence = f"mgmt-cp is missing; allowed: {choices(known)}"
-        yield ctx.refused("mgmt-cp", "", sentence, message)
-    elif value not in known:
-        yield ctx.refused(
-            "mgmt-cp",
-            "/mgmt-cp",
-            f"{value!r} is no ext-cpd; allowed: {choices(known)}",
-            f"mgmt-cp='{value}' must match an existing ext-cpd",
-        )
-
-
-@rule("vnfd")
 def connection_points(ctx: Context) -> Iterator[Problem]:
     """An external connection point leads to one of a VDU."""
     vdus = {vdu["id"]: ids(vdu.get("int-cpd")) for _, vdu in ctx.vdus()}
-    for place, point in numbered("/ext-cpd", ctx.body.get("ext-cpd")):
-        target = point.get("int-cpd")
-        if target and target["vdu-id"] not in vdus:
+    for place, target, (point,) in ctx.each("ext-cpd[]/int-cpd?"):
+        if target["vdu-id"] not in vdus:
             known = f"vdu {target['vdu-id']!r} does not exist; allowed: {choices(vdus)}"
-        elif target and target["cpd"] not in vdus[target["vdu-id"]]:
+        elif target["cpd"] not in vdus[target["vdu-id"]]:
             known = (
                 f"vdu {target['vdu-id']!r} has no int-cpd {target['cpd']!r}; "
                 f"allowed: {choices(vdus[target['vdu-id']])}"
@@ -95,65 +73,24 @@ def connection_points(ctx: Context) -> Iterator[Problem]:
             continue
         yield ctx.refused(
             "ext-cpd",
-            f"{place}/int-cpd",
+            place,
             known,
             f"ext-cpd[id='{point['id']}']:int-cpd must match an existing vdu int-cpd",
         )
 
 
 @rule("vnfd")
-def vdu_references(ctx: Context) -> Iterator[Problem]:
-    """A VDU needs compute, storage and image descriptions that exist."""
-    for place, vdu in ctx.vdus():
-        if "pdu-type" in vdu:
-            continue
-        computes = ids(ctx.body.get("virtual-compute-desc"))
-        if not vdu.get("virtual-compute-desc"):
+def names_and_sizes(ctx: Context) -> Iterator[Problem]:
+    """OSM heals a VDU by its name, and RO makes a flavor of its memory."""
+    for place, name, (vdu,) in ctx.each("vdu[-pdu-type]/name"):
+        if name != vdu["id"]:
             sentence = (
-                "virtual-compute-desc is missing, so RO has no flavor; "
-                f"allowed: {choices(computes)}"
+                f"{name!r} differs from the id, so OSM cannot heal the VDU; allowed: {vdu['id']!r}"
             )
-            yield ctx.silent("vdu-compute", place, sentence)
-        known = ids(ctx.body.get("virtual-storage-desc"))
-        if vdu.get("virtual-storage-desc") is None:
-            sentence = (
-                "virtual-storage-desc is missing, which NBI fails on (TypeError); "
-                f"allowed: a list of ids from {choices(known)}"
-            )
-            yield ctx.refused("vdu-storage", place, sentence)
-        images = ids(ctx.body.get("sw-image-desc"))
-        if vdu.get("sw-image-desc") not in images:
-            yield ctx.silent(
-                "vdu-image",
-                f"{place}/sw-image-desc",
-                f"{vdu.get('sw-image-desc')!r} is no sw-image-desc, so nothing can boot; "
-                f"allowed: {choices(images)}",
-            )
-        name = vdu.get("name")
-        if name is not None and name != vdu["id"]:
-            yield ctx.silent(
-                "vdu-name",
-                f"{place}/name",
-                f"{name!r} differs from the id, so OSM cannot heal the VDU; allowed: {vdu['id']!r}",
-            )
-
-
-@rule("vnfd")
-def resources(ctx: Context) -> Iterator[Problem]:
-    """Requirements of RO for disks and images."""
-    for place, storage in numbered("/virtual-storage-desc", ctx.body.get("virtual-storage-desc")):
-        if not storage.get("size-of-storage"):
-            sentence = "size-of-storage is missing or 0; allowed: GB, from 1"
-            yield ctx.silent("storage-size", place, sentence)
-    for place, compute in numbered("/virtual-compute-desc", ctx.body.get("virtual-compute-desc")):
-        size = (compute.get("virtual-memory") or {}).get("size")
-        if size is not None and not float(size) > 0:
-            sentence = f"size is {size}; allowed: GiB, above 0"
-            yield ctx.silent("compute-size", f"{place}/virtual-memory/size", sentence)
-    for place, image in numbered("/sw-image-desc", ctx.body.get("sw-image-desc")):
-        if not image.get("image"):
-            sentence = "image is missing, so RO finds no image; allowed: its name in the VIM"
-            yield ctx.silent("image-name", place, sentence)
+            yield ctx.silent("vdu-name", place, sentence)
+    for place, size, _ in ctx.each("virtual-compute-desc[]/virtual-memory/size"):
+        if not float(size) > 0:
+            yield ctx.silent("compute-size", place, f"size is {size}; allowed: GiB, above 0")
 
 
 @rule("vnfd")
@@ -236,66 +173,33 @@ def flavours(ctx: Context) -> Iterator[Problem]:
     if len(ctx.body["df"]) > 1:
         sentence = "only df[0] is used, the others never are; allowed: one"
         yield ctx.silent("df-count", "/df", sentence)
-    flavour = ctx.flavour()
-    if ctx.body.get("vdu") and not flavour.get("instantiation-level"):
-        sentence = "instantiation-level is missing, on which LCM fails (IndexError); allowed: one"
-        yield ctx.silent("vdu-no-level", "/df[0]", sentence)
 
 
 @rule("vnfd")
 def charts(ctx: Context) -> Iterator[Problem]:
     """Names of Helm charts; NBI checks only those of KDUs."""
-    for place, kdu in numbered("/kdu", ctx.body.get("kdu")):
-        name = kdu.get("helm-chart")
-        if isinstance(name, str) and name and not (CHART.fullmatch(name) or "://" in name):
+    for place, name, _ in ctx.each("kdu[]/helm-chart?"):
+        if isinstance(name, str) and not (CHART.fullmatch(name) or "://" in name):
             yield ctx.refused(
                 "helm-chart",
-                f"{place}/helm-chart",
+                place,
                 f"{shown(name)} is no name of a chart; allowed: a-z, 0-9 and '-', as [REPO/]NAME, "
                 "or a URL",
             )
-    for where, entry in ctx.day12():
-        listed = numbered(
-            f"{where}/execution-environment-list", entry.get("execution-environment-list")
-        )
-        for place, environment in listed:
-            name = environment.get("helm-chart")
-            if name and not FOLDER.fullmatch(name):
-                sentence = (
-                    f"{shown(name)} is no folder below helm-charts; allowed: a-z, 0-9 and '-'"
-                )
-                yield ctx.silent("helm-folder", f"{place}/helm-chart", sentence)
-            elif name and name not in (present := ctx.package.names("helm-charts")):
-                folder = ctx.package.folder("helm-charts") + name
-                sentence = f"the package has no folder {folder}; allowed: {choices(present)}"
-                yield ctx.silent("helm-missing", f"{place}/helm-chart", sentence)
-            elif (
-                name
-                and ctx.package.data(
-                    file := f"{ctx.package.folder('helm-charts')}{name}/Chart.yaml"
-                )
-                is None
-            ):
-                sentence = f"the package has no {file}, so Helm takes the folder for no chart"
-                yield ctx.silent("helm-missing", f"{place}/helm-chart", sentence)
-
-
-@rule("vnfd")
-def operations(ctx: Context) -> Iterator[Problem]:
-    """`operate-vnf-op-config` and day1-2 ids."""
-    for at, flavour in ctx.flavours():
-        operations_config = flavour.get("lcm-operations-configuration")
-        config = (operations_config or {}).get("operate-vnf-op-config")
-        if config is not None and config.get("day1-2") is None:
-            sentence = "day1-2 is missing, which NBI fails on (KeyError); allowed: a list"
-            place = f"{at}/lcm-operations-configuration/operate-vnf-op-config"
-            yield ctx.refused("day1-2", place, sentence)
-    seen = set()
-    for where, entry in ctx.day12():
-        if entry["id"] in seen:
-            sentence = f"a second entry for {entry['id']!r}; allowed: one"
-            yield ctx.refused("day1-2-twice", f"{where}/id", sentence, LOADER)
-        seen.add(entry["id"])
+    present = ctx.package.names("helm-charts")
+    for place, name, _ in ctx.each(f"{DAY12}[]/execution-environment-list[]/helm-chart?"):
+        folder = ctx.package.folder("helm-charts") + name
+        if not FOLDER.fullmatch(name):
+            sentence = f"{shown(name)} is no folder below helm-charts; allowed: a-z, 0-9 and '-'"
+            yield ctx.silent("helm-folder", place, sentence)
+        elif name not in present:
+            sentence = f"the package has no folder {folder}; allowed: {choices(present)}"
+            yield ctx.silent("helm-missing", place, sentence)
+        elif ctx.package.data(f"{folder}/Chart.yaml") is None:
+            sentence = (
+                f"the package has no {folder}/Chart.yaml, so Helm takes the folder for no chart"
+            )
+            yield ctx.silent("helm-missing", place, sentence)
 
 
 @rule("vnfd")
@@ -327,45 +231,34 @@ def monitoring(ctx: Context) -> Iterator[Problem]:
 @rule("vnfd")
 def scaling(ctx: Context) -> Iterator[Problem]:
     """Scaling aspects name VDUs with Day-0, and primitives."""
-    for at, flavour in ctx.flavours():
-        for place, aspect in numbered(f"{at}/scaling-aspect", flavour.get("scaling-aspect")):
-            whose = f"df[id='{flavour['id']}']:scaling-aspect[id='{aspect['id']}']"
-            if aspect.get("name") != aspect["id"]:
-                sentence = (
-                    "NBI looks up the id and LCM the name, so they must be equal; "
-                    f"allowed: name {aspect['id']!r}"
-                )
-                yield ctx.silent("scaling-name", place, sentence)
-            if aspect.get("aspect-delta-details") is None:
-                sentence = "aspect-delta-details is missing, which NBI fails on (AttributeError)"
-                yield ctx.refused("scaling-details", place, sentence)
-            yield from _deltas(ctx, place, aspect)
-            yield from _scaling_actions(ctx, place, aspect, whose, (at, flavour))
-
-
-def _deltas(ctx: Context, place: str, aspect: Document) -> Iterator[Problem]:
+    for place, aspect, _ in ctx.each("df[]/scaling-aspect[]"):
+        if aspect.get("name") != aspect["id"]:
+            sentence = (
+                "NBI looks up the id and LCM the name, so they must be equal; "
+                f"allowed: name {aspect['id']!r}"
+            )
+            yield ctx.silent("scaling-name", place, sentence)
+    yield from _scaling_actions(ctx)
     levels = named(ctx.body, LEVELS)
     day0 = {
         vdu["id"] for _, vdu in ctx.vdus() if vdu.get("cloud-init-file") or vdu.get("cloud-init")
     }
     configured = {entry["id"] for _, entry in ctx.day12()}
-    deltas = (aspect.get("aspect-delta-details") or {}).get("deltas")
-    for at, delta in numbered(f"{place}/aspect-delta-details/deltas", deltas):
-        for inner, entry in numbered(f"{at}/vdu-delta", delta.get("vdu-delta")):
-            if configured and entry["id"] in levels - day0:
-                sentence = (
-                    f"vdu {entry['id']!r} has no cloud-init, so LCM deploys no charm for each "
-                    "instance that it adds; allowed: a VDU with cloud-init-file"
-                )
-                yield ctx.silent("scaling-day0", f"{inner}/id", sentence)
+    deltas = "df[]/scaling-aspect[]/aspect-delta-details/deltas[]/vdu-delta[]/id"
+    for place, vdu, _ in ctx.each(deltas):
+        if configured and vdu in levels - day0:
+            sentence = (
+                f"vdu {vdu!r} has no cloud-init, so LCM deploys no charm for each instance that it "
+                "adds; allowed: a VDU with cloud-init-file"
+            )
+            yield ctx.silent("scaling-day0", place, sentence)
 
 
-def _scaling_actions(
-    ctx: Context, place: str, aspect: Document, whose: str, owner: tuple[str, Any]
-) -> Iterator[Problem]:
-    entries = [entry for _, entry in day12_of(*owner)]
-    actions = numbered(f"{place}/scaling-config-action", aspect.get("scaling-config-action"))
-    for at, action in actions:
+def _scaling_actions(ctx: Context) -> Iterator[Problem]:
+    for at, action, way in ctx.each("df[]/scaling-aspect[]/scaling-config-action[]"):
+        flavour, aspect, _ = way
+        whose = f"df[id='{flavour['id']}']:scaling-aspect[id='{aspect['id']}']"
+        entries = [entry for _, entry in day12_of("", flavour)]
         name = action["vnf-config-primitive-name-ref"]
         if not any(entry["id"] == ctx.body["id"] for entry in entries):
             yield ctx.refused(

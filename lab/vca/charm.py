@@ -23,6 +23,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from builder.documents import DocumentError, load
+from builder.errors import clause
 from lab.vca.errors import InvalidCharmError, InvalidValueError, NotFoundError
 from lab.vca.state import OptionValue, Role
 
@@ -239,7 +240,7 @@ def _cached(folder: Path, stamp: tuple[int, ...]) -> Charm:
         section, *rest = (str(part) for part in first["loc"])
         file = {"options": "config.yaml", "actions": "actions.yaml"}.get(section, "metadata.yaml")
         raise InvalidCharmError(
-            f"{folder / file}: {'.'.join(rest) or section}: {first['msg']}"
+            f"{folder / file}: {'.'.join(rest) or section}: {clause(first)}"
         ) from error
     _check(folder, charm)
     return charm

@@ -18,6 +18,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from builder.errors import clause
 from lab.vim import addresses, cgroups, cloudinit, fabric, machine, planning
 from lab.vim.errors import VimError
 from lab.vim.kind import Tell, Vdu
@@ -59,7 +60,7 @@ def _config(config: Mapping[str, Any] | None) -> Config:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise VimError(f"The VIM configuration is wrong at '{where}': {first['msg']}.") from None
+        raise VimError(f"The VIM configuration is wrong at '{where}': {clause(first)}.") from None
 
 
 def _management_subnet(config: Config, number: int) -> addresses.IPNetwork:

@@ -22,6 +22,7 @@ import yaml
 from openstack.exceptions import ConflictException
 from pydantic import ValidationError
 
+from builder.errors import clause
 from lab import files
 from lab.vim import addresses
 from lab.vim.errors import VimError
@@ -98,7 +99,7 @@ class OpenStack:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
             raise VimError(
-                f"The VIM configuration is wrong at '{where}': {first['msg']}."
+                f"The VIM configuration is wrong at '{where}': {clause(first)}."
             ) from None
         if settings.insecure and settings.ca_cert:
             raise VimError("options insecure and ca_cert are mutually exclusive")

@@ -206,3 +206,26 @@ def test_a_vnf_may_have_two_interfaces_on_one_virtual_link(tmp_path):
     entry = {"virtual-link-profile-id": "data", "constituent-cpd-id": [point]}
     made.add(place, entry)
     assert problems(made, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "says"),
+    [
+        ("metadata.yaml", "left: {interface: link}", "left: 5", "left: must be a mapping"),
+        ("metadata.yaml", "[bionic, focal]", "bionic", "series: must be a list"),
+        ("actions.yaml", "status: {}", "status: 5", "status: must be a mapping"),
+        ("actions.yaml", "{type: number}", "{$ref: x}", "$ref and $schema are not allowed by Juju"),
+        ("config.yaml", "options:", "options: 5\nx:", "options: must be a mapping"),
+    ],
+)
+def test_a_wrong_file_of_a_charm_is_told_in_words_of_yaml(file, old, new, says, tmp_path):
+    made = vnf()
+    made.charm(file, old, new)
+    (problem,) = [p for p in problems(made, tmp_path) if p.code == "charm-file"]
+    assert problem.sentence.endswith(says)
+
+
+def test_a_connection_of_a_member_may_have_no_points(tmp_path):
+    made = ns()
+    made.drop("df/0/vnf-profile/0/virtual-link-connectivity/1/constituent-cpd-id")
+    assert problems(made, tmp_path) == []

@@ -237,7 +237,7 @@ VNFD = [
     case("vdu-storage", drop("vdu/0/virtual-storage-desc"), at="vdu[0]"),
     case("vdu-compute", drop("vdu/0/virtual-compute-desc"), at="vdu[0]"),
     case("vdu-image", put("vdu/0/sw-image-desc", "x"), at="vdu[0]/sw-image-desc"),
-    case("vdu-image", drop("vdu/0/sw-image-desc"), at="vdu[0]/sw-image-desc"),
+    case("vdu-image", drop("vdu/0/sw-image-desc"), at="vdu[0]"),
     case("vdu-name", put("vdu/0/name", "machine"), at="vdu[0]/name"),
     case("storage-size", drop("virtual-storage-desc/0/size-of-storage"), at="storage-desc[0]"),
     case(

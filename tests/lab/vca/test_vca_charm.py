@@ -42,7 +42,7 @@ def edit(file: str, **values: object) -> Change:
         (edit("metadata.yaml", name="Not A Name"), 'name "Not A Name" is no charm name'),
         (
             edit("metadata.yaml", provides={"x": {}}),
-            "metadata.yaml: provides.x.interface: Field required",
+            "metadata.yaml: provides.x.interface: field required",
         ),
         (
             edit("metadata.yaml", provides={"x": "i"}, requires={"x": "i"}),
@@ -51,7 +51,7 @@ def edit(file: str, **values: object) -> Change:
         (edit("metadata.yaml", requires={"juju-x": "i"}), "reserved to Juju"),
         (
             edit("config.yaml", options={"o": {"type": "text"}}),
-            "config.yaml: o.type: Input should be",
+            "config.yaml: o.type: must be",
         ),
         (
             edit("config.yaml", options={"o": {"type": "int", "default": "x"}}),
