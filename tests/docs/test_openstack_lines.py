@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from builder import documents
 from operate.acceptance import reasons
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,8 +56,8 @@ def lines_of(text: str) -> set[tuple[str, ...]]:
 
 def calls() -> set[tuple[str, ...]]:
     pages = set().union(*(lines_of(path.read_text(encoding="utf-8")) for path in PAGES))
-    remedies = (remedy.command for _, remedy in reasons._KNOWN)
-    return pages | set().union(*(lines_of(f"`{command}`") for command in remedies))
+    causes = documents.read(Path(reasons.__file__).with_suffix(".yaml"))["causes"]
+    return pages | set().union(*(lines_of(f"`{cause['command']}`") for cause in causes))
 
 
 def test_calls_are_found_in_the_pages() -> None:
