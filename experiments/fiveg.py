@@ -19,7 +19,7 @@ from experiments import sessions
 from experiments.progress import ticking
 from experiments.slices import EMBB, MMTC, URLLC, SliceRequest, derived, moved
 from experiments.testbed import Link, Testbed
-from operate.osm import NSI_OPERATIONS, ApiClient
+from operate.osm import NSI_OPERATIONS
 from operate.slices import Joiner, join_slices
 
 SHARED = "shared"  # Name of the shared service (AMF, gNB and UE) as a slice of the test bed.
@@ -117,8 +117,7 @@ def deploy(bed: Testbed, requests: Sequence[SliceRequest]) -> None:
             bed.osm.finished(NSI_OPERATIONS, order.operation)
         patience = 300.0 * len(requests)  # For each of the following steps.
         pause = bed.osm.nbi.pause
-        client = ApiClient(osm=bed.osm, timeout=bed.osm.limit, pause=pause)
-        joiner = Joiner(client, lambda _: None)
+        joiner = Joiner(bed.osm, lambda _: None)
         join_slices(joiner, [order.id for order in orders.values()], patience, pause)
         given = requests[0].part(SHARED)
         service = bed.service_of(requests[0], orders[requests[0].name], SHARED)

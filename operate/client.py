@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import click
@@ -18,6 +20,9 @@ class OperateError(click.ClickException):
     """One sentence for the operator; any function of this package may raise it."""
 
 
+SILENCE = 10.0  # Seconds between two progress lines of an operation.
+_BAR = re.compile("[|\u2502\u2503]")
+"""Column separator in the client's tables: ASCII or box-drawing characters."""
 _MALFORMED = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError)
 """Errors of a reader whose document has another form: an OSM or a VNF may answer anything."""
 
@@ -42,6 +47,36 @@ def going_on(operation: str, verb: str = "osm ns-op-show") -> Iterator[str]:
     except KeyboardInterrupt:
         click.echo(f"operation {operation} {how}", err=True)
         raise
+
+
+def waited(
+    read: Callable[[], dict[str, Any]],
+    limit: float,
+    pause: float,
+    late: Callable[[dict[str, Any]], str],
+    tell: Callable[[str], object] = lambda _: None,
+) -> dict[str, Any]:
+    """Wait for the end of an operation, however it ends; return its record.
+
+    Args:
+        read: Function that returns the record as it is now.
+        limit: Seconds until the wait ends with an error.
+        pause: Seconds between two records.
+        late: Function that returns the sentence of this error.
+        tell: Function that gets a line every ten seconds, with the stage from OSM.
+    """
+    started = told = time.monotonic()
+    while True:
+        record = read()
+        if record.get("operationState") not in ("PROCESSING", "ROLLING_BACK", None):
+            return record
+        now = time.monotonic()
+        if now > started + limit:
+            raise OperateError(late(record))
+        if now - told >= SILENCE:
+            told = now
+            tell(f"{now - started:.0f} s: {record.get('stage') or 'in progress'}")
+        time.sleep(pause)
 
 
 @dataclass(frozen=True)
@@ -78,6 +113,12 @@ class Client:
         """Return the record that a verb prints."""
         return _document(verb, self.verb(verb, "--literal", id))
 
+    def slice_ids(self) -> dict[str, str]:
+        """Return the ids of all slices by name, from the table that the client prints."""
+        rows = [_BAR.split(line) for line in self.verb("nsi-list").splitlines()]
+        cells = [(row[1].strip(), row[2].strip()) for row in rows if len(row) > 3]
+        return {name: id for name, id in cells if name and name != "netslice instance name"}
+
     def start(
         self,
         ns: str,
@@ -97,16 +138,10 @@ class Client:
     def wait(self, operation: str, timeout: float | None = None) -> dict[str, Any]:
         """Wait for the end of an operation, however it ends; return its record."""
         limit = self.timeout if timeout is None else timeout
-        deadline = time.monotonic() + limit
         with going_on(operation, " ".join((*self.command, "ns-op-show"))) as how:
-            while True:
-                record = self.document("ns-op-show", operation)
-                if record.get("operationState") not in ("PROCESSING", None):
-                    return record
-                if time.monotonic() > deadline:
-                    late = f"is not done after {limit:.0f} s and {how}"
-                    raise OperateError(f"operation {operation} {late}")
-                time.sleep(self.pause)
+            late = f"operation {operation} is not done after {limit:.0f} s and {how}"
+            record = partial(self.document, "ns-op-show", operation)
+            return waited(record, limit, self.pause, lambda _: late)
 
     def action(
         self,

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from operate.client import Client, OperateError, understood
+from operate.client import OperateError, understood
+from operate.osm import Driver
 
 _END = re.compile(
     r"(?P<ns>[^/]+)/(?P<vnf>[^/:]+)(/(?P<vdu>[^/:]+)/(?P<count>[0-9]+))?"
@@ -92,7 +93,7 @@ class State:
     function: dict[str, str] | None = None
 
 
-def status_of(client: Client, end: End) -> Mapping[str, Any]:
+def status_of(client: Driver, end: End) -> Mapping[str, Any]:
     """Return the status of an end's VNF: of all its links, and of its network function."""
     return client.action(
         end.service, end.vnf, "show-status", {"link": "all"}, instance=end.instance
@@ -113,7 +114,7 @@ def state_of(end: End, status: Mapping[str, Any]) -> State:
         return State(str(shown["public-key"]), inner, int(shown["listen-port"]), function)
 
 
-def join(client: Client, one: End, other: End) -> list[str]:
+def join(client: Driver, one: End, other: End) -> list[str]:
     """Make each end a peer of the other; return a line for each. May be repeated."""
     if one.address is None and other.address is None:
         raise OperateError(f"one end needs an address the other can reach: {_FORM}")
@@ -122,7 +123,7 @@ def join(client: Client, one: End, other: End) -> list[str]:
 
 
 def introduce(
-    client: Client,
+    client: Driver,
     ends: tuple[End, End],
     known: tuple[State, State],
     before: tuple[State, State] | None = None,
@@ -130,7 +131,7 @@ def introduce(
     """Send each of two ends the data of the other; return a line for each primitive.
 
     Args:
-        client: Client of OSM.
+        client: Driver of OSM.
         ends: The two ends.
         known: Their states.
         before: Their states at the last call, None at the first. Primitives that would be the
@@ -184,12 +185,12 @@ def _peer(here: End, there: End, state: State) -> dict[str, Any]:
     return peer
 
 
-def part(client: Client, one: End, other: End) -> list[str]:
+def part(client: Driver, one: End, other: End) -> list[str]:
     """Remove each end from the peers of the other; return a line for each."""
     return [forget(client, one, other), forget(client, other, one)]
 
 
-def forget(client: Client, here: End, there: End) -> str:
+def forget(client: Driver, here: End, there: End) -> str:
     """Remove the end `there` from the peers of `here`; return a line."""
     params = {"link": here.link, "name": there.name}
     status = status_of(client, here)

@@ -3,11 +3,11 @@
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from operate.client import Client, OperateError, going_on, understood
+from operate.client import Client, OperateError, going_on, understood, waited
 from operate.nbi import Document, Nbi, Refused
 
 VNFDS, NSDS, NSTS = (
@@ -19,9 +19,6 @@ SERVICES, SLICES = "/nslcm/v1/ns_instances_content", "/nsilcm/v1/netslice_instan
 NS_OPERATIONS, NSI_OPERATIONS = "/nslcm/v1/ns_lcm_op_occs", "/nsilcm/v1/nsi_lcm_op_occs"
 INSTANCES = "/nslcm/v1/ns_instances"
 VIMS = "/admin/v1/vim_accounts"
-
-
-SILENCE = 10.0  # Seconds between two progress lines.
 
 
 class Osm:
@@ -52,6 +49,17 @@ class Osm:
         members: list[Document] = self.nbi.get(f"/nslcm/v1/vnfrs?nsr-id-ref={service}")
         return members
 
+    @understood("OSM")
+    def document(self, verb: str, id: str) -> Document:
+        """Return the record that a verb of the command line prints, by name or id."""
+        place = {"nsi-show": SLICES, "ns-show": SERVICES, "vnf-show": "/nslcm/v1/vnfrs"}[verb]
+        return dict(self.nbi.find(place, name=id) or self.nbi.get(f"{place}/{id}"))
+
+    @understood("OSM")
+    def slice_ids(self) -> dict[str, str]:
+        """Return the ids of all slices by name."""
+        return {str(record["name"]): str(record["_id"]) for record in self.nbi.get(SLICES)}
+
     def service(self, id: str) -> Document:
         """Return the record of a service."""
         record: Document = self.nbi.get(f"{SERVICES}/{id}")
@@ -74,32 +82,27 @@ class Osm:
         """
         verb = "osm ns-op-show" if place == NS_OPERATIONS else "osm nsi-op-show"
         with going_on(key, verb) as how:
-            return self._finished(place, key, gone, how)
+            late = f"is not done after {self.limit:.0f} s and {how}"
+            operation = waited(
+                partial(self._read, place, key, gone),
+                self.limit,
+                self.nbi.pause,
+                lambda record: f"{record.get('stage') or key} {late}",
+                self.tell,
+            )
+        if operation["operationState"] not in ("COMPLETED", "PARTIALLY_COMPLETED"):
+            reason = operation.get("errorMessage") or operation.get("detailed-status")
+            raise OperateError(str(reason or "no reason given"))
+        return operation
 
-    def _finished(self, place: str, key: str, gone: bool, how: str) -> Document:
-        started = reported = time.monotonic()
-        deadline = started + self.limit
-        while True:
-            try:
-                operation: Document = self.nbi.get(f"{place}/{key}")
-            except Refused as refused:
-                if gone and refused.status == 404:
-                    return {}
-                raise
-            state = operation.get("operationState")
-            if state in ("COMPLETED", "PARTIALLY_COMPLETED"):
-                return operation
-            if state in ("FAILED", "FAILED_TEMP", "ROLLED_BACK"):
-                reason = operation.get("errorMessage") or operation.get("detailed-status")
-                raise OperateError(str(reason or "no reason given"))
-            if time.monotonic() > deadline:
-                late = f"is not done after {self.limit:.0f} s and {how}"
-                raise OperateError(f"{operation.get('stage') or key} {late}")
-            now = time.monotonic()
-            if now - reported >= SILENCE:
-                reported = now
-                self.tell(f"{now - started:.0f} s: {operation.get('stage') or 'in progress'}")
-            time.sleep(self.nbi.pause)
+    def _read(self, place: str, key: str, gone: bool) -> Document:
+        try:
+            operation: Document = self.nbi.get(f"{place}/{key}")
+        except Refused as refused:
+            if gone and refused.status == 404:
+                return {"operationState": "COMPLETED"}
+            raise
+        return operation
 
     def start(
         self,
@@ -128,11 +131,17 @@ class Osm:
         return str(detail.get("output") if isinstance(detail, dict) else detail)
 
     def action(
-        self, service: str, member: str, primitive: str, params: Mapping[str, Any]
+        self,
+        service: str,
+        member: str,
+        primitive: str,
+        params: Mapping[str, Any],
+        instance: tuple[str, int] | None = None,
     ) -> Document:
         """Run a day-2 primitive; return its JSON output, {} if the output is no JSON object."""
         try:
-            value = json.loads(self.output(self.start(service, member, primitive, params)))
+            started = self.start(service, member, primitive, params, instance)
+            value = json.loads(self.output(started))
         except (ValueError, RecursionError):
             return {}
         return value if isinstance(value, dict) else {}
@@ -181,28 +190,5 @@ class Osm:
             time.sleep(self.nbi.pause)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ApiClient(Client):
-    """Records and day-2 primitives over the API instead of a client's command line."""
-
-    osm: Osm
-
-    @understood("OSM")
-    def document(self, verb: str, id: str) -> Document:
-        """Return the record that a verb of the command line would print, by name or id."""
-        if verb == "ns-op-show":  # An operation has no name.
-            return dict(self.osm.nbi.get(f"{NS_OPERATIONS}/{id}"))
-        place = {"nsi-show": SLICES, "ns-show": SERVICES, "vnf-show": "/nslcm/v1/vnfrs"}[verb]
-        return dict(self.osm.nbi.find(place, name=id) or self.osm.nbi.get(f"{place}/{id}"))
-
-    @understood("OSM")
-    def start(
-        self,
-        ns: str,
-        vnf: str,
-        name: str,
-        params: Mapping[str, Any],
-        instance: tuple[str, int] | None = None,
-    ) -> str:
-        """Start a day-2 primitive, see :meth:`Client.start`."""
-        return self.osm.start(self.document("ns-show", ns)["_id"], vnf, name, params, instance)
+Driver = Client | Osm
+"""Reads records and runs day-2 primitives: by the client's command line, or over the API."""

@@ -10,25 +10,21 @@ import fcntl
 import itertools
 import json
 import os
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from operate.client import Client, OperateError, understood
+from operate.client import OperateError, understood
 from operate.join import End, State, forget, introduce, state_of, status_of
+from operate.osm import Driver
 
 Pair = tuple[End, End]
-_BAR = re.compile("[|\u2502\u2503]")
-"""Column separator in the client's tables: ASCII or box-drawing characters."""
-
-
 Statuses = Callable[[End], Mapping[str, Any]]
 
 
-def statuses(client: Client) -> Statuses:
+def statuses(client: Driver) -> Statuses:
     """Return a function that gets the status of a VNF, once for all of its links."""
     known: dict[tuple[object, ...], Mapping[str, Any]] = {}
 
@@ -41,7 +37,7 @@ def statuses(client: Client) -> Statuses:
     return status
 
 
-def ends_of(client: Client, nsi: Mapping[str, Any], status: Statuses) -> list[Pair]:
+def ends_of(client: Driver, nsi: Mapping[str, Any], status: Statuses) -> list[Pair]:
     """Return the pairs of ends of a slice's links between its services.
 
     A link has the name of its netslice-vld. Its ends are the VNFs with an interface there. If one
@@ -54,7 +50,7 @@ def ends_of(client: Client, nsi: Mapping[str, Any], status: Statuses) -> list[Pa
     return pairs
 
 
-def _sides(client: Client, nsi: Mapping[str, Any]) -> list[tuple[list[End], list[End]]]:
+def _sides(client: Driver, nsi: Mapping[str, Any]) -> list[tuple[list[End], list[End]]]:
     """Return the VNFs at both sides of each netslice-vld, whether or not they have the link."""
     template = nsi["network-slice-template"]
     services = {e["nss-id"]: str(e["nsrId"]) for e in nsi["_admin"]["nsrs-detailed-list"]}
@@ -72,7 +68,7 @@ def _sides(client: Client, nsi: Mapping[str, Any]) -> list[tuple[list[End], list
     return found
 
 
-def _nothing(client: Client, name: str, nsi: Mapping[str, Any], status: Statuses) -> str:
+def _nothing(client: Driver, name: str, nsi: Mapping[str, Any], status: Statuses) -> str:
     """Return why a slice has no pair of ends: its netslice-vlds, and the links of its VNFs."""
     vlds = [str(v["id"]) for v in nsi["network-slice-template"].get("netslice-vld") or ()]
     ends = [end for sides in _sides(client, nsi) for side in sides for end in side]
@@ -91,7 +87,7 @@ def _links(status: Mapping[str, Any]) -> list[str]:
     return [name for name, shown in status.items() if isinstance(shown, dict) and "state" in shown]
 
 
-def _ends_at(client: Client, nsr_id: str, sap: str, link: str) -> list[End]:
+def _ends_at(client: Driver, nsr_id: str, sap: str, link: str) -> list[End]:
     record = client.document("ns-show", nsr_id)
     sapds = record["nsd"].get("sapd") or ()
     networks = [str(s.get("virtual-link-desc")) for s in sapds if s["id"] == sap]
@@ -172,7 +168,7 @@ def _end(shown: dict[str, Any]) -> End:
 class Joiner:
     """Joins slices, and remembers which data each end has of the other."""
 
-    client: Client  # Client of OSM.
+    client: Driver  # Client of OSM.
     tell: Callable[[str], None]  # Prints a line for the operator.
     record: Record | None = None  # Keeps what was joined for the next start.
     pairs: dict[str, list[Pair]] = field(default_factory=dict)  # Pairs of ends to join, by slice.
@@ -277,18 +273,6 @@ def _place(end: End) -> tuple[object, ...]:
     return end.service, end.vnf, end.instance, end.link
 
 
-def names(client: Client) -> list[str]:
-    """Return the names of all slices."""
-    return [*ids_of(client)]
-
-
-def ids_of(client: Client) -> dict[str, str]:
-    """Return the ids of all slices by name, from the table that the client prints."""
-    rows = [_BAR.split(line) for line in client.verb("nsi-list").splitlines()]
-    cells = [(row[1].strip(), row[2].strip()) for row in rows if len(row) > 3]
-    return {name: id for name, id in cells if name and name != "netslice instance name"}
-
-
 def join_slices(joiner: Joiner, names: Iterable[str], timeout: float, pause: float) -> None:
     """Join slices and wait until all are joined; report errors, and go on with the other slices."""
     deadline = time.monotonic() + timeout
@@ -315,7 +299,7 @@ def follow(joiner: Joiner, pause: float, rounds: Iterable[int] = itertools.count
     """Join all present and future slices; report errors, and try again in the next round."""
     for _ in rounds:
         try:
-            present = ids_of(joiner.client)
+            present = joiner.client.slice_ids()
         except OperateError as error:
             joiner.tell(f"error: {error.message}")
             present = {name: joiner.ids.get(name, "") for name in (*joiner.pairs, *joiner.leaving)}

@@ -8,17 +8,18 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-from operate.client import Client, OperateError, understood
+from operate.client import OperateError, understood
+from operate.osm import Driver
 
 PORT = 9815
 
 
 @understood("OSM")
-def targets(client: Client, names: Iterable[str], port: int, turn_on: bool) -> list[dict[str, Any]]:
+def targets(client: Driver, names: Iterable[str], port: int, turn_on: bool) -> list[dict[str, Any]]:
     """Return entries for Prometheus's file_sd_configs.
 
     Args:
-        client: Client of OSM.
+        client: Driver of OSM.
         names: NS or NS/MEMBER-VNF-INDEX.
         port: TCP port of the exporters.
         turn_on: Whether to start the exporters first, with the primitive configure-monitoring.
@@ -34,7 +35,7 @@ def targets(client: Client, names: Iterable[str], port: int, turn_on: bool) -> l
     return entries
 
 
-def _service(client: Client, name: str) -> tuple[str, str, dict[str, Any]]:
+def _service(client: Driver, name: str) -> tuple[str, str, dict[str, Any]]:
     """Return the service, the member ("": all) and the service's record."""
     if "/" in name:  # the names of services may have it as well
         with suppress(OperateError):
@@ -44,7 +45,7 @@ def _service(client: Client, name: str) -> tuple[str, str, dict[str, Any]]:
     return name, "", client.document("ns-show", name)
 
 
-def _members(client: Client, ns: str, service: dict[str, Any], member: str) -> list[dict[str, Any]]:
+def _members(client: Driver, ns: str, service: dict[str, Any], member: str) -> list[dict[str, Any]]:
     ids = service.get("constituent-vnfr-ref") or []
     records = [client.document("vnf-show", str(id)) for id in ids]
     if not member:
@@ -69,7 +70,7 @@ def _instances(service: dict[str, Any], record: dict[str, Any]) -> list[tuple[st
 
 
 def _target(
-    client: Client,
+    client: Driver,
     ns: str,
     record: dict[str, Any],
     instance: tuple[str, int] | None,

@@ -9,8 +9,9 @@ import yaml
 from support.dist import built
 
 from builder import packages
+from builder.check import archives
 from builder.tree import Tree
-from builder.validate import Catalog, validate_package, validate_params
+from builder.validate import Catalog, validate_params
 from experiments import qos, setups, slices
 from experiments.testbed import Addresses
 
@@ -24,11 +25,9 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def catalog(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     """Both slices' packages, and the VNFs they name."""
     made = slices.packages(dist, tmp_path_factory.mktemp("own"))
-    catalog = Catalog.from_packages(made)
-    for package in packages.catalogue(Tree.find(Path(__file__).parent)).values():
-        if package.kind == "vnf":
-            catalog.add_descriptor("vnfd", package.descriptor["vnfd"])
-    assert [p for path in made for p in validate_package(path, catalog)] == []
+    known = packages.catalogue(Tree.find(Path(__file__).parent)).values()
+    catalog, problems = archives(made, [package for package in known if package.kind == "vnf"])
+    assert problems == []
     return catalog
 
 

@@ -313,7 +313,7 @@ def test_long_operation_is_told(
 ) -> None:
     """A service takes minutes; its stage is shown all the while."""
     refuse(outcome)
-    monkeypatch.setattr("operate.osm.SILENCE", 0.0)
+    monkeypatch.setattr("operate.client.SILENCE", 0.0)
     ended: list[str] = []
 
     def end(store: Store, operation: Document, reason: str, detail: Any) -> None:

@@ -31,7 +31,7 @@ from operate.client import OperateError
 from operate.join import End, join
 from operate.links import links
 from operate.nbi import Nbi
-from operate.osm import NS_OPERATIONS, NSI_OPERATIONS, ApiClient, Osm
+from operate.osm import NS_OPERATIONS, NSI_OPERATIONS, Osm
 from operate.slices import Joiner
 from operate.targets import targets
 
@@ -226,7 +226,6 @@ def test_what_an_osm_answers_is_used_or_refused(answer: Any) -> None:
     nbi = Nbi("https://127.0.0.1:9", pause=0.0)
     nbi._send = lambda *_, **__: answer  # type: ignore[method-assign]
     osm = Osm(nbi, limit=0.0)
-    api = ApiClient(osm=osm)
     tried: list[Callable[[], object]] = [
         lambda: nbi.upload("/x", Path(__file__)),
         lambda: osm.required("/x", name="x"),
@@ -235,9 +234,9 @@ def test_what_an_osm_answers_is_used_or_refused(answer: Any) -> None:
         lambda: osm.action("x", "v", "show-status", {}),
         lambda: links(osm, []),
         lambda: links(osm, ["x"]),
-        lambda: targets(api, ["x"], 9815, False),
-        lambda: Joiner(api, lambda _: None).step("x"),
-        lambda: join(api, End.parse("x/v:s1@192.0.2.1"), End.parse("y/v:s1")),
+        lambda: targets(osm, ["x"], 9815, False),
+        lambda: Joiner(osm, lambda _: None).step("x"),
+        lambda: join(osm, End.parse("x/v:s1@192.0.2.1"), End.parse("y/v:s1")),
         lambda: Acceptance(nbi, Path(), "x", Report("o", "x", lambda _: None), 0).run(*"upp", True),
     ]
     for act in tried:
@@ -252,11 +251,9 @@ def test_what_is_waited_for_is_named_when_the_wait_ends(
     nbi = Nbi("https://127.0.0.1:9", pause=0.0)
     monkeypatch.setattr(nbi, "_send", lambda *_, **__: {"operationState": "PROCESSING"})
     osm = Osm(nbi, limit=0.0)
-    api = ApiClient(osm=osm, timeout=0.0)
     waits: list[tuple[str, Callable[[], object]]] = [
         ("osm ns-op-show one", lambda: osm.finished(NS_OPERATIONS, "one")),
         ("osm nsi-op-show one", lambda: osm.finished(NSI_OPERATIONS, "one")),
-        ("osm ns-op-show one", lambda: api.wait("one")),
     ]
     for follow, wait in waits:
         with pytest.raises(OperateError, match=f"not done after 0 s and goes on; .* {follow}"):

@@ -10,7 +10,7 @@ import pytest
 from operate_support import Answering, Instance
 
 from operate.client import OperateError
-from operate.slices import Joiner, Record, ends_of, follow, join_slices, names, statuses
+from operate.slices import Joiner, Record, ends_of, follow, join_slices, statuses
 
 POINTS = [
     {"nss-ref": "shared", "nsd-connection-point-ref": "sbi-sap"},
@@ -346,10 +346,10 @@ def test_a_template_with_a_dangling_reference_stops_nobody(monkeypatch: pytest.M
 
 
 def test_names_are_those_of_the_table() -> None:
-    assert names(Osm()) == ["first"]
+    assert [*Osm().slice_ids()] == ["first"]
 
     class Drawn(Osm):
         def verb(self, *words: str) -> str:
             return super().verb(*words).replace("|", "\u2502", 4).replace("|", "\u2503")
 
-    assert names(Drawn()) == ["first"]
+    assert [*Drawn().slice_ids()] == ["first"]
