@@ -55,15 +55,11 @@ def create(
         if service not in nsds.values():
             raise BuildError(f"--ns {service}; allowed: {', '.join(sorted(nsds.values()))}")
     subnet = _free_subnet(root)
-    for folder, text, file in (
-        (folders[0], _charm(name, link), "charm.yaml"),
-        (folders[0], _charm_readme(name, link), "README.md"),
-        (folders[1], _vnfd(name, link), f"{name}_vnfd.yaml"),
-        (folders[1], _package_readme(name, link, services), "README.md"),
-    ):
-        folder.mkdir(exist_ok=True)
-        (folder / file).write_text(text, encoding="utf-8")
-        yield folder / file, "new"
+    for folder in folders:
+        folder.mkdir()
+    for file, text in _files(name, link, services).items():
+        (root / file).write_text(text, encoding="utf-8")
+        yield root / file, "new"
     day0 = folders[1] / "cloud_init/vnf.yaml"
     day0.parent.mkdir()
     day0.symlink_to("../../../cloud-init/vnf.yaml")
@@ -133,114 +129,26 @@ def _free_subnet(root: Path) -> str:
 # New files
 
 
-def _charm(name: str, link: Link) -> str:
-    return documents.dump(
-        {
-            "name": name,
-            "summary": f"Secures {link.name} of {name}.",
-            "description": f"Proxy charm that brings up and keeps the VPN of {link.name}.",
-            "links": {link.name: link.role},
-        }
-    )
-
-
-def _charm_readme(name: str, link: Link) -> str:
-    return f"""# {name}
-
-Secures {link.name} ({link.role}).
-
-- Source: `charm.yaml` (name and links).
-- Build: `./run build {name}_vnf`.
-- OSM sees: the [actions of all charms](../../docs/reference/charm-actions.md).
-- Used by: [{name}_vnf](../../vnf-packages/{name}_vnf/README.md).
-"""
-
-
-def _package_readme(name: str, link: Link, services: Sequence[str]) -> str:
-    used = ", ".join(f"`{service}`" for service in services) or "no service yet"
-    return f"""# {name}_vnf
-
-A VNF with one VDU and the link {link.name}.
-
-- Source: `{name}_vnfd.yaml`, the charm [{name}](../../charms/{name}/README.md),
-  Day-0 `cloud-init/vnf.yaml`.
-- Build: `./run build {name}_vnf` makes `dist/{name}_vnf.tar.gz`.
-- OSM sees: Day-1 runs `config`, then `configure` for {link.name}.
-- Used by: {used}.
-"""
-
-
-def _vnfd(name: str, link: Link) -> str:
-    def nic(id: str, number: int, **more: Any) -> dict[str, Any]:
-        card = {"name": f"ens{number + 2}", "position": number}
-        virtual = {**card, "virtual-interface": {"type": "PARAVIRT"}}
-        return {"id": id, **more, "virtual-network-interface-requirement": [virtual]}
-
-    image = "ubuntu22.04"
-    vdu = {
-        "id": name,
-        "name": name,
-        "cloud-init-file": "vnf.yaml",
-        "sw-image-desc": image,
-        "virtual-compute-desc": f"{name}-compute",
-        "virtual-storage-desc": [f"{name}-storage"],
-        "int-cpd": [
-            nic("mgmt-int", 1),
-            nic(f"{link.name}-int", 2, **{"port-security-enabled": False}),
-        ],
+def _files(name: str, link: Link, services: Sequence[str]) -> dict[str, str]:
+    """Return the texts of new_vnf.yaml for a VNF."""
+    words = {"VNF-NAME": name, "LINK-NAME": link.name, "LINK-ROLE": link.role}
+    words["USED-BY"] = ", ".join(f"`{service}`" for service in services) or "no service yet"
+    files = _filled(documents.read(Path(__file__).with_suffix(".yaml")), words)
+    return {
+        file: content if isinstance(content, str) else documents.dump(content)
+        for file, content in files.items()
     }
-    over = {"link": link.name, "underlay-interface": "ens4"}
-    day1_2 = {
-        "id": f"{name}_vnf",
-        "config-access": {"ssh-access": {"required": True, "default-user": "ubuntu"}},
-        "execution-environment-list": [
-            {
-                "id": "vpn-ee",
-                "external-connection-point-ref": "mgmt-ext",
-                "juju": {"charm": name, "proxy": True},
-            }
-        ],
-        "initial-config-primitive": [
-            {"seq": 1, "name": "config", "execution-environment-ref": "vpn-ee"},
-            {
-                "seq": 2,
-                "name": "configure",
-                "execution-environment-ref": "vpn-ee",
-                "parameter": [{"name": key, "value": value} for key, value in over.items()],
-            },
-        ],
-    }
-    flavour = {
-        "id": "default-df",
-        "instantiation-level": [
-            {"id": "default-level", "vdu-level": [{"vdu-id": name, "number-of-instances": 1}]}
-        ],
-        "vdu-profile": [{"id": name, "min-number-of-instances": 1}],
-        "lcm-operations-configuration": {"operate-vnf-op-config": {"day1-2": [day1_2]}},
-    }
-    ends = ("mgmt", link.name)
-    body = {
-        "id": f"{name}_vnf",
-        "product-name": f"{name}_vnf",
-        "description": f"{name}, its link secured by its own charm",
-        "provider": "osm-vpnaas",
-        "mgmt-cp": "mgmt-ext",
-        "ext-cpd": [
-            {"id": f"{end}-ext", "int-cpd": {"vdu-id": name, "cpd": f"{end}-int"}} for end in ends
-        ],
-        "vdu": [vdu],
-        "virtual-compute-desc": [
-            {
-                "id": f"{name}-compute",
-                "virtual-cpu": {"num-virtual-cpu": 2},
-                "virtual-memory": {"size": 4.0},
-            }
-        ],
-        "virtual-storage-desc": [{"id": f"{name}-storage", "size-of-storage": 10}],
-        "sw-image-desc": [{"id": image, "name": image, "image": image}],
-        "df": [flavour],
-    }
-    return documents.dump({"vnfd": body})
+
+
+def _filled(value: Any, words: Mapping[str, str]) -> Any:
+    """Return a document with values in place of words, also in keys."""
+    if isinstance(value, dict):
+        return {_filled(key, words): _filled(item, words) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_filled(item, words) for item in value]
+    for word, text in words.items() if isinstance(value, str) else ():
+        value = value.replace(word, text)
+    return value
 
 
 # Lines in files that are there

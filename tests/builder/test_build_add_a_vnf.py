@@ -14,6 +14,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from builder import new_vnf
 from builder.cli import main
 from builder.tree import Tree
 
@@ -161,3 +162,10 @@ def test_lines_are_added_and_all_others_stay(
     for path, lines in before.items():
         left = iter(path.read_text(encoding="utf-8").splitlines())
         assert all(line in left for line in lines), path
+
+
+def test_a_name_that_is_a_word_of_yaml_stays_a_name() -> None:
+    files = new_vnf._files("no", new_vnf.Link("on", "provider"), [])
+    charm = yaml.safe_load(files["charms/no/charm.yaml"])
+    assert (charm["name"], charm["links"]) == ("no", {"on": "provider"})
+    assert yaml.safe_load(files["vnf-packages/no_vnf/no_vnfd.yaml"])["vnfd"]["vdu"][0]["id"] == "no"
