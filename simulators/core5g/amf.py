@@ -17,7 +17,7 @@ from simulators.errors import ProtocolError
 from simulators.shared import mobility_core
 from simulators.shared.identity import Plmn, Tai
 from simulators.shared.mobility_core import AccessNode, MobilityManagement
-from simulators.transport import asn1, sctp
+from simulators.transport import asn1
 
 log = logging.getLogger("amf_app")
 
@@ -83,9 +83,10 @@ class Amf(MobilityManagement[Ue, Gnb]):
     """The access and mobility management function."""
 
     protocol = ngap.PROTOCOL
-    access = "gNB"
+    node_type, access = Gnb, "gNB"
     interface_log = logging.getLogger("amf_n2")
     nas_log = registration.log
+    procedures, forget = registration.serve, registration.forget
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -153,10 +154,6 @@ class Amf(MobilityManagement[Ue, Gnb]):
         )
 
     # -- N2 ---------------------------------------------------------------------------------------
-
-    def new_node(self, association: sctp.Association) -> Gnb:
-        """Return a context for a new gNB."""
-        return Gnb(association)
 
     def set_up(self, node: Gnb, message: asn1.Message) -> None:
         """Answer an NG Setup Request."""
@@ -233,18 +230,10 @@ class Amf(MobilityManagement[Ue, Gnb]):
         if message.name in sessions.FROM_GNB:
             self.spawn(sessions.from_gnb(self, ue, message))
         else:
-            ue.inbox.put_nowait(message)
-
-    async def procedures(self, ue: Ue, first: bytes) -> None:
-        """Run registration, PDU sessions and deregistration of a UE."""
-        await registration.serve(self, ue, first)
+            super().about(ue, message)
 
     def reject(self, ue: Ue, error: mobility_core.RejectedError) -> None:
         registration.reject(ue, error)
-
-    async def forget(self, ue: Ue) -> None:
-        """End the UE's PDU sessions and registration."""
-        await registration.forget(self, ue)
 
     def idle(self, ue: Ue) -> None:
         """Handle the end of the UE's N2 connection."""

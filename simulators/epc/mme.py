@@ -16,7 +16,7 @@ from simulators.errors import EpcError
 from simulators.shared import mobility_core
 from simulators.shared.identity import Gummei, Tai
 from simulators.shared.mobility_core import AccessNode, MobilityManagement
-from simulators.transport import asn1, sctp, udp
+from simulators.transport import asn1, udp
 from simulators.transport.tlv import Message, number
 
 log = logging.getLogger("MME_APP")
@@ -54,9 +54,10 @@ class Mme(MobilityManagement[Ue, Enb]):
     """The mobility management entity."""
 
     protocol = s1ap.PROTOCOL
-    access = "eNB"
+    node_type, access = AccessNode, "eNB"
     interface_log = log
     nas_log = attach.log
+    procedures, forget, idle = attach.serve, attach.forget, attach.idle
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -142,10 +143,6 @@ class Mme(MobilityManagement[Ue, Enb]):
 
     # -- S1AP -------------------------------------------------------------------------------------
 
-    def new_node(self, association: sctp.Association) -> Enb:
-        """Return a context for a new eNB."""
-        return Enb(association)
-
     def node_gone(self) -> None:
         """Decrement the number of eNBs."""
         self.statistics.remove("Connected eNBs")
@@ -189,22 +186,6 @@ class Mme(MobilityManagement[Ue, Enb]):
         self.statistics.add("Connected UEs")
         return ue
 
-    def about(self, ue: Ue, message: asn1.Message) -> None:
-        """Pass a message to the UE's procedure."""
-        ue.inbox.put_nowait(message)
-
-    async def procedures(self, ue: Ue, first: bytes) -> None:
-        """Run attach and detach of a UE."""
-        await attach.serve(self, ue, first)
-
     def reject(self, ue: Ue, error: mobility_core.RejectedError) -> None:
         esm = getattr(error, "esm", None)
         ue.nas(nas.attach_reject(error.cause, b"" if esm is None else nas.connectivity_reject(esm)))
-
-    async def forget(self, ue: Ue) -> None:
-        """End the UE's session and registration."""
-        await attach.forget(self, ue)
-
-    def idle(self, ue: Ue) -> None:
-        """Handle the loss of the UE's S1 connection."""
-        attach.idle(self, ue)

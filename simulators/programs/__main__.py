@@ -83,11 +83,6 @@ def options_of(words: Words, *flags: str, **defaults: str) -> argparse.Namespace
     return parser.parse_known_args(words)[0]
 
 
-def _levels(levels: Mapping[str, int]) -> None:
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
-
-
 async def hss(words: Words) -> None:
     """oai_hss -j FILE."""
     from simulators.epc.cqlstore import Cassandra
@@ -108,63 +103,11 @@ async def hss(words: Words) -> None:
     await ended(made.server.stop, *config.rest)
 
 
-async def mme(words: Words) -> None:
-    """oai_mme -c FILE."""
-    from simulators.epc.mme import Mme
-    from simulators.programs import configs_4g
-
-    file = options_of(words, "-c").c
-    if os.environ.get("GLOG_logtostderr", "0") not in _YES:  # noqa: SIM112 - its name
-        # As glog's own file, this one stays in the container; nothing reads it.
-        logging.getLogger().handlers[:] = [logging.FileHandler("/tmp/MME.INFO")]  # noqa: S108
-    _levels(configs_4g.mme_levels(file))
-    await serve(Mme(configs_4g.mme_config(file)))
-
-
-async def spgwc(words: Words) -> None:
-    """oai_spgwc -c FILE -o."""
-    from simulators.epc.spgwc import Spgwc
-    from simulators.programs import configs_4g
-
-    config = configs_4g.spgwc_config(options_of(words, "-c").c)
-    await serve(Spgwc(config), *([config.rest] if config.rest else []))
-
-
-async def spgwu(words: Words) -> None:
-    """oai_spgwu -c FILE -o."""
-    from simulators.programs import configs_4g
-    from simulators.shared.user_plane import Spgwu
-
-    file = options_of(words, "-c").c
-    logging.getLogger().setLevel(configs_4g.spgwu_level(file))
-    await serve(Spgwu(configs_4g.spgwu_config(file)))
-
-
-async def enb(words: Words) -> None:
-    """lte-softmodem -O FILE --rfsim."""
-    from simulators.epc.enb import Enb
-    from simulators.programs import config_file, configs_4g
-
-    file = options_of(words, "-O").O
-    _levels(configs_4g.enb_levels(file))
-    config_file.serves_radio(words, os.environ, "eNB", "enb", "server")
-    await serve(Enb(configs_4g.enb_config(file)))
-
-
 async def conf2uedata(words: Words) -> None:
     """conf2uedata -c FILE -o DIRECTORY: the USIM that lte-uesoftmodem finds there."""
     given = options_of(words, "-c", "-o")
     shutil.copyfile(given.c, Path(given.o, _NVRAM))
     os.chmod(Path(given.o, _NVRAM), 0o600)
-
-
-async def ue(words: Words) -> None:
-    """lte-uesoftmodem --rfsim ..., with the USIM in the working directory."""
-    from simulators.epc.ue import Terminal
-    from simulators.programs import config_file, configs_4g
-
-    server = config_file.radio_address(words, os.environ)
-    await keep(Terminal(configs_4g.ue_config(_NVRAM, server)))
 
 
 async def sctpd(words: Words) -> None:
@@ -213,40 +156,6 @@ async def function_5g(name: str, words: Words) -> None:
     await serve(made)
 
 
-async def gnb(words: Words) -> None:
-    """nr-softmodem -O FILE --rfsim."""
-    from simulators.core5g.gnb import Gnb
-    from simulators.programs import config_file, configs_5g
-
-    config_file.serves_radio(words, os.environ, "gNB", "server")
-    await serve(Gnb(configs_5g.gnb_config(options_of(words, "-O").O)))
-
-
-async def nr_ue(words: Words) -> None:
-    """nr-uesoftmodem -O FILE --rfsim."""
-    from simulators.core5g.ue import Terminal
-    from simulators.programs import config_file, configs_5g
-
-    server = config_file.radio_address(words, os.environ)
-    await keep(Terminal(configs_5g.ue_config(options_of(words, "-O").O, server)))
-
-
-async def n3iwf(words: Words) -> None:
-    """n3iwf -c FILE."""
-    from simulators.programs import configs_5g
-    from simulators.wifi.n3iwf import N3iwf
-
-    await serve(N3iwf(configs_5g.n3iwf_config(options_of(words, "-c").c)))
-
-
-async def n3iwue(words: Words) -> None:
-    """n3iwue, with the file config/n3ue.yaml."""
-    from simulators.programs import configs_5g
-    from simulators.wifi.n3ue import Terminal
-
-    await keep(Terminal(configs_5g.n3ue_config("config/n3ue.yaml")))
-
-
 async def mysqld(words: Words) -> None:
     """mysqld --bind-address ADDRESS, rows in /var/lib/mysql."""
     from simulators.core5g.database import Server
@@ -255,6 +164,48 @@ async def mysqld(words: Words) -> None:
     await server.start(options_of(words, bind_address="127.0.0.1").bind_address)
     log.info("ready for connections.")
     await ended(server.stop)
+
+
+#: Programs that read one file: class of the simulator, reader of the configuration, and the option
+#: with the path of the file, or the path.
+_CONFIGURED = {
+    "mme": ("epc.mme.Mme", "configs_4g.mme_config", "-c"),
+    "spgwc": ("epc.spgwc.Spgwc", "configs_4g.spgwc_config", "-c"),
+    "spgwu": ("shared.user_plane.Spgwu", "configs_4g.spgwu_config", "-c"),
+    "enb": ("epc.enb.Enb", "configs_4g.enb_config", "-O"),
+    "ue": ("epc.ue.Terminal", "configs_4g.ue_config", _NVRAM),
+    "gnb": ("core5g.gnb.Gnb", "configs_5g.gnb_config", "-O"),
+    "nr-ue": ("core5g.ue.Terminal", "configs_5g.ue_config", "-O"),
+    "n3iwf": ("wifi.n3iwf.N3iwf", "configs_5g.n3iwf_config", "-c"),
+    "n3iwue": ("wifi.n3ue.Terminal", "configs_5g.n3ue_config", "config/n3ue.yaml"),
+}
+#: Base stations: their name in messages, and what their option for the radio simulator may be.
+_STATIONS = {"enb": ("eNB", "enb", "server"), "gnb": ("gNB", "server")}
+
+
+async def configured(name: str, words: Words) -> None:
+    """Run a program of the table above."""
+    from simulators.programs import config_file
+
+    kind, reader, place = _CONFIGURED[name]
+    file = vars(options_of(words, place))[place[1:]] if place.startswith("-") else place
+    configs = import_module(f"simulators.programs.{reader.partition('.')[0]}")
+    if name == "mme" and os.environ.get("GLOG_logtostderr", "0") not in _YES:  # noqa: SIM112
+        # As glog's own file, this one stays in the container; nothing reads it.
+        logging.getLogger().handlers[:] = [logging.FileHandler("/tmp/MME.INFO")]  # noqa: S108
+    levels: Callable[[str], Mapping[str, int]] = getattr(configs, f"{name}_levels", lambda _: {})
+    for logger, level in levels(file).items():
+        logging.getLogger(logger).setLevel(level)
+    if name in _STATIONS:
+        config_file.serves_radio(words, os.environ, *_STATIONS[name])
+    radio = [config_file.radio_address(words, os.environ)] if name in ("ue", "nr-ue") else []
+    config = getattr(configs, reader.partition(".")[2])(file, *radio)
+    module, _, simulator = kind.rpartition(".")
+    made = getattr(import_module(f"simulators.{module}"), simulator)(config)
+    if simulator == "Terminal":
+        await keep(made)
+    else:
+        await serve(made, *filter(None, [getattr(config, "rest", 0)]))
 
 
 #: Module and class of each network function of the 5G core.
@@ -269,20 +220,12 @@ _FUNCTIONS_5G = {
 }
 PROGRAMS: dict[str, Callable[[Words], Coroutine[Any, Any, None]]] = {
     "hss": hss,
-    "mme": mme,
     "sctpd": sctpd,
-    "spgwc": spgwc,
-    "spgwu": spgwu,
-    "enb": enb,
-    "ue": ue,
     "conf2uedata": conf2uedata,
     "cassandra": cassandra,
     "redis": redis,
     **{name: functools.partial(function_5g, name) for name in _FUNCTIONS_5G},
-    "gnb": gnb,
-    "nr-ue": nr_ue,
-    "n3iwf": n3iwf,
-    "n3iwue": n3iwue,
+    **{name: functools.partial(configured, name) for name in _CONFIGURED},
     "mysqld": mysqld,
 }
 

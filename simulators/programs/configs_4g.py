@@ -214,9 +214,9 @@ def spgwu_config(path: str | Path) -> user_plane.Config:
     )
 
 
-def spgwu_level(path: str | Path) -> int:
+def spgwu_levels(path: str | Path) -> dict[str, int]:
     """Return the log level from spgw_u.conf; without one OAI's SPGW-U logs nothing."""
-    return level(read(path).text("SPGW-U", "LOG_LEVEL", default="off"), level("off"))
+    return {"": level(read(path).text("SPGW-U", "LOG_LEVEL", default="off"), level("off"))}
 
 
 def enb_levels(path: str | Path) -> dict[str, int]:

@@ -142,7 +142,8 @@ class MobilityManagement(ABC, Generic[UeT, NodeT]):
     """
 
     protocol: ClassVar[asn1.Protocol]
-    #: Name of an access node in messages, and the loggers of the interface and of NAS.
+    #: Class and name of an access node, and the loggers of the interface and of NAS.
+    node_type: ClassVar[type[Any]]
     access: ClassVar[str]
     interface_log: ClassVar[logging.Logger]
     nas_log: ClassVar[logging.Logger]
@@ -188,7 +189,7 @@ class MobilityManagement(ABC, Generic[UeT, NodeT]):
     # -- access nodes ---------------------------------------------------------------------------
 
     def _accepted(self, association: sctp.Association) -> None:
-        node = self.new_node(association)
+        node: NodeT = self.node_type(association)
         self.nodes.append(node)
         association.on_message = lambda stream, octets: self._received(node, octets)
         association.on_close = lambda: self._lost(node)
@@ -312,10 +313,6 @@ class MobilityManagement(ABC, Generic[UeT, NodeT]):
 
     # -- differences of MME and AMF -------------------------------------------------------------
 
-    @abstractmethod
-    def new_node(self, association: sctp.Association) -> NodeT:
-        """Return a context for an access node that has just connected."""
-
     def node_gone(self) -> None:
         """Handle the loss of an access node that had set up its interface."""
 
@@ -327,9 +324,9 @@ class MobilityManagement(ABC, Generic[UeT, NodeT]):
     def new_ue(self, node: NodeT, core_id: int, access_id: int, message: asn1.Message) -> UeT:
         """Return a context for the UE of an initial message."""
 
-    @abstractmethod
     def about(self, ue: UeT, message: asn1.Message) -> None:
-        """Handle a message about a UE."""
+        """Handle a message about a UE; its procedure waits for one."""
+        ue.inbox.put_nowait(message)
 
     @abstractmethod
     async def procedures(self, ue: UeT, first: bytes) -> None:

@@ -43,7 +43,7 @@ class Wire:
 def amf_with_gnb() -> tuple[amf.Amf, amf.Gnb]:
     guami = amf.Guami(PLMN, 1, 1, 1)
     made = amf.Amf(amf.Config("amf", AMF, config("AMF", AMF), (guami,), {TAI: frozenset((ONE,))}))
-    node = made.new_node(Wire())  # type: ignore[arg-type]
+    node = made.node_type(Wire())  # type: ignore[arg-type]
     node.slices = {TAI: frozenset((ONE,))}
     return made, node
 

@@ -138,4 +138,4 @@ def test_what_readiness_is_known_by_is_logged_at_any_level(rendered: Path) -> No
     assert configs_4g.enb_levels(file) == {"enb": logging.ERROR, "ENB_APP": logging.INFO}
     levels = configs_4g.mme_levels(rendered / "mme.conf")
     assert (levels["MME_APP"], levels["SERVICE303"]) == (logging.DEBUG, logging.DEBUG)
-    assert configs_4g.spgwu_level(rendered / "spgw_u.conf") == logging.INFO
+    assert configs_4g.spgwu_levels(rendered / "spgw_u.conf") == {"": logging.INFO}
