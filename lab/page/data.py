@@ -147,7 +147,10 @@ class Data:
             return {}
         # A chart has its declarations in its image.
         folder = None if env.helm else charm_folder(svc, self.engine.store, env)
-        actions = read_charm(folder).actions if folder else {}
+        actions: Mapping[str, Action] = {}
+        if folder:
+            with suppress(LcmError):  # a charm that cannot be read did not come up either
+                actions = read_charm(folder).actions
         found: dict[str, Mapping[str, Any]] = {}
         for each in env.config:
             action = actions.get(
