@@ -1,7 +1,7 @@
 """The verbs of the northbound interface, without any printing."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from lab.descriptors.service import Service, members, service, shared_parameters
 from lab.errors import ConflictError, LcmError, NbiError, unknown
 from lab.nbi import requests, validation
 from lab.nbi.catalogue import Catalogue
-from lab.nbi.params import InstanceRequest, client_params
+from lab.nbi.params import PRIVATE, InstanceRequest, client_params
 from lab.nbi.primitives import check_action
 from lab.nbi.records import new_nsr, new_operation, new_vnfrs
 from lab.records import jobs
@@ -40,7 +40,6 @@ class Prepared:
     nsr: Document
     vnfrs: list[Document]
     operation: Document
-    warnings: list[str] = field(default_factory=list)
 
 
 class Instances:
@@ -92,37 +91,54 @@ class Engine(Instances):
 
     # -- network services ----------------------------------------------------------------------
 
-    def ns_create(self, request: InstanceRequest) -> Started:
-        """Check a request as osmclient and NBI do, record the service and start it."""
-        prepared = self._checked(request)
-        self.record([prepared])
-        return self._start(prepared.operation, prepared.nsr, prepared.warnings)
+    def ns_create(self, asked: InstanceRequest) -> Started:
+        """Send what osmclient makes of a user's request for a service."""
+        return self.instantiate(client_params(asked, self.store), asked.config)
 
-    def vim_key(self, name_or_id: str) -> str:
-        """Return the id of a VIM account."""
-        return str(self.store.resolve(VIMS, name_or_id)["_id"])
+    def instantiate(
+        self, request: dict[str, Any], written: Mapping[str, Any] | None = None
+    ) -> Started:
+        """Check a request for a service as NBI does, record the service and start it.
 
-    def _checked(self, asked: InstanceRequest) -> Prepared:
-        """Check a request as osmclient and NBI do; return its records."""
-        nsd = self.store.resolve(NSDS, asked.descriptor)
-        request = client_params(asked, nsd["_id"], self.vim_key)
+        Args:
+            request: as clients send it.
+            written: the parameters as their user wrote them, for the warnings.
+        """
+        nsd = self.store.get(NSDS, request["nsdId"])
         packages = list(self._members(nsd["descriptor"]).values())
         vnfds = {d["id"]: d["descriptor"] for d in packages}
         nsds = {nsd["id"]: nsd["descriptor"]}
         folders = {d["id"]: self.catalogue.folder(d) for d in packages}
-        warnings = validation.parameters("ns", asked.config, vnfds, nsds, folders)
-        prepared = self.prepare(nsd, request, asked.description)
-        return replace(prepared, warnings=warnings)
+        params = request if written is None else written
+        warnings = validation.parameters("ns", params, vnfds, nsds, folders)
+        prepared = self.prepare(nsd, request)
+        self.record([prepared])
+        return self._start(prepared.operation, prepared.nsr, warnings)
 
-    def prepare(self, nsd: Document, request: dict[str, Any], description: str = "") -> Prepared:
-        """Check a request as NBI does; return the records of the service."""
-        for vim in [
-            request["vimAccountId"],
-            *(v.get("vimAccountId") for v in request.get("vnf") or ()),
-        ]:
+    def check(self, request: Mapping[str, Any]) -> None:
+        """Refuse a private key, and VIM accounts that do not exist.
+
+        As a key of `vim-network-name` NBI takes a name, and LCM fails later.
+        """
+        vims = [request.get("vimAccountId")]
+        vims += [vnf.get("vimAccountId") for vnf in request.get("vnf") or ()]
+        for link in (*(request.get("vld") or ()), *(request.get("netslice-vld") or ())):
+            networks = link.get("vim-network-name")
+            vims += networks if isinstance(networks, dict) else ()
+        for vim in vims:
             if vim is not None and self.store.find(VIMS, vim) is None:
                 raise NbiError(f"Invalid vimAccountId='{vim}' not present for the project")
-        nsr = new_nsr(request, nsd, description)
+        # The keys are stored and shown: the text says nothing of them.
+        if PRIVATE in str(request.get("ssh_keys")):
+            raise NbiError(
+                "Format error at 'ssh_keys': it has a private key; allowed: public keys",
+                HTTPStatus.UNPROCESSABLE_ENTITY,
+            )
+
+    def prepare(self, nsd: Document, request: dict[str, Any]) -> Prepared:
+        """Check a request as NBI does; return the records of the service."""
+        self.check(request)
+        nsr = new_nsr(request, nsd)
         try:
             svc = service(nsr, self.store)
             vnfrs = new_vnfrs(nsr, svc.vnfds, svc.plan, request)

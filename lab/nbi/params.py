@@ -3,7 +3,7 @@
 import copy
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
@@ -11,8 +11,7 @@ from typing import Any
 
 from builder.documents import DocumentError, load
 from lab.errors import NbiError
-
-Resolve = Callable[[str], str]  # VIM account name or id -> id; raises NbiError.
+from lab.records.store import NSDS, NSTS, VIMS, Store
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class InstanceRequest:
 
 NAME = "^[^,;()'\"]+$"  # NBI's pattern of names (validation.py: name_schema).
 NAME_LENGTH = 255
-_PRIVATE = "PRIVATE KEY-----"  # What the first line of every private key ends with.
+PRIVATE = "PRIVATE KEY-----"  # What the first line of every private key ends with.
 
 
 def load_mapping(text: str, what: str) -> dict[str, Any]:
@@ -84,7 +83,7 @@ def public_keys(files: str) -> list[str]:
     keys = []
     for name in filter(None, files.split(",")):
         text = read_text(Path(name), "--ssh_keys file")
-        if _PRIVATE in text:
+        if PRIVATE in text:
             raise NbiError(f"--ssh_keys file '{name}' is a private key; allowed: its .pub file")
         lines = [line.strip() for line in text.splitlines()]
         keys += [line for line in lines if line and not line.startswith("#")]
@@ -92,7 +91,7 @@ def public_keys(files: str) -> list[str]:
 
 
 def _request(
-    asked: InstanceRequest, kind: str, config: Mapping[str, Any], resolve_vim: Resolve
+    asked: InstanceRequest, kind: str, config: Mapping[str, Any], store: Store
 ) -> dict[str, Any]:
     """Return what the requests for a service (``kind`` ns) and a slice (nsi) have alike."""
     name = asked.name
@@ -104,47 +103,48 @@ def _request(
         )
     request: dict[str, Any] = copy.deepcopy(dict(config))
     request[f"{kind}Name"] = name
-    request["vimAccountId"] = resolve_vim(asked.vim_account)
+    request["vimAccountId"] = _vim(store, asked.vim_account)
+    if asked.description:
+        request[f"{kind}Description"] = asked.description
     if asked.timeout is not None:
         request[f"timeout_{kind}_deploy"] = asked.timeout
     if asked.ssh_keys:
         request["ssh_keys"] = asked.ssh_keys
-    # The keys are stored and shown: the text says nothing of them.
-    if _PRIVATE in str(request.get("ssh_keys")):
-        raise NbiError(
-            "Format error at 'ssh_keys': it has a private key; allowed: public keys",
-            HTTPStatus.UNPROCESSABLE_ENTITY,
-        )
     return request
 
 
-def _resolve_networks(link: dict[str, Any], resolve_vim: Resolve) -> None:
+def _vim(store: Store, name_or_id: str) -> str:
+    return str(store.resolve(VIMS, name_or_id)["_id"])
+
+
+def _resolve_networks(link: dict[str, Any], store: Store) -> None:
     """Turn names of VIM accounts into ids, as keys of a link's ``vim-network-name``."""
     names = link.get("vim-network-name")
     if isinstance(names, dict):
-        link["vim-network-name"] = {resolve_vim(str(k)): v for k, v in names.items()}
+        link["vim-network-name"] = {_vim(store, str(k)): v for k, v in names.items()}
 
 
-def _resolve_members(service: dict[str, Any], resolve_vim: Resolve) -> None:
+def _resolve_members(service: dict[str, Any], store: Store) -> None:
     """Turn names of VIM accounts into ids, in the ``vnf`` of a service's parameters."""
     for vnf in _mappings(service, "vnf"):
         if "vim_account" in vnf:
-            vnf["vimAccountId"] = resolve_vim(str(vnf.pop("vim_account")))
+            vnf["vimAccountId"] = _vim(store, str(vnf.pop("vim_account")))
 
 
-def client_params(asked: InstanceRequest, nsd_key: str, resolve_vim: Resolve) -> dict[str, Any]:
-    """Return the request osmclient sends for a service; ``nsd_key`` is the id of its NSD.
+def client_params(asked: InstanceRequest, store: Store) -> dict[str, Any]:
+    """Return the request osmclient sends for a service.
 
     ``vim_account`` becomes ``vimAccountId`` and names become ids, in ``vnf`` and in the
     dictionaries of ``vim-network-name``; ``wim_account`` becomes ``wimAccountId``.
     """
-    request = _request(asked, "ns", asked.config, resolve_vim)
-    request["nsdId"] = nsd_key
+    nsd = store.resolve(NSDS, asked.descriptor)["_id"]
+    request = _request(asked, "ns", asked.config, store)
+    request["nsdId"] = nsd
     if "wim_account" in request:
         request["wimAccountId"] = request.pop("wim_account")
-    _resolve_members(request, resolve_vim)
+    _resolve_members(request, store)
     for vld in _mappings(request, "vld"):
-        _resolve_networks(vld, resolve_vim)
+        _resolve_networks(vld, store)
         if "wim_account" in vld:
             vld["wimAccountId"] = vld.pop("wim_account")
     for entry in _mappings(request, "additionalParamsForVnf"):
@@ -155,8 +155,8 @@ def client_params(asked: InstanceRequest, nsd_key: str, resolve_vim: Resolve) ->
     return request
 
 
-def slice_params(asked: InstanceRequest, nst_key: str, resolve_vim: Resolve) -> dict[str, Any]:
-    """Return the request osmclient sends for a slice; ``nst_key`` is the id of its template.
+def slice_params(asked: InstanceRequest, store: Store) -> dict[str, Any]:
+    """Return the request osmclient sends for a slice.
 
     Of the configuration it has only ``netslice-subnet``, ``netslice-vld``,
     ``additionalParamsForNsi`` and ``timeout_nsi_deploy``. VIM names become ids in ``vnf`` of the
@@ -164,14 +164,15 @@ def slice_params(asked: InstanceRequest, nst_key: str, resolve_vim: Resolve) -> 
     """
     sent = ("netslice-subnet", "netslice-vld", "additionalParamsForNsi", "timeout_nsi_deploy")
     config = {key: asked.config[key] for key in sent if key in asked.config}
-    request = _request(asked, "nsi", config, resolve_vim)
-    request["nstId"] = nst_key
+    nst = store.resolve(NSTS, asked.descriptor)["_id"]
+    request = _request(asked, "nsi", config, store)
+    request["nstId"] = nst
     subnets = _mappings(request, "netslice-subnet")
     links = [link for subnet in subnets for link in _mappings(subnet, "vld")]
     for link in [*_mappings(request, "netslice-vld"), *links]:
-        _resolve_networks(link, resolve_vim)
+        _resolve_networks(link, store)
     for subnet in subnets:
-        _resolve_members(subnet, resolve_vim)
+        _resolve_members(subnet, store)
     return request
 
 

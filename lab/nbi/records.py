@@ -14,14 +14,14 @@ from lab.records.ids import admin, new_id
 from lab.records.store import Document
 
 
-def new_nsr(request: Mapping[str, Any], nsd: Document, description: str) -> Document:
+def new_nsr(request: Mapping[str, Any], nsd: Document) -> Document:
     """Return the record of a service to instantiate."""
     key = new_id()
     return {
         "_id": key,
         "id": key,
         "name": request["nsName"],
-        "description": description,
+        "description": request.get("nsDescription") or "",
         "nsd-id": nsd["_id"],
         "nsd-ref": nsd["id"],
         "nsd": nsd["descriptor"],

@@ -7,7 +7,6 @@ from typing import Any
 
 from builder import documents
 from lab.errors import NbiError
-from lab.nbi.params import InstanceRequest
 
 UPDATES = {"CHANGE_VNFPKG": "changeVnfPackageData", "OPERATE_VNF": "operateVnfData"}
 """Type of an update -> field with its parameters."""
@@ -35,22 +34,6 @@ def check(document: Any, kind: str) -> dict[str, Any]:
 
 
 def operation(kind: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the checked body of an operation, without what the path says: operation, service."""
-    checked = check(dict(body), kind)
-    return {k: v for k, v in checked.items() if k not in ("lcmOperationType", "nsInstanceId")}
-
-
-def instance(kind: str, body: Mapping[str, Any]) -> InstanceRequest:
-    """Return the request in a checked body for a service (``kind`` ns) or a slice (nsi)."""
-    left = check(dict(body), kind) | {}
-    for key in ("lcmOperationType", "nsInstanceId", "netsliceInstanceId"):
-        left.pop(key, None)
-    return InstanceRequest(
-        left.pop(f"{kind}Name"),
-        left.pop({"ns": "nsdId", "nsi": "nstId"}[kind]),
-        left.pop("vimAccountId"),
-        ssh_keys=left.pop("ssh_keys", None) or [],
-        description=left.pop(f"{kind}Description", None) or "",
-        timeout=left.pop(f"timeout_{kind}_deploy", None),
-        config=left,
-    )
+    """Return the checked body of an operation, without what the path says."""
+    of_path = ("lcmOperationType", "nsInstanceId", "netsliceInstanceId")
+    return {k: v for k, v in check(dict(body), kind).items() if k not in of_path}

@@ -45,24 +45,36 @@ class Slices(Instances):
     # -- create -------------------------------------------------------------------------------
 
     def create(self, asked: InstanceRequest) -> Started:
-        """Check a request as osmclient and NBI do, record the slice and start it."""
-        nst = self.store.resolve(NSTS, asked.descriptor)
-        request = slice_params(asked, nst["_id"], self.engine.vim_key)
+        """Send what osmclient makes of a user's request for a slice."""
+        return self.instantiate(slice_params(asked, self.store), asked.config)
+
+    def instantiate(
+        self, request: dict[str, Any], written: Mapping[str, Any] | None = None
+    ) -> Started:
+        """Check a request for a slice as NBI does, record the slice and start it.
+
+        Args:
+            request: as clients send it.
+            written: the parameters as their user wrote them, for the warnings.
+        """
+        nst = self.store.get(NSTS, request["nstId"])
         template: Document = copy.deepcopy(nst["descriptor"])
         vnfds = self.store.all(VNFDS)
         warnings = validation.parameters(
             "nsi",
-            asked.config,
+            request if written is None else written,
             {d["id"]: d["descriptor"] for d in vnfds},
             {d["id"]: d["descriptor"] for d in self.store.all(NSDS)},
             {d["id"]: self.engine.catalogue.folder(d) for d in vnfds},
             {nst["id"]: template},
         )
+        self.engine.check(request)
         _check_subnets(request, template)
         with self.store.lock(NSIS):
-            if any(n["name"] == asked.name for n in self.store.all(NSIS)):
-                raise ConflictError(f"nsi with name '{asked.name}' already exists for this project")
-            nsi = _new_nsi(request, nst["_id"], template, asked.description)
+            name = request["nsiName"]
+            if any(n["name"] == name for n in self.store.all(NSIS)):
+                raise ConflictError(f"nsi with name '{name}' already exists for this project")
+            nsi = _new_nsi(request, template)
             services: list[Prepared] = []
             for subnet in template.get("netslice-subnet") or ():
                 entry, params = self._subnet(subnet, request, services, warnings)
@@ -120,7 +132,7 @@ class Slices(Instances):
         if request.get("ssh_keys"):
             params["ssh_keys"] = request["ssh_keys"]
         params.update({key: value for key, value in given.items() if key != "id"})
-        prepared = self.engine.prepare(nsd, copy.deepcopy(params), subnet["description"])
+        prepared = self.engine.prepare(nsd, copy.deepcopy(params))
         services.append(prepared)
         entry = {
             "nsrId": prepared.nsr["_id"],
@@ -196,9 +208,7 @@ def _check_subnets(request: Mapping[str, Any], template: Mapping[str, Any]) -> N
             )
 
 
-def _new_nsi(
-    request: Mapping[str, Any], nst_key: str, template: Document, description: str
-) -> Document:
+def _new_nsi(request: Mapping[str, Any], template: Document) -> Document:
     key = new_id()
     links = [
         {**copy.deepcopy(vld), "shared-nsrs-list": [], "vimAccountId": request["vimAccountId"]}
@@ -208,7 +218,7 @@ def _new_nsi(
         "_id": key,
         "id": key,
         "name": request["nsiName"],
-        "description": description,
+        "description": request.get("nsiDescription") or "",
         "datacenter": request["vimAccountId"],
         "nst-ref": template["id"],
         "instantiation_parameters": dict(request),
@@ -223,7 +233,7 @@ def _new_nsi(
         "_admin": {
             **admin(),
             "nsiState": "NOT_INSTANTIATED",
-            "nst-id": nst_key,
+            "nst-id": request["nstId"],
             "deployed": {"RO": []},
             "netslice-vld": links,
             "netslice-subnet": [],

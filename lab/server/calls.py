@@ -15,7 +15,7 @@ from lab.nbi.engine import Engine
 from lab.nbi.slices import Slices
 from lab.records.ids import admin
 from lab.records.operations import discard
-from lab.records.store import NSIOPS, NSIS, NSRS, OPS, VIMS, Document
+from lab.records.store import NSIOPS, NSIS, NSRS, OPS, Document
 from lab.server import contents
 from lab.server.filters import matching
 from lab.server.problems import not_found
@@ -163,43 +163,6 @@ def accepted(started: Any, place: str, key: str, **more: Any) -> Answer:
     """Answer that an operation was started, with its location."""
     op_id = started.operation["_id"]
     return Answer({key: op_id, **more}, HTTPStatus.ACCEPTED, f"/osm/{place}/{op_id}")
-
-
-def known_vim(resources: Resources, key: str) -> None:
-    """Refuse a VIM account that does not exist."""
-    if resources.engine.store.find(VIMS, key) is None:
-        raise NbiError(f"Invalid vimAccountId='{key}' not present for the project")
-
-
-def vims_by_id(resources: Resources, params: Mapping[str, Any]) -> None:
-    """Refuse names of VIM and WIM accounts in parameters; only osmclient turns names into ids.
-
-    Raises:
-        NbiError: A name stands in place of an id; the text is NBI's. As a key of `vim-network-name`
-            NBI takes a name, and LCM fails later. The lab refuses it at once.
-    """
-    services = [("", params)]
-    services += [(f"{place}:", subnet) for place, subnet in _items(params, "netslice-subnet")]
-    for inside, service in services:
-        for key, word in (("vnf", "vim_account"), ("vld", "wim_account")):
-            for place, item in _items(service, key):
-                if word in item:
-                    raise NbiError(
-                        f"Format error at '{inside}{place}' 'Additional properties are not "
-                        f"allowed ('{word}' was unexpected)' ",
-                        HTTPStatus.UNPROCESSABLE_ENTITY,
-                    )
-        for _, link in (*_items(service, "vld"), *_items(service, "netslice-vld")):
-            networks = link.get("vim-network-name")
-            for account in networks if isinstance(networks, dict) else ():
-                known_vim(resources, account)
-
-
-def _items(params: Mapping[str, Any], key: str) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the mappings in a list with their places; the validator complains of all else."""
-    items = params.get(key)
-    listed = enumerate(items if isinstance(items, list) else ())
-    return [(f"{key}:{number}", item) for number, item in listed if isinstance(item, dict)]
 
 
 def shown(path: str, table: str) -> list[Route]:

@@ -6,40 +6,31 @@ from builder.documents import DocumentError, load
 from lab.errors import NbiError
 from lab.nbi import requests
 from lab.nbi.engine import Started
-from lab.nbi.params import InstanceRequest
 from lab.records.store import NSDS, NSIS, NSRS, NSTS, OPS
-from lab.server.calls import Answer, Call, Resources, accepted, known_vim, made, vims_by_id
+from lab.server.calls import Answer, Call, Resources, accepted, made
 from lab.server.problems import not_found
-
-
-def _instance(resources: Resources, call: Call, kind: str, packages: str) -> InstanceRequest:
-    """Return the request for a service or a slice, whose package and VIM accounts exist."""
-    asked = requests.instance(kind, call.body)
-    resources.get(packages, asked.descriptor)
-    known_vim(resources, asked.vim_account)
-    vims_by_id(resources, asked.config)
-    return asked
 
 
 def new_service(resources: Resources, call: Call) -> Answer:
     """Record a service and instantiate it."""
+    body = requests.operation("ns", call.body)
     try:
-        asked = _instance(resources, call, "ns", NSDS)
+        resources.get(NSDS, body["nsdId"])
     except NbiError as error:
-        if error.status != HTTPStatus.NOT_FOUND:
-            raise
-        step = f"getting nsd id='{call.body['nsdId']}' from database"
+        step = f"getting nsd id='{body['nsdId']}' from database"
         raise NbiError(f"{error} while '{step}'", error.status) from None
-    if "nsConfigTemplateId" in asked.config:
-        raise not_found("nsconfigtemps", asked.config["nsConfigTemplateId"])
-    started = resources.engine.ns_create(asked)
+    if "nsConfigTemplateId" in body:
+        raise not_found("nsconfigtemps", body["nsConfigTemplateId"])
+    started = resources.engine.instantiate(body)
     more = {"nslcmop_id": started.operation["_id"], "nsName": started.nsr["name"]}
     return made(call, "nslcm/v1/ns_instances_content", started.nsr["_id"], **more)
 
 
 def new_slice(resources: Resources, call: Call) -> Answer:
     """Record a slice and instantiate it."""
-    started = resources.slices.create(_instance(resources, call, "nsi", NSTS))
+    body = requests.operation("nsi", call.body)
+    resources.get(NSTS, body["nstId"])
+    started = resources.slices.instantiate(body)
     place = "nsilcm/v1/netslice_instances_content"
     return made(call, place, started.nsr["_id"], nsilcmop_id=started.operation["_id"])
 

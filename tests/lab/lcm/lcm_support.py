@@ -57,7 +57,7 @@ class World:
                 },
             )
         nsd_document = store.get(NSDS, "n")
-        self.nsr = new_nsr(self.request, nsd_document, "")
+        self.nsr = new_nsr(self.request, nsd_document)
         svc = model.service(self.nsr, store)
         vnfrs = new_vnfrs(self.nsr, svc.vnfds, svc.plan, self.request)
         self.nsr["constituent-vnfr-ref"] = [record["_id"] for record in vnfrs]

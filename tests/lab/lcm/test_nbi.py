@@ -372,8 +372,8 @@ def test_delete_removes_the_files(engine: Engine) -> None:
 # -- parameters ------------------------------------------------------------------------------------
 
 
-def test_client_maps_names_of_vim_accounts() -> None:
-    ids = {"north": "1", "south": "2"}
+def test_client_maps_names_of_vim_accounts(engine: Engine) -> None:
+    engine.store.put(VIMS, {"_id": "vim-2", "name": "south", "_admin": admin()})
     asked = InstanceRequest(
         "n",
         "an_ns",
@@ -391,14 +391,15 @@ def test_client_maps_names_of_vim_accounts() -> None:
         },
         ["key"],
     )
-    assert client_params(asked, "k", lambda name: ids[name]) == {
+    links = {"vim-1": "a", "vim-2": "b"}
+    assert client_params(asked, engine.store) == {
         "nsName": "n",
-        "nsdId": "k",
-        "vimAccountId": "1",
+        "nsdId": engine.store.resolve(NSDS, "an_ns")["_id"],
+        "vimAccountId": "vim-1",
         "ssh_keys": ["key"],
         "wimAccountId": False,
-        "vnf": [{"member-vnf-index": "1", "vimAccountId": "2"}],
-        "vld": [{"name": "l", "vim-network-name": {"1": "a", "2": "b"}, "wimAccountId": False}],
+        "vnf": [{"member-vnf-index": "1", "vimAccountId": "vim-2"}],
+        "vld": [{"name": "l", "vim-network-name": links, "wimAccountId": False}],
     }
 
 
