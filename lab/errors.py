@@ -1,4 +1,4 @@
-"""Errors of the lab's northbound and lifecycle sides, and the text about a damaged record.
+"""Errors of the lab's northbound and lifecycle sides.
 
 Any function of the lab may raise NbiError, LcmError, VimError or VcaError: its text is one sentence
 for the user. Docstrings name other errors, and these where something follows from them.
@@ -7,8 +7,6 @@ for the user. Docstrings name other errors, and these where something follows fr
 import difflib
 from collections.abc import Iterable
 from http import HTTPStatus
-
-from pydantic import ValidationError
 
 
 class NbiError(Exception):
@@ -53,12 +51,3 @@ class LcmError(Exception):
 
     The text is OSM's own where OSM has one.
     """
-
-
-def fault(error: ValidationError) -> str:
-    """Return the error of a damaged record, as the end of the sentence "the record FILE ..."."""
-    first = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "missing":
-        return f"lacks '{where}'"
-    return f"is damaged at '{where}'" if where else "is damaged"

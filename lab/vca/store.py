@@ -8,10 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
-
 from lab import files
-from lab.errors import fault
+from lab.documents import Stored
 from lab.vca.errors import ModelBusyError, NotFoundError, VcaError
 from lab.vca.state import ActionDocument, ModelDocument
 
@@ -25,6 +23,9 @@ class Store:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.path = directory / "model.json"
+        missing = NotFoundError(f'model "{directory.name}" not found')
+        remedy = "delete the service, or clean the lab"
+        self._stored = Stored(self.path, ModelDocument, VcaError, missing, remedy)
         self._actions = directory / "actions"
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
@@ -37,19 +38,12 @@ class Store:
         """Make the folder of a new model."""
         store = cls(directory)
         store._actions.mkdir(parents=True)
-        files.replace(store.path, document.model_dump_json())
+        store._stored.write(document)
         return store
 
     def read(self) -> ModelDocument:
         """Return the document on disk, also while another process runs the model."""
-        try:
-            return ModelDocument.model_validate_json(self.path.read_bytes())
-        except FileNotFoundError:
-            raise NotFoundError(f'model "{self.directory.name}" not found') from None
-        except ValidationError as error:
-            raise VcaError(
-                f"the lab's record {self.path} {fault(error)}: delete the service, or clean the lab"
-            ) from error
+        return self._stored.read()
 
     def load(self) -> None:
         """Load the document from disk into memory (the caller holds the process lock)."""
@@ -100,8 +94,13 @@ class Store:
             self._saved = data
         self.changed.notify_all()
 
+    def _action(self, action_id: str) -> Stored[ActionDocument]:
+        path = self._actions / f"{action_id}.json"
+        missing = NotFoundError(f'action "{action_id}" not found')
+        return Stored(path, ActionDocument, VcaError, missing, "remove it, or clean the lab")
+
     def save_action(self, action: ActionDocument) -> None:
-        files.replace(self._actions / f"{action.id}.json", action.model_dump_json())
+        self._action(action.id).write(action)
 
     def end_action(
         self, action: ActionDocument, status: Literal["completed", "failed"], message: str
@@ -118,15 +117,9 @@ class Store:
         return sorted((path.stem for path in self._actions.glob("*.json")), key=int)
 
     def load_action(self, action_id: str) -> ActionDocument:
-        path = self._actions / f"{action_id}.json"
-        if not action_id.isdigit() or not path.is_file():
+        if not action_id.isdigit():  # it may be a path
             raise NotFoundError(f'action "{action_id}" not found')
-        try:
-            return ActionDocument.model_validate_json(path.read_bytes())
-        except ValidationError as error:
-            raise VcaError(
-                f"the lab's record {path} {fault(error)}: remove it, or clean the lab"
-            ) from error
+        return self._action(action_id).read()
 
 
 class ProcessLock:

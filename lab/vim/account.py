@@ -16,9 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from builder.errors import clause
+from lab.documents import Stored
 from lab.vim import addresses, cgroups, cloudinit, fabric, machine, planning
 from lab.vim.errors import VimError
 from lab.vim.kind import Tell, Vdu
@@ -27,7 +25,7 @@ from lab.vim.qemu.server import Machine
 from lab.vim.registry import Registry
 from lab.vim.server import Namespaced, mounts_below, unmount
 from lab.vim.site import UPLINK, Site
-from lab.vim.store import NAME, Account, Config, Home, Image, ServerRecord, State, Stored, locked
+from lab.vim.store import NAME, Account, Config, Home, Image, ServerRecord, State, locked, parsed
 
 #: The kinds of VDU by the name that an account is made with.
 KINDS: dict[str, type[Vdu]] = {"namespaces": Namespaced, "qemu": Machine}
@@ -54,15 +52,6 @@ def vca_prefix(home: Path | str) -> list[str]:
     return fabric.enter(place.vca_netns)
 
 
-def _config(config: Mapping[str, Any] | None) -> Config:
-    try:
-        return Config.model_validate(dict(config or {}))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise VimError(f"The VIM configuration is wrong at '{where}': {clause(first)}.") from None
-
-
 def _management_subnet(config: Config, number: int) -> addresses.IPNetwork:
     return addresses.parse_subnet(config.management_subnet or f"10.250.{number}.0/24")
 
@@ -73,7 +62,7 @@ def _gateway(subnet: addresses.IPNetwork) -> addresses.IPAddress:
 
 def same_config(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Say whether two configurations make the same networks and images."""
-    return _config(one) == _config(other)
+    return parsed(Config, one) == parsed(Config, other)
 
 
 class Vim:
@@ -85,7 +74,7 @@ class Vim:
         self.name = name
         self.account = account
         self.directory = home.vims / name
-        self._state = Stored(self.directory / "state.json", State)
+        self._state = Stored(self.directory / "state.json", State, VimError)
 
     # --- the account -------------------------------------------------------------------------
 
@@ -115,7 +104,7 @@ class Vim:
             raise VimError(
                 f"'{name}' is no VIM account name: letters, digits, '.', '_' and '-' are allowed."
             )
-        settings = _config(config)
+        settings = parsed(Config, config or {})
         KINDS[kind].prepare(settings, tell)
         with locked(place.lock):
             directory = place.vims / name
@@ -151,11 +140,12 @@ class Vim:
                 planning.plan_network(planning.site_spec(given), "", [], settings)
                 for given in settings.networks
             ]
+            directory.mkdir(parents=True, exist_ok=True)
             vim = cls(place, name, account)
             vim._state.write(State(networks={network.id: network for network in networks}))
             record = directory / "account.json"
             try:
-                Stored(record, Account).write(account)  # last: now it exists
+                Stored(record, Account, VimError).write(account)  # last: now it exists
                 vim._make()
             except BaseException:
                 # Also after an interrupt; the record first, as another one may follow.
@@ -176,7 +166,8 @@ class Vim:
 
     @classmethod
     def _read(cls, home: Home, name: str) -> "Vim":
-        return cls(home, name, Stored(home.vims / name / "account.json", Account).read())
+        record = Stored(home.vims / name / "account.json", Account, VimError)
+        return cls(home, name, record.read())
 
     @staticmethod
     def names(home: Path | str) -> list[str]:

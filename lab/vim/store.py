@@ -4,16 +4,16 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from builder.errors import clause
 from lab import files
-from lab.errors import fault
 from lab.vim.errors import VimError
 from lab.vim.model import Network, Server
 
@@ -191,33 +191,14 @@ class State(BaseModel):
     servers: dict[str, ServerRecord] = Field(default_factory=dict)
 
 
-Document = TypeVar("Document", bound=BaseModel)
+Parsed = TypeVar("Parsed", bound=BaseModel)
 
 
-@dataclass(frozen=True)
-class Stored(Generic[Document]):
-    """A document in a file, changed only under its lock."""
-
-    path: Path
-    kind: type[Document]
-
-    def read(self) -> Document:
-        """The document now."""
-        try:
-            return self.kind.model_validate_json(self.path.read_bytes())
-        except FileNotFoundError:
-            raise VimError(f"The lab's record {self.path} does not exist.") from None
-        except ValidationError as error:
-            raise VimError(f"The lab's record {self.path} {fault(error)}: clean the lab.") from None
-
-    def write(self, document: Document) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        files.replace(self.path, document.model_dump_json(indent=1))
-
-    @contextmanager
-    def change(self) -> Iterator[Document]:
-        """Read, let the caller change, write; nothing is written when the caller raises."""
-        with locked(self.path.with_suffix(".lock")):
-            document = self.read()
-            yield document
-            self.write(document)
+def parsed(kind: type[Parsed], config: Mapping[str, Any]) -> Parsed:
+    """Return the configuration of an account; the first mistake in it is one sentence."""
+    try:
+        return kind.model_validate(dict(config))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise VimError(f"The VIM configuration is wrong at '{where}': {clause(first)}.") from None

@@ -20,10 +20,8 @@ from typing import Any
 
 import yaml
 from openstack.exceptions import ConflictException
-from pydantic import ValidationError
 
-from builder.errors import clause
-from lab import files
+from lab.documents import Stored
 from lab.vim import addresses
 from lab.vim.errors import VimError
 from lab.vim.model import (
@@ -40,7 +38,7 @@ from lab.vim.model import (
     nic_name,
 )
 from lab.vim.openstack.access import Access, Settings, connection, refusals
-from lab.vim.store import NAME, Home
+from lab.vim.store import NAME, Home, parsed
 
 #: Key of a server's metadata with its owner.
 _KEY = "osm-lab"
@@ -93,33 +91,22 @@ class OpenStack:
         for what in ("user", "password", "tenant"):
             if not login.get(what):
                 raise VimError(f"An account of an OpenStack needs a {what}.")
-        try:
-            settings = Settings.model_validate(dict(config))
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise VimError(
-                f"The VIM configuration is wrong at '{where}': {clause(first)}."
-            ) from None
+        settings = parsed(Settings, config)
         if settings.insecure and settings.ca_cert:
             raise VimError("options insecure and ca_cert are mutually exclusive")
         access = Access(id=secrets.token_hex(6), name=name, url=url, config=settings, **login)
         vim = cls(Home.at(home).openstack(name), access)
         vim.management_network()
         vim._path.parent.mkdir(parents=True, exist_ok=True)
-        files.replace(vim._path, access.model_dump_json(indent=1))
+        Stored(vim._path, Access, VimError).write(access)
         return vim
 
     @classmethod
     def open(cls, home: Path | str, name: str) -> "OpenStack":
         """An existing account."""
         path = Home.at(home).openstack(name)
-        try:
-            return cls(path, Access.model_validate_json(path.read_bytes()))
-        except FileNotFoundError:
-            raise VimError(f"VIM account '{name}' could not be found.") from None
-        except ValidationError:
-            raise VimError(f"The lab's record {path} is damaged: make the account again.") from None
+        missing = VimError(f"VIM account '{name}' could not be found.")
+        return cls(path, Stored(path, Access, VimError, missing, "make the account again").read())
 
     @property
     def _cloud(self) -> Any:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.documents import Stored
 from lab.errors import NbiError
 from lab.lcm.backends import Backends
 from lab.nbi.catalogue import Catalogue
@@ -17,7 +18,7 @@ from lab.records.ids import admin
 from lab.records.operations import discard
 from lab.records.store import NSRS, OPS, VERSION, VIMS, VNFDS, Store
 from lab.vim.errors import VimError
-from lab.vim.store import Account, State, Stored, read_json
+from lab.vim.store import Account, State, read_json
 
 LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9)
@@ -126,7 +127,7 @@ def test_a_record_of_the_vim_that_lacks_something_is_named(tmp_path: Path) -> No
         path = tmp_path / f"{kind.__name__}.json"
         path.write_text(text)
         with pytest.raises(VimError, match=f"record {path} lacks '{lacks}': clean the lab"):
-            Stored(path, kind).read()
+            Stored(path, kind, VimError).read()
 
 
 def test_a_lab_with_damaged_records_is_cleaned(tmp_path: Path) -> None:

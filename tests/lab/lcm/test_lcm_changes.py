@@ -12,6 +12,7 @@ from support.lcm_fakes import FakeBackends, FakeVim, day12_of
 from lab.descriptors.service import service, vnfrs_of
 from lab.descriptors.topology import Port as ServerPort
 from lab.descriptors.topology import Server
+from lab.documents import Stored
 from lab.errors import LcmError, NbiError
 from lab.lcm import charmops
 from lab.lcm.backends import Backends
@@ -26,7 +27,7 @@ from lab.records.store import VNFDS, Document
 from lab.vim import NetworkSpec, ServerSpec, Vim, VimConnector, VimError, clean, planning
 from lab.vim.account import KINDS
 from lab.vim.model import ACTIVE
-from lab.vim.store import Account, Config, Home, ServerRecord, State, Stored
+from lab.vim.store import Account, Config, Home, ServerRecord, State
 
 BOX0, BOX1 = "vpn-ee-z0-z1-box-z0-vdu", "vpn-ee-z1-z1-box-z1-vdu"
 
@@ -177,6 +178,7 @@ def vim(tmp_path: Path, paper: Paper, monkeypatch: pytest.MonkeyPatch) -> Vim:
     monkeypatch.setattr(Vim, "_apply_rules", lambda self, state: None)
     config = Config(use_floating_ip=True, external_subnet="198.51.100.0/24")
     vim = Vim(Home.at(tmp_path), "lab", Account(name="lab", number=0, config=config))
+    vim.directory.mkdir(parents=True)
     networks = [
         planning.plan_network(NetworkSpec("mgmt", "10.250.0.0/24", management=True), "", []),
         planning.plan_network(NetworkSpec("data", "10.7.0.0/24", "10.7.0.2"), "", []),

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from lab.documents import Stored
 from lab.lcm.backends import Backends
 from lab.nbi.engine import Engine
 from lab.records.store import NSDS, NSRS, OPS, VIMS, VNFDS, VNFRS
-from lab.vim import clean
-from lab.vim.store import Account, State, Stored
+from lab.vim import VimError, clean
+from lab.vim.store import Account, State
 
 OLD = Path(__file__).with_name("home-2026-11-22.tar.gz")
 
@@ -41,8 +42,8 @@ def test_all_its_records_are_read(home: Path) -> None:
         "vpn-server unconfigured, vpn-client up",
         "vpn-client unconfigured, vpn-server up",
     }
-    assert Stored(home / "vims/lab/account.json", Account).read().name == "lab"
-    assert len(Stored(home / "vims/lab/state.json", State).read().servers) == 2
+    assert Stored(home / "vims/lab/account.json", Account, VimError).read().name == "lab"
+    assert len(Stored(home / "vims/lab/state.json", State, VimError).read().servers) == 2
 
 
 @pytest.mark.lab
