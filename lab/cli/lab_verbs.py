@@ -23,7 +23,7 @@ from lab.cli.context import Lab, pass_lab
 from lab.cli.names import ACCOUNT, LINK, SERVICE, SERVICE_OR_SLICE, UNIT, VNF
 from lab.cli.watching import lines, watched
 from lab.errors import NbiError, unknown
-from lab.lcm import keeper
+from lab.lcm import timer
 from lab.lcm.backends import Backends
 from lab.lcm.timeouts import lab_timeouts
 from lab.records import jobs
@@ -31,7 +31,7 @@ from lab.records.journal import Tail
 from lab.records.operations import operation_folder
 from lab.records.store import COLLECTIONS, NSIOPS, NSRS, OPS, PLACE, VIMS, Document
 from lab.vca import Model, Settings
-from lab.vim import Vim, VimError, clean, connect, is_openstack, machine, probe, registry, run
+from lab.vim import Vim, VimError, clean, connect, host, is_openstack, probe, registry, run
 from lab.vim.qemu.images import bake, export
 from lab.vim.strongswan import strongswan
 
@@ -67,7 +67,7 @@ def list_verb(lab: Lab) -> None:
             "VIM accounts": ", ".join(Vim.names(home)),
             "MiB": int(run.tool(["du", "-xsm", str(home)]).split()[0]),
         }
-        for home in machine.homes()
+        for home in host.homes()
         if home.is_dir()
     ]
     lab.out.rows(
@@ -353,7 +353,7 @@ def update_status(lab: Lab, ns: str) -> None:
     """Fire update-status at every unit now, and let all settle; it comes every five minutes."""
     nsr = lab.engine.ns(ns)
     _model(lab, nsr)
-    keeper.update_status(Backends(lab.home), nsr["_id"], lab_timeouts().action)
+    timer.update_status(Backends(lab.home), nsr["_id"], lab_timeouts().action)
 
 
 @lab_group.command("replay")
@@ -378,7 +378,7 @@ def replay(lab: Lab, ns: str, unit: str, event: str, shell: bool) -> None:
 
     timeouts = lab_timeouts()
     limit = Settings.hook_timeout if shell else timeouts.settle
-    keeper.run_charms(Backends(lab.home), nsr["_id"], begin, timeouts.action, limit)
+    timer.run_charms(Backends(lab.home), nsr["_id"], begin, timeouts.action, limit)
 
 
 IN_A_SHELL = """
@@ -421,7 +421,7 @@ def clean_verb(lab: Lab) -> None:
     for operation in [*engine.store.all(NSIOPS), *engine.store.all(OPS)]:
         if jobs.alive(operation):
             jobs.kill(operation)
-    keeper.end(lab.home)
+    timer.end(lab.home)
     failures = []
     if (lab.home / "vca").exists():
         controller = Backends(lab.home).controller()

@@ -1,7 +1,7 @@
 """A look at the links of services: what every VNF answers to show-status at one moment.
 
 It is no operation of OSM. The last two looks are kept, so that whoever reads one knows its age, and
-rates can be told. Who shows links notes that somebody watches; then the lab's keeper looks often.
+rates can be told. Who shows links notes that somebody watches; then the lab's timer looks often.
 """
 
 import json

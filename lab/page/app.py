@@ -211,7 +211,7 @@ class Page:
 
 
 class LinksTable:
-    """All links of the lab; whoever sees them makes the keeper look."""
+    """All links of the lab; whoever sees them makes the timer look."""
 
     def __init__(self, data: Data) -> None:
         self.data = data

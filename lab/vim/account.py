@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from lab.documents import Stored
-from lab.vim import addresses, cgroups, cloudinit, fabric, machine, planning
+from lab.vim import addresses, cgroups, cloudinit, fabric, host, planning
 from lab.vim.errors import VimError
-from lab.vim.kind import Tell, Vdu
 from lab.vim.model import ACTIVE, BUILD, Network, NetworkSpec, Server, ServerSpec
-from lab.vim.qemu.server import Machine
+from lab.vim.namespaced import Namespaced, mounts_below, unmount
+from lab.vim.qemu.machine import Machine
 from lab.vim.registry import Registry
-from lab.vim.server import Namespaced, mounts_below, unmount
 from lab.vim.site import UPLINK, Site
 from lab.vim.store import NAME, Account, Config, Home, Image, ServerRecord, State, locked, parsed
+from lab.vim.vdu import Tell, Vdu
 
 #: The kinds of VDU by the name that an account is made with.
 KINDS: dict[str, type[Vdu]] = {"namespaces": Namespaced, "qemu": Machine}
@@ -219,7 +219,7 @@ class Vim:
         self._unfinished.unlink()
 
     def _restore(self) -> None:
-        machine.join(self.home)
+        host.join(self.home)
         fabric.make_vca(self.home.vca_netns)
         fabric.make_fabric(self.fabric)
         state = self._state.read()
@@ -286,7 +286,7 @@ class Vim:
             for top in filter(None, (self._hierarchy(), cgroups.cpu1_mount())):
                 with contextlib.suppress(OSError):  # missing, or not empty
                     (top / self.home.prefix).rmdir()
-            machine.leave(self.home)
+            host.leave(self.home)
 
     # --- networks ----------------------------------------------------------------------------
 
@@ -558,7 +558,7 @@ class Vim:
         return kind(directory, group, self.fabric, self.home.path, registry, metadata)
 
     def _hierarchy(self) -> Path:
-        return cgroups.hierarchy(machine.REGISTRY / "cgroup")
+        return cgroups.hierarchy(host.REGISTRY / "cgroup")
 
     def _record(self, server_id: str) -> ServerRecord:
         try:
@@ -635,5 +635,5 @@ def clean(home: Path | str) -> None:
     for name in fabric.netns_names(place.prefix):
         fabric.delete_netns(name)
     shutil.rmtree(place.vims, ignore_errors=True)
-    machine.leave(place)
+    host.leave(place)
     place.lock.unlink(missing_ok=True)

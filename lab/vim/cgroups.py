@@ -64,7 +64,7 @@ half a period, and then the guest would stand still for the other half.
 def limit(group: Path, top: Path, *, ram_mib: int, vcpus: int) -> list[str]:
     """Apply a flavour to a group below ``top``; returns a note for each part not enforceable.
 
-    The controllers of ``top`` itself are the machine's, see :mod:`lab.vim.machine`.
+    The controllers of ``top`` itself are the machine's, see :mod:`lab.vim.host`.
     """
     quota = vcpus * PERIOD_US
     limits = {

@@ -179,7 +179,7 @@ class Account(BaseModel):
     model_config = ConfigDict(extra="forbid", defer_build=True)
     name: str
     number: int
-    kind: str = "namespaces"  # What its servers are, see :mod:`lab.vim.kind`.
+    kind: str = "namespaces"  # What its servers are, see :mod:`lab.vim.vdu`.
     config: Config
 
 

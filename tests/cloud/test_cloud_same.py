@@ -19,10 +19,10 @@ from support.cloud import OSM, URL, left
 from lab.lcm.vimdeploy import network_spec, server_spec
 from lab.vim import NetworkSpec, PortSpec, ServerSpec, Vim, VimConnector, VimError
 from lab.vim.account import KINDS
-from lab.vim.kind import Vdu
 from lab.vim.model import ACTIVE
 from lab.vim.openstack import OpenStack
 from lab.vim.store import ServerRecord
+from lab.vim.vdu import Vdu
 
 pytestmark = [
     pytest.mark.lab,

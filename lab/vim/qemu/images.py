@@ -5,10 +5,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from lab.vim.kind import Tell
 from lab.vim.qemu import bake as maker
 from lab.vim.qemu.bake import Baked
 from lab.vim.store import locked
+from lab.vim.vdu import Tell
 
 STORE = Path(__file__).resolve().parents[3] / ".cache" / "images"
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.vim.errors import VimError
-from lab.vim.kind import MOST_READ
 from lab.vim.store import locked
+from lab.vim.vdu import MOST_READ
 
 MONITOR, AGENT = "qmp.sock", "agent.sock"
 _PATIENCE = 20.0  # seconds for an answer of QEMU

@@ -17,7 +17,7 @@ from rich.console import Console
 from lab.cli.progress import Board, watch
 from lab.cli.render import Output
 from lab.errors import ConflictError, LcmError, NbiError
-from lab.lcm import keeper, looking, worker
+from lab.lcm import looking, timer, worker
 from lab.lcm.keys import OpenSshInjector
 from lab.nbi.params import public_keys
 from lab.procs import ProcessRef, start_time
@@ -217,7 +217,7 @@ def test_no_id_is_broken_over_lines_however_narrow_the_terminal(width: int) -> N
         (OSError("No space left on device"), 2),
     ],
 )
-def test_the_keeper_comes_back_soon_for_a_lock_only(
+def test_the_timer_comes_back_soon_for_a_lock_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, calls: int
 ) -> None:
     served: list[str] = []
@@ -242,16 +242,16 @@ def test_the_keeper_comes_back_soon_for_a_lock_only(
         controller=lambda: SimpleNamespace(models=services),
         store=SimpleNamespace(all=lambda _: [{"_id": key} for key in services()]),
     )
-    monkeypatch.setattr(keeper, "mark_lost", lambda *_: None)
-    monkeypatch.setattr(keeper, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
-    monkeypatch.setattr(keeper, "Backends", lambda home: backends)
-    monkeypatch.setattr(keeper, "update_status", update)
-    monkeypatch.setattr(keeper, "print", full, raising=False)
-    keeper.keep(tmp_path, 300)
+    monkeypatch.setattr(timer, "mark_lost", lambda *_: None)
+    monkeypatch.setattr(timer, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    monkeypatch.setattr(timer, "Backends", lambda home: backends)
+    monkeypatch.setattr(timer, "update_status", update)
+    monkeypatch.setattr(timer, "print", full, raising=False)
+    timer.keep(tmp_path, 300)
     assert (served.count("a"), served.count("b")) == (calls, 2)
 
 
-def test_the_keeper_looks_often_while_somebody_watches(
+def test_the_timer_looks_often_while_somebody_watches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, looks = 0.0, []
@@ -271,33 +271,33 @@ def test_the_keeper_looks_often_while_somebody_watches(
         controller=lambda: SimpleNamespace(models=lambda: ["a"]),
         store=SimpleNamespace(all=services),
     )
-    monkeypatch.setattr(keeper, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
-    monkeypatch.setattr(keeper, "Backends", lambda home: backends)
-    monkeypatch.setattr(keeper, "update_status", lambda *_: None)
-    monkeypatch.setattr(keeper, "mark_lost", lambda *_: None)
-    monkeypatch.setattr(keeper.looking, "look", look)
-    monkeypatch.setattr(keeper.looking, "watched", lambda _: 100 <= now < 200)
-    keeper.keep(tmp_path, 300)
+    monkeypatch.setattr(timer, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    monkeypatch.setattr(timer, "Backends", lambda home: backends)
+    monkeypatch.setattr(timer, "update_status", lambda *_: None)
+    monkeypatch.setattr(timer, "mark_lost", lambda *_: None)
+    monkeypatch.setattr(timer.looking, "look", look)
+    monkeypatch.setattr(timer.looking, "watched", lambda _: 100 <= now < 200)
+    timer.keep(tmp_path, 300)
     assert looks[0] < 102, "at once for who begins to watch"
-    assert max(later - one for one, later in itertools.pairwise(looks)) <= keeper.LOOKS + 4
+    assert max(later - one for one, later in itertools.pairwise(looks)) <= timer.LOOKS + 4
     assert looks[-1] < 200
     assert 4 * len(looks) <= 50, "not more than half of the time"
 
 
-def test_a_keeper_that_was_killed_is_started_by_the_next_verb(
+def test_a_timer_that_was_killed_is_started_by_the_next_verb(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(keeper.VARIABLE, "300")
+    monkeypatch.setenv(timer.VARIABLE, "300")
     started: list[str] = []
     monkeypatch.setattr(jobs, "launch", lambda module, *_: started.append(module))
     (tmp_path / "lcm").mkdir()
     with subprocess.Popen(["sleep", "60"]) as process:
         ProcessRef(process.pid, start_time(process.pid) or 0).save(tmp_path / "lcm/keeper.json")
-        keeper.ensure(tmp_path)
+        timer.ensure(tmp_path)
         assert not started
         process.kill()
-    keeper.ensure(tmp_path)
-    assert started == ["lab.lcm.keeper"]
+    timer.ensure(tmp_path)
+    assert started == ["lab.lcm.timer"]
 
 
 def test_a_note_that_somebody_watches_ends(tmp_path: Path) -> None:
@@ -345,15 +345,15 @@ def test_a_service_whose_vdus_were_lost_is_degraded_until_they_run(state: str) -
         )
     )
     backends: Any = SimpleNamespace(store=store, vim=lambda _: vim)
-    keeper.mark_lost(backends, nsr)
+    timer.mark_lost(backends, nsr)
     detail = "the machine was restarted: ns-heal basic --vnf client makes them anew"
     assert (nsr["nsState"], nsr["errorDetail"]) == ("DEGRADED", detail)
     servers["s1"] = ""
-    keeper.mark_lost(backends, nsr)
+    timer.mark_lost(backends, nsr)
     assert (nsr["nsState"], nsr["errorDetail"]) == ("READY", None)
-    # Other reasons are not the keeper's.
+    # Other reasons are not the timer's.
     nsr.update(nsState="DEGRADED", errorDetail="vpn-ee/0: hook failed")
-    keeper.mark_lost(backends, nsr)
+    timer.mark_lost(backends, nsr)
     assert nsr["nsState"] == "DEGRADED"
 
 

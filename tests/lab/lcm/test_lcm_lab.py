@@ -375,7 +375,7 @@ def test_after_a_restart_of_the_machine_every_view_says_what_to_do(
     sentence = f"the machine was restarted: ns-heal {ns} --vnf 1 --vnf 2 makes them anew"
     monkeypatch.setenv("OSMLAB_UPDATE_STATUS_INTERVAL", "300")
     try:
-        verbs.run("ns-list")  # Any verb that finds services starts the keeper of states.
+        verbs.run("ns-list")  # Any verb that finds services starts the timer.
         until(lambda: verbs.json("ns-show", ns)["nsState"] == "DEGRADED")
         assert verbs.json("ns-show", ns)["errorDetail"] == sentence
         (row,) = (row for row in verbs.json("ns-list") if row["name"] == ns)

@@ -247,7 +247,7 @@ def test_the_table_of_links_shows_state_and_ages() -> None:
     data: Any = SimpleNamespace(links=lambda: [row], watched=lambda: watched.append(1))
     with Client(ui.page("/"), request=None):
         links = LinksTable(data)
-    assert watched == [1], "the keeper knows that somebody looks"
+    assert watched == [1], "the timer knows that somebody looks"
     (found,) = links.table.rows
     assert (found["state"], found["looked"], found["key_age"]) == ("down", 12, 120)
     assert found["colour"] == model.COLOURS["down"]

@@ -20,7 +20,7 @@ from vca_support import (
 )
 
 from lab.errors import NbiError
-from lab.lcm import keeper
+from lab.lcm import timer
 from lab.vca import Controller, Model
 
 SETUP = ["install", "leader-elected", "config-changed", "start"]
@@ -158,7 +158,7 @@ def test_update_status_waits_for_no_unit_in_error(
         for _ in range(2):
             tries = len(runs(idle_model, "a/0"))
             with pytest.raises(NbiError, match='in error: a/0: hook failed: "install"'):
-                keeper.update_status(backends, "m", 0)
+                timer.update_status(backends, "m", 0)
             assert len(runs(idle_model, "a/0")) > tries, "the hook was repeated"
     assert events(idle_model, "b/0") == [*SETUP, *["update-status"] * 2]
     assert time.monotonic() - begun < WAIT

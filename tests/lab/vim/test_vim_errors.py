@@ -10,7 +10,7 @@ import pytest
 from support.waiting import wait_until
 
 from lab.vim import NetworkSpec, PortSpec, ServerSpec, Vim, VimError
-from lab.vim.server import why_shared_users
+from lab.vim.namespaced import why_shared_users
 
 pytestmark = pytest.mark.lab
 
@@ -51,7 +51,7 @@ def test_failure_while_making_leaves_nothing(
 ) -> None:
     before = left(vim)
     why_shared_users()  # Kept for the rest of the process, so not with the path below.
-    monkeypatch.setattr("lab.vim.server._KEEPER", [sys.executable, "/no/such/program.py"])
+    monkeypatch.setattr("lab.vim.namespaced._KEEPER", [sys.executable, "/no/such/program.py"])
     with pytest.raises(VimError, match="keeper did not start"):
         vim.create_server(spec("x"), "t")
     assert left(vim) == before

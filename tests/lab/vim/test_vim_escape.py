@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from vim_support import Boot
 
-from lab.vim import Server, ServerSpec, Vim, cloudinit, server
-from lab.vim import vdu as program
+from lab.vim import Server, ServerSpec, Vim, cloudinit, namespaced
+from lab.vim import keeper as program
 from lab.vim.model import ACTIVE, BUILD
 
 pytestmark = pytest.mark.lab
@@ -192,7 +192,7 @@ def test_root_is_somebody_else_of_its_own(
 def test_a_machine_that_cannot_map_users_says_so(
     vim: Vim, boot: Boot, spec: Callable[..., ServerSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "why_shared_users", lambda: "a reason")
+    monkeypatch.setattr(namespaced, "why_shared_users", lambda: "a reason")
     made = boot(spec("plain"), tag="plain")[0]
     assert "root in it is root of the machine: a reason" in made.notes
     assert vim.console(made.id, ["systemctl", "--failed", "--no-legend"]).stdout == ""

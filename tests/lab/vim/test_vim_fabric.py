@@ -14,7 +14,7 @@ import pytest
 
 from lab import accounts
 from lab.nbi.engine import Engine
-from lab.vim import Vim, fabric, machine
+from lab.vim import Vim, fabric, host
 from lab.vim.account import KINDS
 from lab.vim.errors import VimError
 from lab.vim.fabric import capture, port_rules
@@ -72,7 +72,7 @@ class Paper:
         ):
             monkeypatch.setattr(fabric, name, fake)
         for name in ("join", "leave"):
-            monkeypatch.setattr(machine, name, lambda home: None)
+            monkeypatch.setattr(host, name, lambda home: None)
         monkeypatch.setattr(Vim, "_make_network", lambda vim, network: self._make(network))
         monkeypatch.setattr(Vim, "_apply_rules", lambda vim, state: None)
         monkeypatch.setattr(Vim, "_hierarchy", lambda vim: path)

@@ -13,23 +13,23 @@ from pathlib import Path
 import pytest
 
 from lab.cli import main
-from lab.vim import PortSpec, ServerSpec, Vim, clean, machine
+from lab.vim import PortSpec, ServerSpec, Vim, clean, host
 from lab.vim.store import Home
 
 pytestmark = pytest.mark.lab
 
 LIMIT = "fs/inotify/max_user_instances"
-USUAL, WANTED = "128", str(machine.LEAST[LIMIT])
+USUAL, WANTED = "128", str(host.LEAST[LIMIT])
 
 
 @pytest.fixture
 def limit(lab_machine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A file in place of a kernel setting, which other runs on this machine need."""
-    for name in machine.LEAST:
+    for name in host.LEAST:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(USUAL)
-    monkeypatch.setattr(machine, "SETTINGS", tmp_path)
-    monkeypatch.setattr(machine, "REGISTRY", tmp_path / "registry")
+    monkeypatch.setattr(host, "SETTINGS", tmp_path)
+    monkeypatch.setattr(host, "REGISTRY", tmp_path / "registry")
     yield tmp_path / LIMIT
     if (mount := tmp_path / "registry/cgroup").is_mount():
         subprocess.run(["umount", mount], check=True)
@@ -43,14 +43,14 @@ def lab(path: Path) -> Home:
 
 def test_the_last_lab_puts_the_limit_back(limit: Path, tmp_path: Path) -> None:
     first, second = lab(tmp_path / "first"), lab(tmp_path / "second")
-    machine.join(first)
-    machine.join(second)
-    machine.join(first)
-    machine.leave(first)
+    host.join(first)
+    host.join(second)
+    host.join(first)
+    host.leave(first)
     assert limit.read_text() == WANTED
-    machine.leave(second)
+    host.leave(second)
     assert limit.read_text() == USUAL
-    machine.leave(second)
+    host.leave(second)
     assert limit.read_text() == USUAL
 
 
@@ -60,9 +60,9 @@ def test_labs_that_come_and_go_at_the_same_time_always_have_the_limit(
     def use(number: int) -> None:
         home = lab(tmp_path / str(number))
         for _ in range(25):
-            machine.join(home)
+            host.join(home)
             assert limit.read_text() == WANTED
-            machine.leave(home)
+            host.leave(home)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(use, range(8)))
@@ -71,21 +71,21 @@ def test_labs_that_come_and_go_at_the_same_time_always_have_the_limit(
 
 def test_a_limit_that_somebody_else_set_stays(limit: Path, tmp_path: Path) -> None:
     home = lab(tmp_path / "lab")
-    machine.join(home)
+    host.join(home)
     limit.write_text("8192")
-    machine.leave(home)
+    host.leave(home)
     assert limit.read_text() == "8192"
-    machine.join(home)
-    machine.leave(home)
+    host.join(home)
+    host.leave(home)
     assert limit.read_text() == "8192"
 
 
 def test_a_lab_whose_directory_was_removed_does_not_count(limit: Path, tmp_path: Path) -> None:
     lost, home = lab(tmp_path / "lost"), lab(tmp_path / "lab")
-    machine.join(lost)
-    machine.join(home)
+    host.join(lost)
+    host.join(home)
     shutil.rmtree(lost.path)
-    machine.leave(home)
+    host.leave(home)
     assert limit.read_text() == USUAL
 
 
@@ -94,7 +94,7 @@ def test_the_labs_of_a_machine_are_listed_with_their_disk(
 ) -> None:
     one, gone = lab(tmp_path / "one"), lab(tmp_path / "gone")
     for home in (one, gone):
-        machine.join(home)
+        host.join(home)
     (one.path / "disk").write_bytes(b"x" * (3 << 20))
     shutil.rmtree(gone.path)
     main(["--home", str(tmp_path / "other"), "--json", "lab", "list"])
@@ -106,8 +106,8 @@ VERB = textwrap.dedent(
     """
     import sys, time
     from pathlib import Path
-    from lab.vim import PortSpec, ServerSpec, Vim, machine
-    machine.SETTINGS, machine.REGISTRY = Path(sys.argv[2]), Path(sys.argv[3])
+    from lab.vim import PortSpec, ServerSpec, Vim, host
+    host.SETTINGS, host.REGISTRY = Path(sys.argv[2]), Path(sys.argv[3])
     vim = Vim.create(sys.argv[1], "killed")
     vim.create_server(ServerSpec("a", "a", "ubuntu22.04", 1, 512, 1,
                                  (PortSpec(vim.management_network().id),)), "ns")
@@ -127,7 +127,7 @@ def test_a_lab_goes_on_when_another_ends_or_is_killed(limit: Path, tmp_path: Pat
             "s", "s", "ubuntu22.04", 1, 512, 1, (PortSpec(vim.management_network().id),)
         )
         server = vim.create_server(spec, "ns").id
-        words = [sys.executable, "-c", VERB, killed, tmp_path, machine.REGISTRY]
+        words = [sys.executable, "-c", VERB, killed, tmp_path, host.REGISTRY]
         with subprocess.Popen(
             words, cwd=Path(__file__).resolve().parents[3], stdout=subprocess.PIPE, text=True
         ) as verb:

@@ -18,8 +18,8 @@ from vim_support import NETWORKS, SERVER, SPEC
 
 from lab.vim import VimError
 from lab.vim.model import ACTIVE
+from lab.vim.namespaced import listening
 from lab.vim.qemu import bake, configdrive, images, monitor, server
-from lab.vim.server import listening
 from lab.vim.store import Config, Image, ServerRecord
 
 
@@ -337,7 +337,7 @@ def test_memory_that_running_machines_may_still_take_is_set_aside(
         return folder
 
     memory: dict[Path, int | None] = {}
-    monkeypatch.setattr("lab.vim.machine.homes", lambda: [tmp_path])
+    monkeypatch.setattr("lab.vim.host.homes", lambda: [tmp_path])
     monkeypatch.setattr(server, "_used_memory", memory.get)
     monkeypatch.setattr(server, "_kib", lambda *_: 10_000 << 10)
     fake("full", 2048, 2300)

@@ -169,8 +169,8 @@ def test_a_loaded_image_is_served_by_its_name_in_the_management_network(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(registry, "STORE", tmp_path / "store")
-    monkeypatch.setattr("lab.vim.qemu.server.bake", lambda _: pytest.skip("an image is made"))
-    monkeypatch.setattr("lab.vim.qemu.server.Machine.prepare", lambda *_: None)
+    monkeypatch.setattr("lab.vim.qemu.machine.bake", lambda _: pytest.skip("an image is made"))
+    monkeypatch.setattr("lab.vim.qemu.machine.Machine.prepare", lambda *_: None)
     layout = image(tmp_path, "docker.io/me/mine:1.0")
     (one,) = registry.load(layout, store=registry.STORE)
     assert one.name == "docker.io/me/mine:1.0"

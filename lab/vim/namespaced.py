@@ -3,7 +3,7 @@
 The parts of a server and where they are:
 
 - ``<vim>/servers/<id>/disk``: a tmpfs with the upper layer, which outlives the system's pid 1;
-- ``<vim>/servers/<id>/{vdu.json, run.json, console.log}``: see :mod:`lab.vim.vdu`;
+- ``<vim>/servers/<id>/{vdu.json, run.json, console.log}``: see :mod:`lab.vim.keeper`;
 - the control group ``<prefix>/<id>``: the keeper in ``keeper``, the VDU in ``vdu``;
 - devices ``p<...>`` in the fabric namespace, which end with the VDU's network namespace.
 """
@@ -28,13 +28,12 @@ from pathlib import Path
 
 from lab import files
 from lab.procs import ProcessRef, process_group
-from lab.vim import cgroups, cloudinit, dataplane, engine, image
-from lab.vim import vdu as vdu_program
+from lab.vim import cgroups, cloudinit, dataplane, engine, image, keeper
 from lab.vim.errors import VimError
-from lab.vim.kind import MOST_READ, Tell, Vdu, lost
 from lab.vim.model import ACTIVE, BUILD, ERROR, SHUTOFF, Network, Server, ServerSpec, devices
 from lab.vim.run import start, tool
 from lab.vim.store import Config, Image, ServerRecord, read_json
+from lab.vim.vdu import MOST_READ, Tell, Vdu, lost
 
 #: Seconds a system has to shut down before it is killed, as a cloud's soft stop.
 SHUTDOWN_TIMEOUT = 15.0
@@ -48,7 +47,7 @@ _ENVIRONMENT = {
     "TERM": "dumb",
 }
 #: The keeper; -I -S -E: it ignores the Python environment of this process.
-_KEEPER = [sys.executable, "-I", "-S", "-E", vdu_program.__file__]
+_KEEPER = [sys.executable, "-I", "-S", "-E", keeper.__file__]
 
 #: First user id for containers; the ids from here on are free (systemd's UIDS-GIDS.md).
 FIRST_USER = 0x80000
@@ -114,7 +113,7 @@ class Namespaced(Vdu):
         if why_shared_users():
             return None
         number = int.from_bytes(hashlib.sha256(self.directory.name.encode()).digest()[:4], "big")
-        return FIRST_USER + number % 0x6FF7 * vdu_program.USERS
+        return FIRST_USER + number % 0x6FF7 * keeper.USERS
 
     # --- life --------------------------------------------------------------------------------
 

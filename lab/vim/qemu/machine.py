@@ -25,18 +25,18 @@ from typing import Any
 
 from lab import files
 from lab.procs import ProcessRef
-from lab.vim import cgroups, cloudinit, fabric, machine, registry
+from lab.vim import cgroups, cloudinit, fabric, host, registry
 from lab.vim.errors import VimError
-from lab.vim.kind import Tell, Vdu, lost
 from lab.vim.model import ACTIVE, BUILD, ERROR, FIRST_NIC_SLOT, SHUTOFF, Network, Server, ServerSpec
+from lab.vim.namespaced import listening
 from lab.vim.qemu import configdrive
 from lab.vim.qemu.accelerator import EMULATED, accelerator
 from lab.vim.qemu.bake import Baked, check_tools, listed_packages
 from lab.vim.qemu.images import STORE, bake, baked, use
 from lab.vim.qemu.monitor import AGENT, MONITOR, agent, monitor, read_file, understood
 from lab.vim.run import ip_batch, tool
-from lab.vim.server import listening
 from lab.vim.store import Config, Image, ServerRecord, locked, read_json
+from lab.vim.vdu import Tell, Vdu, lost
 
 #: Seconds a system has to shut down before its power is cut, as a cloud's soft stop.
 SHUTDOWN_TIMEOUT = 60.0
@@ -123,7 +123,7 @@ def _free_memory(old: Path | None) -> int:
     all labs may still take is set aside.
     """
     free = _kib(Path("/proc/meminfo"), "MemAvailable") >> 10
-    for home in machine.homes():
+    for home in host.homes():
         for file in home.glob("vims/*/servers/*/vm.json"):
             plan, used = read_json(file), _used_memory(file.parent)
             if plan is None or used is None:

@@ -1,4 +1,4 @@
-"""Juju's `update-status` between operations: ``python -m lab.lcm.keeper --home DIR``.
+"""Juju's `update-status` between operations: ``python -m lab.lcm.timer --home DIR``.
 
 Juju fires `update-status` at every unit every five minutes. In the lab the agents of a service run
 only while an operation does; so one process per lab runs them when `update-status` is due. While
@@ -84,7 +84,7 @@ def ensure(home: Path) -> None:
         return
     log = home / "lcm" / "keeper.log"
     try:
-        jobs.launch("lab.lcm.keeper", log, "--home", str(home.resolve()))
+        jobs.launch("lab.lcm.timer", log, "--home", str(home.resolve()))
     except OSError as error:  # the operation that starts it has its result already
         print(f"no process for update-status could be started: {error}", flush=True)
 
