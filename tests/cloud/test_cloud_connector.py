@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cloud import OSM, URL, left
+from support.cloud import OSM, URL, left, region_without_port_security
 from support.waiting import PATIENCE, wait_until
 
 from lab.vim import NetworkSpec, PortSpec, ServerSpec, VimError
-from lab.vim.openstack import OpenStack
+from lab.vim.openstack import OpenStack, answers
 
 pytestmark = [pytest.mark.long, pytest.mark.schedule(order=2, worker="cloud")]
 
@@ -180,6 +180,27 @@ def test_an_api_that_goes_down_in_the_middle(
     assert left(cloud) == []
 
 
+def test_a_neutron_without_the_extension_port_security(cloud: Any, tmp_path: Path) -> None:
+    with region_without_port_security() as region:
+        wait_until(lambda: answers("http://127.0.0.1:9697"), "Neutron", 120)
+        config = {"region_name": region, "use_floating_ip": False}
+        for name, more in (("off", {}), ("left", {"no_port_security_extension": True})):
+            vim = OpenStack.create(tmp_path, name, {**config, **more}, URL, OSM)
+            try:
+                network = vim.create_network(NetworkSpec("d", "10.1.0.0/24", dhcp=False), "ns").id
+                spec = vdu("", PortSpec(network, port_security=False))
+                if more:
+                    assert vim.create_server(spec, "ns").ports[0].ip == "10.1.0.1"
+                    continue
+                text = r"Unrecognized attribute\(s\) 'port_security_enabled'\."
+                with refused(f"OpenStack 'off' refuses: {text}"):
+                    vim.create_server(spec, "ns")
+                assert vim.servers("ns") == []
+            finally:
+                vim.destroy()
+    assert left(cloud) == []
+
+
 def test_an_image_service_that_is_down(cloud: Any, vim: OpenStack) -> None:
     text = r"OpenStack 'north' does not answer for its image service\."
     with unreachable(9292), refused(text):
@@ -255,7 +276,7 @@ def test_nothing_is_left_of_a_killed_worker(cloud: Any, vim: OpenStack, tmp_path
     ports = "PortSpec(network, port_security=False), " * 4
     program = f"""
 from lab.vim import PortSpec, ServerSpec
-from lab.vim.openstack import OpenStack
+from lab.vim.openstack import OpenStack, answers
 network = "{network}"
 spec = ServerSpec("x-box-0", "box", "ubuntu22.04", 1, 1024, 5, ({ports}))
 OpenStack.open("{tmp_path}", "north").create_server(spec, "ns")

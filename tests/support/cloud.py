@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,15 +54,48 @@ def environment(project: str = "north", user: str = "osm") -> dict[str, str]:
     }
 
 
+def _enter_all() -> tuple[str, ...]:
+    return ("nsenter", f"--target={init()}", "--all", "--root", "--wd=/tmp")
+
+
 def beside_the_servers(script: str, project: str) -> str:
     """Run a script where Debian's `openstack` is; return commands that failed and their words."""
-    enter = ("nsenter", f"--target={init()}", "--all", "--root", "--wd=/tmp")
     told = 'trap \'printf "FAILED: %s\\n" "$BASH_COMMAND" >&2\' ERR\n'
     done = subprocess.run(
-        [*enter, "bash", "-c", told + script], capture_output=True, text=True, timeout=800,
+        [*_enter_all(), "bash", "-c", told + script], capture_output=True, text=True, timeout=800,
         env={**environment(project), "PATH": os.defpath, "LC_ALL": "C.UTF-8"},
     )  # fmt: skip
     return done.stderr
+
+
+@contextmanager
+def region_without_port_security() -> Iterator[str]:
+    """Have a region whose Neutron lacks the extension port-security, on the same database."""
+    identity, bare, port = connect("admin", "admin").identity, "bare", 9697
+    settings = f"[DEFAULT]\nbind_port = {port}\n[ml2]\nextension_drivers =\n"
+    files = ("neutron.conf", "plugins/ml2/ml2_conf.ini", "bare.ini")
+    words = " ".join(f"--config-file=/etc/neutron/{file}" for file in files)
+    server = subprocess.Popen(
+        [*_enter_all(), "sh", "-c", f"printf '{settings}' >/etc/neutron/bare.ini; exec setpriv "
+         f"--reuid=neutron --regid=neutron --clear-groups neutron-server {words}"],
+        start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    identity.create_region(id=bare)
+    made = [
+        identity.create_endpoint(
+            service_id=each.service_id, interface="public", region_id=bare,
+            url=each.url.replace(":9696", f":{port}"),
+        )
+        for each in identity.endpoints(interface="public", region_id="RegionOne")
+    ]  # fmt: skip
+    try:
+        yield bare
+    finally:
+        for endpoint in made:
+            identity.delete_endpoint(endpoint)
+        identity.delete_region(bare)
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(60)
 
 
 def connect(project: str = "north", user: str = "osm") -> Any:
@@ -71,6 +105,7 @@ def connect(project: str = "north", user: str = "osm") -> Any:
     return openstack.connect(
         load_yaml_config=False,
         load_envvars=False,
+        region_name="RegionOne",
         auth={
             "auth_url": URL,
             "username": user,

@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from builder import packages
 from builder.parameters import variants
 from builder.tree import Tree
@@ -37,6 +39,28 @@ def services() -> Iterator[tuple[str, str, dict[str, Any]]]:
             for name, nsd in bodies("ns").items():
                 if members == {p["id"] for p in nsd["df"][0]["vnf-profile"]}:
                     yield name, file, part
+
+
+def distinct() -> list[tuple[str, str, topology.Plan]]:
+    """Return service, parameter file and plan of each plan that is like none before it."""
+    found: dict[str, tuple[str, str, topology.Plan]] = {}
+    for service, file, params in services():
+        made = plan(service, params)
+        found.setdefault(repr((service, made)), (service, file, made))
+    return list(found.values())
+
+
+def slices() -> dict[str, tuple[str, int]]:
+    """Return the template and the number of VNFs of each parameter file of a slice."""
+    files = variants.parameter_files(TREE)
+    written = yaml.safe_load((TREE.root / "params/slices.yaml").read_text(encoding="utf-8"))
+    return {
+        name: (
+            slice_["nst"],
+            sum(len(part["additionalParamsForVnf"]) for part in files[name]["netslice-subnet"]),
+        )
+        for name, slice_ in written.items()
+    }
 
 
 def plan(name: str, params: dict[str, Any]) -> topology.Plan:
