@@ -55,7 +55,7 @@ def environment(project: str = "north", user: str = "osm") -> dict[str, str]:
 
 
 def _enter_all() -> tuple[str, ...]:
-    return ("nsenter", f"--target={init()}", "--all", "--root", "--wd=/tmp")
+    return ("nsenter", f"--target={init()}", "--all", "--root", "--wdns=/tmp")
 
 
 def beside_the_servers(script: str, project: str) -> str:
