@@ -36,6 +36,8 @@ class Group(WholeHelp):
             return super().invoke(ctx)
         except BuildError as error:
             raise click.ClickException(plain(str(error))) from None
+        except BrokenPipeError:
+            raise  # Whoever read has enough, as `head`; click ends without a word.
         except OSError as error:
             raise click.ClickException(plain(of_file(error))) from None
         except click.UsageError:

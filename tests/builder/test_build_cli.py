@@ -1,4 +1,8 @@
+import os
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -111,3 +115,22 @@ def test_silent_problems_fail_only_when_asked(tmp_path):
     assert result.exit_code == 0
     assert result.output.startswith("silent: x.yaml: x.yaml: OSM ignores keys beside")
     assert run("validate", "--strict", str(path)).exit_code == 1
+
+
+@pytest.mark.parametrize("words", ["vpnaas-build list", "vpnaas-operate --help", "osm-lab --help"])
+def test_who_reads_no_further_hears_no_complaint(words: str) -> None:
+    """As `| head -1` does: the reader is gone before the first line."""
+    program, *arguments = words.split()
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [Path(sys.executable).with_name(program), *arguments],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=60,
+        )
+    finally:
+        os.close(writer)
+    assert done.stderr == b""
