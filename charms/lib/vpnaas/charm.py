@@ -321,15 +321,18 @@ class VnfCharm(ReconcilingCharm):
         if link != "all":
             fields.choice("link", link, sorted(self.roles))
         peer = str(params.get("peer", "all"))
-        outcome = self._reconcile_now()
+        whole = link == "all" and peer == "all"
+        outcome = self._reconcile_now(versions=whole)
         links = frozenset(self.roles) if link == "all" else frozenset([link])
-        more = outcome.extra.shown() if link == "all" and peer == "all" else {}
+        more = outcome.extra.shown() if whole else {}
         if outcome.notice:
             more = dict(more, notice=outcome.notice)
             self.environment.store(NOTICE_KEY, "")
             self._report(attr.evolve(outcome, notice=""))
-        if self.environment.version and link == "all" and peer == "all":
+        if self.environment.version and whole:
             more = dict(more, **{"charm-version": self.environment.version})
+        if outcome.untried:
+            more = dict(more, untried=list(outcome.untried))
         if self.environment.problems():
             more = dict(more, problems=list(self.environment.problems()))
         view = self._view(outcome, links, peer)

@@ -48,7 +48,7 @@ from vpnaas.tunnels.clear import Clear
 from vpnaas.tunnels.ipsec.technology import Ipsec
 from vpnaas.tunnels.technology import Draft, Echo, LinkPlan, Technology
 from vpnaas.tunnels.wireguard.technology import Wireguard
-from vpnaas.vdu import facts, machine
+from vpnaas.vdu import facts, machine, tried
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Broken, Results, Step, ask, authorize, run, which
@@ -91,11 +91,14 @@ class Plan:
     machine: Optional[str] = None  # Identity of the machine.
     # Facts of the VDU, for what the VNF has besides links.
     vdu: VduFacts = attr.Factory(lambda: VduFacts(0, {}))
+    untried: Tuple[str, ...] = ()  # Programs of the VDU in versions that nobody tried.
 
 
 def observe_steps(charm_state: CharmState) -> List[Step]:
     """Return the steps of the first round trip: make missing keys and read the state."""
     steps = [machine.observe(), which("tools", _tools(charm_state))] + facts.observe()
+    if charm_state.versions:
+        steps += tried.look()
     for feature in _features(charm_state):
         steps += feature.observe(charm_state)
     if charm_state.has_tunnels:
@@ -237,7 +240,9 @@ def make_plan(
     problems = dict(sight.problems, **broken_extras(links, results))
     names = {link: tuple(sorted(peers)) for link, peers in asked.items()}
     steps = _in_parts(charm_state, steps)
-    return Plan(vdu.now, links, tuple(steps), problems, names, machine.identity(results), vdu)
+    untried = tried.untried(results) if charm_state.versions else ()
+    owner = machine.identity(results)
+    return Plan(vdu.now, links, tuple(steps), problems, names, owner, vdu, untried)
 
 
 def broken_extras(links: Mapping[str, LinkPlan], results: Optional[Results]) -> Dict[str, str]:

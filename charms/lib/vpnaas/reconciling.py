@@ -71,6 +71,7 @@ class Outcome:
     problems: Mapping[str, str] = attr.Factory(dict)
     # A sentence on what it did that nobody asked for, until show-status has shown it.
     notice: str = ""
+    untried: Sequence[str] = ()  # Programs of the VDU in versions that nobody tried.
 
 
 class ReconcilingCharm:
@@ -228,7 +229,7 @@ class ReconcilingCharm:
         problems = dict(plan.problems, **broken_extras(plans, results))
         if self.unwritten:
             problems["files"] = self.unwritten
-        outcome = Outcome(plans, plan.now, links, extra or Extra(), problems, notice)
+        outcome = Outcome(plans, plan.now, links, extra or Extra(), problems, notice, plan.untried)
         calm = all(link.state not in (status.BLOCKED, status.DOWN) for link in outcome.links)
         calm = calm and outcome.extra.calm and not (problems or self.environment.problems())
         self.environment.settle(self._fingerprint(charm_state) if calm else "")
@@ -302,6 +303,7 @@ class ReconcilingCharm:
         force: bool = False,
         restart: FrozenSet[str] = frozenset(),
         certificates: Optional[Mapping[str, Given]] = None,
+        versions: bool = False,
     ) -> CharmState:
         login = self._login()
         management = None
@@ -332,6 +334,7 @@ class ReconcilingCharm:
             force=force,
             restart=restart,
             certificates=certificates or {},
+            versions=versions,
             authorize=self._other_ssh_keys(),
             doubted=self._doubted(),
             gateway=intent.gateway if self._is_gateway() else None,

@@ -71,6 +71,7 @@ class CharmState:
     # `Peer.holdings` of the last reconcile, by link and peer name.
     holdings: Mapping[str, Mapping[str, str]] = attr.Factory(dict)
     beside: Beside = attr.Factory(Beside)  # The VNF's network function.
+    versions: bool = False  # Look for versions of the VDU's programs too.
     # The latest generation of each key that this VDU had, by link and technology.
     generations: Mapping[str, int] = attr.Factory(dict)
 
