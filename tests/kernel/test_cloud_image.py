@@ -13,7 +13,7 @@ import pytest
 
 from lab.vim import PortSpec, Server, ServerSpec, Vim, VimError, clean, vca_prefix
 from lab.vim.qemu import bake
-from lab.vim.qemu import server as machines
+from lab.vim.qemu import machine as machines
 from lab.vim.qemu.bake import Baked
 
 pytestmark = [

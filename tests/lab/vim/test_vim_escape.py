@@ -265,15 +265,15 @@ def test_the_keys_of_the_operators_session_stay_outside() -> None:
     code = f"""
 import ctypes, sys
 sys.path.insert(0, {str(Path(program.__file__).parent)!r})
-import vdu
-column = 0 if vdu.platform.machine() == "x86_64" else 1
-keyctl, add = vdu.REFUSED_CALLS["keyctl"][column], vdu.REFUSED_CALLS["add_key"][column]
-vdu.new_keyring()
-assert vdu._libc.syscall(add, b"user", b"operators", b"secret", 6, -3) > 0
+import keeper
+column = 0 if keeper.platform.machine() == "x86_64" else 1
+keyctl, add = keeper.REFUSED_CALLS["keyctl"][column], keeper.REFUSED_CALLS["add_key"][column]
+keeper.new_keyring()
+assert keeper._libc.syscall(add, b"user", b"operators", b"secret", 6, -3) > 0
 def seen():
-    return vdu._libc.syscall(keyctl, 10, -3, b"user", b"operators", 0) > 0
+    return keeper._libc.syscall(keyctl, 10, -3, b"user", b"operators", 0) > 0
 before = seen()
-vdu.new_keyring()
+keeper.new_keyring()
 print(before, seen())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -19,7 +19,8 @@ from vim_support import NETWORKS, SERVER, SPEC
 from lab.vim import VimError
 from lab.vim.model import ACTIVE
 from lab.vim.namespaced import listening
-from lab.vim.qemu import bake, configdrive, images, monitor, server
+from lab.vim.qemu import bake, configdrive, images, monitor
+from lab.vim.qemu import machine as machines
 from lab.vim.store import Config, Image, ServerRecord
 
 
@@ -61,23 +62,23 @@ def test_missing_programs_are_named_by_their_packages(monkeypatch: pytest.Monkey
 
 def test_too_little_memory_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "ubuntu22.04.qcow2").touch()
-    monkeypatch.setattr(server, "STORE", tmp_path)
-    monkeypatch.setattr(server, "_check_disk", lambda _: 1 << 30)
-    monkeypatch.setattr(server, "_free_memory", lambda _: 300)
+    monkeypatch.setattr(machines, "STORE", tmp_path)
+    monkeypatch.setattr(machines, "_check_disk", lambda _: 1 << 30)
+    monkeypatch.setattr(machines, "_free_memory", lambda _: 300)
     with pytest.raises(VimError, match="needs 672 MiB of memory, and the machine has 300 MiB"):
-        server.Machine.check_server(SPEC, Image())
+        machines.Machine.check_server(SPEC, Image())
 
 
 def test_an_image_of_the_users_is_taken_by_its_name(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "jammy.qcow2").touch()
-    monkeypatch.setattr(server, "STORE", tmp_path)
-    monkeypatch.setattr(server, "check_tools", lambda _: None)
-    monkeypatch.setattr(server, "_check_disk", lambda _: 1 << 30)
-    monkeypatch.setattr(server, "bake", lambda _: pytest.fail("an image was made"))
+    monkeypatch.setattr(machines, "STORE", tmp_path)
+    monkeypatch.setattr(machines, "check_tools", lambda _: None)
+    monkeypatch.setattr(machines, "_check_disk", lambda _: 1 << 30)
+    monkeypatch.setattr(machines, "bake", lambda _: pytest.fail("an image was made"))
     result: list[str] = []
-    server.Machine.prepare(Config(images={"jammy": Image()}), result.append)
+    machines.Machine.prepare(Config(images={"jammy": Image()}), result.append)
     assert result[-1] == f"image jammy: {tmp_path}/jammy.qcow2"
 
 
@@ -103,15 +104,15 @@ def test_a_server_is_recorded_beside_its_image_before_its_disk_is_made(
     made.directory.mkdir()
     one = tmp_path / "servers/one"
     one.mkdir(parents=True)
-    monkeypatch.setattr(server, "STORE", tmp_path)
-    monkeypatch.setattr(server, "baked", lambda: made)
+    monkeypatch.setattr(machines, "STORE", tmp_path)
+    monkeypatch.setattr(machines, "baked", lambda: made)
 
     def killed(words: list[str]) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(server, "tool", killed)
+    monkeypatch.setattr(machines, "tool", killed)
     with pytest.raises(KeyboardInterrupt):
-        server.Machine(one, tmp_path / "g", "f", tmp_path).make(SPEC, Image(), SERVER, NETWORKS)
+        machines.Machine(one, tmp_path / "g", "f", tmp_path).make(SPEC, Image(), SERVER, NETWORKS)
     assert images.prune(tmp_path, bake.Baked(tmp_path / "made-2")) == []
 
 
@@ -130,19 +131,19 @@ def test_an_image_of_another_format_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "jammy.qcow2").write_bytes(bytes(1 << 20))
-    monkeypatch.setattr(server, "STORE", tmp_path)
+    monkeypatch.setattr(machines, "STORE", tmp_path)
     with pytest.raises(VimError, match=r"jammy\.qcow2 is not qcow2: 'qemu-img convert"):
-        server.Machine.prepare(Config(images={"jammy": Image()}), lambda _: None)
+        machines.Machine.prepare(Config(images={"jammy": Image()}), lambda _: None)
 
 
 def test_a_flavour_smaller_than_the_image_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "ubuntu22.04.qcow2").touch()
-    monkeypatch.setattr(server, "STORE", tmp_path)
-    monkeypatch.setattr(server, "_check_disk", lambda _: (2 << 30) + 1)
+    monkeypatch.setattr(machines, "STORE", tmp_path)
+    monkeypatch.setattr(machines, "_check_disk", lambda _: (2 << 30) + 1)
     with pytest.raises(VimError, match=r"has a disk of 3 GB, and the flavour of .* has 2 GB"):
-        server.Machine.check_server(SPEC, Image())
+        machines.Machine.check_server(SPEC, Image())
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, **answers: Any) -> None:
@@ -155,13 +156,13 @@ def answering(monkeypatch: pytest.MonkeyPatch, **answers: Any) -> None:
         return answer
 
     monkeypatch.setattr(monitor, "agent", agent)
-    monkeypatch.setattr(server, "agent", agent)
+    monkeypatch.setattr(machines, "agent", agent)
 
 
-def machine(folder: Path, console: str = "") -> server.Machine:
+def machine(folder: Path, console: str = "") -> machines.Machine:
     (folder / "console.log").write_text(console)
     (folder / "console.begin").write_text("0")
-    return server.Machine(folder, folder / "group", "fabric", folder)
+    return machines.Machine(folder, folder / "group", "fabric", folder)
 
 
 @pytest.mark.parametrize("answer", [[], {"eof": True}, {"buf-b64": 5, "eof": True}, None, 5])
@@ -172,7 +173,7 @@ def test_whatever_a_guest_agent_answers_ends_no_verb(
     one = machine(tmp_path)
     assert one.cloud_init_result() is None
     assert one.listens(22)
-    monkeypatch.setattr(server.Machine, "_process", lambda self: 1)
+    monkeypatch.setattr(machines.Machine, "_process", lambda self: 1)
     with pytest.raises(VimError, match="The guest agent's answer is not what an agent answers"):
         one.console(["true"], None, 1)
 
@@ -250,7 +251,7 @@ def test_the_consoles_log_has_a_limit_and_keeps_what_cloud_init_said(
 ) -> None:
     refused = VimError("no agent")
     answering(monkeypatch, guest_file_open=refused)
-    monkeypatch.setattr(server.Machine, "_process", lambda self: 1)
+    monkeypatch.setattr(machines.Machine, "_process", lambda self: 1)
     said = "[WARNING]: Running module x failed\nCloud-init v. 23.4 finished at Mon\n"
     one = machine(tmp_path, "of an earlier boot")
     (tmp_path / "console.begin").write_text("18")
@@ -272,23 +273,23 @@ class StartsError(Exception):
 
 
 @pytest.fixture
-def user_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], server.Machine]:
+def user_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], machines.Machine]:
     """A server that is made from a user's image, in a store without other images."""
     store, folder = tmp_path / "store", tmp_path / "one"
     store.mkdir()
     folder.mkdir()
     (store / "ubuntu22.04.qcow2").write_text("first")
-    monkeypatch.setattr(server, "STORE", store)
-    monkeypatch.setattr(server, "tool", lambda _: "")
+    monkeypatch.setattr(machines, "STORE", store)
+    monkeypatch.setattr(machines, "tool", lambda _: "")
     monkeypatch.setattr(configdrive, "write", lambda *_: None)
 
     def starts(*_: object) -> None:
         raise StartsError("it starts")
 
-    def make() -> server.Machine:
-        one = server.Machine(folder, tmp_path / "group", "fabric", tmp_path)
+    def make() -> machines.Machine:
+        one = machines.Machine(folder, tmp_path / "group", "fabric", tmp_path)
         one.make(SPEC, Image(), SERVER, NETWORKS)
-        monkeypatch.setattr(server.Machine, "_taps", starts)
+        monkeypatch.setattr(machines.Machine, "_taps", starts)
         return one
 
     return make
@@ -302,7 +303,7 @@ RECORD = ServerRecord(server=SERVER, vcpus=1, ram_mib=512, disk_gb=2)
 def test_a_server_does_not_start_over_another_image_than_it_was_made_of(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-    user_server: Callable[[], server.Machine],
+    user_server: Callable[[], machines.Machine],
     linked: bool,
     written: bool,
 ) -> None:
@@ -338,24 +339,24 @@ def test_memory_that_running_machines_may_still_take_is_set_aside(
 
     memory: dict[Path, int | None] = {}
     monkeypatch.setattr("lab.vim.host.homes", lambda: [tmp_path])
-    monkeypatch.setattr(server, "_used_memory", memory.get)
-    monkeypatch.setattr(server, "_kib", lambda *_: 10_000 << 10)
+    monkeypatch.setattr(machines, "_used_memory", memory.get)
+    monkeypatch.setattr(machines, "_kib", lambda *_: 10_000 << 10)
     fake("full", 2048, 2300)
     fake("stopped", 8192, None)
     young = fake("young", 4096, 256)
-    assert server._free_memory(None) == 10_000 - (4096 + 160 - 256) // 2
-    assert server._free_memory(young) == 10_000 + 256
+    assert machines._free_memory(None) == 10_000 - (4096 + 160 - 256) // 2
+    assert machines._free_memory(young) == 10_000 + 256
 
 
 def test_memory_of_a_process_that_is_no_qemu_does_not_count(tmp_path: Path) -> None:
-    assert server._used_memory(tmp_path) is None
+    assert machines._used_memory(tmp_path) is None
     (tmp_path / "pid").write_text(f"{os.getpid()}\n")
-    assert server._used_memory(tmp_path) is None
+    assert machines._used_memory(tmp_path) is None
     program = shutil.copy("/bin/sleep", tmp_path / "qemu-system-x86_64")
     with subprocess.Popen([program, "60"]) as running:
         try:
             (tmp_path / "pid").write_text(f"{running.pid}\n")
-            wait_until(lambda: server._used_memory(tmp_path) is not None, "it is QEMU's")
+            wait_until(lambda: machines._used_memory(tmp_path) is not None, "it is QEMU's")
         finally:
             running.kill()
 
@@ -364,7 +365,7 @@ def test_a_command_that_never_ends_says_the_agent_is_given_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     answering(monkeypatch, guest_exec={"pid": 1}, guest_exec_status={"exited": False})
-    monkeypatch.setattr(server.Machine, "_process", lambda self: 1)
-    monkeypatch.setattr(server, "_CONSOLE_GRACE", 0.1)
+    monkeypatch.setattr(machines.Machine, "_process", lambda self: 1)
+    monkeypatch.setattr(machines, "_CONSOLE_GRACE", 0.1)
     with pytest.raises(VimError, match="'true' did not end within 0 s in the server"):
         machine(tmp_path).console(["true"], None, 0.1)
