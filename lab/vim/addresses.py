@@ -54,7 +54,8 @@ def check_pool(subnet: IPNetwork, pool: tuple[str, str], gateway: str | None) ->
             f"The allocation pool {text} spans beyond the subnet cidr {subnet}."
         ) from None
     if last < first:
-        raise VimError(f"The allocation pool {text} is not valid.")
+        ends = dict(zip(("start", "end"), pool, strict=True))
+        raise VimError(f"The allocation pool {ends} is not valid.")
     if gateway is not None and first <= int(ipaddress.ip_address(gateway)) <= last:
         raise VimError(f"Gateway ip {gateway} conflicts with allocation pool {text}.")
 
@@ -71,18 +72,19 @@ def pool_of(subnet: IPNetwork, pool: tuple[str, str] | None) -> Iterator[str]:
 
 
 def _host(subnet: IPNetwork, text: str) -> IPAddress:
-    wrong = VimError(
-        f"Invalid input for operation: IP address {text} is not a valid IP for the subnet {subnet}."
-    )
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
-        raise wrong from None
+        raise VimError(
+            f"Invalid input for fixed_ips. Reason: '{text}' is not a valid IP address."
+        ) from None
     edges = {subnet.network_address}
     if subnet.version == 4:
         edges.add(subnet.broadcast_address)
     if address not in subnet or address in edges:
-        raise wrong
+        raise VimError(
+            f"IP address {text} is not a valid IP for any of the subnets on the specified network."
+        )
     return address
 
 
@@ -104,14 +106,19 @@ def take_ip(
     raise VimError(f"No more IP addresses available on subnet {subnet}.")
 
 
-def take_mac(asked: str | None, used: Collection[str]) -> str:
+def take_mac(asked: str | None, used: Collection[str], network_id: str) -> str:
     """Return ``asked``; if it is None, a random MAC address under OpenStack's fa:16:3e."""
     if asked is not None:
         mac = asked.lower().replace("-", ":")
         if not _MAC.fullmatch(mac) or int(mac[:2], 16) & 1 or mac == "00:00:00:00:00:00":
-            raise VimError(f"Invalid input for mac_address: '{asked}' is not a MAC address.")
+            raise VimError(
+                f"Invalid input for mac_address. Reason: '{asked}' is not a valid MAC address."
+            )
         if mac in used:
-            raise VimError(f"The mac address {mac} is in use on this network.")
+            raise VimError(
+                f"Unable to complete operation for network {network_id}. The mac address {mac} is "
+                "in use."
+            )
         return mac
     while True:
         tail = secrets.token_bytes(3)

@@ -42,10 +42,12 @@ def plan_network(
     if not spec.name:
         raise VimError("Invalid input for name: a network must have a name.")
     mtu = config.network_mtu if spec.mtu is None else spec.mtu
-    if mtu not in _MTU:
+    if mtu >= _MTU.stop:
         raise VimError(
-            f"Invalid input for mtu: {mtu} is not between {_MTU.start} and {_MTU.stop - 1}."
+            f"Invalid input for operation: Requested MTU is too big, maximum is {_MTU.stop - 1}."
         )
+    if mtu < _MTU.start:
+        raise VimError(f"Invalid input for mtu: {mtu} is less than {_MTU.start}.")
     subnet = addresses.parse_subnet(spec.subnet or addresses.default_subnet(used_ranges))
     if subnet.version == 6 and mtu < 1280:
         raise VimError(f"Invalid input for mtu: IPv6 needs at least 1280 (RFC 8200), not {mtu}.")
@@ -133,7 +135,9 @@ def check_server(spec: ServerSpec, config: Config) -> Image:
     settings = config.images.get(spec.image)
     if settings is None:
         known = ", ".join(sorted(config.images))
-        raise VimError(f"Image {spec.image} could not be found (this VIM has: {known}).")
+        raise VimError(
+            f"Image not found with this criteria: '{spec.image}' (this VIM has: {known})."
+        )
     if not _HOSTNAME.fullmatch(spec.hostname):
         raise VimError(
             f"Invalid input for hostname: '{spec.hostname}' must be 1 to 63 letters, digits "
@@ -141,11 +145,14 @@ def check_server(spec: ServerSpec, config: Config) -> Image:
         )
     for what, value in (
         ("vcpus", spec.vcpus),
-        ("ram_mib", spec.ram_mib),
-        ("disk_gb", spec.disk_gb),
+        ("ram", spec.ram_mib),
+        ("disk", spec.disk_gb),
     ):
         if value < 1:
-            raise VimError(f"Invalid input for flavor: {what} is {value}, must be 1 or more.")
+            raise VimError(
+                f"Invalid input for field/attribute {what}. Value: {value}. {value} is less than "
+                "the minimum of 1."
+            )
     if not 1 <= len(spec.ports) <= _MAX_PORTS:
         raise VimError(f"A server must have 1 to {_MAX_PORTS} ports, not {len(spec.ports)}.")
     if spec.user_data is not None:
@@ -210,7 +217,7 @@ def _plan_port(spec: PortSpec, name: str, state: State, own: Sequence[Port]) -> 
         interface=name,
         device=f"p{uuid.UUID(port_id).hex[:12]}",
         ip=addresses.take_ip(addresses.parse_subnet(net.subnet), spec.ip, used, net.pool),
-        mac=addresses.take_mac(spec.mac, {p.mac for p in others}),
+        mac=addresses.take_mac(spec.mac, {p.mac for p in others}, net.id),
         port_security=spec.port_security,
         tag=spec.tag,
     )

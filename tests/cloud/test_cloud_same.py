@@ -120,12 +120,16 @@ def test_a_service_gets_the_same(vims: tuple[VimConnector, VimConnector], plan: 
 
 @dataclass
 class Attempt:
-    """What a VIM must refuse, on a network 10.1.0.0/24 that has a server at 10.1.0.5."""
+    """What a VIM must refuse, on a network 10.1.0.0/24 that has a server at 10.1.0.5.
+
+    Neutron takes what is ``strict``; in the lab a VDU could not use it.
+    """
 
     what: str
     network: NetworkSpec | None = None
     port: Callable[[str], PortSpec] | None = None
     server: dict[str, Any] | None = None
+    strict: bool = False
 
 
 LOST = "11111111-2222-4333-8444-555555555555"
@@ -144,14 +148,17 @@ ATTEMPTS = [
     Attempt("a pool upside down", NetworkSpec("x", "10.3.0.0/24", pool=("10.3.0.9", "10.3.0.1"))),
     Attempt("a gateway in the pool",
             NetworkSpec("x", "10.3.0.0/24", "10.3.0.5", pool=("10.3.0.2", "10.3.0.9"))),
-    Attempt("a gateway outside", NetworkSpec("x", "10.3.0.0/24", "10.4.0.1")),
-    Attempt("an MTU that IPv6 forbids", NetworkSpec("x", "fd00::/64", mtu=1200)),
+    Attempt("a gateway outside", NetworkSpec("x", "10.3.0.0/24", "10.4.0.1"), strict=True),
+    Attempt("an MTU that IPv6 forbids", NetworkSpec("x", "fd00::/64", mtu=1200), strict=True),
     Attempt("an MTU that is too large", NetworkSpec("x", "10.3.0.0/24", mtu=70000)),
 ]  # fmt: skip
 
 
 def refusal(vim: VimConnector, attempt: Attempt) -> str:
-    """Return what a VIM says of an attempt, without ids and its name."""
+    """Return what a VIM says of an attempt, without its name, ids and what the lab has in place.
+
+    The lab names the range of a subnet, and the images that are there; its MTU has another limit.
+    """
     size = {"image": "ubuntu22.04", "vcpus": 1, "ram_mib": 1024, "disk_gb": 5}
     data = vim.create_network(NetworkSpec("data", "10.1.0.0/24", dhcp=False), "ns").id
     first = PortSpec(data, ip="10.1.0.5", mac="fa:16:3e:00:00:05")
@@ -165,7 +172,11 @@ def refusal(vim: VimConnector, attempt: Attempt) -> str:
             vim.create_server(ServerSpec("b", "b", ports=(port,), **size), "ns")
     except VimError as error:
         text = re.sub(r"^OpenStack 'north' refuses: ", "", str(error))
-        return re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "ID", text)
+        text = re.sub(
+            r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<=in subnet )\S+/\d+", "ID", text
+        )
+        text = re.sub(r" \(this VIM has: .*\)\.", "", text)
+        return re.sub(r"(?<=maximum is )\d+", "N", text)
     finally:
         vim.delete_tag("ns")
     return "taken"
@@ -174,4 +185,5 @@ def refusal(vim: VimConnector, attempt: Attempt) -> str:
 @pytest.mark.parametrize("attempt", ATTEMPTS, ids=lambda attempt: attempt.what)
 def test_a_refusal_is_the_same(vims: tuple[VimConnector, VimConnector], attempt: Attempt) -> None:
     own, real = (refusal(vim, attempt) for vim in vims)
-    assert own == real
+    assert own != "taken"
+    assert real == ("taken" if attempt.strict else own)

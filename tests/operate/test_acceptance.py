@@ -475,7 +475,10 @@ def test_nobody_there(dist: Path, tmp_path: Path, url: str) -> None:
 @pytest.mark.parametrize(
     ("text", "command"),
     [
-        ("Image ubuntu22.04 could not be found (this VIM has: x).", "openstack image create"),
+        (
+            "Image not found with this criteria: 'ubuntu22.04' (this VIM has: x).",
+            "openstack image create",
+        ),
         ("Error at VIM, x: vimconnNotFoundException image not found", "openstack image create"),
         ("Quota exceeded for instances", "openstack quota show"),
         (

@@ -84,7 +84,7 @@ def test_a_port_without_a_fixed_address_gets_one_of_the_pool() -> None:
     [
         (("10.0.0.250", "10.0.1.5"), None, "spans beyond the subnet cidr 10.0.0.0/24"),
         (("10.0.0.250", "10.0.0.255"), None, "spans beyond the subnet cidr"),
-        (("10.0.0.9", "10.0.0.8"), None, "The allocation pool 10.0.0.9-10.0.0.8 is not valid"),
+        (("10.0.0.9", "10.0.0.8"), None, "The allocation pool {'start': '10.0.0.9'"),
         (("10.0.0.1", "10.0.0.8"), "10.0.0.3", "Gateway ip 10.0.0.3 conflicts with"),
     ],
 )
@@ -105,7 +105,7 @@ def test_the_mtu_of_a_network_is_that_of_neutrons_tenant_networks(
 @pytest.mark.parametrize("ip", ["10.0.1.1", "10.0.0.0", "10.0.0.255", "fd00::1", "x"])
 def test_address_outside_the_subnet(ip: str) -> None:
     subnet = addresses.parse_subnet("10.0.0.0/24")
-    with pytest.raises(VimError, match="is not a valid IP for the subnet 10.0.0.0/24"):
+    with pytest.raises(VimError, match="is not a valid IP"):
         addresses.take_ip(subnet, ip, [])
 
 
@@ -137,16 +137,16 @@ def test_default_subnets_never_overlap() -> None:
 @pytest.mark.parametrize("mac", ["01:00:00:00:00:01", "00:00:00:00:00:00", "fa:16", "zz:" * 5])
 def test_mac_refused(mac: str) -> None:
     with pytest.raises(VimError, match="Invalid input for mac_address"):
-        addresses.take_mac(mac, [])
+        addresses.take_mac(mac, [], "n")
 
 
 def test_mac_in_use_in_another_spelling() -> None:
-    with pytest.raises(VimError, match="is in use on this network"):
-        addresses.take_mac("02-00-00-00-00-0A", ["02:00:00:00:00:0a"])
+    with pytest.raises(VimError, match=r"mac address 02:00:00:00:00:0a is in use\."):
+        addresses.take_mac("02-00-00-00-00-0A", ["02:00:00:00:00:0a"], "n")
 
 
 def test_mac_is_openstacks() -> None:
-    assert addresses.take_mac(None, []).startswith("fa:16:3e:")
+    assert addresses.take_mac(None, [], "n").startswith("fa:16:3e:")
 
 
 def test_link_local_of_rfc4291_example() -> None:

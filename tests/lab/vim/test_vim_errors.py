@@ -23,9 +23,12 @@ def left(vim: Vim) -> tuple[int, list[str]]:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"image": "windows"}, r"Image windows could not be found \(this VIM has: ubuntu22\.04\)"),
+        (
+            {"image": "windows"},
+            r"Image not found with this criteria: .windows. \(this VIM has: ubuntu22\.04\)",
+        ),
         ({"hostname": "a_b"}, "Invalid input for hostname: 'a_b'"),
-        ({"ram_mib": 0}, "Invalid input for flavor: ram_mib is 0"),
+        ({"ram_mib": 0}, "field/attribute ram. Value: 0. 0 is less"),
         ({"ports": ()}, "must have 1 to 26 ports"),
         ({"ports": (PortSpec("nowhere"),)}, "Network nowhere could not be found"),
         ({"user_data": "hello"}, "cloud-init would ignore it"),
@@ -63,7 +66,7 @@ def test_failure_while_making_leaves_nothing(
     [
         (NetworkSpec("a", "10.0.0.1/24"), "Invalid input for cidr"),
         (NetworkSpec("a", "10.0.0.0/24", gateway="10.0.1.1"), "Gateway 10.0.1.1 is not valid"),
-        (NetworkSpec("a", mtu=70000), "Invalid input for mtu: 70000"),
+        (NetworkSpec("a", mtu=70000), "Requested MTU is too big"),
         (NetworkSpec("a", "fd00::/64", mtu=1000), "IPv6 needs at least 1280"),
         (NetworkSpec("a", management=True), "management network already"),
         (NetworkSpec(""), "must have a name"),
