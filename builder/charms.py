@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints
 
 from builder import documents
-from builder.errors import BuildError, sentence
+from builder.errors import BuildError
 from builder.tree import Tree
 from builder.vendor import vendored
 
@@ -31,18 +31,16 @@ MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}  # Names of processor archite
 Link = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,11}$")]
 
 
-class _Declaration(BaseModel):
+class _Declaration(documents.Strict):
     """charm.yaml."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: str
     summary: str
     description: str
-    network_function: bool = Field(alias="network-function", default=False)
+    network_function: bool = False
     code: str = Field(alias="class", default="vpnaas.charm.VnfCharm")
     gateway: bool = False
-    pdu_sessions: bool = Field(alias="pdu-sessions", default=False)
+    pdu_sessions: bool = False
     experiments: Literal[False, "actions.Experiments", "signalling.S6a", "signalling.N2"] = (
         "actions.Experiments"
     )
@@ -69,11 +67,8 @@ def load(tree: Tree, name: str) -> Charm:
     if name not in tree.own and name not in tree.charms():
         raise BuildError(f"no charm {name}; allowed are {', '.join(tree.charms())}")
     source = tree.root / "charms" / name
-    try:
-        text = tree.own.get(name) or _yaml(source / "charm.yaml")
-        declared = _Declaration.model_validate(text)
-    except ValidationError as error:
-        raise BuildError(f"charms/{name}/charm.yaml: {sentence(error)}") from None
+    text = tree.own.get(name) or _yaml(source / "charm.yaml")
+    declared = documents.checked(_Declaration, text, f"charms/{name}/charm.yaml")
     if declared.name != name:
         raise BuildError(f"charms/{name}/charm.yaml: name must be {name}, not {declared.name}")
     metadata: dict[str, Any] = {

@@ -2,13 +2,14 @@
 
 import copy
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from builder.errors import BuildError
+from builder.errors import BuildError, sentence
 
 MAX_CHARACTERS = 2 << 20
 """Limit of a text, which takes seconds to read. The largest real descriptors have a hundredth."""
@@ -22,6 +23,7 @@ MERGE = "tag:yaml.org,2002:merge"
 Loader = Callable[[str], yaml.SafeLoader]
 FASTEST: Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's loader, ten times faster, where PyYAML has it."""
+Form = TypeVar("Form", bound=BaseModel)
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml's, which writes the same.
 
 
@@ -43,6 +45,22 @@ def read(path: Path, loader: Loader = FASTEST) -> dict[str, Any]:
     return copy.deepcopy(document)
 
 
+class Strict(BaseModel):
+    """A mapping that people write: keys have dashes, and others than those of the model none."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, alias_generator=lambda name: name.replace("_", "-")
+    )
+
+
+def checked(model: type[Form], document: Any, where: object) -> Form:
+    """Return a document as a model; an error names `where` it lies."""
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise BuildError(f"{where}: {sentence(error)}") from None
+
+
 @functools.lru_cache(maxsize=64)
 def _parsed(text: bytes, loader: Loader) -> Any:
     """Return the content of a file; cached, because charms share most of their files."""
@@ -51,9 +69,8 @@ def _parsed(text: bytes, loader: Loader) -> Any:
 
 def day_1_2(vnfd: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the entries of `day1-2` in all flavours of a VNFD: of the VNF and of VDUs."""
-    for flavour in vnfd.get("df") or ():
-        operations = flavour.get("lcm-operations-configuration") or {}
-        yield from (operations.get("operate-vnf-op-config") or {}).get("day1-2") or ()
+    for _, entry, _ in walk(vnfd, f"{DAY12.replace('[0]', '[]')}[]"):
+        yield entry
 
 
 def dump(document: Any) -> str:
@@ -154,3 +171,46 @@ def repeated(root: Any) -> Iterator[tuple[int, str, int]]:
                 if key.value in lines:
                     yield line, key.value, lines[key.value]
                 lines[key.value] = line
+
+
+NICS = "int-cpd[]/virtual-network-interface-requirement[]"
+"""Path of the NICs of a VDU."""
+DAY12 = "df[0]/lcm-operations-configuration/operate-vnf-op-config/day1-2"
+"""Path of the day1-2 entries that OSM uses in a VNFD."""
+Found = tuple[str, Any, tuple[dict[str, Any], ...]]
+"""A place, what is there, and the entries of lists on the way, with the entry itself."""
+
+
+def walk(
+    node: Any, path: str, place: str = "", entries: tuple[dict[str, Any], ...] = ()
+) -> Iterator[Found]:
+    """Yield what is at a path, such as `df[]/vnf-profile[]`; a missing key or null ends it.
+
+    `[]` goes through a list, `[0]` takes its first entry, as OSM does with `df`, and `[-KEY]` the
+    entries without a key. With `?` after a key its value may not be empty.
+    """
+    head, _, rest = path.partition("/")
+    name, bracket, which = head.partition("[")
+    key = name.removesuffix("?")
+    value = node.get(key)
+    if value is None or (key != name and not value):
+        return
+    for index, item in enumerate(value if bracket else [value]):
+        if (which == "0]" and index) or (which[:1] == "-" and which[1:-1] in item):
+            continue
+        spot = f"{place}/{key}[{index}]" if bracket else f"{place}/{key}"
+        way = (*entries, item) if bracket and isinstance(item, dict) else entries
+        if rest:
+            yield from walk(item, rest, spot, way)
+        else:
+            yield spot, item, way
+
+
+def nics_at(vnfd: Any, points: Collection[object]) -> list[tuple[str, str]]:
+    """Return (VDU, name) of the NICs behind external connection points."""
+    ends = [end for _, end, (point,) in walk(vnfd, "ext-cpd[]/int-cpd?") if point["id"] in points]
+    return [
+        (vdu["id"], str(nic["name"]))
+        for _, nic, (vdu, cpd, _) in walk(vnfd, f"vdu[]/{NICS}")
+        if {"vdu-id": vdu["id"], "cpd": cpd["id"]} in ends
+    ]

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import StringConstraints
 
 from builder import documents
-from builder.errors import BuildError, sentence
+from builder.errors import BuildError
 from builder.tree import Tree
 
 ARCHITECTURES = ("x86_64", "aarch64")
@@ -35,10 +35,8 @@ _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
-class Backend(BaseModel):
+class Backend(documents.Strict):
     """One entry of cffi-backends.yaml: cffi's compiled part for one more Python."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     python: Annotated[str, StringConstraints(pattern=r"^3\.[0-9]+$")]
     version: str
@@ -55,9 +53,7 @@ class Wheel:
     python: str = ""  # The Python version of the wheel, "" for all versions.
 
 
-class _Backends(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _Backends(documents.Strict):
     backends: list[Backend]
 
 
@@ -122,10 +118,7 @@ def pinned(path: Path, architecture: str) -> list[Wheel]:
 
 
 def _backends(path: Path) -> list[Backend]:
-    try:
-        return _Backends.model_validate(documents.read(path)).backends
-    except ValidationError as error:
-        raise BuildError(f"{path}: {sentence(error)}") from None
+    return documents.checked(_Backends, documents.read(path), path).backends
 
 
 def _pip(*arguments: str) -> None:

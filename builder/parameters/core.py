@@ -8,17 +8,11 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    ValidationError,
-    model_validator,
-)
+from pydantic import Field, StringConstraints, model_validator
 
 from builder import documents
-from builder.errors import BuildError, sentence
+from builder.documents import Strict, checked
+from builder.errors import BuildError
 from builder.tree import Tree
 
 Imsi = Annotated[str, StringConstraints(pattern=r"^[0-9]{15}$")]
@@ -28,23 +22,14 @@ FileName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$")]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        alias_generator=lambda name: name.replace("_", "-"),
-        populate_by_name=True,
-    )
-
-
-class File(_Model):
+class File(Strict):
     """One parameter file to make."""
 
     software: Literal["oai", "none"]
     ue: bool = False
 
 
-class _Network(_Model):
+class _Network(Strict):
     """The codes of a mobile network (TS 23.003 clause 12.1)."""
 
     mcc: Annotated[str, StringConstraints(pattern=r"^[0-9]{3}$")]
@@ -61,7 +46,7 @@ class Network(_Network):
     mme_name: Name = "mme"
 
 
-class _Subscribers(_Model):
+class _Subscribers(Strict):
     """The subscribers that the HSS or UDR creates at its start."""
 
     operator_key: Key
@@ -76,7 +61,7 @@ class Subscribers(_Subscribers):
     first_msisdn: Digits
 
 
-class _DataNetwork(_Model):
+class _DataNetwork(Strict):
     """DNS servers and MTU of the UEs."""
 
     dns: IPv4Address
@@ -98,7 +83,7 @@ EnbId = Annotated[int, Field(ge=0, le=1048575)]
 """Identifies an eNB in its network (20 bits of the global eNB ID, TS 36.413, 9.2.1.37)."""
 
 
-class Radio(_Model):
+class Radio(Strict):
     """The cells: all have the same carrier, and each has its own eNB ID."""
 
     enb_id: EnbId  # eNB ID of the member `enb`.
@@ -108,21 +93,21 @@ class Radio(_Model):
     resource_blocks: Literal[25, 50, 100] = 25
 
 
-class Equipment(_Model):
+class Equipment(Strict):
     """A UE, for the files of `ue-files`; one of the subscribers."""
 
     imsi: Imsi
     msisdn: Digits
 
 
-class End(_Model):
+class End(Strict):
     """Addresses of one member on a link."""
 
     underlay: IPv4Address
     inner: IPv4Address
 
 
-class Link(_Model):
+class Link(Strict):
     """A secured link: its underlay network, the subnet in its tunnels, and two ends or more."""
 
     underlay: IPv4Network
@@ -130,14 +115,14 @@ class Link(_Model):
     ends: dict[Name, End] = Field(min_length=2)
 
 
-class Plain(_Model):
+class Plain(Strict):
     """A network without a tunnel."""
 
     underlay: IPv4Network
     ends: dict[Name, IPv4Address]
 
 
-class Core(_Model):
+class Core(Strict):
     """A core file: the part that is the same for EPS and 5GS."""
 
     files: dict[FileName, File] = Field(min_length=1)
@@ -197,7 +182,7 @@ class Subscribers5g(_Subscribers):
     ambr_mbps: int = Field(default=1000, ge=1)
 
 
-class Slice(_Model):
+class Slice(Strict):
     """A slice of the network: its S-NSSAI, its data network, and its SMF and UPF."""
 
     # SST-SD, or SST alone.
@@ -215,13 +200,13 @@ class DataNetwork5g(_DataNetwork):
     n6_nat: bool = True
 
 
-class Radio5g(_Model):
+class Radio5g(Strict):
     """The gNB."""
 
     gnb_id: int = Field(ge=0, le=0xFFFFFFF)
 
 
-class Wifi(_Model):
+class Wifi(Strict):
     """The N3IWF: its number, and the prefix of addresses inside the IPsec of its UEs."""
 
     n3iwf_id: int = Field(ge=1, le=0xFFFF)
@@ -229,7 +214,7 @@ class Wifi(_Model):
     liveness_seconds: int = Field(default=60, ge=0, le=3600)
 
 
-class Equipment5g(_Model):
+class Equipment5g(Strict):
     """A UE; one of the subscribers, with a PDU session in some of the slices."""
 
     imsi: Imsi
@@ -304,7 +289,7 @@ _PARAMETERS = {
 }
 
 
-def _values(*sections: _Model) -> dict[str, Any]:
+def _values(*sections: Strict) -> dict[str, Any]:
     """Return the values of sections as parameters: names, addresses and truth values as text."""
     result: dict[str, Any] = {}
     for section in sections:
@@ -322,10 +307,7 @@ def _chosen(kind: str, values: dict[str, Any]) -> dict[str, Any]:
 
 def load(path: Path) -> Core:
     document = documents.read(path)
-    try:
-        return (Core5g if "core" in document else Epc).model_validate(document)
-    except ValidationError as error:
-        raise BuildError(f"{path.name}: {sentence(error)}") from None
+    return checked(Core5g if "core" in document else Epc, document, path.name)
 
 
 def parameter_files(tree: Tree) -> dict[str, dict[str, Any]]:

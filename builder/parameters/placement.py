@@ -10,19 +10,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, IPvAnyAddress, ValidationError
+from pydantic import Field, IPvAnyAddress
 
 from builder import documents
-from builder.errors import BuildError, sentence
+from builder.documents import Strict, checked, nics_at
+from builder.errors import BuildError
 
 Document = dict[str, Any]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Place(_Model):
+class Place(Strict):
     """A site: its VIM account, and the networks there by the service's virtual link.
 
     OSM passes a link's subnet only to the VIM of `--vim_account`. So every link with an end at
@@ -33,7 +30,7 @@ class Place(_Model):
     networks: dict[str, str] = Field(default_factory=dict)
 
 
-class Endpoint(_Model):
+class Endpoint(Strict):
     """An end of a link that has at least one end outside the default site."""
 
     # Fixed address on the site's network; if None, the VIM chooses one.
@@ -42,7 +39,7 @@ class Endpoint(_Model):
     floating: IPvAnyAddress | None = None
 
 
-class Deployment(_Model):
+class Deployment(Strict):
     """A deployment file."""
 
     service: str  # NSD.
@@ -60,10 +57,7 @@ class Deployment(_Model):
 
 
 def read(path: Path) -> Deployment:
-    try:
-        return Deployment.model_validate(documents.read(path))
-    except ValidationError as error:
-        raise BuildError(f"{path}: {sentence(error)}") from None
+    return checked(Deployment, documents.read(path), path)
 
 
 def parameters(
@@ -218,16 +212,7 @@ def _gateway_parameters(vnfd: Mapping[str, Any], point: str) -> list[str]:
     Several links may share an interface, as S1-C and S1-U of a cell do.
     """
     # Unresolved references are skipped here; the validator reports them.
-    places = {
-        (e["int-cpd"]["vdu-id"], e["int-cpd"]["cpd"]) for e in vnfd["ext-cpd"] if e["id"] == point
-    }
-    nics = {
-        nic["name"]
-        for vdu in vnfd["vdu"]
-        for cpd in vdu["int-cpd"]
-        if (vdu["id"], cpd["id"]) in places
-        for nic in cpd["virtual-network-interface-requirement"]
-    }
+    nics = {name for _, name in nics_at(vnfd, [point])}
     names = []
     for entry in documents.day_1_2(vnfd):
         for primitive in entry.get("initial-config-primitive") or ():

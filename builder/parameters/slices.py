@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
-from builder.errors import BuildError, sentence
+from builder.documents import Strict, checked
+from builder.errors import BuildError
 
 POINT = "vnfd-connection-point-ref"
 QOS = ("five_qi", "guaranteed_mbps", "maximum_mbps", "underlay_mbps")
@@ -34,20 +35,16 @@ class Template:
         return cls(int(nst["quality-of-service"]["id"]), f"{sst}-{sd}" if sd else str(sst))
 
 
-class Rates(BaseModel):
+class Rates(Strict):
     """Rates of a slice's link in addition to its template's 5QI, in Mbit/s; 0 is none."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    guaranteed_mbps: int = Field(alias="guaranteed-mbps", default=0, ge=0)
-    maximum_mbps: int = Field(alias="maximum-mbps", default=0, ge=0)
-    underlay_mbps: int = Field(alias="underlay-mbps", default=0, ge=0)
+    guaranteed_mbps: int = Field(default=0, ge=0)
+    maximum_mbps: int = Field(default=0, ge=0)
+    underlay_mbps: int = Field(default=0, ge=0)
 
 
-class Subnet(BaseModel):
+class Subnet(Strict):
     """Parameters of one service of a slice."""
-
-    model_config = ConfigDict(extra="forbid")
 
     of: str  # Parameter file of the service.
     # Members to take, with their names in the slice's service; if empty, all.
@@ -55,25 +52,21 @@ class Subnet(BaseModel):
     # Fixed address by link and member; replaces the service's own.
     addresses: dict[str, dict[str, str]] = Field(default_factory=dict)
     # Values by member; replace the service's own.
-    additional_params: dict[str, dict[str, Any]] = Field(
-        alias="additional-params", default_factory=dict
-    )
+    additional_params: dict[str, dict[str, Any]] = Field(default_factory=dict)
     # Links that get the 5QI of the template at both their ends, with their rates.
     qos: dict[str, Rates] = Field(default_factory=dict)
     # Names of the slices that the AMF and gNB of the service offer.
     offers: list[str] = Field(default_factory=list)
 
 
-class Slice(BaseModel):
+class Slice(Strict):
     """One entry of params/slices.yaml: a template, and a file for `osm nsi-create`."""
-
-    model_config = ConfigDict(extra="forbid")
 
     nst: str  # The template.
     dnn: str | None = None  # Data network name, for a slice of a 5G core.
     # 5QI of subscribers' default QoS flow; if None, that of the template. It must be non-GBR (TS
     # 23.501 clause 5.7.2.7), so a GBR template needs this value.
-    default_five_qi: int | None = Field(alias="default-five-qi", default=None)
+    default_five_qi: int | None = None
     subnets: dict[str, Subnet] = Field(min_length=1)  # Parameters of its services.
 
 
@@ -91,10 +84,7 @@ def parameter_files(
     """
     slices = {}
     for name, entry in entries.items():
-        try:
-            slices[name] = Slice.model_validate(entry)
-        except ValidationError as error:
-            raise BuildError(f"params/slices.yaml: {name}: {sentence(error)}") from None
+        slices[name] = checked(Slice, entry, f"params/slices.yaml: {name}")
         nst = slices[name].nst
         if nst not in templates:
             allowed = ", ".join(sorted(templates))

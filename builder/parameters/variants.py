@@ -5,18 +5,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, Field, StringConstraints
 
 from builder import charms, documents
 from builder.descriptors import CONFIGURE, SHARED
-from builder.errors import BuildError, sentence
+from builder.documents import Strict, checked
+from builder.errors import BuildError
 from builder.parameters import core, slices
 from builder.tree import Tree
 
 TECHNOLOGY = "vpn_technology"
 
 
-class Variant(BaseModel):
+class Variant(Strict):
     """One entry of ns-packages/variants.yaml.
 
     Attributes:
@@ -27,19 +28,15 @@ class Variant(BaseModel):
         port_security: On at the NICs that only tunnels use (docs/reference/packages.md).
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     # NBI accepts any text as an id. The name is also a file name and a YAML key.
     suffix: Annotated[str, StringConstraints(pattern=r"^_[a-z0-9_]+$")]
     services: tuple[str, ...] = Field(alias="of", min_length=1)
     description: str
-    compute_factor: int = Field(alias="compute-factor", default=1, ge=1, le=64)
-    port_security: bool = Field(alias="port-security", default=False)
+    compute_factor: int = Field(default=1, ge=1, le=64)
+    port_security: bool = False
 
 
-class _Variants(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _Variants(Strict):
     variants: list[Variant]
 
 
@@ -54,15 +51,13 @@ class _Written(BaseModel):
     members: list[_WrittenMember] = Field(alias="additionalParamsForVnf")
 
 
-class _Derived(BaseModel):
+class _Derived(Strict):
     """One entry of params/variants.yaml."""
-
-    model_config = ConfigDict(extra="forbid")
 
     of: str
     description: str
     # Values for every member.
-    additional_params: dict[str, Any] = Field(alias="additional-params", default_factory=dict)
+    additional_params: dict[str, Any] = Field(default_factory=dict)
     # Values for single members, by member-vnf-index.
     members: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
@@ -70,10 +65,7 @@ class _Derived(BaseModel):
 def load(tree: Tree) -> list[Variant]:
     """Read the variants of services."""
     path = tree.root / "ns-packages/variants.yaml"
-    try:
-        return _Variants.model_validate(documents.read(path)).variants
-    except ValidationError as error:
-        raise BuildError(f"ns-packages/variants.yaml: {sentence(error)}") from None
+    return checked(_Variants, documents.read(path), "ns-packages/variants.yaml").variants
 
 
 def vnfd(descriptor: dict[str, Any], variant: Variant) -> dict[str, Any]:
@@ -171,10 +163,7 @@ def _complete(document: dict[str, Any], where: str, defaults: Mapping[str, Any])
 
     A member with links has the parameter `vpn_technology`.
     """
-    try:
-        _Written.model_validate(document)
-    except ValidationError as error:
-        raise BuildError(f"{where}: {sentence(error)}") from None
+    checked(_Written, document, where)
     for member in document["additionalParamsForVnf"]:
         values = member["additionalParams"]
         if TECHNOLOGY in values:
@@ -197,10 +186,7 @@ def _templates(tree: Tree) -> dict[str, slices.Template]:
 
 def _derive(name: str, entry: Any, written: dict[str, Any]) -> dict[str, Any]:
     where = f"params/variants.yaml: {name}"
-    try:
-        derived = _Derived.model_validate(entry)
-    except ValidationError as error:
-        raise BuildError(f"{where}: {sentence(error)}") from None
+    derived = checked(_Derived, entry, where)
     if derived.of not in written:
         raise BuildError(f"{where}: of: must be one of {', '.join(sorted(written))}")
     document: dict[str, Any] = _plain(written[derived.of])

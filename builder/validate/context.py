@@ -8,39 +8,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from builder.documents import DAY12, Found, walk
 from builder.validate.charm_files import Charm, charm_of
 from builder.validate.problem import Problem, Reporter
 from builder.validate.reader import Package, PackageError, read
 from builder.validate.sol006 import MODELS
 
 Document = dict[str, Any]
-Found = tuple[str, Any, tuple[Document, ...]]
-"""A place, what is there, and the entries of lists on the way, with the entry itself."""
-
-
-def walk(
-    node: Any, path: str, place: str = "", entries: tuple[Document, ...] = ()
-) -> Iterator[Found]:
-    """Yield what is at a path, such as `df[]/vnf-profile[]`; a missing key or null ends it.
-
-    `[]` goes through a list, `[0]` takes its first entry, as OSM does with `df`, and `[-KEY]` the
-    entries without a key. With `?` after a key its value may not be empty.
-    """
-    head, _, rest = path.partition("/")
-    name, bracket, which = head.partition("[")
-    key = name.removesuffix("?")
-    value = node.get(key)
-    if value is None or (key != name and not value):
-        return
-    for index, item in enumerate(value if bracket else [value]):
-        if (which == "0]" and index) or (which[:1] == "-" and which[1:-1] in item):
-            continue
-        spot = f"{place}/{key}[{index}]" if bracket else f"{place}/{key}"
-        way = (*entries, item) if bracket and isinstance(item, dict) else entries
-        if rest:
-            yield from walk(item, rest, spot, way)
-        else:
-            yield spot, item, way
 
 
 def checked(kind: str, body: Any) -> Document:
@@ -204,9 +178,8 @@ def body_of(package: Package) -> Any:
 
 def day12_of(place: str, flavour: Document) -> list[tuple[str, Document]]:
     """Return (place, entry) of each day1-2 entry of a flavour."""
-    operations = (flavour.get("lcm-operations-configuration") or {}).get("operate-vnf-op-config")
-    base = f"{place}/lcm-operations-configuration/operate-vnf-op-config/day1-2"
-    return numbered(base, (operations or {}).get("day1-2"))
+    path = f"{DAY12.removeprefix('df[0]/')}[]"
+    return [(at, entry) for at, entry, _ in walk(flavour, path, place)]
 
 
 def numbered(place: str, items: Any) -> list[tuple[str, Document]]:

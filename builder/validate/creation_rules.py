@@ -10,12 +10,11 @@ from typing import Any
 
 import yaml
 
-from builder.documents import FASTEST, Loader, repeated
+from builder.documents import DAY12, FASTEST, Loader, repeated
 from builder.validate.context import Context, choices, ids, numbered, rule
 from builder.validate.primitive_rules import WHOLE
 from builder.validate.problem import Problem
 from builder.validate.schema import shown
-from builder.validate.tables import DAY12
 
 
 @rule("vnfd", "nsd", "nst")

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from builder.documents import DAY12
 from builder.validate.context import Context, choices, day12_of, ids, rule
 from builder.validate.problem import Problem
-from builder.validate.tables import DAY12
 
 NAME_LENGTH = 12  # Characters of an id that LCM puts into the name of a Juju application.
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from builder.documents import DocumentError, bounded
+from builder.documents import DAY12, DocumentError, bounded, walk
 from builder.parameters.agreement import disagreements
 from builder.validate.cloudinit_rules import files_of, variables
-from builder.validate.context import Catalog, Document, choices, day12_of, numbered, walk
+from builder.validate.context import Catalog, Document, choices, numbered
 from builder.validate.params_models import MODELS, normalised
 from builder.validate.params_rules import (
     addresses,
@@ -311,12 +311,7 @@ def _supplied(request: Request) -> Iterator[Problem]:
 
 def _needed(vnfd: Document) -> Iterator[tuple[str, str, str]]:
     """Return (day1-2 id, parameter, primitive) of every <parameter> of initial primitives."""
-    if not vnfd:
-        return
-    for _, entry in day12_of("", vnfd["df"][0]):
-        for primitive in entry.get("initial-config-primitive") or ():
-            for parameter in primitive.get("parameter") or ():
-                value = parameter.get("value")
-                if isinstance(value, str) and WHOLE.fullmatch(value):
-                    if value[1:-1] not in BUILT_IN:
-                        yield str(entry["id"]), value[1:-1], primitive["name"]
+    values = f"{DAY12}[]/initial-config-primitive[]/parameter[]/value"
+    for _, value, (_, entry, primitive, _) in walk(vnfd, values):
+        if isinstance(value, str) and WHOLE.fullmatch(value) and value[1:-1] not in BUILT_IN:
+            yield str(entry["id"]), value[1:-1], primitive["name"]

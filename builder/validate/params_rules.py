@@ -10,9 +10,10 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Any
 
+from builder.documents import NICS, walk
 from builder.validate.charm_files import Charm, charm_of
 from builder.validate.cloudinit_rules import files_of, variables
-from builder.validate.context import Document, choices, day12_of, numbered, walk
+from builder.validate.context import Document, choices, day12_of, numbered
 from builder.validate.primitive_rules import (
     BUILT_IN,
     LOOPBACK,
@@ -53,11 +54,7 @@ def resources(request: Request) -> Iterator[Problem]:
 def _interfaces(
     request: Request, place: str, index: str, given: Document, vdu: Document
 ) -> Iterator[Problem]:
-    known = {
-        nic["name"]
-        for point in vdu.get("int-cpd") or ()
-        for nic in point.get("virtual-network-interface-requirement") or ()
-    }
+    known = {nic["name"] for _, nic, _ in walk(vdu, NICS)}
     for number, (at, nic) in enumerate(numbered(f"{place}/interface", given.get("interface"))):
         if nic["name"] in known:
             continue

@@ -8,6 +8,7 @@ import ipaddress
 from collections.abc import Iterator
 from typing import Any
 
+from builder.documents import nics_at, walk
 from builder.validate.context import Context, Document, numbered, rule
 from builder.validate.problem import Problem
 from builder.validate.request import Request
@@ -19,22 +20,11 @@ def fixed(request: Request, index: str, connection: Document, link: Document) ->
     """Return a member's fixed addresses on a link: those of its NICs, else the link's or NSD's."""
     constituents = connection.get("constituent-cpd-id") or ()
     points = {constituent.get("constituent-cpd-id") for constituent in constituents}
-    nics = {
-        (vdu["id"], nic["name"])
-        for vdu in request.vnfds.get(index, {}).get("vdu") or ()
-        for cpd in vdu.get("int-cpd") or ()
-        for nic in cpd.get("virtual-network-interface-requirement") or ()
-        for ext in request.vnfds[index].get("ext-cpd") or ()
-        if ext["id"] in points
-        and (ext.get("int-cpd") or {}) == {"vdu-id": vdu["id"], "cpd": cpd["id"]}
-    }
+    nics = nics_at(request.vnfds.get(index, {}), points)
     of_nics = [
         nic
-        for entry in request.document.get("vnf") or ()
-        if entry["member-vnf-index"] == index
-        for vdu in entry.get("vdu") or ()
-        for nic in vdu.get("interface") or ()
-        if (vdu["id"], nic["name"]) in nics
+        for _, nic, (entry, vdu, _) in walk(request.document, "vnf[]/vdu[]/interface[]")
+        if entry["member-vnf-index"] == index and (vdu["id"], nic["name"]) in nics
     ]
     of_link = [
         point

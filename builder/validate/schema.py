@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from builder.documents import Strict
 from builder.errors import allowed
 from builder.validate.problem import Problem
 
@@ -26,16 +27,10 @@ def shown(value: Any) -> str:
         return "a number too long to print"
 
 
-def _kebab(name: str) -> str:
-    return name.rstrip("_").replace("_", "-")
+class Model(Strict):
+    """A YANG container or list entry."""
 
-
-class Model(BaseModel):
-    """A YANG container or list entry: keys in kebab case, unknown ones are errors."""
-
-    model_config = ConfigDict(
-        extra="forbid", alias_generator=_kebab, frozen=True, allow_inf_nan=False
-    )
+    model_config = ConfigDict(allow_inf_nan=False)
 
 
 def _text(value: Any) -> Any:

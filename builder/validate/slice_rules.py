@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from builder.validate.context import Catalog, Document, choices, day12_of, numbered
+from builder.documents import DAY12, walk
+from builder.validate.context import Catalog, Document, choices, numbered
 from builder.validate.primitive_rules import WHOLE
 from builder.validate.problem import Problem
 
@@ -12,15 +13,12 @@ NONE = (0, -1)  # Values that enforce no 5QI.
 
 def _names(vnfd: Document) -> set[str]:
     """Return the instantiation parameters of a VNF that become a 5QI."""
-    result = set()
-    for _, configured in day12_of("", vnfd["df"][0]):
-        for primitive in configured.get("initial-config-primitive") or ():
-            for parameter in primitive.get("parameter") or ():
-                value = parameter.get("value")
-                whole = isinstance(value, str) and WHOLE.fullmatch(value)
-                if parameter["name"] == PARAMETER and whole:
-                    result.add(value[1:-1])
-    return result
+    values = f"{DAY12}[]/initial-config-primitive[]/parameter[]/value"
+    return {
+        value[1:-1]
+        for _, value, (*_, parameter) in walk(vnfd, values)
+        if parameter["name"] == PARAMETER and isinstance(value, str) and WHOLE.fullmatch(value)
+    }
 
 
 def five_qi(

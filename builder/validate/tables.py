@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from builder import documents
-from builder.validate.context import Context, choices, rule, walk
+from builder.documents import DAY12, walk
+from builder.validate.context import Context, choices, rule
 from builder.validate.problem import Problem, Reporter
 from builder.validate.schema import LOADER
 
 Row = dict[str, str]
 Entries = tuple[dict[str, Any], ...]
 LEVELS = "df[]/instantiation-level[]/vdu-level[]/vdu-id"
-DAY12 = "df[0]/lcm-operations-configuration/operate-vnf-op-config/day1-2"
 _TABLES: dict[str, list[Row]] = documents.load(
     Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
 )

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Iterator
 
+from builder.documents import DAY12, NICS, nics_at, walk
 from builder.validate.context import Context, Document, choices, day12_of, ids, numbered, rule
 from builder.validate.problem import Problem
 from builder.validate.schema import LOADER, shown
-from builder.validate.tables import DAY12, LEVELS, named
+from builder.validate.tables import LEVELS, named
 
 KERNEL = re.compile(r"(?:ens|eno|eth|enp[0-9]+s)[0-9]+")
 """Names that Linux gives to NICs in the order of their slots."""
@@ -97,11 +98,7 @@ def names_and_sizes(ctx: Context) -> Iterator[Problem]:
 def interfaces(ctx: Context) -> Iterator[Problem]:
     """`position` on only some NICs, or the same on two, gives an unexpected order."""
     for place, vdu in ctx.vdus():
-        nics = [
-            nic
-            for point in vdu.get("int-cpd") or ()
-            for nic in point.get("virtual-network-interface-requirement") or ()
-        ]
+        nics = [nic for _, nic, _ in walk(vdu, NICS)]
         positions = [nic["position"] for nic in nics if nic.get("position") is not None]
         if positions and len(positions) != len(nics):
             yield ctx.silent(
@@ -132,39 +129,26 @@ def _order(ctx: Context, place: str, vdu: Document, names: list[str]) -> Iterato
                 f"that order, so {wrong}; allowed: positions in the order of the names"
             )
             yield ctx.silent("nic-order", f"{place}/int-cpd", sentence)
-    points = {point["id"]: point.get("int-cpd") or {} for point in ctx.body.get("ext-cpd") or ()}
-    managed = points.get(str(ctx.body.get("mgmt-cp")), {})
-    own = [
-        str(nic["name"])
-        for point in vdu.get("int-cpd") or ()
-        if managed == {"vdu-id": vdu["id"], "cpd": point["id"]}
-        for nic in point.get("virtual-network-interface-requirement") or ()
-    ]
-    for at, entry in ctx.day12():
-        initial = f"{at}/initial-config-primitive"
-        for spot, primitive in numbered(initial, entry.get("initial-config-primitive")):
-            for where, parameter in numbered(f"{spot}/parameter", primitive.get("parameter")):
-                match = ENS.fullmatch(str(parameter.get("value")))
-                if parameter["name"] != "underlay-interface" or not match:
-                    continue
-                index = int(match.group(1)) - 3
-                if own and index >= len(names):
-                    sentence = (
-                        f"{match.group()} would be NIC number {index + 1} of VDU {vdu['id']!r}, "
-                        f"which has {len(names)}; allowed: a NIC that it has"
-                    )
-                    yield ctx.silent("nic-order", f"{where}/value", sentence)
-                if (
-                    not as_linux
-                    and len(names) > 1
-                    and 0 <= index < len(names)
-                    and names[index] in own
-                ):
-                    sentence = (
-                        f"{match.group()} is the VDU's NIC number {index + 1}, {names[index]!r}, "
-                        "and the tunnel would run over the management network; allowed: another NIC"
-                    )
-                    yield ctx.silent("nic-order", f"{where}/value", sentence)
+    managed = nics_at(ctx.body, [ctx.body.get("mgmt-cp")])
+    own = [name for of, name in managed if of == vdu["id"]]
+    values = f"{DAY12}[]/initial-config-primitive[]/parameter[]/value"
+    for where, value, (*_, parameter) in ctx.each(values):
+        match = ENS.fullmatch(str(value))
+        if parameter["name"] != "underlay-interface" or not match:
+            continue
+        index = int(match.group(1)) - 3
+        if own and index >= len(names):
+            sentence = (
+                f"{value} would be NIC number {index + 1} of VDU {vdu['id']!r}, "
+                f"which has {len(names)}; allowed: a NIC that it has"
+            )
+            yield ctx.silent("nic-order", where, sentence)
+        if not as_linux and len(names) > 1 and 0 <= index < len(names) and names[index] in own:
+            sentence = (
+                f"{value} is the VDU's NIC number {index + 1}, {names[index]!r}, "
+                "and the tunnel would run over the management network; allowed: another NIC"
+            )
+            yield ctx.silent("nic-order", where, sentence)
 
 
 @rule("vnfd")
