@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 
+from builder.documents import DAY12
 from builder.validate.charm_files import Charm
-from builder.validate.context import Context, Document, choices, day12_of, ids, numbered, rule
+from builder.validate.context import Context, Document, choices, ids, rule
 from builder.validate.problem import Problem
 from builder.validate.reader import CARRIAGE, Entry
 
+ENVIRONMENTS = f"{DAY12}[]/execution-environment-list[]"
 STARTED = ("hooks/", "actions/")
 MARK = b"\xef\xbb\xbf"  # Byte order mark of UTF-8.
 BOM = "a byte order mark stands before `#!`, so Linux runs no interpreter; allowed: without"
@@ -18,11 +20,8 @@ EARLIEST = 315532800  # 1980-01-01, the earliest date in a ZIP file
 def folders(ctx: Context) -> Iterator[Problem]:
     """Charm folders must be there under the right name."""
     yield from _refused_folders(ctx)
-    for where, entry in ctx.day12():
-        for place, environment in environments_of(where, entry):
-            name = (environment.get("juju") or {}).get("charm")
-            if name:
-                yield from named_charm(ctx, f"{place}/juju/charm", name)
+    for place, name, _ in ctx.each(f"{ENVIRONMENTS}/juju/charm?"):
+        yield from named_charm(ctx, place, name)
 
 
 def _refused_folders(ctx: Context) -> Iterator[Problem]:
@@ -30,17 +29,16 @@ def _refused_folders(ctx: Context) -> Iterator[Problem]:
     places = (ctx.package.folder("charms"), ctx.package.other_folder("charms"))
     if any(path.startswith(places) for path in ctx.package.files):
         return
-    for at, flavour in ctx.flavours():
+    every = f"{DAY12.replace('[0]', '[]')}[]/execution-environment-list"
+    for place, listed, (flavour, entry) in ctx.each(every):
         looked_at = {ctx.body["id"]} | ids(flavour.get("vdu-profile"))
-        for where, entry in day12_of(at, flavour):
-            listed = entry.get("execution-environment-list") or ()
-            if entry["id"] in looked_at and any("juju" in item for item in listed):
-                yield ctx.refused(
-                    "charm-missing",
-                    f"{where}/execution-environment-list",
-                    f"the package has no {ctx.package.folder('charms')} folder for its charms",
-                    f"Charm defined in vnf[id={ctx.body['id']}] but not present in package",
-                )
+        if entry["id"] in looked_at and any("juju" in item for item in listed):
+            yield ctx.refused(
+                "charm-missing",
+                place,
+                f"the package has no {ctx.package.folder('charms')} folder for its charms",
+                f"Charm defined in vnf[id={ctx.body['id']}] but not present in package",
+            )
 
 
 def named_charm(ctx: Context, place: str, name: str) -> Iterator[Problem]:
@@ -172,32 +170,26 @@ def links_out(ctx: Context) -> Iterator[Problem]:
 
 @rule("vnfd")
 def environments(ctx: Context) -> Iterator[Problem]:
-    """Execution environments, key injection and references to them."""
-    for where, entry in ctx.day12():
-        listed = environments_of(where, entry)
-        known = [environment["id"] for _, environment in listed]
-        for place, environment in listed:
-            if not (environment.get("juju") or {}).get("charm") and not environment.get(
-                "helm-chart"
-            ):
-                sentence = "nothing runs here; allowed: juju with a charm, or helm-chart"
-                yield ctx.silent("ee-kind", place, sentence)
-        access = (entry.get("config-access") or {}).get("ssh-access") or {}
+    """Execution environments and key injection."""
+    for place, environment, _ in ctx.each(ENVIRONMENTS):
+        charm = (environment.get("juju") or {}).get("charm")
+        if not charm and not environment.get("helm-chart"):
+            sentence = "nothing runs here; allowed: juju with a charm, or helm-chart"
+            yield ctx.silent("ee-kind", place, sentence)
+    for place, access, (_, entry) in ctx.each(f"{DAY12}[]/config-access/ssh-access"):
         if access.get("required") and not access.get("default-user"):
             sentence = (
                 "required without default-user: OSM skips the key injection and says nothing; "
                 "allowed: default-user, the image's user"
             )
-            place = f"{where}/config-access/ssh-access"
             yield ctx.silent("ssh-user", place, sentence)
         elif access.get("required"):
-            yield from _public_key(ctx, where, entry)
-        yield from _references(ctx, where, entry, known)
+            yield from _public_key(ctx, place, entry)
 
 
-def _public_key(ctx: Context, where: str, entry: Document) -> Iterator[Problem]:
+def _public_key(ctx: Context, place: str, entry: Document) -> Iterator[Problem]:
     """LCM asks every proxy charm of the entry for its key."""
-    for _, environment in environments_of(where, entry):
+    for environment in entry.get("execution-environment-list") or ():
         juju = environment.get("juju") or {}
         charm = ctx.charm(juju["charm"]) if juju.get("charm") else None
         listed = charm.actions if charm is not None else None
@@ -206,12 +198,16 @@ def _public_key(ctx: Context, where: str, entry: Document) -> Iterator[Problem]:
                 f"charm {juju['charm']} has no action {PUBLIC_KEY!r}, which gives the key that is "
                 "injected; allowed: with it, or required: false"
             )
-            yield ctx.silent("action-missing", f"{where}/config-access/ssh-access", sentence)
+            yield ctx.silent("action-missing", place, sentence)
 
 
-def _references(ctx: Context, where: str, entry: Document, known: list[str]) -> Iterator[Problem]:
+@rule("vnfd")
+def references(ctx: Context) -> Iterator[Problem]:
+    """A primitive names the execution environment in which it runs."""
     kinds = ("initial-config-primitive", "terminate-config-primitive", "config-primitive")
-    for place, primitive in [i for k in kinds for i in numbered(f"{where}/{k}", entry.get(k))]:
+    listed = [found for kind in kinds for found in ctx.each(f"{DAY12}[]/{kind}[]")]
+    for place, primitive, (_, entry, _) in listed:
+        known = ids(entry.get("execution-environment-list"))
         reference = primitive.get("execution-environment-ref")
         if reference is None and known:
             sentence = f"execution-environment-ref is missing; allowed: {choices(known)}"
@@ -222,8 +218,3 @@ def _references(ctx: Context, where: str, entry: Document, known: list[str]) -> 
                 f"{place}/execution-environment-ref",
                 f"{reference!r} is no execution environment; allowed: {choices(known)}",
             )
-
-
-def environments_of(where: str, entry: Document) -> list[tuple[str, Document]]:
-    """Return (place, environment) of a day1-2 entry."""
-    return numbered(f"{where}/execution-environment-list", entry.get("execution-environment-list"))

@@ -6,12 +6,11 @@ key is missing. The source of all rules is NBI's instance_topics.py.
 
 import ipaddress
 from collections.abc import Iterator
-from typing import Any
 
 import yaml
 
-from builder.documents import DAY12, FASTEST, Loader, repeated
-from builder.validate.context import Context, choices, ids, numbered, rule
+from builder.documents import DAY12, FASTEST, Loader, repeated, walk
+from builder.validate.context import Context, body_of, choices, ids, rule
 from builder.validate.primitive_rules import WHOLE
 from builder.validate.problem import Problem
 from builder.validate.schema import shown
@@ -72,25 +71,13 @@ def healed_parameters(ctx: Context) -> Iterator[Problem]:
 def record_of_service(ctx: Context) -> Iterator[Problem]:
     """The record of a service needs members with a text as index."""
     # pyangbind converts the ids to text, but then NBI restores the original vnf-profiles.
-    for place, profile in _profiles(ctx.package.document):
-        index = profile.get("id")
-        if index is not None and not isinstance(index, str):
+    for place, index, _ in walk(body_of(ctx.package), "df[]/vnf-profile[]/id"):
+        if not isinstance(index, str):
             sentence = (
                 f"{index!r} is a number, which NBI cannot make names of (TypeError) and parameters "
                 f'never match; allowed: "{index}", in quotes'
             )
-            yield ctx.silent("member-number", f"{place}/id", sentence)
-
-
-def _profiles(node: Any, place: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Return (place in the NSD, vnf-profile) of an unconverted document."""
-    while isinstance(node, dict) and ("nsd" in node or "etsi-nfv-nsd:nsd" in node):
-        node = node["nsd" if "nsd" in node else "etsi-nfv-nsd:nsd"]
-    if isinstance(node, list) and node:
-        node = node[0]
-    for at, flavour in numbered("/df", node.get("df") if isinstance(node, dict) else None):
-        for inner, profile in numbered(f"{at}/vnf-profile", flavour.get("vnf-profile")):
-            yield f"{place}{inner}", profile
+            yield ctx.silent("member-number", place, sentence)
 
 
 @rule("nsd")
@@ -104,31 +91,24 @@ def networks(ctx: Context) -> Iterator[Problem]:
             "allowed: mgmt-network: true at one"
         )
         yield ctx.silent("mgmt-none", "/virtual-link-desc", sentence)
-    for at, flavour in ctx.flavours():
-        profiles = ids(flavour.get("virtual-link-profile")) - links
-        for place, profile in numbered(f"{at}/vnf-profile", flavour.get("vnf-profile")):
-            key = "virtual-link-connectivity"
-            connected: set[str] = set()
-            for inner, connection in numbered(f"{place}/{key}", profile.get(key)):
-                points = connection.get("constituent-cpd-id") or ()
-                connected |= {point["constituent-cpd-id"] for point in points}
-                link = connection["virtual-link-profile-id"]
-                if link in profiles:
-                    sentence = (
-                        f"NBI looks for a virtual-link-desc {link!r} and fails (KeyError): a "
-                        f"profile's own id does not count; allowed: {choices(links)}"
-                    )
-                    spot = f"{inner}/virtual-link-profile-id"
-                    yield ctx.silent("ns-link-profile", spot, sentence)
-            vnfd = ctx.catalog.vnfds.get(profile["vnfd-id"]) or {}
-            management = vnfd.get("mgmt-cp")
-            if management and management not in connected:
-                sentence = (
-                    f"nothing connects the management point {management!r} of "
-                    f"{profile['vnfd-id']}, so OSM waits for an address that never comes; "
-                    f"allowed: a connection to {choices(links)}"
-                )
-                yield ctx.silent("mgmt-link", place, sentence)
+    ends = "df[]/vnf-profile[]/virtual-link-connectivity[]/virtual-link-profile-id"
+    for place, link, (flavour, *_) in ctx.each(ends):
+        if link in ids(flavour.get("virtual-link-profile")) - links:
+            sentence = (
+                f"NBI looks for a virtual-link-desc {link!r} and fails (KeyError): a profile's own "
+                f"id does not count; allowed: {choices(links)}"
+            )
+            yield ctx.silent("ns-link-profile", place, sentence)
+    points = "virtual-link-connectivity[]/constituent-cpd-id[]/constituent-cpd-id"
+    for place, profile, _ in ctx.each("df[]/vnf-profile[]"):
+        management = (ctx.catalog.vnfds.get(profile["vnfd-id"]) or {}).get("mgmt-cp")
+        if management and management not in {point for _, point, _ in walk(profile, points)}:
+            sentence = (
+                f"nothing connects the management point {management!r} of {profile['vnfd-id']}, "
+                "so OSM waits for an address that never comes; allowed: a connection to "
+                f"{choices(links)}"
+            )
+            yield ctx.silent("mgmt-link", place, sentence)
 
 
 @rule("vnfd", "nsd")

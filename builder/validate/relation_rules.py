@@ -1,8 +1,9 @@
 """Rules for relations; OSM does not check them, and drops Juju's errors about them."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
+from builder.documents import DAY12
 from builder.validate.charm_files import Charm, charm_of
 from builder.validate.context import Context, Document, choices, day12_of, ids, numbered, rule
 from builder.validate.problem import Problem
@@ -29,71 +30,62 @@ class Found:
     charm: Charm | None
 
 
+Finder = Callable[[Side], Generator[Problem, None, Found | None]]
+"""Reports the problems of an end; returns its charm, None if it has none."""
+
+
 @rule("nsd")
 def of_services(ctx: Context) -> Iterator[Problem]:
     """Relations of an NSD."""
-    members = {
-        profile["id"]: profile["vnfd-id"]
-        for _, flavour in ctx.flavours()
-        for profile in flavour.get("vnf-profile") or ()
-    }
-    listed = (ctx.body.get("ns-configuration") or {}).get("relation")
-    for place, relation in numbered("/ns-configuration/relation", listed):
-        yield from _form(ctx, place, relation)
-        ends = []
-        for side in _sides(place, relation):
-            end = yield from _in_service(ctx, side, members)
-            ends.append((side, end))
-        yield from _compared(ctx, place, ends)
+    members = {p["id"]: p["vnfd-id"] for _, p, _ in ctx.each("df[]/vnf-profile[]")}
+    for place, relation, _ in ctx.each("ns-configuration/relation[]"):
+        yield from _relation(ctx, place, relation, lambda side: _in_service(ctx, side, members))
 
 
 @rule("vnfd")
 def of_functions(ctx: Context) -> Iterator[Problem]:
     """Relations of a VNFD must be in the day1-2 entry with the VNFD's id."""
     own = str(ctx.body["id"])
-    for where, entry in ctx.day12():
-        for place, relation in numbered(f"{where}/relation", entry.get("relation")):
-            if entry["id"] != own:
-                sentence = f"OSM ignores relations here; allowed: in the day1-2 entry {own!r}"
-                yield ctx.silent("relation-place", place, sentence)
-                continue
-            yield from _form(ctx, place, relation)
-            ends = []
-            for side in _sides(place, relation):
-                end = yield from _in_function(ctx, side)
-                ends.append((side, end))
-            yield from _compared(ctx, place, ends)
+    for place, relation, (_, entry, _) in ctx.each(f"{DAY12}[]/relation[]"):
+        if entry["id"] != own:
+            sentence = f"OSM ignores relations here; allowed: in the day1-2 entry {own!r}"
+            yield ctx.silent("relation-place", place, sentence)
+        else:
+            yield from _relation(ctx, place, relation, lambda side: _in_function(ctx, side))
 
 
-def _form(ctx: Context, place: str, relation: Document) -> Iterator[Problem]:
+def _relation(ctx: Context, place: str, relation: Document, find: Finder) -> Iterator[Problem]:
     new = [key for key in ROLES if relation.get(key)]
     old = len(relation.get("entities") or ())
     if (len(new), old) not in ((2, 0), (0, 2)):
         sentence = "allowed: provider and requirer, or exactly two entities, not both"
         yield ctx.silent("relation-form", place, sentence)
+    ends = []
+    for side in _sides(place, relation):
+        end = yield from find(side)
+        ends.append((side, end))
+    yield from _compared(ctx, place, ends)
 
 
 def _sides(place: str, relation: Document) -> list[Side]:
     """Return the ends; in the deprecated form the first entity is the provider."""
-    result = []
-    for key in ROLES:
-        end = relation.get(key)
-        if end:
-            result.append(
-                Side(
-                    key,
-                    f"{place}/{key}",
-                    end.get("vnf-profile-id") or "",
-                    end.get("vdu-profile-id") or "",
-                    end.get("execution-environment-ref") or None,
-                    end.get("endpoint"),
-                )
-            )
-    if not result:
-        entities = numbered(f"{place}/entities", relation.get("entities"))
-        for key, (at, entity) in zip(ROLES, entities, strict=False):
-            result.append(Side(key, at, entity["id"], "", None, entity.get("endpoint")))
-    return result
+    ends = [
+        Side(
+            key,
+            f"{place}/{key}",
+            end.get("vnf-profile-id") or "",
+            end.get("vdu-profile-id") or "",
+            end.get("execution-environment-ref") or None,
+            end.get("endpoint"),
+        )
+        for key in ROLES
+        if (end := relation.get(key))
+    ]
+    entities = zip(ROLES, numbered(f"{place}/entities", relation.get("entities")), strict=False)
+    return ends or [
+        Side(key, at, entity["id"], "", None, entity.get("endpoint"))
+        for key, (at, entity) in entities
+    ]
 
 
 def _in_service(
