@@ -176,7 +176,8 @@ def make(
                 if campaign.set_aside(run):
                     numbered.append((number, step))  # The loop comes to it at the end.
                     mark += ", once more at the end"
-        words = escape(f"{describe(step.cell)}: {headline(run)}")
+        told = EXPERIMENTS[run.experiment].told(run.result)
+        words = escape(f"{describe(step.cell)}: {told}")
         console.print(f"{number:3}/{len(steps)} {mark} {words}")
     return failures
 
@@ -187,42 +188,3 @@ def describe(cell: Cell) -> str:
         str(v) for k, v in cell.params.items() if v != "" and k not in ("seconds", "patience")
     ]
     return f"{cell.experiment} {' '.join(values)}"
-
-
-def headline(run: Run) -> str:
-    """Return the most important figure of a run."""
-    result = run.result
-    if run.experiment == "confidentiality":
-        clear = sum(link["clear"] for link in result["links"].values())
-        seen = sorted({imsi for link in result["links"].values() for imsi in link["imsis"]})
-        protected = sum(link["protected"] for link in result["links"].values())
-        who = ", ".join(seen) or "unseen"
-        return f"{protected} protected frames, {clear} clear, identities {who}"
-    if run.experiment == "reach":
-        return f"{result['pairs']} pairs, {len(result['unexpected'])} reached what they must not"
-    if run.experiment == "performance":
-        return f"{result['mbps']:.0f} Mbit/s, RTT {result['rtt_ms']:.2f} ms"
-    if run.experiment == "dependability":
-        own, other = result["victim"]["lost"], result["neighbour"]["lost"]
-        return f"neighbour lost {other}, victim {'all' if own is None else own}"
-    if run.experiment in ("qos", "sweep"):
-        within, rate = result["within_percent"], result["embb_mbps"]
-        return f"{within:.1f} % of URLLC within {result['budget_ms']:g} ms, eMBB {rate:.0f} Mbit/s"
-    if run.experiment == "sessions":
-        answered = result["answered"].items()
-        own = sum(n for name, n in answered if len(set(name.split(">"))) == 1)
-        return (
-            f"{own} answers of own data networks, {sum(result['answered'].values()) - own} others"
-        )
-    if run.experiment == "procedures":
-        registration, session = result["registration_mean_ms"], result["session_mean_ms"]
-        return f"registration {registration:.1f} ms, PDU session {session:.1f} ms on N2"
-    if run.experiment == "storm":
-        offered, served = result["offered_per_second"], result["served_per_second"]
-        return f"{served:g} of {offered:g} UEs a second, {result['lost']} gave up"
-    if run.experiment == "signalling":
-        air, ulr = result["air_mean_ms"], result["ulr_mean_ms"]
-        return f"AIR {air:.2f} ms, ULR {ulr:.2f} ms, attach {result['attach_median_ms']:.1f} ms"
-    if run.experiment == "revocation":
-        return f"{result['arrived']} arrived before, {result['after-deletion']} after the deletion"
-    return ""

@@ -176,8 +176,16 @@ def merged(ends: Any) -> Wire:
     return Wire(dict(sorted(frames.items())), tuple(sorted(imsis)))
 
 
+def _headline(result: Mapping[str, Any]) -> str:
+    links = result["links"].values()
+    protected, clear = (sum(link[kind] for link in links) for kind in ("protected", "clear"))
+    who = ", ".join(sorted({imsi for link in links for imsi in link["imsis"]})) or "unseen"
+    return f"{protected} protected frames, {clear} clear, identities {who}"
+
+
 EXPERIMENT = Experiment(
     run,
     "Confidentiality",
     "underlays carry nothing but WireGuard, ESP and address resolution",
+    headline=_headline,
 )

@@ -7,7 +7,7 @@ is real. If only the charm is killed, it must not break.
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -172,4 +172,14 @@ def _wait_recovered(bed: Testbed, name: str) -> None:
     raise click.ClickException(f"{name}: {slice_.user_plane} does not come back")
 
 
-EXPERIMENT = Experiment(run, "Dependability", "a fault in one slice costs the other no packet")
+def _headline(result: Mapping[str, Any]) -> str:
+    own, other = result["victim"]["lost"], result["neighbour"]["lost"]
+    return f"neighbour lost {other}, victim {'all' if own is None else own}"
+
+
+EXPERIMENT = Experiment(
+    run,
+    "Dependability",
+    "a fault in one slice costs the other no packet",
+    headline=_headline,
+)

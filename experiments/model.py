@@ -43,6 +43,13 @@ class Experiment:
     claim: str = ""  # sentence that its verdict is about.
     # Whether it needs a queue in the network, or UEs that the lab simulates.
     lab_only: bool = False
+    # The most important figures of a result: a form that takes them, or a function.
+    headline: str | Callable[[Mapping[str, Any]], str] = ""
+
+    def told(self, result: Mapping[str, Any]) -> str:
+        """Return the most important figures of a result."""
+        form = self.headline
+        return form.format_map(result) if isinstance(form, str) else form(result)
 
     def __call__(self, *bed: Any, **params: Any) -> Result:
         return self.make(*bed, **params)

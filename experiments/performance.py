@@ -78,4 +78,4 @@ def run(
     }, None
 
 
-EXPERIMENT = Experiment(run)
+EXPERIMENT = Experiment(run, headline="{mbps:.0f} Mbit/s, RTT {rtt_ms:.2f} ms")

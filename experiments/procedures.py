@@ -86,5 +86,13 @@ def storm(
     }, None
 
 
-EXPERIMENT = Experiment(run, lab_only=True)
-STORM = Experiment(storm, lab_only=True)
+EXPERIMENT = Experiment(
+    run,
+    lab_only=True,
+    headline="N2: registration {registration_mean_ms:.1f} ms, PDU session {session_mean_ms:.1f} ms",
+)
+STORM = Experiment(
+    storm,
+    lab_only=True,
+    headline="{served_per_second:g} of {offered_per_second:g} UEs a second, {lost} gave up",
+)

@@ -124,9 +124,13 @@ def run(
     }, carried and kept == enforced == bool(shown.get(name, {}).get("in-force"))
 
 
+HEADLINE = (
+    "{within_percent:.1f} % of URLLC within {budget_ms:g} ms, eMBB {embb_mbps:.0f} Mbit/s"
+)
 EXPERIMENT = Experiment(
     run,
     "Quality of service",
     "the URLLC slice keeps its delay budget while eMBB is saturated",
     lab_only=True,
+    headline=HEADLINE,
 )

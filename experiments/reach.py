@@ -242,4 +242,7 @@ EXPERIMENT = Experiment(
     run,
     "Isolation",
     "nothing but SSH to management, which OSM needs, reaches a VNF without a link to it",
+    headline=lambda result: (
+        f"{result['pairs']} pairs, {len(result['unexpected'])} reached what they must not"
+    ),
 )

@@ -105,4 +105,9 @@ def _sent(robber: Vnf) -> int:
     return int(stream["sent"]) - int(stream["failed"])
 
 
-EXPERIMENT = Experiment(run, "Revocation", "a deleted peer's packets stop")
+EXPERIMENT = Experiment(
+    run,
+    "Revocation",
+    "a deleted peer's packets stop",
+    headline="{arrived} arrived before, {after-deletion} after the deletion",
+)

@@ -105,4 +105,8 @@ def run(
     }, None
 
 
-EXPERIMENT = Experiment(run, lab_only=True)
+EXPERIMENT = Experiment(
+    run,
+    lab_only=True,
+    headline="AIR {air_mean_ms:.2f} ms, ULR {ulr_mean_ms:.2f} ms, attach {attach_median_ms:.1f} ms",
+)

@@ -120,4 +120,4 @@ def _set(slice_: Slice, five_qi: int, guaranteed: int, maximum: int) -> None:
     slice_["upf"].action("set-qos", link=LINK, **given, underlay_mbps=qos.BOTTLENECK_MBPS)
 
 
-EXPERIMENT = Experiment(run, lab_only=True)
+EXPERIMENT = Experiment(run, lab_only=True, headline=qos.HEADLINE)

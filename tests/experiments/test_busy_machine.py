@@ -21,7 +21,7 @@ from rich.console import Console
 from benchmarks import report
 from experiments import campaign, machine
 from experiments.__main__ import final
-from experiments.model import Cell, Run
+from experiments.model import Cell, Experiment, Run
 from experiments.report import summary
 from experiments.schedule import Planned
 from experiments.store import Campaign
@@ -94,8 +94,7 @@ def test_a_disturbed_run_is_made_once_more_at_the_end(
 
     looks = iter([busy[0], 0.0, busy[1]])
     monkeypatch.setattr(campaign, "busy_processors", lambda: next(looks))
-    monkeypatch.setitem(campaign.EXPERIMENTS, "x", experiment)  # type: ignore[misc]
-    monkeypatch.setattr(campaign, "headline", lambda _run: "")
+    monkeypatch.setitem(campaign.EXPERIMENTS, "x", Experiment(experiment))  # type: ignore[misc]
     steps = [Planned(Cell("x", {"name": name}), 0, n) for n, name in enumerate(("first", "other"))]
     stored, out = Campaign(tmp_path), io.StringIO()
     stored.begin("p", 1, {"host": {"cpus": 2}})
@@ -198,9 +197,8 @@ def test_a_run_beside_another_campaign_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(campaign, "busy_processors", lambda: 0.0)
-    experiment = {"x": lambda _bed: ({}, False)}
+    experiment = {"x": Experiment(lambda _bed: ({}, False))}
     monkeypatch.setattr(campaign, "EXPERIMENTS", experiment)
-    monkeypatch.setattr(campaign, "headline", lambda _run: "")
     stored, bed = Campaign(tmp_path), SimpleNamespace(lab=None)
     stored.begin("p", 1, {"host": {"cpus": 2}})
     steps, screen = [Planned(Cell("x"), 0, 0)], Console(file=io.StringIO())

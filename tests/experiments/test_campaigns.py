@@ -48,7 +48,7 @@ from experiments import (
 )
 from experiments.__main__ import main
 from experiments.campaign import EXPERIMENTS, beside, matching, plan
-from experiments.model import Cell, Run
+from experiments.model import Cell, Experiment, Run
 from experiments.profiles import PROFILES
 from experiments.report import render
 from experiments.schedule import Planned, interleaved
@@ -152,8 +152,7 @@ def test_a_run_that_fails_is_left_for_the_next_time(
             return {"n": n}, None
         raise click.ClickException("no [tunnel]")
 
-    monkeypatch.setitem(campaign.EXPERIMENTS, "x", sometimes)  # type: ignore[misc]
-    monkeypatch.setattr(campaign, "headline", lambda _run: "")
+    monkeypatch.setitem(campaign.EXPERIMENTS, "x", Experiment(sometimes))  # type: ignore[misc]
     name = "core[/a]"  # rich would take it for markup
     steps = [Planned(Cell("x", {"n": n, "slice": name}), 0, n) for n in range(3)]
     made, out = Campaign(tmp_path), io.StringIO()
@@ -179,8 +178,7 @@ def test_a_failure_of_the_lab_is_one_of_a_single_run(
             raise VimError("'cat' did not end within 120 s in the server.")
         return {"n": n}, None
 
-    monkeypatch.setitem(campaign.EXPERIMENTS, "x", sometimes)  # type: ignore[misc]
-    monkeypatch.setattr(campaign, "headline", lambda _run: "")
+    monkeypatch.setitem(campaign.EXPERIMENTS, "x", Experiment(sometimes))  # type: ignore[misc]
     steps = [Planned(Cell("x", {"n": n}), 0, n) for n in range(2)]
     made, out, osm = Campaign(tmp_path), io.StringIO(), Osm(Nbi("https://127.0.0.1:9"))
     lab = on_the_lab.Lab(tmp_path, osm, "", "")
@@ -1011,3 +1009,16 @@ def test_links_of_a_named_slice_are_the_relations_of_its_nsd() -> None:
     assert (link.near, link.far) == ("mme", "hss")
     assert (link.endpoint("mme"), link.endpoint("hss")) == ("x", "s6a")
     assert list(named.related({})) == []
+
+
+def test_each_experiment_tells_its_own_figures(judged: list[Run], matrix: list[Run]) -> None:
+    assert all(experiment.headline for experiment in EXPERIMENTS.values())
+    told = {run.experiment: EXPERIMENTS[run.experiment].told(run.result) for run in judged}
+    assert told == {
+        "confidentiality": "0 protected frames, 10 clear, identities 001010000000001",
+        "reach": "70 pairs, 1 reached what they must not",
+        "dependability": "neighbour lost 0, victim all",
+        "revocation": "300 arrived before, 0 after the deletion",
+    }
+    signalling = next(run for run in matrix if run.experiment == "signalling")
+    assert EXPERIMENTS["signalling"].told(signalling.result).startswith("AIR 2.00 ms, ULR 1.00 ms")
