@@ -124,9 +124,7 @@ def run(
     }, carried and kept == enforced == bool(shown.get(name, {}).get("in-force"))
 
 
-HEADLINE = (
-    "{within_percent:.1f} % of URLLC within {budget_ms:g} ms, eMBB {embb_mbps:.0f} Mbit/s"
-)
+HEADLINE = "{within_percent:.1f} % of URLLC within {budget_ms:g} ms, eMBB {embb_mbps:.0f} Mbit/s"
 EXPERIMENT = Experiment(
     run,
     "Quality of service",

@@ -487,7 +487,12 @@ def test_files_for_operators_have_no_aliases_of_yaml(dist):
         ("ns-packages/variants.yaml", "suffix:", "sufix:", ["ns-packages/variants.yaml", "suffix"]),
         ("ns-packages/variants.yaml", "_double", "/../x", ["ns-packages/variants.yaml", "suffix"]),
         ("ns-packages/variants.yaml", "[epc_ns]", "[epc]", ["no service epc"]),
-        ("ns-packages/variants.yaml", "factor: 2", "factor: two", ["compute-factor", "whole number"]),
+        (
+            "ns-packages/variants.yaml",
+            "factor: 2",
+            "factor: two",
+            ["compute-factor", "whole number"],
+        ),
     ],
 )
 def test_wrong_sources_are_one_sentence(sources, file, before, after, words):
