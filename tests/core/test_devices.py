@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.juju import Juju
 from vpnaas.base.errors import InputError
+from vpnaas.base.links import KEEPALIVE
 from vpnaas.features import access
 from vpnaas.params import devices
 from vpnaas.params.devices import AccessParams, Enrolling
@@ -201,7 +202,7 @@ def test_the_file_of_a_device_has_no_key_and_leads_to_the_slice_only(routing):
         "[Interface]\nPrivateKey = PRIVATE-KEY-OF-PHONE\nAddress = 172.16.61.2/32\nMTU = 1420\n"
         + (policy if routing == "by-source" else "")
         + f"\n[Peer]\nPublicKey = {key(5)}\nEndpoint = 192.0.2.7:51830\n"
-        "AllowedIPs = 10.254.2.0/24\nPersistentKeepalive = 25\n"
+        f"AllowedIPs = 10.254.2.0/24\nPersistentKeepalive = {KEEPALIVE}\n"
     )
 
 

@@ -398,7 +398,7 @@ def test_keepalive_only_where_this_side_is_behind_nat():
     juju.settle()
     (towards_hss,) = mme.interface("s6a").peers.values()
     (towards_mme,) = hss.interface("s6a").peers.values()
-    assert (towards_hss.keepalive, towards_mme.keepalive) == ("25", "off")
+    assert (towards_hss.keepalive, towards_mme.keepalive) == (str(KEEPALIVE), "off")
     assert towards_mme.endpoint == "203.0.113.9:51821"
 
 

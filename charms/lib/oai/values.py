@@ -41,18 +41,12 @@ class Plmn:
         return self.mcc + self.mnc
 
 
-def _matching(fits: object, where: str, text: str, what: str, allowed: str) -> str:
-    if not fits:
-        raise InputError(where, "{} is not {}".format(fields.shown(text), what), allowed)
-    return text
-
-
 def digits(where: str, text: object, low: int, high: int) -> str:
     """Parse `low` to `high` decimal digits; leading zeros count."""
     value = str(text)
     count = str(low) if low == high else "{} to {}".format(low, high)
     fits = not isinstance(text, bool) and re.match(r"\A[0-9]{%d,%d}\Z" % (low, high), value)
-    return _matching(fits, where, value, "made of digits", count + " digits")
+    return fields.matching(fits, where, value, "made of digits", count + " digits")
 
 
 def plmn(where: str, mcc: object, mnc: object) -> Plmn:
@@ -69,7 +63,7 @@ def plmn_text(where: str, text: str) -> Plmn:
 def realm(where: str, text: str) -> str:
     """Parse a Diameter realm: a domain name in lower case with a dot (RFC 6733 clause 4.3.1)."""
     allowed = "a domain name in lower case such as epc.mnc001.mcc001.3gppnetwork.org"
-    return _matching(_REALM.match(text), where, text, "a realm", allowed)
+    return fields.matching(_REALM.match(text), where, text, "a realm", allowed)
 
 
 def apn(where: str, text: str) -> str:
@@ -77,7 +71,7 @@ def apn(where: str, text: str) -> str:
     reserved = text.startswith(("rac", "lac", "sgsn", "rnc")) or text.endswith(".gprs")
     fits = len(text) <= 63 and _APN.match(text) and not reserved
     allowed = "labels of a-z, 0-9 and '-' such as internet or oai.ipv4, not starting with "
-    return _matching(fits, where, text, "an APN", allowed + "rac, lac, sgsn or rnc")
+    return fields.matching(fits, where, text, "an APN", allowed + "rac, lac, sgsn or rnc")
 
 
 def key(where: str, text: str) -> str:
@@ -107,7 +101,7 @@ def imsi_of(where: str, text: object, network: Plmn) -> str:
 def host_name(where: str, text: str) -> str:
     """Parse the first label of a Diameter identity (RFC 1123 clause 2.1)."""
     allowed = "1 to 32 of a-z, 0-9 and '-', a letter first, no '-' last"
-    return _matching(_HOST.match(text), where, text, "the name of a host", allowed)
+    return fields.matching(_HOST.match(text), where, text, "the name of a host", allowed)
 
 
 def host_names(where: str, text: str) -> str:
@@ -154,7 +148,7 @@ def image_prefix(where: str, text: str) -> str:
     """Parse a registry, with optional port and path."""
     allowed = "docker.io, or host, port and path such as registry.example.net:5000/mirror"
     fits = len(text) <= 200 and _PREFIX.match(text)
-    return _matching(fits, where, text, "a registry", allowed)
+    return fields.matching(fits, where, text, "a registry", allowed)
 
 
 def pins(where: str, text: str) -> Tuple[Tuple[str, str], ...]:

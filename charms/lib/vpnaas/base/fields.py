@@ -11,7 +11,7 @@ import hashlib
 import ipaddress
 import json
 import re
-from typing import Any, Callable, Dict, Iterable, Mapping, Pattern, Sequence, Tuple, TypeVar, Union
+from typing import Any, Callable, Dict, Iterable, Mapping, Sequence, Tuple, TypeVar, Union
 
 from vpnaas.base.errors import InputError
 
@@ -52,8 +52,9 @@ def few(words: Sequence[str], between: str = ", ", most: int = 8) -> str:
     return "{} and {} others".format(between.join(words[:most]), len(words) - most)
 
 
-def _matching(pattern: Pattern[str], where: str, text: str, what: str, allowed: str) -> str:
-    if not pattern.match(text):
+def matching(fits: object, where: str, text: str, what: str, allowed: str) -> str:
+    """Return a text if it `fits`; any other is not `what`, and `allowed` says what is."""
+    if not fits:
         raise InputError(where, "{} is not {}".format(shown(text), what), allowed)
     return text
 
@@ -82,20 +83,22 @@ def integer(where: str, text: object, low: int, high: int) -> int:
 def name(where: str, text: str) -> str:
     """Parse the name of a manual peer: 1 to 32 of a-z, 0-9 and '-', not at the ends."""
     allowed = "1 to 32 of a-z, 0-9 and '-', with a letter or digit at both ends"
-    return _matching(_NAME, where, text, "a name", allowed)
+    return matching(_NAME.match(text), where, text, "a name", allowed)
 
 
 def network_interface(where: str, text: str) -> str:
     """Parse the name of a Linux network interface (at most 15 characters, IFNAMSIZ - 1)."""
     allowed = "1 to 15 letters, digits, '_', '.' or '-', starting with a letter"
-    return _matching(_INTERFACE, where, text, "an interface name", allowed)
+    return matching(_INTERFACE.match(text), where, text, "an interface name", allowed)
 
 
 def address(where: str, text: str) -> IPAddress:
     """Parse a unicast IPv4 or IPv6 address that a host can have on a network."""
     allowed = "an IPv4 or IPv6 unicast address such as 192.0.2.1 or 2001:db8::1"
     try:
-        value = ipaddress.ip_address(_matching(_ADDRESS, where, text, "an IP address", allowed))
+        value = ipaddress.ip_address(
+            matching(_ADDRESS.match(text), where, text, "an IP address", allowed)
+        )
     except ValueError:
         raise InputError(where, "{} is not an IP address".format(shown(text)), allowed)
     return _unicast(where, value, allowed)
@@ -109,10 +112,8 @@ def interface_address(where: str, text: str) -> IPInterface:
     """
     allowed = "an address with prefix length such as 172.16.6.2/24 or fd00::2/64"
     host, slash, length = text.partition("/")
-    if not slash or not _DECIMAL.match(length):
-        raise InputError(
-            where, "{} is not an address with prefix length".format(shown(text)), allowed
-        )
+    fits = slash and _DECIMAL.match(length)
+    matching(fits, where, text, "an address with prefix length", allowed)
     value = _unicast(where, address(where, host), allowed)
     width = int(length)
     if not 8 <= width <= value.max_prefixlen:
@@ -138,8 +139,8 @@ def network(where: str, text: str) -> IPNetwork:
     """
     allowed = "a prefix such as 10.45.0.0/16, at least /8 for IPv4 and /16 for IPv6"
     host, slash, length = text.partition("/")
-    if not _ADDRESS.match(host) or (slash and not _DECIMAL.match(length)):
-        raise InputError(where, "{} is not a prefix".format(shown(text)), allowed)
+    fits = _ADDRESS.match(host) and (not slash or _DECIMAL.match(length))
+    matching(fits, where, text, "a prefix", allowed)
     try:
         value = ipaddress.ip_network(text)
     except ValueError:
@@ -179,8 +180,7 @@ def endpoint(where: str, text: str) -> Tuple[IPAddress, int]:
     host, colon, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     host = host[1:-1] if bracketed else host
-    if not colon or bracketed != (":" in host):
-        raise InputError(where, "{} is not address and port".format(shown(text)), allowed)
+    matching(colon and bracketed == (":" in host), where, text, "address and port", allowed)
     return address(where, host), integer(where, port, 1, 65535)
 
 
@@ -193,9 +193,8 @@ def wireguard_key(where: str, text: str) -> str:
     """Parse a WireGuard public key: 32 bytes in canonical base64 (wg(8)), not all zero."""
     allowed = "32 bytes in base64 (44 characters), as `wg pubkey` prints them"
     raw = _base64(text)
-    if len(text) != 44 or raw is None or len(raw) != 32 or raw == bytes(32):
-        raise InputError(where, "{} is not a WireGuard key".format(shown(text)), allowed)
-    return text
+    fits = len(text) == 44 and raw is not None and len(raw) == 32 and raw != bytes(32)
+    return matching(fits, where, text, "a WireGuard key", allowed)
 
 
 ED25519, P256, P384, RSA = "ed25519", "ecdsa-p256", "ecdsa-p384", "rsa-3072"
@@ -221,32 +220,24 @@ def ipsec_key_type(text: str) -> str:
 
 def ipsec_key(where: str, text: str) -> str:
     """Parse a raw public key of IKEv2: base64 of the DER of a key of a type in `_SPKI`."""
-    if ipsec_key_type(text):
-        return text
-    raise InputError(
-        where,
-        "{} is not an IKEv2 public key".format(shown(text)),
+    allowed = (
         "base64 of an Ed25519, P-256, P-384 or RSA key of 3072 bits, the body of the output of"
-        " `openssl pkey -pubout`",
+        " `openssl pkey -pubout`"
     )
+    return matching(ipsec_key_type(text), where, text, "an IKEv2 public key", allowed)
 
 
 def ike_identity(where: str, text: str) -> str:
     """Parse an IKE identity of type FQDN: 1 to 64 of a-z, 0-9, '.' and '-', not at the ends."""
     allowed = "1 to 64 of a-z, 0-9, '.' and '-', with a letter or digit at both ends"
-    return _matching(_IDENTITY, where, text, "an IKE identity", allowed)
+    return matching(_IDENTITY.match(text), where, text, "an IKE identity", allowed)
 
 
 def blob(where: str, text: str, low: int, high: int) -> str:
     """Parse canonical base64 that decodes to `low` to `high` bytes."""
     raw = _base64(text)
-    if raw is None or not low <= len(raw) <= high:
-        raise InputError(
-            where,
-            "{} is not base64 of the right size".format(shown(text)),
-            "base64 of {} to {} bytes".format(low, high),
-        )
-    return text
+    fits, allowed = low <= len(raw or b"") <= high, "base64 of {} to {} bytes".format(low, high)
+    return matching(fits, where, text, "base64 of the right size", allowed)
 
 
 def host_key_fingerprint(where: str, text: str) -> str:
@@ -254,18 +245,14 @@ def host_key_fingerprint(where: str, text: str) -> str:
     if text in ("", "any"):
         return ""
     allowed = "SHA256: and 43 base64 characters, as `ssh-keygen -l` prints"
-    return _matching(_FINGERPRINT, where, text, "a fingerprint", allowed)
+    return matching(_FINGERPRINT.match(text), where, text, "a fingerprint", allowed)
 
 
 def ssh_public_key(where: str, text: str) -> str:
     """Parse an Ed25519 SSH public key without comment or options."""
-    if not _SSH_KEY.match(text) or _base64(text.split(" ")[1]) is None:
-        raise InputError(
-            where,
-            "{} is not an SSH public key".format(shown(text)),
-            "ssh-ed25519 and its base64, nothing else",
-        )
-    return text
+    fits = _SSH_KEY.match(text) and _base64(text.split(" ")[1]) is not None
+    allowed = "ssh-ed25519 and its base64, nothing else"
+    return matching(fits, where, text, "an SSH public key", allowed)
 
 
 def choice(where: str, text: str, options: Iterable[str]) -> str:

@@ -21,35 +21,31 @@ _TOKEN = re.compile(r"\A[A-Za-z0-9._-]{8,500}\Z")
 _PATH = re.compile(r"\A[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*){1,16}\Z")
 
 
-def _matching(fits: object, where: str, text: str, what: str, allowed: str) -> str:
-    if not fits:
-        raise InputError(where, "{} is not {}".format(fields.shown(text), what), allowed)
-    return text
-
-
 def _server(where: str, text: str) -> str:
     match = _SERVER.match(text)
     fits = match and 0 < int(match.group(2)) < 65536
     allowed = "host:port, or host:port/path with the path of CMP or the label of EST"
-    return _matching(fits, where, text, "a server", allowed)
+    return fields.matching(fits, where, text, "a server", allowed)
 
 
 def _recipient(where: str, text: str) -> str:
     allowed = "auto, or a name such as /O=Operator/CN=RA"
-    return _matching(_NAME.match(text), where, text, "a name", allowed)
+    return fields.matching(_NAME.match(text), where, text, "a name", allowed)
 
 
 def _store(where: str, text: str) -> str:
     match = _STORE.match(text)
     server = match.group(1) if match else ""
     fits = match and 0 < int(server.rpartition(":")[2]) < 65536
-    _matching(fits, where, text, "a store", "https://host:port, such as https://vault.example:8200")
+    fields.matching(
+        fits, where, text, "a store", "https://host:port, such as https://vault.example:8200"
+    )
     return server
 
 
 def _path(where: str, text: str) -> str:
     allowed = "MOUNT/PATH, such as secret/core/epc"
-    return _matching(_PATH.match(text), where, text, "the path of a secret", allowed)
+    return fields.matching(_PATH.match(text), where, text, "the path of a secret", allowed)
 
 
 def _root(where: str, text: Any) -> Certificate:
