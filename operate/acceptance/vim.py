@@ -148,7 +148,8 @@ def _security_group(cloud: Any, config: Mapping[str, Any], step: Step) -> None:
         return
     rules = [rule for group in found for rule in group.security_group_rules]
     if not any(_lets_logins_in(rule) for rule in rules):
-        command = LET_LOGINS_IN.replace("default", found[0].name)
+        # An administrator sees a group `default` of each project.
+        command = LET_LOGINS_IN.replace("default", found[0].id)
         step.fail(f"Group {found[0].name} does not let TCP 22 in on management.", command)
 
 

@@ -41,6 +41,7 @@ WORDS = {
     "PORT": "core-port",
     "SERVER": "server",
     "NAME": "vlans",
+    "PROJECT": "pages",
 }
 #: What this OpenStack cannot do: neither has linuxbridge VLANs of tenants, nor Nova's fake driver a
 #: console.
@@ -54,7 +55,9 @@ def script(text: str) -> str:
         if re.search(r"^\s*openstack ", block, re.M):
             joined = re.sub(r"\\\n\s*", " ", block)
             loops = re.sub(r"^\s*for (?!n in).*?^\s*done$", "", joined, flags=re.M | re.S)
-            lines += re.findall(r"^\s*(?:openstack |for n in|done\b).*", loops, re.M)
+            lines += re.findall(
+                r"^\s*(?:openstack |\w+=\$\(openstack |for n in|done\b).*", loops, re.M
+            )
     lines += [" ".join(call.split()) for call in re.findall(r"`(openstack [^`]+)`", text)]
     return re.sub(r"\b[A-Z_]{4,}\b", lambda word: WORDS.get(word[0], word[0]), "\n".join(lines))
 

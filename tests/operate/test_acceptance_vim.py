@@ -140,7 +140,7 @@ CASES = [
             {**RULE, "remote_group_id": "g1"}, {**RULE, "port_range_min": 23},
             {**RULE, "ethertype": "IPv6"}]),
          "Group default does not let TCP 22 in on management.",
-         "openstack security group rule create default --protocol tcp --dst-port 22"),
+         "openstack security group rule create g1 --protocol tcp --dst-port 22"),
     Case("quotas at the VIM", put("limits", total_cores_used=19),
          "Of 20 cores 19 are in use, and the smallest service needs 2.",
          "openstack quota set --cores 21 p1"),
