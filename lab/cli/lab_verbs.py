@@ -33,6 +33,7 @@ from lab.records.store import COLLECTIONS, NSIOPS, NSRS, OPS, PLACE, VIMS, Docum
 from lab.vca import Model, Settings
 from lab.vim import Vim, VimError, clean, connect, host, is_openstack, probe, registry, run
 from lab.vim.qemu.images import bake, export
+from lab.vim.store import Home
 from lab.vim.strongswan import strongswan
 
 
@@ -59,15 +60,15 @@ def probe_verb(lab: Lab) -> None:
 @lab_group.command("list")
 @pass_lab
 def list_verb(lab: Lab) -> None:
-    """List the homes of labs with VIM accounts on this machine, and the disk that each takes."""
+    """List homes of labs with their disk: this one, and all with VIM accounts of this machine."""
     rows = [
         {
             "home": str(home),
             "services": len(list((home / "nbi" / NSRS).glob("*.json"))),
-            "VIM accounts": ", ".join(Vim.names(home)),
+            "VIM accounts": ", ".join([*Vim.names(home), *Home.at(home).openstacks]),
             "MiB": int(run.tool(["du", "-xsm", str(home)]).split()[0]),
         }
-        for home in host.homes()
+        for home in sorted({lab.home, *host.homes()})
         if home.is_dir()
     ]
     lab.out.rows(

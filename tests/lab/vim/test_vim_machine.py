@@ -97,9 +97,11 @@ def test_the_labs_of_a_machine_are_listed_with_their_disk(
         host.join(home)
     (one.path / "disk").write_bytes(b"x" * (3 << 20))
     shutil.rmtree(gone.path)
-    main(["--home", str(tmp_path / "other"), "--json", "lab", "list"])
-    (row,) = json.loads(capsys.readouterr().out)
+    (tmp_path / "own").mkdir()
+    main(["--home", str(tmp_path / "own"), "--json", "lab", "list"])
+    row, own = json.loads(capsys.readouterr().out)
     assert (row["home"], row["services"], 3 <= row["MiB"] <= 4) == (str(one.path), 0, True)
+    assert own["home"] == str(tmp_path / "own")
 
 
 VERB = textwrap.dedent(
