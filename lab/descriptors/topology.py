@@ -12,24 +12,19 @@ from typing import Any
 from lab.descriptors.environments import Instances, counts_of, day12, entry_of
 from lab.descriptors.naming import host_name, network_name, server_name
 from lab.errors import LcmError
+from lab.vim import NetworkSpec
 
 _FIRST_NIC = 3  # a cloud's Ubuntu image on KVM numbers its PCI slots from ens3
 
 
-@dataclass(frozen=True)
-class Network:
+@dataclass(frozen=True, kw_only=True)
+class Network(NetworkSpec):
     """One network in one VIM."""
 
     key: str  # Unique within the plan; servers' ports refer to it.
     link: str
     vim: str  # VIM account id.
-    name: str
-    management: bool = False
     existing: str | None = None  # Exact name of a network that must exist already.
-    subnet: str | None = None
-    gateway: str | None = None
-    dhcp: bool = True
-    pool: tuple[str, str] | None = None  # First and last address of the subnet's allocation pool.
     common_id: str | None = None
     """Services with the same id here share one network (link of a slice)."""
 

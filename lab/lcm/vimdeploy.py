@@ -10,7 +10,7 @@ from lab.errors import LcmError
 from lab.lcm.backends import Backends
 from lab.lcm.request import Request
 from lab.records.journal import Journal
-from lab.vim import NetworkSpec, PortSpec, ServerSpec
+from lab.vim import PortSpec, ServerSpec
 from lab.vim import Server as VimServer
 
 Booted = Callable[[Server, VimServer], None]
@@ -43,13 +43,6 @@ def ports_of(server: Server, networks: Sequence[str]) -> tuple[PortSpec, ...]:
     return tuple(
         PortSpec(network, p.ip, p.mac, p.port_security, tag=p.name, management=p.management)
         for p, network in zip(server.ports, networks, strict=True)
-    )
-
-
-def network_spec(network: Network) -> NetworkSpec:
-    """Return what the VIM is asked for: a network with its subnet."""
-    return NetworkSpec(
-        network.name, network.subnet, network.gateway, dhcp=network.dhcp, pool=network.pool
     )
 
 
@@ -102,10 +95,9 @@ class VimDeployment:
             return ids[0]
         if network.management:
             return vim.management_network().id
-        spec = network_spec(network)
         if network.common_id is not None:
-            return vim.create_network(spec, network.common_id, once=True).id
-        return vim.create_network(spec, self.request.ns_id).id
+            return vim.create_network(network, network.common_id, once=True).id
+        return vim.create_network(network, self.request.ns_id).id
 
     def _server(
         self,

@@ -49,6 +49,22 @@ class Instances:
     collection = NSRS  # Of the instances.
     running = OPS  # Collection of the operations on them.
     owner = "nsInstanceId"  # Field of an operation with the id of its instance.
+    client = staticmethod(client_params)  # Makes osmclient's request of a user's.
+
+    def create(self, asked: InstanceRequest) -> Started:
+        """Do as osmclient: make a user's request one with ids, and send it."""
+        return self.instantiate(self.client(asked, self.store), asked.config)
+
+    def instantiate(
+        self, request: dict[str, Any], written: Mapping[str, Any] | None = None
+    ) -> Started:
+        """Check a request as NBI does, record the instance and start it.
+
+        Args:
+            request: as clients send it.
+            written: the parameters as their user wrote them, for the warnings.
+        """
+        raise NotImplementedError
 
     def find(self, name_or_id: str) -> Document:
         """Mark operations of dead workers FAILED, then return the record of an instance."""
@@ -83,7 +99,7 @@ class Instances:
 class Engine(Instances):
     """NBI of the lab in one directory: its services."""
 
-    ns = Instances.find
+    ns, ns_create = Instances.find, Instances.create
 
     def __init__(self, home: Path) -> None:
         self.store = Store(home)
@@ -91,19 +107,10 @@ class Engine(Instances):
 
     # -- network services ----------------------------------------------------------------------
 
-    def ns_create(self, asked: InstanceRequest) -> Started:
-        """Send what osmclient makes of a user's request for a service."""
-        return self.instantiate(client_params(asked, self.store), asked.config)
-
     def instantiate(
         self, request: dict[str, Any], written: Mapping[str, Any] | None = None
     ) -> Started:
-        """Check a request for a service as NBI does, record the service and start it.
-
-        Args:
-            request: as clients send it.
-            written: the parameters as their user wrote them, for the warnings.
-        """
+        """Check a request for a service as NBI does, record the service and start it."""
         nsd = self.store.get(NSDS, request["nsdId"])
         packages = list(self._members(nsd["descriptor"]).values())
         vnfds = {d["id"]: d["descriptor"] for d in packages}

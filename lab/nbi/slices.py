@@ -11,7 +11,7 @@ from typing import Any
 from lab.errors import ConflictError, NbiError, unknown
 from lab.nbi import validation
 from lab.nbi.engine import Engine, Instances, Prepared, Started
-from lab.nbi.params import InstanceRequest, slice_params
+from lab.nbi.params import slice_params
 from lab.records import jobs
 from lab.records.ids import admin, new_id
 from lab.records.operations import SLICE_ENDING, end_slice_operation
@@ -23,6 +23,7 @@ class Slices(Instances):
 
     collection, running, owner = NSIS, NSIOPS, "netsliceInstanceId"
     nsi = Instances.find
+    client = staticmethod(slice_params)
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -44,19 +45,10 @@ class Slices(Instances):
 
     # -- create -------------------------------------------------------------------------------
 
-    def create(self, asked: InstanceRequest) -> Started:
-        """Send what osmclient makes of a user's request for a slice."""
-        return self.instantiate(slice_params(asked, self.store), asked.config)
-
     def instantiate(
         self, request: dict[str, Any], written: Mapping[str, Any] | None = None
     ) -> Started:
-        """Check a request for a slice as NBI does, record the slice and start it.
-
-        Args:
-            request: as clients send it.
-            written: the parameters as their user wrote them, for the warnings.
-        """
+        """Check a request for a slice as NBI does, record the slice and start it."""
         nst = self.store.get(NSTS, request["nstId"])
         template: Document = copy.deepcopy(nst["descriptor"])
         vnfds = self.store.all(VNFDS)

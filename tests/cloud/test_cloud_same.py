@@ -16,7 +16,7 @@ import pytest
 from support import shipped
 from support.cloud import OSM, URL, left
 
-from lab.lcm.vimdeploy import network_spec, server_spec
+from lab.lcm.vimdeploy import server_spec
 from lab.vim import NetworkSpec, PortSpec, ServerSpec, Vim, VimConnector, VimError
 from lab.vim.account import KINDS
 from lab.vim.model import ACTIVE
@@ -76,7 +76,7 @@ def service_at(vim: VimConnector, plan: Any) -> dict[str, Any]:
     networks = {
         planned.key: vim.management_network()
         if planned.management
-        else vim.create_network(network_spec(planned), "ns")
+        else vim.create_network(planned, "ns")
         for planned in plan.networks
     }
     named = {network.id: network for network in networks.values()}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from support import shipped
 
-from lab.lcm.vimdeploy import network_spec, ports_of
+from lab.lcm.vimdeploy import ports_of
 from lab.vim import ServerSpec, VimError, planning
 from lab.vim.store import Config, State
 
@@ -17,10 +17,8 @@ def place(name: str, params: dict[str, Any], agents: int) -> int:
     state = State()
     ids = {}
     for network in plan.networks:
-        spec = network_spec(network)
-        made = planning.plan_network(
-            spec, "ns", [n.subnet for n in state.networks.values()], config
-        )
+        ranges = [n.subnet for n in state.networks.values()]
+        made = planning.plan_network(network, "ns", ranges, config)
         state.networks[made.id] = made
         ids[network.key] = made.id
     for server in plan.servers:
