@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -129,6 +130,21 @@ def checked(*commands: list[str]) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_prometheus_parses_every_query_of_the_dashboard(tmp_path: Path) -> None:
+    board = json.loads((ROOT / "operate/grafana/osm-vpnaas.json").read_text())
+    queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    assert len(queries) > len(board["panels"]) > 0
+    # As Grafana puts its variables in.
+    rules = [
+        {"record": f"panel{n}", "expr": re.sub(r"\$(\w+)", lambda v: VARIABLES[v[1]], query)}
+        for n, query in enumerate(queries)
+    ]
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
+    checked(["check", "rules", str(file)])
+
+
+VARIABLES = {"ns": "epc|secgw", "vnf": ".+", "__rate_interval": "1m"}
 PEER_LABELS = f'{LABELS},ns="epc",vnf="mme",link="s6a",peer="hss",technology="wireguard"'
 
 

@@ -15,7 +15,7 @@ from vpnaas.features.gateway.gateway import Gateway
 from vpnaas.features.measure import measure
 from vpnaas.features.monitoring import Monitoring
 from vpnaas.features.peer_file import peer_file
-from vpnaas.params.gateway import GatewayParams, exporter_port
+from vpnaas.params.gateway import GatewayParams, exporter_port, log_server
 from vpnaas.params.intent import MANUAL, STORE, Intent, ManualPeer, manual_peer
 from vpnaas.params.qos import link_qos
 from vpnaas.params.servers import Enrolment, SecretReference
@@ -401,9 +401,11 @@ class VnfCharm(ReconcilingCharm):
 
     @action("configure-monitoring")
     def _configure_monitoring(self, params: Params) -> Dict[str, Any]:
-        port = exporter_port(params)
-        self._take(attr.evolve(self._intent(), monitoring=port), Monitoring.name)
-        return {"exporter-port": port}
+        intent = self._intent()
+        port, server = exporter_port(params), log_server(params, intent.log_server)
+        intent = attr.evolve(intent, monitoring=port, log_server=server)
+        self._take(intent, Monitoring.name)
+        return {"exporter-port": port, "log-server": server or "none"}
 
     def _take(self, intent: Intent, part: str) -> None:
         """Store an intent that differs in one feature only.

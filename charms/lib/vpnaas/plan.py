@@ -34,6 +34,7 @@ from vpnaas.features import foreign_firewall
 from vpnaas.features.feature import Feature, Sight
 from vpnaas.features.gateway.gateway import Gateway
 from vpnaas.features.guard import Guard
+from vpnaas.features.logs import Logs
 from vpnaas.features.measure import responder
 from vpnaas.features.monitoring import Monitoring
 from vpnaas.features.qos import Qos
@@ -57,7 +58,7 @@ TABLE: Dict[str, Technology[Any]] = {
     technology.name: technology for technology in (Wireguard(), Ipsec(), Clear())
 }
 """By the value of the parameter `technology`."""
-FEATURES: Tuple[Feature, ...] = (Guard(), Gateway(), Repair(), Monitoring(), Qos())
+FEATURES: Tuple[Feature, ...] = (Guard(), Gateway(), Repair(), Monitoring(), Logs(), Qos())
 """What any VNF may have besides links, in the order of its steps; `CharmState` has further ones."""
 TOOLS = ("ip", "ping", "systemctl", "systemd-run")
 PACKAGES = ("iproute2", "iputils-ping", "nftables", "systemd")

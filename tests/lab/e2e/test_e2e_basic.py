@@ -13,6 +13,7 @@ Seen:
 
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -456,7 +457,7 @@ def test_metrics_are_scraped_over_management_and_only_where_asked_for(
         return client.run("python3", "-c", probe, address).returncode == 0
 
     assert not answers(server.management)
-    assert server.action("configure-monitoring") == {"exporter-port": 9815}
+    assert server.action("configure-monitoring") == {"exporter-port": 9815, "log-server": "none"}
     try:
         basic.wait(lambda: answers(server.management), "the exporter listens")
         assert not answers("10.77.0.1")
@@ -484,6 +485,28 @@ def test_metrics_are_scraped_over_management_and_only_where_asked_for(
     assert server.run("systemctl", "cat", "osm-vpnaas-exporter").returncode != 0
     with pytest.raises(ActionError, match="1024 to 65535"):
         server.action("configure-monitoring", exporter_port=22)
+
+
+@pytest.mark.long
+def test_the_journal_goes_to_a_syslog_server_that_comes_late(
+    basic: Service, server: Vnf, client: Vnf, untouched: None
+) -> None:
+    receiver = (
+        "import socket, sys\n"
+        "server = socket.create_server((sys.argv[1], 6010))\n"
+        "link, heard = server.accept()[0], b''\n"
+        "while b'a word of the VDU' not in heard: heard += link.recv(65536)\n"
+        "print(heard.decode())\n"
+    )
+    where = f"{client.management}:6010"
+    server.action("configure-monitoring", exporter_port=0, log_server=where)
+    try:
+        server.run("logger", "--tag", "trial", "--priority", "auth.warning", "a word of the VDU")
+        heard = client.run("timeout", "50", "python3", "-c", receiver, client.management)
+        assert re.search(r"<36>1 \S+Z \S+ trial \d+ - - a word of the VDU", heard.stdout)
+    finally:
+        server.action("configure-monitoring", exporter_port=0, log_server="none")
+    assert server.run("systemctl", "cat", "osm-vpnaas-logs").returncode != 0
 
 
 # -- faults ------------------------------------------------------------------------------------

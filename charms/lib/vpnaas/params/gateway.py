@@ -46,6 +46,15 @@ def exporter_port(params: Mapping[str, Any]) -> int:
     return port
 
 
+def log_server(params: Mapping[str, Any], present: str = "") -> str:
+    """Return address and port of the syslog server that `configure-monitoring` asks for, or ""."""
+    given = fields.Parameters("configure-monitoring", params)
+    text = given.text("log-server", "keep")
+    if text in ("keep", "none"):
+        return present if text == "keep" else ""
+    return fields.show_endpoint(*fields.endpoint(given.at("log-server"), text))
+
+
 def effective(asked: Optional[int], gateway: bool) -> int:
     """Return the port in force; the default is an exporter on gateways only."""
     if asked is not None:

@@ -14,7 +14,7 @@ from vpnaas.base.errors import MALFORMED, InputError
 from vpnaas.base.fields import digest
 from vpnaas.base.links import IPSEC, KEYED, NONE, TECHNOLOGIES, WIREGUARD, reference_point
 from vpnaas.params import pools
-from vpnaas.params.gateway import GatewayParams, exporter_port
+from vpnaas.params.gateway import GatewayParams, exporter_port, log_server
 from vpnaas.params.ipsec import (
     CREDENTIALS,
     ENROLLED,
@@ -184,6 +184,8 @@ class Intent:
     revoked: Mapping[str, Tuple[str, ...]] = attr.Factory(dict)
     # Port of the exporter of metrics, 0 for no exporter, None for the default.
     monitoring: Optional[int] = None
+    # Address and port of the syslog server that gets the journal, "" for none.
+    log_server: str = ""
     # Where links with credentials cmp or est get their certificates, by link.
     enrolments: Mapping[str, Enrolment] = attr.Factory(dict)
 
@@ -325,6 +327,7 @@ class Intent:
                 "revoked": dict(self.revoked),
                 "enrolments": {k: v.to_params() for k, v in self.enrolments.items()},
                 "monitoring": self.monitoring,
+                "log-server": self.log_server or "none",
             },
             sort_keys=True,
         )
@@ -359,6 +362,7 @@ class Intent:
                 GatewayParams.parse(document.get("gateway", {})),
                 {link: tuple(map(str, keys)) for link, keys in revoked.items()},
                 None if monitoring is None else exporter_port({"exporter-port": monitoring}),
+                log_server(document),
                 {link: Enrolment.parse(item) for link, item in enrolments.items()},
             )
         except MALFORMED:

@@ -1,0 +1,55 @@
+"""What sends the VDU's journal to a syslog server: its program and unit. The program is `logs`."""
+
+from typing import List
+
+from vpnaas.base import fields
+from vpnaas.features.feature import Feature, Sight
+from vpnaas.peers.inputs import CharmState
+from vpnaas.vdu.installed import Units
+from vpnaas.vdu.programs import source
+from vpnaas.vdu.steps import Step, read
+
+UNIT = "osm-vpnaas-logs.service"
+UNIT_FILE = "/etc/systemd/system/" + UNIT
+PROGRAM_FILE = "/usr/local/lib/osm-vpnaas/logs"
+UNITS = Units("logs", (UNIT,), (UNIT_FILE, PROGRAM_FILE))
+
+
+def unit(server: str) -> str:
+    """Return the systemd unit for a server, as `fields.endpoint` reads it."""
+    address, port = fields.endpoint("log-server", server)
+    return """[Unit]
+Description=Journal to a syslog server (osm-vpnaas)
+After=network.target
+StartLimitIntervalSec=0
+
+[Service]
+ExecStart=/usr/bin/python3 -B {program} {address} {port} /var/lib/osm-vpnaas-logs/cursor
+StateDirectory=osm-vpnaas-logs
+Restart=always
+RestartSec=10
+ProtectSystem=strict
+ProtectHome=yes
+MemoryMax=256M
+
+[Install]
+WantedBy=multi-user.target
+""".format(program=PROGRAM_FILE, address=address, port=port)
+
+
+class Logs(Feature):
+    """The way of the journal to a syslog server."""
+
+    name = UNITS.name
+
+    def observe(self, charm_state: CharmState) -> List[Step]:
+        if not charm_state.intent.log_server:  # There may be the rest of a removed one.
+            return [read(self.name + UNIT_FILE, UNIT_FILE)]
+        return UNITS.look()
+
+    def after_links(self, sight: Sight) -> List[Step]:
+        server, results = sight.charm_state.intent.log_server, sight.results
+        if not server:
+            return UNITS.absent() if UNITS.present(results) else []
+        files = {UNIT_FILE: unit(server), PROGRAM_FILE: source("logs.py")}
+        return UNITS.steps_to({path: (text, 0o644) for path, text in files.items()}, results)

@@ -1,0 +1,77 @@
+"""Send the VDU's journal to a syslog server: RFC 5424 over TCP, in frames of RFC 6587, 3.4.1.
+
+    logs.py ADDRESS PORT FILE
+
+FILE has the cursor of the last message that was sent; the next start goes on after it. systemd
+starts the program again when the server is not there.
+"""
+
+import json
+import select
+import socket
+import subprocess
+import sys
+import time
+from typing import Any, Dict
+
+from vpnaas.vdu.programs.common import content, put
+
+FACILITY, PRIORITY = 3, 6  # Daemon, informational (RFC 5424, 6.2.1), where an entry has none.
+PAUSE = 1.0  # Seconds between two writes of the cursor.
+
+
+def word(value: object, longest: int) -> str:
+    """Return a field of a message's head: printable ASCII without spaces, or "-"."""
+    text = value if isinstance(value, str) else ""
+    return "".join(c for c in text if 32 < ord(c) < 127)[:longest] or "-"
+
+
+def number(value: object, low: int, high: int, default: int) -> int:
+    text = value if isinstance(value, str) else ""
+    return int(text) if text.isdigit() and low <= int(text) <= high else default
+
+
+def frame(entry: Dict[str, Any]) -> bytes:
+    """Return an entry of the journal (systemd.journal-fields(7)) as a framed message."""
+    message = entry.get("MESSAGE")
+    if isinstance(message, list):  # Bytes that are no text.
+        message = bytes(message).decode("utf-8", "replace")
+    micros = number(entry.get("__REALTIME_TIMESTAMP"), 0, 1 << 62, 0)
+    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(micros // 1000000))
+    facility = number(entry.get("SYSLOG_FACILITY"), 0, 23, FACILITY)
+    text = "<{}>1 {}.{:06d}Z {} {} {} - - {}".format(
+        facility * 8 + number(entry.get("PRIORITY"), 0, 7, PRIORITY),
+        moment,
+        micros % 1000000,
+        word(entry.get("_HOSTNAME"), 255),
+        word(entry.get("SYSLOG_IDENTIFIER") or entry.get("_COMM"), 48),
+        word(entry.get("_PID"), 128),
+        message if isinstance(message, str) else "",
+    ).encode("utf-8")
+    return str(len(text)).encode("ascii") + b" " + text
+
+
+def closed(server: socket.socket) -> bool:
+    """Tell whether the server has hung up; it has nothing to say."""
+    return bool(select.select([server], [], [], 0)[0]) and not server.recv(4096)
+
+
+def main(address: str, port: str, file: str) -> None:
+    cursor = content(file)
+    begin = "--after-cursor=" + cursor if cursor else "--boot"
+    words = ["journalctl", "--follow", "--no-tail", "--all", "--output=json", begin]
+    with socket.create_connection((address, int(port)), 10) as server:
+        journal = subprocess.Popen(words, stdout=subprocess.PIPE)
+        written = 0.0
+        for line in journal.stdout or ():
+            entry = json.loads(line.decode("utf-8", "replace"))
+            if closed(server):
+                raise SystemExit("the syslog server has closed the connection")
+            server.sendall(frame(entry))
+            if time.monotonic() > written + PAUSE:
+                put(file, str(entry["__CURSOR"]))
+                written = time.monotonic()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
