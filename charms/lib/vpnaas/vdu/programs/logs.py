@@ -8,6 +8,7 @@ starts the program again when the server is not there.
 
 import json
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -62,16 +63,21 @@ def main(address: str, port: str, file: str) -> None:
     words = ["journalctl", "--follow", "--no-tail", "--all", "--output=json", begin]
     with socket.create_connection((address, int(port)), 10) as server:
         journal = subprocess.Popen(words, stdout=subprocess.PIPE)
-        written = 0.0
-        for line in journal.stdout or ():
-            entry = json.loads(line.decode("utf-8", "replace"))
-            if closed(server):
-                raise SystemExit("the syslog server has closed the connection")
-            server.sendall(frame(entry))
-            if time.monotonic() > written + PAUSE:
-                put(file, str(entry["__CURSOR"]))
-                written = time.monotonic()
+        sent, written = cursor, time.monotonic()
+        try:
+            for line in journal.stdout or ():
+                entry = json.loads(line.decode("utf-8", "replace"))
+                if closed(server):
+                    raise SystemExit("the syslog server has closed the connection")
+                server.sendall(frame(entry))
+                sent = str(entry["__CURSOR"])
+                if time.monotonic() > written + PAUSE:
+                    put(file, sent)
+                    written = time.monotonic()
+        finally:
+            put(file, sent)
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     main(*sys.argv[1:])
