@@ -42,7 +42,7 @@ def test_an_entry_is_a_framed_message_of_rfc_5424() -> None:
     "entry",
     [
         {},
-        {"MESSAGE": None, "PRIORITY": "99", "SYSLOG_FACILITY": "x", "_HOSTNAME": ["a", "b"]},
+        {"MESSAGE": None, "PRIORITY": "²", "SYSLOG_FACILITY": "x", "_HOSTNAME": ["a", "b"]},
         {"MESSAGE": [104, 255, 105], "_HOSTNAME": "\x1b[2J " * 100, "__REALTIME_TIMESTAMP": "-1"},
     ],
 )

@@ -7,6 +7,7 @@ starts the program again when the server is not there.
 """
 
 import json
+import re
 import select
 import signal
 import socket
@@ -29,7 +30,8 @@ def word(value: object, longest: int) -> str:
 
 def number(value: object, low: int, high: int, default: int) -> int:
     text = value if isinstance(value, str) else ""
-    return int(text) if text.isdigit() and low <= int(text) <= high else default
+    found = int(text) if re.match("[0-9]{1,18}$", text) else -1
+    return found if low <= found <= high else default
 
 
 def frame(entry: Dict[str, Any]) -> bytes:
