@@ -72,5 +72,6 @@ def test_the_page_has_the_same_range() -> None:
     listed = {row[0]: [str(row[i]) for i in ours] for row in rows}
     for name, (_, oldest, newest) in table.items():
         columns = listed[name]
-        assert columns[0].startswith(oldest), name
+        first = next(column for column in columns if "not tried" not in column)
+        assert first.startswith(oldest), name
         assert columns[-1].startswith(newest), name
