@@ -17,7 +17,16 @@ from support import shipped
 from support.cloud import OSM, URL, left
 
 from lab.lcm.vimdeploy import server_spec
-from lab.vim import NetworkSpec, PortSpec, ServerSpec, Vim, VimConnector, VimError
+from lab.vim import (
+    Network,
+    NetworkSpec,
+    PortSpec,
+    ServerSpec,
+    Vim,
+    VimConnector,
+    VimError,
+    addresses,
+)
 from lab.vim.account import KINDS
 from lab.vim.model import ACTIVE
 from lab.vim.openstack import OpenStack
@@ -71,6 +80,13 @@ def place(address: str, asked: str | None, subnet: str) -> str:
     return address if asked else f"{'in' if inside else 'outside of'} {subnet}"
 
 
+def ends(network: Network) -> tuple[str, str]:
+    """Return the ends of a network's pool; that of a network without one is its whole range."""
+    inside = addresses.pool_of(addresses.parse_subnet(network.subnet), network.pool)
+    free = [address for address in inside if address != network.gateway]
+    return free[0], free[-1]
+
+
 def service_at(vim: VimConnector, plan: Any) -> dict[str, Any]:
     """Make a service, and return what its networks and ports are."""
     networks = {
@@ -98,7 +114,7 @@ def service_at(vim: VimConnector, plan: Any) -> dict[str, Any]:
         ids = {network.id for network in networks.values()}
         return {
             "networks": sorted(
-                (n.name, n.subnet, n.gateway or "", 0 if n.management else n.mtu, n.pool or ())
+                (n.name, n.subnet, n.gateway or "", 0 if n.management else n.mtu, ends(n))
                 for n in vim.networks()
                 if n.id in ids
             ),
