@@ -1,4 +1,4 @@
-# What the cast of the first page shows; tools/cast.sh runs and records it.
+# What the cast of the first page shows; docs/casts/record runs and records it.
 osm-lab vim-create --name lab
 osm-lab vnfpkg-create dist/vpn_endpoint_vnf.tar.gz
 osm-lab nspkg-create dist/vpn_basic_ns.tar.gz
