@@ -359,6 +359,12 @@ def test_the_answer_about_a_manual_peer_is_its_file(vnf: Vnf) -> None:
     assert "\nListenPort = 51900\n" in file
 
 
+@pytest.mark.parametrize("endpoint", ["192.168.8.9:51900", "none"])
+def test_a_manual_peer_may_leave_the_keepalive_to_the_charm(vnf: Vnf, endpoint: str) -> None:
+    vnf.run("configure", **S6A)
+    assert vnf.run("add-peer", **LAPTOP, endpoint=endpoint, keepalive=-1)["wg-quick"]
+
+
 def test_the_answer_about_a_manual_peer_of_ipsec_is_its_file(vnf: Vnf) -> None:
     vnf.run("configure", **S6A, technology="ipsec")
     given = {**LAPTOP, "public-key": "MCowBQYDK2VwAyEAZXzl4qop5ouc36kXfoFNKd0SsGngWfeugKTbEYz1vng="}

@@ -438,7 +438,7 @@ def unless_admitted(peer: ManualPeer) -> Callable[[Outcome], Sequence[str]]:
         asked = (peer.peer_name, peer.allowed_prefixes, peer.public_key, peer.endpoint)
         for p in plan.peers:
             if (p.name, p.prefixes, p.public_key, p.endpoint) == asked:
-                if p.keepalive == peer.keepalive and p.identity in ("", peer.identity):
+                if p.keepalive == peer.keepalive_seconds and p.identity in ("", peer.identity):
                     return ()
         problems = plan.problems + (() if peer.stored else plan.waiting)
         reasons = [text for text in problems if text.startswith(peer.name + ":")]

@@ -12,7 +12,15 @@ import attr
 from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED, InputError
 from vpnaas.base.fields import digest
-from vpnaas.base.links import IPSEC, KEYED, NONE, TECHNOLOGIES, WIREGUARD, reference_point
+from vpnaas.base.links import (
+    IPSEC,
+    KEEPALIVE,
+    KEYED,
+    NONE,
+    TECHNOLOGIES,
+    WIREGUARD,
+    reference_point,
+)
 from vpnaas.params import pools
 from vpnaas.params.gateway import GatewayParams, exporter_port, log_server
 from vpnaas.params.ipsec import (
@@ -141,7 +149,7 @@ class ManualPeer:
     public_key: str
     allowed_prefixes: Tuple[fields.IPNetwork, ...]
     endpoint: Optional[Tuple[fields.IPAddress, int]] = None
-    keepalive: int = 0
+    keepalive: int = 0  # Seconds, -1 for the charm's choice.
     identity: str = attr.Factory(lambda peer: peer.name, takes_self=True)  # Its IKE identity.
     stored: bool = False  # Whether its preshared key comes from a secret store.
     expires: int = 0  # When the peer expires, seconds since the epoch, 0 for never.
@@ -155,6 +163,12 @@ class ManualPeer:
     def asks(self) -> bool:
         """Tell whether it gets an address from the link's pool."""
         return not self.allowed_prefixes
+
+    @property
+    def keepalive_seconds(self) -> int:
+        """Return the seconds between keepalives to it, 0 for none."""
+        chosen = KEEPALIVE if self.endpoint else 0
+        return chosen if self.keepalive < 0 else self.keepalive
 
     def to_params(self) -> Dict[str, Any]:
         """Return the action parameters that `manual_peer` turns into this object."""

@@ -432,7 +432,6 @@ def _proof(context: Context, name: str, offered: Offer, used: Offer) -> Proof:
 def _from_manual(manual: ManualPeer, technology: str, proof: Proof) -> Peer:
     if not proof.certificate and not manual.stored:
         key_form(technology)("{}: its key".format(manual.name), manual.public_key)
-    chosen = KEEPALIVE if manual.endpoint else 0
     return Peer(
         name=manual.peer_name,
         label=manual.name,
@@ -441,7 +440,7 @@ def _from_manual(manual: ManualPeer, technology: str, proof: Proof) -> Peer:
         public_key=manual.public_key,
         identity=manual.identity if technology == IPSEC else "",
         endpoint=manual.endpoint,
-        keepalive=chosen if manual.keepalive < 0 else manual.keepalive,
+        keepalive=manual.keepalive_seconds,
         certificate=proof.certificate,
     )
 
