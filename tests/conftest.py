@@ -252,6 +252,10 @@ def pytest_terminal_summary(
     if (kind := config.getoption("record")) and not config.getoption("collectonly"):
         of = " ".join([config.getoption("markexpr"), *config.getoption("file_or_dir")])
         record.write(kind, _RUN.document(of, time.monotonic() - _BEGAN))
+    # What failed first is often the cause, and the second failure its result.
+    for report in terminalreporter.getreports("rerun"):
+        terminalreporter.write_sep("_", f"first try of {report.nodeid}", red=True, bold=True)
+        report.toterminal(terminalreporter._tw)
     if sum(_SPENT.values()) < _WORTH_TELLING:
         return
     workers = int(config.getoption("numprocesses", None) or 1)
