@@ -62,11 +62,16 @@ def slices(lab: Lab) -> Iterator[Slices]:
         gone(service)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def answers(slices: Slices) -> dict[str, dict[str, str]]:
+    """What enrolled the device in each slice."""
+    return {slice: slices.enrol(slice, f"phone-{slice}") for slice in slices.services}
+
+
 def test_one_device_in_two_slices_and_no_packet_of_one_in_the_other(
-    slices: Slices, tmp_path: Path
+    slices: Slices, answers: dict[str, dict[str, str]], tmp_path: Path
 ) -> None:
-    for slice in slices.services:
-        answer = slices.enrol(slice, f"phone-{slice}")
+    for slice, answer in answers.items():
         assert answer["address"] == f"{ADDRESSES[slice]}/32"
         assert answer["networks"] == "10.254.2.0/24"
     with ExitStack() as stack:
