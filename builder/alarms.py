@@ -16,7 +16,6 @@ METRIC = "vpnaas_peers_down"
 
 
 def receiver(text: str) -> str:
-    """Return the URL of a receiver."""
     try:
         parts = urlsplit(text)
         good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0

@@ -169,12 +169,10 @@ def _offered(primitive: str, action: dict[str, Any]) -> dict[str, Any]:
 
 
 def charm_names(descriptor: dict[str, Any]) -> list[str]:
-    """Return the charms a descriptor names, anywhere."""
     return sorted(set(_values(descriptor, "charm")))
 
 
 def cloud_init_files(descriptor: dict[str, Any]) -> list[str]:
-    """Return the cloud-init files a descriptor names."""
     return sorted(set(_values(descriptor, "cloud-init-file")))
 
 

@@ -63,7 +63,6 @@ def nsd(descriptor: dict[str, Any]) -> dict[str, Any]:
 
 
 def chart_names(descriptor: dict[str, Any]) -> list[str]:
-    """Return the charts that a VNFD names."""
     return sorted(
         environment["helm-chart"]
         for entry in documents.day_1_2(descriptor.get("vnfd") or {})

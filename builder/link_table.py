@@ -88,7 +88,6 @@ class Link:
     looked: int  # Age of the look, in seconds.
 
     def cells(self) -> dict[str, str]:
-        """Return the texts of `COLUMNS`."""
         units = {"handshake": span(self.handshake), "key_age": span(self.key_age)}
         units["rate"] = "" if self.rate is None else f"{self.rate:,.0f} kbit/s"
         units["loss"] = "" if self.loss is None else f"{self.loss} %"

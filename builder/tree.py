@@ -64,7 +64,6 @@ class Tree:
 
     @property
     def dist(self) -> Path:
-        """Return the default folder for built packages."""
         return (Path.cwd() if self.installed else self.root) / "dist"
 
     @property
@@ -79,5 +78,4 @@ class Tree:
         return str(tomllib.loads(text)["project"]["version"])
 
     def charms(self) -> list[str]:
-        """Return the names of the charms."""
         return sorted(path.parent.name for path in self.root.glob("charms/*/charm.yaml"))

@@ -77,11 +77,7 @@ def main() -> None:
 
 
 def check(profile: Profile, url: str | None, vim: str | None, named: Sequence[str]) -> None:
-    """Check options of `run` that must fit each other.
-
-    Raises:
-        click.UsageError: They do not.
-    """
+    """Check options of `run` that must fit each other."""
     if named:
         if len(set(named)) < 2:
             raise click.UsageError("--slice: two slices at least are compared")
@@ -228,9 +224,6 @@ def _alone(campaign: Campaign, screen: Console) -> Callable[[], list[str]]:
 
     Returns:
         A function that lists the others.
-
-    Raises:
-        click.ClickException: another campaign uses the folder.
     """
     command = click.get_current_context()
     command.with_resource(campaign.locked())
@@ -270,11 +263,7 @@ def _compare(
 
 
 def _write_report(campaign: Campaign, failures: int, screen: Console) -> None:
-    """Write the report and print the verdicts and the paths.
-
-    Raises:
-        click.ClickException: a run gave no result, or an experiment failed.
-    """
+    """Write the report and print the verdicts and the paths."""
     page, table = render.write(campaign)
     runs = campaign.runs()
     screen.print()
@@ -336,11 +325,7 @@ def _make_missing(
 
 
 def _environment(osm: Osm, vim: str) -> dict[str, Any]:
-    """Return the environment of a real OSM, on which its figures depend.
-
-    Raises:
-        OperateError: the OSM has no such VIM account.
-    """
+    """Return the environment of a real OSM, on which its figures depend."""
     account = osm.required(VIMS, name=vim)
     version = osm.nbi.version()
     return {

@@ -32,15 +32,10 @@ class InBackground:
 
     @property
     def ended(self) -> bool:
-        """Whether the function has ended."""
         return not self._thread.is_alive()
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait for its end; return its value, or raise its error.
-
-        Raises:
-            click.ClickException: it does not end in time.
-        """
+        """Wait for its end; return its value, or raise its error."""
         timeout = self.patience if timeout is None else timeout
         self._thread.join(timeout)
         if self._thread.is_alive():

@@ -66,11 +66,7 @@ def plan(profile: Profile, seed: int, repetitions: int | None = None) -> list[Pl
 
 
 def matching(steps: Iterable[Planned], only: Sequence[str]) -> list[Planned]:
-    """Return the runs of an EXPERIMENT, SET-UP or EXPERIMENT:SET-UP; all if `only` is empty.
-
-    Raises:
-        click.BadParameter: no run matches one of these words.
-    """
+    """Return the runs of an EXPERIMENT, SET-UP or EXPERIMENT:SET-UP; all if `only` is empty."""
     steps = list(steps)
     if not only:
         return steps
@@ -121,9 +117,6 @@ def make(
     A failed run has no result, and the next call makes it again, so the other results are not lost.
     A run that a busy machine disturbed is made once more at the end. `others` lists the other
     campaigns on this machine, for the record of each run.
-
-    Raises:
-        click.ClickException: SURRENDER runs in a row failed.
     """
     errors: tuple[type[Exception], ...] = (click.ClickException,)
     if bed.lab is not None:

@@ -25,7 +25,6 @@ def _avp(code: int, data: bytes, vendor: int = 0) -> bytes:
 
 
 def update_location(imsi: str) -> bytes:
-    """Return an Update-Location-Request for a subscriber."""
     body = (
         _avp(263, b"mme.test;1;1")  # Session-Id
         + _avp(264, b"mme.test")  # Origin-Host

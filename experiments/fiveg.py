@@ -105,11 +105,7 @@ def _subscribe(values: dict[str, object], names: Sequence[str]) -> None:
 
 
 def deploy(bed: Testbed, requests: Sequence[SliceRequest]) -> None:
-    """Instantiate slices at once, join them, and wait until the UE has a session in each.
-
-    Raises:
-        click.ClickException: a slice failed, or it takes too long.
-    """
+    """Instantiate slices at once, join them, and wait until the UE has a session in each."""
     orders = {one.name: bed.instantiate(one) for one in requests}
     made = [(one, orders[one.name]) for one in requests]
     with ticking(bed.console, lambda: f"{bed.states(made[:1], SHARED)}; {bed.states(made)}"):

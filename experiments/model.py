@@ -91,7 +91,6 @@ class Run:
         return disturbance(self.busy, cpus, late_ms(self.result))
 
     def to_json(self) -> str:
-        """Return the text of the run's file."""
         return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
 
     @classmethod

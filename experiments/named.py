@@ -27,9 +27,6 @@ def adopt(bed: Testbed, name: str) -> list[str]:
 
     Returns:
         The ids of the services: another slice may get the name later.
-
-    Raises:
-        click.ClickException: nothing or too much has this name, or no link has two configured ends.
     """
     instances = _named(bed, SLICES, name)
     services = instances or _named(bed, SERVICES, name)
@@ -60,7 +57,6 @@ def _named(bed: Testbed, place: str, name: str) -> list[Document]:
 
 
 def _read(bed: Testbed, name: str, record: Document) -> Slice:
-    """Return a running service as a slice."""
     made = bed.read(name, record["instantiate_params"], record["_id"], links={})
     shown = {vnf.name: vnf.action("show-status") for vnf in made.vnfs.values()}
     inner, outer, links = {}, {}, {}

@@ -44,9 +44,6 @@ def environment(root: Path, machines: bool = False) -> dict[str, Any]:
     Args:
         root: root of the source tree.
         machines: whether VDUs are virtual machines, which use WireGuard of their own kernel.
-
-    Raises:
-        click.ClickException: this machine has no dataplane.
     """
     every = model.environment(root)
     if machines:
@@ -105,17 +102,12 @@ class Lab:
             self.account(name, yaml.safe_load(file.read_text(encoding="utf-8")))
 
     def vim(self, vnf: Vnf) -> Vim:
-        """Return the VIM of a VNF."""
         record = self.osm.nbi.get(f"/nslcm/v1/vnfrs/{vnf.id}")
         account = self.osm.nbi.get(f"{VIMS}/{record['vim-account-id']}")
         return Vim.open(self.home, account["name"])
 
     def console(self, vnf: Vnf, *argv: str, text: str | None = None, timeout: float = 120.0) -> str:
-        """Run a command on a VDU's console as root; return what it printed.
-
-        Raises:
-            click.ClickException: the command failed.
-        """
+        """Run a command on a VDU's console as root; return what it printed."""
         done = self.vim(vnf).console(vnf.server, argv, input=text, timeout=timeout)
         if done.returncode:
             reason = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
@@ -190,11 +182,7 @@ class Lab:
     # -- charms --------------------------------------------------------------------------------
 
     def kill_charm(self, application: str) -> None:
-        """Kill a working charm, with all processes that it started.
-
-        Raises:
-            click.ClickException: the charm does not start to work within 30 s.
-        """
+        """Kill a working charm, with all processes that it started."""
         folder = str((self.home / "vca").resolve())  # as in /proc
         until = time.monotonic() + 30
         while time.monotonic() < until:
@@ -223,9 +211,6 @@ class Lab:
             count: number of UEs.
             rate: UEs that begin per second; 0 for one after another, each detaches at its end.
             patience: seconds for all UEs.
-
-        Raises:
-            click.ClickException: the program failed, or with rate 0 not all UEs could attach.
         """
         request = _request(slice_.values("hss"), count, rate)
         return self._load(slice_["enb"], request, patience, all_of_them=not rate)
@@ -249,11 +234,7 @@ class Lab:
     def _load(
         self, station: Vnf, request: Mapping[str, Any], patience: float, all_of_them: bool
     ) -> dict[str, Any]:
-        """Let UEs attach at a base station; if all of them must attach, repeat until they do.
-
-        Raises:
-            click.ClickException: they cannot attach in time.
-        """
+        """Let UEs attach at a base station; if all of them must attach, repeat until they do."""
         text, vim = json.dumps(request), self.vim(station)
         until = time.monotonic() + patience
         while True:
@@ -286,9 +267,6 @@ def served(home: Path, machines: bool = False) -> Iterator[Lab]:
     Args:
         home: directory of the lab.
         machines: whether VDUs are virtual machines.
-
-    Raises:
-        click.ClickException: it does not start.
     """
     # No update-status hooks, because they take processor time from a measurement.
     environment = {**os.environ, "OSMLAB_UPDATE_STATUS_INTERVAL": "0"}
@@ -329,11 +307,7 @@ def clean(home: Path) -> str:
 
 
 def _port(vim: Vim, vnf: Vnf, link: str) -> Port:
-    """Return the port of a VNF's VDU on the network of a link.
-
-    Raises:
-        click.ClickException: the VNF has no such port.
-    """
+    """Return the port of a VNF's VDU on the network of a link."""
     for record in vnf.osm.members(vnf.service):
         if record["_id"] == vnf.id:
             for position, interface in enumerate(record["vdur"][0]["interfaces"]):

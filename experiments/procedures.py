@@ -17,7 +17,6 @@ LINK = "n2"
 
 
 def _shared(bed: Testbed) -> Slice:
-    """Return the service with the AMF."""
     return next(one for one in bed.slices.values() if LINK in one.links)
 
 

@@ -41,11 +41,7 @@ RATE = 200
 
 
 def ensure(bed: Testbed, enforced: bool) -> None:
-    """Enforce the 5QIs of all slices as in their parameters, or remove them.
-
-    Raises:
-        click.ClickException: a primitive failed.
-    """
+    """Enforce the 5QIs of all slices as in their parameters, or remove them."""
     if bed.shaped == enforced:
         return
 

@@ -122,10 +122,6 @@ def run(bed: Testbed, patience: float) -> tuple[dict[str, Any], bool]:
         The number of attempts by result, every unexpected attempt that reached a target, and per
         pair of VNFs the numbers of attempts made and successful. Also True if only attempts allowed
         by design and all controls were successful.
-
-    Raises:
-        click.ClickException: two VNFs have the same inner address, no datagram of a way could be
-            sent, or an answer is too long.
     """
     everyone = bed.all_vnfs()
     whose: dict[str, tuple[str, str]] = {}

@@ -30,7 +30,6 @@ def served(bed: Testbed) -> list[Slice]:
 
 
 def snssai(slice_: Slice) -> str:
-    """Return the S-NSSAI of a slice, SST-SD."""
     return str(slice_.values("smf")["nf_slice"])
 
 
@@ -40,11 +39,7 @@ def data_network(slice_: Slice) -> str:
 
 
 def wait(bed: Testbed, patience: float = 240.0) -> None:
-    """Wait until the UE reaches the data network of each slice.
-
-    Raises:
-        click.ClickException: the UE does not reach it in time.
-    """
+    """Wait until the UE reaches the data network of each slice."""
     until = time.monotonic() + patience
     for slice_ in served(bed):
         while True:
@@ -64,11 +59,7 @@ def register(bed: Testbed) -> None:
 
 
 def echo(bed: Testbed, through: Slice, to: Slice, count: int, interval_ms: int = 20) -> Any:
-    """Send echo requests through the session of one slice to the data network of another.
-
-    Raises:
-        click.ClickException: there is no session, or no request was answered.
-    """
+    """Send echo requests through the session of one slice to the data network of another."""
     return equipment(bed).action(
         "measure-latency",
         server=data_network(to),

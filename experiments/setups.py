@@ -47,7 +47,6 @@ class Service:
 
     @property
     def service(self) -> str:
-        """Name of the network service."""
         return self.name
 
 

@@ -26,22 +26,14 @@ REQUESTS = ("AIR", "ULR")
 
 
 def simulated(bed: Testbed) -> Lab:
-    """Return the lab, which simulates UEs.
-
-    Raises:
-        click.ClickException: there is none.
-    """
+    """Return the lab, which simulates UEs."""
     if bed.lab is None:
         raise click.ClickException("this needs the UEs that the lab simulates")
     return bed.lab
 
 
 def times(answer: Mapping[str, Any], names: Iterable[str], *words: str) -> dict[str, float]:
-    """Return statistics of a meter's answer for a run's result, in ms.
-
-    Raises:
-        click.ClickException: the meter saw none of a name, or lost packets.
-    """
+    """Return statistics of a meter's answer for a run's result, in ms."""
     if lost := answer.get("packets-lost-by-the-meter"):
         raise click.ClickException(f"the meter lost {lost} packets: its VDU had no time for them")
     for name in names:
@@ -55,11 +47,7 @@ def times(answer: Mapping[str, Any], names: Iterable[str], *words: str) -> dict[
 
 
 def start_meter(lab: Lab, vnf: Vnf, primitive: str, **params: int) -> str:
-    """Start a primitive that captures packets; return its operation once it captures.
-
-    Raises:
-        click.ClickException: it does not begin within a minute.
-    """
+    """Start a primitive that captures packets; return its operation once it captures."""
     before = lab.taps(vnf)
     operation = vnf.start(primitive, **params)
     until = time.monotonic() + 60

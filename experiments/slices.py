@@ -41,18 +41,15 @@ class SliceRequest:
 
     @property
     def document(self) -> Mapping[str, Any]:
-        """The parameters of nsi-create."""
         document: Mapping[str, Any] = yaml.safe_load(self.text)
         return document
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """The parameters of its own service."""
         return self.part(self.subnet)
 
     @property
     def service(self) -> str:
-        """Name of its own network service."""
         return f"{self.name}.{self.subnet}"
 
     def part(self, subnet: str) -> Mapping[str, Any]:

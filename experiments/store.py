@@ -32,12 +32,7 @@ class Campaign:
         self._file = directory / "campaign.json"
 
     def begin(self, profile: str, seed: int, environment: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Make a campaign, or continue an existing one; return its description.
-
-        Raises:
-            click.ClickException: the existing campaign has another profile or environment, so
-                figures that cannot be compared would be mixed.
-        """
+        """Make a campaign, or continue an existing one; return its description."""
         campaign = {"profile": profile, "seed": seed, "environment": dict(environment)}
         if not self._file.exists():
             self._write(self._file, json.dumps(campaign, indent=1, sort_keys=True) + "\n")
@@ -53,11 +48,7 @@ class Campaign:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other campaigns out of the folder.
-
-        Raises:
-            click.ClickException: one uses it.
-        """
+        """Keep other campaigns out of the folder."""
         file, machine = self.directory / "lock", platform.node()
         own = json.dumps({"pid": os.getpid(), "machine": machine})
         try:
@@ -91,11 +82,7 @@ class Campaign:
                 file.unlink(missing_ok=True)
 
     def describe(self) -> Mapping[str, Any]:
-        """Return profile, seed and environment.
-
-        Raises:
-            click.ClickException: there is no campaign, or its file cannot be read.
-        """
+        """Return profile, seed and environment."""
         try:
             document = json.loads(self._file.read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError):
@@ -111,11 +98,7 @@ class Campaign:
         return document
 
     def runs(self) -> list[Run]:
-        """Return all runs in the order in which they were made.
-
-        Raises:
-            click.ClickException: a file is not a run.
-        """
+        """Return all runs in the order in which they were made."""
         runs = []
         for file in sorted((self.directory / "runs").glob("*.json")):
             try:
@@ -129,7 +112,6 @@ class Campaign:
         return self._run_file(cell.experiment, cell.key, repetition).exists()
 
     def add(self, run: Run) -> None:
-        """Write a run's file."""
         self._write(self._run_file(run.experiment, run.key, run.repetition), run.to_json())
 
     def set_aside(self, run: Run) -> bool:
@@ -156,11 +138,7 @@ class Campaign:
 
     @staticmethod
     def _write(path: Path, text: str) -> None:
-        """Write a file, all of it or nothing.
-
-        Raises:
-            click.ClickException: it cannot be written.
-        """
+        """Write a file, all of it or nothing."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(

@@ -95,7 +95,6 @@ class Addresses:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Addresses:
-        """Read an instantiation parameter file."""
         members = document.get("additionalParamsForVnf", ())
         inner = {
             (item["member-vnf-index"], key.removesuffix("_inner_address")): value.split("/")[0]
@@ -142,22 +141,14 @@ class Vnf:
         return self.osm.start(self.service, self.name, primitive, dashed(params))
 
     def action(self, primitive: str, /, **params: object) -> dict[str, Any]:
-        """Run a day-2 primitive; return its JSON output.
-
-        Raises:
-            click.ClickException: it failed.
-        """
+        """Run a day-2 primitive; return its JSON output."""
         try:
             return self.osm.action(self.service, self.name, primitive, dashed(params))
         except OperateError as error:
             raise click.ClickException(f"{self}: {primitive}: {error.message}") from None
 
     def stop(self, what: str) -> dict[str, Any]:
-        """Stop a capture, a listener or a stream of the VDU; return its result.
-
-        Raises:
-            click.ClickException: it ended before, so the result is only of a part of the time.
-        """
+        """Stop a capture, a listener or a stream of the VDU; return its result."""
         answer = self.action(f"stop-{what}")
         if not answer["ran-until-stopped"]:
             raise click.ClickException(f"{self}: the {what} ended before it was stopped")
@@ -265,18 +256,13 @@ class Testbed:
         self._undo = Undo()
 
     def slice_named(self, name: str) -> Slice:
-        """Return a slice, or a service besides the slices, by name.
-
-        Raises:
-            click.ClickException: none has this name.
-        """
+        """Return a slice, or a service besides the slices, by name."""
         everything = {**self.slices, **self.others}
         if name not in everything:
             raise click.ClickException(f"{name} is not up; there are {', '.join(everything)}")
         return everything[name]
 
     def all_vnfs(self) -> list[Vnf]:
-        """Return the VNFs of all slices."""
         return [vnf for slice_ in self.slices.values() for vnf in slice_.vnfs.values()]
 
     def in_slices(self, work: Callable[[Slice], Any]) -> dict[str, Any]:
@@ -362,11 +348,7 @@ class Testbed:
                     self._undo.add(name, partial(self.osm.nbi.delete, path))
 
     def refuse_taken(self, requests: Sequence[SliceRequest | Service]) -> None:
-        """Check that OSM has nothing of these names yet; its API takes a name a second time.
-
-        Raises:
-            click.ClickException: it has.
-        """
+        """Check that OSM has nothing of these names yet; its API takes a name a second time."""
         names = {one.name for one in requests}
         there = {str(e["name"]) for place in (SLICES, SERVICES) for e in self.osm.nbi.get(place)}
         taken = sorted(name for name in there if name.partition(".")[0] in names)
@@ -377,11 +359,7 @@ class Testbed:
             )
 
     def deploy(self, requests: Sequence[SliceRequest | Service]) -> None:
-        """Instantiate slices and services at once, and wait until all their links are up.
-
-        Raises:
-            click.ClickException: one failed, or it takes too long.
-        """
+        """Instantiate slices and services at once, and wait until all their links are up."""
         started = {one.name: self.instantiate(one) for one in requests}
         # Seconds that links may take after the end of an instantiation.
         patience = (900.0 if self.lab is not None and self.lab.machines else 300.0) * len(requests)

@@ -51,11 +51,7 @@ class Stream:
 
     @property
     def within_percent(self) -> float:
-        """Percent of the sent datagrams that arrived within the listener's budget.
-
-        Raises:
-            click.ClickException: the clocks of the two VDUs differ.
-        """
+        """Percent of the sent datagrams that arrived within the listener's budget."""
         if self.seen and self.seen["delay-ms"]["min"] < AHEAD_MS:
             raise click.ClickException(
                 f"a datagram arrived {-self.seen['delay-ms']['min']:.1f} ms before it was sent: "
@@ -126,11 +122,7 @@ class Flow:
 
 @contextmanager
 def load(near: Vnf, link: str, path: str = "tunnel", parallel: int = 1) -> Iterator[dict[str, Any]]:
-    """Saturate a link from a VNF while the block runs; then the mapping has the rate.
-
-    Raises:
-        click.ClickException: the load ended before the block did.
-    """
+    """Saturate a link from a VNF while the block runs; then the mapping has the rate."""
     near.action("start-load", link=link, path=path, parallel=parallel, seconds=LIMIT)
     counters: dict[str, Any] = {}
     try:

@@ -85,11 +85,7 @@ def kind(protocols: str, icmp6: str = "") -> str:
 
 
 def dissect(file: Path) -> Wire:
-    """Dissect a capture.
-
-    Raises:
-        click.ClickException: tshark is missing or cannot read it.
-    """
+    """Dissect a capture."""
     fields = [word for name in _FIELDS for word in ("-e", name)]
     frames: collections.Counter[str] = collections.Counter()
     imsis: set[str] = set()

@@ -39,7 +39,6 @@ class Authority:
 
     @property
     def certificate(self) -> str:
-        """The authority's certificate, PEM."""
         return self.certificate_file.read_text(encoding="ascii")
 
     def issue(

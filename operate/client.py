@@ -110,7 +110,6 @@ class Client:
         return done.stdout
 
     def document(self, verb: str, id: str) -> dict[str, Any]:
-        """Return the record that a verb prints."""
         return _document(verb, self.verb(verb, "--literal", id))
 
     def slice_ids(self) -> dict[str, str]:

@@ -54,7 +54,6 @@ def _answers(osm: Osm, key: str, name: str) -> Iterator[Answer]:
 
 
 def shown(found: Sequence[Link]) -> Table:
-    """Return the table that people read."""
     rows = [link.cells() for link in found]
     headings = [heading for heading in COLUMNS if any(row[heading] for row in rows)]
     drawn = Table(*headings)

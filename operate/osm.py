@@ -61,12 +61,10 @@ class Osm:
         return {str(record["name"]): str(record["_id"]) for record in self.nbi.get(SLICES)}
 
     def service(self, id: str) -> Document:
-        """Return the record of a service."""
         record: Document = self.nbi.get(f"{SERVICES}/{id}")
         return record
 
     def onboard(self, place: str, package: Path) -> str:
-        """Onboard a package; return its id."""
         return self.nbi.upload(f"{place}_content", package)
 
     # -- operations ------------------------------------------------------------------------------

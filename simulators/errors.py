@@ -1,4 +1,4 @@
-"""Errors of simulators; their texts are sentences."""
+"""Errors of simulators; their texts are sentences. Any function of a simulator may raise one."""
 
 
 class EpcError(Exception):

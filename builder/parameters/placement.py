@@ -52,7 +52,6 @@ class Deployment(Strict):
     endpoints: dict[str, dict[str, Endpoint]] = Field(default_factory=dict)
 
     def site_of(self, member: str) -> str:
-        """Return the name of a member's site."""
         return self.members.get(member, self.default)
 
 
@@ -225,7 +224,6 @@ def _gateway_parameters(vnfd: Mapping[str, Any], point: str) -> list[str]:
 
 
 def command(deployment: Deployment, name: str, file: str) -> str:
-    """Return the command that instantiates a deployment."""
     vim = deployment.sites[deployment.default].vim
     return (
         f"osm ns-create --ns_name {name} --nsd_name {deployment.service} --vim_account {vim} "

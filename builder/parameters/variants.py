@@ -63,7 +63,6 @@ class _Derived(Strict):
 
 
 def load(tree: Tree) -> list[Variant]:
-    """Read the variants of services."""
     path = tree.root / "ns-packages/variants.yaml"
     return checked(_Variants, documents.read(path), "ns-packages/variants.yaml").variants
 

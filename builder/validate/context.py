@@ -127,7 +127,6 @@ class Context(Reporter):
         return walk(self.body, path)
 
     def vdus(self) -> list[tuple[str, Document]]:
-        """Return (place, vdu)."""
         return numbered("/vdu", self.body.get("vdu"))
 
     def charm(self, name: str) -> Charm | None:

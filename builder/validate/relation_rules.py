@@ -36,7 +36,6 @@ Finder = Callable[[Side], Generator[Problem, None, Found | None]]
 
 @rule("nsd")
 def of_services(ctx: Context) -> Iterator[Problem]:
-    """Relations of an NSD."""
     members = {p["id"]: p["vnfd-id"] for _, p, _ in ctx.each("df[]/vnf-profile[]")}
     for place, relation, _ in ctx.each("ns-configuration/relation[]"):
         yield from _relation(ctx, place, relation, lambda side: _in_service(ctx, side, members))

@@ -31,11 +31,7 @@ from experiments.wire import NEIGHBOURS
 
 
 def write(campaign: Campaign) -> tuple[Path, Path]:
-    """Write the page and the table of a campaign; return their paths.
-
-    Raises:
-        click.ClickException: the campaign cannot be read, or its directory cannot be written to.
-    """
+    """Write the page and the table of a campaign; return their paths."""
     page, table = campaign.directory / "report.html", campaign.directory / "runs.csv"
     book = Book("figures")
     try:
@@ -173,11 +169,7 @@ def _slices(described: Mapping[str, Any]) -> list[str]:
 
 
 def _profile(described: Mapping[str, Any]) -> Profile | None:
-    """Return the profile of a campaign, None for one between named slices.
-
-    Raises:
-        click.ClickException: there is no profile of this name.
-    """
+    """Return the profile of a campaign, None for one between named slices."""
     if described["environment"].get("slices"):
         return None
     name = described["profile"]

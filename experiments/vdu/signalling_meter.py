@@ -130,7 +130,6 @@ class Meter:
         return True
 
     def summary(self) -> Dict[str, Any]:
-        """Return what was measured, by name."""
         result: Dict[str, Any] = {name: statistics(times) for name, times in self.times.items()}
         if self.backwards:
             result["clock-set-back"] = self.backwards
@@ -198,11 +197,9 @@ class S6a(Meter):
             self.results[name][code] = self.results[name].get(code, 0) + 1
 
     def answered(self) -> int:
-        """Return how many requests were answered."""
         return sum(len(times) for times in self.times.values())
 
     def summary(self) -> Dict[str, Any]:
-        """Return what was measured, by command."""
         result = super().summary()
         for command, name in COMMANDS.items():
             unanswered = sum(1 for request in self.open.values() if request.command == command)

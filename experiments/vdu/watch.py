@@ -180,7 +180,6 @@ class Link:
         self.seen = dict.fromkeys(identities, 0)
 
     def frame(self, frame: bytes, sent: bool) -> None:
-        """Count a frame."""
         name = kind(frame, self.fragments[sent])
         table = self.kinds["sent" if sent else "received"]
         table[name] = table.get(name, 0) + 1
@@ -210,12 +209,10 @@ class Frames:
         return self.listed
 
     def take(self, ready: socket.socket) -> None:
-        """Take a frame."""
         frame, address = ready.recvfrom(1 << 17)
         self.taps[ready].frame(frame, address[2] == PACKET_OUTGOING)
 
     def summary(self) -> Dict[str, Any]:
-        """Return the counts by link."""
         return {"links": {name: link.summary() for name, link in self.links.items()}}
 
 
@@ -368,7 +365,6 @@ class Arrivals:
         self.tokens.add(name)
 
     def summary(self) -> Dict[str, Any]:
-        """Return what arrived."""
         return {
             "streams": {name: stream.summary() for name, stream in self.streams.items()},
             "tokens": sorted(self.tokens),
@@ -382,7 +378,6 @@ WATCHES: Dict[str, Any] = {"frames": Frames, "arrivals": Arrivals}
 
 
 def main(path: str) -> None:
-    """Watch until the end."""
     with open(path) as stream:
         request = json.load(stream)
     watch = WATCHES[request["watch"]](request)

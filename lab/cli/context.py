@@ -30,7 +30,6 @@ class Lab:
 
     @property
     def slices(self) -> Slices:
-        """The northbound engine for slices."""
         return Slices(self.engine)
 
     def view(self, collection: str, document: Document) -> Document:

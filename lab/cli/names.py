@@ -32,7 +32,6 @@ class Names(click.ParamType[str]):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return the names that begin so."""
         engine = Engine(ctx.find_root().params["home"].absolute())
         # click leaves the arguments unnamed when the last word is an option without its value.
         unnamed = {"ns": ctx.args[0]} if ctx.args else {}

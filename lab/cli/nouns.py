@@ -135,7 +135,6 @@ def _package(name: str, kind: str, what: str) -> Noun:
 
 
 def _service(lab: Lab, name: str) -> Document:
-    """Show a network service."""
     return lab.view(NSRS, lab.engine.ns(name))
 
 
@@ -181,7 +180,6 @@ def summary(lab: Lab, nsr: Document) -> None:
 
 
 def _slice(lab: Lab, name: str) -> Document:
-    """Show a network slice with its services."""
     nsi = lab.view(NSIS, lab.slices.nsi(name))
     template = nsi["network-slice-template"]
     return {

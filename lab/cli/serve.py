@@ -52,7 +52,6 @@ def serve(lab: Lab, host: str, port: int, password_file: Path | None) -> None:
 
 
 def _password(host: str, file: Path | None) -> str:
-    """Return the password of user admin."""
     given = os.environ.get(PASSWORD, "")
     if file is not None:
         given = read_text(file, "--password-file").strip()

@@ -46,7 +46,6 @@ def members(nsd: Mapping[str, Any], store: Store) -> dict[str, Document]:
 
 
 def service(nsr: Document, store: Store) -> Service:
-    """Return the service of a record."""
     vnfds = members(nsr["nsd"], store)
     descriptors = {index: d["descriptor"] for index, d in vnfds.items()}
     params = nsr["instantiate_params"]
@@ -66,12 +65,10 @@ def service(nsr: Document, store: Store) -> Service:
 
 
 def vnfrs_of(store: Store, ns_id: str) -> dict[str, Document]:
-    """Return member-vnf-index -> VNFR of a service."""
     return {r["member-vnf-index-ref"]: r for r in store.all(VNFRS) if r["nsr-id-ref"] == ns_id}
 
 
 def vdur_of(vnfr: Document, vdu_id: str, count: int) -> Document:
-    """Return the record of a VDU's instance."""
     for vdur in vnfr["vdur"]:
         if (vdur["vdu-id-ref"], vdur["count-index"]) == (vdu_id, count):
             match: Document = vdur

@@ -54,7 +54,6 @@ def positions(graph: Graph) -> dict[str, tuple[float, float]]:
 
 
 def svg(graph: Graph) -> str:
-    """Return the picture as an SVG document."""
     places = positions(graph)
     side = INCHES * max(2.0, len(graph.nodes) ** 0.5)
     figure = Figure(figsize=(side * 1.3, side))

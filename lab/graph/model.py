@@ -65,7 +65,6 @@ class Graph:
 
 
 def of_service(engine: Engine, controller: Controller, nsr: Document) -> Graph:
-    """Return the picture of a service."""
     svc = service(nsr, engine.store)
     units: Mapping[str, UnitStatus] = {}
     if nsr["_id"] in controller.models():

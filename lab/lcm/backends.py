@@ -29,7 +29,6 @@ class Backends:
         self._controller: Controller | None = None
 
     def vim(self, vim_account: str) -> VimConnector:
-        """Return the VIM of an account."""
         return connect(self.home, self._name(vim_account))
 
     def local_vim(self, vim_account: str) -> Vim:

@@ -280,7 +280,6 @@ class Instantiation:
 
 
 def _managed(env: Environment) -> Place:
-    """Return what a charm manages."""
     return env.member_vnf_index, env.vdu_id, env.count_index if env.vdu_id else 0
 
 

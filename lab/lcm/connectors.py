@@ -12,7 +12,6 @@ Connector = CharmOps | HelmOps  # LCM has one for each kind of execution environ
 def connector(
     backends: Backends, env: Environment, ns_id: str, timeouts: Timeouts, vnf_id: str = ""
 ) -> Connector:
-    """Return LCM's connector for an execution environment."""
     if env.helm:
         return HelmOps(backends.cluster(), env, ns_id, timeouts, vnf_id)
     return CharmOps(backends.model(ns_id), timeouts)

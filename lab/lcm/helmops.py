@@ -31,7 +31,6 @@ class HelmOps:
         self._release = release(env)
 
     def environment(self, application: str) -> str:
-        """Return LCM's id of the execution environment."""
         return f"helm-v3:{self.ns_id}.{self._release}"
 
     def deployed(self, application: str) -> bool:
@@ -57,7 +56,6 @@ class HelmOps:
         """Do nothing, as LCM does."""
 
     def public_key(self, application: str) -> str:
-        """Return the environment's SSH key."""
         try:
             return str(self._call("ssh_key", timeout=self.timeouts.helm_initial))
         except LcmError as error:
@@ -66,7 +64,6 @@ class HelmOps:
     def primitive(
         self, application: str, name: str, params: Mapping[str, Any], timeout: float
     ) -> str:
-        """Run a primitive and return its answer."""
         patience = self.timeouts.helm_initial if name == "config" else self.timeouts.helm_retry
         try:
             status, message = self._call(

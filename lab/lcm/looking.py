@@ -75,7 +75,6 @@ def watch(home: Path) -> None:
 
 
 def watched(home: Path) -> bool:
-    """Tell whether somebody watches."""
     try:
         return time.time() - (home / "lcm" / "watched").stat().st_mtime < WATCHED
     except OSError:

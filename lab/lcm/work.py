@@ -199,13 +199,11 @@ class Work:
         return lambda env: connector(self.backends, env, ns_id, self.timeouts)
 
     def add_environments(self, ns_id: str, environments: Sequence[Environment]) -> None:
-        """Write new environments into the service's record."""
         with self.store.edit(NSRS, ns_id) as nsr:
             nsr["_admin"]["deployed"]["VCA"] += [new_vca(env) for env in environments]
             nsr["configurationStatus"] = configuration_status(nsr)
 
     def remove_environments(self, ns_id: str, applications: Collection[str]) -> None:
-        """Take environments out of the service's record."""
         with self.store.edit(NSRS, ns_id) as nsr:
             deployed = nsr["_admin"]["deployed"]
             deployed["VCA"] = [v for v in deployed["VCA"] if v["application"] not in applications]

@@ -146,7 +146,6 @@ class Catalogue:
             drop_package(place.with_name(place.name.removesuffix(ARCHIVE)))
 
     def folder(self, document: Document) -> Path:
-        """Return the unpacked folder of a package."""
         return self.store.root / str(document["folder"])
 
     def archive(self, document: Document) -> Path | None:

@@ -311,7 +311,6 @@ class Engine(Instances):
         return [r for r in records if r["nsr-id-ref"] == ns_id]
 
     def vnf(self, ns: str, index: str) -> Document:
-        """Return the record of a member."""
         records = self.vnfs(ns)
         for record in records:
             if record["member-vnf-index-ref"] == index:

@@ -83,7 +83,6 @@ def _vim(document: Document, store: Store) -> Document:
 
 
 def _ns(document: Document, store: Store) -> Document:
-    """Return the record of a network service."""
     found = [store.readable(VNFRS, key) for key in document["constituent-vnfr-ref"]]
     members = [vnfr for vnfr in found if vnfr is not None]
     return {
@@ -147,7 +146,6 @@ def _deployment(vnfrs: Iterable[Document]) -> Document:
 
 
 def _vnf(document: Document, store: Store) -> Document:
-    """Return the record of a VNF."""
     ports = [port for vdur in document["vdur"] for port in vdur["interfaces"]]
     names = [port.get("external-connection-point-ref") for port in ports]
     points = [{"id": name, "name": name} for name in names if name]
@@ -161,7 +159,6 @@ def _vnf(document: Document, store: Store) -> Document:
 
 
 def _nsi(document: Document, store: Store) -> Document:
-    """Return the record of a slice."""
     return {**document, "_admin": _admin(document)}
 
 

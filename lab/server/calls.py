@@ -40,7 +40,6 @@ class Call:
 
     @property
     def key(self) -> str:
-        """The id in the path."""
         return self.path["id"]
 
     @property
@@ -86,7 +85,6 @@ class Resources:
 
     @property
     def slices(self) -> Slices:
-        """The engine for slices."""
         return Slices(self.engine)
 
     def get(self, table: str, key: str) -> Document:
@@ -125,7 +123,6 @@ def show_all(table: str, resources: Resources, call: Call) -> Answer:
 
 
 def show(table: str, resources: Resources, call: Call) -> Answer:
-    """Show a record of a table."""
     _reap(table, resources)
     return Answer(views.view(table, resources.get(table, call.key), resources.engine.store))
 
@@ -174,5 +171,4 @@ def shown(path: str, table: str) -> list[Route]:
 
 
 def below(prefix: str, *routes: Route) -> list[Route]:
-    """Put a prefix before paths."""
     return [Route(r.method, prefix + r.path, r.handler, r.upload, r.open) for r in routes]

@@ -26,7 +26,6 @@ class Bounded(H11Protocol):
     request_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Refuse an address with too many connections."""
         super().connection_made(transport)
         clients = [getattr(c, "client", None) for c in self.connections]
         same = [c for c in clients if c and self.client and c[0] == self.client[0]]
@@ -41,7 +40,6 @@ class Bounded(H11Protocol):
         self.await_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting."""
         self.stop_waiting()
         super().connection_lost(exc)
 
@@ -53,7 +51,6 @@ class Bounded(H11Protocol):
             self.request_timer = self.loop.call_later(HEADER_SECONDS, self.end_late)
 
     def stop_waiting(self) -> None:
-        """Stop the timer."""
         if self.request_timer is not None:
             self.request_timer.cancel()
             self.request_timer = None

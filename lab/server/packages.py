@@ -79,7 +79,6 @@ def _upload(kind: str, resources: Resources, call: Call) -> Answer:
 
 
 def _onboarded_package(kind: str, resources: Resources, call: Call) -> Document:
-    """Return a package that has content."""
     waiting = _waiting(kind, resources, call.key)
     if waiting is not None:
         raise ConflictError(
@@ -119,7 +118,6 @@ def _delete_package(kind: str, resources: Resources, call: Call) -> Answer:
 
 
 def package_routes(kind: str, base: str, topic: str, content: str, descriptor: str) -> list[Route]:
-    """Return the routes of one kind of package."""
     upload = bound(_upload, kind)
     routes = [
         Route("POST", f"/{topic}_content", bound(_onboarded, kind, f"{base}/{topic}"), True),

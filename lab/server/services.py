@@ -12,7 +12,6 @@ from lab.server.problems import not_found
 
 
 def new_service(resources: Resources, call: Call) -> Answer:
-    """Record a service and instantiate it."""
     body = requests.operation("ns", call.body)
     try:
         resources.get(NSDS, body["nsdId"])
@@ -27,7 +26,6 @@ def new_service(resources: Resources, call: Call) -> Answer:
 
 
 def new_slice(resources: Resources, call: Call) -> Answer:
-    """Record a slice and instantiate it."""
     body = requests.operation("nsi", call.body)
     resources.get(NSTS, body["nstId"])
     started = resources.slices.instantiate(body)
@@ -59,7 +57,6 @@ def delete_service(resources: Resources, call: Call) -> Answer:
 
 
 def delete_services(resources: Resources, call: Call) -> Answer:
-    """Terminate several services."""
     keys = requests.check(call.body, "terminate several")["ns_ids"]
     for key in keys:
         resources.get(NSRS, key)
@@ -69,7 +66,6 @@ def delete_services(resources: Resources, call: Call) -> Answer:
 
 
 def delete_slice(resources: Resources, call: Call) -> Answer:
-    """Terminate a slice and delete it."""
     if resources.discarded(NSIS, call.key):
         return Answer(None, HTTPStatus.NO_CONTENT)
     resources.get(NSIS, call.key)

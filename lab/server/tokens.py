@@ -130,7 +130,6 @@ class Tokens:
         return dict(token)
 
     def find(self, key: str) -> dict[str, Any]:
-        """Return a token by its id."""
         with self._lock:
             token = self._tokens.get(key)
         if token is None:
@@ -138,13 +137,11 @@ class Tokens:
         return dict(token)
 
     def all(self) -> list[dict[str, Any]]:
-        """Return the valid tokens."""
         with self._lock:
             self._drop_old(time.time())
             return [dict(token) for token in self._tokens.values()]
 
     def logout(self, key: str) -> None:
-        """End a token."""
         with self._lock:
             if self._tokens.pop(key, None) is None:
                 raise NbiError(f"Token '{key}' not found", HTTPStatus.NOT_FOUND)

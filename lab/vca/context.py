@@ -190,7 +190,6 @@ class HookContext:
         return not self._follower
 
     def set_status(self, status: str, message: str) -> None:
-        """Set the workload status, at once."""
         self.status_was_set = True
         with self._store.transaction() as document:
             unit = document.units[self.name]
@@ -200,12 +199,10 @@ class HookContext:
             self._publish(Event("status", self.app_name, self.name, status, message))
 
     def unit_status(self) -> StatusInfo:
-        """Return the workload status."""
         with self.document() as document:
             return document.units[self.name].workload.model_copy()
 
     def log(self, level: int, message: str) -> None:
-        """Write to the unit's log."""
         prefix = ""
         if self.hook is not None and self.hook.relation_id in self._relations:
             prefix = f"{self._relations[self.hook.relation_id].fake_id}: "
@@ -216,7 +213,6 @@ class HookContext:
     # -- relations --------------------------------------------------------------------------
 
     def relation(self, relation_id: int) -> ContextRelation:
-        """Return a relation of this unit."""
         try:
             return self._relations[relation_id]
         except KeyError:
@@ -224,7 +220,6 @@ class HookContext:
 
     @property
     def relations(self) -> list[ContextRelation]:
-        """All relations of this unit."""
         return list(self._relations.values())
 
     # -- actions ----------------------------------------------------------------------------

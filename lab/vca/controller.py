@@ -72,7 +72,6 @@ class Controller:
             return self._models.get(uuid) or self._open(directory)
 
     def models(self) -> list[str]:
-        """Return the UUIDs of all models."""
         return sorted(p.name for p in self._models_dir.iterdir() if (p / "model.json").exists())
 
     def destroy_model(self, uuid: str, timeout: float = 60.0, force: bool = False) -> None:

@@ -47,7 +47,6 @@ class Publisher:
         return lambda: self._callbacks.remove(callback)
 
     def publish(self, event: Event) -> None:
-        """Call all subscribers."""
         with self._lock:
             for callback in list(self._callbacks):
                 try:

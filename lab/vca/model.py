@@ -83,12 +83,10 @@ class Model:
     # -- running ----------------------------------------------------------------------------
 
     def __enter__(self) -> "Model":
-        """Start."""
         self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop."""
         self.stop()
 
     def start(self) -> None:
@@ -438,7 +436,6 @@ class Model:
         return show_unit(document, applications.find_unit(document, unit))
 
     def log_path(self, unit: str) -> Path:
-        """Return the log file of a unit."""
         return self.paths.log(unit)
 
     def subscribe(self, callback: Callback) -> Callable[[], None]:

@@ -195,7 +195,6 @@ def _next_hook_of(
 
 
 def record(document: ModelDocument, unit: Unit, info: HookInfo) -> None:
-    """Record that a relation hook has run."""
     relation_id = info.relation_id
     if relation_id is None or relation_id not in unit.relations:
         return

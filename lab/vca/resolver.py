@@ -51,7 +51,6 @@ class Step:
     action_id: str = ""
 
     def __str__(self) -> str:
-        """Name the step in a message."""
         if self.hook is not None:
             return f"{self.hook.kind} hook"
         return f"action {self.action_id}" if self.action_id else self.kind

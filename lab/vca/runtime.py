@@ -48,27 +48,22 @@ class Paths:
 
     @property
     def units(self) -> Path:
-        """Folder of the units."""
         return self.model / "units"
 
     def unit(self, name: str) -> Path:
         return self.units / name.replace("/", "-")
 
     def charm(self, name: str) -> Path:
-        """Return a unit's charm folder."""
         return self.unit(name) / "charm"
 
     def home(self, name: str) -> Path:
-        """Return the HOME of a unit's processes."""
         return self.unit(name) / "home"
 
     def log(self, name: str) -> Path:
-        """Return a unit's log file."""
         return self.model / "logs" / f"{name.replace('/', '-')}.log"
 
     @property
     def contexts(self) -> Path:
-        """Folder of the contexts of running hooks."""
         return self.model / "run"
 
 

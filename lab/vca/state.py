@@ -71,7 +71,6 @@ class Relation(Document):
 
     @property
     def is_peer(self) -> bool:
-        """Whether this is a peer relation."""
         return len(self.endpoints) == 1
 
     @property
@@ -89,7 +88,6 @@ class Relation(Document):
         return next((e.app for e in self.endpoints if e.app != app), app)
 
     def involves(self, app: str) -> bool:
-        """Whether `app` is one of the ends."""
         return any(e.app == app for e in self.endpoints)
 
 

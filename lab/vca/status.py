@@ -54,7 +54,6 @@ class ModelStatus(_Frozen):
 
     @property
     def units(self) -> dict[str, UnitStatus]:
-        """All units of the model by name."""
         return {n: u for app in self.applications.values() for n, u in app.units.items()}
 
     @property
@@ -85,7 +84,6 @@ def workload_of(unit: Unit) -> StatusInfo:
 
 
 def model_status(document: ModelDocument) -> ModelStatus:
-    """Build the status of a model."""
     applications = {}
     for name, app in sorted(document.apps.items()):
         units = document.units_of(name)

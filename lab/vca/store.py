@@ -35,7 +35,6 @@ class Store:
 
     @classmethod
     def create(cls, directory: Path, document: ModelDocument) -> "Store":
-        """Make the folder of a new model."""
         store = cls(directory)
         store._actions.mkdir(parents=True)
         store._stored.write(document)
@@ -105,7 +104,6 @@ class Store:
     def end_action(
         self, action: ActionDocument, status: Literal["completed", "failed"], message: str
     ) -> None:
-        """Record the end of an action."""
         action.status, action.message, action.completed = status, message, time.time()
         self.save_action(action)
 

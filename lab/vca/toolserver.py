@@ -66,11 +66,9 @@ class ToolServer:
             raise
 
     def fileno(self) -> int:
-        """Return the descriptor to poll for clients."""
         return self._socket.fileno()
 
     def close(self) -> None:
-        """Stop listening and remove the folder."""
         self._socket.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -122,7 +120,6 @@ class ToolServer:
 
 
 def _receive(connection: socket.socket, count: int) -> bytes:
-    """Receive exactly `count` bytes."""
     parts: list[bytes] = []
     while count:
         part = connection.recv(min(count, 65536))

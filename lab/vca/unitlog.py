@@ -39,7 +39,6 @@ def open_log(path: Path, name: str) -> logging.Logger:
 
 
 def close_log(logger: logging.Logger) -> None:
-    """Close the files of a logger."""
     for handler in list(logger.handlers):
         logger.removeHandler(handler)
         handler.close()

@@ -156,7 +156,6 @@ class Vim:
 
     @classmethod
     def open(cls, home: Path | str, name: str) -> "Vim":
-        """An existing account."""
         place = Home.at(home)
         if not NAME.fullmatch(name) or not (place.vims / name / "account.json").exists():
             raise VimError(f"VIM account '{name}' could not be found.")
@@ -171,7 +170,6 @@ class Vim:
 
     @staticmethod
     def names(home: Path | str) -> list[str]:
-        """Names of the accounts of a lab."""
         vims = Home.at(home).vims
         return sorted(path.parent.name for path in vims.glob("*/account.json"))
 
@@ -381,7 +379,6 @@ class Vim:
         return [self._observe(r) for r in records if tag is None or r.server.tag == tag]
 
     def server(self, server_id: str) -> Server:
-        """One server as it is now."""
         return self._observe(self._record(server_id))
 
     def create_server(self, spec: ServerSpec, tag: str) -> Server:
@@ -544,7 +541,6 @@ class Vim:
         return self._vdu(server_id).terminal()
 
     def console_log(self, server_id: str) -> Path:
-        """The log file of the server's console."""
         self._record(server_id)
         return self._vdu(server_id).console_log
 

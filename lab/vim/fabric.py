@@ -81,7 +81,6 @@ def delete_netns(name: str) -> None:
 
 
 def device_exists(netns: str, device: str) -> bool:
-    """True when the namespace has the device."""
     words = ["ip", "-n", netns, "link", "show", "dev", device]
     return subprocess.run(words, capture_output=True, check=False).returncode == 0
 

@@ -175,7 +175,6 @@ class Layer:
 
 
 def find_init() -> str:
-    """Path of systemd."""
     needed = {
         "usr/bin/cloud-init": "cloud-init",
         "usr/sbin/sshd": "openssh-server",

@@ -425,7 +425,6 @@ class Keeper:
         self.console = Console(directory / "console.log")
 
     def tell(self, state: str, init: int | None = None, error: str = "") -> None:
-        """Write run.json."""
         own = os.getpid()
         document = {
             "state": state,

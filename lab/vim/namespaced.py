@@ -101,7 +101,6 @@ class Namespaced(Vdu):
 
     @property
     def disk(self) -> Path:
-        """The mount point of its disk."""
         return self.directory / "disk"
 
     @property
@@ -253,7 +252,6 @@ class Namespaced(Vdu):
     # --- observation -------------------------------------------------------------------------
 
     def running(self) -> Running:
-        """The keeper's report, without outdated data."""
         report = read_json(self.directory / "run.json") or {}
 
         def alive(key: str) -> ProcessRef | None:

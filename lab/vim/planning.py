@@ -23,7 +23,6 @@ _MAX_PORTS = 26
 
 
 def ports(state: State) -> list[Port]:
-    """Return the ports of all servers."""
     return [port for record in state.servers.values() for port in record.server.ports]
 
 

@@ -69,11 +69,9 @@ class Registry:
 
     @property
     def address(self) -> str:
-        """Host and port."""
         return f"[{self.gateway}]:{PORT}" if ":" in self.gateway else f"{self.gateway}:{PORT}"
 
     def start(self) -> None:
-        """Start the registry, or start it again."""
         self.stop()
         self.group.mkdir(parents=True, exist_ok=True)
         config = self.directory / "registry.json"
@@ -84,7 +82,6 @@ class Registry:
         _serve(words, config, log).returncode = 0  # it outlives this process on purpose
 
     def stop(self) -> None:
-        """End it, if it runs."""
         with contextlib.suppress(VimError):
             cgroups.kill(self.group)
 

@@ -124,7 +124,6 @@ class Site:
         )
 
     def remove(self) -> None:
-        """Remove the site, if it exists."""
         with contextlib.suppress(VimError):
             cgroups.kill(self.group)
         delete_netns(self.router)

@@ -43,7 +43,6 @@ class Home:
 
     @property
     def vims(self) -> Path:
-        """Directory with one sub-directory per VIM account."""
         return self.path / "vims"
 
     def openstack(self, name: str) -> Path:
@@ -52,7 +51,6 @@ class Home:
 
     @property
     def openstacks(self) -> list[str]:
-        """Names of the accounts that are OpenStacks."""
         return sorted(path.parent.name for path in self.vims.glob("*/openstack.json"))
 
     @property

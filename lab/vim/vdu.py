@@ -61,7 +61,6 @@ class Vdu(Protocol):
 
     @property
     def console_log(self) -> Path:
-        """The log file of its console."""
         return self.directory / "console.log"
 
     def make(

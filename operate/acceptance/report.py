@@ -42,7 +42,6 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing failed."""
         return all(step.state != "failed" for step in self.steps)
 
     @contextmanager

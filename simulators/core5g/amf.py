@@ -33,7 +33,6 @@ class Guami:
 
     @property
     def ngap(self) -> dict[str, Any]:
-        """Return it in the form of NGAP."""
         return {
             "pLMNIdentity": self.plmn.octets,
             "aMFRegionID": (self.region, 8),
@@ -102,7 +101,6 @@ class Amf(MobilityManagement[Ue, Gnb]):
         )
 
     async def start(self) -> None:
-        """Open N2 and SBI."""
         await self.node.start()
         self.listen(self.config.n2)
         self.spawn(self._report())
@@ -156,7 +154,6 @@ class Amf(MobilityManagement[Ue, Gnb]):
     # -- N2 ---------------------------------------------------------------------------------------
 
     def set_up(self, node: Gnb, message: asn1.Message) -> None:
-        """Answer an NG Setup Request."""
         kind, identity = message.need("GlobalRANNodeID")
         if kind not in _NODES:
             raise ProtocolError(f"A {kind} is no node that is served.")
@@ -204,7 +201,6 @@ class Amf(MobilityManagement[Ue, Gnb]):
         node.association.send(0, self.protocol.encode("NGSetupResponse", answer))
 
     def new_ue(self, node: Gnb, core_id: int, access_id: int, message: asn1.Message) -> Ue:
-        """Return a context for a new UE."""
         kind, where = message.need("UserLocationInformation")
         cell = 0
         if kind == "userLocationInformationNR":

@@ -51,14 +51,12 @@ class Message(asn1.Message):
 
 
 def encode(name: str, values: dict[str, Any] | None = None) -> bytes:
-    """The octets of a 5GMM message."""
     return bytes(_CLASSES[name](val=values or {}).to_bytes())
 
 
 def encode_sm(
     name: str, session: int, transaction: int, values: dict[str, Any] | None = None
 ) -> bytes:
-    """The octets of a 5GSM message."""
     header = {
         "PDUSessID": session,
         "PTI": transaction,
@@ -68,11 +66,7 @@ def encode_sm(
 
 
 def decode(octets: bytes) -> Message:
-    """Decode a plain message.
-
-    Raises:
-        ProtocolError: the octets are not a valid message.
-    """
+    """Decode a plain message."""
     try:
         parsed, error = parse_NAS5G(octets, inner=False, sec_hdr=False)
         if error:
@@ -97,7 +91,6 @@ def decode(octets: bytes) -> Message:
 
 
 def is_protected(octets: bytes) -> bool:
-    """True when a security header comes first."""
     return len(octets) > 7 and octets[0] == _MM and octets[1] in (1, 2, 3, 4)
 
 
@@ -131,11 +124,7 @@ def suci(imsi: str, plmn: Plmn) -> dict[str, Any]:
 
 
 def imsi_of(identity: dict[str, Any]) -> str:
-    """Return the IMSI in a SUCI of the null scheme.
-
-    Raises:
-        ProtocolError: the SUCI is concealed, or the identity is no SUCI.
-    """
+    """Return the IMSI in a SUCI of the null scheme."""
     value = identity.get("Value")
     if identity.get("Type") != 1 or not isinstance(value, dict):
         raise ProtocolError("The identity is not a SUCI with an IMSI.")
@@ -178,13 +167,11 @@ class Guti:
 
     @classmethod
     def of_nas(cls, value: dict[str, Any]) -> "Guti":
-        """Read pycrate's form."""
         names = ("AMFRegionID", "AMFSetID", "AMFPtr", "5GTMSI")
         return cls(Plmn.decode(value["PLMN"]), *(value[name] for name in names))
 
 
 def areas(plmn: Plmn, tac: int) -> list[dict[str, Any]]:
-    """A list of one tracking area."""
     return [{"Type": 0, "PTAI": {"PLMN": plmn.octets, "TACs": [tac]}}]
 
 
@@ -227,7 +214,6 @@ def rate(text: str) -> tuple[int, int]:
 
 
 def ambr(down: str, up: str) -> dict[str, int]:
-    """Session AMBR."""
     (down_unit, down_value), (up_unit, up_value) = rate(down), rate(up)
     return {"DLUnit": down_unit, "DL": down_value, "ULUnit": up_unit, "UL": up_value}
 
@@ -237,14 +223,12 @@ def address(text: str) -> dict[str, Any]:
 
 
 def address_of(value: dict[str, Any]) -> str:
-    """The IPv4 address of a PDU address."""
     if value.get("Type") != 1:
         raise ProtocolError("The network gave no IPv4 address.")
     return str(ipaddress.IPv4Address(value["Addr"]))
 
 
 def dnn(value: list[dict[str, Any]]) -> str:
-    """The text of a DNN."""
     return ".".join(one["Value"].decode("ascii", "replace") for one in value)
 
 
@@ -260,11 +244,9 @@ class Security(Context):
     bearer: int = keys.ACCESS_3GPP
 
     def derive(self, kind: int, algorithm: int) -> bytes:
-        """The NAS key of an algorithm."""
         return keys.nas_key(self.key, kind, algorithm)
 
     def header(self, kind: int) -> bytes:
-        """The octets of a security header type."""
         return bytes([_MM, kind])
 
     def header_type(self, octets: bytes) -> int:

@@ -32,11 +32,7 @@ def transfer(kind: str, value: dict[str, Any]) -> bytes:
 
 
 def transfer_of(kind: str, octets: bytes) -> dict[str, Any]:
-    """Decode the octets of a transfer, see :func:`transfer`.
-
-    Raises:
-        ProtocolError: they are not a transfer of this type.
-    """
+    """Decode the octets of a transfer, see :func:`transfer`."""
     made = getattr(NGAP.NGAP_IEs, kind)
     try:
         made.from_aper(octets)
@@ -68,7 +64,6 @@ def place(plmn: Plmn, cell: int, tac: int) -> tuple[str, dict[str, Any]]:
 
 
 def tunnel(address: str, teid: int) -> tuple[str, dict[str, Any]]:
-    """An end of a GTP-U tunnel."""
     end = {"transportLayerAddress": asn1.address(address), "gTP-TEID": teid.to_bytes(4, "big")}
     return "gTPTunnel", end
 

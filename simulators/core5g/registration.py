@@ -80,7 +80,6 @@ async def _register(amf: Amf, ue: Ue, request: nas.Message) -> None:
 
     Raises:
         RejectedError: the UE is refused.
-        EpcError: the UE does not answer, or its answer is not allowed.
     """
     if ue.tai not in amf.config.slices:
         raise RejectedError(nas.AREA_NOT_ALLOWED, f"TAC {ue.tai.tac} is not served")

@@ -114,7 +114,6 @@ def parts_of(kind: str, content: bytes) -> tuple[Any, dict[str, bytes]]:
 
 
 async def parts(request: Request) -> tuple[Any, dict[str, bytes]]:
-    """JSON and other parts of a request."""
     return parts_of(request.headers.get("content-type", ""), await request.body())
 
 
@@ -178,7 +177,6 @@ class Node:
             self._tasks.append(asyncio.create_task(self._registered()))
 
     async def stop(self) -> None:
-        """Deregister, and close everything."""
         serving, *others = self._tasks
         for task in others:
             task.cancel()

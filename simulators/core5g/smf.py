@@ -88,12 +88,10 @@ class Smf:
         )
 
     async def start(self) -> None:
-        """Open N4 and SBI."""
         await self.n4.start(self.config.upf)
         await self.node.start()
 
     async def stop(self) -> None:
-        """Close N4 and SBI."""
         for task in list(self._tasks):
             task.cancel()
         self.n4.stop()
@@ -273,7 +271,6 @@ class Smf:
         return Response(status_code=204)
 
     async def _n1(self, reference: str, context: Context, message: nas.Message) -> Response:
-        """Handle a 5GSM message of the UE."""
         if message.name == "PDUSessionReleaseRequest":
             await self._cut(context)
             values = {"5GSMCause": nas.REGULAR}

@@ -22,11 +22,7 @@ class Snssai:
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> "Snssai":
-        """Read ``sst`` and ``sd`` (hexadecimal text) of a configuration or an SBI message.
-
-        Raises:
-            EpcError: one of them is invalid.
-        """
+        """Read ``sst`` and ``sd`` (hexadecimal text) of a configuration or an SBI message."""
         try:
             sst = int(str(value["sst"]), 0)
             given = value.get("sd")
@@ -49,16 +45,13 @@ class Snssai:
 
     @classmethod
     def of_nas(cls, value: Mapping[str, int]) -> "Snssai":
-        """Read pycrate's NAS form."""
         return cls(value["SST"], value.get("SD", NO_SD))
 
     @property
     def ngap(self) -> dict[str, bytes]:
-        """Return it in the form of NGAP."""
         sd = {} if self.sd == NO_SD else {"sD": self.sd.to_bytes(3, "big")}
         return {"sST": bytes([self.sst])} | sd
 
     @classmethod
     def of_ngap(cls, value: Mapping[str, bytes]) -> "Snssai":
-        """Read the form of NGAP."""
         return cls(value["sST"][0], int.from_bytes(value.get("sD", b"\xff\xff\xff"), "big"))

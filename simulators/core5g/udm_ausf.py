@@ -58,11 +58,7 @@ class Udr:
         )
 
     async def start(self) -> None:
-        """Serve, if the database answers.
-
-        Raises:
-            EpcError: the database does not answer.
-        """
+        """Serve, if the database answers."""
         await self.rows("SELECT ueid FROM AuthenticationSubscription LIMIT 1")
         await self.node.start()
 
@@ -86,11 +82,7 @@ class Udr:
             return list(cursor.fetchall())
 
     async def rows(self, sql: str, *values: Any) -> list[dict[str, Any]]:
-        """Rows of a query.
-
-        Raises:
-            EpcError: the database refuses, or does not answer.
-        """
+        """Rows of a query."""
         async with self._lock:
             try:
                 return await asyncio.to_thread(self._run, sql, values)

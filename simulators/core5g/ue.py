@@ -82,7 +82,6 @@ class Ue(NasEnd):
 
         Raises:
             RefusedError: the network refused.
-            EpcError: the network did not answer, or the connection was lost.
         """
         if self._listening is not None:
             self._listening.cancel()
@@ -251,7 +250,6 @@ class Ue(NasEnd):
 
         Raises:
             RefusedError: the network refused.
-            EpcError: it did not answer.
         """
         request = {
             "IntegrityProtMaxDataRate": _FULL_RATE,
@@ -273,11 +271,7 @@ class Ue(NasEnd):
         return session
 
     async def release(self, number: int) -> None:
-        """Release a PDU session.
-
-        Raises:
-            EpcError: the network did not answer.
-        """
+        """Release a PDU session."""
         transaction = next(self._transactions) % 254 + 1
         await self._ask(number, nas.encode_sm("PDUSessionReleaseRequest", number, transaction))
 
@@ -353,7 +347,6 @@ class Terminal(terminal.Terminal):
         log.error("UE %s is no longer registered", usim.imsi)
 
     async def _session(self, ue: Ue, asked: SessionRequest) -> None:
-        """Keep one PDU session established."""
         said = ""
         while True:
             if asked.number not in ue.sessions:

@@ -164,11 +164,7 @@ def _inputs(suite: str) -> str:
 
 
 def make(directory: Path) -> None:
-    """Make the images, unless the directory has them from the same inputs.
-
-    Raises:
-        EpcError: a tool is missing or fails, or the directory has other content.
-    """
+    """Make the images, unless the directory has them from the same inputs."""
     directory = directory.resolve()
     fields = dict(
         line.split("=", 1) for line in Path("/etc/os-release").read_text("utf-8").splitlines()

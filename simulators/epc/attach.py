@@ -85,7 +85,6 @@ async def attach(mme: Mme, ue: Ue, octets: bytes) -> None:
 
     Raises:
         RejectedError: the UE is refused.
-        EpcError: the UE does not answer, or its answer is not allowed.
     """
     request = nas.AttachRequest.decode(octets)
     apn, _ = nas.apn_of(request.esm)

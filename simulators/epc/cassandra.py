@@ -114,14 +114,12 @@ class Server:
     """Serves a database; ``delay`` is a wait in seconds before each answer."""
 
     def __init__(self, database: Database) -> None:
-        """Initialise; `start` opens the socket."""
         self.database = database
         self.delay = 0.0
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def start(self, address: str, port: int = PORT) -> int:
-        """Listen; return the port."""
         self._server = await asyncio.start_server(self._serve, address, port, limit=_LONGEST)
         return int(self._server.sockets[0].getsockname()[1])
 

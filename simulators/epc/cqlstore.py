@@ -60,13 +60,11 @@ class Cassandra:
             raise EpcError(f"The keys of subscriber {imsi} are not hexadecimal.") from None
 
     async def set_sqn(self, imsi: str, sqn: int) -> None:
-        """Store the last used sequence number."""
         await self._execute(
             f"UPDATE {_TABLE} SET sqn = {sqn} WHERE imsi = {_literal(imsi)};"  # noqa: S608
         )
 
     async def set_mme(self, imsi: str, mme: str) -> None:
-        """Store the MME that serves the subscriber."""
         host, realm = _literal(mme), _literal(mme.partition(".")[2])
         change = f"mmehost = {host}, mmerealm = {realm}, ms_ps_status = 'NOT_PURGED'"
         if not mme:

@@ -77,7 +77,6 @@ class Identity:
 
 
 def s6a_application() -> VendorSpecificApplicationId:
-    """The Vendor-Specific-Application-Id of S6a."""
     return VendorSpecificApplicationId(vendor_id=TGPP, auth_application_id=S6A)
 
 
@@ -138,7 +137,6 @@ class Connection(asyncio.Protocol):
         self._watchdog = asyncio.create_task(first)
 
     def connection_lost(self, reason: Exception | None) -> None:
-        """Let all pending requests fail."""
         error = EpcError(f"The Diameter connection to {self.peer or 'the peer'} was closed.")
         for waiting in self._waiting.values():
             if not waiting.done():
@@ -153,7 +151,6 @@ class Connection(asyncio.Protocol):
             self.closed.set_result(None)
 
     def data_received(self, data: bytes) -> None:
-        """Split the stream into messages."""
         self._heard = time.monotonic()
         self._buffer += data
         while len(self._buffer) >= _HEADER:
@@ -179,7 +176,6 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def send(self, message: Message) -> None:
-        """Send a message as it is."""
         if self._transport is None or self._transport.is_closing():
             raise EpcError(f"There is no Diameter connection to {self.peer or 'the peer'}.")
         self._transport.write(message.as_bytes())
@@ -191,7 +187,6 @@ class Connection(asyncio.Protocol):
 
         Raises:
             PeerTimeoutError: no answer in ``timeout`` seconds.
-            EpcError: the connection is closed.
         """
         number = next(self._hop) & 0xFFFFFFFF
         message.header.hop_by_hop_identifier = number
@@ -343,7 +338,6 @@ class Server:
         return connection
 
     async def start(self, address: str, port: int) -> int:
-        """Listen; return the port."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._made, address, port)
         return int(self._server.sockets[0].getsockname()[1])
@@ -404,11 +398,7 @@ class Client:
             await asyncio.sleep(RECONNECT)
 
     async def request(self, message: Message, timeout: float = ANSWER) -> Message:
-        """Send a request over the open connection.
-
-        Raises:
-            EpcError: the connection is not open, or no answer came.
-        """
+        """Send a request over the open connection."""
         if self.connection is None:
             raise EpcError(f"There is no Diameter connection to {self.peer}.")
         return await self.connection.request(message, timeout)

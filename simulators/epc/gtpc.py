@@ -75,7 +75,6 @@ class Fteid:
 
     @classmethod
     def decode(cls, octets: bytes) -> "Fteid":
-        """Read the element's octets."""
         if len(octets) < 9 or not octets[0] & 0x80:
             raise ProtocolError("An F-TEID has no IPv4 address.")
         return cls(octets[0] & 0x3F, int.from_bytes(octets[1:5], "big"), address(octets[5:9]))
@@ -90,7 +89,6 @@ def cause_of(message: Message) -> int:
 
 
 def bearer_of(message: Message) -> tuple[Ie, ...]:
-    """The elements of the first bearer context."""
     return CODEC.decode_ies(message.need(BEARER_CONTEXT))
 
 
@@ -151,7 +149,6 @@ class SessionRequest:
 
         Raises:
             MissingError: a mandatory element is missing.
-            ProtocolError: an element cannot be read.
         """
         imsi = digits_of(message.need(IMSI))
         place = message.find(ULI) or b""
@@ -211,7 +208,6 @@ class Session:
 
     @classmethod
     def decode(cls, message: Message) -> "Session":
-        """Read an accepted response."""
         bearer = bearer_of(message)
         paa = message.need(PAA)
         return cls(

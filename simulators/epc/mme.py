@@ -113,7 +113,6 @@ class Mme(MobilityManagement[Ue, Enb]):
     # -- S11 --------------------------------------------------------------------------------------
 
     async def ask_sgw(self, message: Message) -> Message:
-        """Send a request to the SPGW-C."""
         answer = await self.s11.request((self.config.sgw, gtpc.PORT), message)
         octets = answer.find(gtpc.RECOVERY)
         if octets is not None:
@@ -148,7 +147,6 @@ class Mme(MobilityManagement[Ue, Enb]):
         self.statistics.remove("Connected eNBs")
 
     def set_up(self, node: Enb, message: asn1.Message) -> None:
-        """Answer an S1 Setup Request."""
         areas = s1ap.areas_of(message.need("SupportedTAs"))
         message.need("Global-ENB-ID")
         if sum(one.ready for one in self.nodes) >= self.config.max_enbs and not node.ready:
@@ -180,7 +178,6 @@ class Mme(MobilityManagement[Ue, Enb]):
         node.association.send(0, s1ap.PROTOCOL.encode("S1SetupResponse", answer))
 
     def new_ue(self, node: Enb, core_id: int, access_id: int, message: asn1.Message) -> Ue:
-        """Return a context for a new UE."""
         tai, cell = s1ap.tai_of(message.need("TAI")), message.need("EUTRAN-CGI")["cell-ID"][0]
         ue = Ue(core_id=core_id, access_id=access_id, node=node, tai=tai, cell=cell)
         self.statistics.add("Connected UEs")

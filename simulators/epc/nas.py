@@ -68,11 +68,7 @@ class Reader:
         self._at = 0
 
     def take(self, size: int) -> bytes:
-        """Return the next ``size`` octets.
-
-        Raises:
-            ProtocolError: there are fewer.
-        """
+        """Return the next ``size`` octets."""
         octets = self._octets[self._at : self._at + size]
         if len(octets) < size:
             raise ProtocolError("A NAS message is cut off.")
@@ -109,14 +105,12 @@ _FIXED = {0x13: 5, 0x17: 1, 0x19: 3, 0x52: 5, 0x53: 1, 0x59: 1, 0x5B: 1, 0x5C: 2
 
 
 def kind_of(octets: bytes) -> int:
-    """The type of a plain EMM message."""
     if len(octets) < 2 or octets[0] != EMM:
         raise ProtocolError("not a plain EMM message")
     return octets[1]
 
 
 def is_protected(octets: bytes) -> bool:
-    """True when a security header comes first."""
     return len(octets) > 6 and octets[0] & 0x0F == EMM and octets[0] >> 4 in (1, 2, 3, 4)
 
 
@@ -160,11 +154,7 @@ def imsi_identity(imsi: str) -> bytes:
 
 
 def identity_of(octets: bytes) -> str | Guti:
-    """IMSI or GUTI of an EPS mobile identity.
-
-    Raises:
-        ProtocolError: it is neither IMSI nor GUTI.
-    """
+    """IMSI or GUTI of an EPS mobile identity."""
     if len(octets) >= 4 and octets[0] & 7 == 1:
         text = f"{octets[0]:02x}"[0] + "".join(f"{o:02x}"[::-1] for o in octets[1:])
         text = text if octets[0] & 8 else text[:-1]
@@ -197,7 +187,6 @@ def apn_of(request: bytes) -> tuple[str, bytes]:
 
 
 def connectivity_reject(cause: int) -> bytes:
-    """PDN Connectivity Reject."""
     return bytes([ESM, 1, _CONNECTIVITY_REJECT, cause])
 
 
@@ -328,7 +317,6 @@ def authentication_failure(cause: int, auts: bytes = b"") -> bytes:
 
 
 def failure_of(octets: bytes) -> tuple[int, bytes]:
-    """Cause and AUTS of an Authentication Failure."""
     reader = Reader(octets[2:])
     return reader.octet(), reader.optional().get(0x30, b"")
 
@@ -368,11 +356,9 @@ class Security(Context):
     head = 1
 
     def derive(self, kind: int, algorithm: int) -> bytes:
-        """The NAS key of an algorithm."""
         return keys.nas_key(self.key, kind, algorithm)
 
     def header(self, kind: int) -> bytes:
-        """The octet of a security header type."""
         return bytes([kind << 4 | EMM])
 
     def header_type(self, octets: bytes) -> int:

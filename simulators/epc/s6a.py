@@ -124,7 +124,6 @@ def answer_to(request: Any, me: Identity, code: int = SUCCESS) -> Any:
 
 
 def with_vector(answer: Any, vector: Vector) -> Any:
-    """The AIA with one E-UTRAN vector."""
     eutran = grouped.EUtranVector(
         item_number=1,
         rand=vector.rand,
@@ -191,7 +190,6 @@ def vector_of(answer: Any) -> Vector:
 
     Raises:
         RefusedError: the HSS refused.
-        ProtocolError: the answer has no complete vector.
     """
     check(answer)
     info = answer.authentication_info
@@ -211,7 +209,6 @@ def subscription_of(answer: Any) -> Subscription:
 
     Raises:
         RefusedError: the HSS refused.
-        ProtocolError: the answer carries no subscription.
     """
     check(answer)
     data = answer.subscription_data

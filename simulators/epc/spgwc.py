@@ -65,12 +65,10 @@ class Spgwc:
         self._by_ue: dict[tuple[str, str], Session] = {}
 
     async def start(self) -> None:
-        """Open S11 and SXab."""
         await self.sx.start()
         await self.s11.start(self.config.s11, gtpc.PORT)
 
     def stop(self) -> None:
-        """Close S11 and SXab."""
         self.s11.stop()
         self.sx.stop()
 

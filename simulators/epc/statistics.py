@@ -11,11 +11,9 @@ class Statistics:
         self.current = dict.fromkeys(ROWS, 0)
 
     def add(self, row: str) -> None:
-        """Count a new connection in a row."""
         self.current[row] += 1
 
     def remove(self, row: str) -> None:
-        """Remove a connection from a row."""
         self.current[row] -= 1
 
     def table(self) -> str:

@@ -46,7 +46,6 @@ class Ue(NasEnd):
 
         Raises:
             RefusedError: the network refused.
-            EpcError: the network did not answer, or the connection was lost.
         """
         self._next = None
         self._restart()
@@ -177,7 +176,6 @@ class Terminal(terminal.Terminal):
         log.error("the connection to the eNB is lost")
 
     async def _keep(self, number: int, ue: Ue, link: radio_link.Link) -> None:
-        """Keep one UE attached."""
         imsi = ue.usim.imsi
         self.radio.ues[number] = ue
         while not link.closed.done():
@@ -207,6 +205,5 @@ class Terminal(terminal.Terminal):
             await asyncio.sleep(RETRY)
 
     async def switch_off(self) -> None:
-        """Detach all UEs and end."""
         await asyncio.gather(*(ue.detach() for ue in list(self._attached)), return_exceptions=True)
         self.disconnect()

@@ -69,7 +69,6 @@ async def keep(made: Any) -> None:
 
 
 def _rows(directory: str) -> Path:
-    """Return the file of a database."""
     return Path(os.environ.get("SIMULATORS_DATA", directory), "rows.sqlite")
 
 
@@ -184,7 +183,6 @@ _STATIONS = {"enb": ("eNB", "enb", "server"), "gnb": ("gNB", "server")}
 
 
 async def configured(name: str, words: Words) -> None:
-    """Run a program of the table above."""
     from simulators.programs import config_file
 
     kind, reader, place = _CONFIGURED[name]
@@ -231,7 +229,6 @@ PROGRAMS: dict[str, Callable[[Words], Coroutine[Any, Any, None]]] = {
 
 
 def main(words: Words) -> int:
-    """Run a program; return its exit code."""
     name, rest = words[0], words[1:]
     if name == "cqlsh":
         from simulators.programs import cqlsh

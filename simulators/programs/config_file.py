@@ -18,11 +18,7 @@ from simulators.shared.identity import Plmn
 
 
 def text_of(path: str | Path) -> str:
-    """The text of a file.
-
-    Raises:
-        EpcError: the file cannot be read.
-    """
+    """The text of a file."""
     try:
         return Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -60,7 +56,6 @@ class File:
         return File(self.path, self.get(*keys), (*self.place, *keys))
 
     def each(self, *keys: str | int) -> "list[File]":
-        """Return the entries of a list."""
         return [self.at(*keys, number) for number in range(len(self.get(*keys)))]
 
     def text(self, *keys: str | int, default: str | None = None) -> str:
@@ -120,11 +115,7 @@ _READERS: dict[str, tuple[Callable[[str], Any], type[Exception]]] = {
 
 
 def read(path: str | Path) -> File:
-    """Read a JSON, YAML or libconfig file.
-
-    Raises:
-        EpcError: it is not valid.
-    """
+    """Read a JSON, YAML or libconfig file."""
     parse, wrong = _READERS.get(Path(path).suffix, (libconf.loads, libconf.ConfigParseError))
     try:
         return File(path, parse(text_of(path)))
@@ -139,11 +130,7 @@ def level(word: str, default: int = logging.INFO) -> int:
 
 
 def interface_address(name: str) -> str:
-    """The first IPv4 address of an interface, or the one with this label (ioctl SIOCGIFADDR).
-
-    Raises:
-        EpcError: there is no such address.
-    """
+    """The first IPv4 address of an interface, or the one with this label (ioctl SIOCGIFADDR)."""
     done = subprocess.run(
         ["ip", "-json", "-4", "address", "show", "label", name],
         capture_output=True,
@@ -163,9 +150,6 @@ def radio_server(words: Sequence[str], environment: Mapping[str, str]) -> str:
 
     Until June 2023 it is the variable RFSIMULATOR, until 2025 the option --rfsimulator.serveraddr,
     later --rfsimulator.[0].serveraddr. If only the image's digest is known, it may be any of them.
-
-    Raises:
-        EpcError: the image's version does not have an option.
     """
     tag = environment.get("SIMULATORS_TAG", "2022.w46")
     week = re.match(r"(\d{4})\.w(\d{2})", tag)
@@ -184,11 +168,7 @@ def radio_server(words: Sequence[str], environment: Mapping[str, str]) -> str:
 
 
 def radio_address(words: Sequence[str], environment: Mapping[str, str]) -> str:
-    """Return the IPv4 address of a UE's base station.
-
-    Raises:
-        EpcError: it is none, see also `radio_server`.
-    """
+    """Return the IPv4 address of a UE's base station."""
     server = radio_server(words, environment)
     try:
         return str(ipaddress.IPv4Address(server))
@@ -199,11 +179,7 @@ def radio_address(words: Sequence[str], environment: Mapping[str, str]) -> str:
 def serves_radio(
     words: Sequence[str], environment: Mapping[str, str], what: str, *names: str
 ) -> None:
-    """Check that a base station is the server of the radio simulator.
-
-    Raises:
-        EpcError: it is not.
-    """
+    """Check that a base station is the server of the radio simulator."""
     role = radio_server(words, environment)
     if role not in names:
         raise EpcError(f"The radio simulator's server is '{role}', not this {what}.")

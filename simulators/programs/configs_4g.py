@@ -41,11 +41,7 @@ _DIRECTIVE = re.compile(
 
 
 def free_diameter(path: str | Path) -> FreeDiameter:
-    """Read a freeDiameter configuration.
-
-    Raises:
-        EpcError: a necessary part is missing.
-    """
+    """Read a freeDiameter configuration."""
     text = re.sub(r"#.*", "", text_of(path))
     values: dict[str, str] = {}
     extensions: list[tuple[str, str]] = []
@@ -177,7 +173,6 @@ def _own(file: File, key: str, name: str) -> str:
 
 
 def spgwc_config(path: str | Path) -> spgwc.Config:
-    """Read spgw_c.json."""
     file = read(path)
     pdns = []
     for one in file.each("pdns"):
@@ -201,7 +196,6 @@ def spgwc_config(path: str | Path) -> spgwc.Config:
 
 
 def spgwu_config(path: str | Path) -> user_plane.Config:
-    """Read spgw_u.conf."""
     file = read(path).at("SPGW-U")
     snat = file.text("SNAT", default="no").lower() == "yes"
     return user_plane.Config(
@@ -228,7 +222,6 @@ def enb_levels(path: str | Path) -> dict[str, int]:
 
 
 def enb_config(path: str | Path) -> base_station.Config:
-    """Read enb.conf."""
     file = read(path).at("eNBs", 0)
     return base_station.Config(
         file.text("eNB_name", default="eNB"),

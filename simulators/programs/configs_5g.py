@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # a program imports only its own modules, because the codecs 
 
 
 def level(file: File, name: str) -> int:
-    """The log level of a network function."""
     common = file.text("log_level", "general", default="info")
     return config_file.level(file.text("log_level", name, default=common))
 
@@ -102,7 +101,6 @@ def amf_config(file: File) -> amf.Config:
 
 
 def _networks(file: File) -> dict[str, ipaddress.IPv4Network]:
-    """Return the prefixes of UEs by DNN."""
     return {one.text("dnn"): one.network("ipv4_subnet") for one in file.each("dnns")}
 
 
@@ -164,7 +162,6 @@ def upf_config(file: File) -> user_plane.Config:
 
 
 def gnb_config(path: str | Path) -> gnb.Config:
-    """Read gnb.conf."""
     from simulators.core5g import gnb
 
     file = read(path).at("gNBs", 0)

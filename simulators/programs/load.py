@@ -76,7 +76,6 @@ class Load:
             await made.detach(off=False)
 
     async def run(self) -> dict[str, Any]:
-        """Run the request; return the answer."""
         request = self.request
         radio = Radio()
         await radio.connect(request["enb"])

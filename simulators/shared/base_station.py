@@ -161,11 +161,7 @@ class Station(ABC):
         return await sctp.connect(local, core, port, protocol.ppid)
 
     async def _set_up(self, association: sctp.Association) -> None:
-        """Set up the interface with the core.
-
-        Raises:
-            EpcError: the core refuses, or does not answer.
-        """
+        """Set up the interface with the core."""
         assert self._answer is not None  # noqa: S101
         setup, core = self.protocol.setup, f"{self.core} {self.config.core}"
         what = f"{setup.removesuffix('Setup')} Setup"

@@ -14,7 +14,6 @@ class Plmn:
     mnc: str
 
     def __post_init__(self) -> None:
-        """Check the numbers of digits."""
         if not re.fullmatch(r"\d{3}", self.mcc) or not re.fullmatch(r"\d{2,3}", self.mnc):
             raise EpcError(f"PLMN {self.mcc}/{self.mnc}: an MCC has 3 digits, an MNC 2 or 3.")
 
@@ -31,11 +30,7 @@ class Plmn:
 
     @classmethod
     def decode(cls, octets: bytes) -> "Plmn":
-        """Read 3 octets.
-
-        Raises:
-            ProtocolError: they are not a valid PLMN.
-        """
+        """Read 3 octets."""
         n = octets.hex()
         try:
             return cls(n[1] + n[0] + n[3], n[5] + n[4] + (n[2] if n[2] != "f" else ""))
@@ -66,11 +61,7 @@ def imsi_belongs_to(imsi: str, plmn: Plmn) -> bool:
 
 
 def check_imsi(text: str) -> str:
-    """Return the text if it is an IMSI of 6 to 15 digits.
-
-    Raises:
-        ProtocolError: it is not an IMSI.
-    """
+    """Return the text if it is an IMSI of 6 to 15 digits."""
     if not re.fullmatch(r"\d{6,15}", text):
         raise ProtocolError(f"'{text[:20]}' is not an IMSI: 6 to 15 digits are.")
     return text
@@ -83,5 +74,4 @@ def tbcd(digits: str) -> bytes:
 
 
 def digits_of(octets: bytes) -> str:
-    """TBCD as digits."""
     return "".join(pair[::-1] for pair in map("{:02x}".format, octets)).rstrip("f")

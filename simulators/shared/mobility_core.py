@@ -79,19 +79,12 @@ class UeContext(ABC, Generic[Nas]):
 
         The loss also cancels the procedure's task. But ``asyncio.wait_for`` before Python 3.12
         drops a cancellation that comes at the same time as the awaited answer.
-
-        Raises:
-            EpcError: the connection is gone.
         """
         if not self.connected:
             raise EpcError(f"UE {self.imsi or self.core_id} left meanwhile.")
 
     async def message(self) -> asn1.Message:
-        """Return the next message about the UE.
-
-        Raises:
-            EpcError: its connection is gone, or no message comes in time.
-        """
+        """Return the next message about the UE."""
         self.check()
         try:
             return await asyncio.wait_for(self.inbox.get(), ANSWER)
@@ -165,7 +158,6 @@ class MobilityManagement(ABC, Generic[UeT, NodeT]):
         self._listener = sctp.listen(address, port, self._accepted, ppid)
 
     def close(self) -> None:
-        """End all associations and tasks."""
         if self._listener is not None:
             self._listener.close()
         for node in list(self.nodes):
@@ -334,7 +326,6 @@ class MobilityManagement(ABC, Generic[UeT, NodeT]):
 
         Raises:
             RejectedError: the UE is refused.
-            EpcError: the UE does not answer, or its answer is not allowed.
         """
 
     @abstractmethod

@@ -65,11 +65,7 @@ class Context(ABC):
         return self.header(kind) + mac + body
 
     def open(self, octets: bytes) -> bytes:
-        """The message below a security header.
-
-        Raises:
-            ProtocolError: it is not protected, it is a replay, or its MAC is wrong.
-        """
+        """The message below a security header."""
         kind = self.header_type(octets)
         if not kind:
             raise ProtocolError("A NAS message came without protection.")

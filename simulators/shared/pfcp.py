@@ -68,7 +68,6 @@ def node_id(text: str) -> Ie:
 
 
 def node_of(octets: bytes) -> str:
-    """The text of a Node ID."""
     kind = number(octets, 1) & 0x0F
     if kind == 0:
         return address(octets[1:])
@@ -78,7 +77,6 @@ def node_of(octets: bytes) -> str:
 
 
 def recovery(stamp: int) -> Ie:
-    """The Recovery Time Stamp."""
     return Ie(RECOVERY, stamp.to_bytes(4, "big"))
 
 
@@ -91,12 +89,10 @@ def cause_of(message: Message) -> int:
 
 
 def fseid(seid: int, text: str) -> Ie:
-    """An F-SEID with an IPv4 address."""
     return Ie(FSEID, b"\x02" + seid.to_bytes(8, "big") + packed(text))
 
 
 def fseid_of(octets: bytes) -> tuple[int, str]:
-    """SEID and address of an F-SEID."""
     if len(octets) < 13 or not octets[0] & 2:
         raise ProtocolError("An F-SEID has no IPv4 address.")
     return int.from_bytes(octets[1:9], "big"), address(octets[9:13])
@@ -108,7 +104,6 @@ def fteid(teid: int, text: str) -> Ie:
 
 
 def fteid_of(octets: bytes) -> tuple[int, str]:
-    """TEID and address of an F-TEID."""
     if len(octets) < 9 or octets[0] & 5 != 1:
         raise ProtocolError("An F-TEID has no IPv4 address.")
     return int.from_bytes(octets[1:5], "big"), address(octets[5:9])
@@ -210,7 +205,6 @@ def pdrs_of(message: Message) -> tuple[Pdr, ...]:
 
     Raises:
         MissingError: a mandatory element is missing.
-        ProtocolError: a rule is not one of a default bearer.
     """
     result = []
     for ie in message.ies:
@@ -243,9 +237,6 @@ def fars_of(message: Message) -> dict[int, tuple[bool | None, tuple[int, str] | 
 
     This is whether the rule forwards packets, and the tunnel (TEID and address) to which. None is
     what the request does not say; of a changed rule it stays (section 7.5.4.3).
-
-    Raises:
-        ProtocolError: a tunnel is not GTP-U over IPv4.
     """
     result: dict[int, tuple[bool | None, tuple[int, str] | None]] = {}
     for ie in message.ies:

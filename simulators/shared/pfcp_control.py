@@ -181,11 +181,7 @@ class ControlPlane:
         return response
 
     async def establish(self, session: Session) -> None:
-        """Set a session up.
-
-        Raises:
-            EpcError: the user plane function refuses, or none is associated.
-        """
+        """Set a session up."""
         tunnel = session.uplink if session.uplink[0] else None
         response = await self._ask(
             pfcp.establishment(

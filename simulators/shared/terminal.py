@@ -89,11 +89,7 @@ class Radio:
         self._cell: asyncio.Future[str] | None = None
 
     async def connect(self, address: str, local: str = "") -> list[Plmn]:
-        """Connect; return the PLMNs that it broadcasts.
-
-        Raises:
-            EpcError: the connection fails, or the base station has no core network yet.
-        """
+        """Connect; return the PLMNs that it broadcasts."""
         loop = asyncio.get_running_loop()
         self._cell = loop.create_future()
         try:
@@ -192,7 +188,6 @@ class Device:
             asyncio.get_running_loop().remove_reader(fd)
 
     def write(self, packet: bytes) -> None:
-        """Pass a downlink packet to the kernel."""
         try:
             os.write(self.fd, packet)
             self.down += 1
@@ -249,11 +244,9 @@ class Terminal(ABC):
 
         Raises:
             RefusedError: the network finally refuses.
-            EpcError: a registration fails.
         """
 
     def disconnect(self) -> None:
-        """Close the connection to the base station."""
         if self.radio.link is not None:
             self.radio.link.close()
 

@@ -54,11 +54,7 @@ class Message:
     values: dict[str, Any] = field(default_factory=dict)
 
     def need(self, name: str) -> Any:
-        """The value of an element.
-
-        Raises:
-            ProtocolError: it is missing.
-        """
+        """The value of an element."""
         if name not in self.values:
             raise ProtocolError(f"{self.name} lacks {name}.")
         return self.values[name]
@@ -106,11 +102,7 @@ class Protocol:
         return bytes(self._pdu.to_aper())
 
     def decode(self, octets: bytes) -> Message:
-        """Decode a message.
-
-        Raises:
-            ProtocolError: the octets are not a message of the protocol.
-        """
+        """Decode a message."""
         try:
             self._pdu.from_aper(octets)
             _, outer = self._pdu.get_val()
@@ -126,11 +118,7 @@ class Protocol:
         return {f"UE-{self.name}-IDs": (f"uE-{self.name}-ID-pair", value)}
 
     def pair_of(self, message: Message) -> tuple[int, int]:
-        """Return both identifiers in a UE Context Release Command, in the order of `pair`.
-
-        Raises:
-            ProtocolError: the message does not have both.
-        """
+        """Return both identifiers in a UE Context Release Command, in the order of `pair`."""
         value = message.need(f"UE-{self.name}-IDs")[1]
         try:
             core_id, access_id = (value[kind[0].lower() + kind[1:]] for kind in self.identifiers)
@@ -140,11 +128,7 @@ class Protocol:
 
 
 def address_of(value: tuple[int, int]) -> str:
-    """The IPv4 address of a transport layer address.
-
-    Raises:
-        ProtocolError: it has no IPv4 address.
-    """
+    """The IPv4 address of a transport layer address."""
     number, size = value
     if size not in (32, 160):  # IPv4, or IPv4 and IPv6 (TS 36.414 section 5.3, TS 38.414, 5.1)
         raise ProtocolError("A transport layer address is not IPv4.")

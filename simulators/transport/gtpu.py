@@ -36,11 +36,7 @@ def g_pdu(teid: int, packet: bytes) -> bytes:
 
 
 def split(octets: bytes | memoryview) -> tuple[int, int, int]:
-    """Type, TEID and start of the payload of a message (section 5.1).
-
-    Raises:
-        ProtocolError: it is not GTP-U version 1, or is truncated.
-    """
+    """Type, TEID and start of the payload of a message (section 5.1)."""
     size = len(octets)
     if size < 8 or octets[0] & 0xF0 != 0x30:
         raise ProtocolError("not GTP-U")
@@ -78,7 +74,6 @@ def error_indication(teid: int, own: bytes) -> bytes:
 
 
 def error_teid(octets: bytes | memoryview, start: int) -> int | None:
-    """Return the TEID in an Error Indication."""
     if len(octets) >= start + 5 and octets[start] == 0x10:
         return int.from_bytes(octets[start + 1 : start + 5], "big")
     return None

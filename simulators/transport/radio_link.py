@@ -56,13 +56,11 @@ class Link(asyncio.Protocol):
         transport.set_write_buffer_limits(high=_FULL)
 
     def connection_lost(self, reason: Exception | None) -> None:
-        """Call the owner's ``lost``."""
         if not self.closed.done():
             self.closed.set_result(None)
         self._lost(self)
 
     def pause_writing(self) -> None:
-        """Note that the send buffer is full."""
         self.full = True
 
     def resume_writing(self) -> None:
@@ -72,7 +70,6 @@ class Link(asyncio.Protocol):
             call()
 
     def data_received(self, data: bytes) -> None:
-        """Split the stream into frames."""
         buffer = self._buffer + data if self._buffer else data
         at, size, unpack, received = 0, len(buffer), _header.unpack_from, self._received
         while at + _HEADER <= size:

@@ -58,18 +58,13 @@ class Codec:
     head: struct.Struct
 
     def encode_ies(self, ies: Iterable[Ie]) -> bytes:
-        """The octets of information elements."""
         fields = len(self.head.unpack(bytes(self.head.size)))
         return b"".join(
             self.head.pack(*(ie.type, len(ie.value), ie.instance)[:fields]) + ie.value for ie in ies
         )
 
     def decode_ies(self, octets: bytes) -> tuple[Ie, ...]:
-        """Decode information elements.
-
-        Raises:
-            ProtocolError: a length does not fit.
-        """
+        """Decode information elements."""
         ies, at = [], 0
         while at < len(octets):
             if at + self.head.size > len(octets):
@@ -91,7 +86,6 @@ class Codec:
         return bytes([flags, message.type]) + len(body).to_bytes(2, "big") + body
 
     def decode(self, octets: bytes) -> Message:
-        """Decode the message of a datagram."""
         if len(octets) < 8 or octets[0] >> 5 != self.version:
             raise ProtocolError(f"not {self.name}")
         length = int.from_bytes(octets[2:4], "big")
@@ -141,14 +135,12 @@ def number(octets: bytes, size: int | None = None) -> int:
 
 
 def address(octets: bytes) -> str:
-    """The text of an IPv4 address."""
     if len(octets) < 4:
         raise ProtocolError("An information element is too short for an IPv4 address.")
     return str(ipaddress.IPv4Address(octets[:4]))
 
 
 def packed(text: str) -> bytes:
-    """The 4 octets of an IPv4 address."""
     return ipaddress.IPv4Address(text).packed
 
 

@@ -12,11 +12,7 @@ _IFF_TUN, _IFF_NO_PI = 0x0001, 0x1000
 
 
 def open_tun(name: str) -> int:
-    """Create a TUN device; return its non-blocking descriptor, whose close removes the device.
-
-    Raises:
-        EpcError: there is no /dev/net/tun, or no permission.
-    """
+    """Create a TUN device; return its non-blocking descriptor, whose close removes the device."""
     try:
         fd = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         fcntl.ioctl(fd, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _IFF_TUN | _IFF_NO_PI))
@@ -26,22 +22,14 @@ def open_tun(name: str) -> int:
 
 
 def ip(*words: str) -> None:
-    """Run ip(8).
-
-    Raises:
-        EpcError: it failed.
-    """
+    """Run ip(8)."""
     done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
     if done.returncode:
         raise EpcError(f"ip {' '.join(words)}: {done.stderr.strip() or 'failed'}")
 
 
 def nft(rules: str) -> None:
-    """Load rules of nft(8).
-
-    Raises:
-        EpcError: it failed.
-    """
+    """Load rules of nft(8)."""
     done = subprocess.run(
         ["nft", "-f", "-"], input=rules, capture_output=True, text=True, check=False
     )

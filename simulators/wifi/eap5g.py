@@ -47,11 +47,7 @@ class Eap:
 
     @classmethod
     def decode(cls, octets: bytes) -> "Eap":
-        """Read them.
-
-        Raises:
-            ProtocolError: they are not EAP, or another EAP method.
-        """
+        """Read them."""
         if len(octets) < 4 or int.from_bytes(octets[2:4], "big") != len(octets):
             raise ProtocolError("An EAP packet is cut off.")
         code, identifier, body = octets[0], octets[1], octets[4:]
@@ -93,11 +89,7 @@ class Parameters:
 
     @classmethod
     def decode(cls, octets: bytes) -> "Parameters":
-        """Decode them; unknown parameters are skipped.
-
-        Raises:
-            ProtocolError: they are truncated, or there is no PLMN.
-        """
+        """Decode them; unknown parameters are skipped."""
         values: dict[int, bytes] = {}
         while octets:
             if len(octets) < 2 or len(octets) < 2 + octets[1]:
@@ -132,18 +124,13 @@ def qos_info(session: int, *qfis: int) -> bytes:
 
 
 def qos_info_of(content: bytes) -> tuple[int, tuple[int, ...]]:
-    """Return PDU session and QFIs of 5G_QOS_INFO.
-
-    Raises:
-        ProtocolError: it is truncated.
-    """
+    """Return PDU session and QFIs of 5G_QOS_INFO."""
     if len(content) < 4 or content[0] != len(content) or len(content) < 4 + content[2]:
         raise ProtocolError("5G_QOS_INFO is cut off.")
     return content[1], tuple(content[3 : 3 + content[2]])
 
 
 def address_of(content: bytes) -> str:
-    """The address of NAS_IP4_ADDRESS or UP_IP4_ADDRESS."""
     if len(content) != 4:
         raise ProtocolError("A notified IPv4 address has not four octets.")
     return str(ipaddress.IPv4Address(content))
@@ -168,11 +155,7 @@ def encapsulate(packet: bytes, qfi: int, source: bytes, destination: bytes) -> b
 
 
 def decapsulate(packet: bytes) -> tuple[int, bytes]:
-    """Return QFI and user's packet of an inner packet whose protocol is GRE.
-
-    Raises:
-        ProtocolError: it has no key, or another form.
-    """
+    """Return QFI and user's packet of an inner packet whose protocol is GRE."""
     start = 4 * (packet[0] & 0x0F)
     if len(packet) < start + 8 + 20:
         raise ProtocolError("A GRE packet is cut off.")

@@ -71,11 +71,7 @@ class Inbound:
         self._seen = 0  # bit 0 is the newest number
 
     def open(self, octets: bytes) -> bytes:
-        """The inner packet.
-
-        Raises:
-            ProtocolError: it was changed, is a replay, or is not an IPv4 packet.
-        """
+        """The inner packet."""
         size = len(octets) - ICV
         if size < 8 + 2 * IV or (size - 8) % IV:
             raise ProtocolError("An ESP packet is cut off.")

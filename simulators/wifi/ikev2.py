@@ -78,15 +78,10 @@ class Message:
     payloads: tuple[Packet, ...] = ()
 
     def find(self, kind: type[P]) -> P | None:
-        """The first payload of a type."""
         return next((one for one in self.payloads if isinstance(one, kind)), None)
 
     def need(self, kind: type[P]) -> P:
-        """The first payload of a type.
-
-        Raises:
-            ProtocolError: there is none; the text has the error that the peer notified.
-        """
+        """The first payload of a type."""
         payload = self.find(kind)
         if payload is None:
             error = self.error()
@@ -122,11 +117,7 @@ def _chain(payloads: tuple[Packet, ...]) -> tuple[int, bytes]:
 
 
 def _split(first: int, octets: bytes) -> tuple[Packet, ...]:
-    """Payloads of octets.
-
-    Raises:
-        ProtocolError: one is malformed.
-    """
+    """Payloads of octets."""
     total = _header.size + len(octets)
     fields = (bytes(8), bytes(8), first, 0x20, INFORMATIONAL, 0, 0, total)
     one: Packet = codec.IKEv2(_header.pack(*fields) + octets).payload
@@ -140,11 +131,7 @@ def _split(first: int, octets: bytes) -> tuple[Packet, ...]:
 
 
 def header(octets: bytes) -> Message:
-    """The header of a message, without its payloads.
-
-    Raises:
-        ProtocolError: it is not IKEv2.
-    """
+    """The header of a message, without its payloads."""
     if len(octets) < _header.size:
         raise ProtocolError("An IKE message is cut off.")
     initiator, responder, _, version, exchange, flags, number, size = _header.unpack_from(octets)
@@ -184,11 +171,7 @@ def seal(message: Message, encryption: bytes, integrity: bytes) -> bytes:
 
 
 def unseal(octets: bytes, encryption: bytes, integrity: bytes) -> Message:
-    """Decode a message with an Encrypted payload.
-
-    Raises:
-        ProtocolError: it has no such payload, or was changed.
-    """
+    """Decode a message with an Encrypted payload."""
     message = header(octets)
     start = _header.size + _generic.size
     size = len(octets) - start - esp.IV - esp.ICV
@@ -278,15 +261,10 @@ class Exchange:
         self._key = secrets.randbits(512) | 1 << 512
 
     def payload(self) -> Packet:
-        """The Key Exchange payload."""
         return codec.IKEv2_KE(group=_MODP2048, ke=pow(2, self._key, _PRIME).to_bytes(_PRIME_SIZE))
 
     def secret(self, payload: Packet) -> bytes:
-        """The shared secret with the peer's payload.
-
-        Raises:
-            ProtocolError: it has another group, or an invalid value (RFC 6989 section 2.1).
-        """
+        """The shared secret with the peer's payload."""
         public = int.from_bytes(payload.ke)
         if payload.group != _MODP2048 or not 1 < public < _PRIME - 1:
             raise ProtocolError(f"The peer's key of group {payload.group} is not accepted.")
@@ -370,11 +348,7 @@ def rsa_auth(key: rsa.RSAPrivateKey, octets: bytes) -> bytes:
 
 
 def verify_rsa(key: Any, signature: bytes, octets: bytes) -> None:
-    """Check authentication data by an RSA key.
-
-    Raises:
-        ProtocolError: they are wrong.
-    """
+    """Check authentication data by an RSA key."""
     try:
         if not isinstance(key, rsa.RSAPublicKey):
             raise InvalidSignature

@@ -75,7 +75,6 @@ class UeLink(nwu.Link):
             self.ike.end("It did not authenticate in time.")
 
     def received(self, kind: int, number: int, content: bytes) -> None:
-        """Handle a frame from the UE."""
         self.station.from_ue(self, kind, number, content)
 
     # -- frames from the station ------------------------------------------------------------------
@@ -102,13 +101,11 @@ class UeLink(nwu.Link):
         return self.state == self._settled
 
     def close(self) -> None:
-        """Delete the IKE SA."""
         self.station.spawn(self.ike.close())
 
     # -- IKE_AUTH ---------------------------------------------------------------------------------
 
     async def authenticate(self, message: ikev2.Message) -> tuple[Packet, ...]:
-        """Answer an IKE_AUTH request."""
         return await self.state(message)
 
     async def _start(self, message: ikev2.Message) -> tuple[Packet, ...]:
@@ -239,11 +236,7 @@ class UeLink(nwu.Link):
         return None
 
     async def open_session(self, session: int, qfi: int) -> None:
-        """Create the child SA of a PDU session's QoS flow.
-
-        Raises:
-            EpcError: the UE refuses, or does not answer.
-        """
+        """Create the child SA of a PDU session's QoS flow."""
         old = self.child_of(session)
         notifies = (
             ikev2.notify(eap5g.QOS_INFO, eap5g.qos_info(session, qfi)),
@@ -260,7 +253,6 @@ class UeLink(nwu.Link):
             self.station.spawn(self.ike.delete_child(child))
 
     def ended(self, why: str) -> None:
-        """Handle the end of the IKE SA."""
         if why:
             log.error("UE at %s: %s", self.ike.peer.host, why)
         if self._watching is not None:
@@ -331,15 +323,10 @@ class N3iwf(gnb.Gnb):
             self._half[peer, octets[:8]] = link
 
     def from_ue(self, link: UeLink, kind: int, number: int, content: bytes) -> None:
-        """Handle a frame from a UE."""
         self._from_ue(link, kind, number, content)
 
     def take_address(self, link: UeLink) -> str:
-        """Assign an inner address to a UE.
-
-        Raises:
-            EpcError: all addresses are in use.
-        """
+        """Assign an inner address to a UE."""
         for address in itertools.islice(self._free, self._size):
             if address != self.config.inner and address not in self._by_address:
                 self._by_address[address] = link

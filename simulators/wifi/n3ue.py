@@ -30,11 +30,7 @@ def fqdn(plmn: Plmn) -> str:
 
 
 def verify(leaf: x509.Certificate, root: x509.Certificate, name: str) -> None:
-    """Check issuer, dates and name of a certificate (TS 33.501 clause 7.2.1).
-
-    Raises:
-        ProtocolError: the certificate is not trusted.
-    """
+    """Check issuer, dates and name of a certificate (TS 33.501 clause 7.2.1)."""
     now = datetime.datetime.now(datetime.UTC)
     try:
         leaf.verify_directly_issued_by(root)
@@ -97,11 +93,7 @@ class Access(nwu.Link):
     # -- IKE_SA_INIT and IKE_AUTH -----------------------------------------------------------------
 
     async def begin(self) -> None:
-        """Exchange IKE messages until the N3IWF starts EAP-5G, which carries NAS.
-
-        Raises:
-            EpcError: the N3IWF does not answer, or is not trusted.
-        """
+        """Exchange IKE messages until the N3IWF starts EAP-5G, which carries NAS."""
         try:
             self.endpoint.start()
         except OSError as error:
@@ -125,11 +117,7 @@ class Access(nwu.Link):
         self._spawn(self._signal)
 
     def _trust(self, answer: ikev2.Message) -> None:
-        """Check the N3IWF's certificate and its signature.
-
-        Raises:
-            ProtocolError: one of them is invalid.
-        """
+        """Check the N3IWF's certificate and its signature."""
         self._theirs = answer.need(codec.IKEv2_IDr)
         auth, name = answer.need(codec.IKEv2_AUTH), fqdn(self.plmn)
         if bytes(self._theirs.ID) != name.encode() or auth.auth_type != ikev2.RSA_SIGNATURE:
@@ -237,7 +225,6 @@ class Access(nwu.Link):
             self.close()
 
     def received(self, kind: int, number: int, content: bytes) -> None:
-        """Handle a frame from the N3IWF."""
         self.radio.received(self, kind, number, content)
 
     def close(self) -> None:
@@ -259,7 +246,6 @@ class Access(nwu.Link):
         return self.ike.draft(*self.inner, session, *qfis)
 
     def ended(self, why: str) -> None:
-        """Handle the end of the IKE SA."""
         if why:
             log.error("NWu: %s", why)
         self.close_nas()

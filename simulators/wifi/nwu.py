@@ -68,7 +68,6 @@ class Child:
 
     @property
     def spi(self) -> bytes:
-        """Our SPI."""
         return self.inbound.spi.to_bytes(4, "big")
 
 
@@ -225,11 +224,7 @@ class Association:
     # -- the first exchange -----------------------------------------------------------------------
 
     async def initiate(self) -> None:
-        """Exchange IKE_SA_INIT.
-
-        Raises:
-            EpcError: the other end refuses, or does not answer.
-        """
+        """Exchange IKE_SA_INIT."""
         made, nonce = ikev2.Exchange(), ikev2.nonce()
         payloads = (
             *(ikev2.proposal(ikev2.IKE), made.payload(), codec.IKEv2_Nonce(nonce=nonce)),
@@ -246,11 +241,7 @@ class Association:
             self.peer = Peer(self.peer.host, ikev2.NAT_PORT, encapsulated=True)
 
     def respond(self, octets: bytes) -> None:
-        """Answer an IKE_SA_INIT request.
-
-        Raises:
-            ProtocolError: the request is malformed.
-        """
+        """Answer an IKE_SA_INIT request."""
         message = ikev2.decode(octets)
         self.other_spi = message.initiator
         self.first_octets[False] = octets
@@ -328,7 +319,6 @@ class Association:
 
         Raises:
             PeerTimeoutError: no response comes; this ends the IKE SA (RFC 7296 section 2.4).
-            EpcError: the IKE SA has ended.
         """
         async with self._window:
             if self.gone:
@@ -354,11 +344,7 @@ class Association:
         raise PeerTimeoutError(why)
 
     def received(self, octets: bytes, header: ikev2.Message, peer: Peer) -> None:
-        """Handle a message with a decoded header; only an authentic one changes the state.
-
-        Raises:
-            ProtocolError: the message is not authentic, or malformed.
-        """
+        """Handle a message with a decoded header; only an authentic one changes the state."""
         if header.response:
             if self._waiting is None or self._waiting[0] != header.number:
                 return
@@ -422,13 +408,11 @@ class Association:
     # -- child SAs --------------------------------------------------------------------------------
 
     def install(self, child: Child) -> Child:
-        """Start to use a child SA."""
         self.children.append(child)
         self.endpoint.children[child.inbound.spi] = self, child
         return child
 
     def remove(self, child: Child) -> None:
-        """Forget a child SA."""
         if child in self.children:
             self.children.remove(child)
         self.endpoint.children.pop(child.inbound.spi, None)
@@ -457,11 +441,7 @@ class Association:
         return self.draft(child.local, child.remote, child.session, *child.qfis)
 
     async def create_child(self, draft: Draft, *notifies: Packet) -> Child:
-        """Exchange CREATE_CHILD_SA.
-
-        Raises:
-            EpcError: the other end refuses, or does not answer.
-        """
+        """Exchange CREATE_CHILD_SA."""
         nonce = ikev2.nonce()
         ends = (str(ipaddress.IPv4Address(one)) for one in (draft.local, draft.remote))
         answer = await self.request(
@@ -504,33 +484,21 @@ class Association:
         return (*made, *ikev2.selectors(*ends))
 
     async def rekey_child(self, child: Child) -> Child:
-        """Replace a child SA's keys without a gap (RFC 7296 section 2.8).
-
-        Raises:
-            EpcError: the other end refuses, or does not answer.
-        """
+        """Replace a child SA's keys without a gap (RFC 7296 section 2.8)."""
         rekeyed = ikev2.notify(ikev2.REKEY_SA, b"", ikev2.ESP, child.spi)
         made = await self.create_child(self._draft_like(child), rekeyed)
         await self.delete_child(child)
         return made
 
     async def delete_child(self, child: Child) -> None:
-        """Delete a child SA.
-
-        Raises:
-            EpcError: the other end does not answer.
-        """
+        """Delete a child SA."""
         self.remove(child)
         await self.request(ikev2.INFORMATIONAL, ikev2.delete(ikev2.ESP, child.spi))
 
     # -- rekeying of the IKE SA -------------------------------------------------------------------
 
     async def rekey(self) -> "Association":
-        """Replace the IKE SA; its child SAs move to the new one (RFC 7296 section 2.18).
-
-        Raises:
-            EpcError: the other end refuses, or does not answer.
-        """
+        """Replace the IKE SA; its child SAs move to the new one (RFC 7296 section 2.18)."""
         made, nonce = ikev2.Exchange(), ikev2.nonce()
         new = Association(self.endpoint, self.peer, self.owner, True)
         payloads = ikev2.proposal(ikev2.IKE, new.spi), codec.IKEv2_Nonce(nonce=nonce)
@@ -713,7 +681,6 @@ class Device:
                 self._send(packet)
 
     def write(self, packet: bytes) -> None:
-        """Pass a packet to the kernel."""
         with contextlib.suppress(OSError):
             os.write(self.fd, packet)
 
@@ -741,7 +708,6 @@ def configuration(kind: int, values: dict[int, bytes]) -> Packet:
 
 
 def port_of(content: bytes) -> int:
-    """The port of NAS_TCP_PORT."""
     if len(content) != 2:
         raise ProtocolError("A notified port has not two octets.")
     return int.from_bytes(content, "big")

@@ -13,7 +13,6 @@ from lab.records.store import NSRS, Document
 
 
 def run(work: Work, operation: Document) -> str:
-    """Run a day-2 primitive."""
     params = operation["operationParams"]
     index = params["member_vnf_index"]
     ns_id = operation["nsInstanceId"]

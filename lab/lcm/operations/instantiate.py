@@ -11,7 +11,6 @@ from lab.vca import Model
 
 
 def run(work: Work, operation: Document) -> str:
-    """Bring up a service."""
     ns_id = operation["nsInstanceId"]
     work.journal.write("stage", "ns", STAGES[0])
     svc = service(work.store.get(NSRS, ns_id), work.store)

@@ -9,7 +9,6 @@ from lab.records.store import NSRS, VIMS, Document
 
 
 def run(work: Work, operation: Document) -> str:
-    """Terminate a service and remove its records."""
     ns_id = operation["nsInstanceId"]
     params = operation["operationParams"]
     work.begin(operation, "TERMINATING", "TERMINATING")

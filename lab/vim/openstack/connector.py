@@ -103,7 +103,6 @@ class OpenStack:
 
     @classmethod
     def open(cls, home: Path | str, name: str) -> "OpenStack":
-        """An existing account."""
         path = Home.at(home).openstack(name)
         missing = VimError(f"VIM account '{name}' could not be found.")
         return cls(path, Stored(path, Access, VimError, missing, "make the account again").read())
@@ -205,7 +204,6 @@ class OpenStack:
             return [self._server(each) for each in self._of(self._cloud.compute.servers(), tag)]
 
     def server(self, server_id: str) -> Server:
-        """One server as it is now."""
         with self._refusals():
             return self._server(self._cloud.compute.get_server(server_id))
 
@@ -422,11 +420,9 @@ class OpenStack:
             time.sleep(_POLL)
 
     def start(self, server_id: str) -> Server:
-        """Start a server that was stopped."""
         return self._switch(server_id, self._cloud.compute.start_server, ACTIVE)
 
     def stop(self, server_id: str) -> Server:
-        """Shut a server down."""
         return self._switch(server_id, self._cloud.compute.stop_server, SHUTOFF)
 
     def _switch(self, server_id: str, call: Callable[[str], None], status: str) -> Server:

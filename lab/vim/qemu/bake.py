@@ -105,7 +105,6 @@ class Baked:
 
     @property
     def disk(self) -> Path:
-        """The disk, qcow2."""
         return self.directory / "disk.qcow2"
 
     @property

@@ -96,7 +96,6 @@ def contents(
 
 
 def write(path: Path, files: Mapping[str, str]) -> None:
-    """Make the drive's disk image."""
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         latest = Path(folder, "openstack", "latest")
         latest.mkdir(parents=True)

@@ -323,7 +323,6 @@ class Machine(Vdu):
         ip_batch(self.fabric, *commands)
 
     def _words(self, plan: Mapping[str, Any]) -> list[str]:
-        """Return the command line of QEMU."""
         words = [
             *accelerator().words, "-name", str(plan["name"]), "-smp", str(plan["vcpus"]),
             "-m", str(plan["ram"]), "-nodefaults", "-display", "none", "-daemonize",
@@ -354,7 +353,6 @@ class Machine(Vdu):
         return words
 
     def _process(self) -> ProcessRef | None:
-        """QEMU's process while it runs."""
         try:
             pid = int(self._pidfile.read_text(encoding="ascii"))
         except (FileNotFoundError, ValueError):

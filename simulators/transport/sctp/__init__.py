@@ -28,7 +28,6 @@ __all__ = [
 
 
 def kernel_has_sctp() -> bool:
-    """True when the kernel has SCTP sockets."""
     try:
         socket.socket(socket.AF_INET, socket.SOCK_STREAM, IPPROTO_SCTP).close()
     except OSError:
@@ -37,11 +36,7 @@ def kernel_has_sctp() -> bool:
 
 
 def listen(address: str, port: int, accepted: Accepted, ppid: int) -> Listener:
-    """Listen; ``accepted`` is called with each new association.
-
-    Raises:
-        EpcError: listening is not possible; the text is the reason.
-    """
+    """Listen; ``accepted`` is called with each new association."""
 
     def connected(association: Association) -> None:
         association.ppid = ppid
@@ -62,11 +57,7 @@ def listen(address: str, port: int, accepted: Accepted, ppid: int) -> Listener:
 async def connect(
     local: str, address: str, port: int, ppid: int, timeout: float = 5.0
 ) -> Association:
-    """Set up an association from a local address.
-
-    Raises:
-        EpcError: the peer does not answer in ``timeout`` seconds, or refuses.
-    """
+    """Set up an association from a local address."""
     try:
         if kernel_has_sctp():
             from simulators.transport.sctp import kernel

@@ -37,11 +37,7 @@ class Association(ABC):
         self._unsent: deque[tuple[int, bytes]] = deque()
 
     def send(self, stream: int, octets: bytes) -> None:
-        """Send a message on a stream, or as soon as the stack has room for it.
-
-        Raises:
-            EpcError: the association has ended, or too many messages wait.
-        """
+        """Send a message on a stream, or as soon as the stack has room for it."""
         if len(self._unsent) >= QUEUE:
             raise EpcError(f"SCTP to {self.peer}: {QUEUE} messages wait to be sent.")
         if self._unsent or not self._offer(stream, octets):
@@ -56,11 +52,7 @@ class Association(ABC):
 
     @abstractmethod
     def _offer(self, stream: int, octets: bytes) -> bool:
-        """Pass a message to the stack; return False if its buffer is full.
-
-        Raises:
-            EpcError: the association has ended.
-        """
+        """Pass a message to the stack; return False if its buffer is full."""
 
     @abstractmethod
     def _wait_for_room(self) -> None:

@@ -91,7 +91,6 @@ class Association(base.Association):
             self.on_close()
 
     def close(self) -> None:
-        """End the association with SHUTDOWN."""
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
             asyncio.get_running_loop().remove_writer(self._socket.fileno())
@@ -114,13 +113,11 @@ class Listener(base.Listener):
             self._accepted(Association(sock, peer[0]))
 
     def close(self) -> None:
-        """Stop listening."""
         asyncio.get_running_loop().remove_reader(self._socket.fileno())
         self._socket.close()
 
 
 async def connect(local: str, address: str, port: int, timeout: float) -> Association:
-    """Set up an association."""
     sock = _socket(local, 0)
     try:
         await asyncio.wait_for(

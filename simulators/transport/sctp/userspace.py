@@ -164,7 +164,6 @@ class Stack:
         return number
 
     def remote(self, path: int) -> str:
-        """Return the peer's address on a path."""
         return self._carriers[path][1]
 
     def carrier(self, local: str) -> None:
@@ -224,7 +223,6 @@ class Stack:
                 owner.ready()
 
     def socket(self) -> int:
-        """Return a new non-blocking one-to-one socket."""
         made = self.library.usrsctp_socket(
             _AF_CONN, socket.SOCK_STREAM, base.IPPROTO_SCTP, None, None, 0, None
         )
@@ -252,7 +250,6 @@ class Stack:
         self.library.usrsctp_set_upcall(sock, self._upcall, None)
 
     def bind(self, sock: int, port: int, path: int | None) -> None:
-        """Bind to a port, and to a path or any."""
         address = _Sockaddr(_AF_CONN, socket.htons(port), path)
         if self.library.usrsctp_bind(sock, ctypes.byref(address), ctypes.sizeof(address)):
             raise _error("bind")
@@ -352,7 +349,6 @@ class Association(base.Association):
         self.on_close()
 
     def close(self) -> None:
-        """End the association with SHUTDOWN."""
         if self._socket:
             self.stack.sockets.pop(self._socket, None)
             self.stack.library.usrsctp_close(self._socket)
@@ -387,7 +383,6 @@ class Listener(base.Listener):
             association.ready()
 
     def close(self) -> None:
-        """Stop listening."""
         if self._socket:
             self.stack.sockets.pop(self._socket, None)
             self.stack.library.usrsctp_close(self._socket)
@@ -395,7 +390,6 @@ class Listener(base.Listener):
 
 
 async def connect(local: str, address: str, port: int, timeout: float) -> Association:
-    """Set up an association."""
     stack = Stack.get()
     path = stack.path(local, address)
     sock = stack.socket()
