@@ -18,7 +18,7 @@ VERSION = "VERSION"
 #: Python packages and the files that pip reads, copied unchanged from the source tree.
 _PROJECT = (
     *("pyproject.toml", "README.md", "LICENSE", "benchmarks", "builder", "experiments", "lab"),
-    *("operate", "simulators"),
+    *("operate", "simulators", "testbed"),
 )
 _UMASK = 0o022
 _IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.pyc", ".*_cache")
@@ -28,8 +28,6 @@ def write(tree: Tree, target: Path, built: Iterable[Path]) -> Path:
     """Complete the build in ``target`` to a release; return the wheel.
 
     Args:
-        tree: Source tree.
-        target: Folder of the archives, ``params/`` and ``sbom.cdx.json``.
         built: The archives and parameter files of this release; others there do not belong to it.
     """
     (target / VERSION).write_text(f"{tree.version}\n", encoding="ascii")

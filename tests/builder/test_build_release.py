@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tarfile
+import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -106,6 +107,9 @@ def test_installed_wheel(made: tuple[Path, Path], tree: Tree, tmp_path: Path) ->
     place = tmp_path / "site"
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]
     subprocess.run([*pip, "--target", place, wheel], check=True)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    for pattern in project["tool"]["setuptools"]["packages"]["find"]["include"]:
+        assert (place / pattern.removesuffix("*")).is_dir()
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
 
