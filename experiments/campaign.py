@@ -52,8 +52,6 @@ def plan(profile: Profile, seed: int, repetitions: int | None = None) -> list[Pl
     """Return all runs of a profile in their order.
 
     Args:
-        profile: experiments and cells of the campaign.
-        seed: seed of the order.
         repetitions: number of repetitions, None for the profile's. With a larger number the first
             rounds stay the same, so that a campaign can continue.
     """

@@ -76,7 +76,6 @@ def run(bed: Testbed, path: str) -> tuple[dict[str, Any], bool]:
     """Capture below all links while every link of both slices carries traffic over a path.
 
     Args:
-        bed: with the slices.
         path: "tunnel", or "underlay" for the control. The control sets the first slice's S6a to
             technology `none` during the run: while a link is secured, the guard of its VDUs
             drops Diameter outside the tunnel.

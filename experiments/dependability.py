@@ -21,7 +21,6 @@ from operate.osm import NS_OPERATIONS
 
 RATE = 200
 CUT = 3  # Seconds for which a link is cut.
-FAULTS = ("vnf", "tunnel", "charm", "link")
 #: Whether the victim's own stream must break.
 BREAKS = {"vnf": True, "tunnel": True, "charm": False, "link": True}
 
@@ -78,10 +77,9 @@ def run(
     neighbour's stream comes from its own end.
 
     Args:
-        bed: with the slices.
         victim: slice with the fault.
         neighbour: slice that the fault must not affect.
-        fault: one of FAULTS.
+        fault: a key of BREAKS.
         seconds: minimum duration of the streams; the fault comes after a quarter of it. They
             go on until the victim's link works again.
 

@@ -74,9 +74,7 @@ def requests(
     """Return slices to instantiate; the first one creates the shared service.
 
     Args:
-        dist: Folder with the built parameter files.
         rates: Parameters of a UPF's N3, by slice.
-        names: Names of the slices.
     """
     made = []
     for name in names:

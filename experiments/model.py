@@ -138,11 +138,7 @@ def _cpuinfo(name: str) -> str:
 
 
 def environment(root: Path) -> dict[str, Any]:
-    """Return the part of the environment that is the same with any OSM and in the whole campaign.
-
-    Args:
-        root: root of the source tree; its commit is included if it is a git work tree.
-    """
+    """Return the environment that is the same with any OSM and in the whole campaign."""
     # git refuses a tree of another user: root runs experiments in a user's clone.
     trust = ("-c", f"safe.directory={root}")
     commit = first_line("git", *trust, "-C", str(root), "describe", "--always", "--dirty")

@@ -42,7 +42,6 @@ def environment(root: Path, machines: bool = False) -> dict[str, Any]:
     """Return the environment of the lab, on which its figures depend.
 
     Args:
-        root: root of the source tree.
         machines: whether VDUs are virtual machines, which use WireGuard of their own kernel.
     """
     every = model.environment(root)
@@ -157,8 +156,6 @@ class Lab:
 
         Args:
             ports: ports of one VIM.
-            mbps: rate of the queue in Mbit/s.
-            ms: length of the queue in ms.
         """
         prefix = enter(ports[0][0].fabric)
         tool([*prefix, "ip", "link", "add", "shared0", "type", "ifb"])
@@ -207,10 +204,7 @@ class Lab:
         If the technology of a link has just changed, the functions may first have to reconnect.
 
         Args:
-            slice_: the EPC.
-            count: number of UEs.
             rate: UEs that begin per second; 0 for one after another, each detaches at its end.
-            patience: seconds for all UEs.
         """
         request = _request(slice_.values("hss"), count, rate)
         return self._load(slice_["enb"], request, patience, all_of_them=not rate)
@@ -262,12 +256,7 @@ def default_home() -> Path:
 
 @contextlib.contextmanager
 def served(home: Path, machines: bool = False) -> Iterator[Lab]:
-    """Run the lab's server on a free port of loopback while the block runs.
-
-    Args:
-        home: directory of the lab.
-        machines: whether VDUs are virtual machines.
-    """
+    """Run the lab's server on a free port of loopback while the block runs."""
     # No update-status hooks, because they take processor time from a measurement.
     environment = {**os.environ, "OSMLAB_UPDATE_STATUS_INTERVAL": "0"}
     if machines:

@@ -22,7 +22,6 @@ def run(
     """Measure a link.
 
     Args:
-        bed: with the slices.
         slice: slice, or service beside the slices, whose link is measured.
         link: name of the link, or `ue` for the whole path of a 5G UE, only through the tunnel.
         path: "tunnel", or "underlay" between the same VNFs outside the tunnel.

@@ -24,7 +24,6 @@ def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], 
     """Measure procedures while UEs register one after another.
 
     Args:
-        bed: with the slices.
         slice: slice of the PDU sessions.
         path: "tunnel", or "underlay" without the tunnel of N2 during the run.
         ues: number of UEs that register.
@@ -53,7 +52,6 @@ def storm(
     """Let UEs begin to register at a rate, and stay registered.
 
     Args:
-        bed: with the slices.
         slice: slice of the PDU sessions, or an EPC.
         ues: number of UEs.
         rate: UEs that begin per second.

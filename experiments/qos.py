@@ -70,7 +70,6 @@ def run(
     """Measure URLLC's delay while eMBB saturates the shared link.
 
     Args:
-        bed: with the slices.
         urllc, embb: names of the slices.
         enforced: whether the 5QIs are in force; False is the control.
         seconds: duration of the stream.

@@ -115,7 +115,6 @@ def run(bed: Testbed, patience: float) -> tuple[dict[str, Any], bool]:
     """Check that all forbidden attempts fail, and that all allowed ones work.
 
     Args:
-        bed: with the slices.
         patience: seconds to wait for an answer to a forbidden TCP attempt.
 
     Returns:

@@ -47,7 +47,6 @@ def run(bed: Testbed, victim: str, thief: str, seconds: float) -> tuple[dict[str
     """Let a thief use a stolen key, delete the peer, and check that the thief's packets stop.
 
     Args:
-        bed: with the slices.
         victim: slice whose HSS or SMF ends the tunnel.
         thief: slice whose HSS or SMF has the key.
         seconds: time that the thief goes on sending after the deletion.

@@ -72,10 +72,6 @@ def echo(bed: Testbed, through: Slice, to: Slice, count: int, interval_ms: int =
 def run(bed: Testbed, count: int) -> tuple[dict[str, Any], bool]:
     """Let the UE try the data network of each slice through each of its sessions.
 
-    Args:
-        bed: with the slices.
-        count: echo requests of each attempt.
-
     Returns:
         The number of answers, by session and data network, and the sessions that each SMF lists.
         Also whether each session leads to its own data network only, and each SMF has only the
@@ -108,10 +104,7 @@ def performance(bed: Testbed, slice_: Slice, neighbour: str, seconds: int) -> di
     peers, and OSM does not relate charms of two services.
 
     Args:
-        bed: with the slices.
-        slice_: slice of the session.
         neighbour: "" or "saturated": the other slices send TCP as fast as they can over N3.
-        seconds: duration of each measurement.
     """
     ue, server = equipment(bed), data_network(slice_)
     slice_["upf"].action("serve-throughput", seconds=max(60, 20 * seconds))

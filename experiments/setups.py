@@ -73,8 +73,6 @@ def requests(dist: Path, names: Iterable[str], functions: bool) -> list[Service]
     """Return services to instantiate.
 
     Args:
-        dist: Folder with the built parameter files.
-        names: Names of the set-ups.
         functions: Whether network functions run. On two sites they do not: without its tunnel S6a
             has no route between inner addresses, so there is no baseline.
     """

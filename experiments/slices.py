@@ -76,14 +76,7 @@ def derived(
     names: Mapping[str, str],
     ranges: Sequence[tuple[str, str]] = _RANGES,
 ) -> Path:
-    """Write a copy of a service or template with other names and addresses.
-
-    Args:
-        source: Archive to read.
-        target: Archive to write.
-        names: Identifiers and their replacements.
-        ranges: Address ranges and their replacements.
-    """
+    """Write a copy of a service or template with other names and addresses."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch, target.name.partition(".")[0])
         folder.mkdir()
@@ -119,7 +112,6 @@ def requests(
     """Return both slices.
 
     Args:
-        dist: Folder with the built parameter files.
         rates: Rates for the parameters of a link, by slice.
         link: The link with these rates at its ends.
         functions: Whether the slices run network functions.

@@ -42,7 +42,6 @@ def run(
     """Measure URLLC's delay in one direction.
 
     Args:
-        bed: with the slices.
         five_qi: 5QI of URLLC, a key of GUARANTEED.
         load: load of eMBB, "light" or "saturated".
         slices: 2, or 3 with mMTC.

@@ -450,10 +450,7 @@ class Testbed:
         """Return a running service as a slice.
 
         Args:
-            name: name of the slice.
             document: instantiation parameters of the service.
-            service: id of the service.
-            links: links of the service.
         """
         record = self.osm.service(service)
         applications = {

@@ -92,10 +92,6 @@ class Flow:
         """Start both ends; the stream ends after `seconds`, or earlier with `result`.
 
         Args:
-            slice_: slice with the link.
-            link: name of the link.
-            rate: datagrams per second.
-            seconds: duration of the stream.
             budget_ms: allowed delay of a datagram.
             to: VNF that receives the stream, "" for the far end of the link.
         """

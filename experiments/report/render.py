@@ -71,13 +71,7 @@ def good(value: object, right: bool) -> tuple[object, str]:
 
 
 def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = None) -> str:
-    """Return the page; a browser shows it without other files and without a network.
-
-    Args:
-        described: the campaign's profile, seed and environment.
-        runs: runs of the campaign.
-        book: collects the figures, to whose files the page has links.
-    """
+    """Return the page; a browser shows it without other files and without a network."""
     book = book or Book("figures")
     environment = templates()
     environment.tests["matching"] = lambda version, name: version.startswith(name[:5].lower())

@@ -106,7 +106,6 @@ def _mean_ratios(runs: Sequence[Run], labels: Mapping[str, str]) -> list[Ratio]:
     """Return mean times through the tunnel over those without, per figure and slice.
 
     Args:
-        runs: Runs of one experiment.
         labels: Label by figure, with "{}" for the slice.
     """
     ratios = []
@@ -315,7 +314,6 @@ def verdicts(runs: Sequence[Run], cpus: int) -> list[Isolation]:
     """Return a verdict for each experiment that has one.
 
     Args:
-        runs: runs of the campaign.
         cpus: processors of the VDUs' machine, 0 if they are on others.
     """
     rows = []
