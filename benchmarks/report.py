@@ -140,10 +140,8 @@ def command(
     nothing, and is made once more.
 
     Args:
-        name: Name of the benchmark.
         file: Beginning of the names of its files, if another one.
         missing: Function that returns what this machine lacks, "" if nothing.
-        epilog: End of the help text.
     """
 
     def decorate(main: Main) -> Any:
@@ -184,9 +182,6 @@ def counts(
     """Return an option: whole numbers separated by commas, in ascending order.
 
     Args:
-        option: Name of the option.
-        default: Default value.
-        text: Help text.
         allowed: Allowed numbers; if empty, all from 1 on.
     """
     what = "whole numbers from 1 on" if not allowed else ", ".join(map(str, allowed))

@@ -80,8 +80,6 @@ def parameters(charm: charms.Charm, primitive: str, own: Mapping[str, Any]) -> l
     """Return the parameters of a Day-1 primitive: those of the descriptor, and all others.
 
     Args:
-        charm: The charm.
-        primitive: Name of the primitive.
         own: Values by parameter that the descriptor sets itself.
     """
     if primitive == "config":

@@ -83,8 +83,6 @@ def load(text: str | bytes, loader: Loader = FASTEST, unique: bool = False) -> A
     """Load one YAML document.
 
     Args:
-        text: The document.
-        loader: Class of the loader.
         unique: Whether a key that stands twice in a mapping is an error.
 
     Raises:

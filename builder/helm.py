@@ -106,7 +106,6 @@ def parameters(document: dict[str, Any], nsds: Iterable[Mapping[str, Any]]) -> d
     """Return the parameters of a service with the relations of each VNF.
 
     Args:
-        document: Instantiation parameters of a service.
         nsds: The services that have exactly its members.
     """
     related = [relations(nsd) for nsd in nsds]

@@ -77,10 +77,6 @@ def add(
     """Add links to a VNF package; write the new one, as folder and archive, into `target`.
 
     Args:
-        tree: For the charm.
-        source: The package: folder, tar.gz or zip.
-        links: What to add.
-        target: Folder, made if missing.
         user: As whom OSM and the charm log in, if the package does not say.
         force: Whether an earlier result is replaced.
     """

@@ -110,8 +110,6 @@ def build(
     Each archive's content is also written to a folder beside it, with the package's name.
 
     Args:
-        tree: Source tree.
-        target: Folder, made if missing.
         names: Packages, all if empty; with a /, the folder of a source package.
         architecture: Architecture of the proxy machines, for the vendored wheels.
         progress: Called with the name of each package before it is built.

@@ -20,8 +20,6 @@ def write(tree: Tree, path: Path, architecture: str, pods: bool = False) -> None
     """Write the bill of materials: each wheel with version and SHA-256.
 
     Args:
-        tree: Source tree with the pins of the wheels.
-        path: File to write.
         architecture: Architecture of the proxy machines, or of the cluster's nodes.
         pods: Whether the packages have Helm execution environments and no charms.
     """

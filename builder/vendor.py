@@ -61,10 +61,6 @@ def vendored(tree: Tree, architecture: str = ARCHITECTURES[0]) -> Path:
     """Return a folder with all wheels unpacked; download and check those that the cache lacks.
 
     The folder's name has a digest of the pins and of this module; each change gives a new folder.
-
-    Args:
-        tree: Source tree, with the pins and the cache.
-        architecture: One of `ARCHITECTURES`.
     """
     if architecture not in ARCHITECTURES:
         raise BuildError(f"architecture {architecture}: allowed are {' and '.join(ARCHITECTURES)}")

@@ -154,11 +154,7 @@ class Client:
         """Run a day-2 primitive of our charms and return its JSON output.
 
         Args:
-            ns: Name of the service.
             vnf: Member-vnf-index.
-            name: Primitive.
-            params: Its parameters.
-            timeout: Seconds it may take.
             instance: VDU and count index, for a charm at the level of VDUs.
         """
         record = self.wait(self.start(ns, vnf, name, params, instance), timeout)

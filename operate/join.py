@@ -131,9 +131,6 @@ def introduce(
     """Send each of two ends the data of the other; return a line for each primitive.
 
     Args:
-        client: Driver of OSM.
-        ends: The two ends.
-        known: Their states.
         before: Their states at the last call, None at the first. Primitives that would be the
             same as then are not repeated.
     """

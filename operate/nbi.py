@@ -55,7 +55,6 @@ class Nbi:
             url: Its address, with or without ``/osm``.
             verify: True to verify its certificate with the system's CAs, a file of CAs, or False.
             pause: Seconds between two queries for the state of an operation.
-            timeout: Seconds an answer may take.
             tries: Repetitions of a GET when the connection breaks or a proxy in front of OSM has
                 no answer (502 to 504); POST and DELETE have none.
         """

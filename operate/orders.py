@@ -26,12 +26,8 @@ def order(
     """Start an instantiation.
 
     Args:
-        osm: session.
         place: ``SERVICES`` or ``SLICES``.
         descriptor: id of the NSD or NST, as in the package.
-        name: name of the new service or slice.
-        vim: OSM's id of the VIM account.
-        document: instantiation parameters.
     """
     descriptors, instance, kind = _WORDS[place]
     body = {f"{instance}Name": name, f"{kind}Id": osm.required(descriptors, id=descriptor)["_id"]}

@@ -75,7 +75,6 @@ class Osm:
 
         Args:
             place: ``NS_OPERATIONS`` or ``NSI_OPERATIONS``.
-            key: Id of the operation.
             gone: whether the operation may delete its own record.
         """
         verb = "osm ns-op-show" if place == NS_OPERATIONS else "osm nsi-op-show"

@@ -19,7 +19,6 @@ def targets(client: Driver, names: Iterable[str], port: int, turn_on: bool) -> l
     """Return entries for Prometheus's file_sd_configs.
 
     Args:
-        client: Driver of OSM.
         names: NS or NS/MEMBER-VNF-INDEX.
         port: TCP port of the exporters.
         turn_on: Whether to start the exporters first, with the primitive configure-monitoring.

@@ -41,10 +41,7 @@ def rotate(client: Client, end: End, force: bool, timeout: float) -> Iterator[st
     """Rotate the key of a link and wait until the new one is in use; yield a line for each change.
 
     Args:
-        client: Of the OSM.
-        end: The link.
         force: Whether peers that have not acknowledged the key are not waited for.
-        timeout: Seconds to wait for the peers.
     """
 
     def run(primitive: str, **params: Any) -> dict[str, Any]:

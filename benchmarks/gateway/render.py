@@ -43,7 +43,6 @@ def html(document: Mapping[str, Any], runs: Sequence[Run], book: Book | None = N
     """Return the page; a browser shows it without other files and without a network.
 
     Args:
-        document: parameters and environment of the runs.
         book: collects the figures, to whose files the page has links.
     """
     book = book or Book("figures")

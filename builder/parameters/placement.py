@@ -69,10 +69,7 @@ def parameters(
     """Return OSM's parameters of a deployment.
 
     Args:
-        deployment: The deployment file.
-        nsd: NSD of its service.
         vnfds: VNFD by id.
-        base: The service's parameters at one site.
         where: Name of the file, for messages.
     """
     profiles = {str(p["id"]): p for p in nsd["df"][0]["vnf-profile"]}

@@ -78,9 +78,7 @@ def parameter_files(
     """Return the parameters of all slices, by name.
 
     Args:
-        entries: Content of params/slices.yaml.
         services: Parameters of services by file name.
-        templates: Templates by their ids.
     """
     slices = {}
     for name, entry in entries.items():

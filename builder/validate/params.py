@@ -36,11 +36,8 @@ def validate_params(kind: str, document: Any, catalog: Catalog, name: str = "") 
     """Validate instantiation parameters.
 
     Args:
-        kind: "ns" or "nsi".
-        document: The parameters.
         catalog: Contains the NSD or NST. If it contains several, `nsdId` or `nstId` selects one.
             Without a catalog, only the form of the parameters is checked.
-        name: Name of the file, for messages.
     """
     where = name or "parameters"
     if not isinstance(document, dict):

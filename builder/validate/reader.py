@@ -144,7 +144,6 @@ def read(path: Path, shallow: bool = False) -> Package:
     """Read a folder, tar.gz, zip or single descriptor.
 
     Args:
-        path: Of the package.
         shallow: Whether files in folders of charms may stay unread; rules about parameters need
             the charms' declarations only. Archives are read as a whole.
 

@@ -27,11 +27,7 @@ def five_qi(
     """Compare the 5QIs in the parameters of a slice's VNFs with the 5QI of its template.
 
     Args:
-        document: Parameters of the slice.
-        nst: Template.
         subnets: NSD of each netslice-subnet that is known.
-        catalog: Catalogue of the VNFDs.
-        where: Name of the parameters, for messages.
     """
     five_qi_id = (nst.get("quality-of-service") or {}).get("id")
     could, given = False, False

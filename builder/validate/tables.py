@@ -48,9 +48,6 @@ def tabled(
     """Return the problems of a document by the rows about its kind.
 
     Args:
-        report: Makes the problems.
-        kind: Key of the rows in the table.
-        body: Document.
         known: Function from the entries of lists on the way to a place to the mapping in which
             `to` of the row looks. Where `vnfd` is empty, nothing is compared with it.
     """

@@ -72,7 +72,6 @@ def environments(
     VNF's charm again for each added instance.
 
     Args:
-        nsd: the NSD.
         vnfds: member-vnf-index -> VNFD.
         params: instantiation parameters (for ``config-units``).
         instances: count indexes of the VDUs, as scaling changed them.

@@ -95,8 +95,6 @@ def plan(
     """Return the plan of a network service.
 
     Args:
-        ns_name: name of the NS.
-        nsd: its NSD.
         vnfds: member-vnf-index -> VNFD.
         params: instantiation parameters as NBI stores them (``vimAccountId`` ids).
         vim_names: VIM account id -> name; ``vim-network-name`` dictionaries may use either.

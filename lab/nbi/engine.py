@@ -177,7 +177,6 @@ class Engine(Instances):
         """Check an operation on a service as NBI does and start it.
 
         Args:
-            name: of the service.
             kind: ``action``, ``heal``, ``scale`` or ``update``.
             body: NBI's request, see :mod:`lab.nbi.requests`.
         """

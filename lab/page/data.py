@@ -238,9 +238,7 @@ class Data:
         """Make a service or slice; return the path of its page and the warnings.
 
         Args:
-            name: of the service or slice.
             package: `_id` of an NS package or a slice template.
-            account: name of a VIM account.
             text: instantiation parameters, YAML.
         """
         asked = InstanceRequest(name, package, account, load_mapping(text, "The parameters"))

@@ -50,8 +50,6 @@ class Form:
         """Show the form.
 
         Args:
-            data: the lab.
-            node: the VNF.
             primitive: as `Data.primitives` has it.
             in_force: values in force by link; {} where the primitive is not about them.
             allowed: says whether the user is still logged in.

@@ -28,9 +28,6 @@ class Journal:
         Args:
             kind: ``stage``, ``vm``, ``charm``, ``primitive``, ``relation``, ``note``, ``end``,
                 ``settled`` or ``ns`` (a service of a slice).
-            subject: subject of the event (member-vnf-index, relation name, ...).
-            text: text for people.
-            more: further fields for displays.
         """
         event = {"time": time.time(), "kind": kind, "subject": subject, "text": text, **more}
         with self._lock, suppress(OSError):  # a full disk; the operation's record has the result

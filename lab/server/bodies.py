@@ -63,7 +63,6 @@ async def document(request: Request, open: bool = False) -> dict[str, Any]:
     """Return the mapping in a request's body (JSON or YAML); an empty body is an empty mapping.
 
     Args:
-        request: The request.
         open: Whether it needs no token.
     """
     limit, seconds = (MAX_OPEN, OPEN_SECONDS) if open else (MAX_DOCUMENT, SECONDS)

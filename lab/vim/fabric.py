@@ -131,9 +131,7 @@ def add_host(netns: str, prefix: str, network: Network, taken: Container[str]) -
     """Make a namespace with an interface ``eth0`` on a network, without rules on what it sends.
 
     Args:
-        netns: The VIM's namespace.
         prefix: Of the names of the lab's namespaces.
-        network: What the host is on.
         taken: Addresses that others on the network have.
 
     Returns:

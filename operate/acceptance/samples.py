@@ -21,8 +21,6 @@ def samples(link: str, inner_address: str, peer: str) -> dict[str, Sample]:
     """Return a sample for each primitive, in the order of the calls.
 
     Args:
-        link: Link of the VNF.
-        inner_address: Its address in the tunnel, with prefix length.
         peer: Juju application at the other end.
     """
     key = base64.b64encode(secrets.token_bytes(32)).decode()
