@@ -46,11 +46,7 @@ class Cluster:
         self._prefix = tuple(exec_prefix)
 
     def call(self, what: str, **words: Any) -> Any:
-        """Start the cluster if it does not run, and do a call of the connector.
-
-        Raises:
-            ClusterError: It failed, with the reason.
-        """
+        """Start the cluster if it does not run, and do a call of the connector."""
         self.start()
         done = subprocess.run(
             [*self._prefix, sys.executable, "-m", "lab.cluster.connector", str(self.folder)],

@@ -80,9 +80,6 @@ class Frontend:
         """Run a primitive; return status and detailed message of the last reply.
 
         ``timeout``: seconds until the environment takes the call; ``limit``: until the last reply.
-
-        Raises:
-            ClusterError: It does not answer in time, or the call failed.
         """
 
         async def ask(channel: Channel) -> tuple[str, str]:

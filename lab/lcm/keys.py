@@ -41,11 +41,7 @@ class OpenSshInjector:
         return public.read_text(encoding="ascii").strip()
 
     def inject(self, address: str, user: str, private_key: Path, public_key: str) -> None:
-        """Append ``public_key`` to the authorized keys of ``user``, once.
-
-        Raises:
-            LcmError: no login, or the command failed; the text is ssh's last line.
-        """
+        """Append ``public_key`` to the authorized keys of ``user``, once."""
         if "\n" in public_key.strip():
             raise LcmError("the charm's public key is not one line")
         # The key goes to standard input, so that the shell cannot run any part of it.

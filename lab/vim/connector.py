@@ -81,9 +81,6 @@ def create(
 
     ``url`` and ``login`` (``user``, ``password``, ``tenant``) are for an OpenStack. ``tell`` is
     called with a line for each step that takes minutes.
-
-    Raises:
-        VimError: the configuration is wrong, the machine cannot do it, or the OpenStack refuses.
     """
     real = vim_type == OPENSTACK and _answers(url)
     if Vim.names(home) if real else Home.at(home).openstacks:

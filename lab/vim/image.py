@@ -5,7 +5,7 @@ belongs to the VDU. A fresh image would not contain the machine's personal files
 services and state. Before the first boot, whiteouts, empty directories and new files in the upper
 layer hide these.
 
-The rules are general and hide too much rather than too little:
+The rules are general and hide too much rather than too little; `image.yaml` lists the paths:
 
 - top level: only the directories of the operating system itself are visible;
 - /usr: without /usr/local and /usr/src;
@@ -29,63 +29,11 @@ from lab.vim.cloudinit import SEED, cloud_cfg
 from lab.vim.engine import Simulators
 from lab.vim.errors import VimError
 
-#: Top-level entries that are the operating system.
-SHOWN = frozenset(["bin", "etc", "lib", "lib32", "lib64", "libx32", "libo32", "sbin", "usr", "var"])
-#: Top-level directories every image has, empty (Filesystem Hierarchy Standard 3.0), with modes.
-EMPTY = {
-    "boot": 0o755, "dev": 0o755, "home": 0o755, "media": 0o755, "mnt": 0o755, "opt": 0o755,
-    "proc": 0o555, "root": 0o700, "run": 0o755, "srv": 0o755, "sys": 0o555, "tmp": 0o1777,
-}  # fmt: skip
-
-#: Entries of /var/lib that belong to the operating system, not to the machine.
-KEPT_STATE = frozenset(
-    ["apt", "ca-certificates", "dpkg", "pam", "python", "shells.state", "ucf", "xml-core"]
-)
-#: Directories of /var and /var/lib that programs expect, with modes.
-VAR = {
-    "backups": 0o755, "cache": 0o755, "cache/apt": 0o755, "cache/apt/archives": 0o755,
-    "cache/apt/archives/partial": 0o700, "cache/debconf": 0o755, "cache/ldconfig": 0o700,
-    "lib/cloud": 0o755, "lib/dbus": 0o755, "lib/misc": 0o755, "lib/private": 0o700,
-    "lib/sudo": 0o711, "lib/systemd": 0o755, "local": 0o755, "log": 0o755, "mail": 0o775,
-    "opt": 0o755, "spool": 0o755, "tmp": 0o1777,
-}  # fmt: skip
-#: Directories of /etc that configure the machine, empty in the image.
-EMPTY_CONFIGURATION = [
-    "NetworkManager/system-connections",
-    "cloud/cloud.cfg.d",
-    "modules-load.d",
-    "netplan",
-    "network/interfaces.d",
-    *(f"rc{level}.d" for level in "0123456S"),
-    "ssh/sshd_config.d",
-    "sudoers.d",
-    "swanctl/conf.d",
-    "swanctl/pubkey",
-    "swanctl/x509",
-    "swanctl/x509ca",
-    "swanctl/x509crl",
-    "sysctl.d",
-    "systemd/network",
-    "systemd/system",
-    "systemd/system-generators",
-    "systemd/user",
-    "tmpfiles.d",
-    "update-motd.d",
-    "wireguard",
-]
-#: Files of /etc that configure the machine, absent from the image.
-ABSENT_CONFIGURATION = [
-    "cloud/cloud-init.disabled",
-    "crypttab",
-    "ld.so.preload",
-    "rc.local",
-    "ssh/ssh_known_hosts",
-    "ssh/sshd_not_to_be_run",
-    "subgid-",
-    "subuid-",
-    "passwd-",
-    "group-",
-]
+_PATHS = documents.read(Path(__file__).with_suffix(".yaml"))
+SHOWN, KEPT_STATE = frozenset(_PATHS["shown"]), frozenset(_PATHS["kept-state"])
+EMPTY, VAR = _PATHS["empty"], _PATHS["var"]
+EMPTY_CONFIGURATION = _PATHS["empty-configuration"]
+ABSENT_CONFIGURATION = _PATHS["absent-configuration"]
 
 #: Stages of cloud-init with nothing to do: init-local is for addresses, which the VIM sets, and
 #: config has no modules here. A stage loads all of cloud-init, for half a second of the processor.

@@ -192,11 +192,7 @@ def run(argv: Sequence[str], stdin: str | None = None) -> str:
 
 
 def check_tools(names: Iterable[str] = tuple(_TOOLS)) -> None:
-    """Check that programs are installed.
-
-    Raises:
-        VimError: some are not; their packages are named.
-    """
+    """Check that programs are installed."""
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
     missing = [_TOOLS[name] for name in names if not shutil.which(name, path=path)]
     if missing:
