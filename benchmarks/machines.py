@@ -11,6 +11,7 @@ import re
 import statistics
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from benchmarks.__main__ import CHARMS, HAND, by_hand, delay, rate
@@ -41,34 +42,7 @@ rmmod wireguard esp4 xfrm_interface 2>/dev/null
 rm -f /run/osm-vpnaas-esp /run/osm-vpnaas-xfrm
 ! ip link add vpnaas-bench type wireguard 2>/dev/null
 """
-_CONNECTION = """connections {{
-  hand {{
-    version = 2
-    local_addrs = {own}
-    remote_addrs = {other}
-    proposals = aes256gcm16-prfsha384-curve25519
-    local {{
-      auth = psk
-      id = hand-{name}
-    }}
-    remote {{
-      auth = psk
-    }}
-    children {{
-      hand {{
-        local_ts = {inner}/32
-        remote_ts = {far}/32
-        esp_proposals = aes256gcm16-curve25519
-      }}
-    }}
-  }}
-}}
-secrets {{
-  ike-hand {{
-    secret = only for this measurement
-  }}
-}}
-"""
+_CONNECTION = Template(Path(__file__).with_name("hand.conf").read_text(encoding="utf-8"))
 
 
 def processor_seconds(bench: Bench) -> float:
@@ -97,7 +71,7 @@ def _answers(near: Run, address: str) -> None:
 def esp_by_hand(ends: Mapping[str, Run]) -> None:
     """Set up a tunnel in the running daemon, by hand with a configuration file."""
     for name, other in (("server", "client"), ("client", "server")):
-        text = _CONNECTION.format(
+        text = _CONNECTION.substitute(
             name=name, own=UNDERLAY[name], other=UNDERLAY[other],
             inner=ESP_HAND[name], far=ESP_HAND[other],
         )  # fmt: skip

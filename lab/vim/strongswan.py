@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from string import Template
 
 from lab.vim.dataplane import probe
 from lab.vim.errors import VimError
@@ -18,28 +19,7 @@ PLUGINS = (
     "random nonce aesni openssl kdf hmac sha1 sha2 curve25519 kernel-netlink pem pkcs1 pkcs8 "
     "pubkey x509 revocation constraints socket-default vici updown counters"
 )
-CONFIGURATION = """charon-systemd {{
-  load = {plugins}
-  port = 500
-  port_nat_t = 4500
-  journal {{
-    default = -1
-  }}
-  filelog {{
-    {folder}/log {{
-      default = 1
-    }}
-  }}
-  plugins {{
-    vici {{
-      socket = unix://{folder}/vici
-    }}
-  }}
-}}
-swanctl {{
-  socket = unix://{folder}/vici
-}}
-"""
+CONFIGURATION = Template(Path(__file__).with_suffix(".conf").read_text(encoding="utf-8"))
 
 
 def plugins(kernel: bool) -> str:
@@ -66,7 +46,7 @@ def strongswan(words: Sequence[str]) -> Iterator[dict[str, str]]:
             (folder / "swanctl" / place).mkdir(parents=True)
         (folder / "swanctl/swanctl.conf").write_text("include conf.d/*.conf\n", encoding="utf-8")
         file = folder / "strongswan.conf"
-        text = CONFIGURATION.format(folder=folder, plugins=plugins(probe().esp))
+        text = CONFIGURATION.substitute(folder=folder, plugins=plugins(probe().esp))
         file.write_text(text, encoding="utf-8")
         variables = {"STRONGSWAN_CONF": str(file), "SWANCTL_DIR": str(folder / "swanctl")}
         process = subprocess.Popen(
