@@ -105,6 +105,7 @@ class Baked:
 
     @property
     def disk(self) -> Path:
+        """The disk, qcow2."""
         return self.directory / "disk.qcow2"
 
     @property
@@ -192,7 +193,11 @@ def run(argv: Sequence[str], stdin: str | None = None) -> str:
 
 
 def check_tools(names: Iterable[str] = tuple(_TOOLS)) -> None:
-    """Check that programs are installed."""
+    """Check that programs are installed.
+
+    Raises:
+        VimError: some are not; their packages are named.
+    """
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
     missing = [_TOOLS[name] for name in names if not shutil.which(name, path=path)]
     if missing:
