@@ -6,11 +6,8 @@ when all its VDUs are ACTIVE, and deleted while its creation goes on.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,11 +15,9 @@ from typing import Any
 
 import pytest
 from support import shipped
-from support.cloud import OSM, URL, connect, left
+from support.cloud import Lab, connect, left
 from support.dist import built
 from support.waiting import wait_until
-
-from lab.records.store import VNFRS, Store
 
 pytestmark = [pytest.mark.long, pytest.mark.schedule(order=2, worker="cloud")]
 
@@ -31,65 +26,10 @@ SLICES = shipped.slices()
 SERVICES = [found for found in shipped.distinct() if found[1] not in SLICES]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All packages, built before the process enters the cloud's network: pip needs its own."""
     return built(tmp_path_factory)
-
-
-class Lab:
-    """A lab with the account `north`, and all packages."""
-
-    def __init__(self, home: Path, dist: Path) -> None:
-        self.home, self.dist = home, dist
-        self.account("north", "north")
-        for kind, words in (
-            ("vnf", "vnfpkg-create"),
-            ("ns", "nspkg-create"),
-            ("nst", "nst-create"),
-        ):
-            for package in sorted(dist.glob(f"*_{kind}.tar.gz")):
-                self.run(words, package)
-
-    def account(self, name: str, project: str) -> None:
-        self.run("vim-create", "--name", name, "--account_type", "openstack", "--auth_url", URL,
-                 "--user", OSM["user"], "--tenant", project)  # fmt: skip
-
-    def start(self, *words: str | Path) -> subprocess.Popen[str]:
-        program = str(Path(sys.executable).with_name("osm-lab"))
-        return subprocess.Popen(
-            [program, "--home", self.home, *words], text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env={**os.environ, "OS_PASSWORD": OSM["password"], "OSMLAB_TIMEOUT_FACTOR": "0.02"},
-        )  # fmt: skip
-
-    def run(self, *words: str | Path, code: int = 0) -> str:
-        process = self.start(*words)
-        said, _ = process.communicate(timeout=600)
-        assert process.returncode == code, said
-        return said
-
-    def json(self, *words: str) -> Any:
-        return json.loads(self.run("--json", *words))
-
-    def create(
-        self, noun: str, package: str, params: str | Path, count: int, account: str = "north"
-    ) -> None:
-        """Create the service or slice `x`; return when it has so many VDUs, all ACTIVE."""
-        self.run(*self.creation(noun, package, params, account))
-        wait_until(lambda: self.states() == ["ACTIVE"] * count, lambda: f"{self.states()}", 600)
-
-    def states(self) -> list[str]:
-        """Return the states of all VDUs."""
-        vnfrs = Store(self.home).all(VNFRS)
-        return [str(vdur.get("status")) for vnfr in vnfrs for vdur in vnfr["vdur"]]
-
-    def creation(
-        self, noun: str, package: str, params: str | Path, account: str = "north"
-    ) -> tuple[str, ...]:
-        file = self.dist / f"params/{params}.yaml" if isinstance(params, str) else params
-        kind = {"ns": "nsd", "nsi": "nst"}[noun]
-        return (f"{noun}-create", f"--{noun}_name", "x", f"--{kind}_name", package,
-                "--vim_account", account, "--config_file", str(file))  # fmt: skip
 
 
 @pytest.fixture
@@ -103,7 +43,7 @@ def lab(whole: Lab) -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def whole(cloud: Any, dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    made = Lab(tmp_path_factory.mktemp("lab"), dist)
+    made = Lab(tmp_path_factory.mktemp("lab"), dist, "0.02")
     yield made
     for account in made.json("vim-list"):
         made.run("vim-delete", account["name"])

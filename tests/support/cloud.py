@@ -1,15 +1,21 @@
-"""The OpenStack of `./run openstack`: its administrator's view, and what a lab has left there."""
+"""The OpenStack of `./run openstack`: its administrator's view, and a lab with accounts of it."""
 
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from lab.nbi.engine import Engine
+from lab.records.store import NSDS, NSTS, VNFDS, VNFRS, Store
+from support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = str(ROOT / "run")
@@ -129,3 +135,60 @@ def left(cloud: Any) -> list[str]:
         *(flavor for flavor in cloud.compute.flavors() if flavor.name.endswith("-flv")),
     ]
     return [thing.name for thing in things]
+
+
+class Lab:
+    """A lab with the account `north`, and packages.
+
+    ``factor`` is that of OSM's times which the lab waits.
+    """
+
+    def __init__(self, home: Path, dist: Path, factor: str) -> None:
+        self.home, self.dist, self.factor = home, dist, factor
+        self.account("north", "north")
+        catalogue = Engine(home).catalogue
+        for kind, pattern in ((VNFDS, "vnf"), (NSDS, "ns"), (NSTS, "nst")):
+            for package in sorted(dist.glob(f"*_{pattern}.tar.gz")):
+                catalogue.onboard(kind, package)
+
+    def account(self, name: str, project: str) -> None:
+        self.run("vim-create", "--name", name, "--account_type", "openstack", "--auth_url", URL,
+                 "--user", OSM["user"], "--tenant", project)  # fmt: skip
+
+    def start(self, *words: str | Path) -> subprocess.Popen[str]:
+        program = str(Path(sys.executable).with_name("osm-lab"))
+        settings = {"OS_PASSWORD": OSM["password"], "OSMLAB_TIMEOUT_FACTOR": self.factor}
+        return subprocess.Popen(
+            [program, "--home", self.home, *words], text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env={**os.environ, **settings},
+        )  # fmt: skip
+
+    def run(self, *words: str | Path, code: int = 0) -> str:
+        process = self.start(*words)
+        said, _ = process.communicate(timeout=3000)
+        assert process.returncode == code, said
+        return said
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self.run("--json", *words))
+
+    def create(
+        self, noun: str, package: str, params: str | Path, count: int, account: str = "north"
+    ) -> None:
+        """Create the service or slice `x`; return when it has so many VDUs, all ACTIVE."""
+        self.run(*self.creation(noun, package, params, account))
+        wait_until(lambda: self.states() == ["ACTIVE"] * count, lambda: f"{self.states()}", 600)
+
+    def states(self) -> list[str]:
+        """Return the states of all VDUs."""
+        vnfrs = Store(self.home).all(VNFRS)
+        return [str(vdur.get("status")) for vnfr in vnfrs for vdur in vnfr["vdur"]]
+
+    def creation(
+        self, noun: str, package: str, params: str | Path, account: str = "north"
+    ) -> tuple[str, ...]:
+        file = self.dist / f"params/{params}.yaml" if isinstance(params, str) else params
+        kind = {"ns": "nsd", "nsi": "nst"}[noun]
+        return (f"{noun}-create", f"--{noun}_name", "x", f"--{kind}_name", package,
+                "--vim_account", account, "--config_file", str(file))  # fmt: skip
