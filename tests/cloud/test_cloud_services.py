@@ -43,7 +43,7 @@ def lab(whole: Lab) -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def whole(cloud: Any, dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    made = Lab(tmp_path_factory.mktemp("lab"), dist, "0.02")
+    made = Lab(tmp_path_factory.mktemp("lab"), dist, "0.1")
     yield made
     for account in made.json("vim-list"):
         made.run("vim-delete", account["name"])
