@@ -34,7 +34,7 @@ def connect(step: Step) -> Any:
     step.speaker = "OpenStack"
     try:
         cloud = openstack.connect(app_name="osm-vpnaas", api_timeout=120)
-        cloud.authorize()
+        cloud.session.get_token()
     except _ERRORS as error:
         refused = isinstance(error, keystone.Unauthorized)
         sentence = "refuses these credentials" if refused else "does not answer"

@@ -10,6 +10,7 @@ from typing import Any
 import keystoneauth1.exceptions as keystone
 import pytest
 from openstack.exceptions import ConflictException, ForbiddenException
+from support.cloud import environment
 
 from operate.acceptance import vim
 from operate.acceptance.report import Step
@@ -197,12 +198,13 @@ def test_credentials_are_those_of_openstacks_client(monkeypatch: pytest.MonkeyPa
     step = Step("VIM itself")
     assert vim.connect(step) is None
     assert (step.state, step.command) == ("unknown", "")
-    monkeypatch.setenv("OS_AUTH_URL", "http://127.0.0.1:1/v3")
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
     for error, sentence in (
         (keystone.Unauthorized("no"), "OpenStack refuses these credentials."),
         (keystone.ConnectFailure("no"), "OpenStack does not answer."),
     ):
-        monkeypatch.setattr(vim.openstack, "connect", refuse(error))
+        monkeypatch.setattr("keystoneauth1.session.Session.get_token", refuse(error))
         step = Step("VIM itself")
         assert vim.connect(step) is None
         assert (step.state, step.sentence) == ("failed", sentence)
