@@ -1,4 +1,4 @@
-"""An OpenStack of Debian 12's packages, as the first process of namespaces of its own.
+"""An OpenStack of Debian 12's packages, in namespaces of its own.
 
 `tools/openstack.sh` starts it in the root that it has made. It writes the programs' configuration,
 makes databases, users and networks once, starts all programs, and ends them when it is ended.
@@ -30,6 +30,8 @@ LOGS = Path("/var/log/openstack")
 PROGRESS = Path("/srv/progress")
 #: A file for each part that is made once.
 MADE = Path("/srv/made")
+#: Machines boot, by QEMU, where the first argument says so.
+DRIVER = "libvirt.LibvirtDriver" if sys.argv[1:] else "fake.FakeDriver"
 
 #: Projects with a user `osm` who may make flavors; `guest` of the first one may not.
 PROJECTS = ("north", "south")
@@ -102,8 +104,6 @@ CONFIGURATION: dict[str, dict[str, dict[str, Any]]] = {
             "api_workers": 1,
             "rpc_workers": 1,
             "rpc_state_report_workers": 0,
-            "notify_nova_on_port_status_changes": True,
-            "notify_nova_on_port_data_changes": True,
             "state_path": "/var/lib/neutron",
         },
         "agent": {"root_helper": "sudo /usr/bin/neutron-rootwrap /etc/neutron/rootwrap.conf"},
@@ -151,9 +151,8 @@ CONFIGURATION: dict[str, dict[str, dict[str, Any]]] = {
             "osapi_compute_workers": 1,
             "metadata_listen": HOST,
             "metadata_workers": 1,
-            "compute_driver": "fake.FakeDriver",
+            "compute_driver": DRIVER,
             "state_path": "/var/lib/nova",
-            "reclaim_instance_interval": 0,
         },
         "api": {"auth_strategy": "keystone"},
         "api_database": database("nova_api"),
@@ -170,6 +169,7 @@ CONFIGURATION: dict[str, dict[str, dict[str, Any]]] = {
         "placement": login("placement"),
         "oslo_concurrency": {"lock_path": "/var/lock/nova"},
         "vnc": {"enabled": False},
+        "libvirt": {"virt_type": "qemu"},
     },
 }
 
@@ -216,6 +216,7 @@ BASE = {
         3306,
     ),
     "rabbitmq": ("rabbitmq", "rabbitmq-server", 5672),
+    **{name: ("root", name, 0) for name in ("virtlogd", "libvirtd")},
 }
 APIS = {
     "keystone": ("keystone", wsgi("keystone", 5000, "/usr/bin/keystone-wsgi-public"), 5000),
@@ -227,7 +228,7 @@ APIS = {
 AGENTS = {
     "nova-conductor": ("nova", "nova-conductor", 0),
     "nova-scheduler": ("nova", "nova-scheduler", 0),
-    "nova-compute": ("nova", "nova-compute --config-file=/etc/nova/nova.conf", 0),
+    "nova-compute": ("root", "nova-compute --config-file=/etc/nova/nova.conf", 0),
     "linuxbridge": ("neutron", f"neutron-linuxbridge-agent {BRIDGES}", 0),
     **{
         agent: (
@@ -491,13 +492,12 @@ def main() -> None:
         start({"keystone": APIS["keystone"]})
         once("users and services", make_users)
         start({name: program for name, program in APIS.items() if name != "keystone"})
-        tell("starting Neutron's agents, and Nova with its fake driver")
+        tell(f"starting Neutron's agents, and Nova with {DRIVER}")
         start(AGENTS)
         wait_for_agents()
         once("networks and an image", make_networks)
         tell("ready")
-        while True:
-            os.waitpid(-1, 0)  # as the first process of its namespace it has orphans
+        signal.pause()
     except SystemExit:
         stop()
     except Exception as error:

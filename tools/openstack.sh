@@ -2,9 +2,11 @@
 # An OpenStack of Debian 12's packages for the lab's tests, in a root and in namespaces of its own.
 # It starts nothing on the machine and listens on loopback of its own network namespace only.
 openstack_root=$cache/openstack/root
+openstack_rules=/usr/lib/python3/dist-packages/neutron/plugins/ml2/drivers/linuxbridge/agent/arp_protect.py
 openstack_packages=(
     ca-certificates iproute2 mariadb-server rabbitmq-server sudo uwsgi-plugin-python3 python3-pymysql
     keystone placement-api glance-api nova-api nova-conductor nova-scheduler nova-compute
+    libvirt-daemon-system nova-compute-kvm qemu-system-x86
     neutron-server neutron-linuxbridge-agent neutron-dhcp-agent neutron-l3-agent neutron-metadata-agent
     python3-openstackclient
 )
@@ -13,7 +15,8 @@ openstack() {
     local verb=${1:-}
     shift || true
     case $verb in
-        up | down | status) [ $# = 0 ] || fail "./run openstack $verb takes no argument" ;;
+        up) [ "${*:-machines}" = machines ] || fail "./run openstack up takes nothing or: machines" ;;
+        down | status) [ $# = 0 ] || fail "./run openstack $verb takes no argument" ;;
         exec) [ $# != 0 ] || fail "./run openstack exec takes a command" ;;
         *) usage >&2; fail "./run openstack takes up, down, status or exec COMMAND" ;;
     esac
@@ -41,19 +44,26 @@ openstack_make() {
         --essential-hook='ln -s /bin/true "$1/usr/bin/py3compile"' \
         --include="$(IFS=,; echo "${openstack_packages[*]}")" \
         bookworm "$openstack_root" "${mirror[@]}" >"$cache/openstack/packages.log" 2>&1 &&
-        touch "$openstack_root/srv/root"
+        printf '%s\n' >"$openstack_root/etc/libvirt/qemu.conf" 'user = "root"' 'group = "root"' \
+            'security_driver = "none"' 'cgroup_controllers = []' 'namespaces = []' 'remember_owner = 0' &&
+        # ebtables of nftables deletes no rule with --among-src, which Neutron's agent writes.
+        sed -i "s/'--among-src'/'-s'/" "$openstack_root$openstack_rules" &&
+        touch "$openstack_root/srv/machines"
 }
 
 openstack_up() {
     local shown=0 started=$SECONDS said=$SECONDS lines
     mkdir -p "$cache/openstack"
-    if [ ! -e "$openstack_root/srv/root" ]; then
+    if [ ! -e "$openstack_root/srv/machines" ]; then
         apt_install mmdebstrap
         say "making a root with Debian 12's OpenStack: minutes, and 2 GB"
         patiently "installing packages" openstack_make ||
             fail "the root was not made, see $cache/openstack/packages.log"
     fi
-    if [ -z "$(openstack_init)" ]; then
+    if [ -n "$(openstack_init)" ]; then
+        [ -z "$*" ] || grep -qz '^machines$' "/proc/$(cat "$cache/openstack/pid")/cmdline" ||
+            fail "this OpenStack boots no machines: first ./run openstack down"
+    else
         : >"$openstack_root/srv/progress"
         cp tools/openstack.py "$openstack_root/srv/first.py" # another name than the library's
         setsid unshare --net --mount --uts --ipc --pid --fork --kill-child bash -euc '
@@ -70,7 +80,9 @@ openstack_up() {
             cd "$root"
             pivot_root . old
             umount -l /old
-            exec python3 -u /srv/first.py' openstack "$openstack_root" \
+            python3 -u /srv/first.py "${@:2}" & # while it works, the shell reaps orphans
+            trap "kill $!" TERM
+            wait $! || wait $!' openstack "$openstack_root" "$@" \
             </dev/null >"$cache/openstack/first.log" 2>&1 8>&- &
         echo $! >"$cache/openstack/pid"
         sleep 1
