@@ -58,7 +58,6 @@ class Cluster:
             return base64.b64decode(data.get(STATE, "")).decode("utf-8")
 
     def keep_state(self, text: str) -> None:
-        """Store a state."""
         with _asked("Secret " + self.name):
             body = {"stringData": {STATE: text}}
             self._client.patch(Secret, self.name, body, patch_type=PatchType.MERGE)

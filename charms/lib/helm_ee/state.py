@@ -21,7 +21,6 @@ class State:
     refused: Mapping[str, Sequence[str]] = attr.Factory(dict)
 
     def to_json(self) -> str:
-        """Return the state as text."""
         return json.dumps(attr.asdict(self), sort_keys=True)
 
     @classmethod

@@ -137,7 +137,6 @@ def files(params: Amf, ends: Ends, database: str) -> Tuple[File, ...]:
 
 
 def software(params: Amf, ends: Ends, keys: Secrets, **_: Any) -> Software:
-    """Return the software; it does not wait for a peer."""
     address = ends["sbi"].ip
     rows = {
         "first_imsi": params.first_imsi,

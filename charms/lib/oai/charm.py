@@ -270,7 +270,6 @@ class NfCharm(VnfCharm):
         return self._restart_containers()
 
     def _restart_containers(self) -> Mapping[str, Any]:
-        """Restart the containers."""
         outcome = self._reconcile_for(Request(restart=True, wait=ACTION_WAIT))
         if not outcome.restarted:
             reason = outcome.reason or "this VNF has no software (`software` is none)"

@@ -63,7 +63,6 @@ def applied(rows: List[Dict[str, str]], imsi: str) -> None:
 
 
 def deletions(imsi: str, msisdn: str) -> List[str]:
-    """Return the statements that remove a subscriber."""
     statements = [
         "DELETE FROM vhss.users_imsi WHERE imsi = {};".format(provision.literal(imsi))  # noqa: S608
     ]

@@ -45,7 +45,6 @@ def rfsim_options(version: str, server: str) -> Tuple[str, ...]:
 
 
 def configuration(params: Enb, ends: Ends, mme: str) -> str:
-    """Return enb.conf."""
     return filled(
         "enb.conf",
         **numbers(params),
@@ -69,7 +68,6 @@ def numbers(params: Common) -> Dict[str, int]:
 
 
 def software(params: Enb, ends: Ends, **_: Any) -> Software:
-    """Return the software; it connects to the related MME."""
     mme = ends["s1c"].peer
     options = ("--rfsim",) + rfsim_options(params.registry.version("enb"), "server")
     options += ("--log_config.global_log_options", "level,nocolor,time")

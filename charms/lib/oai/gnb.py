@@ -33,7 +33,6 @@ class Gnb(AccessNode):
 
 
 def configuration(params: Gnb, ends: Ends, amf: str) -> str:
-    """Return gnb.conf."""
     slices = ("{{ sst = {}; sd = 0x{}; }}".format(s.sst, s.differentiator) for s in params.snssais)
     return filled(
         "gnb.conf",
@@ -55,7 +54,6 @@ def configuration(params: Gnb, ends: Ends, amf: str) -> str:
 
 
 def software(params: Gnb, ends: Ends, **_: Any) -> Software:
-    """Return the software; it connects to the related AMF."""
     amf = ends["n2"].peer
     options = RADIO_OPTIONS + rfsim_options(params.registry.version("gnb"), "server")
     options += ("--log_config.global_log_options", "level,nocolor,time")

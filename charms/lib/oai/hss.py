@@ -70,7 +70,6 @@ def subscription(params: Hss, keys: Secrets) -> Dict[str, Any]:
 
 
 def software(params: Hss, ends: Ends, keys: Secrets, **_: Any) -> Software:
-    """Return the software; the HSS does not wait for a peer."""
     address = ends["s6a"].ip
     gateway_port, rest_port, oss_port = REST_PORTS
     document = filled(

@@ -37,7 +37,6 @@ def identity(params: Mme) -> str:
 
 
 def configuration(params: Mme, ends: Ends, sgw: str) -> str:
-    """Return mme.conf."""
     return filled(
         "mme.conf",
         realm=params.realm,
@@ -57,7 +56,6 @@ def configuration(params: Mme, ends: Ends, sgw: str) -> str:
 
 
 def software(params: Mme, ends: Ends, **_: Any) -> Software:
-    """Return the software; it connects to the related HSS and SPGW-C."""
     server, sgw = ends["s6a"].peer, ends["s11"].peer
     fd = diameter.configuration(
         identity(params),

@@ -220,7 +220,6 @@ def configuration(params: N3iwf, ends: Ends, amf: str, nwu: str) -> str:
 
 
 def software(params: N3iwf, ends: Ends, own: str, **_: Any) -> Software:
-    """Return the software; it connects to the related AMF."""
     amf = ends["n2"].peer
     certificate, key, trust = files(params)
     return Software(

@@ -70,7 +70,6 @@ def configuration(params: N3ue, own: str, n3iwf: Part, keys: Secrets) -> str:
 
 
 def software(params: N3ue, station: Part, keys: Secrets, own: str, **_: Any) -> Software:
-    """Return the software; it connects to the related N3IWF."""
     root = x509.armour(station.authority, x509.CERTIFICATE)
     return Software(
         containers=(
@@ -118,7 +117,6 @@ FUNCTION = Function(
 
 
 def devices_step() -> Step:
-    """Return the step that lists the devices of PDU sessions."""
     return run("nf/devices", "ip", "-4", "-o", "address", "show")
 
 

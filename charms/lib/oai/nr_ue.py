@@ -18,7 +18,6 @@ def device(number: int) -> str:
 
 
 def configuration(params: Equipment, keys: Secrets) -> str:
-    """Return nr-ue.conf."""
     form = '{{ id = {}; dnn = "{}"; nssai_sst = {}; nssai_sd = 0x{}; type = "IPV4"; }}'
     sessions = [
         form.format(number, one.dnn, one.slice.sst, one.slice.differentiator)
@@ -35,7 +34,6 @@ def configuration(params: Equipment, keys: Secrets) -> str:
 
 
 def software(params: Equipment, station: Part, keys: Secrets, **_: Any) -> Software:
-    """Return the software; it connects to the related gNB."""
     level = LEVELS[params.log_level]
     options = RADIO_OPTIONS + rfsim_options(params.registry.version("nr-ue"), station.address)
     options += ("-r", str(BLOCKS), "--numerology", str(NUMEROLOGY), "-C", str(SSB_HZ))

@@ -30,7 +30,6 @@ class Snssai:
     sd: str = ""
 
     def __str__(self) -> str:
-        """Return it as it is written."""
         return "{}-{}".format(self.sst, self.sd) if self.sd else str(self.sst)
 
     @property
@@ -48,13 +47,11 @@ class Session:
     five_qi: int = 0  # 5QI of its default QoS flow, 0 if it is not given.
 
     def __str__(self) -> str:
-        """Return it as it is written."""
         words = [str(self.slice)] + [self.dnn] * bool(self.dnn)
         return "/".join(words + [str(self.five_qi)] * bool(self.five_qi))
 
 
 def snssai(where: str, text: str) -> Snssai:
-    """Parse one S-NSSAI."""
     match = _SNSSAI.match(text)
     if not match or not 1 <= int(match.group(1)) <= 255:
         raise InputError(
@@ -118,7 +115,6 @@ def parse(where: str, text: str, parts: int) -> Tuple[Session, ...]:
 
 
 def text(sessions: Tuple[Session, ...]) -> str:
-    """Return the text form of sessions."""
     return ",".join(str(one) for one in sessions)
 
 

@@ -132,7 +132,6 @@ class Common(Declared):
 
     @property
     def registry(self) -> Registry:
-        """Return where images come from."""
         return Registry(self.image_prefix, values.pins("image-pins", self.image_pins))
 
 
@@ -205,7 +204,6 @@ class SliceOfDnn(Common):
 
     @property
     def snssai(self) -> nssai.Snssai:
-        """Return the slice."""
         return nssai.snssai("slice", self.slice)
 
     @property
@@ -222,7 +220,6 @@ class AccessNode(Common):
 
     @property
     def snssais(self) -> Tuple[nssai.Snssai, ...]:
-        """Return the slices it supports."""
         return tuple(one.slice for one in self.served)
 
     @property

@@ -127,7 +127,6 @@ def functions_to_json(functions: Mapping[str, Mapping[str, Part]]) -> str:
 
 
 def functions_from_json(text: str) -> Dict[str, Dict[str, Part]]:
-    """Read it back."""
     where = "peer relation: nf-functions"
     given = fields.json_object(where, text) if text else {}
     return {

@@ -103,12 +103,10 @@ class Outcome(Extra):
 
     @property
     def bad(self) -> bool:
-        """Tell whether somebody must act."""
         return self.state == "failed"
 
     @property
     def calm(self) -> bool:
-        """Tell whether no further reconcile is needed soon."""
         return self.state in ("ready", "off")
 
     def shown(self) -> Dict[str, Any]:
@@ -123,7 +121,6 @@ class Outcome(Extra):
         return {"network-function": result}
 
     def summary(self) -> str:
-        """Return the text for the unit status, "" for none."""
         if self.state == "off":
             return ""
         text = "{} {}".format(self.kind, self.state)
@@ -225,7 +222,6 @@ def closed_gates(function_state: FunctionState) -> List[str]:
 
 
 def observe_steps(function_state: FunctionState) -> List[Step]:
-    """Return the steps that observe the network function, for one round trip."""
     steps = [
         which("nf/engine", ENGINES),
         read("nf/secrets", SECRETS_FILE),
@@ -271,7 +267,6 @@ def database_steps() -> List[Step]:
 
 
 def make_plan(function_state: FunctionState, results: Results) -> Plan:
-    """Return the steps from the observed to the desired state."""
     own = _conflict(function_state, results)
     if own and function_state.requested:
         raise own

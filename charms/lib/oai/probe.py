@@ -56,7 +56,6 @@ def _read(path: str) -> str:
 
 
 def unit_states(names: List[str]) -> Dict[str, Json]:
-    """Return the state of each unit in systemd."""
     listed = [name + ".service" for name in names]
     words = ["--property", ",".join(("Id",) + SHOWN)]
     result = {}
@@ -108,7 +107,6 @@ def _interface(check: Json) -> bool:
 
 
 def holds(check: Json) -> bool:
-    """Tell whether one check holds."""
     kinds = {"connected": _connected, "interface": _interface, "log": _logged}
     return kinds.get(check["kind"], _listens)(check)
 

@@ -161,7 +161,6 @@ def insert(verb: str, table: str, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def delete(table: str, where: str) -> str:
-    """Return the statement that deletes the rows that meet a condition."""
     return "DELETE FROM {} WHERE {};".format(table, where)  # noqa: S608 - `literal` quotes
 
 
@@ -258,7 +257,6 @@ def subscription(
 
 
 def removal(imsi: str) -> List[str]:
-    """Return the statements that remove a subscriber."""
     return [delete(table, "ueid = " + literal(imsi)) for table, _, _ in TABLES]
 
 

@@ -55,7 +55,6 @@ def configuration(params: Smf, ends: Ends, shared: str) -> str:
 
 
 def software(params: Smf, ends: Ends, **_: Any) -> Software:
-    """Return the software; it connects to the related AMF on SBI."""
     shared = ends["sbi"].peer
     return Software(
         containers=(

@@ -29,7 +29,6 @@ class SpgwC(WithApns):
 
     @property
     def gateway(self) -> str:
-        """Return the name of the user plane."""
         return self.gateway_name(self.gateway_id)
 
     def check(self, at: At) -> None:
@@ -78,7 +77,6 @@ def _parts(pool: str, count: int) -> List[str]:
 
 
 def software(params: SpgwC, ends: Ends, **_: Any) -> Software:
-    """Return the software; the SPGW-C does not wait for a peer."""
     return Software(
         containers=(
             Container(

@@ -26,7 +26,6 @@ class SpgwU(Eps):
 
     @property
     def gateway(self) -> str:
-        """Return the name of the user plane."""
         return self.gateway_name(self.gateway_id)
 
     def check(self, at: At) -> None:
@@ -35,7 +34,6 @@ class SpgwU(Eps):
 
 
 def configuration(params: SpgwU, ends: Ends, control: str) -> str:
-    """Return spgw_u.conf."""
     return filled(
         "spgw_u.conf",
         name=params.gateway,
@@ -51,7 +49,6 @@ def configuration(params: SpgwU, ends: Ends, control: str) -> str:
 
 
 def software(params: SpgwU, ends: Ends, **_: Any) -> Software:
-    """Return the software; it connects to the related SPGW-C."""
     control = ends["sxab"].peer
     return Software(
         containers=(

@@ -22,7 +22,6 @@ def table(text: str) -> List[Row]:
 
 
 def select(imsi: str) -> str:
-    """Return the statement that selects a subscriber."""
     return _select("ueid", SUBSCRIBERS, "ueid = " + provision_5g.literal(imsi)) + ";"
 
 

@@ -29,7 +29,6 @@ class Ue(Cell):
 
 
 def configuration(params: Ue, keys: Secrets) -> str:
-    """Return ue_usim.conf."""
     plmn = str(params.plmn)
     return filled(
         "ue_usim.conf",
@@ -44,7 +43,6 @@ def configuration(params: Ue, keys: Secrets) -> str:
 
 
 def software(params: Ue, station: Part, keys: Secrets, **_: Any) -> Software:
-    """Return the software; it connects to the related eNB."""
     options = ("--rfsim",) + rfsim_options(params.registry.version("ue"), station.address)
     options += ("-C", str(params.downlink_mhz * MHZ), "-r", str(params.resource_blocks))
     options += ("--ue-rxgain", "140", "--ue-txgain", "120")

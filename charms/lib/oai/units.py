@@ -51,7 +51,6 @@ _PLAIN = re.compile(r"\A[A-Za-z0-9@%+=:,./_\[\]-]+\Z")
 
 
 def unit(container: str) -> str:
-    """Return the unit of a container."""
     return container + ".service"
 
 
@@ -120,12 +119,10 @@ def render(
 
 
 def environment(container: Container) -> str:
-    """Return the text of the environment file."""
     return "".join("{}={}\n".format(name, value) for name, value in container.environment)
 
 
 def used_files(container: Container, files: Iterable[File]) -> List[File]:
-    """Return the files a container reads."""
     read = {source for source, _ in container.volumes} | set(container.before_start)
     return [file for file in files if file.path in read]
 

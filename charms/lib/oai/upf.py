@@ -56,7 +56,6 @@ def configuration(params: Upf, ends: Ends, control: str) -> str:
 
 
 def software(params: Upf, ends: Ends, **_: Any) -> Software:
-    """Return the software; it connects to the related SMF."""
     control = ends["n4"].peer
     return Software(
         containers=(sbi.container("upf"),),

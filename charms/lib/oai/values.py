@@ -37,7 +37,6 @@ class Plmn:
         return self.mnc.zfill(3)
 
     def __str__(self) -> str:
-        """Return the digits of both."""
         return self.mcc + self.mnc
 
 
@@ -87,7 +86,6 @@ def imsi(where: str, text: object) -> str:
 
 
 def imsi_of(where: str, text: object, network: Plmn) -> str:
-    """Parse an IMSI that must belong to a network."""
     value = imsi(where, text)
     if not value.startswith(str(network)):
         raise InputError(
@@ -129,7 +127,6 @@ def tac_5g(where: str, value: object) -> int:
 
 
 def ipv4(where: str, text: str) -> str:
-    """Parse an IPv4 host address."""
     value = fields.address(where, text)
     if value.version != 4:
         raise InputError(where, "{} is not IPv4".format(value), "an IPv4 address")

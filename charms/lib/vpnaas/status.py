@@ -79,7 +79,6 @@ class Memory:
             return cls()
 
     def to_json(self) -> Dict[str, Any]:
-        """Return the form that `from_json` reads."""
         return dict(attr.asdict(self, recurse=False), answered=sorted(self.answered))
 
 

@@ -12,12 +12,10 @@ D = TypeVar("D", bound="Declared")
 
 
 def same(value: Any) -> Any:
-    """Return a value as it is."""
     return value
 
 
 def any_text(where: str, text: str) -> str:
-    """Take any text."""
     return text
 
 
@@ -76,14 +74,12 @@ def optional_field(
 
 
 def number_field(low: int, high: int, default: Optional[int] = None, key: str = "") -> Any:
-    """Return a field of a whole number."""
     return value_field(
         lambda where, value: fields.integer(where, value, low, high), default, key=key
     )
 
 
 def switch_field(default: bool, key: str = "") -> Any:
-    """Return a field of a bool."""
     return value_field(fields.boolean, default, key=key)
 
 

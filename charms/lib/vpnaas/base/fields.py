@@ -256,7 +256,6 @@ def ssh_public_key(where: str, text: str) -> str:
 
 
 def choice(where: str, text: str, options: Iterable[str]) -> str:
-    """Return `text` where it is one of `options`."""
     known = list(options)
     if text not in known:
         raise InputError(where, "{} is unknown".format(shown(text)), few(known, most=32))
@@ -365,11 +364,9 @@ class Parameters:
         return string(self.at(key), self._params.get(key, default)).strip(" ")
 
     def parsed(self, key: str, parse: Callable[[str, str], Value]) -> Value:
-        """Return a text as one of the parsers reads it."""
         return parse(self.at(key), self.text(key))
 
     def choice(self, key: str, options: Sequence[str]) -> str:
-        """Return a text that is one of `options`; the first is the default."""
         return choice(self.at(key), self.text(key, options[0]), options)
 
     def integer(self, key: str, default: int, low: int, high: int) -> int:
@@ -377,7 +374,6 @@ class Parameters:
         return integer(self.at(key), self._params.get(key, default), low, high)
 
     def boolean(self, key: str, default: bool) -> bool:
-        """Return a bool."""
         return boolean(self.at(key), self._params.get(key, default))
 
 

@@ -47,7 +47,6 @@ class Request:
 
     @property
     def pem(self) -> str:
-        """Return its PEM form."""
         return armour(self.text, REQUEST)
 
 
@@ -69,7 +68,6 @@ class Certificate:
 
     @property
     def pem(self) -> str:
-        """Return its PEM form."""
         return armour(self.text, CERTIFICATE)
 
     @property

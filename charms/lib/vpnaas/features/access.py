@@ -61,16 +61,13 @@ class AccessOutcome(Extra):
 
     @property
     def calm(self) -> bool:
-        """Tell whether no further reconcile is needed soon."""
         return self.configured
 
     def summary(self) -> str:
-        """Return the text for the unit status."""
         count = "{} device{}".format(self.devices, "" if self.devices == 1 else "s")
         return count if self.configured else "waiting for configure-access"
 
     def shown(self) -> Dict[str, object]:
-        """Return what `show-status` adds."""
         return {"devices": self.devices}
 
 

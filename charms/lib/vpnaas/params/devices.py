@@ -195,7 +195,6 @@ def _free(params: LinkParams, intent: Intent) -> Optional[fields.IPNetwork]:
 
 
 def key_placeholder(name: str) -> str:
-    """Return the placeholder for the private key in a device's file."""
     return "PRIVATE-KEY-OF-" + name.upper()
 
 

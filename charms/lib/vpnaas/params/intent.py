@@ -99,7 +99,6 @@ class LinkParams:
 
     @property
     def has_address(self) -> bool:
-        """Tell whether the inner address is known."""
         return not self.request or bool(self.given)
 
     def _request_text(self) -> str:

@@ -135,7 +135,6 @@ class LinkQos(Declared):
 
     @property
     def characteristics(self) -> FiveQi:
-        """Return the characteristics of the 5QI."""
         return TABLE[self.five_qi]
 
     def check(self, at: At) -> None:

@@ -58,12 +58,10 @@ class Context:
 
     @property
     def params(self) -> LinkParams:
-        """Return the parameters of the link."""
         return self.inputs.params
 
     @property
     def vdu(self) -> VduFacts:
-        """Return the facts of the VDU."""
         return self.inputs.vdu
 
     @property

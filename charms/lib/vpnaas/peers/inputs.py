@@ -130,12 +130,10 @@ class LinkInputs:
 
     @property
     def link(self) -> str:
-        """Return the name of the link."""
         return self.params.link
 
     @property
     def remotes(self) -> Tuple[Remote, ...]:
-        """Return the related applications of the link."""
         return self.charm_state.remotes.get(self.link, ())
 
     @property

@@ -114,7 +114,6 @@ class Clear(Technology[State]):
         return UP.format(link)
 
     def interface(self, inputs: LinkInputs) -> str:
-        """Return the underlay, which carries the inner addresses."""
         return inputs.underlay.name
 
     def owner(self, inputs: LinkInputs) -> str:

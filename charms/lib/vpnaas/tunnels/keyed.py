@@ -41,7 +41,6 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         raise NotImplementedError
 
     def parse(self, inputs: LinkInputs) -> Keys:
-        """Read the results of `observe` and `prepare` for a link."""
         able, kem_key = _kem(inputs.charm_state, inputs.link, inputs.results)
         state = self.observed(inputs)
         return attr.evolve(state, agreed=_agreed(inputs, able), kem_key=kem_key, able=able)
@@ -53,7 +52,6 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
     def reason(
         self, params: LinkParams, broken: Broken, diagnosis: Optional[Results] = None
     ) -> str:
-        """Return why a step of a link failed."""
         key = "" if broken.plain else self.key_pair(params).unusable(broken.step.id)
         return key or super().reason(params, broken, diagnosis)
 
@@ -153,7 +151,6 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         return steps
 
     def admit(self, inputs: LinkInputs, state: Keys) -> Admission:
-        """Decide which peers a link has."""
         return admit(
             Context(
                 inputs,
@@ -166,7 +163,6 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         )
 
     def plan(self, inputs: LinkInputs, state: Keys, admission: Admission, mtu: int) -> LinkPlan:
-        """Return the plan of a link with these peers."""
         charm_state, link = inputs.charm_state, inputs.link
         waiting = list(admission.waiting) + _failed_fetches(inputs)
         waiting += inputs.params.other_gifts

@@ -104,7 +104,6 @@ class VduFacts:
         ]
 
     def is_local(self, address: fields.IPAddress) -> bool:
-        """Tell whether an interface of the VDU has this address."""
         return any(a.ip == address for i in self.interfaces.values() for a in i.addresses)
 
 
@@ -127,7 +126,6 @@ def _tags(text: str) -> Dict[str, str]:
 
 
 def observe() -> List[Step]:
-    """Return the steps that gather the facts."""
     return [
         run("facts/now", "date", "+%s"),
         run("facts/addresses", "ip", "-j", "address", "show"),
@@ -151,7 +149,6 @@ def addresses(item: Mapping[str, Any]) -> Tuple[fields.IPInterface, ...]:
 
 
 def parse(results: Results) -> VduFacts:
-    """Parse the results of `observe`."""
     try:
         interfaces = {}
         for item in json.loads(results.out("facts/addresses") or "[]"):

@@ -27,7 +27,6 @@ class FileCache:
         self.changed = False  # Whether it differs from its initial content.
 
     def get(self, path: str) -> Optional[str]:
-        """Return the text known of a file."""
         return self._texts.get(path)
 
     def put(self, path: str, text: Optional[str]) -> None:
@@ -46,7 +45,6 @@ class FileCache:
             del self._texts[next(iter(self._texts))]
 
     def to_json(self) -> str:
-        """Return what `from_json` reads."""
         return json.dumps(self._texts)
 
     @classmethod

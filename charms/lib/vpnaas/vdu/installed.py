@@ -27,7 +27,6 @@ class Pending:
         return "/run/osm-vpnaas-pending-" + self.name
 
     def observe(self) -> Step:
-        """Return the step that looks for the mark."""
         return run(self.name + "/pending", "true", only_if=self._file)
 
     def left(self, results: Results) -> bool:
@@ -35,11 +34,9 @@ class Pending:
         return results.exit_code(self.name + "/pending") is not None
 
     def begin(self) -> Step:
-        """Return the step that sets the mark."""
         return write(self.name + "/begin", self._file, "")
 
     def end(self) -> Step:
-        """Return the step that removes the mark."""
         return remove(self.name + "/end", self._file)
 
 
@@ -54,7 +51,6 @@ class Units(Pending):
     paths: Tuple[str, ...]  # Unit files, programs and data.
 
     def look(self) -> List[Step]:
-        """Return the steps that look at files and units."""
         return [
             self.observe(),
             *(read(self.name + path, path, cacheable=True) for path in self.paths),
@@ -82,6 +78,5 @@ class Units(Pending):
         return [self.begin(), *steps, self.end()] if steps else []
 
     def absent(self) -> List[Step]:
-        """Return the steps that remove all of it."""
         off = disable(self.name + "/off", *self.units, timeout=90)
         return [off, *(remove(self.name + "/no" + path, path) for path in self.paths)]

@@ -68,17 +68,14 @@ class BootTable:
 
     @property
     def unit(self) -> str:
-        """Return the systemd unit that loads it."""
         return "osm-vpnaas-{}.service".format(self.name)
 
     @property
     def unit_file(self) -> str:
-        """Return the path of the unit."""
         return "/etc/systemd/system/" + self.unit
 
     @property
     def unit_text(self) -> str:
-        """Return the unit."""
         return _UNIT.format(what=self.what, nft=NFT, file=self.file)
 
     def look(self) -> Step:
@@ -86,7 +83,6 @@ class BootTable:
         return read(self.name + "/file", self.file, cacheable=True)
 
     def observe(self) -> List[Step]:
-        """Return the steps that look at all of it."""
         table = ("nft", "list", "table", "inet", self.table)
         return [
             self.look(),
@@ -130,7 +126,6 @@ class BootTable:
         return [] if text is None else self.steps_to(text, results)
 
     def absent(self) -> List[Step]:
-        """Return the steps that remove it."""
         delete = ("nft", "delete", "table", "inet", self.table)
         return [
             run(self.name + "/off", "systemctl", "disable", self.unit, any_exit=True, timeout=90),

@@ -58,7 +58,6 @@ def _names(interfaces: Sequence[str]) -> str:
 
 
 def render(firewall: GatewayFirewall) -> str:
-    """Return the nft(8) script."""
     if not firewall.management:
         raise InputError(
             "gateway: management",

@@ -104,7 +104,6 @@ class ThroughputTest(Transfer):
             )
 
     def steps(self, peer: Peer) -> List[Step]:
-        """Return the steps of the run."""
         words, keep = self.options(), self.kept
         request = client_request(peer, self.link, self.path, self.duration, words, keep)
         return [client("iperf3", dict(request, datagrams=self.datagrams()))]
@@ -181,7 +180,6 @@ class LatencyTest(Ping):
     path: str = choice_field(PATHS)
 
     def steps(self, peer: Peer) -> List[Step]:
-        """Return the steps of the run."""
         return [self.step(str(target(peer, self.path, self.link)))]
 
     def summary(self, peer: Peer, results: Results) -> Dict[str, Any]:
@@ -441,7 +439,6 @@ class LinkTest(Declared):
     count: int = number_field(1, 10000, 50)
 
     def steps(self, peer: Peer) -> List[Step]:
-        """Return the steps of `measure-link`, one after another."""
         address = str(target(peer, self.path, self.link))
         every = ["--time", str(self.duration), "--json"]
         udp = ["--udp", "--bitrate", "{}M".format(self.udp_mbps), "--length", str(UDP_PAYLOAD)]

@@ -40,7 +40,6 @@ ProtectHome=yes
 
 
 def _own_files(link: str) -> Tuple[str, str, str]:
-    """Return the files of one link."""
     return _TARGETS.format(link), _SERVICE_FILE.format(link), _SOCKET_FILE.format(link)
 
 
@@ -88,7 +87,6 @@ def render_targets(params: LinkParams, outer: Optional[fields.IPAddress]) -> str
 
 
 def observe(link: str) -> List[Step]:
-    """Return the steps that read which files are installed and which sockets listen."""
     at, port = link + "/responder", "sport = :{}".format(RESPONDER_PORT)
     return [
         *(read(at + path, path) for path in (PROGRAM_FILE, *_own_files(link))),
@@ -142,7 +140,6 @@ def steps_to(
 
 
 def absent(link: str) -> List[Step]:
-    """Return the steps that remove the launcher of one link."""
     at = link + "/responder"
     # The program must not take the targets for those of another link that gets this address.
     return [

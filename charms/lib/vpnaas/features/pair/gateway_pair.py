@@ -54,15 +54,12 @@ class PairOutcome(Extra):
 
     @property
     def bad(self) -> bool:
-        """Tell whether somebody must act."""
         return bool(self.problem)
 
     def summary(self) -> str:
-        """Return the text for the unit status."""
         return "pair: {}".format(self.problem or self.state)
 
     def shown(self) -> Dict[str, Any]:
-        """Return what `show-status` adds."""
         return {"standby": dict(self.details)}
 
 
@@ -82,7 +79,6 @@ def _look(prefix: str) -> List[Step]:
 
 
 def observe() -> List[Step]:
-    """Return the steps that look at the pair's files, units and state."""
     table = ("nft", "list", "table", "inet", standby.FIREWALL_TABLE)
     steps = [which("pair/tools", TOOLS), read("pair/away", standby.AWAY_FILE)]
     steps += [read("pair" + path, path) for path in FILES]
@@ -112,7 +108,6 @@ def _own(
 
 
 def desired(params: PairParams, links: Mapping[str, LinkPlan], results: Results) -> Standby:
-    """Return the desired state of the gateway."""
     for link, plan in sorted(links.items()):
         if plan.params.technology == WIREGUARD:
             raise InputError(
@@ -172,7 +167,6 @@ def _check_shared(
 
 
 def require_tools(results: Results) -> None:
-    """Raise InputError naming every program the VDU lacks for a pair."""
     present = results.paths("pair/tools")
     missing = [name for name in TOOLS if not present.get(name)]
     if missing:
@@ -281,7 +275,6 @@ def observe_absent() -> List[Step]:
 
 
 def absent() -> List[Step]:
-    """Return the steps that take a gateway out of its pair."""
     table = ("nft", "delete", "table", "inet", standby.FIREWALL_TABLE)
     # The exporter shows the record as long as it is there.
     state = (standby.HEALTH_FILE, standby.RECORD_FILE)

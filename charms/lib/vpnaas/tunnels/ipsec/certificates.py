@@ -44,7 +44,6 @@ ENROL = {CMP: servers.by_cmp, EST: servers.by_est}
 
 
 def has_certificates(charm_state: CharmState, link: str) -> bool:
-    """Tell whether the ends of a link authenticate by certificates."""
     return charm_state.intent.links[link].ipsec.credentials in OPERATED
 
 

@@ -55,7 +55,6 @@ class Configuration:
 
     @property
     def link(self) -> str:
-        """Return the name of the link."""
         return self.params.link
 
     def shared_with(self, peer: Peer) -> Optional[SharedAddress]:
@@ -63,7 +62,6 @@ class Configuration:
         return self.shared if peer.is_manual else None
 
     def identity_for(self, peer: Peer, state: State) -> str:
-        """Return our IKE identity towards a peer."""
         shared = self.shared_with(peer)
         return shared.identity if shared else state.identity
 

@@ -229,8 +229,6 @@ def look(prefix: str = "") -> List[Step]:
 
 
 def parse_plane(results: Results) -> str:
-    """Return the data plane of this VDU."""
-
     def can(id: str) -> bool:
         return id in results and results.exit_code(id) in (None, 0)
 
@@ -346,7 +344,6 @@ def _priorities(results: Results) -> Dict[int, FrozenSet[int]]:
 
 
 def parse_loaded(results: Results, prefix: str = "") -> FrozenSet[str]:
-    """Return the names of the loaded connections."""
     return frozenset(results.output(prefix + "ipsec/conns").splitlines())
 
 
@@ -358,7 +355,6 @@ def selectors(children: Sequence[Child]) -> Tuple[List[str], List[str]]:
 
 
 def parse_notes(results: Results, prefix: str = "") -> refusals.Notes:
-    """Return what the VDU noted about refusals."""
     return refusals.parse(results.text(prefix + "ipsec/notes"))
 
 

@@ -94,7 +94,6 @@ class Ipsec(KeyedTechnology[State]):
         return super().look_again(charm_state, link) + again
 
     def fitted(self, inputs: LinkInputs) -> LinkInputs:
-        """Return the inputs, limited to what strongSwan and the kernel of this VDU allow."""
         params = inputs.params
         intruder = observed.intruder(inputs.results)
         if intruder:
@@ -152,7 +151,6 @@ class Ipsec(KeyedTechnology[State]):
         return attr.evolve(state, validated=validated)
 
     def proofs(self, inputs: LinkInputs, state: State) -> Optional[Mapping[str, Proof]]:
-        """Return the state of certificates by peer name, None for a link without certificates."""
         return state.validated.proofs if state.validated is not None else None
 
     def due(self, inputs: LinkInputs, state: State) -> bool:
@@ -344,7 +342,6 @@ class Ipsec(KeyedTechnology[State]):
         return any(sa.up for sa in state.of(link, peer.name))
 
     def session(self, state: State, link: str, peer: Peer) -> PeerSession:
-        """Return what the daemon knows of a peer."""
         mine = state.of(link, peer.name)
         best = sorted(mine, key=lambda sa: (not sa.up, -sa.id))[:1]
         if not best:

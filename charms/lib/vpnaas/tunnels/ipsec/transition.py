@@ -325,7 +325,6 @@ def _secrets(configuration: Configuration, state: State) -> List[Step]:
 
 
 def restart(configuration: Configuration) -> List[Step]:
-    """Return the steps that take a link's tunnels and interface down and up."""
     link = configuration.link
     return [
         _drop(link + "/restart/drop", link),
@@ -334,7 +333,6 @@ def restart(configuration: Configuration) -> List[Step]:
 
 
 def _drop(id: str, link: str) -> Step:
-    """Return the step that ends all tunnels of a link."""
     return run(id, names.PROGRAM_FILE, "drop", link + "_", any_exit=True, timeout=60)
 
 

@@ -88,7 +88,6 @@ class State(KeyState):
 
 
 def key_pair(link: str) -> KeyPair:
-    """Return the keys of a link."""
     return KeyPair(
         link=link,
         file=KEY.format(link),
@@ -243,7 +242,6 @@ class Configuration:
 
     @property
     def link(self) -> str:
-        """Return the name of the link."""
         return self.params.link
 
 

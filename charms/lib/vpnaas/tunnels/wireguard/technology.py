@@ -31,11 +31,9 @@ class Wireguard(KeyedTechnology[wireguard.State]):
         return wireguard.OVERHEAD
 
     def marker(self, link: str) -> str:
-        """Return the wg-quick file."""
         return CONF.format(link)
 
     def interface(self, inputs: LinkInputs) -> str:
-        """Return the WireGuard interface."""
         return wireguard_interface(inputs.link)
 
     def owner(self, inputs: LinkInputs) -> str:

@@ -110,20 +110,17 @@ def remove(step: Json) -> Json:
 
 
 def move(step: Json) -> Json:
-    """Rename a file over another."""
     os.replace(step["source"], step["path"])
     return {}
 
 
 def directory(step: Json) -> Json:
-    """Make a directory."""
     os.makedirs(step["path"], mode=step["mode"], exist_ok=True)
     os.chmod(step["path"], step["mode"])
     return {}
 
 
 def which(step: Json) -> Json:
-    """Look programs up."""
     return {"found": {name: shutil.which(name) for name in step["names"]}}
 
 

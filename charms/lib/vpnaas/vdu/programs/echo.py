@@ -166,7 +166,6 @@ class Echo:
 
 
 def main() -> int:
-    """Read the request, print the result."""
     json.dump(Echo(json.load(sys.stdin)).run(), sys.stdout)
     return 0
 

@@ -125,7 +125,6 @@ def _late(*_: object) -> None:
 
 
 def main(words: List[str]) -> int:
-    """Enrol; return an exit code."""
     signal.signal(signal.SIGALRM, _late)
     signal.alarm(MOST_SECONDS)
     try:

@@ -22,7 +22,6 @@ def without(text: str, keys: Iterable[str]) -> str:
 
 
 def main(interface: str, dates: str, file: str) -> int:
-    """Remove the peers; return an exit code."""
     with open(dates, encoding="ascii") as stream:
         rows = [line.split() for line in stream]
     over = sorted({key for end, key in rows if int(end) <= time.time()})

@@ -94,7 +94,6 @@ class Peer(NamedTuple):
 
     @property
     def key(self) -> PeerKey:
-        """Return link and name."""
         return self.link, self.name
 
 
@@ -525,7 +524,6 @@ def serve(exporter: Exporter, address: str, port: int) -> WSGIServer:
 
 
 def main(words: List[str]) -> int:
-    """Serve until the process ends."""
     parser = argparse.ArgumentParser(description="Metrics of osm-vpnaas for Prometheus")
     parser.add_argument("--address", required=True)
     parser.add_argument("--port", type=int, required=True)

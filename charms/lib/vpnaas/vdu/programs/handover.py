@@ -100,7 +100,6 @@ def let_in(interface: str, keys: List[str], staged: Dict[str, List[str]]) -> Non
 
 
 def main(interface: str, path: str, seconds: str) -> int:
-    """Watch; return an exit code."""
     with open(path) as stream:
         staged: Dict[str, List[str]] = json.load(stream)
     deadline = time.monotonic() + float(seconds)

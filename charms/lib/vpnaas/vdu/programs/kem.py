@@ -74,7 +74,6 @@ def decode(text: str, size: int) -> bytes:
 
 
 def bytes_of(path: str) -> bytes:
-    """Read a file."""
     with open(path, "rb") as stream:
         return stream.read()
 

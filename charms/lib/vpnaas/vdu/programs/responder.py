@@ -57,7 +57,6 @@ def targets(local: str) -> Dict[str, str]:
 
 
 def free_port(address: str) -> int:
-    """Return a TCP port that is not in use."""
     with socket.socket(family(address), socket.SOCK_STREAM) as probe:
         probe.bind((address, 0))
         return int(probe.getsockname()[1])
@@ -195,13 +194,11 @@ def planned(given: Any) -> Dict[str, Any]:
 
 
 def answer(message: Dict[str, Any]) -> None:
-    """Send the answer."""
     sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
 
 
 def main() -> int:
-    """Serve one request; return an exit code."""
     connection = connection_of(0)
     connection.settimeout(10)
     local = connection.getsockname()[0]

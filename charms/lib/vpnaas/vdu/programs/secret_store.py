@@ -136,7 +136,6 @@ def _late(*_: object) -> None:
 
 
 def main() -> int:
-    """Do one request; return an exit code."""
     signal.signal(signal.SIGALRM, _late)
     signal.alarm(MOST_SECONDS)
     request = json.loads(sys.stdin.read())
