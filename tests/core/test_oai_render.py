@@ -37,8 +37,9 @@ BASE = "/etc/osm-vpnaas/nf/"
 
 WHOLE = "hss"
 """The function whose units, log rotation and digests are written down whole."""
-FIXED = [line for line in units.UNIT.splitlines() if "{" not in line]
 TEMPLATES = Path(model.__file__).with_name("templates")
+_UNIT = (TEMPLATES / "container.service").read_text(encoding="utf-8")
+FIXED = [line for line in _UNIT.splitlines() if "$" not in line]
 
 
 def shown(kind: str, path: str, body: str) -> str:

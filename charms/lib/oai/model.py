@@ -1,12 +1,11 @@
 """Model of a network function on its VDU: files, containers and readiness checks."""
 
 import json
-from string import Template
 from typing import Iterable, Mapping, Tuple
 
 import attr
 from vpnaas.base import fields
-from vpnaas.vdu.programs import source
+from vpnaas.vdu import installed
 
 BASE = "/etc/osm-vpnaas/nf"
 TLS = BASE + "/tls"
@@ -127,15 +126,6 @@ class Part:
 
 TABLE = "osm_vpnaas_nf"
 """Table of nftables with the rules of a network function, of family inet."""
-CLOSED = """table inet {table}
-delete table inet {table}
-table inet {table} {{
-    chain input {{
-        type filter hook input priority filter; policy accept;
-        iifname != {{ {interfaces} }} tcp dport {{ {ports} }} drop
-    }}
-}}
-"""
 
 
 def closed_ports(ports: Iterable[int], interface: str = "") -> str:
@@ -145,7 +135,9 @@ def closed_ports(ports: Iterable[int], interface: str = "") -> str:
         ports: The ports.
         interface: Interface of the VDU on which they stay open, "" for none.
     """
-    return CLOSED.format(
+    return installed.filled(
+        "templates/closed_ports.nft",
+        "oai",
         table=TABLE,
         interfaces=", ".join('"{}"'.format(name) for name in ("lo", interface) if name),
         ports=", ".join(str(port) for port in ports),
@@ -176,4 +168,4 @@ def filled(template: str, **values: object) -> str:
         texts[name] = json.dumps(value) if structured else str(value)
         if isinstance(value, str) and name not in GROUPS and set(value) & set('"\\\n'):
             raise ValueError("not fit for a configuration file: {!r}".format(value))
-    return Template(source("templates/" + template, "oai")).substitute(texts)
+    return installed.filled("templates/" + template, "oai", **texts)

@@ -33,33 +33,6 @@ _DAYS, _AUTHORITY_DAYS = "825", "3650"
 _CHECK = TLS + "/n3iwf-check"
 _BEGIN = ["openssl", "req", "-config", "/dev/null", "-x509", "-nodes"]
 
-RULES = """table inet {table}
-delete table inet {table}
-table inet {table} {{
-    chain input {{
-        type filter hook input priority filter; policy accept;
-        # The Wi-Fi may be anybody's: IKE, ESP, ICMP, and answers.
-        iifname "{interface}" udp dport {{ 500, 4500 }} counter accept comment "nwu-ike"
-        iifname "{interface}" meta l4proto 50 counter accept comment "nwu-esp"
-        iifname "{interface}" meta l4proto 1 accept
-        iifname "{interface}" udp sport 67 udp dport 68 accept
-        iifname "{interface}" ct state established,related accept
-        iifname "{interface}" counter drop comment "nwu-dropped"
-        # What UEs send inside: NAS, and GRE that the N3IWF takes itself.
-        iifname "{device}-*" tcp dport {nas} accept
-        iifname "{device}-*" meta l4proto 47 accept
-        iifname "{device}-*" counter drop comment "nwu-dropped"
-    }}
-    chain forward {{
-        type filter hook forward priority filter; policy accept;
-        iifname "{interface}" counter drop
-        iifname "{device}-*" counter drop
-        oifname "{interface}" counter drop
-        oifname "{device}-*" counter drop
-    }}
-}}
-"""
-
 
 @attr.frozen
 class N3iwf(AccessNode):
@@ -251,7 +224,8 @@ def software(params: N3iwf, ends: Ends, own: str, **_: Any) -> Software:
             Check("udp", "no IKE on NWu yet", address=own, port=500),
             Check("udp", "no GTP-U on N3 yet", address=ends["n3"].ip, port=2152),
         ),
-        rules=RULES.format(
+        rules=filled(
+            "n3iwf.nft",
             table=TABLE,
             interface=params.nwu_interface,
             device=DEVICE,

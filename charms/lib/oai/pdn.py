@@ -12,6 +12,7 @@ import attr
 from vpnaas.base.declared import choice_field, number_field, text_field
 from vpnaas.base.errors import MALFORMED, VpnaasError
 from vpnaas.features.measure import measure
+from vpnaas.vdu.installed import filled
 from vpnaas.vdu.steps import Results, Step, run
 
 from . import values
@@ -28,30 +29,6 @@ UDP_DEFAULT_MBPS = 10
 TRIES = 3
 """How often a measurement by UDP starts whose streams do not: their first datagrams may be lost."""
 
-RULES = """table ip {table}
-delete table ip {table}
-table ip {table} {{
-    chain input {{
-        type filter hook input priority filter; policy accept;
-        iifname "{interface}" tcp dport {server} drop
-        iifname "{interface}" udp dport {server} drop
-        # Of the VDU itself, UEs reach that server and ICMP.
-        iifname "{tun}" ct state established,related accept
-        iifname "{tun}" meta l4proto 1 accept
-        iifname "{tun}" tcp dport {server} accept
-        iifname "{tun}" udp dport {server} accept
-        iifname "{tun}" drop
-    }}
-    chain forward {{
-        type filter hook forward priority filter; policy accept;
-        # UEs reach the data network and each other, not what else is behind the VDU.
-        iifname "{tun}" oifname {{ "{tun}", "{interface}" }} accept
-        iifname "{interface}" oifname "{tun}" accept
-        iifname {{ "{tun}", "{interface}" }} drop
-        oifname "{tun}" drop
-    }}
-{nat}}}
-"""
 NAT = """    chain postrouting {{
         type nat hook postrouting priority srcnat; policy accept;
         ip saddr {pool} oifname "{interface}" masquerade
@@ -75,8 +52,14 @@ def rules(interface: str, device: str, pool: str, nat: bool) -> str:
         nat: Whether the VDU replaces the addresses of UEs by its own.
     """
     translation = NAT.format(pool=pool, interface=interface) if nat else ""
-    return RULES.format(
-        table=TABLE, interface=interface, tun=device, server=SERVER_PORT, nat=translation
+    return filled(
+        "templates/user_plane.nft",
+        "oai",
+        table=TABLE,
+        interface=interface,
+        tun=device,
+        server=SERVER_PORT,
+        nat=translation,
     )
 
 

@@ -5,6 +5,7 @@ import re
 from typing import Iterable, List, Mapping, Sequence, Tuple
 
 from vpnaas.vdu import nftables
+from vpnaas.vdu.installed import filled
 from vpnaas.vdu.programs import source
 
 from . import pdn
@@ -24,28 +25,6 @@ TABLES = (("table", "inet", TABLE), ("table", "ip", pdn.TABLE))
 """Tables of nftables that network functions have."""
 LOGROTATE = "/etc/logrotate.d/osm-vpnaas-nf"
 RESTART_SECONDS = 10
-
-UNIT = """[Unit]
-Description=Network function {name} in a container (osm-vpnaas)
-# Its addresses are those of the links. They are up at boot by themselves, so order is enough.
-After=network-online.target {after}
-Wants=network-online.target {wants}
-StartLimitIntervalSec=0
-
-[Service]
-{pre}ExecStart={run}
-ExecStop=-{engine} stop --time 10 {name}
-UMask=0077
-StandardOutput=append:/var/log/{name}.log
-StandardError=append:/var/log/{name}.log
-TimeoutStartSec={start_seconds}
-TimeoutStopSec=30
-Restart=always
-RestartSec={restart}
-
-[Install]
-WantedBy=multi-user.target
-"""
 
 _PLAIN = re.compile(r"\A[A-Za-z0-9@%+=:,./_\[\]-]+\Z")
 
@@ -106,7 +85,9 @@ def render(
         program, rest = container.before_start[0], container.before_start[1:]
         before.append(_line((program, engine) + tuple(rest)))
     needed = [unit(name) for name in container.after]
-    return UNIT.format(
+    return filled(
+        "templates/container.service",
+        "oai",
         name=container.name,
         engine=engine,
         after=" ".join(list(links) + needed),

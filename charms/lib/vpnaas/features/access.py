@@ -19,7 +19,7 @@ from vpnaas.params.intent import LinkParams, ManualPeer
 from vpnaas.peers.inputs import CharmState
 from vpnaas.tunnels.wireguard.names import CONF, UNIT
 from vpnaas.vdu.facts import VduFacts
-from vpnaas.vdu.installed import Units
+from vpnaas.vdu.installed import Units, filled
 from vpnaas.vdu.nftables import BootTable, nft_table, prefix_set
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step
@@ -32,24 +32,6 @@ TIMER, SERVICE = "osm-vpnaas-expiry.timer", "osm-vpnaas-expiry.service"
 SERVICE_FILE = "/etc/systemd/system/" + SERVICE
 TIMER_FILE = "/etc/systemd/system/" + TIMER
 EXPIRY = Units("expiry", (TIMER, SERVICE), (TIMER_FILE, SERVICE_FILE, DATES, PROGRAM))
-
-_SERVICE = """[Unit]
-Description=Devices whose time is over (osm-vpnaas)
-Before={unit}
-
-[Service]
-Type=oneshot
-ExecStart=/usr/bin/python3 {program} {interface} {dates} {file}
-
-[Install]
-WantedBy={unit}
-""".format(
-    unit=UNIT.format(LINK),
-    program=PROGRAM,
-    interface=INTERFACE,
-    dates=DATES,
-    file=CONF.format(LINK),
-)
 
 
 @attr.frozen
@@ -69,6 +51,19 @@ class AccessOutcome(Extra):
 
     def shown(self) -> Dict[str, object]:
         return {"devices": self.devices}
+
+
+def service() -> str:
+    """Return the unit that ends enrolments before the interface comes up at boot."""
+    return filled(
+        "access.service",
+        __package__,
+        unit=UNIT.format(LINK),
+        program=PROGRAM,
+        interface=INTERFACE,
+        dates=DATES,
+        file=CONF.format(LINK),
+    )
 
 
 def firewall(link: LinkParams, params: AccessParams) -> str:
@@ -125,7 +120,7 @@ def expiry(devices: Sequence[ManualPeer], results: Results) -> List[Step]:
     files = {
         PROGRAM: (source("expire.py"), 0o755),
         DATES: ("".join(rows), 0o600),
-        SERVICE_FILE: (_SERVICE, 0o644),
+        SERVICE_FILE: (service(), 0o644),
         TIMER_FILE: (timer([device.expires for device in ending]), 0o644),
     }
     return EXPIRY.steps_to(files, results)

@@ -5,7 +5,7 @@ from typing import List
 from vpnaas.base import fields
 from vpnaas.features.feature import Feature, Sight
 from vpnaas.peers.inputs import CharmState
-from vpnaas.vdu.installed import Units
+from vpnaas.vdu.installed import Units, filled
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Step, read
 
@@ -18,23 +18,7 @@ UNITS = Units("logs", (UNIT,), (UNIT_FILE, PROGRAM_FILE))
 def unit(server: str) -> str:
     """Return the systemd unit for a server, as `fields.endpoint` reads it."""
     address, port = fields.endpoint("log-server", server)
-    return """[Unit]
-Description=Journal to a syslog server (osm-vpnaas)
-After=network.target
-StartLimitIntervalSec=0
-
-[Service]
-ExecStart=/usr/bin/python3 -B {program} {address} {port} /var/lib/osm-vpnaas-logs/cursor
-StateDirectory=osm-vpnaas-logs
-Restart=always
-RestartSec=10
-ProtectSystem=strict
-ProtectHome=yes
-MemoryMax=256M
-
-[Install]
-WantedBy=multi-user.target
-""".format(program=PROGRAM_FILE, address=address, port=port)
+    return filled("logs.service", __package__, program=PROGRAM_FILE, address=address, port=port)
 
 
 class Logs(Feature):

@@ -10,7 +10,7 @@ from vpnaas.base.errors import InputError
 from vpnaas.features.feature import Feature, Sight
 from vpnaas.peers.inputs import CharmState
 from vpnaas.vdu.facts import VduFacts
-from vpnaas.vdu.installed import Units
+from vpnaas.vdu.installed import Units, filled
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Step, read, run
 
@@ -27,22 +27,7 @@ UNITS = Units("monitoring", (UNIT,), (UNIT_FILE, PROGRAM_FILE, ECHO_FILE))
 
 def unit(address: fields.IPAddress, port: int) -> str:
     """Return the systemd unit; systemd restarts the exporter until the address exists."""
-    return """[Unit]
-Description=Metrics for Prometheus (osm-vpnaas)
-After=network.target
-
-[Service]
-Environment=PYTHONPATH={folder}
-ExecStart=/usr/bin/python3 -B -m vpnaas.exporter --address {address} --port {port}
-Restart=always
-RestartSec=2
-ProtectSystem=strict
-ProtectHome=yes
-MemoryMax=256M
-
-[Install]
-WantedBy=multi-user.target
-""".format(folder=FOLDER, address=address, port=port)
+    return filled("monitoring.service", __package__, folder=FOLDER, address=address, port=port)
 
 
 def own_address(vdu: VduFacts, management: Optional[fields.IPAddress]) -> fields.IPAddress:

@@ -25,7 +25,7 @@ from vpnaas.features.feature import Feature, Sight
 from vpnaas.params.qos import LinkQos
 from vpnaas.peers.inputs import CharmState
 from vpnaas.tunnels.technology import LinkPlan
-from vpnaas.vdu.installed import Units
+from vpnaas.vdu.installed import Units, filled
 from vpnaas.vdu.nftables import nft_table
 from vpnaas.vdu.steps import Results, Step, read, run, write
 
@@ -40,25 +40,7 @@ NFT_TABLE = "osm_vpnaas_qos"
 TOOLS = ("nft", "tc")
 UNITS = Units("qos", (UNIT,), (NFT_FILE, TC_FILE, LEAVES_FILE, OFF_FILE, UNIT_FILE))
 
-UNIT_TEXT = """[Unit]
-Description=Marks and shares of links by their 5QI (osm-vpnaas)
-After=network-online.target nftables.service
-PartOf=nftables.service
-Wants=network-online.target
-
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStartPre=-/sbin/tc -force -batch {folder}/qos-off.tc
-ExecStart=/sbin/tc -batch {folder}/qos.tc
-ExecStart=-/sbin/tc -force -batch {folder}/qos-leaves.tc
-ExecStart=/usr/sbin/nft -f {folder}/qos.nft
-ExecStop=-/usr/sbin/nft delete table inet {table}
-ExecStop=-/sbin/tc -force -batch {folder}/qos-off.tc
-
-[Install]
-WantedBy=multi-user.target
-""".format(folder=FOLDER, table=NFT_TABLE)
+UNIT_TEXT = filled("qos.service", __package__, folder=FOLDER, table=NFT_TABLE)
 
 UNLIMITED_MBPS = 100000
 """Ceiling if the rate of the underlay is not known: faster than any underlay."""

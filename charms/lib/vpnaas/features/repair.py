@@ -12,26 +12,14 @@ from vpnaas.features.feature import Feature, Sight
 from vpnaas.peers.inputs import CharmState
 from vpnaas.tunnels.clear import HOLD_PROGRAM
 from vpnaas.vdu import machine
-from vpnaas.vdu.installed import FOLDER, Units
+from vpnaas.vdu.installed import FOLDER, Units, filled
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Step, read
 
 UNIT = "osm-vpnaas-hold.service"
 UNIT_FILE = FOLDER + UNIT
 UNITS = Units("repair", (UNIT, machine.UNIT), (HOLD_PROGRAM, UNIT_FILE, *machine.at_boot()))
-_TEXT = """[Unit]
-Description=Keeper of what carries tunnels (osm-vpnaas)
-After=network.target
-
-[Service]
-ExecStart={}
-Restart=always
-RestartSec=3
-MemoryMax=64M
-
-[Install]
-WantedBy=multi-user.target
-""".format(HOLD_PROGRAM)
+_TEXT = filled("repair.service", __package__, program=HOLD_PROGRAM)
 
 
 class Repair(Feature):

@@ -17,6 +17,7 @@ from vpnaas.peers.inputs import CharmState, LinkInputs
 from vpnaas.peers.offer import Offer
 from vpnaas.peers.peer import Peer, read_record, record
 from vpnaas.tunnels.technology import LinkPlan, Technology
+from vpnaas.vdu.installed import filled
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Step, disable, read, remove, run, write
 from vpnaas.vdu.steps import directory as make_directory
@@ -24,21 +25,7 @@ from vpnaas.vdu.steps import directory as make_directory
 HOLD_PROGRAM = "/usr/local/lib/osm-vpnaas/hold"
 """Restores addresses and routes after the underlay goes down and up (`hold`)."""
 UNIT_FILE = "/etc/systemd/system/osm-vpnaas-clear@.service"
-UNIT = """[Unit]
-Description=Inner addresses of link %i in clear (osm-vpnaas)
-After=network-online.target
-Wants=network-online.target
-
-[Service]
-Type=notify
-ExecStart={program} /etc/osm-vpnaas/%i/clear.up
-ExecStopPost=/bin/ip -force -batch /etc/osm-vpnaas/%i/clear.down
-Restart=on-failure
-RestartSec=2
-
-[Install]
-WantedBy=multi-user.target
-""".format(program=HOLD_PROGRAM)
+UNIT = filled("clear.service", __package__, program=HOLD_PROGRAM)
 
 
 LINK_UNIT = "osm-vpnaas-clear@{}.service"

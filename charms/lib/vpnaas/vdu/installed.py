@@ -1,14 +1,21 @@
 """Units of systemd on the VDU, with the files that they consist of."""
 
+from string import Template
 from typing import List, Mapping, Tuple
 
 import attr
 
+from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, disable, enable, read, remove, run, write
 
 MARK = "# Written by osm-vpnaas"
 HEAD = MARK + "; changes are overwritten by the next reconcile.\n"
 """First line of a file, where `#` begins a comment."""
+
+
+def filled(template: str, package: str, **values: object) -> str:
+    """Return a file of a package, such as a unit, with `values` in place of its `$names`."""
+    return Template(source(template, package)).substitute(values)
 
 
 @attr.frozen

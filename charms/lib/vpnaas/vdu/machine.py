@@ -5,6 +5,7 @@ An image made from a configured VDU has them, and so has a disk that moved to an
 
 from typing import Dict, List, Optional, Tuple
 
+from vpnaas.vdu.installed import filled
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, program, run
 
@@ -30,21 +31,7 @@ KEPT = ("vendor",)
 UNIT = "osm-vpnaas-machine.service"
 _UNIT_FILE = "/etc/systemd/system/" + UNIT
 _COMPARE, _FORGET = "/usr/local/lib/osm-vpnaas/machine", "/usr/local/lib/osm-vpnaas/forget"
-_UNIT = """[Unit]
-Description=Keys of another machine serve nobody (osm-vpnaas)
-DefaultDependencies=no
-After=local-fs.target cloud-init-local.service cloud-init.service cloud-init-network.service
-Before=network-online.target strongswan.service shutdown.target
-Conflicts=shutdown.target
-
-[Service]
-Type=oneshot
-ExecStart=/bin/sh -c 'if python3 -I {} | grep -q "text.: null"; \\
-  then exec python3 -I {} boot; fi'
-
-[Install]
-WantedBy=multi-user.target
-""".format(_COMPARE, _FORGET)
+_UNIT = filled("machine.service", __package__, compare=_COMPARE, forget=_FORGET)
 """Compares at boot, when cloud-init has asked the cloud who this is, before any tunnel starts.
 
 cloud-init-network.service is cloud-init.service since cloud-init 24.3.

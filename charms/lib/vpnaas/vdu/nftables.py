@@ -6,7 +6,7 @@ from typing import Any, List, Sequence
 import attr
 
 from vpnaas.base import fields
-from vpnaas.vdu.installed import HEAD
+from vpnaas.vdu.installed import HEAD, filled
 from vpnaas.vdu.programs.hold import VERDICT, verdicts
 from vpnaas.vdu.steps import Results, Step, enable, move, read, remove, run, write
 
@@ -16,23 +16,6 @@ AFTER_FLUSH = ADDITIONS + "/osm-vpnaas-{}.conf"
 """The addition to nftables.service that loads a table again, by the name of the table."""
 _AT_BOOT = "/etc/systemd/system/sysinit.target.wants/nftables.service"
 
-_UNIT = """[Unit]
-Description={what} (osm-vpnaas)
-DefaultDependencies=no
-# A rule set of the distribution or of somebody else begins with `flush ruleset`.
-After=local-fs.target nftables.service
-Before=network-pre.target shutdown.target
-Wants=network-pre.target
-Conflicts=shutdown.target
-
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart={nft} -f {file}
-
-[Install]
-WantedBy=sysinit.target
-"""
 #: Whoever starts or reloads nftables.service flushes all tables.
 _AFTER_FLUSH = """[Service]
 ExecStartPost=-{nft} -f {file}
@@ -76,7 +59,7 @@ class BootTable:
 
     @property
     def unit_text(self) -> str:
-        return _UNIT.format(what=self.what, nft=NFT, file=self.file)
+        return filled("table.service", __package__, what=self.what, nft=NFT, file=self.file)
 
     def look(self) -> Step:
         """Return the step that reads the script, and so tells whether the table should exist."""

@@ -11,7 +11,6 @@ Inside (packets out of tunnels and from the trusted side): this side does not li
 gateway itself answers echoes, measurements and its standby (VRRP). It refuses SSH and scrapes.
 """
 
-import os
 from typing import Sequence, Tuple
 
 import attr
@@ -19,11 +18,10 @@ import attr
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.base.links import BUSY_PORT, RESPONDER_PORT
+from vpnaas.vdu.installed import filled
 from vpnaas.vdu.nftables import nft_table
 
 TABLE = "osm_vpnaas_gateway"
-CHAINS = os.path.join(os.path.dirname(__file__), "gateway_firewall.nft")
-"""Template of the table's chains, for str.format."""
 INIT_RATE = 300
 """Most IKE_SA_INIT requests per second that reach the daemon, from all senders together. It could
 answer more with cookies. But where the daemon also handles ESP, they would delay the packets. A
@@ -72,9 +70,9 @@ def render(firewall: GatewayFirewall) -> str:
             "{} is the management interface".format(firewall.management),
             "an interface of its own for the untrusted side (underlay-interface)",
         )
-    with open(CHAINS, encoding="utf-8") as stream:
-        template = stream.read()
-    chains = template.format(
+    chains = filled(
+        "gateway_firewall.nft",
+        __package__,
         names=_names(firewall.untrusted),
         untranslated=(
             "iifname != {} ".format(_names(firewall.translated)) if firewall.translated else ""

@@ -13,6 +13,7 @@ from typing import List, Optional, Tuple
 from vpnaas.base import fields
 from vpnaas.base.links import RESPONDER_PORT
 from vpnaas.params.intent import LinkParams
+from vpnaas.vdu.installed import filled
 from vpnaas.vdu.programs import source
 from vpnaas.vdu.steps import Results, Step, disable, enable, read, remove, run, write
 
@@ -24,19 +25,7 @@ _SOCKET_FILE = "/etc/systemd/system/" + SOCKET
 # systemd takes no other name for the service of an accepting socket (systemd.socket(5)).
 _SERVICE_FILE = "/etc/systemd/system/osm-vpnaas-responder-{}@.service"
 _TARGETS = "/etc/osm-vpnaas-responder-{}.json"
-SERVICE = """[Unit]
-Description=One-shot iperf3 server for a measurement (osm-vpnaas)
-CollectMode=inactive-or-failed
-
-[Service]
-ExecStart={}
-StandardInput=socket
-StandardOutput=socket
-StandardError=journal
-RuntimeMaxSec=1800
-DynamicUser=yes
-ProtectHome=yes
-""".format(PROGRAM_FILE)
+SERVICE = filled("responder.service", __package__, program=PROGRAM_FILE)
 
 
 def _own_files(link: str) -> Tuple[str, str, str]:
@@ -56,26 +45,14 @@ def render_socket(params: LinkParams, interface: str, owner: str) -> str:
     and so before `owner`, which it must follow. systemd resolves such a cycle at boot by dropping
     a job, perhaps the tunnel's.
     """
-    link = params.link
-    return """[Unit]
-Description=Measurement requests on link {link} (osm-vpnaas)
-DefaultDependencies=no
-After={owner}
-PartOf={owner}
-Conflicts=shutdown.target
-Before=shutdown.target
-
-[Socket]
-ListenStream={listen}:{port}
-BindToDevice={interface}
-FreeBind=yes
-Accept=yes
-MaxConnections=16
-
-[Install]
-WantedBy={owner}
-""".format(
-        link=link, owner=owner, listen=_address(params), port=RESPONDER_PORT, interface=interface
+    return filled(
+        "responder.socket",
+        __package__,
+        link=params.link,
+        owner=owner,
+        listen=_address(params),
+        port=RESPONDER_PORT,
+        interface=interface,
     )
 
 

@@ -20,6 +20,7 @@ from vpnaas.base.errors import InputError
 from vpnaas.base.links import BUSY_PORT
 from vpnaas.features.pair.params import PRIMARY, SECONDARY, PairParams
 from vpnaas.vdu import installed, nftables
+from vpnaas.vdu.installed import filled
 
 BASE = {PRIMARY: 60, SECONDARY: 50}
 """VRRP priorities of gateways without a tunnel; all tunnels up add SPAN. So the secondary becomes
@@ -90,48 +91,9 @@ def keepalived_conf(
         record: Whether it also records changes of state.
     """
     params = standby.params
-    return """{head}global_defs {{
-    vrrp_version 3
-    # One more gratuitous ARP a second later, for a switch that was busy with the change.
-    vrrp_garp_master_repeat 2
-    vrrp_garp_master_delay 1
-    # After both were active the core may know the virtual address at the other one.
-    vrrp_garp_master_refresh 5
-    # One that was active as well says so before it leaves, or the other would never know.
-    vrrp_higher_prio_send_advert true
-    # Adverts must leave in time also while the daemon computes for many peers.
-    vrrp_priority -20
-    enable_script_security
-    script_user root
-{fifo}}}
-track_file tunnels {{
-    file "{health}"
-    weight 1
-}}
-vrrp_instance secgw {{
-    state BACKUP
-    interface {trusted}
-    virtual_router_id {router_id}
-    priority {priority}
-    advert_int {advert}
-    unicast_src_ip {own}
-    unicast_peer {{
-        {other}
-    }}
-    virtual_ipaddress {{
-        {virtual} dev {trusted}
-{shared}    }}
-    track_interface {{
-        {untrusted}
-    }}
-    track_file {{
-        tunnels
-    }}
-    notify_master "{turn} claim {children}"
-    # The other one was active as well until now, and peers may still use its CHILD_SAs.
-    notify_master_rx_lower_pri "{turn} again {children}"
-}}
-""".format(
+    return filled(
+        "keepalived.conf",
+        __package__,
         head=installed.HEAD,
         health=health,
         trusted=params.trusted,
@@ -167,39 +129,29 @@ standby meanwhile, that one is newer than ours and so in use."""
 
 def watch_unit(standby: Standby) -> str:
     """Return the systemd unit of the program that writes the health file."""
-    return """[Unit]
-Description=Share of tunnels that are up, for keepalived (osm-vpnaas)
-After=strongswan.service
-Before=keepalived.service
-
-[Service]
-ExecStart={} {} {} {} {} {} {} {}
-Restart=always
-RestartSec=1
-
-[Install]
-WantedBy=multi-user.target
-""".format(
-        WATCH_PROGRAM,
-        HEALTH_FILE,
-        standby.peers,
-        SPAN,
-        standby.params.virtual.ip,
-        CLAIM_PERIOD,
-        ",".join(standby.children),
-        standby.params.other,
+    return filled(
+        "watch.service",
+        __package__,
+        program=WATCH_PROGRAM,
+        health=HEALTH_FILE,
+        peers=standby.peers,
+        span=SPAN,
+        virtual=standby.params.virtual.ip,
+        period=CLAIM_PERIOD,
+        children=",".join(standby.children),
+        other=standby.params.other,
     )
 
 
 DAEMON_TEXT = "[Service]\nExecStopPost=/bin/cp {} {}\n".format(NONE_FILE, HEALTH_FILE)
 """Sets the health file to 0 as soon as the IKE daemon ends."""
-KEEPALIVED_TEXT = """[Service]
-ExecStartPre=/usr/sbin/nft -f {firewall}
-# A gateway starts at priority 0, until the first check of its tunnels.
-ExecStartPre=-/bin/cp --no-clobber {none} {health}
-Restart=always
-RestartSec=1
-""".format(firewall=FIREWALL_FILE, none=NONE_FILE, health=HEALTH_FILE)
+KEEPALIVED_TEXT = filled(
+    "dropin.conf",
+    __package__,
+    firewall=FIREWALL_FILE,
+    none=NONE_FILE,
+    health=HEALTH_FILE,
+)
 
 
 def firewall(standby: Standby) -> str:
@@ -210,12 +162,12 @@ def firewall(standby: Standby) -> str:
     """
     params = standby.params
     family = "ip6" if params.other.version == 6 else "ip"
-    chains = """    chain input {{
-        type filter hook input priority raw + 20; policy accept;
-        iifname "{trusted}" meta l4proto 112 {family} saddr {other} accept
-        meta l4proto 112 counter drop
-        iifname "{trusted}" {family} saddr {other} udp dport {busy} accept
-        udp dport {busy} counter drop
-    }}
-""".format(trusted=params.trusted, family=family, other=params.other, busy=BUSY_PORT)
+    chains = filled(
+        "standby.nft",
+        __package__,
+        trusted=params.trusted,
+        family=family,
+        other=params.other,
+        busy=BUSY_PORT,
+    )
     return nftables.nft_table(FIREWALL_TABLE, chains)

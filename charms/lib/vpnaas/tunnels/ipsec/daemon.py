@@ -2,6 +2,7 @@
 
 from vpnaas.tunnels.ipsec.configuration import Configuration
 from vpnaas.tunnels.ipsec.names import ASKER_PROGRAM_FILE, PROGRAM_FILE, TUN, USERSPACE
+from vpnaas.vdu.installed import filled
 
 ADDRESS = ("127.0.0.1", 9816)
 """Of the program that asks for charon; it has the same constant."""
@@ -21,25 +22,7 @@ NOT_NEEDED = (
 """Plugins of libcharon-extra-plugins that change the network of a VDU, or serve IKEv1 only."""
 
 # The interface starts before the daemon, which needs addresses inside its selectors.
-UNIT = """[Unit]
-Description=Interface of IPsec link %i (osm-vpnaas)
-After=network-pre.target osm-vpnaas-machine.service
-Before=strongswan.service
-
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStartPre=/bin/sh -c 'test -e /sys/class/net/xf-%i || \\
-  head -n 1 /etc/osm-vpnaas/%i/ipsec.up | ip -batch -'
-ExecStart=/bin/sh -c 'tail -n +2 /etc/osm-vpnaas/%i/ipsec.up | ip -batch -'
-ExecStopPost=-/bin/ip link set xf-%i down
-ExecStopPost=-/bin/ip address flush dev xf-%i
-ExecStopPost=-/bin/sh -c 'test ! -e /sys/class/net/xf-%i/tun_flags || ip link delete xf-%i'
-ExecStopPost=-/bin/ip -force -batch /etc/osm-vpnaas/%i/ipsec.down
-
-[Install]
-WantedBy=multi-user.target
-"""
+UNIT = filled("interface.service", __package__)
 """Makes the interface from the first line of `up_file`, unless it exists, and then uses the others.
 
 No stop deletes an XFRM interface. Linux 6.1.192, the kernel of Debian 12, releases a reference of
@@ -47,30 +30,8 @@ it for each packet that it decrypts asynchronously (`xfrm_input`, after the chan
 CVE-2026-31663), so the deletion would wait for ever. The interface stays, down and without
 addresses, for the next start or until the next boot.
 """
-KEEPER_UNIT = """[Unit]
-Description=Keeper of IPsec tunnels (osm-vpnaas)
-After=strongswan.service
-
-[Service]
-ExecStart={} keep
-Restart=always
-RestartSec=2
-
-[Install]
-WantedBy=multi-user.target
-""".format(PROGRAM_FILE)
-ASKER_UNIT = """[Unit]
-Description=Questions about revoked certificates, and refusals of IKE (osm-vpnaas)
-Before=strongswan.service
-
-[Service]
-ExecStart={}
-Restart=always
-RestartSec=2
-
-[Install]
-WantedBy=multi-user.target
-""".format(ASKER_PROGRAM_FILE)
+KEEPER_UNIT = filled("keeper.service", __package__, program=PROGRAM_FILE)
+ASKER_UNIT = filled("revocation.service", __package__, program=ASKER_PROGRAM_FILE)
 
 
 def daemon_conf(plane: str, same_address: bool = False, given: bool = False) -> str:
@@ -83,28 +44,14 @@ def daemon_conf(plane: str, same_address: bool = False, given: bool = False) -> 
     # The interface of the link already has the given addresses.
     given_line = "  install_virtual_ip = no\n" if given else ""
     off = ["    {} {{\n      load = no\n    }}\n".format(name) for name in NOT_NEEDED]
-    return """# Written by osm-vpnaas; changes are overwritten by the next reconcile.
-charon {{
-  # A silent peer is given up after 26 s (2 + 3 + 4.5 + 6.75 + 10.1).
-  retransmit_timeout = 2.0
-  retransmit_base = 1.5
-  retransmit_tries = 4
-  # Nobody but the peers is answered at length.
-  cookie_threshold = 30
-  block_threshold = 10
-{}  plugins {{
-    kernel-libipsec {{
-      load = {}
-{}    }}
-    aesni {{
-      load = 100
-    }}
-    revocation {{
-      timeout = 5s
-    }}
-{}  }}
-}}
-""".format(given_line, "100" if userspace else "no", libipsec, "".join(off) + more)
+    return filled(
+        "daemon.conf",
+        __package__,
+        given=given_line,
+        userspace="100" if userspace else "no",
+        libipsec=libipsec,
+        more="".join(off) + more,
+    )
 
 
 def dropin(configuration: Configuration, plane: str) -> str:
