@@ -24,6 +24,7 @@ from support.functions import (
     OWN,
     K,
     Vdu,
+    columns,
     function_state,
     params,
     parts,
@@ -228,7 +229,7 @@ DOCUMENT = json.loads(rendered("amf")[BASE + "udr-provision.json"])
 
 
 def test_rows_have_the_columns_of_the_tables() -> None:
-    tables = {name: {column for column, _ in columns} for name, columns, _ in provision_5g.TABLES}
+    tables = columns(provision_5g.schema())
     lines = list(provision_5g.statements({**DOCUMENT, "subscribers": 102}))
     assert all(line.endswith(";") and "\n" not in line for line in lines)
     rows = [re.match(r"(?:INSERT|INSERT IGNORE|REPLACE) INTO (\w+) \(([^)]*)\)", x) for x in lines]

@@ -24,6 +24,7 @@ from support.functions import (
     REALM,
     SECRETS,
     K,
+    columns,
     ends,
     function_state,
     params,
@@ -237,7 +238,7 @@ COMMON = {
 
 
 def test_rows_have_the_columns_of_the_tables() -> None:
-    tables = {name: {column for column, _ in columns} for name, columns, _ in provision.TABLES}
+    tables = columns(provision.schema())
     document = {
         "first_imsi": "001010000000001",
         "first_msisdn": "4900000001",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from typing import Any
 
@@ -246,6 +247,12 @@ def reconcile(vdu: Vdu, asked: plan.FunctionState) -> plan.Outcome:
     decided = plan.make_plan(asked, vdu.execute(plan.observe_steps(asked)))
     results = vdu.execute(list(decided.steps)) if decided.steps else None
     return plan.conclude(asked, decided, results)
+
+
+def columns(schema: list[str]) -> dict[str, set[str]]:
+    """Return the columns by table of the statements that make them."""
+    made = [re.match(r"CREATE TABLE IF NOT EXISTS (?:vhss\.)?(\w+) \((.*)\);", s) for s in schema]
+    return {found[1]: set(re.findall(r"(\w+)`? [a-z]", found[2])) for found in made if found}
 
 
 def avp(code: int, data: bytes) -> bytes:

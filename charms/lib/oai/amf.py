@@ -18,6 +18,7 @@ from .model import FILL, LEVELS, LIBRARY, Check, Container, Ends, File, Software
 from .params import MAX_SUBSCRIBERS, Common, Secrets, check_range, sessions_field
 
 STATEMENTS = LIBRARY + "/provision_5g.py"
+SCHEMA = LIBRARY + "/" + provision_5g.SCHEMA
 PROVISION_FILE = conf("udr-provision.json")
 DATA = "/var/lib/osm-vpnaas/mysql"
 LOOPBACK = "127.0.0.1"
@@ -179,6 +180,7 @@ def software(params: Amf, ends: Ends, keys: Secrets, **_: Any) -> Software:
             File(PROVISION_FILE, json.dumps(rows, indent=1, sort_keys=True) + "\n"),
             File(FILL, source("fill.py", "oai"), 0o755),
             File(STATEMENTS, source("provision_5g.py", "oai")),
+            File(SCHEMA, source(provision_5g.SCHEMA, "oai")),
             sbi.WAIT,
         ),
         checks=(

@@ -46,7 +46,7 @@ class AmfCharm(KeyedCharm):
         return {"added": imsi, "slices": sorted({str(one["slice"]) for one in shown(allowed)})}
 
     def _deletions(self, vdu: Vdu, imsi: str, row: Mapping[str, str]) -> List[str]:
-        return provision_5g.removal(imsi)
+        return sql.removal(imsi)
 
     @action("list-subscribers")
     def _list_subscribers(self, given: Params) -> Dict[str, Any]:

@@ -8,7 +8,7 @@ from vpnaas.base.declared import At, number_field, text_field
 from vpnaas.base.errors import InputError
 from vpnaas.vdu.programs import source
 
-from . import diameter, fill, values
+from . import diameter, fill, provision, values
 from .function import Function
 from .model import (
     FILL,
@@ -27,6 +27,7 @@ from .params import MAX_SUBSCRIBERS, Secrets, WithApns, check_range
 
 ETC = "/openair-hss/etc"
 STATEMENTS = LIBRARY + "/provision.py"
+SCHEMA = LIBRARY + "/" + provision.SCHEMA
 PROVISION_FILE = conf("provision.json")
 DATA = "/var/lib/osm-vpnaas/cassandra"
 MME_ID = 3
@@ -134,6 +135,7 @@ def software(params: Hss, ends: Ends, keys: Secrets, **_: Any) -> Software:
             File(PROVISION_FILE, json.dumps(rows, indent=1, sort_keys=True) + "\n"),
             File(FILL, source("fill.py", "oai"), 0o755),
             File(STATEMENTS, source("provision.py", "oai")),
+            File(SCHEMA, source(provision.SCHEMA, "oai")),
         ),
         checks=(
             Check(

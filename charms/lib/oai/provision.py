@@ -1,13 +1,15 @@
-"""Rows of the HSS in Cassandra: schema, subscribers, and the MMEs that may connect.
+"""Rows of the HSS in Cassandra: subscribers, and the MMEs that may connect.
 
 The tables are those of OAI's HSS (release 14). The program `fill` runs this module on the VDU.
 """
 
 import json
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+import os
+from typing import Any, Dict, Iterator, List, Sequence
 
 CLIENT = ("cqlsh", "127.0.0.1")
 CONTAINER = "cassandra"
+SCHEMA = "schema.cql"
 PROBE = "SELECT idmmeidentity FROM vhss.mmeidentity LIMIT 1;"
 """A statement that Cassandra answers once it is filled."""
 RAND = "2683b376d1056746de3b254012908e0e"
@@ -17,68 +19,11 @@ ACCESS_RESTRICTION = 41
 
 Subscription = Dict[str, Any]
 
-USERS = (
-    *(("imsi", "text PRIMARY KEY"), ("access_restriction", "int"), ("idmmeidentity", "int")),
-    *(("imei", "text"), ("imei_sv", "text"), ("key", "text"), ("lipa_permissions", "text")),
-    *(("mme_cap", "int"), ("mmehost", "text"), ("mmeidentity_idmmeidentity", "int")),
-    *(("mmerealm", "text"), ("ms_ps_status", "text"), ("msisdn", "bigint")),
-    *(("niddvalidity", "text"), ("nir_dest_host", "text"), ("nir_dest_realm", "text")),
-    *(("opc", "text"), ("pgw_id", "int"), ("rand", "text"), ("rfsp_index", "varint")),
-    *(("sqn", "bigint"), ("subscription_data", "text"), ("ue_reachability", "varint")),
-    *(("urrp_mme", "varint"), ("user_identifier", "text"), ("visited_plmnid", "text")),
-)
-MME_COLUMNS = (*(("mmerealm", "text"), ("ue_reachability", "varint"), ("mmeisdn", "text")),)
-TABLES: Sequence[Tuple[str, Sequence[Tuple[str, str]], str]] = (
-    ("users_imsi", USERS, ""),
-    ("msisdn_imsi", (("msisdn", "bigint PRIMARY KEY"), ("imsi", "text")), ""),
-    ("global_ids", (("table_name", "text PRIMARY KEY"), ("id", "counter")), ""),
-    (
-        "mmeidentity_host",
-        (("mmehost", "text PRIMARY KEY"), ("idmmeidentity", "int")) + MME_COLUMNS,
-        "",
-    ),
-    (
-        "mmeidentity",
-        (("idmmeidentity", "int PRIMARY KEY"), ("mmehost", "text")) + MME_COLUMNS,
-        "",
-    ),
-    (
-        "events",
-        (
-            *(("scef_id", "text"), ("scef_ref_id", "bigint"), ("extid", "text")),
-            *(("monitoring_event_configuration", "text"), ("monitoring_type", "int")),
-            *(("msisdn", "bigint"), ("user_identifier", "text")),
-        ),
-        "scef_id, scef_ref_id",
-    ),
-    (
-        "events_msisdn",
-        (("msisdn", "bigint"), ("scef_id", "text"), ("scef_ref_id", "bigint")),
-        "msisdn, scef_id, scef_ref_id",
-    ),
-    (
-        "events_extid",
-        (("extid", "text"), ("scef_id", "text"), ("scef_ref_id", "bigint")),
-        "extid, scef_id, scef_ref_id",
-    ),
-    ("extid", (("extid", "text PRIMARY KEY"),), ""),
-    ("extid_imsi", (("extid", "text"), ("imsi", "text")), "extid, imsi"),
-    ("extid_imsi_xref", (("imsi", "text"), ("extid", "text")), "imsi, extid"),
-)
-
 
 def schema() -> List[str]:
-    """Return the statements that make keyspace and tables if they are missing."""
-    replication = "{'class': 'NetworkTopologyStrategy', 'DC1': '1'}"
-    statements = ["CREATE KEYSPACE IF NOT EXISTS vhss WITH replication = {};".format(replication)]
-    for table, columns, primary in TABLES:
-        parts = ["{} {}".format(name, kind) for name, kind in columns]
-        if primary:
-            parts.append("PRIMARY KEY ({})".format(primary))
-        statements.append(
-            "CREATE TABLE IF NOT EXISTS vhss.{} ({});".format(table, ", ".join(parts))
-        )
-    return statements
+    """Return the statements of SCHEMA beside this file, which make what is missing."""
+    with open(os.path.join(os.path.dirname(__file__), SCHEMA), encoding="utf-8") as stream:
+        return [" ".join(one.split()) + ";" for one in stream.read().split(";")[:-1]]
 
 
 def literal(value: object) -> str:

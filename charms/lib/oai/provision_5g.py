@@ -1,11 +1,12 @@
-"""Rows of the UDR in MySQL: schema, and subscribers with their keys, slices and 5QIs.
+"""Rows of the UDR in MySQL: subscribers with their keys, slices and 5QIs.
 
-The tables are those of OAI's UDR, but for one key: a subscriber has a row of session management
-data for each slice. The program `fill` runs this module on the VDU.
+The tables are those of OAI's UDR, but for one key: a subscriber has a
+row of session management data for each slice. The program `fill` runs this module on the VDU.
 """
 
 import json
-from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
+import os
+from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
 CONTAINER = "mysql"
 DATABASE = "oai_db"
@@ -16,6 +17,7 @@ CLIENT = (
     'MYSQL_PWD="$MYSQL_PASSWORD" exec mysql --user={} --batch {}'.format(USER, DATABASE),
 )
 """The client in the container. It takes the password from the container's environment."""
+SCHEMA = "schema.sql"
 PROBE = "SELECT ueid FROM AuthenticationSubscription LIMIT 1;"
 """A statement that MySQL answers once it is filled."""
 BATCH = 100
@@ -24,127 +26,11 @@ FIRST_SQN = "000000000020"
 AMF_FIELD = "8000"
 """Authentication management field: the separation bit, as 5G-AKA wants (TS 33.501, 6.1.3.2)."""
 
-TEXT, JSON, INT, FLAG = "varchar(50)", "json", "int", "tinyint(1)"
-UE, PLMN = ("ueid", "varchar(20) NOT NULL"), ("servingPlmnid", "varchar(15) NOT NULL")
-
-Columns = Sequence[Tuple[str, str]]
-
-
-def _all(kind: str, names: str) -> Tuple[Tuple[str, str], ...]:
-    return tuple((name, kind) for name in names.split())
-
-
-TABLES = (
-    (
-        "AuthenticationSubscription",
-        (UE, ("supi", "varchar(20)"), ("sequenceNumber", JSON))
-        + _all(
-            TEXT,
-            "authenticationMethod encPermanentKey protectionParameterId "
-            "authenticationManagementField algorithmId encOpcKey encTopcKey n5gcAuthMethod",
-        )
-        + _all(FLAG, "vectorGenerationInHss rgAuthenticationInd"),
-        "PRIMARY KEY (ueid)",
-    ),
-    (
-        "AuthenticationStatus",
-        (UE,)
-        + _all(TEXT, "nfInstanceId timeStamp authType servingNetworkName")
-        + _all(FLAG, "success authRemovalInd"),
-        "PRIMARY KEY (ueid)",
-    ),
-    (
-        "AccessAndMobilitySubscriptionData",
-        (UE, PLMN)
-        + _all(TEXT, "supportedFeatures stnSr cMsisdn rgWirelineCharacteristics")
-        + _all(
-            JSON,
-            "gpsis internalGroupIds sharedVnGroupDataIds subscribedUeAmbr nssai ratRestrictions "
-            "forbiddenAreas serviceAreaRestriction coreNetworkTypeRestrictions sorInfo "
-            "sorUpdateIndicatorList upuInfo sharedAmDataIds odbPacketServices mdtUserConsent "
-            "mdtConfiguration traceData cagData ecRestrictionDataWb expectedUeBehaviourList "
-            "primaryRatRestrictions secondaryRatRestrictions edrxParametersList ptwParametersList "
-            "wirelineForbiddenAreas wirelineServiceAreaRestriction",
-        )
-        + _all(INT, "rfspIndex subsRegTimer ueUsageType activeTime serviceGapTime nbIoTUePriority")
-        + _all(
-            FLAG,
-            "mpsPriority mcsPriority sorInfoExpectInd sorafRetrieval micoAllowed "
-            "nssaiInclusionAllowed ecRestrictionDataNb iabOperationAllowed",
-        ),
-        "PRIMARY KEY (ueid, servingPlmnid)",
-    ),
-    (
-        "SessionManagementSubscriptionData",
-        (UE, PLMN)
-        + _all(
-            JSON,
-            "singleNssai dnnConfigurations internalGroupIds sharedVnGroupDataIds "
-            "odbPacketServices traceData expectedUeBehavioursList suggestedPacketNumDlList",
-        )
-        + _all(TEXT, "sharedDnnConfigurationsId sharedTraceDataId 3gppChargingCharacteristics"),
-        "INDEX (ueid, servingPlmnid)",
-    ),
-    (
-        "SmfSelectionSubscriptionData",
-        (UE, PLMN)
-        + _all(TEXT, "supportedFeatures sharedSnssaiInfosId")
-        + _all(JSON, "subscribedSnssaiInfos"),
-        "PRIMARY KEY (ueid, servingPlmnid)",
-    ),
-    (
-        "Amf3GppAccessRegistration",
-        (UE,)
-        + _all(
-            TEXT,
-            "amfInstanceId supportedFeatures pei deregCallbackUri pcscfRestorationCallbackUri "
-            "registrationTime",
-        )
-        + _all(
-            JSON,
-            "imsVoPs amfServiceNameDereg amfServiceNamePcscfRest guami backupAmfInfo ratType "
-            "epsInterworkingInfo vgmlcAddress contextInfo",
-        )
-        + _all(
-            FLAG,
-            "purgeFlag initialRegistrationInd drFlag urrpIndicator ueSrvccCapability "
-            "noEeSubscriptionInd",
-        )
-        + _all(TEXT, "amfEeSubscriptionId"),
-        "PRIMARY KEY (ueid)",
-    ),
-    (
-        "SmfRegistrations",
-        (UE, ("subpduSessionId", "int NOT NULL"))
-        + _all(INT, "pduSessionId")
-        + _all(
-            TEXT,
-            "smfInstanceId smfSetId supportedFeatures dnn pcscfRestorationCallbackUri pgwFqdn "
-            "deregCallbackUri registrationTime",
-        )
-        + _all(JSON, "singleNssai plmnId registrationReason contextInfo")
-        + _all(FLAG, "emergencyServices epdgInd"),
-        "PRIMARY KEY (ueid, subpduSessionId)",
-    ),
-    (
-        "SdmSubscriptions",
-        (("subsId", "int NOT NULL AUTO_INCREMENT"), UE)
-        + _all(TEXT, "nfInstanceId expires callbackReference dnn subscriptionId supportedFeatures")
-        + _all(JSON, "amfServiceName monitoredResourceUris singleNssai plmnId report contextInfo")
-        + _all(FLAG, "implicitUnsubscribe immediateReport"),
-        "PRIMARY KEY (subsId, ueid)",
-    ),
-)  # type: Sequence[Tuple[str, Columns, str]]
-
 
 def schema() -> List[str]:
-    """Return the statements that make the tables if they are missing."""
-    return [
-        "CREATE TABLE IF NOT EXISTS {} ({}, {});".format(
-            table, ", ".join("`{}` {}".format(*column) for column in columns), key
-        )
-        for table, columns, key in TABLES
-    ]
+    """Return the statements of SCHEMA beside this file, which make what is missing."""
+    with open(os.path.join(os.path.dirname(__file__), SCHEMA), encoding="utf-8") as stream:
+        return [" ".join(one.split()) + ";" for one in stream.read().split(";")[:-1]]
 
 
 def literal(value: object) -> str:
@@ -254,10 +140,6 @@ def subscription(
         delete("SessionManagementSubscriptionData", where),
         insert("INSERT", "SessionManagementSubscriptionData", management),
     ]
-
-
-def removal(imsi: str) -> List[str]:
-    return [delete(table, "ueid = " + literal(imsi)) for table, _, _ in TABLES]
 
 
 def statements(document: Dict[str, Any]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Parser for the `mysql` client's output, and statements of day-2 primitives on subscribers."""
 
 import json
+import re
 from typing import Any, Dict, List
 
 from vpnaas.base.errors import MALFORMED, VpnaasError
@@ -35,6 +36,12 @@ def sessions(first: str, last: str) -> str:
     ends = (provision_5g.literal(first), provision_5g.literal(last))
     where = "ueid >= {} AND ueid <= {}".format(*ends)
     return _select("ueid, singleNssai, dnnConfigurations", SESSIONS, where) + " ORDER BY ueid;"
+
+
+def removal(imsi: str) -> List[str]:
+    """Return the statements that remove a subscriber from all tables."""
+    tables = re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", " ".join(provision_5g.schema()))
+    return [provision_5g.delete(name, "ueid = " + provision_5g.literal(imsi)) for name in tables]
 
 
 def _select(columns: str, name: str, where: str) -> str:

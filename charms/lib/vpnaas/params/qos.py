@@ -1,5 +1,7 @@
 """Quality of service of a link, by the 5QI of its slice."""
 
+import json
+import os
 from typing import Any, Dict, Mapping, Optional
 
 import attr
@@ -8,7 +10,6 @@ from vpnaas.base import fields
 from vpnaas.base.declared import At, Declared, any_text, number_field, text_field, value_field
 from vpnaas.base.errors import InputError
 
-GBR = "GBR"
 NON_GBR = "non-GBR"
 DELAY_CRITICAL = "delay-critical GBR"
 
@@ -21,7 +22,7 @@ class FiveQi:
     """Characteristics of one 5QI."""
 
     value: int  # The 5QI.
-    resource: str  # GBR, NON_GBR or DELAY_CRITICAL.
+    resource: str  # "GBR", NON_GBR or DELAY_CRITICAL.
     priority: int  # Default priority level; lower goes first.
     budget_ms: int  # Packet delay budget between UE and the UPF that ends N6.
     burst: Optional[int] = None  # Default maximum data burst volume in bytes, or None.
@@ -61,51 +62,13 @@ _IR34 = {1: EF, 2: EF, 3: EF, 4: AF41, 5: AF31, 6: AF32, 7: AF21, 8: AF11, 9: DE
 _ALIKE = {69: AF31, 70: AF32, 79: AF21, 80: AF31, 10: DEFAULT}
 
 
-_GBR = (
-    # 5QI, priority, budget in ms, core part in ms
-    (1, 20, 100, 20),
-    (2, 40, 150, 20),
-    (3, 30, 50, 20),
-    (4, 50, 300, 20),
-    (65, 7, 75, 10),
-    (66, 20, 100, 20),
-    (67, 15, 100, 20),
-    (71, 56, 150, 20),
-    (72, 56, 300, 20),
-    (73, 56, 300, 20),
-    (74, 56, 500, 20),
-    (76, 56, 500, 20),
-)
-_NON_GBR = (
-    (5, 10, 100, 20),
-    (6, 60, 300, 20),
-    (7, 70, 100, 20),
-    (8, 80, 300, 20),
-    (9, 90, 300, 20),
-    (10, 90, 1100, 20),
-    (69, 5, 60, 10),
-    (70, 55, 200, 10),
-    (79, 65, 50, 20),
-    (80, 68, 10, 2),
-)
-_DELAY_CRITICAL = (
-    # 5QI, priority, budget in ms, burst in bytes, core part in ms
-    (82, 19, 10, 255, 1),
-    (83, 22, 10, 1354, 1),
-    (84, 24, 30, 1354, 5),
-    (85, 21, 5, 255, 2),
-    (86, 18, 5, 1354, 2),
-    (87, 25, 5, 500, 1),
-    (88, 25, 10, 1125, 1),
-    (89, 25, 15, 17000, 1),
-    (90, 25, 20, 63000, 1),
-)
-TABLE: Dict[int, FiveQi] = {
-    **{v: FiveQi(v, GBR, p, b, None, c) for v, p, b, c in _GBR},
-    **{v: FiveQi(v, NON_GBR, p, b, None, c) for v, p, b, c in _NON_GBR},
-    **{v: FiveQi(v, DELAY_CRITICAL, p, b, m, c) for v, p, b, m, c in _DELAY_CRITICAL},
-}
-"""By 5QI."""
+def _read(path: str) -> Dict[int, FiveQi]:
+    with open(path, encoding="utf-8") as stream:
+        return {int(value): FiveQi(int(value), **row) for value, row in json.load(stream).items()}
+
+
+TABLE = _read(os.path.join(os.path.dirname(__file__), "five_qi.json"))
+"""The standardised 5QIs (TS 23.501 table 5.7.4-1), by 5QI."""
 
 
 MAX_MBPS = 400000
