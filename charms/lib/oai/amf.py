@@ -14,7 +14,7 @@ from vpnaas.vdu.programs import source
 
 from . import fill, nssai, provision_5g, sbi, values
 from .function import Function
-from .model import FILL, LEVELS, LIBRARY, Check, Container, Ends, File, Software, conf
+from .model import FILL, LEVELS, LIBRARY, Check, Container, Ends, File, Software, conf, filled
 from .params import MAX_SUBSCRIBERS, Common, Secrets, check_range, sessions_field
 
 STATEMENTS = LIBRARY + "/provision_5g.py"
@@ -71,70 +71,52 @@ def sessions(params: Amf) -> List[Dict[str, Any]]:
     ]
 
 
-def _amf(params: Amf) -> Dict[str, Any]:
-    plmn = {"mcc": params.plmn.mcc, "mnc": params.plmn.mnc}
-    offered = dict.fromkeys(one.slice for one in params.sessions)
-    return {
-        "amf_name": "osm-vpnaas",
-        "support_features_options": {
-            "enable_simple_scenario": False,
-            "enable_nssf": False,
-            "enable_smf_selection": True,
-        },
-        "relative_capacity": 30,
-        "statistics_timer_interval": STATISTICS_SECONDS,
-        "emergency_support": False,
-        "served_guami_list": [
-            dict(
-                plmn,
-                amf_region_id="{:02X}".format(params.amf_region),
-                amf_set_id="{:03X}".format(params.amf_set),
-                amf_pointer="{:02X}".format(params.amf_pointer),
-            )
-        ],
-        "plmn_support_list": [
-            dict(
-                plmn,
-                tac=params.tac,
-                nssai=[{"sst": one.sst, "sd": one.differentiator} for one in offered],
-            )
-        ],
-        # Without NIA0: signalling is always protected (TS 33.501 clause 5.3.3).
-        "supported_integrity_algorithms": ["NIA2", "NIA1"],
-        "supported_encryption_algorithms": ["NEA0", "NEA1", "NEA2"],
-    }
-
-
 def files(params: Amf, ends: Ends, database: str) -> Tuple[File, ...]:
     """Return the configuration of each function; `database` is the password of the database."""
-    own, n2 = ends["sbi"], ends["n2"]
-    shared = {
-        "nrf": (own.ip, sbi.NRF_PORT, own.interface),
-        "udm": (own.ip, sbi.UDM_PORT, own.interface),
-        "ausf": (LOOPBACK, sbi.AUSF_PORT, "lo"),
-        "udr": (LOOPBACK, sbi.UDR_PORT, "lo"),
-    }
-    nfs = {name: sbi.function(*shared[name]) for name in shared}
-    nfs["amf"] = sbi.function(own.ip, sbi.PORT, own.interface, n2=(n2.interface, 38412))
-    more: Dict[str, Dict[str, Any]] = {name: {} for name in nfs}
-    more["amf"] = {"amf": _amf(params)}
-    more["udr"] = {
-        "database": {
-            "host": LOOPBACK,
-            "port": 3306,
-            "user": provision_5g.USER,
-            "type": "mysql",
-            "password": database,
-            "database_name": provision_5g.DATABASE,
-            "connection_timeout": 300,
-        }
-    }
-    levels = dict.fromkeys(nfs, LEVELS[params.log_level])
-    levels["amf"] = sbi.LOGGED[params.log_level]
-    return tuple(
-        File(conf(name + ".yaml"), sbi.document(levels[name], nfs, more[name]))
-        for name in sorted(nfs)
+    offered = dict.fromkeys(one.slice for one in params.sessions)
+    amf = filled(
+        "amf.yaml",
+        statistics_seconds=STATISTICS_SECONDS,
+        mcc=params.plmn.mcc,
+        mnc=params.plmn.mnc,
+        region="{:02X}".format(params.amf_region),
+        set="{:03X}".format(params.amf_set),
+        pointer="{:02X}".format(params.amf_pointer),
+        tac=params.tac,
+        slices=[{"sst": one.sst, "sd": one.differentiator} for one in offered],
     )
+    udr = filled(
+        "udr.yaml",
+        host=LOOPBACK,
+        user=provision_5g.USER,
+        password=database,
+        database=provision_5g.DATABASE,
+    )
+    level = LEVELS[params.log_level]
+    return (
+        _file("amf", sbi.LOGGED[params.log_level], ends, amf),
+        _file("ausf", level, ends),
+        _file("nrf", level, ends),
+        _file("udm", level, ends),
+        _file("udr", level, ends, udr),
+    )
+
+
+def _file(name: str, level: str, ends: Ends, more: str = "") -> File:
+    common = filled(
+        "core_5g.yaml",
+        level=level,
+        own=ends["sbi"].ip,
+        interface=ends["sbi"].interface,
+        n2_interface=ends["n2"].interface,
+        loopback=LOOPBACK,
+        port=sbi.PORT,
+        nrf_port=sbi.NRF_PORT,
+        udm_port=sbi.UDM_PORT,
+        ausf_port=sbi.AUSF_PORT,
+        udr_port=sbi.UDR_PORT,
+    )
+    return File(conf(name + ".yaml"), common + more)
 
 
 def software(params: Amf, ends: Ends, keys: Secrets, **_: Any) -> Software:

@@ -1,11 +1,9 @@
-"""Common parts of the configuration files of OpenAirInterface's 5G core.
+"""What the functions of OpenAirInterface's 5G core share.
 
-A file is YAML, and JSON is YAML, so these are JSON: every value has its type. A network function
-uses the first IPv4 address of an interface that the file names.
+A function uses the first IPv4 address of an interface that its configuration file names.
 """
 
-import json
-from typing import Any, Dict, Mapping, Tuple
+from typing import Any, Tuple
 
 from .model import LIBRARY, Container, File, conf
 
@@ -35,47 +33,6 @@ WAIT = File(LIBRARY + "/nf-wait", _WAIT, 0o755)
 def wait_for(host: str, port: int) -> Tuple[str, ...]:
     """Return the command that waits for the NRF before a start; its program is `WAIT`."""
     return (WAIT.path, host, str(port))
-
-
-def document(
-    level: str, nfs: Mapping[str, Any], more: Mapping[str, Any], register: bool = True
-) -> str:
-    """Return a configuration file.
-
-    Args:
-        level: Log level of the network function, by its own name.
-        nfs: Entries (`function`) of itself and of others, by name.
-        more: Sections that only this function has.
-        register: Whether it registers at the NRF, and finds others there.
-    """
-    common = {
-        "log_level": {"general": level},
-        "register_nf": {"general": register},
-        "http_version": 2,
-        "nfs": nfs,
-    }
-    return json.dumps(dict(common, **more), indent=1) + "\n"
-
-
-def function(host: str, port: int, interface: str = "", **points: Any) -> Dict[str, Any]:
-    """Return the entry of a network function on SBI, with its interfaces if it is our own.
-
-    `points` are its other reference points: network interface, and port or 0.
-    """
-    sbi = {"port": port, "api_version": "v1"}  # type: Dict[str, Any]
-    if interface:
-        sbi["interface_name"] = interface
-    entry = {"host": host, "sbi": sbi}  # type: Dict[str, Any]
-    for name, (end, end_port) in points.items():
-        entry[name] = {"interface_name": end}
-        if end_port:
-            entry[name]["port"] = end_port
-    return entry
-
-
-def data_network(dnn: str, pool: str) -> Dict[str, str]:
-    """Return the entry of a data network and of the prefix of its UEs."""
-    return {"dnn": dnn, "pdu_session_type": "IPV4", "ipv4_subnet": pool}
 
 
 def container(name: str, **more: Any) -> Container:

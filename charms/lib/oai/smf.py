@@ -7,7 +7,7 @@ from vpnaas.base.declared import At, number_field, text_field
 
 from . import sbi, values
 from .function import Function
-from .model import Check, Ends, File, Software, conf
+from .model import Check, Ends, File, Software, conf, filled
 from .params import SliceOfDnn, check_servers
 
 PFCP = 8805
@@ -29,29 +29,26 @@ class Smf(SliceOfDnn):
 def configuration(params: Smf, ends: Ends, shared: str) -> str:
     """Return smf.yaml; `shared` is the address of NRF, AMF and UDM on SBI."""
     own, n4 = ends["sbi"], ends["n4"]
-    snssai = {"sst": params.snssai.sst, "sd": params.snssai.differentiator}
-    nfs = {
-        "smf": sbi.function(own.ip, sbi.PORT, own.interface, n4=(n4.interface, PFCP)),
-        "amf": sbi.function(shared, sbi.PORT),
-        "nrf": sbi.function(shared, sbi.NRF_PORT),
-        "udm": sbi.function(shared, sbi.UDM_PORT),
-    }
-    smf = {
-        # The UPF is not at the NRF. Either end may set up the association (TS 29.244 clause 6.2.6).
-        "upfs": [{"host": peer, "port": PFCP} for peer in n4.peers],
-        "ue_mtu": params.ue_mtu,
-        "support_features": {
-            # 5QI and AMBR of a session come from the subscriber's data at the UDM.
-            "use_local_subscription_info": False,
-            "use_local_pcc_rules": True,
-        },
-        "ue_dns": {"primary_ipv4": params.dns, "secondary_ipv4": params.second_dns},
-        "smf_info": {
-            "sNssaiSmfInfoList": [{"sNssai": snssai, "dnnSmfInfoList": [{"dnn": params.dnn}]}]
-        },
-    }
-    more = {"smf": smf, "dnns": [sbi.data_network(params.dnn, params.ue_pool)]}
-    return sbi.document(sbi.LOGGED[params.log_level], nfs, more)
+    return filled(
+        "smf.yaml",
+        level=sbi.LOGGED[params.log_level],
+        own=own.ip,
+        interface=own.interface,
+        n4_interface=n4.interface,
+        shared=shared,
+        port=sbi.PORT,
+        nrf_port=sbi.NRF_PORT,
+        udm_port=sbi.UDM_PORT,
+        pfcp=PFCP,
+        upfs=[{"host": peer, "port": PFCP} for peer in n4.peers],
+        ue_mtu=params.ue_mtu,
+        dns=params.dns,
+        second_dns=params.second_dns,
+        sst=params.snssai.sst,
+        sd=params.snssai.differentiator,
+        dnn=params.dnn,
+        ue_pool=params.ue_pool,
+    )
 
 
 def software(params: Smf, ends: Ends, **_: Any) -> Software:

@@ -8,7 +8,7 @@ from vpnaas.base.declared import At, switch_field, text_field
 
 from . import pdn, sbi
 from .function import Function
-from .model import LEVELS, Check, Ends, File, Software, conf
+from .model import LEVELS, Check, Ends, File, Software, conf, filled
 from .params import TUN, SliceOfDnn, check_device
 
 
@@ -27,32 +27,19 @@ class Upf(SliceOfDnn):
 
 def configuration(params: Upf, ends: Ends, control: str) -> str:
     """Return upf.yaml; `control` is the SMF's address on N4."""
-    n3, n4 = ends["n3"], ends["n4"]
-    snssai = {"sst": params.snssai.sst, "sd": params.snssai.differentiator}
-    nfs = {
-        "upf": sbi.function(
-            "127.0.0.1",
-            sbi.PORT,
-            "lo",
-            n3=(n3.interface, 2152),
-            n4=(n4.interface, 8805),
-            n6=(params.n6_interface, 0),
-            n9=(n3.interface, 2152),
-        ),
-        "smf": sbi.function(control, sbi.PORT),
-    }
-    upf = {
-        # The VDU does NAT (`rules`).
-        "support_features": {"enable_bpf_datapath": False, "enable_snat": False},
-        "remote_n6_gw": "127.0.0.1",
-        "smfs": [{"host": control}],
-        "upf_info": {
-            "sNssaiUpfInfoList": [{"sNssai": snssai, "dnnUpfInfoList": [{"dnn": params.dnn}]}]
-        },
-    }
-    more = {"upf": upf, "dnns": [sbi.data_network(params.dnn, params.ue_pool)]}
-    # A UPF has no SBI here: it sets up the association with its SMF (TS 29.244 clause 6.2.6.3).
-    return sbi.document(LEVELS[params.log_level], nfs, more, register=False)
+    return filled(
+        "upf.yaml",
+        level=LEVELS[params.log_level],
+        port=sbi.PORT,
+        n3_interface=ends["n3"].interface,
+        n4_interface=ends["n4"].interface,
+        n6_interface=params.n6_interface,
+        control=control,
+        sst=params.snssai.sst,
+        sd=params.snssai.differentiator,
+        dnn=params.dnn,
+        ue_pool=params.ue_pool,
+    )
 
 
 def software(params: Upf, ends: Ends, **_: Any) -> Software:
