@@ -79,11 +79,7 @@ class Execution:
         return str(answer.results["output"])
 
     def reconcile(self, unless_settled: bool) -> None:
-        """Bring the VDU to the desired state.
-
-        Args:
-            unless_settled: Do nothing if all that the last reconcile depended on is unchanged.
-        """
+        """Bring the VDU to the desired state; not if it is settled and `unless_settled`."""
         try:
             if not unless_settled:
                 # The watch may have missed a change.

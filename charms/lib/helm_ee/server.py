@@ -199,11 +199,9 @@ def _yaml(folder: str, name: str) -> Any:
 
 
 def make_folder(place: str) -> str:
-    """Make the folder of this process.
+    """Make the folder of this process on a volume of the pod, "" for none.
 
-    Args:
-        place: Volume of the pod, "" for none. It outlives a container that died, whose folder with
-            its SSH key goes.
+    The volume outlives a container that died, whose folder with its SSH key goes.
     """
     if place:
         for name in os.listdir(place):

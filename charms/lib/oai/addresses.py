@@ -82,12 +82,9 @@ def check(
 ) -> None:
     """Raise InputError if the VDU, its links or related functions have addresses of `params`.
 
-    Args:
-        kind: The network function.
-        params: Its parameters.
-        vdu: The VDU; the devices of the network function itself are not foreign.
-        used: What links and related functions use.
-        station: Address of the UE's N3IWF inside its tunnels, "" if it has none.
+    Devices of the network function itself are not foreign. `used` is what links and related
+    functions use, `station` the address of the UE's N3IWF inside its tunnels ("" if it has
+    none).
     """
     networks = vdu.networks(_devices(kind, params))
     taken = [("{} of the VDU".format(name), network) for name, network in networks]

@@ -355,11 +355,7 @@ class NfCharm(VnfCharm):
         return log
 
     def _address(self, vdu: Vdu, interface: str, missing: str) -> str:
-        """Return the IPv4 address of an interface of the VDU.
-
-        Raises:
-            VpnaasError: There is none; the text is `missing`.
-        """
+        """Return the IPv4 address of an interface of the VDU; without any, fail with `missing`."""
         address = pdn.address(vdu.execute([pdn.address_step(interface)], exclusive=False))
         if not address:
             raise VpnaasError(missing)

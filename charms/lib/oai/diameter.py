@@ -20,16 +20,11 @@ def configuration(
     acl: str = "",
     peers: Sequence[Tuple[str, str]] = (),
 ) -> str:
-    """Return the file.
+    """Return the file of a function with a full Diameter identity.
 
-    Args:
-        identity: Own Diameter identity, a full name.
-        realm: Own realm.
-        address: Own address; the only one it listens on and advertises.
-        ports: Ports without and with TLS.
-        tls: Folder of the certificate in the container.
-        acl: File that lists who may connect, "" if nobody may.
-        peers: Identity and address of each peer to connect to, without TLS.
+    `ports` are those without and with TLS, `tls` is the folder of the certificate in the
+    container, `acl` a file that lists who may connect ("" for nobody). `peers` are identity and
+    address of each peer to connect to, without TLS.
     """
     peer_line = (
         'ConnectPeer = "{}" {{ ConnectTo = "{}"; No_SCTP; No_IPv6; Prefer_TCP; No_TLS; '

@@ -131,9 +131,7 @@ TABLE = "osm_vpnaas_nf"
 def closed_ports(ports: Iterable[int], interface: str = "") -> str:
     """Return the nftables script that closes TCP ports of a network function to other hosts.
 
-    Args:
-        ports: The ports.
-        interface: Interface of the VDU on which they stay open, "" for none.
+    They stay open on `interface`, unless it is "".
     """
     return installed.filled(
         "templates/closed_ports.nft",

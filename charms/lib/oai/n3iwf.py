@@ -136,11 +136,7 @@ def request_steps(params: N3iwf) -> List[Step]:
 
 
 def given_certificate(params: N3iwf, given: Mapping[str, Any], results: Results) -> Given:
-    """Return the operator's certificate and authority; check all except the signature.
-
-    Raises:
-        InputError: One of them does not fit. openssl checks the signature later.
-    """
+    """Return the operator's certificate and authority; check all except the signature."""
     where = "set-nwu-certificate: "
     leaf = x509.certificate(where + "certificate", str(given.get("certificate", "")))
     root = x509.authority(where + "ca-certificate", str(given.get("ca-certificate", "")))

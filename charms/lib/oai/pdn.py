@@ -45,11 +45,8 @@ def device_check(device: str, network: str) -> Check:
 def rules(interface: str, device: str, pool: str, nat: bool) -> str:
     """Return the nftables script of a user plane, for UE traffic and for `serve-throughput`.
 
-    Args:
-        interface: Interface to the data network.
-        device: Tun device with the packets of all UEs.
-        pool: Prefix of the UEs.
-        nat: Whether the VDU replaces the addresses of UEs by its own.
+    `device` is the tun device with the packets of all UEs. With `nat`, the VDU's own address
+    takes the place of those of UEs.
     """
     translation = NAT.format(pool=pool, interface=interface) if nat else ""
     return filled(
@@ -114,11 +111,7 @@ def throughput_step(test: Throughput, own: str) -> Step:
 
 
 def throughput(test: Throughput, own: str, results: Results) -> Dict[str, Any]:
-    """Return the summary of one iperf3 run, with rates of payload as the receiver counted them.
-
-    Raises:
-        VpnaasError: The run failed; the text has the reason.
-    """
+    """Return the summary of one iperf3 run, with rates of payload as the receiver counted them."""
     where = "{}:{}".format(test.server, test.port)
     failure = "measurement to {}".format(where)
     named = {"peer": where, "address": test.server, "path": "UE's connection"}

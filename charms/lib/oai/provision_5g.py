@@ -107,11 +107,8 @@ def subscription(
 ) -> List[str]:
     """Return the statements that set which slices subscribers may use, and how.
 
-    Args:
-        imsis: IMSIs of the subscribers.
-        plmn: Digits of MCC and MNC.
-        sessions: `sst`, `sd`, `dnn`, `five_qi` and `priority` of each.
-        ambr: Session-AMBR in Mbit/s.
+    Each of `sessions` has `sst`, `sd`, `dnn`, `five_qi` and `priority`; `ambr` is the
+    Session-AMBR in Mbit/s.
     """
     allowed = []  # type: List[Dict[str, Any]]
     for session in sessions:

@@ -70,12 +70,8 @@ def render(
 ) -> str:
     """Return the unit's text.
 
-    Args:
-        container: What to run.
-        engine: Absolute path of podman or docker.
-        registry: Where the image comes from.
-        links: Units that bring up the VNF's links.
-        rules: Whether to load the nftables script first.
+    `engine` is the absolute path of podman or docker, `links` are the units that bring up the
+    VNF's links. With `rules`, the nftables script is loaded first.
     """
     before = ["-" + _line([engine, "rm", "--force", container.name])]
     before.append(_line((PREPARE_PROGRAM, container.name) + container.devices))

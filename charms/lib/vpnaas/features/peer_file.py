@@ -3,7 +3,6 @@
 No private and no preshared key is in it. Words in capitals stand for what only the owner knows.
 """
 
-import textwrap
 from typing import Mapping, Optional, Tuple
 
 from vpnaas.base import fields
@@ -14,6 +13,7 @@ from vpnaas.params.intent import ManualPeer
 from vpnaas.params.ipsec import PSK, PUBKEY
 from vpnaas.tunnels.ipsec.names import USERSPACE
 from vpnaas.tunnels.technology import LinkPlan
+from vpnaas.vdu.installed import filled
 
 
 def peer_file(
@@ -21,10 +21,7 @@ def peer_file(
 ) -> Mapping[str, str]:
     """Return the file by the name of its format, {} while the link has no address.
 
-    Args:
-        plan: Of the peer's link.
-        peer: Whose file it is.
-        shared: The address of our gateway pair, if there is one.
+    `shared` is the address of our gateway pair, if there is one.
     """
     if plan.endpoint is None or plan.state is None:
         return {}
@@ -49,48 +46,32 @@ def _swanctl(plan: LinkPlan, peer: ManualPeer, shared: Optional[SharedAddress]) 
     if shared is not None:
         address, identity = shared.address.ip, shared.identity
     esn = "no" if state.plane == USERSPACE else options.esn
+    psk = options.credentials == PSK
     ours = {PUBKEY: "pubkeys = {}.pem".format(name), PSK: ""}
     theirs = {PUBKEY: "pubkeys = 0s{}".format(state.public_key), PSK: ""}
-    auth = "psk" if options.credentials == PSK else "pubkey"
     prefixes = fields.show_networks(peer.allowed_prefixes)
-    own_port = peer.endpoint[1] if peer.endpoint else port
     any_of = {4: "0.0.0.0", 6: "::"}  # noqa: S104 - asks for an address, binds to none
+    vips = "vips = " + ", ".join(sorted(any_of[each.version] for each in options.pool))
     # Only one end keeps the tunnel up: we do if we know where the peer is. A trap needs an address.
     starts = "none" if peer.endpoint and shared is None else "trap" if prefixes else "start"
-    lines = [
-        "version = 2",
-        "proposals = " + options.proposal.ike(),
-        "remote_addrs = {}".format(address),
-        "remote_port = {}".format(port),
-        "local_port = {}".format(own_port),
-        "encap = {}".format("yes" if options.encap else "no"),
-        ""
-        if prefixes
-        else "vips = " + ", ".join(sorted(any_of[each.version] for each in options.pool)),
-        "local {",
-        "  auth = " + auth,
-        "  id = @" + peer.identity,
-        "  " + ours.get(options.credentials, "certs = {}.pem".format(name)),
-        "}",
-        "remote {",
-        "  auth = " + auth,
-        "  id = @" + identity,
-        "  " + theirs.get(options.credentials, "cacerts = AUTHORITY.pem"),
-        "}",
-        "children {",
-        "  {} {{".format(plan.params.link),
-        "    local_ts = " + (prefixes or "dynamic"),
-        "    remote_ts = " + fields.show_networks(_behind(plan)),
-        "    esp_proposals = " + options.proposal.esp(esn),
-        "    start_action = " + starts,
-        "  }",
-        "}",
-    ]
-    body = textwrap.indent("\n".join(line for line in lines if line.strip()), "    ")
-    text = "connections {{\n  {} {{\n{}\n  }}\n}}\n".format(plan.params.link, body)
-    if options.credentials == PSK:
-        ids = "    id-0 = @{}\n    id-1 = @{}\n".format(peer.identity, identity)
-        text += "secrets {{\n  ike-{} {{\n{}    secret = PRESHARED-KEY\n  }}\n}}\n".format(
-            plan.params.link, ids
-        )
-    return text
+    names = {"link": plan.params.link, "peer": peer.identity, "identity": identity}
+    text = filled(
+        "peer.swanctl",
+        __package__,
+        ike=options.proposal.ike(),
+        address=address,
+        port=port,
+        own_port=peer.endpoint[1] if peer.endpoint else port,
+        encap="yes" if options.encap else "no",
+        vips="" if prefixes else vips,
+        auth="psk" if psk else "pubkey",
+        ours=ours.get(options.credentials, "certs = {}.pem".format(name)),
+        theirs=theirs.get(options.credentials, "cacerts = AUTHORITY.pem"),
+        local=prefixes or "dynamic",
+        remote=fields.show_networks(_behind(plan)),
+        esp=options.proposal.esp(esn),
+        starts=starts,
+        **names,
+    )
+    text = "".join(line + "\n" for line in fields.lines(text))
+    return text + (filled("peer_secret.swanctl", __package__, **names) if psk else "")

@@ -208,14 +208,10 @@ def render(
 ) -> str:
     """Return the wg-quick(8) file of a device or another manual peer, without its private key.
 
-    Args:
-        device: The peer. Without a single address among its prefixes the file has a placeholder.
-        public_key: Key of the VNF.
-        endpoint: Address and UDP port at which the peer reaches it.
-        networks: The tunnel leads to these only.
-        mtu: MTU of the tunnel in bytes.
-        routing: With `BY_SOURCE`, the slice has a routing table of its own, for packets from the
-            device's address in the slice. That address gives the table its number.
+    `public_key` and `endpoint` are those of the VNF. Without a single address among its
+    prefixes, the peer gets a placeholder. With `BY_SOURCE`, the slice has a routing table of
+    its own, for packets from the device's address in the slice, which gives the table its
+    number.
     """
     own = [each for each in device.allowed_prefixes if each.prefixlen == each.max_prefixlen]
     lines = [

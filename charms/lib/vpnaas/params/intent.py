@@ -315,11 +315,7 @@ class Intent:
         return attr.evolve(self, peers={k: v for k, v in self.peers.items() if k != (link, name)})
 
     def at(self, now: int) -> "Intent":
-        """Return the intent without expired peers.
-
-        Args:
-            now: Clock of the VDU, seconds since the epoch.
-        """
+        """Return the intent without peers that have expired `now`, seconds since the epoch."""
         left = {k: peer for k, peer in self.peers.items() if not 0 < peer.expires <= now}
         return self if len(left) == len(self.peers) else attr.evolve(self, peers=left)
 
@@ -461,11 +457,8 @@ def link_params(params: Mapping[str, Any]) -> LinkParams:
 def technology_of(link: str, text: str, where: str) -> str:
     """Return the technology of a link.
 
-    Args:
-        link: Name of the link.
-        text: One word for all links of a VNF, words by link, or both: "wireguard,s6a=ipsec". A link
-            that it does not name has the word for all links, WireGuard by default.
-        where: For the error.
+    `text` is one word for all links of a VNF, words by link, or both: "wireguard,s6a=ipsec". A
+    link that it does not name has the word for all links, WireGuard by default.
     """
     by_link = {}  # type: Dict[str, str]
     for entry in text.split(","):

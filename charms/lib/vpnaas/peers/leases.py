@@ -61,10 +61,8 @@ def grant(
 ) -> Dict[str, Addresses]:
     """Return the addresses of each peer by name, without the peers that the pool has no room for.
 
-    Args:
-        pool: At most one prefix per IP version.
-        reserved: Addresses that nobody may have.
-        askers: Peers; an earlier one has precedence.
+    The pool has at most one prefix per IP version. Nobody may have `reserved` addresses. An
+    earlier asker has precedence.
     """
     prefixes: Dict[int, fields.IPNetwork] = {prefix.version: prefix for prefix in pool}
     used: Set[fields.IPAddress] = set(reserved)
@@ -229,10 +227,8 @@ def _usable(params: LinkParams, given: Gift, links: Mapping[str, LinkParams]) ->
 def _chosen(now: Gift, gifts: Mapping[str, Gift], tunnels: Collection[str]) -> Gift:
     """Return the addresses to use, () without any.
 
-    Args:
-        now: The addresses in force, () without any.
-        gifts: What each gateway gives, the one that decides first.
-        tunnels: Names of the peers with a tunnel.
+    `now` are those in force, `gifts` what each gateway gives (the one that decides first),
+    `tunnels` the names of the peers with a tunnel.
     """
     givers = {name for name, given in gifts.items() if given == now}
     if now and (givers.intersection(tunnels) or (givers and not tunnels)):

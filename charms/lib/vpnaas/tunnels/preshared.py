@@ -220,10 +220,7 @@ def wants_hybrid(ours: str, theirs: Collection[str]) -> bool:
 def lacking(ours: str, able: bool, theirs: str) -> Tuple[bool, str]:
     """Return whether an end asks for a hybrid key, and why there can be none ("" if there can).
 
-    Args:
-        ours: Our `post-quantum`.
-        able: Whether our VDU has ML-KEM.
-        theirs: The peer's offer, see `KeyOffer.post_quantum`.
+    It is `able` if our VDU has ML-KEM; `theirs` as in `KeyOffer.post_quantum`.
     """
     if not wants_hybrid(ours, [theirs]):
         return False, ""

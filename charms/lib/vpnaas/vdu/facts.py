@@ -90,8 +90,7 @@ class VduFacts:
     def networks(self, own: Sequence[str] = ()) -> List[Tuple[str, fields.IPNetwork]]:
         """Return the VDU's own networks with the names of their interfaces, without ours.
 
-        Args:
-            own: Starts of the names of interfaces that are ours beside those of links.
+        `own` are starts of the names of interfaces that are ours beside those of links.
         """
         ours = OWN_INTERFACES + tuple(own)
         return [

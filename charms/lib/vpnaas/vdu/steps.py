@@ -258,11 +258,7 @@ class Results:
         known: Optional[FileCache] = None,
         mark: str = "",
     ) -> "Results":
-        """Read the agent's answer to steps; cache and mark are those that `program` got.
-
-        Raises:
-            VduError: The VDU printed something else.
-        """
+        """Read the agent's answer to steps; cache and mark are those that `program` got."""
         if mark:
             parts = text.split(hashlib.sha256(mark.encode()).hexdigest())
             if len(parts) != 3:

@@ -12,13 +12,7 @@ Value = Union[int, float, str]
 
 
 def settings(tunnels: int, cpus: int = 2, peers_per_address: int = 32) -> Dict[str, Value]:
-    """Return the settings of the section `charon`.
-
-    Args:
-        tunnels: Peers that may be up at the same time.
-        cpus: CPUs of the VDU.
-        peers_per_address: Peers that may come from one outer address, as behind one NAT.
-    """
+    """Return the settings of the section `charon`, see `GatewayParams`."""
     table = power_of_two(tunnels)
     return {
         # Jobs mostly wait for the lock of their IKE_SA, so there are more threads than CPUs.

@@ -111,11 +111,8 @@ class ThroughputTest(Transfer):
     def summary(self, peer: Peer, results: Results) -> Dict[str, Any]:
         """Return the summary of the run.
 
-        Rates are Mbit/s of payload as the receiver counted them (iperf3's sum_received), jitter is
-        ms, loss is percent.
-
-        Raises:
-            VpnaasError: The run failed; the text has the reason.
+        Rates are Mbit/s of payload as the receiver counted them (iperf3's sum_received),
+        jitter is ms, loss is percent.
         """
         report = report_of(results, "iperf3", peer, self.path)
         try:
@@ -290,24 +287,15 @@ CAUSES = {
 
 
 def report_of(results: Results, id: str, peer: Peer, path: str) -> Dict[str, Any]:
-    """Return the report of a measurement between two VDUs.
-
-    Raises:
-        VpnaasError: It failed; the text has the reason.
-    """
+    """Return the report of a measurement between two VDUs."""
     named = {"peer": peer.label, "address": peer.inner_address, "path": path}
     return checked(answer(results, id, "the measurement"), named)
 
 
 def checked(report: Dict[str, Any], named: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return a report of `throughput_client`.
+    """Return a report of `throughput_client`, unless it says why there is none.
 
-    Args:
-        report: What it printed.
-        named: "peer", "address" and "path" for the sentences of `CAUSES`.
-
-    Raises:
-        VpnaasError: It failed; the text has the reason.
+    `named` are "peer", "address" and "path" for the sentences of `CAUSES`.
     """
     cause = report.get("cause")
     if cause is None:
@@ -412,11 +400,7 @@ def round_trips(results: Results, label: str) -> Dict[str, Any]:
 
 
 def answer(results: Results, id: str, what: str) -> Dict[str, Any]:
-    """Return the JSON object that a program printed.
-
-    Raises:
-        VpnaasError: It failed; the text says `what` it does, and the reason.
-    """
+    """Return the JSON object that a program printed; an error says `what` failed, and why."""
     try:
         document = json.loads(results.output(id))
         if isinstance(document, dict):
@@ -455,10 +439,8 @@ class LinkTest(Declared):
     def summary(self, peer: Peer, results: Results) -> Dict[str, Any]:
         """Return the figures, in the forms of `measure-throughput` and `measure-latency`.
 
-        A part that failed has `error` with the reason in place of figures.
-
-        Raises:
-            VpnaasError: All parts failed; the text has the reasons.
+        A part that failed has `error` with the reason in place of figures; if all did, the
+        test fails.
         """
         figures = {"link": self.link, "peer": peer.label, "path": self.path}  # type: Dict[str, Any]
         parts: Dict[str, Callable[[], Dict[str, Any]]] = {

@@ -22,21 +22,7 @@ from vpnaas.params.servers import Enrolment
 from vpnaas.peers.inputs import CharmState, LinkInputs
 from vpnaas.peers.offer import MAX_BETWEEN, CertOffer
 from vpnaas.peers.peer import Peer, read_record
-from vpnaas.tunnels.ipsec import servers
-from vpnaas.tunnels.ipsec.names import (
-    CERTIFICATE,
-    CHAIN,
-    ENROLLED_CERTIFICATE,
-    ENROLLED_CHAIN,
-    ENROLMENT_ROOT,
-    KEY,
-    NEXT_CERTIFICATE,
-    NEXT_KEY,
-    NEXT_REQUEST,
-    REQUEST,
-    ROOT,
-    TRUST,
-)
+from vpnaas.tunnels.ipsec import names, servers
 from vpnaas.vdu import facts, openssl
 from vpnaas.vdu.steps import Results, Step, read, run
 
@@ -86,7 +72,7 @@ class Held:
         """Return the certificates after the staged key has replaced the current one."""
         files = dict(self.files)
         if self.following is not None:
-            files[CERTIFICATE.format(link)] = files.get(NEXT_CERTIFICATE.format(link))
+            files[names.CERTIFICATE.format(link)] = files.get(names.NEXT_CERTIFICATE.format(link))
         return attr.evolve(
             self,
             request=self.next_request,
@@ -108,14 +94,14 @@ def _files(charm_state: CharmState, link: str) -> List[str]:
     """Return the files of certificates; none for a link without certificates."""
     if not has_certificates(charm_state, link):
         return []
-    own = (REQUEST, NEXT_REQUEST, CERTIFICATE, TRUST)
+    own = (names.REQUEST, names.NEXT_REQUEST, names.CERTIFICATE, names.TRUST)
     paths = [path.format(link) for path in own]
     paths += [pin_file(link, key) for key in _keys(charm_state, link)]
-    paths += [ROOT.format(link), NEXT_CERTIFICATE.format(link)]
-    paths += [CHAIN.format(link, index) for index in range(MAX_BETWEEN)]
-    paths.append(ENROLLED_CHAIN.format(link))
+    paths += [names.ROOT.format(link), names.NEXT_CERTIFICATE.format(link)]
+    paths += [names.CHAIN.format(link, index) for index in range(MAX_BETWEEN)]
+    paths.append(names.ENROLLED_CHAIN.format(link))
     if server_of(charm_state, link) is not None:
-        paths += [ENROLLED_CERTIFICATE.format(link), ENROLMENT_ROOT.format(link)]
+        paths += [names.ENROLLED_CERTIFICATE.format(link), names.ENROLMENT_ROOT.format(link)]
     return paths
 
 
@@ -179,19 +165,19 @@ def parse(
     files = {path: results.text(at + path) for path in paths}
     keys = _keys(charm_state, link)
     server, enrolled = server_of(charm_state, link), None
-    if server is not None and files[ENROLMENT_ROOT.format(link)] == server.root.pem:
-        enrolled = read_certificate(files[ENROLLED_CERTIFICATE.format(link)])
-    installed = [files.get(CHAIN.format(link, index)) for index in range(MAX_BETWEEN)]
-    brought = x509.bundle(files.get(ENROLLED_CHAIN.format(link)) or "")
+    if server is not None and files[names.ENROLMENT_ROOT.format(link)] == server.root.pem:
+        enrolled = read_certificate(files[names.ENROLLED_CERTIFICATE.format(link)])
+    installed = [files.get(names.CHAIN.format(link, index)) for index in range(MAX_BETWEEN)]
+    brought = x509.bundle(files.get(names.ENROLLED_CHAIN.format(link)) or "")
     return Held(
         now=now,
         applied=frozenset(n for peer in applied for n in (peer.certificate, peer.next_certificate)),
-        root=read_certificate(files[ROOT.format(link)]),
-        request=read_request(files[REQUEST.format(link)]),
-        next_request=read_request(files[NEXT_REQUEST.format(link)]),
-        own=read_certificate(files[CERTIFICATE.format(link)]),
-        following=read_certificate(files[NEXT_CERTIFICATE.format(link)]),
-        trusted=files[TRUST.format(link)] or "",
+        root=read_certificate(files[names.ROOT.format(link)]),
+        request=read_request(files[names.REQUEST.format(link)]),
+        next_request=read_request(files[names.NEXT_REQUEST.format(link)]),
+        own=read_certificate(files[names.CERTIFICATE.format(link)]),
+        following=read_certificate(files[names.NEXT_CERTIFICATE.format(link)]),
+        trusted=files[names.TRUST.format(link)] or "",
         pins=_valid({digest(key): files[pin_file(link, key)] for key in keys}),
         enrolled=enrolled,
         chain=_certificates([*installed, *brought]),
@@ -201,10 +187,10 @@ def parse(
 
 def ask(link: str, identity: str, staged: bool = False) -> List[Step]:
     """Return the steps that make the request for a key's certificate."""
-    key, path = KEY.format(link), REQUEST.format(link)
+    key, path = names.KEY.format(link), names.REQUEST.format(link)
     at = link + "/ask"
     if staged:
-        key, path, at = NEXT_KEY.format(link), NEXT_REQUEST.format(link), at + "-next"
+        key, path, at = names.NEXT_KEY.format(link), names.NEXT_REQUEST.format(link), at + "-next"
     # The authority may copy the name from the request.
     name = ("-subj", "/CN=" + identity, "-addext", "subjectAltName=DNS:" + identity)
     command = ("openssl", "req", "-new", "-config", "/dev/null", "-key", key) + name
@@ -265,7 +251,7 @@ def _enrolling(
     if lacking(keys[0]):
         return ""
     if keys[1] and lacking(keys[1]) and has(held, server, keys[0], identity):
-        return CERTIFICATE.format(link)
+        return names.CERTIFICATE.format(link)
     return None
 
 

@@ -254,11 +254,7 @@ def installed() -> Dict[str, Tuple[Set[str], Set[str]]]:
 
 
 def kernel(what: str, pattern: str) -> Set[str]:
-    """Return what the kernel's states or policies have of a pattern.
-
-    Raises:
-        OSError: The kernel does not say.
-    """
+    """Return what the kernel's states or policies have of a pattern; OSError if it does not say."""
     code, listed = run("ip", "xfrm", what, "list")
     if code:
         raise OSError("ip xfrm failed")

@@ -59,11 +59,7 @@ def combine(halves: Tuple[bytes, bytes], public: bytes, cipher: bytes, wrapped: 
 
 
 def decode(text: str, size: int) -> bytes:
-    """Read base64 of so many bytes.
-
-    Raises:
-        ValueError: It is not that.
-    """
+    """Read base64 of so many bytes; ValueError for anything else."""
     try:
         raw = base64.b64decode(text.strip(), validate=True)
     except binascii.Error as error:

@@ -96,11 +96,7 @@ def both(counts: Json) -> List[Tuple[Json, Json]]:
 
 @contextmanager
 def asked(request: Json, more: Json) -> Iterator[Tuple[Any, Any, Json]]:
-    """Ask the responder; give the connection, its lines, and the answer.
-
-    Raises:
-        FailureError: It cannot be reached, or refuses.
-    """
+    """Ask the responder, which may refuse; give the connection, its lines, and the answer."""
     try:
         with socket.create_connection(tuple(request["responder"]), timeout=5) as connection:
             ask = dict(more, path=request["path"], seconds=request["seconds"])
@@ -177,11 +173,7 @@ def server(request: Json) -> Iterator[int]:
 
 
 def iperf3(request: Json) -> Json:
-    """Return the report of iperf3's client.
-
-    Raises:
-        FailureError: It failed.
-    """
+    """Return the report of iperf3's client."""
     with server(request) as port:
         command = ["iperf3", "--client", request["address"], "--port", str(port)]
         udp = request["datagrams"] or request["tries"] > 1
