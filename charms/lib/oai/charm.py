@@ -293,6 +293,20 @@ class NfCharm(VnfCharm):
             raise VpnaasError("OAI's {} has one log level only".format(self.kind))
         return self._change_some(given, "set-log-level")
 
+    # Changes of some parameters; actions.yaml says which of these actions a charm has.
+
+    @action("configure-cell")
+    def _configure_cell(self, given: Params) -> Mapping[str, Any]:
+        return self._change_some(given, "configure-cell")
+
+    @action("configure-n6")
+    def _configure_n6(self, given: Params) -> Mapping[str, Any]:
+        return self._change_some(given, "configure-n6")
+
+    @action("configure-sgi")
+    def _configure_sgi(self, given: Params) -> Mapping[str, Any]:
+        return self._change_some(given, "configure-sgi")
+
     @action("add-function")
     def _add_function(self, given: Params) -> Mapping[str, Any]:
         link = self._one_link(given)

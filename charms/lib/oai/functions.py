@@ -180,15 +180,7 @@ class MmeCharm(NfCharm):
         return dict(logs.statistics(self._log("mme")))
 
 
-class SgiCharm(NfCharm):
-    """A gateway of the EPC; an action changes its SGi side."""
-
-    @action("configure-sgi")
-    def _configure_sgi(self, given: Params) -> Mapping[str, Any]:
-        return self._change_some(given, "configure-sgi")
-
-
-class SpgwcCharm(SgiCharm):
+class SpgwcCharm(NfCharm):
     """Control plane of the serving and PDN gateways."""
 
     kind = "spgwc"
@@ -218,22 +210,14 @@ class UserPlaneCharm(NfCharm):
         return pdn.served(own, seconds, results)
 
 
-class SpgwuCharm(SgiCharm, UserPlaneCharm):
+class SpgwuCharm(UserPlaneCharm):
     """User plane of the serving and PDN gateways."""
 
     kind = "spgwu"
     side = "sgi_interface"
 
 
-class CellCharm(NfCharm):
-    """One end of the radio link; an action changes its cell."""
-
-    @action("configure-cell")
-    def _configure_cell(self, given: Params) -> Mapping[str, Any]:
-        return self._change_some(given, "configure-cell")
-
-
-class EnbCharm(CellCharm):
+class EnbCharm(NfCharm):
     """Base station."""
 
     kind = "enb"
@@ -265,7 +249,7 @@ class EquipmentCharm(NfCharm):
         return dict(pdn.latency(test, own, results), interface=device)
 
 
-class UeCharm(CellCharm, EquipmentCharm):
+class UeCharm(EquipmentCharm):
     """LTE user equipment."""
 
     kind = "ue"

@@ -145,10 +145,6 @@ class UpfCharm(UserPlaneCharm):
     kind = "upf"
     side = "n6_interface"
 
-    @action("configure-n6")
-    def _configure_n6(self, given: Params) -> Mapping[str, Any]:
-        return self._change_some(given, "configure-n6")
-
 
 class GnbCharm(NfCharm):
     """5G base station."""

@@ -31,6 +31,11 @@ DATES = DIRECTORY.format(LINK) + "/expiry"
 TIMER, SERVICE = "osm-vpnaas-expiry.timer", "osm-vpnaas-expiry.service"
 SERVICE_FILE = "/etc/systemd/system/" + SERVICE
 TIMER_FILE = "/etc/systemd/system/" + TIMER
+_NAT = """    chain postrouting {{
+        type nat hook postrouting priority srcnat; policy accept;
+        {} saddr {} oifname "{}" masquerade
+    }}
+"""
 EXPIRY = Units("expiry", (TIMER, SERVICE), (TIMER_FILE, SERVICE_FILE, DATES, PROGRAM))
 
 
@@ -67,38 +72,31 @@ def service() -> str:
 
 
 def firewall(link: LinkParams, params: AccessParams) -> str:
-    """Return the nft(8) script. Before `configure-access` it forwards nothing."""
+    """Return the nft(8) script. Before `configure-access` it forwards nothing.
+
+    On the VDU itself devices reach only ICMP, at addresses of this slice.
+    """
     pool = link.inner_address.network
     family = "ip6" if pool.version == 6 else "ip"
     own = prefix_set(networks(link) + (fields.host_network(link.inner_address),))
-    lines = [
-        # On the VDU itself devices reach only ICMP, at addresses of this slice.
-        "    chain input {",
-        "        type filter hook input priority filter + 10; policy accept;",
-        '        iifname != "{}" accept'.format(INTERFACE),
-        "        ct state established,related accept",
-        "        {} daddr {} meta l4proto {{ 1, 58 }} accept".format(family, own),
-        "        counter drop",
-        "    }",
-        "    chain forward {",
-        "        type filter hook forward priority filter + 10; policy accept;",
-    ]
+    forwarded = nat = ""
     if params.interface and networks(link):
-        match = '        iifname "{}" oifname "{}" {f} saddr {} {f} daddr {} accept'
+        match = '        iifname "{}" oifname "{}" {f} saddr {} {f} daddr {} accept\n'
         here, there = str(pool), prefix_set(networks(link))
-        lines += [
-            match.format(INTERFACE, params.interface, here, there, f=family),
-            match.format(params.interface, INTERFACE, there, here, f=family),
-        ]
-    lines += ["        counter drop", "    }"]
+        forwarded = match.format(INTERFACE, params.interface, here, there, f=family)
+        forwarded += match.format(params.interface, INTERFACE, there, here, f=family)
     if params.interface and params.nat:
-        lines += [
-            "    chain postrouting {",
-            "        type nat hook postrouting priority srcnat; policy accept;",
-            '        {} saddr {} oifname "{}" masquerade'.format(family, pool, params.interface),
-            "    }",
-        ]
-    return nft_table(BOOT.table, "\n".join(lines) + "\n")
+        nat = _NAT.format(family, pool, params.interface)
+    chains = filled(
+        "access.nft",
+        __package__,
+        interface=INTERFACE,
+        family=family,
+        own=own,
+        forwarded=forwarded,
+        nat=nat,
+    )
+    return nft_table(BOOT.table, chains)
 
 
 def timer(ends: Sequence[int]) -> str:
