@@ -15,7 +15,7 @@ from typing import Any
 
 from vici.exception import CommandException
 from vici.protocol import FiniteStream, Message
-from vpnaas.base.links import DIRECTORY
+from vpnaas.base.links import DIRECTORY, wireguard_interface
 from vpnaas.params.intent import Intent, link_params
 from vpnaas.peers.peer import Peer
 from vpnaas.tunnels.ipsec.configuration import Configuration, render
@@ -24,6 +24,7 @@ from vpnaas.tunnels.ipsec.transition import CLOSE_SECONDS
 from vpnaas.tunnels.wireguard import interface as wireguard
 from vpnaas.tunnels.wireguard.names import STAGED
 from vpnaas.vdu import programs
+from vpnaas.vdu.facts import Interface
 from vpnaas.vdu.programs.charon import message
 from vpnaas.vdu.programs.ipsec import sections
 from vpnaas.vdu.steps import Step
@@ -174,12 +175,19 @@ class WireguardField(Rotating):
         there = {
             peer.public_key: wireguard.LivePeer(frozenset(peer.prefixes)) for peer in before or ()
         }
-        own = link.inner_address
-        nets = frozenset([own.network])
-        live = wireguard.Live(
-            self.own[1], link.listen_port, there, frozenset([own]), 1400, frozenset(), nets
+        own, interface = link.inner_address, wireguard_interface(self.link)
+        state = wireguard.State(
+            self.own[1],
+            "",
+            1,
+            tuple(before or ()),
+            live=wireguard.Live(self.own[1], link.listen_port, there),
+            interface=Interface(interface, 1400, (own,)),
+            routes=frozenset(),
+            connected=frozenset([own.network]),
+            file=None,
+            enabled=True,
         )
-        state = wireguard.State(self.own[1], "", 1, tuple(before or ()), live, None, True)
         for step in wireguard.steps_to(wireguard.Configuration(link, 1400, tuple(peers)), state):
             self._do(step)
 

@@ -73,7 +73,7 @@ READERS: dict[str, Any] = {
     "known paths": lambda results: nesting.learned(results, None),
     "routes": nesting._table,
     "wireguard": lambda results: interface.parse_live("s6a", results),
-    "ipsec routes": lambda results: observed._routes("s6a", results),
+    "routes of a device": lambda results: facts.routes(results, "s6a"),
     "associations": lambda results: observed.parse_sas("s6a", results),
     "pair": lambda results: gateway_pair._own("ens4", results),
     "throughput": lambda results: TCP.summary(PEER, results),

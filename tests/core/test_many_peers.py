@@ -14,7 +14,7 @@ from vpnaas.params.intent import manual_peer
 from vpnaas.peers.peer import Peer, in_turn
 from vpnaas.status import bounded, link_status, of_peer
 from vpnaas.tunnels.wireguard import interface
-from vpnaas.vdu import steps
+from vpnaas.vdu import facts, steps
 from vpnaas.vdu.file_cache import FileCache, difference
 from vpnaas.vdu.steps import Results
 
@@ -108,8 +108,9 @@ def test_one_watch_serves_the_rotations_of_all_peers():
     params = gateway.charm.intent.links["s1c"]
     gateway.become()
     for present in (before, peers):
-        seen = gateway.vdu.execute(interface.observe(["s1c"])).check()
-        state = interface.parse(["s1c"], "s1c", seen)
+        looks = [*facts.observe(), *facts.observe_routes(), *interface.observe(["s1c"])]
+        seen = gateway.vdu.execute(looks).check()
+        state = interface.parse(["s1c"], "s1c", facts.parse(seen), seen)
         steps = interface.steps_to(interface.Configuration(params, 1400, tuple(present)), state)
         gateway.vdu.execute(steps).check()
     assert len(steps) < 15

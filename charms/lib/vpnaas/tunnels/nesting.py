@@ -17,13 +17,14 @@ from typing import Dict, List, Mapping, Optional, Tuple
 import attr
 
 from vpnaas.base import fields
-from vpnaas.base.errors import MALFORMED, VduError, VpnaasError
+from vpnaas.base.errors import MALFORMED, VpnaasError
 from vpnaas.base.links import IPSEC, KEYED, OWN_INTERFACES
 from vpnaas.base.prefixes import Routes
 from vpnaas.peers import same_address
 from vpnaas.peers.inputs import CharmState, LinkInputs
 from vpnaas.peers.peer import Peer, in_turn
 from vpnaas.tunnels.technology import Draft
+from vpnaas.vdu import facts
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.steps import Results, Step, read, remove, run, write
 
@@ -56,11 +57,7 @@ def observe(charm_state: CharmState) -> List[Step]:
     """Return the steps that read the VDU's routes, if a link has tunnels."""
     if not any(params.technology in KEYED for params in charm_state.intent.links.values()):
         return []
-    return [
-        run("path/route-4", "ip", "-j", "-4", "route", "show"),
-        run("path/route-6", "ip", "-j", "-6", "route", "show", any_exit=True),
-        read("path/known", PATHS_FILE),
-    ]
+    return facts.observe_routes() + [read("path/known", PATHS_FILE)]
 
 
 def probes(charm_state: CharmState, vdu: VduFacts, results: Results) -> List[Step]:
@@ -222,16 +219,9 @@ def steps_to(known: Mapping[str, int], results: Results) -> List[Step]:
 
 
 def _table(results: Results) -> Routes[_Route]:
-    routes = []
-    try:
-        for family in ("4", "6"):
-            for row in json.loads(results.out("path/route-" + family) or "[]"):
-                text = str(row["dst"])
-                if text == "default":
-                    text = "0.0.0.0/0" if family == "4" else "::/0"
-                if row.get("type", "unicast") == "unicast" and "dev" in row:
-                    route = _Route(str(row["dev"]), "gateway" in row)
-                    routes.append((ipaddress.ip_network(text), route))
-    except MALFORMED:
-        raise VduError("`ip -j route` printed something unexpected")
+    routes = [
+        (network, _Route(str(row["dev"]), "gateway" in row))
+        for network, row in facts.all_routes(results)
+        if row.get("type", "unicast") == "unicast" and "dev" in row
+    ]
     return Routes(routes)

@@ -171,24 +171,44 @@ def parse(results: Results) -> VduFacts:
         raise VduError("`ip -j` of the VDU printed something unexpected (iproute2 4.14 or newer?)")
 
 
+def observe_routes() -> List[Step]:
+    show = ("route", "show", "table", "all")
+    return [
+        run("path/route-4", "ip", "-j", "-4", *show),
+        run("path/route-6", "ip", "-j", "-6", *show, any_exit=True),
+    ]
+
+
+Route = Tuple[fields.IPNetwork, Mapping[str, Any]]
+"""Where it leads, and what `ip -j route` prints of it."""
+
+
+def all_routes(results: Results, table: str = "", device: str = "") -> List[Route]:
+    """Return the routes of a table ("" is the main one), by one device if it is named."""
+    found: List[Route] = []
+    try:
+        for version, default in ((4, "0.0.0.0/0"), (6, "::/0")):
+            for row in json.loads(results.out("path/route-{}".format(version)) or "[]"):
+                if str(row.get("table", "")) == table and device in ("", row.get("dev")):
+                    text = default if row["dst"] == "default" else str(row["dst"])
+                    found.append((ipaddress.ip_network(text), row))
+    except MALFORMED:
+        raise VduError("`ip -j route` printed something unexpected")
+    return found
+
+
 def routes(
-    results: Results, ids: Sequence[str], device: str, table: str = ""
+    results: Results, device: str, table: str = ""
 ) -> Tuple[FrozenSet[fields.IPNetwork], FrozenSet[fields.IPNetwork]]:
     """Return the routes by a device, and apart those that the kernel made with its addresses.
 
-    `ids` are results of `ip -j route`; "" is the main table. The default route is left out.
-
-    Raises:
-        One of MALFORMED: `ip` printed something else.
+    The default route is left out.
     """
     own: Set[fields.IPNetwork] = set()
     connected: Set[fields.IPNetwork] = set()
-    for id in ids:
-        for route in json.loads(results.out(id) or "[]"):
-            here = route.get("dev") == device and str(route.get("table", "")) == table
-            if here and route["dst"] != "default" and route.get("type") != "multicast":
-                kept = connected if route.get("protocol") == "kernel" else own
-                kept.add(ipaddress.ip_network(route["dst"]))
+    for network, row in all_routes(results, table, device):
+        if network.prefixlen and row.get("type") != "multicast":
+            (connected if row.get("protocol") == "kernel" else own).add(network)
     return frozenset(own), frozenset(connected)
 
 

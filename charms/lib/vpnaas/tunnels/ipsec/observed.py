@@ -221,8 +221,6 @@ def look(prefix: str = "") -> List[Step]:
         run(prefix + "ipsec/lost", *lost, unless="/sys/class/net/" + names.TUN, any_exit=True),
         read(prefix + "ipsec/notes", STATE),
         trouble.sockets(prefix + "ipsec/ports", *names.PORTS),
-        run(prefix + "ipsec/route-4", "ip", "-j", "-4", "route", "show", "table", "all"),
-        run(prefix + "ipsec/route-6", "ip", "-j", "-6", "route", "show", "table", "all"),
         run(prefix + "ipsec/rule-4", "ip", "-j", "-4", "rule", "show"),
         run(prefix + "ipsec/rule-6", "ip", "-j", "-6", "rule", "show", any_exit=True),
     ]
@@ -250,7 +248,7 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
     tun = vdu.interfaces.get(names.TUN)
     fits = ("kernel-libipsec" in plugins.split()) == (plane == names.USERSPACE)
     interface, table = ipsec_interface(link), str(names.interface_id(link))
-    routes, connected = _routes(interface, results)
+    routes, connected = facts.routes(results, interface)
     return State(
         public_key=keys[0],
         next_public_key=keys[1],
@@ -277,10 +275,10 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
             else None
         ),
         routes=routes,
-        own_routes=_routes(interface, results, table)[0],
+        own_routes=facts.routes(results, interface, table)[0],
         connected=connected,
         tun=tun,
-        tun_routes=_routes(names.TUN, results, str(names.TABLE))[0],
+        tun_routes=facts.routes(results, names.TUN, str(names.TABLE))[0],
         rules=_priorities(results),
     )
 
@@ -318,15 +316,6 @@ def keys_of(link: str, results: Results) -> Tuple[Tuple[str, str], str]:
 def public_key(pem: str) -> str:
     """Return the body of a public key in PEM form."""
     return "".join(line.strip() for line in pem.splitlines() if not line.startswith("-----"))
-
-
-def _routes(
-    device: str, results: Results, table: str = ""
-) -> Tuple[FrozenSet[fields.IPNetwork], FrozenSet[fields.IPNetwork]]:
-    try:
-        return facts.routes(results, ("ipsec/route-4", "ipsec/route-6"), device, table)
-    except MALFORMED:
-        raise VduError("`ip -j route` printed something unexpected")
 
 
 def _priorities(results: Results) -> Dict[int, FrozenSet[int]]:

@@ -70,18 +70,16 @@ class Live:
     public_key: str
     listen_port: int
     peers: Dict[str, LivePeer]
-    addresses: FrozenSet[fields.IPInterface]
-    mtu: int
-    routes: FrozenSet[fields.IPNetwork]
-    connected: FrozenSet[fields.IPNetwork]
-    up: bool = True
 
 
 @attr.frozen
 class State(KeyState):
     """Observed state of one link."""
 
-    live: Optional[Live]  # The interface, or None.
+    live: Optional[Live]  # The interface as WireGuard has it, or None.
+    interface: Optional[facts.Interface]  # The same one with its addresses.
+    routes: FrozenSet[fields.IPNetwork]  # Routes into it.
+    connected: FrozenSet[fields.IPNetwork]  # Those that the kernel made with its addresses.
     file: Optional[str]  # Text of the wg-quick file, or None.
     enabled: bool  # Whether the unit starts at boot.
     watched: bool = attr.ib(default=False, kw_only=True)  # Whether the handover watch runs.
@@ -119,22 +117,23 @@ def look(prefix: str = "") -> List[Step]:
 
     Starting a process is expensive, so each program runs once for all links.
     """
-    steps = [run(prefix + "wg/" + what, "wg", "show", "all", what) for what in _SHOWN]
-    steps.append(run(prefix + "wg/address", "ip", "-j", "address", "show"))
-    for family in ("-4", "-6"):
-        steps.append(run(prefix + "wg/route" + family, "ip", "-j", family, "route", "show"))
-    return steps
+    return [run(prefix + "wg/" + what, "wg", "show", "all", what) for what in _SHOWN]
 
 
-def parse(links: Sequence[str], link: str, results: Results) -> State:
+def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results) -> State:
     """Read the results of `observe(links)` for one link."""
     public = (results.out(link + "/public") or "").strip()
     enabled = results.output("wg/enabled").split("\n")
+    interface = vdu.interfaces.get(wireguard_interface(link))
+    routes, connected = facts.routes(results, wireguard_interface(link))
     return State(
         public_key=fields.wireguard_key("VDU: {} public key".format(link), public),
         next_public_key=(results.out(link + "/next") or "").strip(),
         generation=generation(link, results),
-        live=parse_live(link, results),
+        live=parse_live(link, results) if interface is not None else None,
+        interface=interface,
+        routes=routes,
+        connected=connected,
         file=results.text(link + "/file"),
         enabled=dict(zip(links, enabled)).get(link, "").strip() == "enabled",
         watched=results.exit_code(link + "/watched") is not None,
@@ -197,22 +196,13 @@ def parse_live(link: str, results: Results, prefix: str = "") -> Optional[Live]:
                 sent=int(sent),
                 keepalive=0 if keepalive == "off" else int(keepalive),
             )
-        shown = json.loads(results.out(prefix + "wg/address") or "[]")
-        details = next(item for item in shown if item.get("ifname") == interface)
-        ids = [prefix + "wg/route" + family for family in ("-4", "-6")]
-        routes, connected = facts.routes(results, ids, interface)
         return Live(
             public_key=public_keys[0],
             listen_port=int(next(iter(table("listen-port")))),
             peers=peers,
-            addresses=frozenset(facts.addresses(details)),
-            mtu=int(details["mtu"]),
-            routes=routes,
-            connected=connected,
-            up="UP" in details.get("flags", ("UP",)),
         )
     except (StopIteration, *MALFORMED):
-        raise VduError("`wg show` or `ip` printed something unexpected of {}".format(interface))
+        raise VduError("`wg show` printed something unexpected of {}".format(interface))
 
 
 def _endpoints(interface: str, text: str) -> Dict[str, str]:
@@ -325,25 +315,26 @@ def steps_to(configuration: Configuration, state: State) -> List[Step]:
         # The running one may give a key what its peer has lost.
         stop = ("systemctl", "stop", WATCH_UNIT.format(link))
         steps.append(run(link + "/apply/handover-stop", *stop, any_exit=True))
-    if state.live is None:
+    if state.live is None or state.interface is None:
         # `restart`: the unit may count as active although somebody deleted the interface.
         steps.append(
             run(link + "/apply/start", "systemctl", "restart", UNIT.format(link), timeout=60)
         )
     else:
-        steps += _interface_changes(configuration, state, state.live, interface)
+        steps += _interface_changes(configuration, state, state.live, state.interface)
         steps += _peer_changes(configuration, state, state.live, interface)
-        steps += _route_changes(configuration, state.live, interface)
+        steps += _route_changes(configuration, state, state.interface)
     steps += watch
     return steps + recording(link, configuration.peers, state, bool(steps))
 
 
 def _interface_changes(
-    configuration: Configuration, state: State, live: Live, interface: str
+    configuration: Configuration, state: State, live: Live, present: facts.Interface
 ) -> List[Step]:
     link, address = configuration.link, configuration.params.inner_address
+    interface, addresses = present.name, frozenset(present.addresses)
     steps = []
-    if not live.up:
+    if not present.up:
         # Its routes went when it went down.
         steps.append(run(link + "/apply/up", "ip", "link", "set", interface, "up"))
     if live.public_key != state.public_key:
@@ -353,13 +344,13 @@ def _interface_changes(
     if live.listen_port != configuration.params.listen_port:
         port = str(configuration.params.listen_port)
         steps.append(run(link + "/apply/port", "wg", "set", interface, "listen-port", port))
-    if live.mtu != configuration.mtu:
+    if present.mtu != configuration.mtu:
         mtu = str(configuration.mtu)
         steps.append(run(link + "/apply/mtu", "ip", "link", "set", interface, "mtu", mtu))
-    for index, old in enumerate(sorted(live.addresses - {address}, key=str)):
+    for index, old in enumerate(sorted(addresses - {address}, key=str)):
         id = "{}/apply/address-{}".format(link, index)
         steps.append(run(id, "ip", "address", "del", str(old), "dev", interface))
-    if live.addresses != {address}:
+    if addresses != {address}:
         # Last: with the first address of a subnet, Linux deletes its others and their routes.
         words = ("ip", "address", "replace", str(address), "dev", interface)
         steps.append(run(link + "/apply/address", *words))
@@ -417,19 +408,22 @@ def _peer_changes(
     return steps
 
 
-def _route_changes(configuration: Configuration, live: Live, interface: str) -> List[Step]:
+def _route_changes(
+    configuration: Configuration, state: State, present: facts.Interface
+) -> List[Step]:
+    interface = present.name
     subnet = configuration.params.inner_address.network
     routes = {
         p for peer in configuration.peers for p in peer.prefixes if not fields.covers(subnet, p)
     }
-    same = live.up and live.addresses == {configuration.params.inner_address}
+    same = present.up and present.addresses == (configuration.params.inner_address,)
     steps = facts.reconnect(configuration.link, interface, configuration.params.inner_address)
-    steps = steps if same and subnet not in live.connected else []
-    kept = live.routes if same else frozenset()
+    steps = steps if same and subnet not in state.connected else []
+    kept = state.routes if same else frozenset()
     for index, prefix in enumerate(fields.ordered(routes - kept)):
         id = "{}/apply/route-{}".format(configuration.link, index)
         steps.append(run(id, "ip", "route", "replace", str(prefix), "dev", interface))
-    for index, prefix in enumerate(fields.ordered(live.routes - routes)):
+    for index, prefix in enumerate(fields.ordered(state.routes - routes)):
         id = "{}/apply/unroute-{}".format(configuration.link, index)
         steps.append(run(id, "ip", "route", "del", str(prefix), "dev", interface, any_exit=True))
     return steps

@@ -50,7 +50,8 @@ class Wireguard(KeyedTechnology[wireguard.State]):
         return ((GATE.format(link), ("wg", "pubkey")),)
 
     def observed(self, inputs: LinkInputs) -> wireguard.State:
-        return wireguard.parse(inputs.charm_state.using(self.name), inputs.link, inputs.results)
+        links = inputs.charm_state.using(self.name)
+        return wireguard.parse(links, inputs.link, inputs.vdu, inputs.results)
 
     def key_pair(self, params: LinkParams) -> KeyPair:
         return wireguard.key_pair(params.link)
