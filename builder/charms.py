@@ -138,8 +138,11 @@ def declared_actions(tree: Tree, file: str) -> dict[str, Any]:
 
 
 def _complete(where: str, parameter: dict[str, Any]) -> dict[str, Any]:
-    """Return a parameter with its type, and its range in the words of JSON Schema."""
+    """Return a parameter with its type, its range and form in the words of JSON Schema."""
     full = dict(parameter)
+    if "form" in full:
+        # Juju knows no such keyword, so it leaves the sentence to the charm.
+        full["x-form"] = full.pop("form")
     kind = "boolean" if isinstance(full.get("default"), bool) else "string"
     if "range" in full:
         kind = "integer"

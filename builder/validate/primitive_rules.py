@@ -1,7 +1,8 @@
 """Rules for primitives and their parameters, against the charm's actions and options."""
 
+import ipaddress
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any
 
@@ -27,8 +28,53 @@ PRODUCED = {"INTEGER": {"integer", "number"}, "BOOLEAN": {"boolean"}, "STRING": 
 """JSON schema types of the values that LCM sends for each data-type."""
 LOOPBACK = ("underlay-interface", "lo")
 NO_LOOPBACK = "no peer is reached over 'lo'; allowed: a NIC such as 'ens4', or 'auto'"
+
+
+def _prefix(text: str) -> None:
+    network = ipaddress.ip_network(text)
+    if network.prefixlen < (8 if network.version == 4 else 16):
+        raise ValueError(text)
+
+
+def _host(text: str) -> None:
+    address = ipaddress.ip_address(text)
+    if address.is_multicast or address.is_loopback or address.is_link_local:
+        raise ValueError(text)
+
+
+def _interface(text: str) -> None:
+    host, _, length = text.partition("/")
+    _host(host)
+    interface, bits = ipaddress.ip_interface(text), 128 if ":" in host else 32
+    ends = (interface.network.network_address, interface.network.broadcast_address)
+    if not 1 <= int(length) <= bits or (int(length) < 31 and bits == 32 and interface.ip in ends):
+        raise ValueError(text)
+
+
+FORMS: dict[str, tuple[Callable[[str], None], str]] = {
+    "address": (_host, "an IPv4 or IPv6 address such as 192.0.2.1"),
+    "interface": (_interface, "an address with prefix length such as 172.16.6.2/24"),
+    "prefixes": (_prefix, "prefixes such as 10.45.0.0/16, at least /8 for IPv4 and /16 for IPv6"),
+}
+"""Forms of texts in `x-form` of an action's parameter: how one is read, and its name."""
+
+
+def _form(_: Any, form: Any, value: Any, schema: Document) -> Iterator[Any]:
+    """Check `x-form` of our actions: a form of FORMS, and words that are allowed instead."""
+    kind, *words = map(str, form if isinstance(form, list) and form else ["any"])
+    known = kind in FORMS and isinstance(value, str) and value
+    if not known or value.split(":")[0] in (*words, schema.get("default")):
+        return
+    try:
+        for part in value.split(",") if kind == "prefixes" else [value]:
+            FORMS[kind][0](part.strip(" "))
+    except ValueError:
+        yield jsonschema.ValidationError(value)
+
+
 SCHEMA = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
-    jsonschema.Draft4Validator, {"pattern": lambda *_: None, "patternProperties": lambda *_: None}
+    jsonschema.Draft4Validator,
+    {"pattern": lambda *_: None, "patternProperties": lambda *_: None, "x-form": _form},
 )
 """JSON schema without patterns: a stranger's regular expression may take for ever."""
 
@@ -302,4 +348,8 @@ def misfit(value: Any, kind: str, schema: Document) -> str:
     rule = f"{error.validator} {shown(error.validator_value)}"
     if error.validator == "enum":
         rule = ", ".join(map(str, error.validator_value))
+    if error.validator == "x-form":
+        kind, *words = map(str, error.validator_value)
+        words += [str(schema["default"])] if "default" in schema else []
+        rule = ", ".join([FORMS[kind][1], *words])
     return f"{shown(sent)} does not fit the action; allowed: {rule}"

@@ -1,15 +1,20 @@
 """Instantiation parameters: one change, exactly one problem."""
 
 import copy
+from pathlib import Path
 
 import pytest
 import yaml
 from click.testing import CliRunner
 from params_cases import CASES, EXTRA, NIC, dhcp, edit, spread
 from validate_support import CODES, ENTRY, NST, PARAMS, catalog, ns, ns_with_charm, nst, vnf
+from vpnaas.base.errors import InputError
+from vpnaas.params.intent import Intent
 
+from builder.charms import _complete
 from builder.cli import main
 from builder.validate import Catalog, validate_params
+from builder.validate.primitive_rules import misfit
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.code)
@@ -421,3 +426,48 @@ def test_records_of_a_database_serve_as_catalogue():
     document = {**copy.deepcopy(PARAMS), "nsdId": "u1"}
     document["vld"][0]["name"] = "x"
     assert [p.code for p in validate_params("ns", document, again)] == ["params-vld"]
+
+
+ACTIONS = Path(__file__).parents[3] / "charms/common/actions.yaml"
+CONFIGURE = yaml.safe_load(ACTIONS.read_text())["configure"]["params"]
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        (
+            "inner-address",
+            ["10.77.0.1/24", "fd00::2/64", "10.0.0.1/32", "10.0.0.0/31", "none", "pool"],
+            "10.77.0.1 10.77.0.0/24 10.77.0.255/24 10.77.0.1/255.255.255.0 10.77.0.1\uff0f24"
+            " 127.0.0.1/8 224.0.0.1/24 0.0.0.0/0 fe80::1/64 ::1/128 169.254.1.1/24 off"
+            " 10.77.0.1/24,10.78.0.1/24 10.0.0.1/0",
+        ),
+        (
+            "gateway",
+            ["192.0.2.1", "2001:db8::1", "auto", ""],
+            "AUTO gw.example.com 192.0.2.1:51820 [2001:db8::1] 192.0.2.1/32 none 3232235777",
+        ),
+        (
+            "accept-prefixes",
+            ["10.1.0.0/16", "10.1.0.0/16, fd00::/32", "10.1.0.1", "none", ""],
+            "10.1.0.1/16 10.1.0.0/16;10.2.0.0/16 0.0.0.0/0 ::/0 none,10.1.0.0/16 all any"
+            " 10.0.0.0/7",
+        ),
+    ],
+)
+def test_the_validator_refuses_addresses_that_the_charm_would_refuse(name, good, bad):
+    schema = _complete("", CONFIGURE[name])
+    params = {"link": "s6a", "technology": "ipsec", "inner-address": "10.0.0.1/24"}
+    for value in good:
+        Intent().configured({**params, name: value})
+        assert misfit(value, "STRING", schema) == "", value
+    for value in bad.split():
+        with pytest.raises(InputError):
+            Intent().configured({**params, name: value})
+        assert misfit(value, "STRING", schema), value
+
+
+@pytest.mark.parametrize("form", [None, [], ["any"], [["address"]], 5, [{}], "address", [None, 1]])
+def test_a_form_of_a_stranger_is_none(form):
+    assert misfit("x", "STRING", {"type": "string", "x-form": form}) == ""
+    assert "such as 192.0.2.1, later" in misfit("x", "STRING", {"x-form": ["address", "later"]})
