@@ -325,6 +325,7 @@ NOISE = {
     "huge": "yes Example | head -c 3000000; {}; yes | head -c 3000000",
     "on standard error": "echo Example >&2; {}; echo Bye >&2",
     "with an exit code": "{}; exit 7",
+    "that waits for a key": "read -r answer; read -n 1 answer; {}",
     "like an answer": 'echo \'{{"results": {{}}, "failed": null}}\'; {}; echo packed x',
 }
 

@@ -20,8 +20,11 @@ from support.model_world import PlainInterface, WgInterface, World
 from vpnaas import actions, juju
 from vpnaas.base.errors import NotReadyError, StorageError, VduError
 from vpnaas.charm import VnfCharm
+from vpnaas.params.intent import link_params
 from vpnaas.peers.offer import KeyOffer, Offer, asking, encode
+from vpnaas.tunnels.wireguard.interface import cause
 from vpnaas.vdu.ssh import CommandResult
+from vpnaas.vdu.steps import Results
 
 S6A = {"link": "s6a", "inner-address": "172.16.6.2/24", "underlay-interface": "ens4"}
 S11 = {"link": "s11", "inner-address": "172.16.11.2/24", "underlay-interface": "ens4"}
@@ -167,8 +170,15 @@ def test_a_foreign_interface_with_the_links_name_is_named(vnf: Vnf) -> None:
     )
 
 
+def test_an_interface_may_have_the_links_name_as_its_other_name() -> None:
+    device = {"ifname": "ens3", "altnames": ["wg-s6a", "enp0s3"]}
+    results = Results({"s6a/why/devices": {"code": 0, "out": json.dumps([device])}})
+    named = link_params({"link": "s6a", "inner-address": "10.0.0.1/24"})
+    assert "interface wg-s6a that is not of WireGuard" in cause(named, results)
+
+
 def test_the_end_of_a_units_journal_is_in_a_sentence(vnf: Vnf) -> None:
-    vnf.vdu.journal = "[#] ip link add wg-s6a type wireguard\nUnknown device type.\n"
+    vnf.vdu.journal = "[#] ip link add wg-s6a type wireguard\nUnknown device type.\n└──┘\n"
     vnf.vdu.fail_on = "s6a/apply/start"
     says = "wg-quick@wg-s6a.service of the VDU failed and says: Unknown device type."
     assert vnf.refused("configure", **S6A) == says

@@ -74,6 +74,10 @@ class ModelVdu:
         self.journal = ""
         self.chains: list[dict[str, str]] = []
         """Of its firewalls, as `nft -j list chains` prints them."""
+        self.drops: list[dict[str, object]] = []
+        """Rules of its firewalls, as `nft -j list ruleset` prints them."""
+        self.ways: dict[str, str] = {}
+        """Interface to an address, "" where a route or rule refuses it; else none is known."""
         self.rules: set[int] = set()
         """Priorities of the rules of its routing tables."""
         self.machine = "a machine"
@@ -229,6 +233,9 @@ class ModelVdu:
     def _cmd_nft(self, argv, text):
         if argv[1:] == ["-j", "list", "chains"]:
             return 0, json.dumps({"nftables": [{"chain": chain} for chain in self.chains]})
+        if argv[1:] == ["-j", "list", "ruleset"]:
+            chains = [{"chain": chain} for chain in self.chains]
+            return 0, json.dumps({"nftables": [*chains, *self.drops]})
         if "osm_vpnaas_qos" in argv:
             return (0 if "osm-vpnaas-qos.service" in self.active else 1), ""
         if "gateway" in argv[-1]:
@@ -597,6 +604,9 @@ class ModelVdu:
             if "default" in words:
                 routes = [{"dst": "default", "dev": self.default}] if self.default else []
             return 0, json.dumps([] if "-6" in argv else routes)
+        if words[:2] == ["route", "get"]:
+            way = self.ways.get(words[2])
+            return (2, "") if way == "" else (0, json.dumps([{"dev": way}] if way else []))
         if words[:2] == ["rule", "show"]:
             return 0, json.dumps([{"priority": number} for number in sorted(self.rules)])
         if words[:2] == ["rule", "add"]:

@@ -29,7 +29,7 @@ import attr
 
 from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED, InputError, VduError, VpnaasError
-from vpnaas.base.links import KEYED, NONE, WIREGUARD
+from vpnaas.base.links import KEYED, NONE, WIREGUARD, ipsec_interface
 from vpnaas.features import foreign_firewall
 from vpnaas.features.feature import Feature, Sight
 from vpnaas.features.gateway.gateway import Gateway
@@ -44,7 +44,7 @@ from vpnaas.peers.inputs import AGAIN, CharmState, LinkInputs
 from vpnaas.peers.leases import Asking
 from vpnaas.peers.peer import Peer, in_turn, read_record
 from vpnaas.peers.same_address import is_same
-from vpnaas.tunnels import nesting
+from vpnaas.tunnels import nesting, silence
 from vpnaas.tunnels.clear import Clear
 from vpnaas.tunnels.ipsec.technology import Ipsec
 from vpnaas.tunnels.technology import Draft, Echo, LinkPlan, Technology
@@ -616,6 +616,13 @@ def conclude(
         echoes = _echoes(link, names, results)
         if names and not echoes:
             waiting += ("the VDU cannot send echo requests: {}".format(results.why(ECHO)),)
+        silent = _silent(decided, names, results)
+        if silent is not None and diagnosis is not None:
+            # Policies of IPsec take packets whatever their route; charon's routes come with an SA.
+            device = after.interface if after.interface != after.underlay else ""
+            alive = fresh(plan.now, after, silent)
+            idle = "" if alive else ipsec_interface(link)
+            waiting += silence.causes(link, silent, device, idle, diagnosis)
         concluded[link] = attr.evolve(after, echoes=echoes, waiting=waiting)
         broken = _broken(decided.params, results)
         if broken is not None:
@@ -628,15 +635,24 @@ def conclude(
 
 
 def diagnose_steps(plan: Plan, results: Results) -> List[Step]:
-    """Return the steps that look why steps of links failed; none if all went well."""
+    """Return the steps that look why steps of links failed, or peers do not answer; often none."""
     steps: List[Step] = []
-    for decided in plan.links.values():
+    for link, decided in plan.links.items():
+        silent = _silent(decided, plan.asked.get(link, ()), results)
+        steps += silence.look(link, silent) if silent is not None else []
         broken = _broken(decided.params, results)
         if broken is None or broken.plain:
             continue
         if broken.step.part == decided.params.link:
             steps += TABLE[decided.params.technology].diagnose(decided.params, broken)
     return steps
+
+
+def _silent(decided: LinkPlan, asked: Tuple[str, ...], results: Results) -> Optional[Peer]:
+    """Return the first peer of a link that was asked for an echo and did not answer, or None."""
+    echoes = _echoes(decided.params.link, asked, results)
+    quiet = {name for name, echo in echoes.items() if not echo.received}
+    return next((peer for peer in decided.peers if peer.name in quiet), None)
 
 
 def _echoes(link: str, names: Tuple[str, ...], results: Results) -> Dict[str, Echo]:

@@ -12,7 +12,7 @@ from vpnaas.base.fields import digest
 from vpnaas.base.links import reference_point
 from vpnaas.params import pools
 from vpnaas.peers.peer import Peer
-from vpnaas.plan import TABLE, fresh
+from vpnaas.plan import RECENT, TABLE, fresh
 from vpnaas.tunnels.technology import LinkPlan
 
 UNCONFIGURED = "unconfigured"
@@ -284,8 +284,8 @@ def _peer(peer: Peer, plan: LinkPlan, now: int, memory: Memory, at: int) -> Dict
         view["state"] = DOWN
     elif peer.is_manual:
         view["state"] = IDLE  # It connects at any time.
-    elif peer.reached and max(age or 0, at - memory.confirmed[peer.name][1]) >= SETTLING:
-        view["state"] = DOWN
+    elif peer.reached and ((age or 0) >= RECENT or at - memory.confirmed[peer.name][1] >= SETTLING):
+        view["state"] = DOWN  # Who had a handshake some seconds ago does not wait for the first.
     else:
         view["state"] = PENDING
     return view

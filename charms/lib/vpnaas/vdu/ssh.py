@@ -69,6 +69,8 @@ ALGORITHMS = {
     ),
 }
 OUTPUT_LIMIT = 16 << 20
+SPARE = "\n" * 9
+"""Lines before a program, for what reads an answer when a shell starts."""
 
 
 @attr.frozen
@@ -206,7 +208,8 @@ class Vdu:
         if self._cache is None:
             self._cache = _cached_files(self._recall_file)
         mark = secrets.token_hex(16)
-        result = self.command(command, program(steps, exclusive, self._cache, mark), limit)
+        text = SPARE + program(steps, exclusive, self._cache, mark)
+        result = self.command(command, text, limit)
         try:
             return Results.from_json(result.out, steps, self._cache, mark)
         except VduError:

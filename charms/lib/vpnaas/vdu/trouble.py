@@ -53,9 +53,13 @@ def taken(results: Results, at: str, port: int, interface: str) -> str:
 
 
 def devices(results: Results, at: str) -> Dict[str, Dict[str, Any]]:
-    """Return the interfaces of the VDU by name, as `ip -j -d` prints them."""
+    """Return the interfaces of the VDU by name and by other name, as `ip -j -d` prints them."""
     try:
-        return {str(each["ifname"]): each for each in json.loads(results.output(at + "/devices"))}
+        return {
+            str(name): each
+            for each in json.loads(results.output(at + "/devices"))
+            for name in (*each.get("altnames", ()), each["ifname"])
+        }
     except MALFORMED:
         return {}
 
@@ -76,5 +80,7 @@ def journal(results: Results, at: str) -> str:
     """Return the last lines that the unit's programs wrote, "" for none."""
     # wg-quick(8) shows each command after this mark.
     lines = results.output(at + "/journal").splitlines()
-    said = [line.strip() for line in lines if line.strip() and not line.startswith("[#]")]
+    # wireguard-go draws a frame around a warning.
+    worded = [line.strip() for line in lines if any(map(str.isalnum, line))]
+    said = [line for line in worded if not line.startswith("[#]")]
     return printable("; ".join(said[-2:]))[-_MOST:]

@@ -1,0 +1,68 @@
+"""Why a peer may be silent: routes, rules and firewalls of this VDU that are not ours."""
+
+import json
+from typing import List, Tuple
+
+from vpnaas.base import fields
+from vpnaas.base.errors import MALFORMED
+from vpnaas.peers.peer import Peer
+from vpnaas.vdu.steps import Results, Step, printable, run
+
+_DROPS = (
+    r'"(?:rule|chain)": \{("family": "\w+", "table": "(?!osm_vpnaas_)[^"]*", '
+    r'"(?:chain|name)": "[^"]*")(?:(?!"(?:rule|chain)": \{).)*?"(?:drop|reject)"'
+)
+"""Chains that drop by default, and rules that drop, in what `nft -j` prints as one line."""
+
+
+def look(link: str, peer: Peer) -> List[Step]:
+    """Return the steps that look why a peer of a link does not answer."""
+    at, inner = link + "/silent/", peer.echo_address()
+    ends = {"inner": inner, "outer": peer.endpoint[0] if peer.endpoint else None}
+    return [
+        run(at + end, "ip", "-j", "route", "get", str(address), any_exit=True)
+        for end, address in ends.items()
+        if address
+    ] + [run(at + "drops", "nft", "-j", "list", "ruleset", pick=_DROPS, any_exit=True)]
+
+
+def causes(link: str, peer: Peer, device: str, idle: str, results: Results) -> Tuple[str, ...]:
+    """Return why a peer may not answer, one sentence each.
+
+    Args:
+        device: Interface into which the tunnel's packets are routed, "" for any.
+        idle: Interface where they end while there is no tunnel, "" for none.
+    """
+    at, found = link + "/silent/", []
+    for end, address in (("inner", peer.echo_address()), ("outer", (peer.endpoint or (None,))[0])):
+        wrong = ""
+        if results.exit_code(at + end):
+            wrong = "refuses packets to {0}"
+        elif end == "inner" and device and _way(results, at + end) not in ("", device, idle):
+            wrong = "sends packets to {0} into {1} instead of {2}"
+        if wrong:
+            text = "a route or rule of the VDU " + wrong + "; see `ip route get {0}`"
+            found.append(text.format(address, _way(results, at + end), device))
+    drops = _drops(results, at + "drops")
+    if drops:
+        text = "a firewall that is not ours may drop packets: {}"
+        found.append(text.format(fields.few(drops)))
+    return tuple(found)
+
+
+def _way(results: Results, id: str) -> str:
+    try:
+        return printable(str(json.loads(results.output(id))[0]["dev"]))
+    except MALFORMED:
+        return ""
+
+
+def _drops(results: Results, id: str) -> List[str]:
+    chains = set()
+    for line in results.output(id).splitlines():
+        try:
+            family, table, name = json.loads("{" + line + "}").values()
+        except MALFORMED:
+            continue
+        chains.add(printable("{} of table {} {}".format(name, family, table)))
+    return sorted(chains)
