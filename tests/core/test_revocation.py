@@ -140,6 +140,26 @@ def test_a_server_that_is_back_is_asked_again(ask, notes) -> None:
     assert said(notes) == {}
 
 
+def test_a_server_that_drips_its_headers_is_asked_again(ask, notes, monkeypatch) -> None:
+    """A connection may drip for ever: each byte is in time, the answer never ends."""
+    monkeypatch.setattr(revocation, "PATIENCE", 0.6)
+    heal, over = threading.Event(), threading.Event()
+
+    def drip(handler: http.server.BaseHTTPRequestHandler) -> None:
+        if heal.is_set():
+            answering(b"list")(handler)
+            return
+        with contextlib.suppress(OSError):
+            while not over.wait(0.1):
+                handler.wfile.write(b"H")
+
+    with server(drip) as url:
+        assert ask(url + "/a.crl")[0] == 504
+        heal.set()
+        wait_until(lambda: ask(url + "/a.crl")[:2] == (200, b"list"), "asked again", 10)
+        over.set()
+
+
 def test_a_list_that_comes_late_is_there_for_the_next_question(ask, notes) -> None:
     def serve(handler: http.server.BaseHTTPRequestHandler) -> None:
         answering(b"list", after=0.8 if "slow" in handler.path else 0)(handler)

@@ -205,7 +205,10 @@ class Servers:
         began = time.monotonic() - WAIT
         key = question.server
         while True:
-            answer = answers.get()
+            try:
+                answer = answers.get(timeout=PATIENCE)
+            except queue.Empty:  # Each byte may come in time, and the answer never end.
+                answer = Answer(504, why="it answers too slowly")
             took = time.monotonic() - began
             with self.lock:
                 if question.body is None and not answer.why:
