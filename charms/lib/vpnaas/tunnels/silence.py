@@ -9,8 +9,8 @@ from vpnaas.peers.peer import Peer
 from vpnaas.vdu.steps import Results, Step, printable, run
 
 _DROPS = (
-    r'"(?:rule|chain)": \{("family": "\w+", "table": "(?!osm_vpnaas_)[^"]*", '
-    r'"(?:chain|name)": "[^"]*")(?:(?!"(?:rule|chain)": \{).)*?"(?:drop|reject)"'
+    r'"(?:rule|chain)": .("family": "\w+", "table": "(?!osm_vpnaas_)[^"]*", '
+    r'"(?:chain|name)": "[^"]*")(?:(?!"(?:rule|chain)": .).)*?"(?:drop|reject)"'
 )
 """Chains that drop by default, and rules that drop, in what `nft -j` prints as one line."""
 
@@ -37,11 +37,11 @@ def causes(link: str, peer: Peer, device: str, idle: str, results: Results) -> T
     for end, address in (("inner", peer.echo_address()), ("outer", (peer.endpoint or (None,))[0])):
         wrong = ""
         if results.exit_code(at + end):
-            wrong = "refuses packets to {0}"
+            wrong = "a route or rule of the VDU refuses packets to {0}"
         elif end == "inner" and device and _way(results, at + end) not in ("", device, idle):
-            wrong = "sends packets to {0} into {1} instead of {2}"
+            wrong = "a route or rule of the VDU sends packets to {0} into {1} instead of {2}"
         if wrong:
-            text = "a route or rule of the VDU " + wrong + "; see `ip route get {0}`"
+            text = wrong + "; see `ip route get {0}`"
             found.append(text.format(address, _way(results, at + end), device))
     drops = _drops(results, at + "drops")
     if drops:
