@@ -12,6 +12,7 @@ ENVIRONMENTS = f"{DAY12}[]/execution-environment-list[]"
 STARTED = ("hooks/", "actions/")
 MARK = b"\xef\xbb\xbf"  # Byte order mark of UTF-8.
 BOM = "a byte order mark stands before `#!`, so Linux runs no interpreter; allowed: without"
+EMPTY = "it is empty, and Juju can start no empty file; allowed: a script or program"
 PUBLIC_KEY = "get-ssh-public-key"
 EARLIEST = 315532800  # 1980-01-01, the earliest date in a ZIP file
 
@@ -99,6 +100,8 @@ def _start(ctx: Context, charm: Charm, files: dict[str, Entry]) -> Iterator[Prob
     for path, entry in sorted(files.items()):
         started = path == "dispatch" or path.startswith(STARTED) or entry.mode & 0o111
         data = (ctx.package.data(charm.folder + path) or b"") if started else b""
+        if not data and path in starts and entry.mode & 0o111 and not entry.link:
+            yield ctx.in_file("charm-dispatch", f"{charm.folder}{path}", EMPTY)
         if not entry.link and data.startswith((b"#!", MARK)) and _breaks(data):
             what = BOM if data.startswith(MARK) else CARRIAGE
             yield ctx.in_file("charm-line-ends", f"{charm.folder}{path}", what)

@@ -4,8 +4,10 @@ RO gives its key to cloud-init's default user and logs in as `default-user` to a
 If that fails, LCM waits ten minutes, and the charm never reaches the VDU.
 """
 
+import base64
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from builder.validate.context import Context, Document
@@ -29,6 +31,13 @@ LOCKS = re.compile(
     r"|chage\s+.*-E|rm\s+.*authorized_keys)\b"
 )
 """Commands after which the user whom they name cannot log in."""
+APPENDED = re.compile(
+    r"""\b(?:echo|printf)\s+["']?([^"'>]+?)(?:\\n)?["']?\s*>>?\s*(/etc/ssh/[\w./-]+)"""
+)
+"""A command that writes a line of sshd's configuration."""
+CLOSES = re.compile(r"\bufw\s+(?:--force\s+)?enable\b|--set-default-zone[= ](?:drop|block)\b")
+OPENS = re.compile(r"\bufw\s.*\b(?:allow|limit)\b|--add-(?:service|port|rich-rule)")
+"""Commands that close all ports of a VDU, and those that open some."""
 SSHD = re.compile(r"/etc/ssh/sshd_config(\.d/[^/]+\.conf)?$")
 
 
@@ -55,8 +64,9 @@ def shut_out(config: Document, injected: set[str], all_users: set[str]) -> Itera
     power = config.get("power_state")
     if isinstance(power, dict) and str(power.get("mode")) in ("poweroff", "halt"):
         yield f"power_state: {power['mode']} ends the VDU after Day-0; allowed: reboot, or nothing"
+    opened = any(OPENS.search(command) for command in _commands(config))
     for command in _commands(config):
-        if STOPS.search(command):
+        if STOPS.search(command) or (CLOSES.search(command) and not opened):
             yield f"after {_cut(command)} nobody reaches SSH at port 22; allowed: SSH from OSM"
         for user in sorted(all_users):
             if LOCKS.search(command) and re.search(rf"\b{re.escape(user)}\b", command):
@@ -123,14 +133,22 @@ def _files(config: Document) -> Iterator[tuple[str, str]]:
     listed = config.get("write_files")
     for file in listed if isinstance(listed, list) else ():
         if isinstance(file, dict):
-            yield str(file.get("path")), str(file.get("content") or "")
+            content, encoding = str(file.get("content") or ""), str(file.get("encoding") or "")
+            if encoding in ("b64", "base64"):
+                with suppress(ValueError):
+                    content = base64.b64decode(content).decode("utf-8", "replace")
+            yield str(file.get("path")), content
+    for command in _commands(config):
+        added = APPENDED.search(command)
+        if added:
+            yield added.group(2), added.group(1)
 
 
 def _sshd(path: str, text: str, user: str) -> Iterator[str]:
     """Check lines of sshd_config(5), up to the first Match."""
     for line in text.splitlines():
-        word, _, rest = line.strip().partition(" ")
-        values, word = rest.split(), word.lower()
+        word, rest = [*re.split(r"[\s=]+", line.strip(), maxsplit=1), ""][:2]
+        values, word = rest.replace('"', "").split(), word.lower()
         if word == "match":
             return
         plain = {value.partition("@")[0] for value in values}
@@ -138,6 +156,7 @@ def _sshd(path: str, text: str, user: str) -> Iterator[str]:
             (word == "port" and "22" not in values)
             or (word == "pubkeyauthentication" and values == ["no"])
             or (word == "authorizedkeysfile" and ".ssh/authorized_keys" not in rest)
+            or (word == "authenticationmethods" and "publickey" not in values)
             or (word == "denyusers" and plain & {user, "*"})
             or (word == "allowusers" and not plain & {user, "*"})
             or (word == "permitrootlogin" and user == "root" and values == ["no"])

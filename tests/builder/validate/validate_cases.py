@@ -356,6 +356,11 @@ CHARMS = [
     case("charm-metadata", charm("metadata.yaml", "gate", "x"), at="charms/gate/metadata.yaml"),
     case("charm-series", charm("metadata.yaml", "bionic, ", ""), at="charms/gate/metadata.yaml"),
     case("charm-dispatch", chmod("charms/gate/dispatch", 0o644), at="charms/gate"),
+    case(
+        "charm-dispatch",
+        file("charms/gate/hooks/install", "", mode=0o755),
+        at="charms/gate/hooks/install",
+    ),
     *(
         case("charm-line-ends", file(f"charms/gate/{path}", text), at=f"charms/gate/{path}")
         for path, text in (
