@@ -460,9 +460,14 @@ class InBackground(background.InBackground):
 
 
 def associations(vnf: Vdu) -> list[str]:
-    """Return the connections of the established IKE SAs."""
+    """Return the connections that have an established IKE SA.
+
+    One may have two for a while: an end that is slow to answer is called again (RFC 7296 section
+    2.8.1 has more such cases).
+    """
     listed = vnf.out("swanctl", "--list-sas").splitlines()
-    return [line.split(":")[0] for line in listed if ", ESTABLISHED, IKEv2" in line]
+    established = (line.split(":")[0] for line in listed if ", ESTABLISHED, IKEv2" in line)
+    return list(dict.fromkeys(established))
 
 
 def unbroken(report: str) -> None:
