@@ -496,8 +496,15 @@ def test_the_exporter_asks_who_is_silent(monkeypatch: pytest.MonkeyPatch) -> Non
     items[0]["inner-address"] = "127.0.0.1"
     outer = dict(items[0], name="rel-9", label="same", endpoint="127.0.0.1:4500")
     seen = Look(9, {"s6a": json.dumps({"version": 1, "peers": [*items, outer]})})
-    monkeypatch.setattr(exporter, "look", lambda: seen)
+    looks = [seen]
+    monkeypatch.setattr(exporter, "look", lambda: looks[-1])
     asking = Exporter()
     asking.refresh()
     asking.ask()
     assert asking._meter.answers == {("s6a", "rel-1"): True}
+    # The answers to a standby gateway go to the active one.
+    for text, kept in (("active 5 1", 1), ("standby 9 1", 0)):
+        looks.append(seen._replace(now=10, standby=text))
+        asking.refresh()
+        asking.ask()
+        assert len(asking._meter.answers) == kept

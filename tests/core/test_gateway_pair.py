@@ -7,12 +7,15 @@ import json
 import re
 from pathlib import Path
 
+import attr
 import pytest
 import yaml
 from support.juju import Charm, Juju, Relation
 from vpnaas.base.errors import InputError
 from vpnaas.params.gateway import SharedAddress
 from vpnaas.params.intent import link_params, manual_peer
+from vpnaas.status import link_status
+from vpnaas.tunnels.technology import Echo
 
 CORE = "10.43.1.0/24"
 PAIR = {"standby-gateways": "192.168.120.1,192.168.120.2"}
@@ -96,6 +99,34 @@ def test_a_cell_has_the_same_address_from_both_gateways_of_a_pair() -> None:
     juju.settle()
     assert relations[1].ends["gateway2"]["vpnaas-assigned-addresses"] == first
     assert cell.states() == {"s1c": "up"}
+
+
+def test_a_standby_gateway_asks_nobody_as_answers_go_to_the_active_one() -> None:
+    juju, _, gateways, _ = service()
+    for number, each in enumerate(gateways):
+        each.virtual = ipaddress.ip_address("192.168.121.254")
+        each.vdu.underlay["ens5"] = "192.168.121.1/24" + " 192.168.121.254/24" * (number == 0)
+        for sa in each.vdu.charon.sas:
+            sa.age = 60
+        each.reconcile()
+    assert [bool(each.plans["s1c"].echoes) for each in gateways] == [True, False]
+    juju.world.ping = lambda *_: False
+    for each in gateways:
+        each.reconcile(doubted=frozenset({"s1c"}))
+    # The daemon's own checks speak for the tunnels of the standby gateway.
+    assert [each.states() for each in gateways] == [{"s1c": "down"}, {"s1c": "up"}]
+
+
+def test_the_answer_of_one_gateway_does_not_speak_for_the_other() -> None:
+    juju, cell, (_, second), _ = service()
+    for peer in cell.plans["s1c"].peers:
+        assert peer.echo_address() == ipaddress.ip_address("10.41.0.1")
+    juju.world.clock += 3600
+    plan = cell.plans["s1c"]
+    echoes = {peer.name: Echo(3, 3, 1.0) for peer in plan.peers}
+    ended = attr.evolve(plan, state=attr.evolve(plan.state, sas=plan.state.sas[:1]), echoes=echoes)
+    shown = link_status("s1c", ended, juju.world.clock, at=juju.world.clock)
+    assert sorted(peer["state"] == "up" for peer in shown.details["peers"]) == [False, True]
 
 
 def test_manual_peers_know_the_shared_address_and_identity_only() -> None:

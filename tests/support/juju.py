@@ -50,6 +50,7 @@ class Charm:
         self.problems = ()
         self.addresses = {}
         self.shared = None
+        self.virtual = None
 
     def configure(self, link: str, inner: str, **options) -> None:
         params = {"link": link, "inner-address": inner, **options}
@@ -83,6 +84,7 @@ class Charm:
             remotes={link: tuple(found) for link, found in remotes.items()},
             management=self.management,
             shared=self.shared,
+            virtual=self.virtual,
             user="ubuntu",
             **options,
         )

@@ -39,6 +39,10 @@ class GatewayCharm(VnfCharm):
         pair = self._pair()
         return pair.shared if pair else None
 
+    def _virtual(self) -> Optional[fields.IPAddress]:
+        pair = self._pair()
+        return pair.virtual.ip if pair else None
+
     def _extra_state(self) -> str:
         return self.environment.stored(PAIR_KEY)
 

@@ -235,7 +235,9 @@ def make_plan(
     steps += nesting.steps_to(known, results)
     if charm_state.authorize:
         steps.append(authorize("authorize", charm_state.user, charm_state.authorize))
-    asked = _to_ask(vdu, links, bool(steps), charm_state.doubted)
+    standby = charm_state.virtual is not None and not vdu.is_local(charm_state.virtual)
+    # Answers to a standby gateway go to the active one, which has the same inner addresses.
+    asked = {} if standby else _to_ask(vdu, links, bool(steps), charm_state.doubted)
     steps += _look_again(charm_state, links, asked, changed=bool(steps))
     links.update({link: _waiting(asking) for link, asking in charm_state.asking.items()})
     problems = dict(sight.problems, **broken_extras(links, results))

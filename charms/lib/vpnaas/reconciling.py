@@ -111,6 +111,10 @@ class ReconcilingCharm:
         """Return the address of a gateway pair for its manual peers, None if there is none."""
         return None
 
+    def _virtual(self) -> Optional[fields.IPAddress]:
+        """Return the address that only the active gateway of our pair has, None for no pair."""
+        return None
+
     def _beside(self) -> Beside:
         """Return what else on the VDU is ours, not foreign to the links."""
         return Beside()
@@ -340,6 +344,7 @@ class ReconcilingCharm:
             gateway=intent.gateway if self._is_gateway() else None,
             features=self._features(),
             shared=self._shared(),
+            virtual=self._virtual(),
             holdings=holdings,
             monitoring=effective(intent.monitoring, self._is_gateway()),
             beside=self._beside(),

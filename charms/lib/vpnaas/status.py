@@ -277,7 +277,8 @@ def _peer(peer: Peer, plan: LinkPlan, now: int, memory: Memory, at: int) -> Dict
         view["rtt-ms"] = echo.rtt_ms
         # A manual peer may filter ICMP, but not one that has answered before.
         if echo.received or not peer.is_manual or peer.name in memory.answered:
-            alive = bool(echo.received)
+            # An answer to an address of a gateway pair may be that of the other gateway.
+            alive = bool(echo.received) and (alive or not plan.params.standby_gateways)
     if alive:
         view["state"] = UP
     elif trouble.down:

@@ -68,6 +68,8 @@ class CharmState:
     asking: Mapping[str, Asking] = attr.Factory(dict)
     # Address of our gateway pair for manual peers, None if there is none.
     shared: Optional[SharedAddress] = None
+    # The address that only the active gateway of our pair has, None if there is no pair.
+    virtual: Optional[fields.IPAddress] = None
     # `Peer.holdings` of the last reconcile, by link and peer name.
     holdings: Mapping[str, Mapping[str, str]] = attr.Factory(dict)
     beside: Beside = attr.Factory(Beside)  # The VNF's network function.

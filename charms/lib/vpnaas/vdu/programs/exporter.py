@@ -133,6 +133,11 @@ class Look(NamedTuple):
     nas: str = ""
     standby: str = ""
 
+    @property
+    def passive(self) -> bool:
+        """Tell whether this is a gateway of a pair that is not active."""
+        return self.standby.split()[:1] not in ([], ["active"])
+
 
 def output(*argv: str) -> str:
     """Return what a program printed, "" if it is missing or fails, `HANGS` if it hangs."""
@@ -456,6 +461,10 @@ class Exporter:
     def ask(self) -> None:
         """Ask silent peers for an echo."""
         with self._lock:
+            if self._meter.last.passive:
+                # Answers go to the active gateway of the pair, which has the same inner addresses.
+                self._meter.answers.clear()
+                return
             silent = {peer.key: peer for peer in self._meter.silent if peer.address}
         asked = {" ".join(key): (peer.address, ANSWER_SECONDS) for key, peer in silent.items()}
         try:
