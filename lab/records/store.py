@@ -34,20 +34,7 @@ _NAMES = ("id", "name", "vnfd-ref", "lcmOperationType")
 """Fields by which lists and clients name a document."""
 _NAMELESS = (OPS, NSIOPS, VNFRS)  # What is known by ids only.
 _SENTENCES = ("detailed-status", "errorDetail", "errorMessage")  # Where lists show why.
-_KINDS = {
-    VIMS: kinds.VIM,
-    VCAS: kinds.VIM,
-    VNFDS: kinds.VNFD,
-    NSDS: kinds.NSD,
-    NSRS: kinds.NSR,
-    VNFRS: kinds.VNFR,
-    OPS: kinds.NS_OPERATION,
-    NSTS: kinds.NST,
-    NSIS: kinds.NSI,
-    NSIOPS: kinds.NSI_OPERATION,
-    CREATED: kinds.CREATED,
-}
-COLLECTIONS = tuple(_KINDS)
+COLLECTIONS = tuple(kinds.KINDS)
 
 
 VERSION = 3
@@ -97,13 +84,13 @@ class Store:
         check_home(home)
 
     def _path(self, collection: str, key: str) -> Path:
-        if collection not in _KINDS:
+        if collection not in COLLECTIONS:
             raise ValueError(f"no such collection: {collection}")
         return self.root / collection / f"{key}.json"
 
     def exists(self) -> bool:
         """Return whether a lab has written here, or locked something to write it."""
-        names = [name for kind in _KINDS for name in (kind, f".{kind}.lock")]
+        names = [name for kind in COLLECTIONS for name in (kind, f".{kind}.lock")]
         return any((self.root / name).exists() for name in names)
 
     def lock(self, collection: str) -> Any:
@@ -148,7 +135,7 @@ class Store:
         wrong = "is damaged"
         try:
             document: Document = json.loads(text)
-            wrong = kinds.fault(document, _KINDS[collection])
+            wrong = kinds.fault(document, collection)
             if not wrong and document["_id"] == key and float(document["_admin"]["created"]) >= 0:
                 return document
         except (ValueError, TypeError, RecursionError):
