@@ -100,7 +100,8 @@ def load(tree: Tree, name: str) -> Charm:
     actions = _merged(actions, declared_actions(tree, f"{name}/actions.yaml"))
     config = _yaml(tree.common / "config.yaml")
     more = _yaml(source / "config.yaml", missing={"options": {}})
-    options = {**config["options"], **more.get("options", {})}
+    options = config["options"] | more.get("options", {})
+    options = {option: _complete(option, how) for option, how in options.items()}
     if not declared.experiments:
         del options[ALLOWED]
     if KEPT in actions:

@@ -88,6 +88,7 @@ class Option(_Open):
     """Entry of config.yaml."""
 
     type: Literal["string", "int", "float", "boolean"] = "string"
+    form: Any = Field(None, alias="x-form")  # What Juju ignores and our validator checks.
 
 
 class Config(_Open):

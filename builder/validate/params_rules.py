@@ -244,15 +244,21 @@ def _unfit(
         reason = odd_text(value)
         if reason:
             return f"{quoted} {reason}"
-    if primitive["name"] == "config" or charm is None:
-        return ""
-    action = (charm.actions or {}).get(
-        primitive.get("execution-environment-primitive") or primitive["name"]
-    )
     if (parameter["name"], value) == LOOPBACK:
         return NO_LOOPBACK
-    schema = action.params.get(parameter["name"]) if action else None
-    return misfit(value, kind, schema) if schema is not None else ""
+    schema = _schema(parameter["name"], primitive, charm)
+    hidden = "the value" if SECRET.search(name) else ""
+    return misfit(value, kind, schema, hidden) if schema is not None else ""
+
+
+def _schema(parameter: str, primitive: Document, charm: Charm | None) -> Document | None:
+    """Return the schema of a parameter of an action, or the form of a charm's option."""
+    if primitive["name"] == "config":
+        option = charm.config.options.get(parameter) if charm and charm.config else None
+        return {"x-form": option.form} if option else None
+    name = primitive.get("execution-environment-primitive") or primitive["name"]
+    action = (charm.actions or {}).get(name) if charm else None
+    return action.params.get(parameter) if action else None
 
 
 def odd_text(value: str) -> str:
