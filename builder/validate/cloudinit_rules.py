@@ -1,6 +1,9 @@
 """Rules for Day-0: RO renders every cloud-init file with Jinja2."""
 
+import re
 from collections.abc import Iterator
+from email import message_from_string
+from typing import Any
 
 from jinja2 import Environment, StrictUndefined, TemplateSyntaxError, nodes
 from jinja2.meta import find_undeclared_variables
@@ -23,8 +26,10 @@ HEADERS = (
     "Content-Type:",
     "MIME-Version:",
 )
-OTHER_CONFIGS = ("#cloud-config-archive", "#cloud-config-jsonp")
-"""Headers that begin like `#cloud-config` but are other formats."""
+CONFIG, ARCHIVE, SCRIPTS = "#cloud-config", "#cloud-config-archive", ("#!", "#cloud-boothook")
+MIME = ("Content-Type:", "MIME-Version:")
+UNREAD = ("#cloud-config-jsonp", "#include", "#part-handler")
+"""Headers of formats that no rule reads; the first begins like `#cloud-config`."""
 TEMPLATE = "## template: jinja"
 """First line of a file that cloud-init renders as well, on the VDU and after RO."""
 IN_TEMPLATE = ("#cloud-config", "#!")
@@ -239,7 +244,7 @@ def _config(
     """Check the possible results of a template: with all conditions true, and with all false."""
     twice = _is_template(text)
     config = text.partition("\n")[2] if twice else text
-    if not config.startswith("#cloud-config") or config.startswith(OTHER_CONFIGS):
+    if not config.startswith(HEADERS) or config.startswith(UNREAD):
         return
     repeats = []
     for met in (True, False):
@@ -247,18 +252,41 @@ def _config(
         if twice:
             try:
                 rendered = _outcome(environment().parse(rendered).body, met)
+                rendered = rendered.partition("\n")[2]
             except TemplateSyntaxError as error:
                 sentence = f"cloud-init cannot render RO's text: {error.message}; allowed: Jinja2"
                 yield ctx.in_file("cloud-init-jinja", path, sentence)
                 return
-        documents = list(_document(ctx, path, rendered, users))
-        yield from documents
-        if documents:
+        found = list(_day0(ctx, path, rendered, users))
+        yield from found
+        if found:
             return
-        repeats.append({name for _, name, _ in repeated(FASTEST(rendered).get_single_node())})
+        configs = [part for part in _parts(rendered) if part.startswith(CONFIG)]
+        nodes_of = [FASTEST(part).get_single_node() for part in configs]
+        repeats.append({name for node in nodes_of for _, name, _ in repeated(node)})
     for name in sorted(set.intersection(*repeats)):  # two branches may have one key each
         sentence = f"{name!r} is repeated, and cloud-init ignores its first value; allowed: once"
         yield ctx.in_file("key-twice", path, sentence)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Return the texts that cloud-init reads one by one: parts of a message or an archive."""
+    kinds: list[tuple[Any, str]] = []
+    if text.startswith(MIME):
+        for part in message_from_string(text).walk():
+            content = part.get_payload(decode=True)
+            if isinstance(content, bytes):
+                kinds.append((part.get_content_type(), content.decode("utf-8", "replace")))
+    elif text.startswith(ARCHIVE):
+        listed = load(text)
+        for item in listed if isinstance(listed, list) else ():
+            item = item if isinstance(item, dict) else {"content": item}
+            kinds.append((item.get("type"), str(item.get("content") or "")))
+    else:
+        kinds.append(("", text))
+    for kind, content in kinds:
+        named = kind == "text/cloud-config" and not content.startswith(CONFIG)
+        yield f"{CONFIG}\n{content}" if named else content
 
 
 def _outcome(body: list[nodes.Node], met: bool) -> str:
@@ -275,26 +303,38 @@ def _outcome(body: list[nodes.Node], met: bool) -> str:
     return text
 
 
-def _document(ctx: Context, path: str, rendered: str, users: Users) -> Iterator[Problem]:
+def _day0(ctx: Context, path: str, rendered: str, users: Users) -> Iterator[Problem]:
+    """Check what cloud-init makes of all parts: a later one replaces keys, or adds to lists."""
+    whole: dict[str, Any] = {}
+    scripts = []
+    merges = re.search("merge[_-](how|type)", rendered, re.IGNORECASE) is not None
     try:
-        document = load(rendered)
+        for part in _parts(rendered):
+            if part.startswith(SCRIPTS):
+                lines = (line for line in part.splitlines() if not line.lstrip().startswith("#"))
+                scripts.append("\n".join(lines))
+            document = load(part) if part.startswith(CONFIG) else None
+            if not isinstance(document, dict | None):
+                sentence = "a cloud-config has another form; allowed: a mapping"
+                yield ctx.in_file("cloud-init-yaml", path, sentence)
+                return
+            if _clear_password(document or {}):
+                sentence = (
+                    "a password in clear is known to all who can read the package; allowed: SSH "
+                    "keys, or a hash"
+                )
+                yield ctx.in_file("cloud-init-password", path, sentence)
+            for key, value in (document or {}).items():
+                both = merges and isinstance(value, list) and isinstance(whole.get(key), list)
+                whole[key] = [*whole[key], *value] if both else value
     except DocumentError as error:
         sentence = f"not usable as YAML: {error}"
         yield ctx.in_file("cloud-init-yaml", path, sentence)
         return
-    if document is None:
-        return
-    if not isinstance(document, dict):
-        sentence = "a cloud-config has another form; allowed: a mapping"
-        yield ctx.in_file("cloud-init-yaml", path, sentence)
-        return
-    if _clear_password(document):
-        sentence = (
-            "a password in clear is known to all who can read the package; allowed: SSH keys, or "
-            "a hash"
-        )
-        yield ctx.in_file("cloud-init-password", path, sentence)
-    for sentence in shut_out(document, *users):
+    if scripts:
+        listed = whole.get("runcmd")
+        whole["runcmd"] = [*(listed if isinstance(listed, list) else []), *scripts]
+    for sentence in shut_out(whole, *users):
         yield ctx.in_file("cloud-init-login", path, sentence)
 
 

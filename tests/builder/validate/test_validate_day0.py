@@ -82,7 +82,7 @@ def test_what_jinja2_reads_and_cannot_render(text, code, words, tmp_path):
     "text",
     [
         "#cloud-config\na: {% raw %}echo '{# fine #}' ${#a} ${#b#x}{% endraw %}\n",
-        "#cloud-config-archive\n- {type: text/cloud-config, content: x}\n",
+        "#cloud-config-archive\n- {type: text/cloud-config, content: 'a: 1'}\n",
         "## template: jinja\n#cloud-config\na: {% raw %}{{ v1.region }}{% endraw %}\n",
         "## template: jinja\n#cloud-config\na: {{ name | safe }}\n",
         "## Template: Jinja\n#!/bin/sh\n",
@@ -162,6 +162,48 @@ def test_day_0_that_locks_osm_out(text, words, tmp_path):
     made.drop("df/0/lcm-operations-configuration/operate-vnf-op-config/day1-2/0/config-access")
     made.put(f"{ENTRY}/0/initial-config-primitive/0/parameter/1/value", "<name>")
     assert validate_package(made.tar(tmp_path / "y.tar.gz"), catalog()) == []
+
+
+PARTS = """Content-Type: multipart/mixed; boundary="=="
+MIME-Version: 1.0
+
+--==
+Content-Type: text/cloud-config
+
+{}
+--==
+Content-Type: {}
+
+{}
+--==--
+"""
+ADMIN, BOTH = "users: [{name: admin}]", "#cloud-config\nusers: [default, {name: admin}]"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (PARTS.format(ADMIN, "text/x-shellscript", "#!/bin/sh\ntrue"), "ubuntu is not made"),
+        (PARTS.format(BOTH, "text/cloud-config", ADMIN), "ubuntu is not made"),
+        (PARTS.format("a: 1", "text/x-shellscript", "#!/bin/sh\npasswd -l ubuntu"), "log in as"),
+        (PARTS.format("a: [1", "text/plain", "x"), "not usable as YAML"),
+        (PARTS.format("password: a", "text/plain", "x"), "in clear"),
+        ("#!/bin/sh\nsystemctl stop ssh\n", "nobody reaches SSH"),
+        ("#cloud-boothook\n#!/bin/sh\nufw --force enable\n", "nobody reaches SSH"),
+        ("#cloud-config-archive\n- type: text/cloud-config\n  content: |\n    users: []\n", "made"),
+        ("#cloud-config-archive\n- '#!/bin/sh\n\n  poweroff'\n", "nobody reaches SSH"),
+        (PARTS.format(ADMIN, "text/cloud-config", BOTH), ""),
+        (PARTS.format(BOTH, "text/cloud-config", ADMIN + "\nmerge_how: list(append)"), ""),
+        (PARTS.format("a: 1", "text/x-shellscript", "#!/bin/sh\n# passwd -l ubuntu"), ""),
+        ("#!/bin/sh\nsystemctl restart ssh\n", ""),
+    ],
+)
+def test_day_0_of_several_parts_and_scripts(text, words, tmp_path):
+    made = vnf()
+    made.files["cloud_init/init.yaml"].text = text
+    found = validate_package(made.tar(tmp_path / "x.tar.gz"), catalog())
+    assert len(found) == bool(words), found
+    assert all(words in p.sentence for p in found)
 
 
 def test_root_needs_disable_root_false(tmp_path):
