@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 from typing import Any
@@ -114,14 +115,51 @@ def test_a_bad_look_asks_the_other_end_for_another_one_and_not_for_ever() -> Non
     assert numbers[-1] == 3
     good = link_status("s6a", plan, clock, before=memory, at=600).memory
     again = link_status("s6a", silent, clock, before=good, at=900).memory
-    assert (good.looks[0], again.looks[0]) == (3, 4), "a recovery wakes nobody"
-    assert link_status("s6a", silent, clock, before=again, at=910).memory.looks[0] == 4
+    # The other end may still call the link down, so the recovery asks it to look, once.
+    assert (good.looks[0], again.looks[0]) == (4, 5)
+    assert link_status("s6a", plan, clock, before=good, at=601).memory.looks[0] == 4
+    assert link_status("s6a", silent, clock, before=again, at=910).memory.looks[0] == 5
+    woken = link_status("s6a", plan, clock, before=memory, at=600, woken=["7"]).memory
+    assert woken.looks == (3, 0), "the end that has asked comes back by itself"
+    assert link_status("s6a", plan, clock, before=again, at=930).memory.looks[0] == 5, "too soon"
     # An end that was woken for a look does not ask for one itself.
-    assert link_status("s6a", silent, clock, before=good, at=900, woken=["7"]).memory.looks[0] == 3
+    assert link_status("s6a", silent, clock, before=good, at=900, woken=["7"]).memory.looks[0] == 4
     bag = looking(4, {"vpnaas-look": "7"})
     assert bag == {"vpnaas-look": "4", "vpnaas-looked": "7"}
     for hostile in ("-1", "7\n", "x" * 99, "٣", "1" * 10):
         assert looking(0, {"vpnaas-look": hostile}) == {"vpnaas-look": "", "vpnaas-looked": ""}
+
+
+@pytest.mark.parametrize("pattern", ["alternate", "one way", "random", "down", "up"])
+def test_ends_of_a_link_that_comes_and_goes_do_not_wake_each_other_for_ever(pattern: str) -> None:
+    juju, hss, _, _ = pair()
+    plan = plan_of(hss)
+    (peer,) = plan.peers
+    silent, chance = attr.evolve(plan, echoes={peer.name: Echo(9, 0)}), random.Random(5)  # noqa: S311
+    ends, events, looks = [Memory(), Memory()], [], 0
+    bags: list[dict[str, str]] = [{}, {}]
+    for at in range(0, 3600, 5):  # a look takes 5 s; update-status comes every 300 s
+        if at % 300 == 0:
+            events += [0, 1]
+        if not events:
+            continue
+        end = events.pop(0)
+        looks += 1
+        good = {
+            "alternate": looks % 4 < 2, "one way": end == 0, "random": chance.random() < 0.5,
+            "down": False, "up": True,
+        }[pattern]  # fmt: skip
+        seen = plan if good else silent
+        status = link_status(
+            "s6a", seen, juju.world.clock, before=ends[end], at=at,
+            woken=[bags[1 - end].get("vpnaas-look", "")],
+        )  # fmt: skip
+        ends[end] = status.memory
+        told = looking(status.memory.looks[0], bags[1 - end])
+        if told != bags[end]:
+            bags[end] = told
+            events.append(1 - end)
+    assert looks <= 24 * 5, "more than four looks for each of update-status"
 
 
 def test_a_manual_peer_may_sleep_or_filter_echo_requests() -> None:

@@ -32,6 +32,9 @@ SETTLING = 20
 """Seconds after a peer has confirmed our key in which it is not yet `down` without a handshake."""
 FURTHER_LOOKS = 3
 """How often the ends of a link that is not up wake each other for another look."""
+LASTING = 60
+"""Seconds that a link was not up, after which its recovery wakes the other end; so two ends of a
+link that comes and goes do not wake each other for ever."""
 IN_TURN = 900
 """Seconds in which a peer that comes back to an endpoint that it had left counts as two devices."""
 _WORST = (BLOCKED, DOWN, PENDING, WAITING, UNCONFIGURED, OFF, CLEAR, UP)
@@ -147,7 +150,8 @@ def link_status(
     reasons += ["{peer}: {reason}".format(**peer) for peer in peers if peer.get("reason")]
     reason = fields.few(reasons, "; ")
     memory = attr.evolve(memory, state=state, since=memory.since if memory.state == state else at)
-    memory = attr.evolve(memory, looks=_further(plan, memory, states, at, tuple(woken)))
+    looks = _further(before, memory, state, states, tuple(woken), at)
+    memory = attr.evolve(memory, looks=looks)
     memory = attr.evolve(memory, woken=tuple(woken))
     details = {
         "state": state,
@@ -168,19 +172,28 @@ def link_status(
 
 
 def _further(
-    plan: LinkPlan, memory: Memory, states: Sequence[str], at: int, woken: Tuple[str, ...]
+    before: Memory,
+    memory: Memory,
+    state: str,
+    states: Sequence[str],
+    woken: Tuple[str, ...],
+    at: int,
 ) -> Tuple[int, int]:
     """Return `Memory.looks` after a look: a link that is not up asks for another one.
 
-    It does so once, and some times more while a key is new. If the other end has just asked, it
-    comes back by itself.
+    It does so once, and some times more while a key is new. A link that is up again after some time
+    asks once: the other end may still call it down, until its next look. If the other end has just
+    asked, it comes back by itself.
     """
     number, asked = memory.looks
+    if not memory.confirmed or woken != memory.woken:
+        return number, asked if {DOWN, PENDING} & set(states) else 0
     if not {DOWN, PENDING} & set(states):
-        return number, 0
+        again = state == UP and before.state in (DOWN, BLOCKED) and at - before.since >= LASTING
+        return number + again, 0
     new = [when for _, when in memory.confirmed.values() if at - when < FURTHER_LOOKS * SETTLING]
-    enough = asked >= (FURTHER_LOOKS if new else 1) or woken != memory.woken
-    return (number, asked) if enough or not memory.confirmed else (number + 1, asked + 1)
+    enough = asked >= (FURTHER_LOOKS if new else 1)
+    return (number, asked) if enough else (number + 1, asked + 1)
 
 
 def shown_time(at: int) -> str:

@@ -35,6 +35,7 @@ from e2e_support import (
     wait,
 )
 from vpnaas.features import guard, repair
+from vpnaas.status import LASTING
 from vpnaas.vdu import machine
 
 from builder.tree import Tree
@@ -536,6 +537,27 @@ def test_unreachable_vdu_blocks_and_is_tried_again(
             client.out("systemctl", "start", "ssh.service")
         # The hooks are over; what brings the tunnel back is update-status.
         up_again(controlled)
+
+
+@pytest.mark.long
+def test_an_end_that_is_up_again_wakes_the_other(
+    basic: Service, server: Vnf, client: Vnf, untouched: None
+) -> None:
+    drop = "add table inet cut; add chain inet cut in { type filter hook prerouting priority -9; }"
+    with basic.controller() as controlled:
+        server.out("nft", f"{drop}; add rule inet cut in iifname ens4 drop")
+        try:
+            controlled.update_status()
+            wait(lambda: [controlled.status(end)[0] for end in UP] == ["blocked"] * 2, "both red")
+            time.sleep(LASTING)
+            assert [controlled.status(end)[0] for end in UP] == ["blocked"] * 2
+        finally:
+            server.out("nft", "delete", "table", "inet", "cut")
+        assert client.pings(SERVER, tries=60)
+        assert controlled.status("client")[0] == "blocked", "its own look is minutes away"
+        controlled.model.run_action(server.application, "show-status", {"link": "vpn-server"})
+        controlled.settle()
+        assert all(text in controlled.status(end)[1] for end, text in UP.items())
 
 
 @pytest.mark.long
