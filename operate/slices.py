@@ -124,13 +124,14 @@ class Record:
         """Return id and pairs of each slice, by its name; empty without a file."""
         try:
             text = self.path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return {}
-        try:
             return {
                 name: (str(each["id"]), [(_end(one), _end(other)) for one, other in each["pairs"]])
                 for name, each in json.loads(text).items()
             }
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise self._unusable(error) from None
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise OperateError(
                 f"{self.path} is no record of join-slices; remove it, and delete-peer what"
@@ -139,18 +140,29 @@ class Record:
 
     def write(self, name: str, id: str, pairs: Iterable[Pair]) -> None:
         """Replace what is known of a slice; without pairs, forget it."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            known = {**self.read(), name: (id, list(pairs))}
-            document = {
-                name: {"id": id, "pairs": [[asdict(end) for end in pair] for pair in each]}
-                for name, (id, each) in known.items()
-                if each
-            }
-            new = self.path.with_suffix(".new")
-            new.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-            os.replace(new, self.path)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.with_suffix(".lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                self._replace({**self.read(), name: (id, list(pairs))})
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    def _replace(self, known: Mapping[str, tuple[str, list[Pair]]]) -> None:
+        document = {
+            name: {"id": id, "pairs": [[asdict(end) for end in pair] for pair in each]}
+            for name, (id, each) in known.items()
+            if each
+        }
+        new = self.path.with_suffix(".new")
+        new.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        os.replace(new, self.path)
+
+    def _unusable(self, error: OSError) -> OperateError:
+        return OperateError(
+            f"{self.path}, the record of what is joined: {error.strerror}; allowed: --record with"
+            " a file that can be written"
+        )
 
 
 def _end(shown: dict[str, Any]) -> End:
@@ -198,7 +210,10 @@ class Joiner:
             self.ids[name] = id
         status = statuses(self.client)
         if name not in self._looked:
+            joined = self.pairs.get(name, [])
             self.pairs[name] = ends_of(self.client, nsi, status)
+            # An earlier process joined it, or could not remove it, under this name.
+            self._leave(name, [pair for pair in joined if pair not in self.pairs[name]])
             self._looked.add(name)
         pairs = self.pairs[name]
         if not pairs:
@@ -230,10 +245,13 @@ class Joiner:
         """
         self.settled.discard(name)
         self._looked.discard(name)
-        for pair in self.pairs.pop(name, ()):
+        self._leave(name, self.pairs.pop(name, ()))
+        self.retry(name)
+
+    def _leave(self, name: str, pairs: Iterable[Pair]) -> None:
+        for pair in pairs:
             self.introduced.pop(pair, None)
             self.leaving.setdefault(name, []).extend([pair, (pair[1], pair[0])])
-        self.retry(name)
 
     def retry(self, name: str) -> None:
         """Remove what is left of a deleted slice of this name."""
@@ -254,19 +272,16 @@ class Joiner:
             self.record.write(name, self.ids.get(name, ""), pairs)
 
     def _there(self, end: End) -> bool:
-        """Tell whether the service of an end exists; it may have been deleted with its slice.
-
-        Another service may have its name now.
-        """
-        service = end.ns
+        """Tell whether the service of an end exists; it may have been deleted with its slice."""
+        service = end.service
         try:
-            found = self.client.document("ns-show", service)
+            self.client.document("ns-show", service)
         except OperateError as error:
             said = (f"'{service}' not found", f"'{service}' does not exist")  # osm, osm-lab
             if getattr(error, "status", 0) == 404 or any(one in error.message for one in said):
                 return False
             raise
-        return str(found.get("_id", end.id)) == end.id
+        return True
 
 
 def _place(end: End) -> tuple[object, ...]:

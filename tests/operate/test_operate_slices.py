@@ -67,7 +67,7 @@ class Osm(Answering):
                 interfaces.append({"ns-vld-id": "sbi", "ip-address": ADDRESSES[id] + ";fd00::1"})
             return {"member-vnf-index-ref": id, "vdur": [{"interfaces": interfaces}]}
         found = [i for i in MEMBERS if id in (i, MEMBERS[i][0])]
-        if not found or (id == "first.slice" and not self.slices):
+        if not found or (found == ["id-2"] and not self.slices):
             raise OperateError(f"ns-show: ERROR: ns '{id}' not found")
         name, *members = MEMBERS[found[0]]
         sapd = [{"id": "sbi-sap", "virtual-link-desc": "sbi"}]
@@ -207,7 +207,9 @@ class Growing(Osm):
         return super().verb(*words).replace("id-of-", f"id-{self.age}-of-")
 
     def document(self, verb: str, id: str) -> dict[str, Any]:
-        found = super().document(verb, id.partition("-of-")[0] if "-of-" in id else id)
+        if verb == "ns-show" and "-of-" in id and (id != f"id-2-of-{self.age}" or not self.slices):
+            raise OperateError(f"ns-show: ERROR: ns '{id}' not found")
+        found = super().document(verb, id.partition("-of-")[0])
         if verb == "nsi-show":
             services = [{"nss-id": "shared", "nsrId": "id-1"},
                         {"nss-id": "slice", "nsrId": f"id-2-of-{self.age}"}]  # fmt: skip
@@ -280,6 +282,44 @@ def test_a_removal_that_failed_is_repeated_after_a_restart(
         follow(joiner, 0, range(2))
     assert [name for _, name, _ in osm.asked].count("delete-peer") == 1
     assert (joiner.leaving, record.read()) == ({}, {})
+
+
+def test_what_a_deleted_slice_left_is_removed_after_a_restart_beside_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new slice of the same name has another member at the shared service."""
+    osm, lines, record = Growing(), list[str](), Record(tmp_path / "joined.json")
+    follow(Joiner(osm, lines.append, record), 0, range(3))
+    answer, failing = Osm.answer, ["now"]
+
+    def busy(self: Osm, *words: Any) -> dict[str, Any]:
+        if words[2] == "delete-peer" and failing:
+            raise OperateError("busy")
+        return answer(self, *words)
+
+    monkeypatch.setattr(Osm, "answer", busy)
+    monkeypatch.setattr(
+        "test_operate_slices.ADDRESSES", {"gnb": "192.168.23.10", "smf": "192.168.23.20"}
+    )
+    osm.anew()
+    osm.ready.add("gnb")
+    follow(Joiner(osm, lines.append, record), 0, range(2))
+    failing.clear()
+    joiner = Joiner(osm, lines.append, record)
+    follow(joiner, 0, range(3))
+    assert ("amf", "delete-peer", "first-slice-smf") in osm.asked
+    assert osm.asked.count(("gnb", "delete-peer", "first-slice-smf")) == 0
+    assert (joiner.settled, joiner.leaving) == ({"first"}, {})
+    ((one, _),) = record.read()["first"][1]
+    assert one.vnf == "gnb"
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_a_record_that_cannot_be_used_is_a_sentence(tmp_path: Path, write: bool) -> None:
+    (tmp_path / "file").write_text("{}")
+    record = Record(tmp_path / "file" / "joined.json" if write else tmp_path)
+    with pytest.raises(OperateError, match="allowed: --record with a file that can be written"):
+        record.write("first", "1", []) if write else record.read()
 
 
 def test_a_record_that_is_none_says_what_to_do(tmp_path: Path) -> None:
