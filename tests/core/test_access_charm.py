@@ -224,6 +224,19 @@ def test_devices_are_shown_and_those_whose_time_is_over_apart(vnf):
     assert "show-devices: name: " in vnf.refused("show-devices", name="nobody")
 
 
+def test_a_clock_of_the_vdu_that_jumps_back_lets_no_device_in_again(vnf, monkeypatch):
+    vnf.enrol("phone", 0)
+    vnf.enrol("guest", 1, expires="1h")
+    vnf.vdu.world.clock = 60  # as after a start without a battery
+    monkeypatch.setattr("time.time", lambda: NOW + 3600.5)
+    answer = vnf.run("show-devices")
+    assert vnf.table() == {KEYS[0]: "172.16.61.2/32"}
+    assert answer["expired"] == {"guest": "2027-01-15T09:00:00Z"}
+    monkeypatch.setattr("time.time", lambda: NOW + 60)  # it was the charm's clock that was wrong
+    vnf.run("show-devices")
+    assert set(vnf.table()) == {KEYS[0], KEYS[1]}
+
+
 def test_many_devices_fit_an_answer():
     vnf = Access()
     vnf.run("configure", **{**{k.replace("-", "_"): v for k, v in LINK.items()},

@@ -102,6 +102,20 @@ def test_a_peer_that_confirmed_our_key_a_moment_ago_is_pending() -> None:
     assert link_status("s6a", renewed, clock, before=stored, at=500).state == "pending"
 
 
+def test_a_clock_of_the_charm_that_jumps_back_hides_no_dead_link() -> None:
+    juju, hss, _, _ = pair()
+    plan, clock = plan_of(hss), juju.world.clock
+    (peer,) = plan.peers
+    silent = attr.evolve(plan, echoes={peer.name: Echo(9, 0)})
+    before = link_status("s6a", plan, clock, at=5000).memory
+    jumped = link_status("s6a", silent, clock, before=before, at=100)
+    assert jumped.state == "pending"
+    red = link_status("s6a", silent, clock, before=jumped.memory, at=120)
+    assert (red.state, red.details["since"]) == ("down", "1970-01-01T00:02:00Z")
+    again = link_status("s6a", silent, clock, before=red.memory, at=60)
+    assert again.details["since"] == "1970-01-01T00:01:00Z", "no time ahead of its clock"
+
+
 def test_a_bad_look_asks_the_other_end_for_another_one_and_not_for_ever() -> None:
     juju, hss, mme, _ = pair()
     plan = plan_of(hss)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import time
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 import segno
@@ -113,7 +114,8 @@ def _shown(intent: Intent, outcome: Outcome, name: str) -> Dict[str, Any]:
     enrolled = {peer.name: peer for peer in intent.manual(LINK)}
     if name != "all":
         fields.choice("show-devices: name", name, sorted(enrolled) or ["none is enrolled"])
-    expired = set(enrolled) - {peer.name for peer in intent.at(outcome.now).manual(LINK)}
+    now = max(outcome.now, int(time.time()))
+    expired = set(enrolled) - {peer.name for peer in intent.at(now).manual(LINK)}
     peers = []
     for view in next(link for link in outcome.links if link.link == LINK).details["peers"]:
         device = enrolled.get(view["peer"])

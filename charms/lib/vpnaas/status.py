@@ -209,13 +209,15 @@ def _noted(plan: LinkPlan, before: Memory, at: int) -> Memory:
         if peer.reached:
             keys = digest(own + " " + peer.public_key)
             known = before.confirmed.get(peer.name, ("", 0))
-            confirmed[peer.name] = known if known[0] == keys else (keys, at)
+            # After a jump back of the charm's clock it was confirmed now, not in the future.
+            confirmed[peer.name] = (keys, min(known[1], at) if known[0] == keys else at)
     names = {peer.name for peer in plan.peers}
     answered = {name for name, echo in plan.echoes.items() if echo.received}
     key = (digest(own), at) if own else ("", 0)
     return attr.evolve(
         before,
-        key=before.key if before.key[0] == key[0] else key,
+        since=min(before.since, at),
+        key=(key[0], min(before.key[1], at)) if before.key[0] == key[0] else key,
         confirmed=confirmed,
         answered=frozenset(answered | (before.answered & names)),
         seen={p.name: _ends(plan, p, before, at) for p in plan.peers if p.is_manual},
