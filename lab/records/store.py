@@ -53,7 +53,7 @@ def check_home(home: Path) -> None:
     """Refuse a home of a later version, and the copy of another one."""
     with suppress(OSError, UnicodeDecodeError):
         place = (home / PLACE).read_text(encoding="utf-8")
-        if place != str(home.resolve()):
+        if place.startswith("/") and place != str(home.resolve()):
             raise NbiError(
                 f"the lab's home {home} is a copy of {place}, or was moved: its records name the "
                 f"VDUs and processes of {place}; use that one, or another home (--home)"
@@ -105,8 +105,8 @@ class Store:
         path = self._path(collection, document["_id"])
         if not path.parent.exists():
             path.parent.mkdir(parents=True)
-            files.replace(self.home / "version", f"{VERSION}\n")
-            files.replace(self.home / PLACE, str(self.home.resolve()))
+            files.replace(self.home / "version", f"{VERSION}\n", synced=True)
+            files.replace(self.home / PLACE, str(self.home.resolve()), synced=True)
         files.replace(path, json.dumps(document, indent=1, sort_keys=True), synced=True)
 
     def find(self, collection: str, key: str) -> Document | None:

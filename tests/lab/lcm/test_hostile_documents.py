@@ -103,6 +103,13 @@ def test_a_copy_of_a_home_is_not_used_as_if_the_vdus_were_its_own(tmp_path: Path
     assert Store(tmp_path / "link").get(VIMS, "v")["name"] == "v"
 
 
+@pytest.mark.parametrize("text", ["", "\0" * 9, "relative"])
+def test_a_place_that_is_none_after_a_power_cut_refuses_no_home(tmp_path: Path, text: str) -> None:
+    Store(tmp_path).put(VIMS, {"_id": "v", "name": "north", "_admin": admin()})
+    (tmp_path / "place").write_text(text)
+    assert [vim["name"] for vim in Store(tmp_path).all(VIMS)] == ["north"]
+
+
 def test_a_home_has_a_version_from_its_first_record_on(tmp_path: Path) -> None:
     Store(tmp_path / "home").put(VIMS, {"_id": "one", "name": "one", "_admin": {"created": 1.0}})
     assert (tmp_path / "home" / "version").read_text() == f"{VERSION}\n"
