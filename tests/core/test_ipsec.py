@@ -699,6 +699,41 @@ def test_a_peer_with_a_child_for_each_prefix_has_all():
     assert "of our prefixes 172.16.6.129/32" in looked(hss)[0].reason
 
 
+@pytest.mark.parametrize(
+    ("prefixes", "children", "lacks"),
+    [
+        # A child for each half of an agreed prefix.
+        ("10.9.0.0/23", (("172.16.6.129/32", "10.9.0.0/24"), ("172.16.6.129/32", "10.9.1.0/24"),
+                         ("10.1.0.0/16", "10.9.0.0/24"), ("10.1.0.0/16", "10.9.1.0/24")), ""),
+        ("10.9.0.0/24", (("172.16.6.129/32", "10.9.0.0/24"), ("10.1.0.0/17", "10.9.0.0/24"),
+                         ("10.1.128.0/17", "10.9.0.0/24")), ""),
+        # All prefixes of both ends, but not every pair of them.
+        ("10.9.0.0/24", (("172.16.6.129/32", "10.9.0.0/25"), ("10.1.0.0/16", "10.9.0.128/25")),
+         "172.16.6.129/32 and 10.9.0.0/24, 10.1.0.0/16 and 10.9.0.0/24"),
+        ("10.9.0.0/24,10.9.8.0/24",
+         (("172.16.6.129/32", "10.9.0.0/24"), ("172.16.6.129/32", "10.9.8.0/24"),
+          ("10.1.0.0/16", "10.9.8.0/24")), "10.1.0.0/16 and 10.9.0.0/24"),
+        # Two versions of IP share no packet.
+        ("10.9.0.0/24,fd09::/64", (("172.16.6.129/32 10.1.0.0/16", "10.9.0.0/24"),
+                                   ("fd01::/64", "fd09::/64")), ""),
+    ],
+)  # fmt: skip
+def test_children_of_a_foreign_peer_are_compared_pair_by_pair(prefixes, children, lacks):
+    juju, hss, mme, _ = ipsec_pair()
+    own = "10.1.0.0/16" + (",fd01::/64" if ":" in prefixes else "")
+    hss.configure("s6a", "172.16.6.129/24", technology="ipsec",
+                  **{"underlay-interface": "ens4", "allowed-prefixes": own})  # fmt: skip
+    name = laptop(hss, prefixes)
+    for number, (ours, theirs) in enumerate(children, 99):
+        hss.vdu.charon.sas.append(
+            ModelSa(name, number, "192.0.2.9:4500", (theirs,), tuple(ours.split()))
+        )
+    view = looked(hss)[1]
+    assert view["state"] == "up"
+    reason = f"no CHILD_SA joins {lacks}: ask its owner for one for each pair of prefixes"
+    assert view.get("reason", "") == (reason if lacks else "")
+
+
 def test_an_association_without_a_child_is_down_with_the_last_refusal():
     juju, hss, mme, _ = ipsec_pair()
     name = laptop(hss)

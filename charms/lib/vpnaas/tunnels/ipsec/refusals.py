@@ -1,5 +1,6 @@
 """Why a peer has no tunnel, or less of one than was agreed: sentences from charon's state."""
 
+import ipaddress
 import json
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -11,6 +12,7 @@ from vpnaas.params.intent import LinkParams
 from vpnaas.peers.peer import Peer
 
 MINUTE, HOUR = 60, 3600
+Networks = List[fields.IPNetwork]
 MOST_TEXT = 600
 
 
@@ -97,21 +99,22 @@ def unanswered(notes: Notes, now: int) -> Tuple[str, ...]:
 
 
 def lacking(
-    params: LinkParams, peer: Peer, ours: Sequence[str], theirs: Sequence[str], encap: bool
+    params: LinkParams, peer: Peer, children: Sequence[Tuple[Sequence[str], Sequence[str]]]
 ) -> str:
-    """Return what the tunnels to a peer lack of what was agreed, "" for nothing.
+    """Return what the tunnels to a peer lack of the agreed prefixes, "" for nothing.
 
-    `ours` and `theirs` are the traffic selectors of all its CHILD_SAs; `encap` tells whether all of
-    them are in UDP.
+    `children` are our and the peer's traffic selectors of each CHILD_SA.
     """
-    if not ours or not theirs:
+    pairs = [(_networks(ours), _networks(theirs)) for ours, theirs in children if ours and theirs]
+    if not pairs:
         return ""
-    sentences: List[str] = []
     own = (fields.host_network(params.inner_address), *params.allowed_prefixes)
-    for whose, agreed, taken in (("its", peer.prefixes, theirs), ("our", own, ours)):
-        there = [network for network in map(_network, taken) if network]
-        missing = [p for p in agreed if not any(fields.covers(network, p) for network in there)]
+    sentences: List[str] = []
+    for whose, agreed, side in (("its", peer.prefixes, 1), ("our", own, 0)):
+        there = [network for pair in pairs for network in pair[side]]
+        missing = [prefix for prefix in agreed if not _covered(prefix, there)]
         if missing:
+            taken = {text for child in children for text in child[side]}
             sentences.append(
                 "it took {} only of {} prefixes {}: ask its owner for {}, or for a CHILD_SA for"
                 " each prefix".format(
@@ -121,9 +124,36 @@ def lacking(
                     fields.show_networks(missing),
                 )
             )
-    if params.ipsec.encap and not encap:
-        sentences.append("it sends ESP without UDP in spite of encap=yes")
+    apart = [
+        "{} and {}".format(here, there)
+        for here in own
+        for there in peer.prefixes
+        if here.version == there.version and not _joined(here, there, pairs)
+    ]
+    if apart and not sentences:
+        what = "no CHILD_SA joins {}: ask its owner for one for each pair of prefixes"
+        sentences.append(what.format(fields.few(apart, most=3)))
     return "; ".join(sentences)
+
+
+def _joined(
+    here: fields.IPNetwork, there: fields.IPNetwork, pairs: Sequence[Tuple[Networks, Networks]]
+) -> bool:
+    """Tell whether CHILD_SAs have all packets between two prefixes; they may divide one of them."""
+    behind = [network for ours, theirs in pairs if _covered(here, ours) for network in theirs]
+    before = [network for ours, theirs in pairs if _covered(there, theirs) for network in ours]
+    return _covered(there, behind) or _covered(here, before)
+
+
+def _covered(prefix: fields.IPNetwork, networks: Networks) -> bool:
+    """Tell whether prefixes together have all addresses of another."""
+    same = [network for network in networks if network.version == prefix.version]
+    joint = ipaddress.collapse_addresses(same)  # type: ignore[type-var]
+    return any(fields.covers(network, prefix) for network in joint)
+
+
+def _networks(selectors: Sequence[str]) -> Networks:
+    return [network for network in map(_network, selectors) if network]
 
 
 def _network(selector: str) -> Optional[fields.IPNetwork]:

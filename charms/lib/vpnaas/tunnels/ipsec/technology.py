@@ -31,6 +31,7 @@ from vpnaas.tunnels.keyed import KeyedTechnology, observe_preshared
 from vpnaas.tunnels.technology import LinkPlan, PeerSession, Trouble
 from vpnaas.vdu.steps import Results, Step
 
+NO_UDP = "it sends ESP without UDP in spite of encap=yes"
 MOST_CALLS = 8
 """Peers to which one reconcile initiates a tunnel; one that does not answer costs 5 s."""
 
@@ -372,8 +373,10 @@ class Ipsec(KeyedTechnology[State]):
         mine = state.of(params.link, peer.name)
         passing = [child for sa in mine for child in sa.passing]
         if passing:
-            encap = all(child.encap for child in passing)
-            return Trouble(refusals.lacking(params, peer, *observed.selectors(passing), encap))
+            lacks = refusals.lacking(params, peer, [(c.ours, c.theirs) for c in passing])
+            if params.ipsec.encap and not all(child.encap for child in passing):
+                lacks = "; ".join(filter(None, [lacks, NO_UDP]))
+            return Trouble(lacks)
         if any(sa.lost for sa in mine):
             what = "the kernel lacks states or policies of its tunnel, which somebody removed"
             return Trouble(what, down=True)
