@@ -101,7 +101,7 @@ CONFIGURATION: dict[str, dict[str, dict[str, Any]]] = {
             "bind_host": HOST,
             "core_plugin": "ml2",
             "service_plugins": "router",
-            "api_workers": 1,
+            "api_workers": 2,
             "rpc_workers": 1,
             "rpc_state_report_workers": 0,
             "state_path": "/var/lib/neutron",

@@ -21,9 +21,10 @@ from support.waiting import wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.schedule(order=2, worker="cloud")]
 
-SLICES = shipped.slices()
-#: What a service asks of the VIM; parameter files of which another one asks the same are left out.
-SERVICES = [found for found in shipped.distinct() if found[1] not in SLICES]
+#: What services and slices ask of the VIM; parameter files of which another one asks the same are
+#: left out.
+SERVICES = [found for found in shipped.distinct() if found[1] not in shipped.slices()]
+SLICES = shipped.distinct_slices()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -61,6 +62,17 @@ def slices() -> dict[str, tuple[str, int]]:
         )
         for name, slice_ in written.items()
     }
+
+
+def distinct_slices() -> dict[str, tuple[str, int]]:
+    """Return the slices with services that are like those of none before it."""
+    asked: dict[str, list[Any]] = defaultdict(list)
+    for service, file, params in services():
+        asked[file].append((service, plan(service, params)))
+    found: dict[str, tuple[str, tuple[str, int]]] = {}
+    for file, slice_ in slices().items():
+        found.setdefault(repr(asked[file]), (file, slice_))
+    return dict(found.values())
 
 
 def plan(name: str, params: dict[str, Any]) -> topology.Plan:

@@ -11,6 +11,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from email import message_from_string
 from email.mime.multipart import MIMEMultipart
@@ -43,8 +44,11 @@ from lab.vim.store import NAME, Home, parsed
 #: Key of a server's metadata with its owner.
 _KEY = "osm-lab"
 
-#: Seconds between two looks at a server, and RO's limit for one that boots or ends.
-_POLL, _SERVER_SECONDS = 1.0, 1800.0
+#: Seconds between two looks at a server, each of which costs two in Neutron, and RO's limit.
+_POLL, _SERVER_SECONDS = 3.0, 1800.0
+
+#: Deletions at the same time.
+_AT_ONCE = 4
 
 #: Two servers of a size share a flavor, also when threads ask at the same time.
 _FLAVORS = threading.Lock()
@@ -167,7 +171,7 @@ class OpenStack:
 
     def create_network(self, spec: NetworkSpec, tag: str, once: bool = False) -> Network:
         """Make a network with its subnet; a range that is left open is one that is free here."""
-        known = self.networks()
+        known = self.networks() if once or not spec.subnet else []
         if once and (mine := [network for network in known if network.tag == tag]):
             return mine[0]
         used = [network.subnet for network in known if network.subnet]
@@ -401,10 +405,9 @@ class OpenStack:
     def wait_active(self, server_id: str, timeout: float) -> Server:
         """Wait until Nova says that a server runs; whether its system has booted, nobody knows."""
         with self._refusals():
-            self._wait(server_id, ACTIVE, timeout)
-        return self.server(server_id)
+            return self._server(self._wait(server_id, ACTIVE, timeout))
 
-    def _wait(self, server_id: str, status: str, timeout: float) -> None:
+    def _wait(self, server_id: str, status: str, timeout: float) -> Any:
         end = time.monotonic() + timeout
         while (server := self._cloud.compute.get_server(server_id)).status != status:
             if server.status == ERROR:
@@ -418,6 +421,7 @@ class OpenStack:
                     f"{timeout:.0f} s."
                 )
             time.sleep(_POLL)
+        return server
 
     def start(self, server_id: str) -> Server:
         return self._switch(server_id, self._cloud.compute.start_server, ACTIVE)
@@ -429,8 +433,7 @@ class OpenStack:
         with self._refusals():
             if self._cloud.compute.get_server(server_id).status not in (status, BUILD):
                 call(server_id)
-            self._wait(server_id, status, _SERVER_SECONDS)
-        return self.server(server_id)
+            return self._server(self._wait(server_id, status, _SERVER_SECONDS))
 
     # --- removal -----------------------------------------------------------------------------
 
@@ -461,18 +464,12 @@ class OpenStack:
             def marked(found: Iterable[Any]) -> list[str]:
                 return [each.id for each in found if (each.description or "").startswith(mark)]
 
-            servers = [
-                server.id
-                for server in cloud.compute.servers()
-                if server.metadata.get(_KEY, "").startswith(mark)
-            ]
+            found = cloud.compute.servers()
+            servers = [each.id for each in found if each.metadata.get(_KEY, "").startswith(mark)]
             self._remove(servers, marked(neutron.ports(project_id=project)))
-            for address in marked(neutron.ips(project_id=project)):
-                neutron.delete_ip(address)
-            for network in marked(neutron.networks(project_id=project)):
-                neutron.delete_network(network)
-            for flavor in marked(cloud.compute.flavors()):
-                cloud.compute.delete_flavor(flavor)
+            _each(neutron.delete_ip, marked(neutron.ips(project_id=project)))
+            _each(neutron.delete_network, marked(neutron.networks(project_id=project)))
+            _each(cloud.compute.delete_flavor, marked(cloud.compute.flavors()))
 
     def _remove(
         self, servers: Iterable[str], ports: Iterable[str], *, floating: bool = True
@@ -483,8 +480,7 @@ class OpenStack:
         """
         with self._refusals():
             nova, neutron = self._cloud.compute, self._cloud.network
-            for server in servers:
-                nova.delete_server(server)
+            _each(nova.delete_server, servers)
             for server in servers:
                 self._wait_gone(server)
             ports = list(ports)
@@ -492,8 +488,7 @@ class OpenStack:
                 for address in neutron.ips(port_id=ports):
                     if (address.description or "").startswith(self._mark()):
                         neutron.delete_ip(address.id)
-            for port in ports:
-                neutron.delete_port(port)
+            _each(neutron.delete_port, ports)
 
     def _wait_gone(self, server_id: str) -> None:
         end = time.monotonic() + _SERVER_SECONDS
@@ -530,6 +525,11 @@ def user_data(spec: ServerSpec) -> str | None:
             message.attach(MIMEText(spec.user_data, "x-shellscript"))
     message.attach(MIMEText(f"#cloud-config\n{yaml.safe_dump(config)}", "cloud-config"))
     return message.as_string()
+
+
+def _each(delete: Callable[[str], Any], ids: Iterable[str]) -> None:
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        list(pool.map(delete, ids))
 
 
 def _fixed(port: Any) -> list[str]:
