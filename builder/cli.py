@@ -4,16 +4,18 @@ import shutil
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from builder import check, documents, helm, links, new_vnf, packages, release, signing
+from builder.charms import SERIES
 from builder.commands import Group
 from builder.errors import BuildError
 from builder.parameters import placement, variants
 from builder.terminal import tell
-from builder.tree import Tree
+from builder.tree import BIONIC, Tree
 from builder.unchanged import Stamp
 from builder.validate import Catalog, Problem, validate_params
 from builder.vendor import ARCHITECTURES
@@ -68,6 +70,13 @@ _KIND = click.option(
     show_default=True,
     help="Processor architecture of proxy machines.",
 )
+@click.option(
+    "--base",
+    type=click.Choice(list(SERIES)),
+    default=BIONIC,
+    show_default=True,
+    help="Oldest series of proxy machines. OSM makes bionic; jammy gets current wheels.",
+)
 @click.option("--alarm-url", default="", help="Add an alarm to VNFDs; OSM posts to this URL.")
 @_KIND
 @click.option("--image", default="", help="Container image of the pods, for the cluster to pull.")
@@ -81,6 +90,7 @@ def build(
     names: tuple[str, ...],
     out: Path | None,
     architecture: str,
+    base: str,
     alarm_url: str,
     kind: str,
     image: str,
@@ -95,7 +105,7 @@ def build(
     """
     from builder import sbom  # no other verb needs its library
 
-    tree = Tree.find()
+    tree = replace(Tree.find(), base=base)
     target = out or tree.dist
     started = time.monotonic()
     if released and tree.installed:
@@ -106,7 +116,7 @@ def build(
     if kind == helm.HELM:
         image = helm.image(image, tree)
         known = {name: packages.without_juju(package) for name, package in known.items()}
-    stamp = Stamp(tree, target, (architecture, alarm_url, kind, image))
+    stamp = Stamp(tree, target, (architecture, base, alarm_url, kind, image))
     if not released and set(names) <= set(known) and stamp.has(names or known):
         click.echo(f"up to date in {target}: {', '.join(names) or 'all packages'}")
         return

@@ -8,6 +8,8 @@ from typing import Any
 
 from builder.errors import BuildError
 
+BIONIC, JAMMY = "bionic", "jammy"
+"""Oldest series of the charms' proxy machines: that of OSM's LCM, and one with current wheels."""
 MARK = "charms/common/actions.yaml"
 SOURCES = (
     *("pyproject.toml", "LICENSE", "charms", "cloud-init", "ns-packages", "nst-packages", "params"),
@@ -26,6 +28,7 @@ class Tree:
     root: Path  # Its folder.
     # Declarations of charms that the tree does not have, by name.
     own: dict[str, Any] = field(default_factory=dict)
+    base: str = BIONIC  # Oldest series that charms run on.
 
     @classmethod
     def find(cls, start: Path | None = None) -> "Tree":
@@ -43,6 +46,11 @@ class Tree:
     def common(self) -> Path:
         """Return the folder of the files that all charms share."""
         return self.root / "charms" / "common"
+
+    @property
+    def pins(self) -> Path:
+        """Return the folder of what pins the wheels in charms."""
+        return self.common if self.base == BIONIC else self.common / self.base
 
     @property
     def library(self) -> Path:

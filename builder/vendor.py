@@ -14,12 +14,16 @@ from pydantic import StringConstraints
 
 from builder import documents
 from builder.errors import BuildError
-from builder.tree import Tree
+from builder.tree import BIONIC, JAMMY, Tree
 
 ARCHITECTURES = ("x86_64", "aarch64")
 """Architectures of proxy machines; every pinned wheel exists for these."""
 
-PLATFORMS = ("manylinux2014", "manylinux_2_17", "manylinux_2_12", "manylinux2010", "manylinux1")
+OLD = ("manylinux2014", "manylinux_2_17", "manylinux_2_12", "manylinux2010", "manylinux1")
+PLATFORMS = {BIONIC: OLD, JAMMY: (*OLD, "manylinux_2_26", "manylinux_2_28")}
+"""Platform tags (PEP 600) that the oldest series of proxy machines takes."""
+PYTHONS = {BIONIC: ("3.6", "cp36m"), JAMMY: ("3.10", "cp310")}
+"""Version and ABI tag of its Python."""
 NOT_NEEDED = (
     # cryptography and PyNaCl call only the compiled backend of cffi, not its Python part.
     "cffi/",
@@ -64,8 +68,8 @@ def vendored(tree: Tree, architecture: str = ARCHITECTURES[0]) -> Path:
     """
     if architecture not in ARCHITECTURES:
         raise BuildError(f"architecture {architecture}: allowed are {' and '.join(ARCHITECTURES)}")
-    requirements = tree.common / "requirements.txt"
-    backends = tree.common / "cffi-backends.yaml"
+    requirements = tree.pins / "requirements.txt"
+    backends = tree.pins / "cffi-backends.yaml"
     stamp = hashlib.sha256(
         requirements.read_bytes() + backends.read_bytes() + Path(__file__).read_bytes()
     ).hexdigest()[:16]
@@ -80,10 +84,10 @@ def vendored(tree: Tree, architecture: str = ARCHITECTURES[0]) -> Path:
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".staging-") as scratch:
         staging = Path(scratch, "tree")
         staging.mkdir(mode=0o755)
-        for wheel in _required(requirements, wheels, architecture):
+        for wheel in _required(tree, wheels, architecture):
             _unpack(wheel, staging)
         for backend in _backends(backends):
-            _unpack_backend(_backend(backend, wheels, architecture), staging)
+            _unpack_backend(_backend(tree, backend, wheels, architecture), staging)
         try:
             staging.rename(target)
         except OSError:
@@ -95,8 +99,8 @@ def vendored(tree: Tree, architecture: str = ARCHITECTURES[0]) -> Path:
 
 def wheels(tree: Tree, architecture: str = ARCHITECTURES[0]) -> list[Wheel]:
     """Return the vendored wheels of an architecture, from the pins."""
-    result = pinned(tree.common / "requirements.txt", architecture)
-    for backend in _backends(tree.common / "cffi-backends.yaml"):
+    result = pinned(tree.pins / "requirements.txt", architecture)
+    for backend in _backends(tree.pins / "cffi-backends.yaml"):
         digest = backend.sha256[architecture]
         result.append(Wheel("cffi", backend.version, digest, backend.python))
     return result
@@ -129,21 +133,24 @@ def _pip(*arguments: str) -> None:
         raise BuildError(f"vendored wheels: {(lines or ['pip download failed'])[-1]}")
 
 
-def _platforms(architecture: str) -> list[str]:
-    return [word for name in PLATFORMS for word in ("--platform", f"{name}_{architecture}")]
+def _platforms(tree: Tree, architecture: str) -> list[str]:
+    names = PLATFORMS[tree.base]
+    return [word for name in names for word in ("--platform", f"{name}_{architecture}")]
 
 
-def _required(requirements: Path, wheels: Path, architecture: str) -> list[Path]:
+def _required(tree: Tree, wheels: Path, architecture: str) -> list[Path]:
     """Return one pinned wheel per requirement, in a fixed order."""
+    requirements = tree.pins / "requirements.txt"
     words = requirements.read_text(encoding="utf-8").split()
     count = sum("==" in word and not word.startswith("#") for word in words)
     hashes = {word.partition("sha256:")[2] for word in words if word.startswith("--hash=sha256:")}
     matching = _with_digest(wheels, hashes)
     if len(matching) != count:
-        abis = [word for abi in ("cp36m", "abi3", "none") for word in ("--abi", abi)]
+        python, own = PYTHONS[tree.base]
+        abis = [word for abi in (own, "abi3", "none") for word in ("--abi", abi)]
         _pip(
-            *["--python-version", "3.6", "--implementation", "cp", *abis],
-            *_platforms(architecture),
+            *["--python-version", python, "--implementation", "cp", *abis],
+            *_platforms(tree, architecture),
             *["--only-binary=:all:", "--require-hashes", "--requirement", str(requirements)],
             *["--dest", str(wheels)],
         )
@@ -156,7 +163,7 @@ def _required(requirements: Path, wheels: Path, architecture: str) -> list[Path]
     return matching
 
 
-def _backend(backend: Backend, wheels: Path, architecture: str) -> Path:
+def _backend(tree: Tree, backend: Backend, wheels: Path, architecture: str) -> Path:
     """Return the wheel of a backend; download it if the cache lacks it."""
     sums = {backend.sha256[architecture]} if architecture in backend.sha256 else set()
     matching = _with_digest(wheels, sums)
@@ -164,7 +171,7 @@ def _backend(backend: Backend, wheels: Path, architecture: str) -> Path:
         digits = backend.python.replace(".", "")
         _pip(
             *["--python-version", backend.python, "--implementation", "cp"],
-            *["--abi", f"cp{digits}", *_platforms(architecture), "--only-binary=:all:"],
+            *["--abi", f"cp{digits}", *_platforms(tree, architecture), "--only-binary=:all:"],
             *["--dest", str(wheels), f"cffi=={backend.version}"],
         )
         matching = _with_digest(wheels, sums)

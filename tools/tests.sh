@@ -60,7 +60,7 @@ audit() {
     "$venv/bin/pip" install --quiet --disable-pip-version-check --upgrade --target "$cache/pip-audit" pip-audit \
         || fail "pip-audit, which asks the database of advisories, cannot be installed (above)"
     explained=$(grep -oE '(CVE-[0-9]{4}-[0-9]+|GHSA(-[0-9a-z]{4}){3})' docs/explanation/security.md | sort -u)
-    for file in charms/common/requirements.txt charms/common/helm/requirements.txt programs.lock tests.lock; do
+    for file in charms/common/requirements.txt charms/common/jammy/requirements.txt charms/common/helm/requirements.txt programs.lock tests.lock; do
         say "$file"
         # shellcheck disable=SC2086 # one option for each
         PYTHONPATH=$cache/pip-audit "$venv/bin/python" -m pip_audit --strict --progress-spinner off --disable-pip \

@@ -1,5 +1,6 @@
 import hashlib
 import struct
+from dataclasses import replace
 
 import pytest
 
@@ -25,6 +26,18 @@ def test_the_backend_is_there_for_all_proxy_machines(tree, architecture):
     found = {path.name for path in vendor.vendored(tree, architecture).glob("_cffi_backend*")}
     for abi in ("36m", "38", "310", "311", "312"):
         assert f"_cffi_backend.cpython-{abi}-{architecture}-linux-gnu.so" in found
+
+
+def test_charms_for_jammy_carry_current_wheels_only(tree):
+    jammy = replace(tree, base="jammy")
+    found = {path.name.split("-")[1] for path in vendor.vendored(jammy).glob("_cffi_backend*")}
+    assert found == {"310", "311", "312", "313", "314"}
+    versions = {wheel.name: wheel.version for wheel in vendor.wheels(jammy)}
+    old = {wheel.name: wheel.version for wheel in vendor.wheels(tree)}
+    # paramiko 3 needs no six.
+    assert set(old) - {"six"} <= set(versions)
+    for name in ("paramiko", "cryptography", "bcrypt", "ops"):
+        assert versions[name].split(".")[0] > old[name].split(".")[0], name
 
 
 def test_licences_stay_and_ballast_goes(tree):

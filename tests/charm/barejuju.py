@@ -39,14 +39,17 @@ from lab.vca.store import Store
 from lab.vca.toolserver import ToolServer, install_tools
 
 LIMIT = 60.0
-#: The Pythons that a charm carries files for.
-PYTHONS = [
-    "3.6",
-    *re.findall(
-        r'python: "(.+)"',
-        (Path(__file__).parents[2] / "charms/common/cffi-backends.yaml").read_text("utf-8"),
-    ),
-]
+#: The Pythons that charms carry files for, by the oldest series of their machines.
+PYTHONS = {
+    base: [
+        python,
+        *re.findall(r'python: "(.+)"', (folder / "cffi-backends.yaml").read_text("utf-8")),
+    ]
+    for base, python, folder in (
+        ("bionic", "3.6", Path(__file__).parents[2] / "charms/common"),
+        ("jammy", "3.10", Path(__file__).parents[2] / "charms/common/jammy"),
+    )
+}
 """Seconds a dispatch may take; each waits for a VDU for less."""
 
 
@@ -236,7 +239,7 @@ def charm_pythons() -> dict[str, Path]:
     override = os.environ.get("OSMLAB_CHARM_PYTHON")
     if override:
         candidates.insert(0, Path(override))
-    for version in PYTHONS:
+    for version in sorted({*PYTHONS["bionic"], *PYTHONS["jammy"]}):
         shim = shutil.which(f"python{version}")
         if shim:
             candidates.append(Path(shim))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,10 +63,23 @@ def flavour(request: pytest.FixtureRequest) -> Flavour:
     return Flavour("ops-1.5.5", folder, choose_python().path)
 
 
-@pytest.fixture(scope="session", params=PYTHONS)
-def vendored_on(request: pytest.FixtureRequest, vendored: Path) -> Flavour:
+@pytest.fixture(scope="session")
+def for_jammy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tree = replace(Tree.find(Path(__file__).resolve().parent), base="jammy")
+    base = tmp_path_factory.mktemp("jammy")
+    charms.assemble(tree, "hss", base / "hss")
+    return base
+
+
+@pytest.fixture(
+    scope="session",
+    params=[f"{base}-{version}" for base, versions in PYTHONS.items() for version in versions],
+)
+def vendored_on(request: pytest.FixtureRequest) -> Flavour:
     """The charms as vendored, on each Python they carry files for."""
-    python = charm_pythons().get(request.param)
+    base, _, version = request.param.partition("-")
+    python = charm_pythons().get(version)
     if python is None:
-        pytest.skip(f"no Python {request.param} on this machine")
-    return Flavour(f"python-{request.param}", vendored, python)
+        pytest.skip(f"no Python {version} on this machine")
+    folder = request.getfixturevalue("vendored" if base == "bionic" else "for_jammy")
+    return Flavour(request.param, folder, python)
