@@ -3,7 +3,9 @@
 import json
 import os
 import pathlib
+import socket
 import stat
+from io import StringIO
 
 import attr
 import pytest
@@ -14,6 +16,7 @@ from vpnaas.plan import TABLE, Plan, diagnose_steps
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import steps
 from vpnaas.vdu.file_cache import FileCache
+from vpnaas.vdu.programs import est, secret_store
 
 pytestmark = pytest.mark.slow
 
@@ -51,6 +54,30 @@ def test_a_failing_program_leaves_the_file_it_was_to_fill(tmp_path):
     path.write_text("old")
     execute(steps.run("k", "false", stdout_file=str(path), any_exit=True)).check()
     assert path.read_text() == "old"
+
+
+def test_a_program_asks_name_servers_that_drop_for_seconds_only():
+    results = execute(steps.run("names", "printenv", "RES_OPTIONS")).check()
+    assert results.out("names") == "timeout:2 attempts:2\n"
+
+
+@pytest.mark.parametrize("program", [est, secret_store])
+def test_a_server_without_an_address_is_named_in_words(program, monkeypatch):
+    def unknown(*_, **__):
+        raise socket.gaierror(-3, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    sentence = "the VDU's name servers give no address of"
+    if program is est:
+        said = StringIO()
+        monkeypatch.setattr(est, "enrol", lambda words: socket.create_connection((words[1], 443)))
+        monkeypatch.setattr("sys.stderr", said)
+        assert est.main(["simpleenroll", "ra.op.example", *6 * "x"]) == 1
+        assert said.getvalue() == f"{sentence} ra.op.example\n"
+    else:
+        monkeypatch.setattr("ssl.SSLContext.load_verify_locations", lambda *_, **__: None)
+        with pytest.raises(secret_store.StoreError, match=f"^{sentence} the store$"):
+            secret_store.Store("vault.op.example:8200", "").ask("GET", "x", "y")
 
 
 def test_arguments_meet_no_shell(tmp_path):

@@ -15,6 +15,7 @@ import http.client
 import os
 import re
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -132,6 +133,8 @@ def main(words: List[str]) -> int:
     except (EstError, OSError, http.client.HTTPException, subprocess.SubprocessError) as error:
         # An SSLError is an OSError too; its reason is the readable part.
         reason = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error
+        if isinstance(error, socket.gaierror):
+            reason = "the VDU's name servers give no address of {}".format(words[1])
         sys.stderr.write("{}\n".format(" ".join(str(reason).split())[:200]))
         return 1
     signal.alarm(0)

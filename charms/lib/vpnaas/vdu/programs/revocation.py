@@ -334,6 +334,8 @@ CAUSES = [
         " says why"),
     (r"received TS_UNACCEPTABLE notify, no CHILD_SA built",
      1, "it takes none of our prefixes (TS_UNACCEPTABLE)"),
+    (r"traffic selectors (?:\s+===.*|.*===\s{2,})(?:unacceptable|inacceptable)",
+     2, "it asks for no prefix at all, as in transport mode; allowed: tunnel mode"),
     (r"traffic selectors (?P<who>.*) === (?P<what>.*) (?:unacceptable|inacceptable)",
      2, "it asks for {what} to {who}, which is not allowed here"),
     (r"received (?P<what>[A-Z_]+) notify(?: error|, no CHILD_SA built)", 1, "it refuses ({what})"),

@@ -16,6 +16,7 @@ import json
 import os
 import re
 import signal
+import socket
 import ssl
 import sys
 from typing import Any, Dict, Tuple
@@ -62,6 +63,8 @@ class Store:
             untrusted = getattr(error, "verify_message", "")
             if untrusted:
                 raise StoreError("the store's certificate is not trusted: " + untrusted)
+            if isinstance(error, socket.gaierror):
+                raise StoreError("the VDU's name servers give no address of the store")
             raise StoreError("the store does not answer: {}".format(error))
         if status in (429, 472, 473, 501, 503):
             raise StoreError("the store is sealed or not the active one (HTTP {})".format(status))
