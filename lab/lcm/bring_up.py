@@ -30,7 +30,7 @@ from lab.lcm.backends import Backends
 from lab.lcm.connectors import Connector, connector
 from lab.lcm.keys import OpenSshInjector
 from lab.lcm.request import Place, Request
-from lab.lcm.timeouts import INJECT_TRIES, Timeouts
+from lab.lcm.timeouts import Timeouts
 from lab.lcm.vimdeploy import VimDeployment
 from lab.lcm.work import Work
 from lab.records.store import Document
@@ -75,17 +75,19 @@ def inject(
 
     `ended` returns why VMs do not run: then no further try can help.
     """
-    deadline = time.monotonic() + timeouts.inject_key
-    for attempt in range(1, INJECT_TRIES + 1):
+    deadline, pause = time.monotonic() + timeouts.inject_key, 0.5
+    while True:
         try:
             keys.inject(address, user, ro_key, key)
             return
         except LcmError:
             if reasons := ended():
                 raise LcmError("; ".join(reasons)) from None
-            if attempt == INJECT_TRIES or time.monotonic() > deadline:
+            if time.monotonic() > deadline:
                 raise
-        time.sleep(min(timeouts.inject_interval, 0.5 * 2 ** (attempt - 1)))
+        # A VM that has more time is not looked at more seldom than RO does.
+        time.sleep(min(pause, timeouts.inject_interval, Timeouts.inject_interval))
+        pause *= 2
 
 
 class Instantiation:

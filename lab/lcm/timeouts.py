@@ -12,7 +12,6 @@ from lab.errors import NbiError
 
 DEFAULT_FACTOR = 0.1
 VERIFY_TRIES = 20
-INJECT_TRIES = 20
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class Timeouts:
     relations: float = 3600.0  # All relations of one execution environment are added.
     vm_ip: float = 3600.0  # The VDU has its management address.
     inject_key: float = 600.0  # LCM's wait for the whole key injection.
-    inject_interval: float = 30.0  # RO's pause between two logins, of at most 20.
+    inject_interval: float = 30.0  # RO's pause between two logins.
     dependent_vcas: float = 3000.0
     """An environment waits for those below it (VNF for its VDUs, NS for all)."""
     verify_interval: float = 15.0  # Pause between two verify-ssh-credentials, of at most 20.

@@ -19,7 +19,9 @@ from lab.records.store import NSDS, NSRS, OPS, VIMS, VNFDS, VNFRS, Document, Sto
 APP1, APP2 = "vpn-ee-z0-z1-vnf", "vpn-ee-z0-z2-vnf"
 
 # Generous where a slow machine must not fail a test, short where a test waits for the end.
-FAST = dataclasses.replace(Timeouts().scaled(0.01), verify_interval=0.005, inject_interval=0.005)
+FAST = dataclasses.replace(
+    Timeouts().scaled(0.01), verify_interval=0.005, inject_interval=0.005, inject_key=1.0
+)
 
 
 class World:

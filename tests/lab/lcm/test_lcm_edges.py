@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
@@ -17,8 +17,9 @@ from rich.console import Console
 from lab.cli.progress import Board, watch
 from lab.cli.render import Output
 from lab.errors import ConflictError, LcmError, NbiError
-from lab.lcm import looking, timer, worker
+from lab.lcm import bring_up, looking, timer, worker
 from lab.lcm.keys import OpenSshInjector
+from lab.lcm.timeouts import Timeouts
 from lab.nbi.params import public_keys
 from lab.procs import ProcessRef, start_time
 from lab.records import jobs
@@ -173,6 +174,21 @@ def test_nothing_in_a_key_is_run(fake_ssh: Path, tmp_path: Path) -> None:
 def test_two_lines_are_no_key(fake_ssh: Path, tmp_path: Path) -> None:
     with pytest.raises(LcmError, match="not one line"):
         OpenSshInjector(list).inject("10.0.0.1", "ubuntu", tmp_path / "key", "a\nb")
+
+
+def test_a_vm_that_gets_more_time_is_tried_as_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    clock = SimpleNamespace(monotonic=lambda: sum(pauses), sleep=pauses.append)
+    monkeypatch.setattr(bring_up, "time", clock)
+
+    def silent(*_: object) -> None:
+        raise LcmError("no answer")
+
+    keys = cast(OpenSshInjector, SimpleNamespace(inject=silent))
+    with pytest.raises(LcmError, match="no answer"):
+        bring_up.inject(keys, "a", "ubuntu", Path("key"), "key", Timeouts().scaled(5), list)
+    assert max(pauses) == Timeouts.inject_interval
+    assert 3000 < sum(pauses) <= 3030
 
 
 def test_ros_key_is_made_once_and_private(tmp_path: Path) -> None:

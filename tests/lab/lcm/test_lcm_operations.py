@@ -314,11 +314,11 @@ def test_key_injection_is_tried_again(world: World) -> None:
     assert world.run() == "COMPLETED"
 
 
-def test_key_injection_gives_up_after_twenty(world: World) -> None:
+def test_key_injection_gives_up_when_its_time_is_over(world: World) -> None:
     world.backends.keys.failures = 10_000
     assert world.run() == "FAILED"
     assert "Cannot inject ssh-key at ubuntu@" in world.op["detailed-status"]
-    assert len(world.log.of("inject")) == 40
+    assert len(world.log.of("inject")) > 2
 
 
 def test_key_injection_ends_with_its_vdu(world: World) -> None:
