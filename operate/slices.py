@@ -68,9 +68,15 @@ def _sides(client: Driver, nsi: Mapping[str, Any]) -> list[tuple[list[End], list
     return found
 
 
+def _links_of(nsi: Mapping[str, Any]) -> set[str]:
+    """Return the names of a slice's netslice-vlds besides that of management."""
+    vlds = nsi["network-slice-template"].get("netslice-vld") or ()
+    return {str(vld["id"]) for vld in vlds if not vld.get("mgmt-network")}
+
+
 def _nothing(client: Driver, name: str, nsi: Mapping[str, Any], status: Statuses) -> str:
     """Return why a slice has no pair of ends: its netslice-vlds, and the links of its VNFs."""
-    vlds = [str(v["id"]) for v in nsi["network-slice-template"].get("netslice-vld") or ()]
+    vlds = ", ".join(sorted(_links_of(nsi)))
     ends = [end for sides in _sides(client, nsi) for side in sides for end in side]
     there = {
         f"{end.ns}/{end.vnf} has {', '.join(sorted(_links(status(end)))) or 'none'}": None
@@ -78,7 +84,7 @@ def _nothing(client: Driver, name: str, nsi: Mapping[str, Any], status: Statuses
     }
     return (
         f"nothing of {name} was joined: no netslice-vld of its template has the id of a link that"
-        f" the VNFs at both of its sides have; netslice-vlds: {', '.join(vlds) or 'none'}"
+        f" the VNFs at both of its sides have; netslice-vlds: {vlds or 'none'}"
         f"; links: {'; '.join(there) or 'none'}"
     )
 
@@ -215,6 +221,10 @@ class Joiner:
             # An earlier process joined it, or could not remove it, under this name.
             self._leave(name, [pair for pair in joined if pair not in self.pairs[name]])
             self._looked.add(name)
+            rest = _links_of(nsi) - {one.link for one, _ in self.pairs[name]}
+            if rest and self.pairs[name]:
+                listed = ", ".join(sorted(rest))
+                self.tell(f"{name}: not joined, as VNFs at both sides have no such link: {listed}")
         pairs = self.pairs[name]
         if not pairs:
             self.settled.add(name)

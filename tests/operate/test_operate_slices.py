@@ -330,6 +330,14 @@ def test_a_record_that_is_none_says_what_to_do(tmp_path: Path) -> None:
             Joiner(Osm(), print, Record(file))
 
 
+def test_a_link_of_a_slice_that_nobody_has_is_named_once() -> None:
+    """A data network, or a typing error in one link of several."""
+    osm, lines = Osm(), list[str]()
+    follow(Joiner(osm, lines.append), 0, range(3))
+    named = "first: not joined, as VNFs at both sides have no such link: n6"
+    assert (lines.count(named), lines[-1]) == (1, "first: joined")
+
+
 def test_a_slice_without_anything_to_join_is_not_called_joined(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
