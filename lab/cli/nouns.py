@@ -135,6 +135,7 @@ def _package(name: str, kind: str, what: str) -> Noun:
 
 
 def _service(lab: Lab, name: str) -> Document:
+    """Show a network service."""  # `--help` shows it.
     return lab.view(NSRS, lab.engine.ns(name))
 
 
@@ -180,6 +181,7 @@ def summary(lab: Lab, nsr: Document) -> None:
 
 
 def _slice(lab: Lab, name: str) -> Document:
+    """Show a network slice with its services."""  # `--help` shows it.
     nsi = lab.view(NSIS, lab.slices.nsi(name))
     template = nsi["network-slice-template"]
     return {
