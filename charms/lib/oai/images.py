@@ -1,21 +1,15 @@
 """Container images of the network functions (reasons: docs/reference/network-functions.md)."""
 
-import json
-import os
 from typing import Dict, List, Tuple
 
 import attr
+from vpnaas.base import tables
 
 DEFAULT_PREFIX = "docker.io"
 
 
-def _read(path: str) -> Dict[str, List[str]]:
-    with open(path, encoding="utf-8") as stream:
-        return dict(json.load(stream))
-
-
 # gNB and nrUE must be of the same build: the simulated radio follows no standard.
-IMAGES = _read(os.path.join(os.path.dirname(__file__), "images.json"))
+IMAGES: Dict[str, List[str]] = tables.read("images.json", __package__)
 """Name below the registry prefix, and tag or digest, by container."""
 
 

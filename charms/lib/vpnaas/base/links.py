@@ -1,10 +1,10 @@
 """Links: the reference points a VPN can secure, and the names that follow from them."""
 
-import json
-import os
-from typing import Dict, Tuple
+from typing import Tuple
 
 import attr
+
+from vpnaas.base import tables
 
 RELATION_INTERFACE = "vpnaas-link"
 """Juju interface of every relation that stands for a link."""
@@ -46,12 +46,9 @@ class ReferencePoint:
     source: str = ""  # Document that names the protocol and its first port.
 
 
-def _read(path: str) -> Dict[str, ReferencePoint]:
-    with open(path, encoding="utf-8") as stream:
-        return {link: ReferencePoint(**point) for link, point in json.load(stream).items()}
-
-
-REFERENCE_POINTS = _read(os.path.join(os.path.dirname(__file__), "links.json"))
+REFERENCE_POINTS = {
+    link: ReferencePoint(**point) for link, point in tables.read("links.json", __package__).items()
+}
 
 
 def reference_point(link: str) -> ReferencePoint:

@@ -1,12 +1,10 @@
 """Quality of service of a link, by the 5QI of its slice."""
 
-import json
-import os
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Mapping, Optional
 
 import attr
 
-from vpnaas.base import fields
+from vpnaas.base import fields, tables
 from vpnaas.base.declared import At, Declared, any_text, number_field, text_field, value_field
 from vpnaas.base.errors import InputError
 
@@ -62,12 +60,10 @@ _IR34 = {1: EF, 2: EF, 3: EF, 4: AF41, 5: AF31, 6: AF32, 7: AF21, 8: AF11, 9: DE
 _ALIKE = {69: AF31, 70: AF32, 79: AF21, 80: AF31, 10: DEFAULT}
 
 
-def _read(path: str) -> Dict[int, FiveQi]:
-    with open(path, encoding="utf-8") as stream:
-        return {int(value): FiveQi(int(value), **row) for value, row in json.load(stream).items()}
-
-
-TABLE = _read(os.path.join(os.path.dirname(__file__), "five_qi.json"))
+TABLE = {
+    int(value): FiveQi(int(value), **row)
+    for value, row in tables.read("five_qi.json", __package__).items()
+}
 """The standardised 5QIs (TS 23.501 table 5.7.4-1), by 5QI."""
 
 

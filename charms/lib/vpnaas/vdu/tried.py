@@ -1,10 +1,9 @@
 """Versions of the VDU's programs: which of them nobody has tried with the charm."""
 
-import json
-import os
 import re
 from typing import Dict, List, Tuple
 
+from vpnaas.base import tables
 from vpnaas.vdu.steps import Results, Step, printable, run
 
 _PACKAGES, _SYSTEM = "facts/packages", "facts/system"
@@ -48,6 +47,4 @@ def _reaches(version: str, least: str) -> bool:
 
 def _tried() -> Dict[str, Tuple[str, str, str]]:
     """Return name of the program, oldest and newest version by package."""
-    path = os.path.splitext(__file__)[0] + ".json"
-    with open(path, encoding="utf-8") as stream:
-        return {package: tuple(row) for package, row in json.load(stream).items()}
+    return {package: tuple(row) for package, row in tables.read("tried.json", __package__).items()}
