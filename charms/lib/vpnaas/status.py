@@ -149,10 +149,13 @@ def link_status(
         state = UP
     reasons += ["{peer}: {reason}".format(**peer) for peer in peers if peer.get("reason")]
     reason = fields.few(reasons, "; ")
-    memory = attr.evolve(memory, state=state, since=memory.since if memory.state == state else at)
-    looks = _further(before, memory, state, states, tuple(woken), at)
-    memory = attr.evolve(memory, looks=looks)
-    memory = attr.evolve(memory, woken=tuple(woken))
+    memory = attr.evolve(
+        memory,
+        state=state,
+        since=memory.since if memory.state == state else at,
+        looks=_further(memory, state, states, tuple(woken), at),
+        woken=tuple(woken),
+    )
     details = {
         "state": state,
         "since": shown_time(memory.since),
@@ -172,12 +175,7 @@ def link_status(
 
 
 def _further(
-    before: Memory,
-    memory: Memory,
-    state: str,
-    states: Sequence[str],
-    woken: Tuple[str, ...],
-    at: int,
+    memory: Memory, state: str, states: Sequence[str], woken: Tuple[str, ...], at: int
 ) -> Tuple[int, int]:
     """Return `Memory.looks` after a look: a link that is not up asks for another one.
 
@@ -189,7 +187,7 @@ def _further(
     if not memory.confirmed or woken != memory.woken:
         return number, asked if {DOWN, PENDING} & set(states) else 0
     if not {DOWN, PENDING} & set(states):
-        again = state == UP and before.state in (DOWN, BLOCKED) and at - before.since >= LASTING
+        again = state == UP and memory.state in (DOWN, BLOCKED) and at - memory.since >= LASTING
         return number + again, 0
     new = [when for _, when in memory.confirmed.values() if at - when < FURTHER_LOOKS * SETTLING]
     enough = asked >= (FURTHER_LOOKS if new else 1)

@@ -17,12 +17,10 @@ _DROPS = (
 
 def look(link: str, peer: Peer) -> List[Step]:
     """Return the steps that look why a peer of a link does not answer."""
-    at, inner = link + "/silent/", peer.echo_address()
-    ends = {"inner": inner, "outer": peer.endpoint[0] if peer.endpoint else None}
+    at = link + "/silent/"
     return [
         run(at + end, "ip", "-j", "route", "get", str(address), any_exit=True)
-        for end, address in ends.items()
-        if address
+        for end, address in _ends(peer)
     ] + [run(at + "drops", "nft", "-j", "list", "ruleset", pick=_DROPS, any_exit=True)]
 
 
@@ -34,20 +32,26 @@ def causes(link: str, peer: Peer, device: str, idle: str, results: Results) -> T
         idle: Interface where they end while there is no tunnel, "" for none.
     """
     at, found = link + "/silent/", []
-    for end, address in (("inner", peer.echo_address()), ("outer", (peer.endpoint or (None,))[0])):
-        wrong = ""
+    for end, address in _ends(peer):
+        wrong, way = "", _way(results, at + end)
         if results.exit_code(at + end):
             wrong = "a route or rule of the VDU refuses packets to {0}"
-        elif end == "inner" and device and _way(results, at + end) not in ("", device, idle):
+        elif end == "inner" and device and way not in ("", device, idle):
             wrong = "a route or rule of the VDU sends packets to {0} into {1} instead of {2}"
         if wrong:
             text = wrong + "; see `ip route get {0}`"
-            found.append(text.format(address, _way(results, at + end), device))
+            found.append(text.format(address, way, device))
     drops = _drops(results, at + "drops")
     if drops:
         text = "a firewall that is not ours may drop packets: {}"
         found.append(text.format(fields.few(drops)))
     return tuple(found)
+
+
+def _ends(peer: Peer) -> List[Tuple[str, fields.IPAddress]]:
+    """Return the addresses of a peer that are known, inside the tunnel and outside."""
+    both = ("inner", peer.echo_address()), ("outer", peer.endpoint[0] if peer.endpoint else None)
+    return [(end, address) for end, address in both if address]
 
 
 def _way(results: Results, id: str) -> str:
