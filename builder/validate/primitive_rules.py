@@ -1,15 +1,13 @@
 """Rules for primitives and their parameters, against the charm's actions and options."""
 
-import ipaddress
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import jsonschema
 
-from builder.documents import read
+from builder.validate import forms
 from builder.validate.charm_files import Action, Charm
 from builder.validate.charm_rules import named_charm
 from builder.validate.context import Context, Document, choices, numbered, rule
@@ -31,109 +29,9 @@ PRODUCED = {"INTEGER": {"integer", "number"}, "BOOLEAN": {"boolean"}, "STRING": 
 LOOPBACK = ("underlay-interface", "lo")
 NO_LOOPBACK = "no peer is reached over 'lo'; allowed: a NIC such as 'ens4', or 'auto'"
 
-
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-MAPPED = ipaddress.ip_network("::ffff:0:0/96")
-
-
-def _prefix(text: str) -> Network:
-    network = ipaddress.ip_network(text)
-    if network.prefixlen < (8 if network.version == 4 else 16):
-        raise ValueError(text)
-    if network.version == 6 and network.overlaps(MAPPED):
-        raise ValueError(text)
-    _unicast(network.network_address)
-    return network
-
-
-def _host(text: str) -> None:
-    address = ipaddress.ip_address(text)
-    _unicast(address)
-    if address.is_unspecified or address in MAPPED:
-        raise ValueError(text)
-
-
-def _unicast(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> None:
-    special = address.is_multicast or address.is_loopback or address.is_link_local
-    if special or (address.version == 4 and int(address) >> 24 not in range(1, 240)):
-        raise ValueError(str(address))
-
-
-def _interface(text: str) -> None:
-    host, _, length = text.partition("/")
-    _host(host)
-    interface, bits = ipaddress.ip_interface(text), 128 if ":" in host else 32
-    ends = (interface.network.network_address, interface.network.broadcast_address)
-    if not 8 <= int(length) <= bits or (int(length) < 31 and bits == 32 and interface.ip in ends):
-        raise ValueError(text)
-
-
-def _ipv4(text: str) -> None:
-    _host(str(ipaddress.IPv4Address(text)))
-
-
-def _pool(text: str) -> None:
-    if _prefix(text).version != 4 or _prefix(text).prefixlen > 29:
-        raise ValueError(text)
-
-
-FORMS: dict[str, Document] = read(Path(__file__).with_name("forms.yaml"))
-READERS: dict[str, Callable[[str], object]] = {
-    "address": _host,
-    "addresses": _host,
-    "interface": _interface,
-    "ipv4": _ipv4,
-    "pool": _pool,
-    "prefixes": _prefix,
-}
-RANGE = re.compile(r"([0-9]{1,10})\.\.([0-9]{1,10})")
-
-
-def _among(words: list[str], text: str) -> bool:
-    """Tell whether a text is one of some words, or a whole number in a range such as 1280..9500."""
-    ranges = [match for match in map(RANGE.fullmatch, words) if match]
-    number = int(text) if re.fullmatch("0|[1-9][0-9]{0,9}", text) else -1
-    return text in words or any(int(match[1]) <= number <= int(match[2]) for match in ranges)
-
-
-def _fits(kind: str, words: list[str], text: str) -> bool:
-    """Tell whether a text has a form of FORMS."""
-    form = FORMS[kind]
-    options, pattern = form.get("options"), form.get("pattern")
-    for part in text.split(",") if form.get("list") else [text]:
-        part = part.strip(" ")
-        key, equals, value = (word.strip(" ") for word in part.partition("="))
-        if kind == "one-of":
-            fits = _among(words, part)
-        elif options is not None:
-            fits = bool(equals) and key in options and _among(options[key] or [value], value)
-        elif pattern is not None:
-            fits = re.fullmatch(pattern, part) is not None
-        else:
-            try:
-                READERS[kind](part)
-            except ValueError:
-                return False
-            continue
-        if not fits:
-            return False
-    return True
-
-
-def _form(_: Any, form: Any, value: Any, schema: Document) -> Iterator[Any]:
-    """Check `x-form` of our charms: a form of FORMS, and words that are allowed instead."""
-    kind, *words = map(str, form if isinstance(form, list) and form else ["any"])
-    text = str(value)
-    if kind not in FORMS or isinstance(value, bool) or not text:
-        return
-    usual = text.split(":")[0] in (*words, str(schema.get("default")))
-    if not usual and not _fits(kind, words, text):
-        yield jsonschema.ValidationError(text)
-
-
 SCHEMA = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
     jsonschema.Draft4Validator,
-    {"pattern": lambda *_: None, "patternProperties": lambda *_: None, "x-form": _form},
+    {"pattern": lambda *_: None, "patternProperties": lambda *_: None, "x-form": forms.check},
 )
 """JSON schema without patterns: a stranger's regular expression may take for ever."""
 
@@ -413,5 +311,5 @@ def misfit(value: Any, kind: str, schema: Document, quoted: str = "") -> str:
     if error.validator == "x-form":
         kind, *words = map(str, error.validator_value)
         words += [str(schema["default"])] if "default" in schema else []
-        rule = ", ".join(dict.fromkeys(filter(None, [FORMS[kind]["allowed"], *words])))
+        rule = ", ".join(dict.fromkeys(filter(None, [forms.FORMS[kind]["allowed"], *words])))
     return f"{quoted or shown(sent)} does not fit the action; allowed: {rule}"

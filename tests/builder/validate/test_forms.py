@@ -14,8 +14,9 @@ from vpnaas.params.ipsec import OPTIONS
 
 from builder import charms
 from builder.tree import Tree
+from builder.validate.forms import FORMS
 from builder.validate.params_rules import _unfit
-from builder.validate.primitive_rules import FORMS, misfit
+from builder.validate.primitive_rules import misfit
 from experiments.vdu.orders import require_allowed
 
 ROOT = Path(__file__).parents[3]

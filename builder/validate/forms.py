@@ -1,0 +1,110 @@
+"""Forms of parameters: what `x-form` of a charm's action or option names; `forms.yaml` has them."""
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+from builder.documents import read
+from builder.validate.context import Document
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+MAPPED = ipaddress.ip_network("::ffff:0:0/96")
+
+
+def _prefix(text: str) -> Network:
+    network = ipaddress.ip_network(text)
+    if network.prefixlen < (8 if network.version == 4 else 16):
+        raise ValueError(text)
+    if network.version == 6 and network.overlaps(MAPPED):
+        raise ValueError(text)
+    _unicast(network.network_address)
+    return network
+
+
+def _host(text: str) -> None:
+    address = ipaddress.ip_address(text)
+    _unicast(address)
+    if address.is_unspecified or address in MAPPED:
+        raise ValueError(text)
+
+
+def _unicast(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> None:
+    special = address.is_multicast or address.is_loopback or address.is_link_local
+    if special or (address.version == 4 and int(address) >> 24 not in range(1, 240)):
+        raise ValueError(str(address))
+
+
+def _interface(text: str) -> None:
+    host, _, length = text.partition("/")
+    _host(host)
+    interface, bits = ipaddress.ip_interface(text), 128 if ":" in host else 32
+    ends = (interface.network.network_address, interface.network.broadcast_address)
+    if not 8 <= int(length) <= bits or (int(length) < 31 and bits == 32 and interface.ip in ends):
+        raise ValueError(text)
+
+
+def _ipv4(text: str) -> None:
+    _host(str(ipaddress.IPv4Address(text)))
+
+
+def _pool(text: str) -> None:
+    network = _prefix(text)
+    if network.version != 4 or network.prefixlen > 29:
+        raise ValueError(text)
+
+
+FORMS: dict[str, Document] = read(Path(__file__).with_name("forms.yaml"))
+READERS: dict[str, Callable[[str], object]] = {
+    "address": _host,
+    "addresses": _host,
+    "interface": _interface,
+    "ipv4": _ipv4,
+    "pool": _pool,
+    "prefixes": _prefix,
+}
+RANGE = re.compile(r"([0-9]{1,10})\.\.([0-9]{1,10})")
+
+
+def _among(words: list[str], text: str) -> bool:
+    """Tell whether a text is one of some words, or a whole number in a range such as 1280..9500."""
+    ranges = [match for match in map(RANGE.fullmatch, words) if match]
+    number = int(text) if re.fullmatch("0|[1-9][0-9]{0,9}", text) else -1
+    return text in words or any(int(match[1]) <= number <= int(match[2]) for match in ranges)
+
+
+def _fits(kind: str, words: list[str], text: str) -> bool:
+    """Tell whether a text has a form of FORMS."""
+    parts = text.split(",") if FORMS[kind].get("list") else [text]
+    return all(_part_fits(kind, words, part.strip(" ")) for part in parts)
+
+
+def _part_fits(kind: str, words: list[str], part: str) -> bool:
+    form = FORMS[kind]
+    if kind == "one-of":
+        return _among(words, part)
+    if "options" in form:
+        key, equals, value = (word.strip(" ") for word in part.partition("="))
+        known = form["options"].get(key)
+        return bool(equals) and known is not None and _among(known or [value], value)
+    if "pattern" in form:
+        return re.fullmatch(form["pattern"], part) is not None
+    try:
+        READERS[kind](part)
+    except ValueError:
+        return False
+    return True
+
+
+def check(_: Any, form: Any, value: Any, schema: Document) -> Iterator[Any]:
+    """Check `x-form` of our charms: a form of FORMS, and words that are allowed instead."""
+    kind, *words = map(str, form if isinstance(form, list) and form else ["any"])
+    text = str(value)
+    if kind not in FORMS or isinstance(value, bool) or not text:
+        return
+    usual = text.split(":")[0] in (*words, str(schema.get("default")))
+    if not usual and not _fits(kind, words, text):
+        yield jsonschema.ValidationError(text)
