@@ -11,7 +11,7 @@ from pydantic import Field, StringConstraints
 
 from builder import documents
 from builder.errors import BuildError
-from builder.tree import BIONIC, JAMMY, Tree
+from builder.tree import BASES, Tree
 from builder.vendor import vendored
 
 INTERFACE = "vpnaas-link"
@@ -23,11 +23,6 @@ EXPERIMENTS = "experiments/vdu"
 """Package of the actions of experiments; a charm has it below `lib`."""
 ALLOWED = "allow-experiments"
 NO_CACHES = shutil.ignore_patterns("__pycache__", "*.pyc")
-SERIES = {
-    BIONIC: {"bionic": "18.04", "focal": "20.04", "jammy": "22.04"},
-    JAMMY: {"jammy": "22.04", "noble": "24.04"},
-}
-"""Series of charms by the oldest one; their channels are what newer releases of Juju read."""
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}  # Names of processor architectures in Juju.
 
 # Linux allows 15 characters for an interface name, which is "wg-" and the link.
@@ -78,7 +73,7 @@ def load(tree: Tree, name: str) -> Charm:
         "name": name,
         "summary": declared.summary,
         "description": declared.description,
-        "series": list(SERIES[tree.base]),
+        "series": list(BASES[tree.base].series),
         "peers": {"proxypeer": {"interface": "proxypeer"}},
     }
     for role, key in (("provider", "provides"), ("requirer", "requires")):
@@ -252,7 +247,7 @@ def assemble(tree: Tree, name: str, target: Path, architecture: str = "x86_64") 
     shutil.copyfile(tree.root / "LICENSE", target / "LICENSE")
     bases = [
         {"name": "ubuntu", "channel": channel, "architectures": [MACHINES[architecture]]}
-        for channel in SERIES[tree.base].values()
+        for channel in BASES[tree.base].series.values()
     ]
     # Juju 4 refuses a charm without it; older releases read the series of metadata.yaml.
     text = documents.dump({"bases": bases})

@@ -10,12 +10,11 @@ from pathlib import Path
 import click
 
 from builder import check, documents, helm, links, new_vnf, packages, release, signing
-from builder.charms import SERIES
 from builder.commands import Group
 from builder.errors import BuildError
 from builder.parameters import placement, variants
 from builder.terminal import tell
-from builder.tree import BIONIC, Tree
+from builder.tree import BASES, BIONIC, Tree
 from builder.unchanged import Stamp
 from builder.validate import Catalog, Problem, validate_params
 from builder.vendor import ARCHITECTURES
@@ -72,7 +71,7 @@ _KIND = click.option(
 )
 @click.option(
     "--base",
-    type=click.Choice(list(SERIES)),
+    type=click.Choice(list(BASES)),
     default=BIONIC,
     show_default=True,
     help="Oldest series of proxy machines. OSM makes bionic; jammy gets current wheels.",

@@ -8,8 +8,6 @@ from typing import Any
 
 from builder.errors import BuildError
 
-BIONIC, JAMMY = "bionic", "jammy"
-"""Oldest series of the charms' proxy machines: that of OSM's LCM, and one with current wheels."""
 MARK = "charms/common/actions.yaml"
 SOURCES = (
     *("pyproject.toml", "LICENSE", "charms", "cloud-init", "ns-packages", "nst-packages", "params"),
@@ -21,6 +19,33 @@ RELEASED = Path(__file__).resolve().parent / "released"
 archives; and `files`, from which the archives are made when they are first asked for."""
 
 
+_OLD = ("manylinux2014", "manylinux_2_17", "manylinux_2_12", "manylinux2010", "manylinux1")
+
+
+@dataclass(frozen=True)
+class Base:
+    """The oldest proxy machines that charms run on."""
+
+    series: dict[str, str]  # Its series and newer ones, with the channel that newer Jujus read.
+    python: str  # Its Python.
+    abi: str  # That Python's ABI tag.
+    platforms: tuple[str, ...]  # Platform tags of wheels that its libc takes (PEP 600).
+
+
+BIONIC = "bionic"
+"""The base of OSM's LCM."""
+BASES = {
+    BIONIC: Base({"bionic": "18.04", "focal": "20.04", "jammy": "22.04"}, "3.6", "cp36m", _OLD),
+    "jammy": Base(
+        {"jammy": "22.04", "noble": "24.04"},
+        "3.10",
+        "cp310",
+        (*_OLD, "manylinux_2_26", "manylinux_2_28"),
+    ),
+}
+"""Bases by their series; each but the first has pins of its own in `charms/common`."""
+
+
 @dataclass(frozen=True)
 class Tree:
     """The source tree."""
@@ -28,7 +53,7 @@ class Tree:
     root: Path  # Its folder.
     # Declarations of charms that the tree does not have, by name.
     own: dict[str, Any] = field(default_factory=dict)
-    base: str = BIONIC  # Oldest series that charms run on.
+    base: str = BIONIC  # Of BASES.
 
     @classmethod
     def find(cls, start: Path | None = None) -> "Tree":

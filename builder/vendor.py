@@ -14,16 +14,11 @@ from pydantic import StringConstraints
 
 from builder import documents
 from builder.errors import BuildError
-from builder.tree import BIONIC, JAMMY, Tree
+from builder.tree import BASES, Tree
 
 ARCHITECTURES = ("x86_64", "aarch64")
 """Architectures of proxy machines; every pinned wheel exists for these."""
 
-OLD = ("manylinux2014", "manylinux_2_17", "manylinux_2_12", "manylinux2010", "manylinux1")
-PLATFORMS = {BIONIC: OLD, JAMMY: (*OLD, "manylinux_2_26", "manylinux_2_28")}
-"""Platform tags (PEP 600) that the oldest series of proxy machines takes."""
-PYTHONS = {BIONIC: ("3.6", "cp36m"), JAMMY: ("3.10", "cp310")}
-"""Version and ABI tag of its Python."""
 NOT_NEEDED = (
     # cryptography and PyNaCl call only the compiled backend of cffi, not its Python part.
     "cffi/",
@@ -134,7 +129,7 @@ def _pip(*arguments: str) -> None:
 
 
 def _platforms(tree: Tree, architecture: str) -> list[str]:
-    names = PLATFORMS[tree.base]
+    names = BASES[tree.base].platforms
     return [word for name in names for word in ("--platform", f"{name}_{architecture}")]
 
 
@@ -146,10 +141,10 @@ def _required(tree: Tree, wheels: Path, architecture: str) -> list[Path]:
     hashes = {word.partition("sha256:")[2] for word in words if word.startswith("--hash=sha256:")}
     matching = _with_digest(wheels, hashes)
     if len(matching) != count:
-        python, own = PYTHONS[tree.base]
-        abis = [word for abi in (own, "abi3", "none") for word in ("--abi", abi)]
+        base = BASES[tree.base]
+        abis = [word for abi in (base.abi, "abi3", "none") for word in ("--abi", abi)]
         _pip(
-            *["--python-version", python, "--implementation", "cp", *abis],
+            *["--python-version", base.python, "--implementation", "cp", *abis],
             *_platforms(tree, architecture),
             *["--only-binary=:all:", "--require-hashes", "--requirement", str(requirements)],
             *["--dest", str(wheels)],

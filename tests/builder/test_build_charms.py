@@ -16,6 +16,7 @@ from builder import charms, pages
 from builder.descriptors import day_2, parameters
 from builder.errors import BuildError
 from builder.parameters.variants import parameter_files
+from builder.tree import BASES
 from lab.vca.python import choose_python
 
 ACTIONS_OF_OSM = {"run", "generate-ssh-key", "get-ssh-public-key", "verify-ssh-credentials"}
@@ -94,7 +95,7 @@ def test_juju_takes_every_charm(unpacked, release):
             assert metadata["series"][0] == "bionic"
         else:
             assert channels and "22.04" in channels
-        assert [charms.SERIES["bionic"][name] for name in metadata["series"]] == channels
+        assert [BASES["bionic"].series[name] for name in metadata["series"]] == channels
         ends = [n for key in ("provides", "requires", "peers") for n in metadata.get(key, {})]
         assert len(ends) == len(set(ends))
         assert not [name for name in ends if name == "juju" or name.startswith("juju-")]

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from builder.tree import BASES, Tree
 from lab.vca import process, relations, resolver
 from lab.vca.charm import read_charm
 from lab.vca.context import HookContext
@@ -39,18 +40,17 @@ from lab.vca.store import Store
 from lab.vca.toolserver import ToolServer, install_tools
 
 LIMIT = 60.0
-#: The Pythons that charms carry files for, by the oldest series of their machines.
-PYTHONS = {
-    base: [
-        python,
-        *re.findall(r'python: "(.+)"', (folder / "cffi-backends.yaml").read_text("utf-8")),
-    ]
-    for base, python, folder in (
-        ("bionic", "3.6", Path(__file__).parents[2] / "charms/common"),
-        ("jammy", "3.10", Path(__file__).parents[2] / "charms/common/jammy"),
-    )
-}
 """Seconds a dispatch may take; each waits for a VDU for less."""
+
+
+def pythons(base: str) -> list[str]:
+    """Return the Pythons that charms for a base carry files for."""
+    tree = Tree(Path(__file__).parents[2], base=base)
+    text = (tree.pins / "cffi-backends.yaml").read_text("utf-8")
+    return [BASES[base].python, *re.findall(r'python: "(.+)"', text)]
+
+
+PYTHONS = {base: pythons(base) for base in BASES}
 
 
 @dataclass
@@ -239,7 +239,7 @@ def charm_pythons() -> dict[str, Path]:
     override = os.environ.get("OSMLAB_CHARM_PYTHON")
     if override:
         candidates.insert(0, Path(override))
-    for version in sorted({*PYTHONS["bionic"], *PYTHONS["jammy"]}):
+    for version in sorted({version for each in PYTHONS.values() for version in each}):
         shim = shutil.which(f"python{version}")
         if shim:
             candidates.append(Path(shim))
