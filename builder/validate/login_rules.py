@@ -21,14 +21,16 @@ STOPS = re.compile(
     r"|\bsshd?\b.*\bdisable\b"
     r"|\b(?:iptables|ip6tables)\b.*-P\s+INPUT\s+DROP\b"
     r"|\biptables\b.*\b(?:INPUT)\b.*--dport\s+(?:22|ssh)\b.*-j\s+(?:DROP|REJECT)\b"
+    r"|\bnft\b.*\bdport\s+(?:22|ssh)\b.*\b(?:drop|reject)\b"
     r"|\bufw\s+(?:deny|reject|delete\s+allow)\s+(?:22|ssh|openssh)\b"
+    r"|(?:\btouch\s+|>\s*)/etc/nologin\b"
     r"|\b(?:poweroff|halt|shutdown\s+(?:-h|-P|--poweroff))\b",
     re.IGNORECASE,
 )
 """Commands after which nothing answers at port 22."""
 LOCKS = re.compile(
-    r"\b(?:userdel|deluser|passwd\s+(?:-l|--lock)|usermod\s+.*(?:-L|--lock|-e|--expiredate)"
-    r"|chage\s+.*-E|rm\s+.*authorized_keys)\b"
+    r"\b(?:userdel|deluser|passwd\s+(?:-[le]|--lock|--expire)"
+    r"|usermod\s+.*(?:-L|--lock|-e|--expiredate)|(?:usermod|chsh)\s.*/(?:nologin|false)|chage\s+.*(?:-E|-d\s+0)|rm\s+.*authorized_keys)\b"
 )
 """Commands after which the user whom they name cannot log in."""
 APPENDED = re.compile(
@@ -71,7 +73,13 @@ def shut_out(config: Document, injected: set[str], all_users: set[str]) -> Itera
         for user in sorted(all_users):
             if LOCKS.search(command) and re.search(rf"\b{re.escape(user)}\b", command):
                 yield f"after {_cut(command)} OSM cannot log in as {user}; allowed: without"
+    for user in sorted(all_users):
+        yield from _expired(config, user, user in injected)
     for path, text in _files(config):
+        if path == "/etc/nologin":
+            yield f"{path} keeps all users but root out; allowed: without"
+        if path.startswith("/etc/sudoers") and re.search(r"[^!]\brequiretty\b", text):
+            yield f"{path} has requiretty, and charms have no terminal; allowed: without"
         if SSHD.search(path):
             for user in sorted(all_users):
                 yield from _sshd(path, text, user)
@@ -79,9 +87,10 @@ def shut_out(config: Document, injected: set[str], all_users: set[str]) -> Itera
 
 def _default_user(config: Document, user: str) -> Iterator[str]:
     """OSM's key goes to cloud-init's default user, who must exist and be OSM's `default-user`."""
-    entries = _users(config.get("users"))
-    own = [entry for entry in entries or () if _name(entry) == user]
-    if entries is not None and all(_name(entry) != "default" for entry in entries):
+    entries = _users(config["users"]) if "users" in config else ["default"]
+    own = [entry for entry in entries if _name(entry) == user]
+    # cloud-init adds the user whom `user` names to those of `users`.
+    if not config.get("user") and all(_name(entry) != "default" for entry in entries):
         made = " is made, but gets no key of OSM" if own else " is not made"
         yield (
             f"users has no entry default, so OSM's default-user {user}{made}; "
@@ -96,7 +105,10 @@ def _default_user(config: Document, user: str) -> Iterator[str]:
                 f"cloud-init's default user becomes {name}, and OSM logs in as {user}; "
                 f"allowed: {user}, or {name} as default-user"
             )
-        own += [value] if isinstance(value, dict) else []
+        if isinstance(value, dict):
+            own.append(value)
+            if user != "root" and "NOPASSWD" not in str(value.get("sudo", "NOPASSWD")):
+                yield f"{user} has no sudo without a password; allowed: ALL=(ALL) NOPASSWD:ALL"
     for entry in own:
         if isinstance(entry, dict):
             shell = str(entry.get("shell") or "")
@@ -104,17 +116,41 @@ def _default_user(config: Document, user: str) -> Iterator[str]:
                 yield f"{user} has the shell {shell} and cannot log in; allowed: /bin/bash"
             if entry.get("inactive") or entry.get("expiredate"):
                 yield f"the account {user} ends (inactive, expiredate); allowed: without"
-    if user == "root" and config.get("disable_root", True) is not False:
+    if user == "root" and _true(config.get("disable_root", True)):
         yield "disable_root keeps OSM's default-user root out; allowed: disable_root: false"
 
 
-def _users(value: Any) -> list[Any] | None:
-    """Return the entries of `users`, None if it is not there."""
+def _users(value: Any) -> list[Any]:
+    """Return the entries that cloud-init makes of `users`; none of what is no list of users."""
     if isinstance(value, str):
         return [part.strip() for part in value.split(",")]
     if isinstance(value, dict):
-        return list(value)
-    return value if isinstance(value, list) else None
+        return [name for name, user in value.items() if isinstance(user, dict) or _true(user)]
+    if not isinstance(value, list):
+        return []
+    return [each for entry in value for each in (entry if isinstance(entry, list) else [entry])]
+
+
+def _true(value: Any) -> bool:
+    """Tell whether cloud-init takes a value for true."""
+    return str(value).strip().lower() in ("true", "1", "on", "yes")
+
+
+def _expired(config: Document, user: str, default: bool) -> Iterator[str]:
+    """A password of Day-0 counts as expired, and then sshd runs no command, also with a key."""
+    change = config.get("chpasswd")
+    change = change if isinstance(change, dict) else {}
+    lines, users = change.get("list"), change.get("users")
+    lines = lines.splitlines() if isinstance(lines, str) else lines
+    names = {str(line).partition(":")[0] for line in lines} if isinstance(lines, list) else set()
+    names |= {_name(entry) for entry in users} if isinstance(users, list) else set()
+    if not names and default and config.get("password"):
+        names = {user}
+    if user in names and _true(change.get("expire", True)):
+        yield (
+            f"the password of {user} expires at once, and SSH asks for another before it runs a "
+            "command; allowed: chpasswd: {expire: false}"
+        )
 
 
 def _name(entry: Any) -> str:
@@ -155,6 +191,8 @@ def _sshd(path: str, text: str, user: str) -> Iterator[str]:
         if (
             (word == "port" and "22" not in values)
             or (word == "pubkeyauthentication" and values == ["no"])
+            or word == "forcecommand"
+            or (word == "listenaddress" and rest.startswith(("127.", "::1", "localhost")))
             or (word == "authorizedkeysfile" and ".ssh/authorized_keys" not in rest)
             or (word == "authenticationmethods" and "publickey" not in values)
             or (word == "denyusers" and plain & {user, "*"})

@@ -21,9 +21,9 @@ def with_text(text: str) -> Draft:
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        ("{% if OSM.vdu_id == 'vm' %}password: secret{% endif %}", "cloud-init-password"),
+        ("{% if OSM.vdu_id == 'vm' %}chpasswd: {list: [a:b]}{% endif %}", "cloud-init-password"),
         (
-            "{% if OSM.vdu_id == 'vm' %}a: 1{% else %}password: secret{% endif %}",
+            "{% if OSM.vdu_id == 'vm' %}a: 1{% else %}chpasswd: {list: [a:b]}{% endif %}",
             "cloud-init-password",
         ),
         ("{% if OSM.vdu_id == 'vm' %}a: 1{% else %}a: [1{% endif %}", "cloud-init-yaml"),
@@ -105,6 +105,22 @@ SSHD = "write_files: [{{path: /etc/ssh/sshd_config.d/1.conf, content: '{}'}}]"
         ("users: []", "is not made"),
         ("users: admin", "is not made"),
         ("users: {admin: {}}", "is not made"),
+        ("users:", "is not made"),
+        ("users: {default: false, admin: true}", "is not made"),
+        ("password: $6$salt$hash", "expires at once"),
+        ("chpasswd: {list: 'ubuntu:RANDOM'}", "expires at once"),
+        ("chpasswd: {users: [{name: ubuntu, type: RANDOM}], expire: 'yes'}", "expires at once"),
+        ("user: {name: ubuntu, sudo: null}", "no sudo without a password"),
+        ("system_info: {default_user: {sudo: ALL=(ALL) ALL}}", "no sudo without a password"),
+        ("runcmd: [[chage, -d, '0', ubuntu]]", "cannot log in as ubuntu"),
+        ("runcmd: [passwd -e ubuntu]", "cannot log in as ubuntu"),
+        ("runcmd: [usermod -s /usr/sbin/nologin ubuntu]", "cannot log in as ubuntu"),
+        ("runcmd: ['nft add rule ip filter input tcp dport 22 drop']", "nobody reaches SSH"),
+        ("runcmd: [touch /etc/nologin]", "nobody reaches SSH"),
+        ("write_files: [{path: /etc/nologin, content: ''}]", "keeps all users but root out"),
+        ("write_files: [{path: /etc/sudoers.d/1, content: Defaults requiretty}]", "no terminal"),
+        (SSHD.format("ForceCommand /bin/true"), "keeps ubuntu out"),
+        (SSHD.format("ListenAddress 127.0.0.1"), "keeps ubuntu out"),
         ("user: {name: admin}", "becomes admin"),
         ("user: admin", "becomes admin"),
         ("system_info: {default_user: {name: cloud}}", "becomes cloud"),
@@ -142,6 +158,11 @@ SSHD = "write_files: [{{path: /etc/ssh/sshd_config.d/1.conf, content: '{}'}}]"
         (SSHD.format("Port=22"), ""),
         ("users: [default, {name: admin}]", ""),
         ("users: 'default, admin'", ""),
+        ("users: [[default, admin]]", ""),
+        ("user: ubuntu\nusers: []", ""),
+        ("password: $6$salt$hash\nchpasswd: {expire: false}", ""),
+        ("chpasswd: {list: ['admin:RANDOM']}", ""),
+        ("write_files: [{path: /etc/sudoers.d/1, content: 'Defaults !requiretty'}]", ""),
         ("user: {name: ubuntu}", ""),
         ("disable_root: true", ""),
         ("ssh_pwauth: false", ""),
@@ -187,7 +208,7 @@ ADMIN, BOTH = "users: [{name: admin}]", "#cloud-config\nusers: [default, {name: 
         (PARTS.format(BOTH, "text/cloud-config", ADMIN), "ubuntu is not made"),
         (PARTS.format("a: 1", "text/x-shellscript", "#!/bin/sh\npasswd -l ubuntu"), "log in as"),
         (PARTS.format("a: [1", "text/plain", "x"), "not usable as YAML"),
-        (PARTS.format("password: a", "text/plain", "x"), "in clear"),
+        (PARTS.format("chpasswd: {list: [a:b]}", "text/plain", "x"), "in clear"),
         ("#!/bin/sh\nsystemctl stop ssh\n", "nobody reaches SSH"),
         ("#cloud-boothook\n#!/bin/sh\nufw --force enable\n", "nobody reaches SSH"),
         ("#cloud-config-archive\n- type: text/cloud-config\n  content: |\n    users: []\n", "made"),
@@ -212,7 +233,7 @@ def test_root_needs_disable_root_false(tmp_path):
     made.put(f"{ENTRY}/0/initial-config-primitive/0/parameter/1/value", "root")
     (problem,) = validate_package(made.tar(tmp_path / "x.tar.gz"), catalog())
     assert "disable_root keeps OSM's default-user root out" in problem.sentence
-    made.files["cloud_init/init.yaml"].text += "disable_root: false\n"
+    made.files["cloud_init/init.yaml"].text += "disable_root: 'no'\n"
     assert validate_package(made.tar(tmp_path / "y.tar.gz"), catalog()) == []
 
 
@@ -253,7 +274,7 @@ def test_a_key_that_stands_twice(text, twice, tmp_path):
             "cloud-init cannot render RO's text",
         ),
         (
-            "#cloud-config\n{% raw %}{% if v1.region %}password: a{% endif %}{% endraw %}",
+            "#cloud-config\n{% raw %}{% if v1.a %}chpasswd: {list: [a:b]}{% endif %}{% endraw %}",
             ["cloud-init-password"],
             "a password in clear",
         ),

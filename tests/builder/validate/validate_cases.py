@@ -580,7 +580,9 @@ DAY0 = [
         "cloud-init-yaml", init("#cloud-config\n- {{ name | safe }}\n"), at="cloud_init/init.yaml"
     ),
     case(
-        "cloud-init-password", init("#cloud-config\npassword: secret\n"), at="cloud_init/init.yaml"
+        "cloud-init-password",
+        init("#cloud-config\npassword: secret\nchpasswd: {expire: false}\n"),
+        at="cloud_init/init.yaml",
     ),
     case(
         "cloud-init-password",
@@ -594,7 +596,7 @@ DAY0 = [
     ),
     case(
         "cloud-init-password",
-        put("vdu/0/cloud-init", "#cloud-config\npassword: secret\n"),
+        put("vdu/0/cloud-init", "#cloud-config\npassword: secret\nchpasswd: {expire: false}\n"),
         at="vdu[0]/cloud-init",
     ),
     case(
