@@ -216,8 +216,9 @@ class Joiner:
             self.ids[name] = id
         status = statuses(self.client)
         if name not in self._looked:
-            joined = self.pairs.get(name, [])
-            self.pairs[name] = ends_of(self.client, nsi, status)
+            joined, found = self.pairs.get(name, []), ends_of(self.client, nsi, status)
+            self._check_names(name, _peers(found))
+            self.pairs[name] = found
             # An earlier process joined it, or could not remove it, under this name.
             self._leave(name, [pair for pair in joined if pair not in self.pairs[name]])
             self._looked.add(name)
@@ -230,7 +231,7 @@ class Joiner:
             self.settled.add(name)
             raise OperateError(_nothing(self.client, name, nsi, status))
         # Its peers have the names of those of a deleted slice, and take their places.
-        ours = {(*_place(here), there.name) for pair in pairs for here, there in (pair, pair[::-1])}
+        ours = _peers(pairs)
         left = [p for p in self.leaving.pop(name, ()) if (*_place(p[0]), p[1].name) not in ours]
         if left:
             self.leaving[name] = left
@@ -247,6 +248,20 @@ class Joiner:
             self.settled.add(name)
             self.tell(f"{name}: joined")
         return done
+
+    def _check_names(self, name: str, ours: Mapping[tuple[object, ...], End]) -> None:
+        """Refuse a slice whose peer would take the place of another slice's at a shared service.
+
+        Names of peers have neither upper case nor other signs than `-`.
+        """
+        for other, pairs in self.pairs.items():
+            for place, end in _peers(pairs).items() if other != name else ():
+                same = ours.get(place, end)
+                if same.service != end.service and self._there(end):
+                    raise OperateError(
+                        f"{same} and {end} of {other} would be one peer {end.name} of a shared"
+                        f" service; allowed: a name that differs more from {other}"
+                    )
 
     def drop(self, name: str) -> None:
         """Forget a deleted slice, and remove its peers at services that other slices share.
@@ -296,6 +311,13 @@ class Joiner:
 
 def _place(end: End) -> tuple[object, ...]:
     return end.service, end.vnf, end.instance, end.link
+
+
+def _peers(pairs: Iterable[Pair]) -> dict[tuple[object, ...], End]:
+    """Return the end that is a peer of another, by the place and name that it has there."""
+    return {
+        (*_place(here), there.name): there for pair in pairs for here, there in (pair, pair[::-1])
+    }
 
 
 def join_slices(joiner: Joiner, names: Iterable[str], timeout: float, pause: float) -> None:

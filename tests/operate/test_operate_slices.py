@@ -114,6 +114,37 @@ def test_a_slice_is_joined_until_both_ends_are_ready_and_then_left_alone() -> No
     assert len(osm.asked) == 5
 
 
+def test_a_slice_takes_no_other_slices_place_at_a_shared_service(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`First` and `first` give their functions one name as peers."""
+
+    class Two(Osm):
+        def document(self, verb: str, id: str) -> dict[str, Any]:
+            found = super().document(verb, id)
+            if id == "First":
+                services = [
+                    {"nss-id": "shared", "nsrId": "id-1"},
+                    {"nss-id": "slice", "nsrId": "3"},
+                ]
+                found["_admin"] = {"nsrs-detailed-list": services}
+            return found
+
+    monkeypatch.setitem(MEMBERS, "3", ("First.slice", "smf"))
+    osm, lines = Two(), list[str]()
+    osm.slices.append("First")
+    joiner = Joiner(osm, lines.append)
+    follow(joiner, 0, range(3))
+    said = "error: First.slice/smf:sbi and first.slice/smf:sbi of first would be one peer"
+    assert [line.startswith(said) for line in lines].count(True) == 3, lines
+    assert joiner.settled == {"first"}
+    # The other one may have the place when the first is gone.
+    osm.slices.remove("first")
+    monkeypatch.delitem(MEMBERS, "id-2")
+    follow(joiner, 0, range(3))
+    assert (joiner.settled, lines[-1]) == ({"First"}, "First: joined")
+
+
 def test_what_a_deleted_slice_shared_forgets_it() -> None:
     osm, lines = Osm(), list[str]()
     joiner = Joiner(osm, lines.append)
