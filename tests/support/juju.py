@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from vpnaas.base.errors import VpnaasError
 from vpnaas.params.intent import Intent
 from vpnaas.peers import leases
-from vpnaas.peers.inputs import CharmState
+from vpnaas.peers.inputs import Beside, CharmState
 from vpnaas.peers.offer import Remote, asking, declined, encode, show_assigned
 from vpnaas.plan import (
     broken_extras,
@@ -77,14 +77,13 @@ class Charm:
         intent, asked = leases.resolved(
             self.intent, self.roles, remotes, self.addresses, running=tunnels
         )
+        options.setdefault("beside", Beside(shared=self.shared, virtual=self.virtual))
         charm_state = CharmState(
             intent=intent,
             asking=asked,
             roles=self.roles,
             remotes={link: tuple(found) for link, found in remotes.items()},
             management=self.management,
-            shared=self.shared,
-            virtual=self.virtual,
             user="ubuntu",
             **options,
         )

@@ -3,7 +3,7 @@
 import io
 import json
 import time
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional
 
 import segno
 
@@ -12,50 +12,63 @@ from vpnaas.actions import OUTPUT_LIMIT, Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import VpnaasError
 from vpnaas.charm import VnfCharm, require_removed, unless_admitted
+from vpnaas.environment import Environment
 from vpnaas.features import access
 from vpnaas.features.access import AccessOutcome
-from vpnaas.features.feature import Extra, Feature
+from vpnaas.features.feature import Extra
 from vpnaas.params import devices
 from vpnaas.params.devices import LINK, AccessParams, Enrolling
 from vpnaas.params.intent import Intent, ManualPeer
-from vpnaas.reconciling import INTENT_KEY, Outcome
+from vpnaas.peers.inputs import Beside, CharmState
+from vpnaas.reconciling import INTENT_KEY, Addition, Outcome
 from vpnaas.tunnels.technology import LinkPlan
+from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.ssh import Vdu
 
 ACCESS_KEY = "access"
 
 
-class AccessCharm(VnfCharm):
-    """Proxy charm of an access VNF; the peers of its link `access` are devices."""
+class Devices(Addition):
+    """What lets devices into the data network."""
 
-    _new_params: Optional[AccessParams] = None
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        self.tried: Optional[AccessParams] = None  # Parameters that are being tried.
 
-    def _access(self) -> AccessParams:
-        if self._new_params is not None:
-            return self._new_params
-        text = self.environment.stored(ACCESS_KEY)
+    def params(self) -> AccessParams:
+        if self.tried is not None:
+            return self.tried
+        text = self.stored()
         if not text:
             return AccessParams()
         return AccessParams.parse(fields.json_object("peer relation: access", text))
 
-    def _features(self) -> Tuple[Feature, ...]:
-        return (access.Access(self._access()),)
+    def beside(self) -> Beside:
+        return Beside(features=(access.Access(self.params()),))
 
-    def _extend(self, vdu: Vdu, plans: Mapping[str, LinkPlan]) -> Optional[Extra]:
-        peers = plans[LINK].peers if LINK in plans else ()
-        return AccessOutcome(len(peers), bool(self._access().interface))
-
-    def _extra_state(self) -> str:
+    def stored(self) -> str:
         return self.environment.stored(ACCESS_KEY)
 
-    # Actions
+    def reconcile(
+        self, vdu: Vdu, charm_state: CharmState, seen: VduFacts, plans: Mapping[str, LinkPlan]
+    ) -> Optional[Extra]:
+        peers = plans[LINK].peers if LINK in plans else ()
+        return AccessOutcome(len(peers), bool(self.params().interface))
+
+
+class AccessCharm(VnfCharm):
+    """Proxy charm of an access VNF; the peers of its link `access` are devices."""
+
+    def __init__(self, environment: Environment) -> None:
+        self.devices = Devices(environment)
+        super().__init__(environment, self.devices)
 
     @action("configure-access")
     def _configure_access(self, params: Params) -> Dict[str, Any]:
         new = AccessParams.parse(params)
         with self._vdu() as vdu:
             access.check_interface(new.interface, self._facts(vdu), self._charm_state())
-        self._new_params = new
+        self.devices.tried = new
         link = self._reconcile_now().plans.get(LINK)
         if link is None or link.unusable:
             reasons = link.problems if link is not None else ("it is switched off",)
@@ -66,7 +79,7 @@ class AccessCharm(VnfCharm):
     @action("enrol-device")
     def _enrol_device(self, params: Params) -> Dict[str, Any]:
         enrolling = Enrolling.parse(params)
-        if not self._access().interface:
+        if not self.devices.params().interface:
             raise VpnaasError("no data network is configured yet; run configure-access first")
         with self._vdu() as vdu:
             now = self._facts(vdu).now

@@ -227,7 +227,7 @@ class VnfCharm(ReconcilingCharm):
         # The administrator of the other end must enter these values there.
         keys = ("public-key", "listen-port", "inner-address", "ike-identity", "proposal")
         answer = dict({key: view[key] for key in keys if key in view}, added=peer.name)
-        answer.update(peer_file(outcome.plans[peer.link], peer, self._charm_state().shared))
+        answer.update(peer_file(outcome.plans[peer.link], peer, self._charm_state().beside.shared))
         state = outcome.plans[peer.link].state
         agreed = state.agreed.get(peer.peer_name) if state else None
         wrapped = agreed.wrapped if agreed else ""

@@ -243,7 +243,7 @@ class JujuCharm(CharmBase):
             self.on.upgrade_charm,
             self.on.update_status,
         ]
-        for endpoint in [PEER_RELATION] + sorted(self.code.roles) + self.code.more_relations():
+        for endpoint in (PEER_RELATION, *sorted(self.code.roles), *self.code.addition.relations):
             relation = self.on[endpoint]
             events += [
                 relation.relation_created,

@@ -9,12 +9,15 @@ from vpnaas.actions import Params, action
 from vpnaas.base import fields
 from vpnaas.base.errors import NotReadyError, VpnaasError
 from vpnaas.charm import VnfCharm
+from vpnaas.environment import Environment
 from vpnaas.features.feature import Extra
 from vpnaas.features.pair import gateway_pair
 from vpnaas.features.pair.gateway_pair import PairOutcome
 from vpnaas.features.pair.params import NO_ROLE, PairParams, from_json, pair_params
-from vpnaas.params.gateway import SharedAddress
+from vpnaas.peers.inputs import Beside, CharmState
+from vpnaas.reconciling import Addition
 from vpnaas.tunnels.technology import LinkPlan
+from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.ssh import Vdu
 from vpnaas.vdu.steps import changes
 
@@ -25,37 +28,36 @@ GIVE_UP = "give-up"
 RESUME = "resume"
 
 
-class GatewayCharm(VnfCharm):
-    """Proxy charm of a gateway; `configure-standby` makes it one of a pair."""
+class Pair(Addition):
+    """The pair that a gateway is one of, if it is one."""
 
-    _new: Optional[str] = None
-    """Parameters that are being tried, in the form of those that are stored."""
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        # Parameters that are being tried, in the form of those that are stored.
+        self.tried: Optional[str] = None
 
-    def _pair(self) -> Optional[PairParams]:
-        stored = self.environment.stored(PAIR_KEY) if self._new is None else self._new
-        return from_json(stored)
+    def params(self) -> Optional[PairParams]:
+        return from_json(self.stored() if self.tried is None else self.tried)
 
-    def _shared(self) -> Optional[SharedAddress]:
-        pair = self._pair()
-        return pair.shared if pair else None
+    def beside(self) -> Beside:
+        params = self.params()
+        return Beside(shared=params.shared, virtual=params.virtual.ip) if params else Beside()
 
-    def _virtual(self) -> Optional[fields.IPAddress]:
-        pair = self._pair()
-        return pair.virtual.ip if pair else None
-
-    def _extra_state(self) -> str:
+    def stored(self) -> str:
         return self.environment.stored(PAIR_KEY)
 
-    def _extend(self, vdu: Vdu, plans: Mapping[str, LinkPlan]) -> Optional[Extra]:
+    def reconcile(
+        self, vdu: Vdu, charm_state: CharmState, seen: VduFacts, plans: Mapping[str, LinkPlan]
+    ) -> Optional[Extra]:
         params = None
         try:
-            params = self._pair()
+            params = self.params()
             if params is not None:
-                return self._reconcile_pair(vdu, params, plans)
+                return _reconciled(vdu, seen, params, plans)
             # Only a reconcile with new parameters looks for an earlier pair.
-            if self._new is not None:
-                seen = vdu.execute(gateway_pair.observe_absent()).check()
-                if seen.text("pair/was") is not None:
+            if self.tried is not None:
+                found = vdu.execute(gateway_pair.observe_absent()).check()
+                if found.text("pair/was") is not None:
                     vdu.execute(gateway_pair.absent()).check()
             return None
         except NotReadyError:
@@ -63,36 +65,45 @@ class GatewayCharm(VnfCharm):
         except VpnaasError as error:
             return gateway_pair.failed(params.role if params else NO_ROLE, str(error))
 
-    def _reconcile_pair(
-        self, vdu: Vdu, params: PairParams, plans: Mapping[str, LinkPlan]
-    ) -> PairOutcome:
-        observed = vdu.execute(gateway_pair.observe()).check()
-        gateway_pair.require_tools(observed)
-        params = self.seen.resolved(params, "trusted", "untrusted")
-        pair = gateway_pair.desired(params, plans, observed)
-        steps = gateway_pair.steps_to(pair, observed)
-        logger.info("pair: %s", ", ".join(id for _, id in changes(steps)) or "no difference")
-        if not steps:
-            return gateway_pair.conclude(pair, observed)
-        return gateway_pair.conclude(pair, vdu.execute(steps).check(), gateway_pair.AFTER)
+
+def _reconciled(
+    vdu: Vdu, seen: VduFacts, params: PairParams, plans: Mapping[str, LinkPlan]
+) -> PairOutcome:
+    observed = vdu.execute(gateway_pair.observe()).check()
+    gateway_pair.require_tools(observed)
+    params = seen.resolved(params, "trusted", "untrusted")
+    pair = gateway_pair.desired(params, plans, observed)
+    steps = gateway_pair.steps_to(pair, observed)
+    logger.info("pair: %s", ", ".join(id for _, id in changes(steps)) or "no difference")
+    if not steps:
+        return gateway_pair.conclude(pair, observed)
+    return gateway_pair.conclude(pair, vdu.execute(steps).check(), gateway_pair.AFTER)
+
+
+class GatewayCharm(VnfCharm):
+    """Proxy charm of a gateway; `configure-standby` makes it one of a pair."""
+
+    def __init__(self, environment: Environment) -> None:
+        self.pair = Pair(environment)
+        super().__init__(environment, self.pair)
 
     def _change_pair(self, params: Optional[PairParams]) -> PairOutcome:
         """Apply new parameters to the VDU, and store them if they can work."""
-        self._new = params.to_json() if params else ""
+        self.pair.tried = params.to_json() if params else ""
         extra = self._reconcile_now().extra
         if params is None and not isinstance(extra, PairOutcome):
             extra = PairOutcome(NO_ROLE, details={"role": NO_ROLE})
         if not isinstance(extra, PairOutcome) or extra.state == "failed":
-            self._new = self.environment.stored(PAIR_KEY)
+            self.pair.tried = self.pair.stored()
             self.reconcile_and_report()  # Go back to the stored parameters, or to no pair.
             reason = extra.problem if isinstance(extra, PairOutcome) else "not ready yet; try again"
             raise VpnaasError(reason)
-        self.environment.store(PAIR_KEY, self._new)
+        self.environment.store(PAIR_KEY, self.pair.tried)
         return extra
 
     @action("configure-standby")
     def _configure_standby(self, params: Params) -> Mapping[str, Any]:
-        pair, before = pair_params(params), self._pair()
+        pair, before = pair_params(params), self.pair.params()
         if pair is not None and before is not None:
             pair = attr.evolve(pair, away=before.away)
         return self._change_pair(pair).details
@@ -101,7 +112,7 @@ class GatewayCharm(VnfCharm):
     def _switch_over(self, params: Params) -> Mapping[str, Any]:
         given = str(params.get("activity", GIVE_UP))
         what = fields.choice("switch-over: activity", given, (GIVE_UP, RESUME))
-        pair = self._pair()
+        pair = self.pair.params()
         if pair is None:
             raise VpnaasError("this gateway is not one of a pair; run configure-standby first")
         self._change_pair(attr.evolve(pair, away=what == GIVE_UP))
@@ -114,4 +125,4 @@ class GatewayCharm(VnfCharm):
                     "the other gateway does not take over; this one stays active, see"
                     " show-status there"
                 )
-        return self._change_pair(self._pair()).details
+        return self._change_pair(self.pair.params()).details

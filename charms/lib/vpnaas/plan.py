@@ -59,7 +59,7 @@ TABLE: Dict[str, Technology[Any]] = {
 }
 """By the value of the parameter `technology`."""
 FEATURES: Tuple[Feature, ...] = (Guard(), Gateway(), Repair(), Monitoring(), Logs(), Qos())
-"""What any VNF may have besides links, in the order of its steps; `CharmState` has further ones."""
+"""What any VNF may have besides links, in the order of its steps; `Beside` has further ones."""
 TOOLS = ("ip", "ping", "systemctl", "systemd-run")
 PACKAGES = ("iproute2", "iputils-ping", "nftables", "systemd")
 ROOMY_MTU = 1445
@@ -115,7 +115,7 @@ def observe_steps(charm_state: CharmState) -> List[Step]:
 
 
 def _features(charm_state: CharmState) -> Tuple[Feature, ...]:
-    return FEATURES + charm_state.features
+    return FEATURES + charm_state.beside.features
 
 
 def _in_parts(charm_state: CharmState, steps: Sequence[Step]) -> List[Step]:
@@ -235,7 +235,8 @@ def make_plan(
     steps += nesting.steps_to(known, results)
     if charm_state.authorize:
         steps.append(authorize("authorize", charm_state.user, charm_state.authorize))
-    standby = charm_state.virtual is not None and not vdu.is_local(charm_state.virtual)
+    virtual = charm_state.beside.virtual
+    standby = virtual is not None and not vdu.is_local(virtual)
     # Answers to a standby gateway go to the active one, which has the same inner addresses.
     asked = {} if standby else _to_ask(vdu, links, bool(steps), charm_state.doubted)
     steps += _look_again(charm_state, links, asked, changed=bool(steps))

@@ -20,8 +20,8 @@ from vpnaas.base.errors import (
 )
 from vpnaas.base.links import RELATION_INTERFACE
 from vpnaas.environment import Environment
-from vpnaas.features.feature import Extra, Feature
-from vpnaas.params.gateway import SharedAddress, effective
+from vpnaas.features.feature import Extra
+from vpnaas.params.gateway import effective
 from vpnaas.params.intent import Intent
 from vpnaas.peers import leases
 from vpnaas.peers.inputs import Beside, CharmState, Given
@@ -74,54 +74,44 @@ class Outcome:
     untried: Sequence[str] = ()  # Programs of the VDU in versions that nobody tried.
 
 
+class Addition:
+    """What only some VNFs have besides links; it is reconciled after them, in the same session."""
+
+    relations: Tuple[str, ...] = ()
+    """Endpoints other than links whose events lead to a reconcile."""
+
+    def configured(self) -> bool:
+        """Tell whether there is something to reconcile without any link."""
+        return False
+
+    def beside(self) -> Beside:
+        return Beside()
+
+    def stored(self) -> str:
+        """Return the data in Juju that it depends on, without the relations of links."""
+        return ""
+
+    def reconcile(
+        self, vdu: Vdu, charm_state: CharmState, seen: VduFacts, plans: Mapping[str, LinkPlan]
+    ) -> Optional[Extra]:
+        """Bring it to the wanted state; an error is part of the outcome."""
+        return None
+
+
 class ReconcilingCharm:
     """The code of a VNF's charm; its links are the endpoints of interface vpnaas-link."""
 
     # Why the charm could not keep a file of its own, "" if it could. The VDU was changed before, so
     # that is no reason to call an action failed.
     unwritten = ""
-    seen = VduFacts(0, {})  # Facts of the VDU at the last look.
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, addition: Optional[Addition] = None) -> None:
         self.environment = environment  # Where the code runs.
+        self.addition = addition or Addition()
         # "provider" or "requirer" of each link.
         self.roles = environment.endpoints(RELATION_INTERFACE)
         # The peer relation may be gone before the hook `stop`.
         self._leaving = False
-
-    # Overridden by a VNF that has more than links
-
-    def more_relations(self) -> List[str]:
-        """Return the endpoints other than links whose events lead to a reconcile."""
-        return []
-
-    def _has_more(self) -> bool:
-        """Tell whether there is something to reconcile besides links."""
-        return False
-
-    def _extend(self, vdu: Vdu, plans: Mapping[str, LinkPlan]) -> Optional[Extra]:
-        """Reconcile what the VNF has besides links, over the same SSH session; must not raise."""
-        return None
-
-    def _features(self) -> Tuple[Feature, ...]:
-        """Return what only this VNF has on the VDU besides links, for the same round trips."""
-        return ()
-
-    def _shared(self) -> Optional[SharedAddress]:
-        """Return the address of a gateway pair for its manual peers, None if there is none."""
-        return None
-
-    def _virtual(self) -> Optional[fields.IPAddress]:
-        """Return the address that only the active gateway of our pair has, None for no pair."""
-        return None
-
-    def _beside(self) -> Beside:
-        """Return what else on the VDU is ours, not foreign to the links."""
-        return Beside()
-
-    def _extra_state(self) -> str:
-        """Return the data in Juju that `_extend` depends on, without the relations of links."""
-        return ""
 
     # Events
 
@@ -186,7 +176,7 @@ class ReconcilingCharm:
             "host-key": self.environment.option("ssh-host-key-fingerprint"),
             "intent": charm_state.intent.to_json(),
             "authorize": charm_state.authorize,
-            "extra": self._extra_state(),
+            "extra": self.addition.stored(),
             "remotes": {
                 link: [(id, sorted(bag.items())) for id, _, bag in self.environment.related(link)]
                 for link in self.roles
@@ -204,12 +194,11 @@ class ReconcilingCharm:
     def _reconcile(self, charm_state: CharmState) -> Optional[Outcome]:
         """Bring the VDU to the wanted state; None if there is nothing to reconcile yet."""
         configured = not charm_state.intent.empty or charm_state.asking
-        if not self._login() or not (configured or self._has_more()):
+        if not self._login() or not (configured or self.addition.configured()):
             return None
         started = time.monotonic()
         with self._vdu() as vdu:
             plan = self._plan(charm_state, vdu)
-            self.seen = plan.vdu
             results = None
             if plan.steps:
                 # If a step fails, the VDU is no longer as the last reconcile left it.
@@ -218,7 +207,7 @@ class ReconcilingCharm:
             asked = diagnose_steps(plan, results) if results is not None else []
             diagnosis = vdu.execute(asked, exclusive=False) if asked else None
             plans = conclude(plan, results, diagnosis)
-            extra = self._extend(vdu, plans)
+            extra = self.addition.reconcile(vdu, charm_state, plan.vdu, plans)
             logger.info(
                 "reconciled in %d round trips and %.2f s: %s",
                 vdu.round_trips,
@@ -343,12 +332,9 @@ class ReconcilingCharm:
             authorize=self._other_ssh_keys(),
             doubted=self._doubted(),
             gateway=intent.gateway if self._is_gateway() else None,
-            features=self._features(),
-            shared=self._shared(),
-            virtual=self._virtual(),
             holdings=holdings,
             monitoring=effective(intent.monitoring, self._is_gateway()),
-            beside=self._beside(),
+            beside=self.addition.beside(),
         )
 
     def _is_gateway(self) -> bool:

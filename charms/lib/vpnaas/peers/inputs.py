@@ -33,10 +33,17 @@ class Given:
 
 @attr.frozen
 class Beside:
-    """What the VNF's network function has on the VDU beside the links."""
+    """What links must know of a VNF's addition, see `reconciling.Addition`."""
 
-    devices: Tuple[str, ...] = ()  # Starts of the names of its network devices.
-    networks: Tuple[Network, ...] = ()  # Networks among its parameters, with the names of these.
+    # Starts of the names of a network function's devices, and networks among its parameters.
+    devices: Tuple[str, ...] = ()
+    networks: Tuple[Network, ...] = ()
+    # What only this VNF has on the VDU besides links, of `features.feature.Feature`.
+    features: Tuple[Any, ...] = ()
+    # Address of our gateway pair for manual peers, None if there is none.
+    shared: Optional[SharedAddress] = None
+    # The address that only the active gateway of our pair has, None if there is no pair.
+    virtual: Optional[fields.IPAddress] = None
 
 
 @attr.frozen
@@ -59,20 +66,14 @@ class CharmState:
     doubted: FrozenSet[str] = frozenset()
     # Parameters of the security gateway, None for another VNF.
     gateway: Optional[GatewayParams] = None
-    # What only this VNF has besides links, of `features.feature.Feature`.
-    features: Tuple[Any, ...] = ()
     # Certificates from an operator for a link.
     certificates: Mapping[str, Given] = attr.Factory(dict)
     monitoring: int = 0  # Port of the exporter of metrics, 0 for none.
     # Links that wait for an address from their gateway; `intent` is without them.
     asking: Mapping[str, Asking] = attr.Factory(dict)
-    # Address of our gateway pair for manual peers, None if there is none.
-    shared: Optional[SharedAddress] = None
-    # The address that only the active gateway of our pair has, None if there is no pair.
-    virtual: Optional[fields.IPAddress] = None
     # `Peer.holdings` of the last reconcile, by link and peer name.
     holdings: Mapping[str, Mapping[str, str]] = attr.Factory(dict)
-    beside: Beside = attr.Factory(Beside)  # The VNF's network function.
+    beside: Beside = attr.Factory(Beside)
     versions: bool = False  # Look for versions of the VDU's programs too.
     # The latest generation of each key that this VDU had, by link and technology.
     generations: Mapping[str, int] = attr.Factory(dict)
@@ -102,7 +103,8 @@ class CharmState:
         links = self.intent.links.values()
         inner = frozenset(link.inner_address.ip for link in links if not link.is_outer)
         # The shared address counts always: it moves between the gateways of the pair.
-        return inner | {self.shared.address.ip} if self.shared else inner
+        shared = self.beside.shared
+        return inner | {shared.address.ip} if shared else inner
 
     def needs_preshared(self, link: str) -> bool:
         """Tell whether either end of a link wants a preshared key."""

@@ -75,7 +75,7 @@ def _firewall(params: GatewayParams, sight: Sight) -> List[Step]:
         # An inner address may be the outer one as well; IKE and ESP then go there in clear.
         inner=tuple(net for net in inner if not any(address in net for address in outer)),
         management_ports=(charm_state.monitoring,) if charm_state.monitoring else (),
-        translated=tuple(name for each in charm_state.features for name in each.translated),
+        translated=tuple(name for each in charm_state.beside.features for name in each.translated),
     )
     # There is no untrusted side until such a link is configured.
     return BOOT.steps_to(firewall_text(firewall), sight.results) if underlays else []

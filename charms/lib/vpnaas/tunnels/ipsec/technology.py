@@ -216,7 +216,7 @@ class Ipsec(KeyedTechnology[State]):
             certificate=validated.name if validated is not None else None,
             certificates=tuple(brought),
             same_address=any(each.ipsec.same_address for each in links),
-            shared=inputs.charm_state.shared,
+            shared=inputs.charm_state.beside.shared,
             asks=any(each.request for each in links),
         )
 
@@ -405,7 +405,7 @@ def _initiates(inputs: LinkInputs, peers: Sequence[Peer]) -> FrozenSet[str]:
     In a relation, the requirer does so. To a manual peer, we do so if its endpoint is known. With a
     shared address, the manual peer does so, because the standby gateway cannot.
     """
-    manual = inputs.charm_state.shared is None
+    manual = inputs.charm_state.beside.shared is None
     provider = inputs.charm_state.roles[inputs.link] == PROVIDER
     return frozenset(
         peer.name
