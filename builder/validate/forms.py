@@ -66,6 +66,10 @@ READERS: dict[str, Callable[[str], object]] = {
     "pool": _pool,
     "prefixes": _prefix,
 }
+WRITTEN = re.compile("[^/%]*(/(0|[1-9][0-9]*))?")
+"""How charms want an address: with no scope, mask or leading zero, all of which Python takes."""
+EMPTY = {"", "none", "auto"}
+"""Words for which a charm also takes an empty text, where they are allowed."""
 RANGE = re.compile(r"([0-9]{1,10})\.\.([0-9]{1,10})")
 
 
@@ -79,6 +83,9 @@ def _among(words: list[str], text: str) -> bool:
 def _fits(kind: str, words: list[str], text: str) -> bool:
     """Tell whether a text has a form of FORMS."""
     parts = text.split(",") if FORMS[kind].get("list") else [text]
+    keys = [part.partition("=")[0].strip(" ") for part in parts if "=" in part]
+    if len(keys) > len(set(keys)) or len(parts) > FORMS[kind].get("most", len(parts)):
+        return False
     return all(_part_fits(kind, words, part.strip(" ")) for part in parts)
 
 
@@ -96,15 +103,16 @@ def _part_fits(kind: str, words: list[str], part: str) -> bool:
         READERS[kind](part)
     except ValueError:
         return False
-    return True
+    return WRITTEN.fullmatch(part) is not None
 
 
 def check(_: Any, form: Any, value: Any, schema: Document) -> Iterator[Any]:
     """Check `x-form` of our charms: a form of FORMS, and words that are allowed instead."""
     kind, *words = map(str, form if isinstance(form, list) and form else ["any"])
-    text = str(value)
-    if kind not in FORMS or isinstance(value, bool) or not text:
+    text, default = str(value), schema.get("default")
+    if kind not in FORMS or isinstance(value, bool):
         return
-    usual = text.split(":")[0] in (*words, str(schema.get("default")))
-    if not usual and not _fits(kind, words, text):
+    usual = text.split(":")[0] in words or (default is not None and text == str(default))
+    empty = not text and (default in EMPTY or (default == "keep" and EMPTY & {*words}))
+    if not (usual or empty or _fits(kind, words, text)):
         yield jsonschema.ValidationError(text)

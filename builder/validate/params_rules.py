@@ -255,7 +255,7 @@ def _schema(parameter: str, primitive: Document, charm: Charm | None) -> Documen
     """Return the schema of a parameter of an action, or the form of a charm's option."""
     if primitive["name"] == "config":
         option = charm.config.options.get(parameter) if charm and charm.config else None
-        return {"x-form": option.form} if option else None
+        return {"x-form": option.form, "default": ""} if option else None
     name = primitive.get("execution-environment-primitive") or primitive["name"]
     action = (charm.actions or {}).get(name) if charm else None
     return action.params.get(parameter) if action else None

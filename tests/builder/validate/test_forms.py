@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 from oai import kinds, values
+from oai.images import IMAGES
 from vpnaas.base import fields
 from vpnaas.base.declared import _declared
 from vpnaas.base.errors import InputError, VpnaasError
@@ -88,8 +89,22 @@ def test_the_validator_takes_what_the_charm_takes(key):
         assert "allowed: " in misfit(text, kind, schema), (charm, text)
 
 
-def test_options_of_ipsec_are_those_of_the_charm():
+@pytest.mark.parametrize("key", SEEN, ids=lambda key: key[0])
+def test_an_empty_text_is_taken_where_the_charm_takes_it(key):
+    _, schema, reader = SEEN[key]
+    try:
+        reader("")
+    except (VpnaasError, ValueError):
+        taken = False
+    else:
+        taken = True
+    assert (misfit("", schema["type"].upper(), schema) == "") is taken
+
+
+def test_words_are_those_of_the_charm():
     assert FORMS["ipsec-options"]["options"].keys() == OPTIONS.keys()
+    names = FORMS["pins"]["pattern"].partition(")")[0].strip("(").split("|")
+    assert names == [*IMAGES]
 
 
 def test_a_wrong_key_is_not_shown():
