@@ -76,9 +76,16 @@ def _interfaces(
 def addresses(request: Request) -> Iterator[Problem]:
     """Fixed addresses must be in the subnet of their link, and must not repeat."""
     for place, link in numbered("vld", request.document.get("vld")):
-        subnet = (link.get("ip-profile") or {}).get("subnet-address")
+        profile = link.get("ip-profile") or {}
+        subnet, gateway = profile.get("subnet-address"), profile.get("gateway-address")
         network = _network(subnet) if subnet else None
-        seen: dict[str, str] = {}
+        if network is not None and subnet != str(network):
+            sentence = f"{subnet} is an address in a subnet, which no VIM takes; allowed: {network}"
+            yield request.silent("params-address", f"{place}/ip-profile/subnet-address", sentence)
+        if network is not None and gateway and not _inside(gateway, network):
+            sentence = f"{gateway} is outside of {subnet}; allowed: an address in it"
+            yield request.silent("params-address", f"{place}/ip-profile/gateway-address", sentence)
+        seen = {gateway: "the gateway"} if gateway else {}
         key = "vnfd-connection-point-ref"
         for at, point in numbered(f"{place}/{key}", link.get(key)):
             address = point.get("ip-address")

@@ -179,6 +179,23 @@ CASES = [
         edit(f"{REF}/ip-address", "10.0.0.255"),
         at=f"{REF.replace('/0', '[0]')}/ip-address",
     ),
+    Case(
+        "params-address",
+        edit("vld/0/ip-profile/subnet-address", "10.0.0.1/24"),
+        at="vld[0]/ip-profile/subnet-address",
+    ),
+    Case(
+        "params-address",
+        edit("vld/0/ip-profile/gateway-address", "10.1.0.1"),
+        at="vld[0]/ip-profile/gateway-address",
+    ),
+    Case(
+        "params-address",
+        lambda d: d["vld"][0]["ip-profile"].update(
+            {"gateway-address": d["vld"][0]["vnfd-connection-point-ref"][0]["ip-address"]}
+        ),
+        at=f"{REF.replace('/0', '[0]')}/ip-address",
+    ),
     # DHCP takes .1; with two agents .2 too. The NSD's profile counts where no ip-profile is given.
     Case("params-dhcp", lambda d: dhcp(d, {"enabled": True}, "10.0.0.1"), at="vld[0]/ip-profile"),
     Case("params-dhcp", lambda d: dhcp(d, {"enabled": True}, "10.0.0.2"), at="vld[0]/ip-profile"),
