@@ -14,7 +14,7 @@ from vpnaas.base.errors import VduError
 from vpnaas.params.intent import link_params
 from vpnaas.plan import TABLE, Plan, diagnose_steps
 from vpnaas.tunnels.technology import LinkPlan
-from vpnaas.vdu import steps
+from vpnaas.vdu import steps, trouble
 from vpnaas.vdu.file_cache import FileCache
 from vpnaas.vdu.programs import est, secret_store
 
@@ -283,6 +283,13 @@ def test_what_the_kernel_or_a_tool_says_becomes_a_sentence(step, sentence, tmp_p
     assert results.broken["a"].sentence() == sentence.replace("{}", str(tmp_path))
 
 
+def test_the_warning_in_a_frame_is_not_why_a_unit_failed():
+    """wireguard-go draws it at each start, also where all is well."""
+    text = "\u250c\u2500\u2510\n\u2502 please visit: \u2502\n[#] wg set\nRTNETLINK answers: no\n"
+    results = steps.Results({"at/journal": {"code": 0, "out": text}})
+    assert trouble.journal(results, "at") == "RTNETLINK answers: no"
+
+
 #: A folder on a disk of its own, with one file on it.
 FULL = "mount -t tmpfs -o size=4k none $1 && head -c 4096 /dev/zero >$1/full"
 READ_ONLY = "mount -t tmpfs none $1 && echo x >$1/x && mount -o remount,ro $1"
@@ -392,6 +399,11 @@ def test_a_step_that_ends_all_is_told_in_a_sentence(words, sentence, tmp_path):
             steps.write("s6a/apply/file", "/etc/wireguard/wg-s6a.conf", "x"),
             "[Errno 28] No space left on device: '/etc/wireguard/.osm-vpnaas-x'",
             "there is no room left for /etc/wireguard/wg-s6a.conf on the VDU",
+        ),
+        (
+            steps.enable("s6a/apply/enable", "wg-quick@wg-s6a.service"),
+            "Failed to enable unit: Unit file /etc/systemd/system/wg-quick@.service is masked.",
+            "wg-quick@wg-s6a.service of the VDU is masked; see `systemctl unmask`",
         ),
     ],
 )

@@ -162,7 +162,13 @@ _MEANINGS = (
 
 _AGENTS = ("has changed since it was read", "has more than", "printed more than")
 """Parts of sentences of the agent, which name the cause themselves."""
-_NAMED = (*_AGENTS, "did not end within", "is not installed", *(text for text, _ in _MEANINGS[:2]))
+_NAMED = (
+    *_AGENTS,
+    "did not end within",
+    "is not installed",
+    "is masked",
+    *(text for text, _ in _MEANINGS[:2]),
+)
 _LACKING = "the kernel of the VDU lacks features that our rules of nftables need"
 _REFUSED_RULES = (
     ("not supported", _LACKING),
@@ -207,6 +213,8 @@ class Broken:
         if "did not end within" in self.why:
             return "{} did not end within {} s on the VDU".format(argv[0], body["timeout"])
         file = body.get("stdin_file") or ("-in" in argv and argv[argv.index("-in") + 1])
+        if argv[0] == "systemctl" and "is masked" in self.why:
+            return "{} of the VDU is masked; see `systemctl unmask`".format(argv[-1])
         if argv[0] == "systemctl":
             return "{} of the VDU does not {}".format(argv[-1], argv[1])
         if file:

@@ -78,9 +78,8 @@ def _data(device: Dict[str, Any]) -> Dict[str, Any]:
 
 def journal(results: Results, at: str) -> str:
     """Return the last lines that the unit's programs wrote, "" for none."""
-    # wg-quick(8) shows each command after this mark.
     lines = results.output(at + "/journal").splitlines()
-    # wireguard-go draws a frame around a warning.
     worded = [line.strip() for line in lines if any(map(str.isalnum, line))]
-    said = [line for line in worded if not line.startswith("[#]")]
+    # wg-quick(8) shows each command after this mark; wireguard-go draws a frame around a warning.
+    said = [line for line in worded if not line.startswith(("[#]", "\u2502"))]
     return printable("; ".join(said[-2:]))[-_MOST:]
