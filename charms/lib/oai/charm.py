@@ -52,8 +52,12 @@ class NfCharm(VnfCharm):
         nf_params = kinds.parse(self.kind, kinds.completed(given, stored))
         return self._change(nf_params, kinds.parse_secrets(self.kind, given))
 
-    def _for_ues(self, parameter: str, name: str) -> None:
+    def _check_device(self, nf_params: Common) -> None:
         """Raise InputError if a device that only UEs may use is one of management or of a link."""
+        parameter, unchecked = kinds.FUNCTIONS[self.kind].for_ues
+        name = getattr(nf_params, parameter.replace("-", "_"), unchecked)
+        if name == unchecked:
+            return
         charm_state = self._charm_state()
         with self._vdu() as vdu:
             seen = self._facts(vdu)
@@ -65,6 +69,7 @@ class NfCharm(VnfCharm):
 
     def _change(self, nf_params: Common, secrets: Optional[Secrets] = None) -> Mapping[str, Any]:
         """Apply new parameters to the network function; store them unless they are refused."""
+        self._check_device(nf_params)
         outcome = self._reconcile_for(Request(nf_params, secrets, wait=ACTION_WAIT))
         if outcome.refused:
             self.function.request = Request()

@@ -20,6 +20,8 @@ class Function:
     levelled: bool = True  # Whether its configuration has a log level.
     # Whether it is configured with an interface, and uses its first IPv4 address.
     first_address: bool = False
+    # Parameter with a device that only UEs may use, and its value that needs no check.
+    for_ues: Tuple[str, str] = ("", "")
     # The station whose address a UE needs, and the relation that has it.
     station: Tuple[str, str] = ("", "")
     # Starts of the names of the network devices that its containers make.

@@ -2,7 +2,7 @@
 
 import json
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
 import attr
 from vpnaas.actions import Params, action
@@ -18,7 +18,7 @@ from . import cql, fill, hss, logs, params, pdn, plan, provision, units, values
 from .charm import NfCharm
 from .hss import Hss
 from .model import SECRETS_FILE
-from .params import Common, Secrets
+from .params import Secrets
 
 SAME = "same"
 """Value in place of a subscriber's key: the subscriber has that of the range."""
@@ -191,12 +191,6 @@ class UserPlaneCharm(NfCharm):
 
     side = ""
     """Name of the parameter with the interface towards the data network."""
-
-    def _change(self, nf_params: Common, secrets: Optional[Secrets] = None) -> Mapping[str, Any]:
-        device = getattr(nf_params, "tun_device", params.TUN)
-        if device != params.TUN:
-            self._for_ues("tun-device", device)
-        return super()._change(nf_params, secrets)
 
     @action("serve-throughput")
     def _serve_throughput(self, given: Params) -> Dict[str, Any]:

@@ -1,7 +1,7 @@
 """The charm class of each network function of 5GS, with the actions that only it has."""
 
 import json
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Tuple
 
 from vpnaas.actions import OUTPUT_LIMIT, Params, action
 from vpnaas.base import fields
@@ -14,7 +14,7 @@ from .amf import Amf
 from .charm import NfCharm
 from .functions import EquipmentCharm, KeyedCharm, UserPlaneCharm, own_key
 from .n3iwf import N3iwf
-from .params import Common, Equipment, Secrets
+from .params import Equipment
 
 
 class AmfCharm(KeyedCharm):
@@ -235,11 +235,6 @@ class N3iwfCharm(NfCharm):
 
     def _n3iwf(self) -> N3iwf:
         return params.expect(N3iwf, self._configured())
-
-    def _change(self, nf_params: Common, secrets: Optional[Secrets] = None) -> Mapping[str, Any]:
-        # The firewall of NWu would shut out management or the peers of a link.
-        self._for_ues("nwu-interface", params.expect(N3iwf, nf_params).nwu_interface)
-        return super()._change(nf_params, secrets)
 
     @action("show-connected")
     def _show_connected(self, given: Params) -> Dict[str, Any]:

@@ -6,22 +6,7 @@ from typing import Any, Dict, Optional, Tuple
 from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 
-from . import (
-    amf,
-    enb,
-    gnb,
-    hss,
-    mme,
-    n3iwf,
-    n3ue,
-    nr_ue,
-    smf,
-    spgwc,
-    spgwu,
-    ue,
-    upf,
-    values,
-)
+from . import amf, enb, gnb, hss, mme, n3iwf, n3ue, nr_ue, smf, spgwc, spgwu, ue, upf, values
 from .function import Function
 from .params import KEEP, SECRET_NAMES, STORE, VERSION, Common, Given, Secrets
 

@@ -231,7 +231,13 @@ def software(params: N3iwf, ends: Ends, own: str, **_: Any) -> Software:
 
 
 FUNCTION = Function(
-    "n3iwf", N3iwf, software, kernel=("xfrm_interface", "ip_gre", "sctp"), devices=(DEVICE + "-",)
+    "n3iwf",
+    N3iwf,
+    software,
+    kernel=("xfrm_interface", "ip_gre", "sctp"),
+    devices=(DEVICE + "-",),
+    # The firewall of NWu would shut out management or the peers of a link.
+    for_ues=("nwu-interface", ""),
 )
 
 

@@ -69,4 +69,4 @@ def software(params: SpgwU, ends: Ends, **_: Any) -> Software:
     )
 
 
-FUNCTION = Function("spgwu", SpgwU, software)
+FUNCTION = Function("spgwu", SpgwU, software, for_ues=("tun-device", TUN))

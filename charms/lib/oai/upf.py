@@ -56,4 +56,4 @@ def software(params: Upf, ends: Ends, **_: Any) -> Software:
     )
 
 
-FUNCTION = Function("upf", Upf, software, first_address=True)
+FUNCTION = Function("upf", Upf, software, first_address=True, for_ues=("tun-device", TUN))

@@ -113,7 +113,7 @@ def expiry(devices: Sequence[ManualPeer], results: Results) -> List[Step]:
     """Return the steps to the wanted timer; `devices` are those whose time is not over."""
     ending = [device for device in devices if device.expires]
     if not ending:
-        return EXPIRY.absent() if EXPIRY.present(results) else []
+        return EXPIRY.steps_to(None, results)
     rows = sorted("{} {}\n".format(device.expires, device.public_key) for device in ending)
     files = {
         PROGRAM: (source("expire.py"), 0o755),
@@ -171,5 +171,4 @@ class Access(Feature):
         """Return the steps for a link that is switched off; none if nothing is there."""
         if LINK not in sight.charm_state.intent.off:
             return []
-        firewall = BOOT.absent() if BOOT.present(sight.results) else []
-        return firewall + expiry((), sight.results)
+        return BOOT.steps_to(None, sight.results) + expiry((), sight.results)

@@ -217,7 +217,7 @@ def steps_to(plans: Mapping[str, LinkPlan], results: Results, management: str = 
     usable = [plan for plan in plans.values() if not plan.unusable]
     guards = [guarded(plan, management) for plan in usable if plan.params.technology != NONE]
     if not guards and not kept:
-        return BOOT.absent() if BOOT.present(results) else []
+        return BOOT.steps_to(None, results)
     return BOOT.steps_to(render(guards, kept), results)
 
 

@@ -7,7 +7,7 @@ from vpnaas.features.feature import Feature, Sight
 from vpnaas.peers.inputs import CharmState
 from vpnaas.vdu.installed import Units, filled
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Step, read
+from vpnaas.vdu.steps import Step
 
 UNIT = "osm-vpnaas-logs.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT
@@ -27,13 +27,10 @@ class Logs(Feature):
     name = UNITS.name
 
     def observe(self, charm_state: CharmState) -> List[Step]:
-        if not charm_state.intent.log_server:  # There may be the rest of a removed one.
-            return [read(self.name + UNIT_FILE, UNIT_FILE)]
-        return UNITS.look()
+        return UNITS.look(bool(charm_state.intent.log_server))
 
     def after_links(self, sight: Sight) -> List[Step]:
-        server, results = sight.charm_state.intent.log_server, sight.results
-        if not server:
-            return UNITS.absent() if UNITS.present(results) else []
-        files = {UNIT_FILE: unit(server), PROGRAM_FILE: source("logs.py")}
-        return UNITS.steps_to({path: (text, 0o644) for path, text in files.items()}, results)
+        server, files = sight.charm_state.intent.log_server, None
+        if server:
+            files = {UNIT_FILE: (unit(server), 0o644), PROGRAM_FILE: (source("logs.py"), 0o644)}
+        return UNITS.steps_to(files, sight.results)

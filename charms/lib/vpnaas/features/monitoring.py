@@ -12,7 +12,7 @@ from vpnaas.peers.inputs import CharmState
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.installed import Units, filled
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Step, read, run
+from vpnaas.vdu.steps import Step, run
 
 UNIT = "osm-vpnaas-exporter.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT
@@ -52,14 +52,14 @@ class Monitoring(Feature):
     name = UNITS.name
 
     def observe(self, charm_state: CharmState) -> List[Step]:
-        if not charm_state.monitoring:  # There may be the rest of a removed one.
-            return [read(self.name + UNIT_FILE, UNIT_FILE)]
+        if not charm_state.monitoring:
+            return UNITS.look(wanted=False)
         return [run("monitoring/library", "true", only_if=LIBRARY), *UNITS.look()]
 
     def after_links(self, sight: Sight) -> List[Step]:
         port, results = sight.charm_state.monitoring, sight.results
         if not port:
-            return UNITS.absent() if UNITS.present(results) else []
+            return UNITS.steps_to(None, results)
         if results.exit_code("monitoring/library") is None:
             raise InputError(
                 "monitoring: exporter-port",

@@ -27,7 +27,7 @@ from vpnaas.peers.inputs import CharmState
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu.installed import Units, filled
 from vpnaas.vdu.nftables import nft_table
-from vpnaas.vdu.steps import Results, Step, read, run, write
+from vpnaas.vdu.steps import Results, Step, run, write
 
 FOLDER = "/etc/osm-vpnaas"
 NFT_FILE = FOLDER + "/qos.nft"
@@ -231,7 +231,7 @@ class Qos(Feature):
 
     def observe(self, charm_state: CharmState) -> List[Step]:
         if not charm_state.intent.qos:
-            return [read("qos" + NFT_FILE, NFT_FILE)]
+            return UNITS.look(wanted=False)
         return [
             *UNITS.look(),
             run("qos/table", "nft", "list", "table", "inet", NFT_TABLE, any_exit=True),
@@ -252,7 +252,7 @@ class Qos(Feature):
 def steps_to(shares: Sequence[Share], results: Results) -> List[Step]:
     """Return the steps that put the wanted queues into force; none if they already are."""
     if not shares:
-        return UNITS.absent() if UNITS.present(results) else []
+        return UNITS.steps_to(None, results)
     fitting(shares)
     rendered = render(shares)
     files = {path: (text, 0o644) for path, text in [(UNIT_FILE, UNIT_TEXT), *rendered.items()]}

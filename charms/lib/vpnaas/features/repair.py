@@ -6,18 +6,17 @@ takes keys away that another machine made.
 
 from typing import List
 
-import attr
-
 from vpnaas.features.feature import Feature, Sight
 from vpnaas.peers.inputs import CharmState
 from vpnaas.tunnels.clear import HOLD_PROGRAM
 from vpnaas.vdu import machine
 from vpnaas.vdu.installed import FOLDER, Units, filled
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Step, read
+from vpnaas.vdu.steps import Step
 
 UNIT = "osm-vpnaas-hold.service"
 UNIT_FILE = FOLDER + UNIT
+ALONE = Units("repair", (UNIT,), (UNIT_FILE,))
 UNITS = Units("repair", (UNIT, machine.UNIT), (HOLD_PROGRAM, UNIT_FILE, *machine.at_boot()))
 _TEXT = filled("repair.service", __package__, program=HOLD_PROGRAM)
 
@@ -28,11 +27,10 @@ class Repair(Feature):
     name = UNITS.name
 
     def observe(self, charm_state: CharmState) -> List[Step]:
-        return UNITS.look() if charm_state.has_tunnels else [read(self.name + UNIT_FILE, UNIT_FILE)]
+        return UNITS.look() if charm_state.has_tunnels else ALONE.look(wanted=False)
 
     def after_links(self, sight: Sight) -> List[Step]:
-        if sight.charm_state.has_tunnels:
-            files = {HOLD_PROGRAM: (source("hold.py"), 0o755), UNIT_FILE: (_TEXT, 0o644)}
-            return UNITS.steps_to(dict(files, **machine.at_boot()), sight.results)
-        alone = attr.evolve(UNITS, units=(UNIT,), paths=(UNIT_FILE,))
-        return alone.absent() if alone.present(sight.results) else []
+        if not sight.charm_state.has_tunnels:
+            return ALONE.steps_to(None, sight.results)
+        files = {HOLD_PROGRAM: (source("hold.py"), 0o755), UNIT_FILE: (_TEXT, 0o644)}
+        return UNITS.steps_to(dict(files, **machine.at_boot()), sight.results)

@@ -1,7 +1,7 @@
 """Units of systemd on the VDU, with the files that they consist of."""
 
 from string import Template
-from typing import List, Mapping, Tuple
+from typing import List, Mapping, Optional, Tuple
 
 import attr
 
@@ -57,7 +57,10 @@ class Units(Pending):
     units: Tuple[str, ...]  # Their names. The first one runs; systemd starts the others at boot.
     paths: Tuple[str, ...]  # Unit files, programs and data.
 
-    def look(self) -> List[Step]:
+    def look(self, wanted: bool = True) -> List[Step]:
+        """Return the steps that read what is there; of what nobody wants, only the first file."""
+        if not wanted:
+            return [read(self.name + self.paths[0], self.paths[0])]
         return [
             self.observe(),
             *(read(self.name + path, path, cacheable=True) for path in self.paths),
@@ -65,12 +68,16 @@ class Units(Pending):
             run(self.name + "/enabled", "systemctl", "is-enabled", *self.units, any_exit=True),
         ]
 
-    def present(self, results: Results) -> bool:
-        """Tell whether a file exists, so that `absent` has something to remove."""
-        return any(results.text(self.name + path) is not None for path in self.paths)
+    def steps_to(
+        self, files: Optional[Mapping[str, Tuple[str, int]]], results: Results
+    ) -> List[Step]:
+        """Return the steps that put files (text and mode) into force; none if they already are.
 
-    def steps_to(self, files: Mapping[str, Tuple[str, int]], results: Results) -> List[Step]:
-        """Return the steps that put files (text and mode) into force; none if they already are."""
+        With None, they take away what is there.
+        """
+        if files is None:
+            present = any(results.text(self.name + path) is not None for path in self.paths)
+            return self._absent() if present else []
         changed = [path for path in self.paths if results.text(self.name + path) != files[path][0]]
         steps = [write(self.name + "/put" + path, path, *files[path]) for path in changed]
         # A reload reads all units of the VDU; systemd reads a new one when it starts it.
@@ -84,6 +91,6 @@ class Units(Pending):
             steps.append(run(self.name + "/restart", *restart, timeout=90))
         return [self.begin(), *steps, self.end()] if steps else []
 
-    def absent(self) -> List[Step]:
+    def _absent(self) -> List[Step]:
         off = disable(self.name + "/off", *self.units, timeout=90)
         return [off, *(remove(self.name + "/no" + path, path) for path in self.paths)]

@@ -1,7 +1,7 @@
 """Tables of nftables: the script that replaces one, and a table that is loaded at boot."""
 
 import ipaddress
-from typing import Any, List, Sequence
+from typing import Any, List, Optional, Sequence
 
 import attr
 
@@ -76,11 +76,15 @@ class BootTable:
         ]
 
     def present(self, results: Results) -> bool:
-        """Tell whether the script exists, so that `absent` has something to remove."""
         return results.text(self.name + "/file") is not None
 
-    def steps_to(self, text: str, results: Results) -> List[Step]:
-        """Return the steps that put a script into force; none if it already is."""
+    def steps_to(self, text: Optional[str], results: Results) -> List[Step]:
+        """Return the steps that put a script into force; none if it already is.
+
+        With None, they take away what is there.
+        """
+        if text is None:
+            return self._absent() if self.present(results) else []
         in_force = (
             results.text(self.name + "/file") == text
             and results.text(self.name + "/unit") == self.unit_text
@@ -105,10 +109,9 @@ class BootTable:
 
     def stay(self, results: Results) -> List[Step]:
         """Return the steps that put the present script into force; none if there is none."""
-        text = results.text(self.name + "/file")
-        return [] if text is None else self.steps_to(text, results)
+        return self.steps_to(results.text(self.name + "/file"), results)
 
-    def absent(self) -> List[Step]:
+    def _absent(self) -> List[Step]:
         delete = ("nft", "delete", "table", "inet", self.table)
         return [
             run(self.name + "/off", "systemctl", "disable", self.unit, any_exit=True, timeout=90),

@@ -61,7 +61,7 @@ def _new_daemon(params: GatewayParams, sight: Sight) -> bool:
 def _firewall(params: GatewayParams, sight: Sight) -> List[Step]:
     charm_state = sight.charm_state
     if not params.firewall:
-        return BOOT.absent() if BOOT.present(sight.results) else []
+        return BOOT.steps_to(None, sight.results)
     usable = [plan for plan in sight.links.values() if not plan.unusable]
     secured = [plan for plan in usable if plan.params.technology in KEYED]
     underlays = [plan.underlay for plan in secured]

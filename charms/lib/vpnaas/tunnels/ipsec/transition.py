@@ -18,14 +18,7 @@ from vpnaas.tunnels.ipsec.configuration import (
     render_up,
     routes_of,
 )
-from vpnaas.tunnels.ipsec.daemon import (
-    ASKER_UNIT,
-    KEEPER_UNIT,
-    MARK,
-    UNIT,
-    daemon_conf,
-    dropin,
-)
+from vpnaas.tunnels.ipsec.daemon import ASKER_UNIT, KEEPER_UNIT, MARK, UNIT, daemon_conf, dropin
 from vpnaas.tunnels.ipsec.observed import Sa, State
 from vpnaas.tunnels.preshared import PRESHARED
 from vpnaas.vdu import facts
