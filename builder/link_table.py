@@ -210,6 +210,7 @@ def span(seconds: int | None) -> str:
     """Return seconds as people say them."""
     if seconds is None:
         return ""
+    seconds = max(0, seconds)  # A clock may have jumped back.
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds // size} {unit}"

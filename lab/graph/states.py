@@ -22,7 +22,7 @@ def links_of(home: Path, *services: Mapping[str, Any]) -> str:
     if not found:
         return ""
     worst, end, _ = min(found, key=lambda each: LINK_STATES.index(each[0]))
-    age = span(max(0, round(time.time() - min(at for _, _, at in found))))
+    age = span(round(time.time() - min(at for _, _, at in found)))
     named = worst if worst in ("up", "clear") else f"{worst} ({end})"
     return f"{named}, seen {age} ago"
 

@@ -76,7 +76,7 @@ def watch(home: Path) -> None:
 
 def watched(home: Path) -> bool:
     try:
-        return time.time() - (home / "lcm" / "watched").stat().st_mtime < WATCHED
+        return abs(time.time() - (home / "lcm" / "watched").stat().st_mtime) < WATCHED
     except OSError:
         return False
 

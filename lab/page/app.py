@@ -326,7 +326,7 @@ class ServicePage:
             self.operations.rows = rows
         node = self._node()
         if node is not None:
-            seen = f", seen {time.time() - node.looked:.0f} s ago" if node.looked else ""
+            seen = f", seen {span(round(time.time() - node.looked))} ago" if node.looked else ""
             lines = node.message.replace(", ", "\n")
             self.state.text = f"{node.vnfd}, {node.state}{seen}\n{lines}"
 

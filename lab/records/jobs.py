@@ -77,8 +77,9 @@ def alive(operation: Document) -> bool:
     """Say whether the operation's worker is running."""
     worker: dict[str, Any] | None = operation["lab"].get("worker")
     if worker is None:
-        # The document is written before the worker starts: allow 5 s for the start.
-        return bool(time.time() - operation["startTime"] < 5)
+        # The document is written before the worker starts: allow 5 s for the start. Where the clock
+        # jumped back since, there is no start to wait for.
+        return bool(abs(time.time() - operation["startTime"]) < 5)
     return ProcessRef(**worker).alive()
 
 

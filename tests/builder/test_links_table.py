@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from builder.link_table import COLUMNS, Answer, links
+from builder.link_table import COLUMNS, Answer, links, span
 
 SINCE = "2026-11-28T04:00:00Z"
 AT = 1795839000.0  # 2026-11-28T04:10:00Z
@@ -85,3 +85,7 @@ def test_counters_that_were_reset_give_no_rate() -> None:
     more[0].shown["vpn-server"]["peers"][0]["sent-bytes"] = 900
     (link,) = links(answers(), more)
     assert link.rate is None
+
+
+def test_what_was_seen_before_the_clock_jumped_back_is_no_less_than_now() -> None:
+    assert [span(seconds) for seconds in (-3600, 0, 119, 7200)] == ["0 s", "0 s", "119 s", "2 h"]

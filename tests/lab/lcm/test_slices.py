@@ -191,15 +191,17 @@ def test_a_shared_service_is_used_again_and_its_new_parameters_are_told_to_be_ig
     assert started.nsr["_admin"]["netslice-vld"][0]["shared-nsrs-list"] == [first["hub"]["nsrId"]]
 
 
+@pytest.mark.parametrize("seconds", [-60, 3600])
 def test_a_service_whose_slices_worker_is_slow_to_start_it_is_not_given_up(
-    slices: Slices, monkeypatch: pytest.MonkeyPatch
+    slices: Slices, monkeypatch: pytest.MonkeyPatch, seconds: int
 ) -> None:
+    """An hour ahead: the clock jumped back since."""
     one, two = (make(slices, name).operation["_id"] for name in ("one", "two"))
     store = slices.store
     for kind in (OPS, NSIOPS):
         for operation in store.all(kind):
             with store.edit(kind, operation["_id"]) as o:
-                o.update(startTime=o["startTime"] - 60)
+                o.update(startTime=o["startTime"] + seconds)
     for op_id in (one, two):
         jobs.record_worker(store, op_id, os.getpid(), NSIOPS)
     monkeypatch.setattr(jobs, "alive", alive)
