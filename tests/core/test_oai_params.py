@@ -146,7 +146,7 @@ def test_configure_nf_with_one_parameter_changes_nothing_else(
     before, asked = params("spgwc"), list[Any]()
     charm = SpgwcCharm.__new__(SpgwcCharm)
     charm.environment = SimpleNamespace(is_leader=lambda: True)  # type: ignore[assignment]
-    monkeypatch.setattr(charm, "_stored_params", lambda: before)
+    charm.function = SimpleNamespace(stored_params=lambda: before)  # type: ignore[assignment]
     monkeypatch.setattr(charm, "_change", lambda *given: asked.append(given) or {})
     assert not actions.run(charm, "configure-nf", {"dns": "192.0.2.99"}).failed
     assert asked == [(attr.evolve(before, dns=asked[0][0].dns), None)]

@@ -10,6 +10,16 @@ from typing import Any, Callable, Dict, FrozenSet, Mapping, Optional, Sequence, 
 import attr
 
 from vpnaas.base import fields
+from vpnaas.base.declared import (
+    At,
+    Declared,
+    choice_field,
+    number_field,
+    optional_field,
+    switch_field,
+    text_field,
+    value_field,
+)
 from vpnaas.base.errors import MALFORMED, InputError
 from vpnaas.base.fields import digest
 from vpnaas.base.links import (
@@ -56,28 +66,41 @@ KEEP_QOS = -1
 """`five-qi` of `configure` that leaves the quality of service as it is."""
 
 
-@attr.frozen
-class LinkParams:
-    """Day-1 parameters of one link (the `configure` primitive)."""
+def _mtu(where: str, value: Any) -> int:
+    mtu = fields.integer(where, value, 0, fields.MAX_MTU)
+    if 0 < mtu < fields.MIN_MTU:
+        allowed = "0 or {} to {}".format(fields.MIN_MTU, fields.MAX_MTU)
+        raise InputError(where, "{} is too small".format(mtu), allowed)
+    return mtu
 
-    link: str  # Name of the link, which is the relation endpoint.
-    technology: str  # "wireguard", "ipsec", or "none" for the measurement baseline in clear.
+
+def _prefixes_field() -> Any:
+    return optional_field(fields.networks, (), show=fields.show_networks)
+
+
+@attr.frozen
+class LinkParams(Declared):
+    """Day-1 parameters of one link (the `configure` primitive), as `link_params` reads them."""
+
+    action = "configure"
+    link: str = text_field(fields.name)  # Name of the link, which is the relation endpoint.
+    technology: str = WIREGUARD  # Or "ipsec", or "none" for the measurement baseline in clear.
     # Our address inside the tunnel, with the prefix length of the link's subnet.
-    inner_address: fields.IPInterface
-    listen_port: int  # UDP port of the tunnel.
+    inner_address: fields.IPInterface = UNASSIGNED
+    listen_port: int = 0  # UDP port of the tunnel.
     # VDU interface the tunnel runs over, "" for the management interface.
-    underlay_interface: str = ""
+    underlay_interface: str = optional_field(fields.network_interface, words=fields.AUTO)
     # Address at which peers reach us if it is not ours (floating IP, NAT), else None.
-    gateway: Optional[fields.IPAddress] = None
-    allowed_prefixes: Tuple[fields.IPNetwork, ...] = ()  # Prefixes behind us.
+    gateway: Optional[fields.IPAddress] = optional_field(fields.address, None, fields.AUTO, str)
+    allowed_prefixes: Tuple[fields.IPNetwork, ...] = _prefixes_field()  # Prefixes behind us.
     # Prefixes a peer may announce besides its address in the inner subnet.
-    accept_prefixes: Tuple[fields.IPNetwork, ...] = ()
-    mtu: int = 0  # Upper bound in bytes, 0 for none.
-    keepalive: int = -1  # Seconds, 0 is off, -1 decides by NAT.
-    preshared_key: bool = False  # Whether the link needs a preshared key.
+    accept_prefixes: Tuple[fields.IPNetwork, ...] = _prefixes_field()
+    mtu: int = value_field(_mtu, 0)  # Upper bound in bytes, 0 for none.
+    keepalive: int = number_field(-1, 65535, -1)  # Seconds, 0 is off, -1 decides by NAT.
+    preshared_key: bool = switch_field(False)  # Whether the link needs a preshared key.
     # Whether that key must withstand a quantum computer: "none", "prefer" (if the other end can) or
     # "require".
-    post_quantum: str = NO_QUANTUM
+    post_quantum: str = choice_field((NO_QUANTUM, PREFER, REQUIRE))
     # Outer addresses of the two gateways of a pair, which may announce the same prefixes to us. For
     # technology "none", one address is enough: the address that moves.
     standby_gateways: Tuple[fields.IPAddress, ...] = ()
@@ -112,55 +135,80 @@ class LinkParams:
 
     @property
     def needs_preshared(self) -> bool:
-        """Tell whether this end wants a preshared key."""
         proves = self.technology == IPSEC and self.ipsec.credentials == PSK
         return self.preshared_key or self.post_quantum != NO_QUANTUM or proves
 
+    def check(self, at: At) -> None:
+        if self.preshared_key and self.technology == NONE:
+            raise InputError(at("preshared-key"), "technology none has no keys", "false")
+        if self.post_quantum != NO_QUANTUM and self.technology == NONE:
+            raise InputError(at("post-quantum"), "technology none has no keys", NO_QUANTUM)
+        # The address of a link that asks is not known yet; `leases.with_addresses` checks it.
+        for prefix in self.accept_prefixes if not self.request else ():
+            if fields.overlaps(prefix, fields.host_network(self.inner_address)):
+                raise InputError(
+                    at("accept-prefixes"),
+                    "{} covers our own inner address".format(prefix),
+                    "prefixes that lie behind peers",
+                )
+
     def to_params(self) -> Dict[str, Any]:
         """Return the action parameters that `link_params` turns into this object."""
-        pair = self.standby_gateways
-        return {
-            "link": self.link,
-            "technology": self.technology,
-            "inner-address": self._request_text() if self.request else str(self.inner_address),
-            "underlay-interface": self.underlay_interface or "auto",
-            "gateway": str(self.gateway) if self.gateway else "auto",
-            "listen-port": self.listen_port,
-            "allowed-prefixes": fields.show_networks(self.allowed_prefixes) or "none",
-            "accept-prefixes": fields.show_networks(self.accept_prefixes) or "none",
-            "mtu": self.mtu,
-            "keepalive": self.keepalive,
-            "preshared-key": self.preshared_key,
-            **({"post-quantum": self.post_quantum} if self.post_quantum != NO_QUANTUM else {}),
-            **({"standby-gateways": ",".join(map(str, pair))} if pair else {}),
-            **(self.ipsec.to_params() if self.technology == IPSEC else {}),
-        }
+        params = dict(super().to_params(), technology=self.technology)
+        params["inner-address"] = self._request_text() if self.request else str(self.inner_address)
+        params["listen-port"] = self.listen_port
+        if self.post_quantum == NO_QUANTUM:
+            del params["post-quantum"]
+        if self.standby_gateways:
+            params["standby-gateways"] = ",".join(map(str, self.standby_gateways))
+        return dict(params, **(self.ipsec.to_params() if self.technology == IPSEC else {}))
+
+
+def _any_key(where: str, text: str) -> str:
+    """Parse a public key of any technology; its length shows which one."""
+    if text in (CERTIFICATE, STORE):
+        return ""
+    return key_form(IPSEC if len(text) > 44 else WIREGUARD)(where, text)
+
+
+def _behind(where: str, text: str) -> Tuple[fields.IPNetwork, ...]:
+    prefixes = () if text == pools.ASKS else fields.networks(where, text)
+    if not prefixes and text != pools.ASKS:
+        raise InputError(where, "no prefix given", "at least one, or pool")
+    return prefixes
+
+
+def _show_end(end: Tuple[fields.IPAddress, int]) -> str:
+    return fields.show_endpoint(*end)
 
 
 @attr.frozen
-class ManualPeer:
-    """A peer outside any relation (the `add-peer` primitive)."""
+class ManualPeer(Declared):
+    """A peer outside any relation (the `add-peer` primitive), as `manual_peer` reads it."""
 
-    link: str
-    name: str
+    action = "add-peer"
+    link: str = text_field(fields.name)
+    name: str = text_field(fields.name)
     # Its key, "" if it has a certificate. For a preshared key, the RSA key to which our VDU
     # encrypts it, "" if it comes from a secret store.
-    public_key: str
-    allowed_prefixes: Tuple[fields.IPNetwork, ...]
-    endpoint: Optional[Tuple[fields.IPAddress, int]] = None
-    keepalive: int = 0  # Seconds, -1 for the charm's choice.
+    public_key: str = text_field(_any_key)
+    # Without any it gets an address from the link's pool.
+    allowed_prefixes: Tuple[fields.IPNetwork, ...] = text_field(_behind, ())
+    endpoint: Optional[Tuple[fields.IPAddress, int]] = optional_field(
+        fields.endpoint, None, show=_show_end
+    )
+    keepalive: int = number_field(-1, 65535, 0)  # Seconds, -1 for the charm's choice.
     identity: str = attr.Factory(lambda peer: peer.name, takes_self=True)  # Its IKE identity.
     stored: bool = False  # Whether its preshared key comes from a secret store.
-    expires: int = 0  # When the peer expires, seconds since the epoch, 0 for never.
+    # When the peer expires, seconds since the epoch, 0 for never.
+    expires: int = number_field(0, LATEST, 0)
 
     @property
     def peer_name(self) -> str:
-        """Return its name among all peers of the link."""
         return MANUAL + self.name
 
     @property
     def asks(self) -> bool:
-        """Tell whether it gets an address from the link's pool."""
         return not self.allowed_prefixes
 
     @property
@@ -169,18 +217,21 @@ class ManualPeer:
         chosen = KEEPALIVE if self.endpoint else 0
         return chosen if self.keepalive < 0 else self.keepalive
 
+    def check(self, at: At) -> None:
+        if self.asks and self.endpoint:
+            what = "a peer with an address of the pool connects to this VNF"
+            raise InputError(at("endpoint"), what, "none")
+
     def to_params(self) -> Dict[str, Any]:
         """Return the action parameters that `manual_peer` turns into this object."""
-        return {
-            "link": self.link,
-            "name": self.name,
-            "public-key": self.public_key or (STORE if self.stored else CERTIFICATE),
-            "endpoint": fields.show_endpoint(*self.endpoint) if self.endpoint else "none",
-            "allowed-prefixes": fields.show_networks(self.allowed_prefixes) or pools.ASKS,
-            "keepalive": self.keepalive,
-            **({"ike-identity": self.identity} if self.identity != self.name else {}),
-            **({"expires": self.expires} if self.expires else {}),
-        }
+        params = super().to_params()
+        params["public-key"] = self.public_key or (STORE if self.stored else CERTIFICATE)
+        params["allowed-prefixes"] = fields.show_networks(self.allowed_prefixes) or pools.ASKS
+        if not self.expires:
+            del params["expires"]
+        if self.identity != self.name:
+            params["ike-identity"] = self.identity
+        return params
 
 
 @attr.frozen
@@ -204,7 +255,6 @@ class Intent:
 
     @property
     def empty(self) -> bool:
-        """Tell whether no link and no exporter was configured yet."""
         return not self.links and not self.off and self.monitoring is None
 
     def with_revoked(self, link: str, keys: Sequence[str]) -> "Intent":
@@ -213,12 +263,10 @@ class Intent:
         return attr.evolve(self, revoked=dict(self.revoked, **{link: tuple(sorted(known))}))
 
     def check_key(self, link: str, key: str, where: str) -> None:
-        """Raise InputError if a public key was revoked on a link."""
         if digest(key) in self.revoked.get(link, ()):
             raise InputError(where, "it was revoked", "a new key, made at the other end")
 
     def with_enrolment(self, link: str, enrolment: Enrolment) -> "Intent":
-        """Return the intent with another server that certifies the keys of a link."""
         params = self.links.get(link)
         if params is None or params.ipsec.credentials not in ENROLLED:
             raise InputError(
@@ -240,7 +288,6 @@ class Intent:
         return attr.evolve(self, qos=dict(others, **{link: qos}) if qos else others)
 
     def with_link(self, params: LinkParams) -> "Intent":
-        """Return the intent with one link configured again."""
         conflicting(params, self.links)
         links = dict(self.links, **{params.link: params})
         return attr.evolve(self, links=links, off=self.off - {params.link})
@@ -273,7 +320,6 @@ class Intent:
         return intent.with_qos(link, link_qos(params, "configure"))
 
     def with_peer(self, peer: ManualPeer) -> "Intent":
-        """Return the intent with one manual peer added or replaced."""
         params = self.links.get(peer.link)
         if params is None or params.technology not in KEYED:
             raise InputError(
@@ -320,11 +366,9 @@ class Intent:
         return self if len(left) == len(self.peers) else attr.evolve(self, peers=left)
 
     def manual(self, link: str) -> Tuple[ManualPeer, ...]:
-        """Return the manual peers of one link by name."""
         return tuple(peer for (at, _), peer in sorted(self.peers.items()) if at == link)
 
     def to_json(self) -> str:
-        """Return the document for the peer relation."""
         return json.dumps(
             {
                 "version": DOCUMENT_VERSION,
@@ -386,55 +430,17 @@ def link_params(params: Mapping[str, Any]) -> LinkParams:
     at, text = given.at, given.text
     link = given.parsed("link", fields.name)
     request = given.parsed("inner-address", pools.asked)
-    inner = UNASSIGNED if request else given.parsed("inner-address", fields.interface_address)
-    mtu = given.integer("mtu", 0, 0, fields.MAX_MTU)
-    if 0 < mtu < fields.MIN_MTU:
-        raise InputError(
-            at("mtu"),
-            "{} is too small".format(mtu),
-            "0 or {} to {}".format(fields.MIN_MTU, fields.MAX_MTU),
-        )
     technology = technology_of(link, text("technology", WIREGUARD), at("technology"))
-    preshared = given.boolean("preshared-key", False)
-    if preshared and technology == NONE:
-        raise InputError(at("preshared-key"), "technology none has no keys", "false")
-    quantum = given.choice("post-quantum", (NO_QUANTUM, PREFER, REQUIRE))
-    if quantum != NO_QUANTUM and technology == NONE:
-        raise InputError(at("post-quantum"), "technology none has no keys", NO_QUANTUM)
     port = given.integer("listen-port", 0, 0, 65535)
     if technology == IPSEC:
         if port not in (0, PORT):
-            raise InputError(
-                at("listen-port"), "{} is not IKE's".format(port), "0 or {}".format(PORT)
-            )
+            what = "{} is not IKE's".format(port)
+            raise InputError(at("listen-port"), what, "0 or {}".format(PORT))
         port = PORT
     ipsec = IpsecParams(
         credentials=given.choice("credentials", CREDENTIALS),
         proposal=given.parsed("proposal", Proposal.parse),
         **given.parsed("ipsec-options", options),  # type: ignore[arg-type]
-    )
-    result = LinkParams(
-        link=link,
-        technology=technology,
-        inner_address=inner,
-        underlay_interface=(
-            ""
-            if text("underlay-interface") in fields.AUTO
-            else given.parsed("underlay-interface", fields.network_interface)
-        ),
-        gateway=None if text("gateway") in fields.AUTO else given.parsed("gateway", fields.address),
-        listen_port=port or reference_point(link).listen_port,
-        allowed_prefixes=given.parsed("allowed-prefixes", fields.networks),
-        accept_prefixes=given.parsed("accept-prefixes", fields.networks),
-        mtu=mtu,
-        keepalive=given.integer("keepalive", -1, -1, 65535),
-        preshared_key=preshared,
-        post_quantum=quantum,
-        standby_gateways=_standby_gateways(
-            at("standby-gateways"), text("standby-gateways"), technology
-        ),
-        ipsec=ipsec if technology == IPSEC else IpsecParams(),
-        request=request,
     )
     if request and (technology != IPSEC or ipsec.pool or ipsec.same_address):
         raise InputError(
@@ -442,16 +448,18 @@ def link_params(params: Mapping[str, Any]) -> LinkParams:
             "{} asks a gateway by IKEv2".format(fields.shown(text("inner-address"))),
             "technology ipsec, without the options pool and same-address here",
         )
-    own = fields.host_network(inner)
-    # The address of a link that asks is not known yet; `leases.with_addresses` checks it.
-    for prefix in result.accept_prefixes if not request else ():
-        if fields.overlaps(prefix, own):
-            raise InputError(
-                at("accept-prefixes"),
-                "{} covers our own inner address".format(prefix),
-                "prefixes that lie behind peers",
-            )
-    return result
+    pair = _standby_gateways(at("standby-gateways"), text("standby-gateways"), technology)
+    return LinkParams.parse(
+        params,
+        technology=technology,
+        inner_address=(
+            UNASSIGNED if request else given.parsed("inner-address", fields.interface_address)
+        ),
+        listen_port=port or reference_point(link).listen_port,
+        standby_gateways=pair,
+        ipsec=ipsec if technology == IPSEC else IpsecParams(),
+        request=request,
+    )
 
 
 def technology_of(link: str, text: str, where: str) -> str:
@@ -511,7 +519,6 @@ def conflicting(params: LinkParams, others: Mapping[str, LinkParams]) -> None:
 
 
 def key_form(technology: str) -> Callable[[str, str], str]:
-    """Return the parser of public keys of a technology."""
     return fields.ipsec_key if technology == IPSEC else fields.wireguard_key
 
 
@@ -533,37 +540,12 @@ def _check_credentials(peer: ManualPeer, credentials: str) -> None:
         )
 
 
-def _any_key(where: str, text: str) -> str:
-    """Parse a public key of any technology; its length shows which one."""
-    if text in (CERTIFICATE, STORE):
-        return ""
-    return key_form(IPSEC if len(text) > 44 else WIREGUARD)(where, text)
-
-
 def manual_peer(params: Mapping[str, Any]) -> ManualPeer:
     """Parse the parameters of `add-peer`."""
-    given = fields.Parameters("add-peer", params)
-    at, text = given.at, given.text
-    asks = text("allowed-prefixes") == pools.ASKS
-    prefixes = () if asks else given.parsed("allowed-prefixes", fields.networks)
-    if not prefixes and not asks:
-        raise InputError(at("allowed-prefixes"), "no prefix given", "at least one, or pool")
-    endpoint = text("endpoint")
-    if asks and endpoint not in fields.NOTHING:
-        raise InputError(
-            at("endpoint"), "a peer with an address of the pool connects to this VNF", "none"
-        )
-    name, identity = given.parsed("name", fields.name), text("ike-identity")
-    return ManualPeer(
-        link=given.parsed("link", fields.name),
-        name=name,
-        public_key=given.parsed("public-key", _any_key),
-        allowed_prefixes=prefixes,
-        endpoint=None if endpoint in fields.NOTHING else fields.endpoint(at("endpoint"), endpoint),
-        keepalive=given.integer("keepalive", 0, -1, 65535),
-        identity=name
-        if identity in fields.AUTO
-        else given.parsed("ike-identity", fields.ike_identity),
-        stored=text("public-key") == STORE,
-        expires=given.integer("expires", 0, 0, LATEST),
-    )
+    given = fields.Parameters(ManualPeer.action, params)
+    identity = given.text("ike-identity")
+    if identity in fields.AUTO:
+        identity = given.parsed("name", fields.name)
+    else:
+        identity = given.parsed("ike-identity", fields.ike_identity)
+    return ManualPeer.parse(params, identity=identity, stored=given.text("public-key") == STORE)
