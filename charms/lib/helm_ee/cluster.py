@@ -63,7 +63,6 @@ class Cluster:
             self._client.patch(Secret, self.name, body, patch_type=PatchType.MERGE)
 
     def tell(self, text: str) -> None:
-        """Publish a text in our ConfigMap."""
         if text == self._sent:
             return
         with _asked("ConfigMap " + self.name):

@@ -73,7 +73,6 @@ def of_functions(kind: str, parts: Mapping[str, Sequence[Tuple[str, Part]]]) -> 
 
 
 def has_any(kind: str, params: Common) -> bool:
-    """Tell whether there is something to check."""
     return kind == "n3ue" or bool(_given(params, POOLS + SERVERS))
 
 

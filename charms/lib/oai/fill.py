@@ -45,7 +45,6 @@ def changes(path: str) -> Dict[str, Dict[str, Any]]:
 
 
 def main(engine: str, module: str, file: str, data: str) -> int:
-    """Fill the database; return an exit code."""
     rows = importlib.import_module(os.path.basename(module)[: -len(".py")])
     with open(file, encoding="utf-8") as stream:
         text = stream.read()

@@ -88,7 +88,6 @@ class AmfCharm(KeyedCharm):
 
 
 def _allowed(nf_params: Amf, where: str, text: str) -> List[Dict[str, Any]]:
-    """Return the sessions of the slices a subscriber may use."""
     offered = amf.sessions(nf_params)
     if text == "all":
         return offered

@@ -23,7 +23,6 @@ class Registry:
     pins: Tuple[Tuple[str, str], ...] = ()
 
     def reference(self, container: str) -> str:
-        """Return the full reference of a container's image."""
         version = self.version(container)
         # A digest is enough; not every engine accepts a tag beside it.
         version = "@" + version.rpartition("@")[2] if ":" in version else ":" + version

@@ -25,7 +25,6 @@ DEVICES = {
 
 
 def works(module: str) -> bool:
-    """Tell whether the kernel has what a module brings."""
     if module == "sctp":
         try:
             socket.socket(socket.AF_INET, socket.SOCK_STREAM, SCTP).close()
@@ -44,7 +43,6 @@ def _ip(*words: str) -> bool:
 
 
 def missing(modules: List[str]) -> List[str]:
-    """Return the modules whose feature does not work."""
     if os.path.exists(SEEN):
         return []
     lacking = [module for module in modules if not works(module)]

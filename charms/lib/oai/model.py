@@ -36,7 +36,6 @@ class End:
 
     @property
     def ip(self) -> str:
-        """Return our address without prefix length."""
         return str(self.address.ip)
 
     @property
@@ -143,7 +142,6 @@ def closed_ports(ports: Iterable[int], interface: str = "") -> str:
 
 
 def conf(name: str) -> str:
-    """Return the path of a configuration file on the VDU."""
     return "{}/{}".format(BASE, name)
 
 

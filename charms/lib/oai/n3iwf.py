@@ -48,7 +48,6 @@ class N3iwf(AccessNode):
 
     @property
     def inner(self) -> str:
-        """Return its own inner address."""
         return str(values.pool("inner-pool", self.inner_pool)[1])
 
 

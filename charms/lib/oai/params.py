@@ -101,7 +101,6 @@ TUN = "tun0"
 
 
 def pool_field() -> Any:
-    """Return a field of a prefix of UEs."""
     return text_field(lambda where, text: str(values.pool(where, text)))
 
 
@@ -148,7 +147,6 @@ class Eps(Common):
 
 
 def check_range(network: Plmn, first: str, count: int, at: At) -> None:
-    """Check first IMSI and number of the first subscribers."""
     values.imsi_of(at("first-imsi"), first, network)
     last = int(first) + max(count - 1, 0)
     if str(last).zfill(15)[: len(str(network))] != str(network):

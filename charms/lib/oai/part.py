@@ -53,7 +53,6 @@ def link_of(relation: str) -> str:
 
 
 def of(kind: str, params: Common, ready: bool) -> Part:
-    """Return our own part."""
     named = ("realm", "plmn", "tac", "apn", "ue_pool", "inner")
     return Part(
         kind=kind,
@@ -118,7 +117,6 @@ def from_json(text: str, where: str) -> Part:
 
 
 def functions_to_json(functions: Mapping[str, Mapping[str, Part]]) -> str:
-    """Return the document for the peer relation."""
     given = {
         link: {name: encode(part) for name, part in named.items()}
         for link, named in functions.items()

@@ -77,7 +77,6 @@ class Latency(measure.Ping):
 
 
 def address_step(interface: str, id: str = "address") -> Step:
-    """Return the step that reads an interface's IPv4 address."""
     words = ("ip", "-j", "-4", "address", "show", "dev", interface)
     return run(id, *words, any_exit=True, timeout=20)
 

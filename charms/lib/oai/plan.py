@@ -346,7 +346,6 @@ def _is_current(container: str, files: Mapping[str, File], results: Results) -> 
 
 
 def engine(results: Results) -> str:
-    """Return the path of the container engine."""
     program = results.paths("nf/engine")
     for name in ENGINES:
         path = program.get(name)
@@ -452,7 +451,6 @@ FEATURES = {"xfrm_interface": "XFRM interfaces", "ip_gre": "GRE", "sctp": "SCTP"
 
 
 def _kernel(kind: str) -> List[Step]:
-    """Return the step that looks at the kernel before the image starts."""
     modules = FUNCTIONS[kind].kernel
     request = {"modules": modules}
     return [ask("nf/kernel", source("kernel.py", "oai"), request, 60)] if modules else []
@@ -510,7 +508,6 @@ def failed(kind: str, params: Optional[Common], reason: str) -> Outcome:
 
 
 def conclude(function_state: FunctionState, plan: Plan, results: Optional[Results]) -> Outcome:
-    """Return the state of the network function after the steps."""
     kind, params = function_state.kind, function_state.params
     if params.software == NONE:
         return Outcome(kind, "off", "", None, {"state": "off"}, {})

@@ -36,7 +36,6 @@ def wait_for(host: str, port: int) -> Tuple[str, ...]:
 
 
 def container(name: str, **more: Any) -> Container:
-    """Return the container of a network function of the core."""
     path = "/openair-{}/etc/config.yaml".format(name)
     return Container(
         name,

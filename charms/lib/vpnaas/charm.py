@@ -386,7 +386,6 @@ class VnfCharm(ReconcilingCharm):
             return self._qos(charm_state, self._plan(charm_state, vdu).links)
 
     def _qos(self, charm_state: CharmState, plans: Mapping[str, LinkPlan]) -> Dict[str, Any]:
-        """Return the output of `show-qos`, with the present counters."""
         links = qos.shares(charm_state, plans)
         if not links:
             return {}

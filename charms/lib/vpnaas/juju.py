@@ -279,7 +279,6 @@ class JujuCharm(CharmBase):
 
 
 def charm_of(kind: Type[ReconcilingCharm]) -> Type[JujuCharm]:
-    """Return the ops charm class that runs a class of charm code."""
     return type(kind.__name__, (JujuCharm,), {"kind": kind})
 
 

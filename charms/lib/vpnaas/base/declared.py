@@ -121,7 +121,6 @@ class Declared:
 
 
 def _declared(cls: type) -> Dict[str, Any]:
-    """Return the fields that are parameters, by the parameter's name."""
     return {
         field.metadata["key"] or field.name.replace("_", "-"): field
         for field in attr.fields(cls)

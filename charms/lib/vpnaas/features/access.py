@@ -59,7 +59,6 @@ class AccessOutcome(Extra):
 
 
 def service() -> str:
-    """Return the unit that ends enrolments before the interface comes up at boot."""
     return filled(
         "access.service",
         __package__,

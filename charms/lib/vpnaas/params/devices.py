@@ -168,7 +168,6 @@ def _with_room(params: LinkParams, intent: Intent, now: int) -> Tuple[Intent, fi
 
 
 def revoked(intent: Intent, name: str) -> Intent:
-    """Return the intent without a device, whose key is not accepted any more."""
     device = intent.peers.get((LINK, fields.name("revoke-device: name", name)))
     if device is None:
         return intent

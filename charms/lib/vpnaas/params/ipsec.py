@@ -247,7 +247,6 @@ class IpsecParams:
         return EXTERNAL if self.credentials in ENROLLED else self.credentials
 
     def to_params(self) -> Dict[str, Any]:
-        """Return the action parameters of this object."""
         return {
             "credentials": self.credentials,
             "proposal": self.proposal.text,

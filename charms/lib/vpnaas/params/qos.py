@@ -30,7 +30,6 @@ class FiveQi:
 
     @property
     def guaranteed(self) -> bool:
-        """Tell whether a flow of this 5QI has a guaranteed bit rate."""
         return self.resource != NON_GBR
 
     @property

@@ -40,7 +40,6 @@ class Claims:
 
     @property
     def peers(self) -> Tuple[Peer, ...]:
-        """Return the peers, by name."""
         return tuple(peer for _, peer in sorted(self._peers.items()))
 
     def of(self, name: str) -> Optional[Peer]:

@@ -80,11 +80,9 @@ class CharmState:
 
     @property
     def has_tunnels(self) -> bool:
-        """Tell whether a link is secured."""
         return any(params.technology != NONE for params in self.intent.links.values())
 
     def using(self, technology: str) -> List[str]:
-        """Return the links of one technology, by name."""
         links = self.intent.links.items()
         return sorted(link for link, params in links if params.technology == technology)
 
@@ -107,7 +105,6 @@ class CharmState:
         return inner | {shared.address.ip} if shared else inner
 
     def needs_preshared(self, link: str) -> bool:
-        """Tell whether either end of a link wants a preshared key."""
         theirs = self.keys(link).values()
         return self.intent.links[link].needs_preshared or any(keys.preshared for keys in theirs)
 
@@ -147,7 +144,6 @@ class LinkInputs:
 
     @property
     def revoked(self) -> Tuple[str, ...]:
-        """Return the digests of keys that an operator revoked."""
         return self.charm_state.intent.revoked.get(self.link, ())
 
     def latest(self) -> Tuple[Results, str]:

@@ -260,7 +260,6 @@ class KeyedTechnology(Technology[Keys], Generic[Keys]):
         return plan.with_keys(lambda _, keys: attr.evolve(keys, next_public_key=staged))
 
     def details(self, plan: LinkPlan, state: Keys) -> Dict[str, Any]:
-        """Return the details of a link's keys for show-status."""
         return {
             "listen-port": plan.params.listen_port,
             "public-key": state.public_key,
@@ -317,7 +316,6 @@ def _wrapped_for(charm_state: CharmState, link: str) -> Dict[str, str]:
 
 
 def _stored_for(charm_state: CharmState, link: str) -> List[str]:
-    """Return the manual peers whose preshared key comes from a secret store."""
     if charm_state.intent.links[link].ipsec.credentials != PSK:
         return []
     return [peer.peer_name for peer in charm_state.intent.manual(link) if peer.stored]

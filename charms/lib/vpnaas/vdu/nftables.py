@@ -24,7 +24,6 @@ ExecReload=-{nft} -f {file}
 
 
 def after_flush_text(file: str) -> str:
-    """Return the addition that loads the script `file`."""
     return _AFTER_FLUSH.format(nft=NFT, file=file)
 
 

@@ -161,7 +161,6 @@ class Ping(Declared):
         return self.count * self.interval_ms // 1000 + 1
 
     def step(self, address: str, source: str = "") -> Step:
-        """Return the step that sends the requests, from `source` if one is given."""
         interval = "{:.3f}".format(self.interval_ms / 1000.0)
         words = ["ping", "-n", "-q", "-c", str(self.count), "-i", interval, "-s", str(self.size)]
         words += ["-W", "2"] + (["-I", source] if source else [])
@@ -259,7 +258,6 @@ def numbered(seconds: int, mbps: int, size: int, direction: str) -> Dict[str, An
 
 
 def client(id: str, request: Mapping[str, Any]) -> Step:
-    """Return the step that runs `throughput_client`."""
     # Numbered datagrams, or another try, may follow iperf3 that waited for its streams.
     turns = 2 if request["datagrams"] else request["tries"]
     most = min(int(request["seconds"]) * turns + 60, LONGEST + 120)
@@ -335,7 +333,6 @@ def rates(report: Mapping[str, Any], protocol: str) -> Dict[str, Any]:
 
 
 def _quality(received: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return jitter, loss and number of the datagrams of one direction."""
     return {
         "jitter-ms": round(float(received.get("jitter_ms", 0)), 4),
         "loss-percent": round(float(received.get("lost_percent", 0)), 4),

@@ -34,7 +34,6 @@ def has_certificates(charm_state: CharmState, link: str) -> bool:
 
 
 def pin_file(link: str, key: str) -> str:
-    """Return the file of the certificate of a peer's key."""
     return "/etc/swanctl/osm-vpnaas-{}-key-{}.crt".format(link, digest(key))
 
 
@@ -186,7 +185,6 @@ def parse(
 
 
 def ask(link: str, identity: str, staged: bool = False) -> List[Step]:
-    """Return the steps that make the request for a key's certificate."""
     key, path = names.KEY.format(link), names.REQUEST.format(link)
     at = link + "/ask"
     if staged:
@@ -292,7 +290,6 @@ def is_installed(held: Held, text: str, root: Certificate) -> bool:
 
 
 def check_id(link: str, text: str, root: Certificate) -> str:
-    """Return the id of the check of a certificate under an authority."""
     return "{}/check/{}".format(link, digest(text + root.text))
 
 

@@ -35,7 +35,6 @@ ASKER_UNIT = filled("revocation.service", __package__, program=ASKER_PROGRAM_FIL
 
 
 def daemon_conf(plane: str, same_address: bool = False, given: bool = False) -> str:
-    """Return the daemon's settings that links need."""
     userspace = plane == USERSPACE
     # With `same_address`, kernel-libipsec routes the peer's address into its TUN, except for the
     # packets of IKE and ESP. These have a mark.

@@ -40,7 +40,6 @@ def steps_to(
     peers: Sequence[Peer],
     applied: Sequence[Peer],
 ) -> List[Step]:
-    """Return the steps that write certificates to the VDU."""
     link, root = inputs.link, validated.root
     files: Dict[str, str] = {}
     for peer in peers:
@@ -71,7 +70,6 @@ def steps_to(
 
 
 def offered(validated: Validation) -> CertOffer:
-    """Return the certificates to publish in a relation."""
     own, following = validated.own, validated.following
     return CertOffer(
         certificate=own.text if own is not None else "",

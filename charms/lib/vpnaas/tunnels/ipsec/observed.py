@@ -41,7 +41,6 @@ class Child:
 
     @property
     def installed(self) -> bool:
-        """Tell whether packets can pass."""
         return self.state in ("INSTALLED", "REKEYING", "REKEYED")
 
 
@@ -71,12 +70,10 @@ class Sa:
 
     @property
     def authenticated(self) -> bool:
-        """Tell whether the peer has proved itself."""
         return self.state in ("ESTABLISHED", "REKEYING")
 
     @property
     def passing(self) -> Tuple[Child, ...]:
-        """Return the children through which packets can pass."""
         whole = self.authenticated and not self.lost
         return tuple(c for c in self.children if c.installed) if whole else ()
 
@@ -205,8 +202,6 @@ _NAME = r"^list-conn event \{(\S+) \{"
 
 
 def look(prefix: str = "") -> List[Step]:
-    """Return the steps that read the live state of all links."""
-
     def ask(what: str, flag: str, pick: str = "") -> Step:
         # A charon that has just started, or has much to do, is slow to answer.
         words = ("swanctl", flag, "--raw")

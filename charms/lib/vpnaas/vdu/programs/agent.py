@@ -72,7 +72,6 @@ def _replace(path: str, data: bytes, mode: int) -> Json:
 
 
 def _folder(path: str) -> None:
-    """Make a missing folder and its parents."""
     if not os.path.isdir(path):
         _folder(os.path.dirname(path))
         os.mkdir(path)
@@ -105,7 +104,6 @@ def read(step: Json) -> Json:
 
 
 def remove(step: Json) -> Json:
-    """Remove a file that may be missing."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(step["path"])
     return {}
@@ -127,7 +125,6 @@ def which(step: Json) -> Json:
 
 
 def authorize(step: Json) -> Json:
-    """Add SSH keys to a user's authorized_keys."""
     account = pwd.getpwnam(step["user"])
     folder = os.path.join(account.pw_dir, ".ssh")
     os.makedirs(folder, mode=0o700, exist_ok=True)

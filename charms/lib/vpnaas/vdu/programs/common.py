@@ -39,7 +39,6 @@ def run(*command: str, seconds: Optional[float] = None) -> Tuple[int, str]:
 
 
 def family(address: str) -> "socket.AddressFamily":
-    """Return the family of an IP address."""
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 

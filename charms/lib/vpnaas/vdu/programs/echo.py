@@ -140,7 +140,6 @@ class Echo:
             pass  # No route or no key now: the next request may find one.
 
     def run(self) -> Dict[str, List[Optional[float]]]:
-        """Ask all, and return what came back by name."""
         versions = {int(one.ip.version) for one in self.asked.values()}
         sockets = {version: opened(version) for version in versions}
         try:

@@ -151,7 +151,6 @@ def output(*argv: str) -> str:
 
 
 def look() -> Look:
-    """Read the state of the VDU."""
     records = {path.split("/")[-2]: content(path) for path in glob.glob(RECORDS)}
     technologies = {p.technology for p in peers(records)}
     ipsec = "ipsec" in technologies or os.path.exists("/etc/strongswan.d/00-osm-vpnaas.conf")
@@ -215,12 +214,10 @@ class Meter:
         self.last = Look(0, {})
 
     def alert(self, kind: int) -> None:
-        """Count a message of the IKE daemon."""
         if kind not in NO_FAILURE:
             self.alerts[REASONS.get(kind, "other")] += 1
 
     def update(self, seen: Look) -> None:
-        """Add a look."""
         self.last = seen
         self.peers = peers(seen.records)
         tunnels = {peer.key: Tunnel() for peer in self.peers}

@@ -53,7 +53,6 @@ def _remove(path: str) -> None:
 
 
 def _ours(path: str) -> bool:
-    """Tell whether a charm wrote a file."""
     return content(path).startswith("# Written by osm-vpnaas")
 
 

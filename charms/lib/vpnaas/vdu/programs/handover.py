@@ -57,7 +57,6 @@ def handshake_sockets() -> List[socket.socket]:
 
 
 def wait(taps: List[socket.socket], took: float) -> None:
-    """Wait for a handshake, or for some time."""
     readable, _, _ = select.select(taps, [], [], max(PERIOD, SHARE * took))
     if readable:
         time.sleep(max(0.005, took))  # WireGuard reads the packet, too.

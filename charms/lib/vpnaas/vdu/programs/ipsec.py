@@ -59,7 +59,6 @@ GONE = (0x11, 0x14, 0x1C, 0x1D)
 
 
 def swanctl(*words: str) -> str:
-    """Return what swanctl(8) prints."""
     return run("swanctl", *words)[1]
 
 
@@ -76,7 +75,6 @@ def tunnels() -> Iterator[Tuple[str, str, str]]:
 
 
 def drop(prefix: str) -> None:
-    """End all security associations of connections with this prefix."""
     for name, number, _ in list(tunnels()):
         if name.startswith(prefix):
             swanctl("--terminate", "--ike-id", number, "--force", "--timeout", "1")

@@ -60,7 +60,6 @@ class Question(NamedTuple):
 
     @property
     def server(self) -> str:
-        """Return host and port."""
         return urllib.parse.urlsplit(self.url).netloc
 
 
@@ -96,7 +95,6 @@ class Notes:
             self._write()
 
     def drop(self, part: str, name: str) -> None:
-        """Forget a failure."""
         with self.lock:
             if self.parts[part].pop(name, None) is not None:
                 self._write()
@@ -236,7 +234,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Stay silent; charon's log has each question."""
 
     def do_GET(self) -> None:
-        """Ask for a revocation list."""
         self.reply(Question(self.path))
 
     def do_POST(self) -> None:
