@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
+import psutil
+
 BUSY = 0.25  # Share of the processors' time that other work uses, above which a machine is busy.
 LATE_MS = 10.0
 """By how much a sender may be late at most: the smallest delay that an experiment judges."""
@@ -23,10 +25,9 @@ NOTHING = "tells nothing: the machine was busy"
 
 
 def processor_seconds() -> float:
-    """Return the seconds that all processors of this machine have worked so far (proc_stat(5))."""
-    words = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()
-    user, nice, system, _idle, _wait, irq, softirq = (int(word) for word in words[1:8])
-    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+    """Return the seconds that all processors of this machine have worked so far."""
+    used = psutil.cpu_times()
+    return float(used.user + used.nice + used.system + used.irq + used.softirq)
 
 
 def busy_processors(seconds: float = 0.3) -> float:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import psutil
 import yaml
 
 from experiments import model
@@ -328,10 +329,5 @@ def _request(core: Mapping[str, Any], count: int, rate: float, **more: Any) -> d
 
 def _in_folder(folder: str, application: str) -> list[int]:
     """Return the processes whose working directory is in the folder of an application's charm."""
-    result = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            place = os.readlink(entry / "cwd")
-            if place.startswith(folder) and application in place:
-                result.append(int(entry.name))
-    return result
+    places = {process.pid: process.info["cwd"] or "" for process in psutil.process_iter(["cwd"])}
+    return [pid for pid, at in places.items() if at.startswith(folder) and application in at]

@@ -1,5 +1,6 @@
 """Processes: started to last, and known by pid and start time."""
 
+import contextlib
 import json
 import os
 import signal
@@ -9,16 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-
-def _stat_fields(pid: int) -> list[bytes] | None:
-    """Fields of /proc/<pid>/stat from the third (state) on; None when the process is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            text = file.read()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    # The command name, in parentheses, may itself hold spaces and parentheses.
-    return text[text.rindex(b")") + 2 :].split()
+import psutil
 
 
 def start_time(pid: int) -> int | None:
@@ -26,20 +18,21 @@ def start_time(pid: int) -> int | None:
 
     A zombie counts as gone: nothing of it runs any more.
     """
-    fields = _stat_fields(pid)
-    if fields is None or fields[0] in (b"Z", b"X"):
+    try:
+        text = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
         return None
-    return int(fields[19])
+    # The command name, in parentheses, may itself hold spaces and parentheses.
+    state, *fields = text[text.rindex(b")") + 2 :].split()
+    return None if state in (b"Z", b"X") else int(fields[18])
 
 
 def process_group(group: int) -> list[int]:
-    """Pids of a process group."""
     result = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            fields = _stat_fields(int(name))
-            if fields is not None and int(fields[2]) == group:
-                result.append(int(name))
+    for pid in psutil.pids():
+        with contextlib.suppress(ProcessLookupError):
+            if os.getpgid(pid) == group:
+                result.append(pid)
     return result
 
 

@@ -168,11 +168,7 @@ def targets_command(
 @click.argument("services", nargs=-1, metavar="[NS]...")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @osm_options()
-def links_command(
-    services: tuple[str, ...],
-    as_json: bool,
-    access: Access,
-) -> None:
+def links_command(services: tuple[str, ...], as_json: bool, access: Access) -> None:
     """Show the links of services, or of all, as they are now: every end is asked.
 
     It runs show-status on each VNF, which is an operation of its service. The password is
@@ -198,12 +194,7 @@ def links_command(
     help="Page for a bug report.",
 )
 def acceptance(
-    access: Access,
-    vim: str,
-    smallest: bool,
-    timeout: int,
-    dist: Path,
-    out: Path,
+    access: Access, vim: str, smallest: bool, timeout: int, dist: Path, out: Path
 ) -> None:
     """Check that an OSM and its VIM accept these packages and run them.
 

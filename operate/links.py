@@ -36,12 +36,8 @@ def links(osm: Osm, names: Collection[str]) -> list[Link]:
 def _answers(osm: Osm, key: str, name: str) -> Iterator[Answer]:
     charms = osm.service(key)["_admin"].get("deployed", {}).get("VCA") or ()
     for charm in charms:
-        member, vdu, count = (
-            charm["member-vnf-index"],
-            charm.get("vdu_id"),
-            charm.get("vdu_count_index"),
-        )
-        instance = (str(vdu), int(count or 0)) if vdu else None
+        member, vdu = charm["member-vnf-index"], charm.get("vdu_id")
+        instance = (str(vdu), int(charm.get("vdu_count_index") or 0)) if vdu else None
         problem, said = "", {}
         try:
             found = json.loads(osm.output(osm.start(key, member, PRIMITIVE, {}, instance)))

@@ -39,7 +39,7 @@ class Unreachable(OperateError):  # noqa: N818
 
 
 class Nbi:
-    """A session with an OSM."""
+    """A session with an OSM. Each request may raise Refused or Unreachable."""
 
     def __init__(
         self,
@@ -71,12 +71,7 @@ class Nbi:
         self._credentials: tuple[str, str, str] | None = None
 
     def log_in(self, user: str, password: str, project: str) -> None:
-        """Request a token; later requests use it.
-
-        Raises:
-            Refused: wrong credentials.
-            Unreachable: no answer.
-        """
+        """Request a token; later requests use it."""
         self._credentials = user, password, project
         given = {"username": user, "password": password, "project_id": project}
         # The old token stays until there is a new one: other threads send requests meanwhile.
@@ -87,20 +82,10 @@ class Nbi:
         self._headers["Authorization"] = f"Bearer {token['id']}"
 
     def version(self) -> Document:
-        """Return OSM's version, with one request that is not repeated.
-
-        Raises:
-            Refused, Unreachable: see :meth:`get`.
-        """
+        """Return OSM's version, with one request that is not repeated."""
         return self._record("GET", "/version")
 
     def get(self, path: str) -> Any:
-        """Return the answer to a GET request.
-
-        Raises:
-            Refused: OSM refuses; the status is 404 if the resource does not exist.
-            Unreachable: no answer.
-        """
         for left in range(self._tries, -1, -1):
             try:
                 return self._with_token("GET", path)
@@ -112,16 +97,10 @@ class Nbi:
         raise AssertionError
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Return the answer to a POST request, which is not repeated.
-
-        Raises:
-            Refused: OSM refuses.
-            Unreachable: no answer; OSM may have executed the request or not.
-        """
+        """Send one request, never again: after Unreachable OSM may have executed it or not."""
         return self._with_token("POST", path, json=dict(body))
 
     def delete(self, path: str) -> Any:
-        """Return the answer to a DELETE request; see :meth:`post`."""
         return self._with_token("DELETE", path)
 
     @understood("OSM")
@@ -137,11 +116,7 @@ class Nbi:
 
     @understood("OSM")
     def find(self, path: str, **fields: str) -> Document | None:
-        """Return the first entry of a list that has these values, or None.
-
-        Raises:
-            Refused, Unreachable: see :meth:`get`.
-        """
+        """Return the first entry of a list that has these values, or None."""
         for entry in self.get(path):
             if all(entry.get(key.replace("_", "-")) == value for key, value in fields.items()):
                 record: Document = entry
@@ -193,10 +168,6 @@ class Nbi:
         """Return an answer with all of its body, which comes in time and is not too large.
 
         The timeout of requests is that of one read; an answer may drip for ever.
-
-        Raises:
-            requests.RequestException: there is no answer.
-            Unreachable: it comes too slowly, or is too large.
         """
         result: Future[requests.Response] = Future()
 

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,19 +22,14 @@ INSTANCES = "/nslcm/v1/ns_instances"
 VIMS = "/admin/v1/vim_accounts"
 
 
+@dataclass
 class Osm:
     """Operations of an OSM."""
 
-    def __init__(
-        self, nbi: Nbi, limit: float = 3600.0, tell: Callable[[str], object] = lambda _: None
-    ) -> None:
-        """Use a session; an operation may take ``limit`` seconds.
-
-        ``tell`` gets a line every ten seconds of an operation, with the stage from OSM.
-        """
-        self.nbi = nbi
-        self.limit = limit
-        self.tell = tell
+    nbi: Nbi  # Session.
+    limit: float = 3600.0  # Seconds an operation may take.
+    # Gets a line every ten seconds of an operation, with the stage from OSM.
+    tell: Callable[[str], object] = lambda _: None
 
     # -- records ---------------------------------------------------------------------------------
 
@@ -159,16 +155,9 @@ class Osm:
 
     # -- deletion --------------------------------------------------------------------------------
 
-    def delete_service(self, name: str) -> None:
-        """Delete a service, if it is there."""
-        self._delete_named(SERVICES, name)
-
-    def delete_slice(self, name: str) -> None:
-        """Delete a slice, if it is there."""
-        self._delete_named(SLICES, name)
-
     @understood("OSM")
-    def _delete_named(self, place: str, name: str) -> None:
+    def delete_named(self, place: str, name: str) -> None:
+        """Delete a service or slice, if it is there."""
         record = self.nbi.find(place, name=name)
         if record is not None:
             self.delete(place, record["_id"])

@@ -5,7 +5,6 @@ it makes from VNFDs' alarms.
 """
 
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any
 
 from operate.client import OperateError, understood
@@ -36,12 +35,13 @@ def targets(client: Driver, names: Iterable[str], port: int, turn_on: bool) -> l
 
 def _service(client: Driver, name: str) -> tuple[str, str, dict[str, Any]]:
     """Return the service, the member ("": all) and the service's record."""
-    if "/" in name:  # the names of services may have it as well
-        with suppress(OperateError):
-            return name, "", client.document("ns-show", name)
-        ns, _, member = name.rpartition("/")
-        return ns, member, client.document("ns-show", ns)
-    return name, "", client.document("ns-show", name)
+    try:
+        return name, "", client.document("ns-show", name)
+    except OperateError:
+        if "/" not in name:  # the names of services may have it as well
+            raise
+    ns, _, member = name.rpartition("/")
+    return ns, member, client.document("ns-show", ns)
 
 
 def _members(client: Driver, ns: str, service: dict[str, Any], member: str) -> list[dict[str, Any]]:

@@ -10,15 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 from lab.vca.context import HookContext
 from lab.vca.runtime import JUJU_VERSION, Runtime
 from lab.vca.toolserver import ToolServer
 
 DISPATCH = "dispatch"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-CAPTURE_LIMIT = 1024 * 1024
-#: Seconds in which a killed process ends, also on a busy machine.
-_KILLED = 5.0  # Bytes that are kept of each output of a process.
+CAPTURE_LIMIT = 1024 * 1024  # Bytes that are kept of each output of a process.
+_KILLED = 5.0  # Seconds in which a killed process ends, also on a busy machine.
 
 
 class MissingHookError(Exception):
@@ -249,11 +250,11 @@ def run(
     return Outcome(code, problem, interrupt.set, output[0], output[1], processor)
 
 
-def _readable(descriptor: int, patience: float = 0) -> bool:
+def _readable(descriptor: int) -> bool:
     """Whether a pipe has data or has ended; of a pidfd, whether the process has ended."""
     with selectors.PollSelector() as selector:
         selector.register(descriptor, selectors.EVENT_READ)
-        return bool(selector.select(patience))
+        return bool(selector.select(0))
 
 
 def end_leftovers(charm_root: Path, contexts: frozenset[str] | None = None) -> list[int]:
@@ -263,28 +264,14 @@ def end_leftovers(charm_root: Path, contexts: frozenset[str] | None = None) -> l
     their environment: JUJU_CHARM_DIR below `charm_root` and, if `contexts` is given, one of these
     as JUJU_CONTEXT_ID.
     """
-    prefix = f"JUJU_CHARM_DIR={charm_root}/"
     killed = []
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit() or int(entry) == os.getpid():
-            continue
-        try:
-            handle = os.pidfd_open(int(entry))
-        except OSError:
-            continue
-        try:
-            # The pidfd was opened before the environment is read: no other process can get the
-            # number in between.
-            environment = os.fsdecode(Path(f"/proc/{entry}/environ").read_bytes()).split("\0")
-            if any(item.startswith(prefix) for item in environment) and (
-                contexts is None
-                or any(f"JUJU_CONTEXT_ID={context}" in environment for context in contexts)
-            ):
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
-                _readable(handle, _KILLED)
-                killed.append(int(entry))
-        except OSError:
-            continue
-        finally:
-            os.close(handle)
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            environment = process.environ()
+            own = contexts is None or environment.get("JUJU_CONTEXT_ID") in contexts
+            ours = environment.get("JUJU_CHARM_DIR", "").startswith(f"{charm_root}/")
+            if own and ours and process.pid != os.getpid():
+                process.kill()
+                killed.append(process.pid)
+                process.wait(_KILLED)
     return killed

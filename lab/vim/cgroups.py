@@ -13,15 +13,16 @@ import signal
 import time
 from pathlib import Path
 
+import psutil
+
 from lab.vim.errors import VimError
 from lab.vim.run import tool
 
 
 def _mounts(kind: str) -> list[tuple[Path, list[str]]]:
     """Mount points of a kind of file system with their options, in the order of /proc/mounts."""
-    with open("/proc/mounts", encoding="utf-8") as file:
-        rows = [line.split() for line in file]
-    return [(Path(row[1]), row[3].split(",")) for row in rows if row[2] == kind]
+    rows = psutil.disk_partitions(all=True)
+    return [(Path(row.mountpoint), row.opts.split(",")) for row in rows if row.fstype == kind]
 
 
 def cgroup2_mounts() -> list[Path]:

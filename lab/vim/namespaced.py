@@ -15,7 +15,6 @@ import ipaddress
 import json
 import os
 import pty
-import re
 import signal
 import stat
 import subprocess
@@ -25,6 +24,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from lab import files
 from lab.procs import ProcessRef, process_group
@@ -440,13 +441,6 @@ def unmount(path: Path) -> None:
 
 def mounts_below(path: Path) -> list[Path]:
     """Mount points at or below a path, deepest first."""
-    result = []
-    with open("/proc/self/mounts", encoding="utf-8") as file:
-        for line in file:
-            # Blanks and backslashes are written as three octal digits (proc(5)).
-            point = Path(
-                re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), line.split()[1])
-            )
-            if point == path or path in point.parents:
-                result.append(point)
-    return sorted(result, key=lambda point: len(point.parts), reverse=True)
+    points = [Path(mount.mountpoint) for mount in psutil.disk_partitions(all=True)]
+    below = [point for point in points if point == path or path in point.parents]
+    return sorted(below, key=lambda point: len(point.parts), reverse=True)

@@ -5,11 +5,12 @@ An account has one kind, chosen when it is made. The rest of the lab is the same
 
 import contextlib
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
+
+import psutil
 
 from lab.vim.errors import VimError
 from lab.vim.model import Network, Server, ServerSpec
@@ -22,8 +23,7 @@ MOST_READ = 1 << 16  # Bytes of a file of a VDU that the lab reads at most.
 
 def lost(path: Path) -> str:
     """Return why a VDU does not run that nobody stopped; it wrote a file when it was started."""
-    began = time.time() - float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
-    again = path.exists() and path.stat().st_mtime < began
+    again = path.exists() and path.stat().st_mtime < psutil.boot_time()
     return "the machine was restarted" if again else "the process that runs it was killed"
 
 

@@ -254,14 +254,9 @@ class Acceptance:
                 self.osm.onboard(place, package)
                 fresh.append(name)
             there = [name for name, _ in packages if name not in fresh]
-            step.sentence = ", ".join(
-                part
-                for part in (
-                    f"onboarded {', '.join(fresh)}" if fresh else "",
-                    f"used as they are: {', '.join(there)}" if there else "",
-                )
-                if part
-            )
+            done = [f"onboarded {', '.join(fresh)}"] if fresh else []
+            done += [f"used as they are: {', '.join(there)}"] if there else []
+            step.sentence = ", ".join(done)
 
     # -- the smallest service --------------------------------------------------------------------
 
@@ -270,7 +265,7 @@ class Acceptance:
         name = self._mark
         with self._step("smallest service") as step:
             given = {"nsDescription": "acceptance", **self._params("vpn_basic")}
-            self._undo.add(name, lambda: self.osm.delete_service(name))
+            self._undo.add(name, lambda: self.osm.delete_named(SERVICES, name))
             made = order(self.osm, SERVICES, "vpn_basic_ns", name, self._vim["_id"], given)
             self.osm.finished(NS_OPERATIONS, made.operation)
             step.sentence = "instantiated; image, networks, ports and login are as they must be"
@@ -279,7 +274,7 @@ class Acceptance:
             self._check_records(service, step)
         self._run_primitives(service)
         with self._step("deletion of the smallest service") as step:
-            self.osm.delete_service(name)
+            self.osm.delete_named(SERVICES, name)
             step.sentence = "nothing of it is left in OSM"
 
     def _check_records(self, service: str, step: Step) -> None:
@@ -304,7 +299,11 @@ class Acceptance:
         members = {v["member-vnf-index-ref"]: v for v in self.osm.members(service)}
         vnfd = self.nbi.get(f"{VNFDS}/{members['client']['vnfd-id']}")
         known = samples("vpn-client", "10.77.0.2/24", self._application(service, "server"))
-        declared = list(_primitives(vnfd))
+        declared = [
+            str(primitive["name"])
+            for entry in documents.day_1_2(vnfd)
+            for primitive in entry.get("config-primitive") or ()
+        ]
         self._link_up(service)
         order = [*(p for p in known if p in declared), *(p for p in declared if p not in known)]
         for primitive in order:
@@ -357,14 +356,14 @@ class Acceptance:
         name = f"{self._mark}-slice"
         with self._step("slice of an EPC") as step:
             given = {"nsiDescription": "acceptance", **self._params("embb")}
-            self._undo.add(name, lambda: self.osm.delete_slice(name))
+            self._undo.add(name, lambda: self.osm.delete_named(SLICES, name))
             made = order(self.osm, SLICES, "embb_nst", name, self._vim["_id"], given)
             self.osm.finished(NSI_OPERATIONS, made.operation)
             step.sentence = "instantiated"
         with self._step("links of the slice", needed=False) as step:
             self._check_slice(name, step)
         with self._step("deletion of the slice") as step:
-            self.osm.delete_slice(name)
+            self.osm.delete_named(SLICES, name)
             step.sentence = "nothing of it is left in OSM"
 
     def _check_slice(self, name: str, step: Step) -> None:
@@ -435,10 +434,3 @@ def _deleting(nbi: Nbi, place: str, name: str) -> Callable[[], object]:
             nbi.delete(f"{place}/{package['_id']}")
 
     return delete
-
-
-def _primitives(vnfd: Document) -> Iterator[str]:
-    configuration = vnfd["df"][0].get("lcm-operations-configuration") or {}
-    for entry in (configuration.get("operate-vnf-op-config") or {}).get("day1-2") or ():
-        for primitive in entry.get("config-primitive") or ():
-            yield str(primitive["name"])

@@ -31,7 +31,7 @@ from operate.client import OperateError
 from operate.join import End, join
 from operate.links import links
 from operate.nbi import Nbi
-from operate.osm import NS_OPERATIONS, NSI_OPERATIONS, Osm
+from operate.osm import NS_OPERATIONS, NSI_OPERATIONS, SERVICES, Osm
 from operate.slices import Joiner
 from operate.targets import targets
 
@@ -229,7 +229,7 @@ def test_what_an_osm_answers_is_used_or_refused(answer: Any) -> None:
     tried: list[Callable[[], object]] = [
         lambda: nbi.upload("/x", Path(__file__)),
         lambda: osm.required("/x", name="x"),
-        lambda: osm.delete_service("x"),
+        lambda: osm.delete_named(SERVICES, "x"),
         lambda: osm.operate("x", "v", "d", "stop"),
         lambda: osm.action("x", "v", "show-status", {}),
         lambda: links(osm, []),

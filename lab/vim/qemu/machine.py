@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from lab import files
 from lab.procs import ProcessRef
 from lab.vim import cgroups, cloudinit, fabric, host, registry
@@ -122,7 +124,7 @@ def _free_memory(old: Path | None) -> int:
     A guest takes its memory little by little, and rarely all. So half of what the running ones of
     all labs may still take is set aside.
     """
-    free = _kib(Path("/proc/meminfo"), "MemAvailable") >> 10
+    free = int(psutil.virtual_memory().available) >> 20
     for home in host.homes():
         for file in home.glob("vims/*/servers/*/vm.json"):
             plan, used = read_json(file), _used_memory(file.parent)
@@ -135,18 +137,12 @@ def _free_memory(old: Path | None) -> int:
 def _used_memory(directory: Path) -> int | None:
     """Memory of a server's QEMU, MiB; None if it does not run."""
     try:
-        status = Path("/proc", (directory / "pid").read_text("ascii").strip(), "status")
-        if not status.read_text("ascii", "replace").startswith("Name:\tqemu-system"):
+        process = psutil.Process(int((directory / "pid").read_text("ascii")))
+        if not process.name().startswith("qemu-system"):
             return None  # another process has its id by now
-        return _kib(status, "VmRSS") >> 10
-    except (OSError, KeyError):
+        return int(process.memory_info().rss) >> 20
+    except (OSError, ValueError, psutil.Error):
         return None
-
-
-def _kib(file: Path, key: str) -> int:
-    """A number of KiB from a file of proc(5)."""
-    rows = dict(line.split(":", 1) for line in file.read_text("ascii", "replace").splitlines())
-    return int(rows[key].split()[0])
 
 
 @dataclass(frozen=True)
