@@ -171,8 +171,7 @@ def repeated(root: Any) -> Iterator[tuple[int, str, int]]:
                 lines[key.value] = line
 
 
-NICS = "int-cpd[]/virtual-network-interface-requirement[]"
-"""Path of the NICs of a VDU."""
+NICS = "int-cpd[]/virtual-network-interface-requirement[]"  # Path of the NICs of a VDU.
 DAY12 = "df[0]/lcm-operations-configuration/operate-vnf-op-config/day1-2"
 """Path of the day1-2 entries that OSM uses in a VNFD."""
 Found = tuple[str, Any, tuple[dict[str, Any], ...]]

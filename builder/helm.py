@@ -72,7 +72,6 @@ def chart_names(descriptor: dict[str, Any]) -> list[str]:
 
 
 def chart(tree: Tree, charm: str, target: Path, image: str) -> None:
-    """Write the chart of a charm's execution environment."""
     source = tree.common / "helm" / "chart"
     shutil.copytree(source, target)
     document = {

@@ -32,8 +32,7 @@ class Base:
     platforms: tuple[str, ...]  # Platform tags of wheels that its libc takes (PEP 600).
 
 
-BIONIC = "bionic"
-"""The base of OSM's LCM."""
+BIONIC = "bionic"  # The base of OSM's LCM.
 BASES = {
     BIONIC: Base({"bionic": "18.04", "focal": "20.04", "jammy": "22.04"}, "3.6", "cp36m", _OLD),
     "jammy": Base(
@@ -79,7 +78,6 @@ class Tree:
 
     @property
     def library(self) -> Path:
-        """Return the shared charm library."""
         return self.root / "charms" / "lib" / "vpnaas"
 
     @property

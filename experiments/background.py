@@ -10,13 +10,9 @@ T = TypeVar("T")
 
 
 class InBackground:
-    """A function in a thread; `result` gives its value or raises its error.
+    """A function in a thread; `result` gives its value or raises its error."""
 
-    Attributes:
-        patience: Seconds that `result` waits by default.
-    """
-
-    patience = 300.0
+    patience = 300.0  # Seconds that `result` waits by default.
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._value: Any = None

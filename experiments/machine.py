@@ -115,7 +115,6 @@ class Watch:
     after: float | None = None
 
     def __enter__(self) -> "Watch":
-        """Look before the measurement."""
         self.before = busy_processors()
         return self
 

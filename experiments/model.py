@@ -95,11 +95,7 @@ class Run:
 
     @classmethod
     def from_json(cls, text: str) -> "Run":
-        """Read a run's file.
-
-        Raises:
-            ValueError: it is not a run's file, or has another schema.
-        """
+        """Read a run's file."""
         document = json.loads(text)
         if not isinstance(document, dict):
             raise ValueError("it is not a JSON object")

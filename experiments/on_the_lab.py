@@ -13,8 +13,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 import psutil
@@ -66,28 +67,17 @@ def environment(root: Path, machines: bool = False) -> dict[str, Any]:
     }
 
 
+@dataclass
 class Lab:
-    """A lab with its server, and access to its VDUs from outside.
+    """A lab with its server, and access to its VDUs from outside."""
 
-    Attributes:
-        home: Its directory.
-        osm: A session with its server.
-        password: Password of its user admin.
-        certificate: Certificate of its server.
-        machines: Whether VDUs are virtual machines; emulated ones are slow.
-        errors: What fails in the lab, and is a failure of one run.
-    """
-
-    errors: tuple[type[Exception], ...] = (VimError,)
-
-    def __init__(
-        self, home: Path, osm: Osm, password: str, certificate: str, machines: bool = False
-    ) -> None:
-        self.home = home
-        self.osm = osm
-        self.password = password
-        self.certificate = certificate
-        self.machines = machines
+    home: Path  # Its directory.
+    osm: Osm  # A session with its server.
+    password: str  # Password of its user admin.
+    certificate: str  # Certificate of its server.
+    machines: bool = False  # Whether VDUs are virtual machines; emulated ones are slow.
+    # What fails in the lab, and is a failure of one run.
+    errors: ClassVar[tuple[type[Exception], ...]] = (VimError,)
 
     def account(self, name: str, config: Mapping[str, Any] | None = None) -> None:
         unused = {"vim_url": "http://lab", "vim_user": "lab", "vim_tenant_name": "lab"}

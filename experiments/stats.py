@@ -38,11 +38,7 @@ def single(value: float) -> Estimate:
 
 
 def mean(values: Sequence[float]) -> Estimate:
-    """Return the mean with Student's t interval, for independent repetitions.
-
-    Raises:
-        ValueError: there is no value.
-    """
+    """Return the mean with Student's t interval, for independent repetitions."""
     if not values:
         raise ValueError("no value")
     middle, n = statistics.fmean(values), len(values)
@@ -58,9 +54,6 @@ def ratio(values: Sequence[float], baseline: Sequence[float]) -> Estimate:
     Value and baseline of a round are measured close together, so each round gives one ratio. The
     result is the geometric mean of the ratios, with Student's t interval on their logarithms. The
     geometric mean treats a ratio and its inverse alike.
-
-    Raises:
-        ValueError: lengths differ, or a value is not positive.
     """
     if len(values) != len(baseline) or not values:
         raise ValueError(f"{len(values)} values and {len(baseline)} of the baseline")

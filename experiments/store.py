@@ -108,7 +108,6 @@ class Campaign:
         return sorted(runs, key=lambda run: (run.started, run.order))
 
     def has(self, cell: Cell, repetition: int) -> bool:
-        """Tell whether there is a result of a repetition of a cell."""
         return self._run_file(cell.experiment, cell.key, repetition).exists()
 
     def add(self, run: Run) -> None:

@@ -214,7 +214,6 @@ class Slice:
 
 
 def linked(slices: Mapping[str, Slice]) -> Iterator[tuple[Slice, Link]]:
-    """Yield all links of slices with their slices."""
     for slice_ in slices.values():
         for link in slice_.links.values():
             yield slice_, link
@@ -225,35 +224,23 @@ def dashed(params: Mapping[str, object]) -> dict[str, object]:
     return {key.replace("_", "-"): value for key, value in params.items()}
 
 
+@dataclass
 class Testbed:
     """An OSM with the slices of an experiment."""
 
     __test__ = False  # pytest would take the class for a test because of its name.
 
-    def __init__(
-        self, osm: Osm, dist: Path, console: Console, vim: str = "lab", lab: Lab | None = None
-    ) -> None:
-        """Use an OSM.
-
-        Args:
-            osm: session, logged in.
-            dist: folder of the built packages.
-            console: console for progress lines.
-            vim: VIM account for slices and services.
-            lab: the lab, if the OSM is the lab's.
-        """
-        self.osm = osm
-        self.dist = dist
-        self.console = console
-        self.vim = vim
-        self.lab = lab
-        #: The slices whose isolation is shown.
-        self.slices: dict[str, Slice] = {}
-        #: Services besides the slices, see `experiments.setups`.
-        self.others: dict[str, Slice] = {}
-        #: Whether the charms enforce the 5QIs of the slices at this moment; None if unknown.
-        self.shaped: bool | None = False
-        self._undo = Undo()
+    osm: Osm  # Session, logged in.
+    dist: Path  # Folder of the built packages.
+    console: Console  # Gets progress lines.
+    vim: str = "lab"  # VIM account for slices and services.
+    lab: Lab | None = None  # The lab, if the OSM is the lab's.
+    slices: dict[str, Slice] = field(default_factory=dict)  # Those whose isolation is shown.
+    # Services besides the slices, see `experiments.setups`.
+    others: dict[str, Slice] = field(default_factory=dict)
+    # Whether the charms enforce the 5QIs of the slices at this moment; None if unknown.
+    shaped: bool | None = False
+    _undo: Undo = field(default_factory=Undo)
 
     def slice_named(self, name: str) -> Slice:
         """Return a slice, or a service besides the slices, by name."""
@@ -382,7 +369,6 @@ class Testbed:
         self.shaped = any(isinstance(one, SliceRequest) for one in requests)
 
     def instantiate(self, one: SliceRequest | Service) -> Order:
-        """Start the instantiation of a slice or service."""
         vim = self.osm.required(VIMS, name=one.vim or self.vim)["_id"]
         if isinstance(one, SliceRequest):
             place, descriptor = SLICES, one.nst

@@ -85,7 +85,6 @@ def kind(protocols: str, icmp6: str = "") -> str:
 
 
 def dissect(file: Path) -> Wire:
-    """Dissect a capture."""
     fields = [word for name in _FIELDS for word in ("-e", name)]
     frames: collections.Counter[str] = collections.Counter()
     imsis: set[str] = set()

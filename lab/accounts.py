@@ -24,10 +24,8 @@ def create(
     ``vim_type`` is a type of the lab or one of a cloud, see :mod:`lab.vim.connector`. ``more`` are
     other fields of OSM's record: ``vim_url``, ``vim_user`` and ``vim_tenant_name`` are for an
     OpenStack, as is ``password``, which the record does not have. ``tell`` is called with a line
-    for each step that takes minutes, and for what the user should know.
-
-    Raises:
-        VimError: the configuration is wrong, or this machine cannot do it; nothing is kept.
+    for each step that takes minutes, and for what the user should know. Nothing is kept of an
+    account that cannot be made.
     """
     from lab.vim import create as create_vim
 

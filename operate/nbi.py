@@ -21,17 +21,11 @@ READS = 10  # Times the timeout of one read that a whole answer may take, with t
 
 
 class Refused(OperateError):  # noqa: N818  # what it is, not that it is an error
-    """OSM answered with an error status.
-
-    Attributes:
-        status: HTTP status.
-        detail: OSM's text.
-    """
+    """OSM answered with an error status (of HTTP), and its own text."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)
         self.status = status
-        self.detail = detail
 
 
 class Unreachable(OperateError):  # noqa: N818

@@ -156,7 +156,6 @@ class Epc(Core):
     ue: Equipment | None = None
 
     def functions(self) -> dict[str, dict[str, Any]]:
-        """Return the parameters of each network function of the EPC, by member."""
         values = _values(self.network, self.subscribers, self.data_network, self.radio)
         values["mme_names"] = self.network.mme_name
         own = {member: _chosen(member, values) for member in ("hss", "mme", "spgwc", "spgwu")}
@@ -249,7 +248,6 @@ class Core5g(Core):
         return self
 
     def functions(self) -> dict[str, dict[str, Any]]:
-        """Return the parameters of each network function of the 5G core, by member."""
         values = _values(self.network, self.subscribers, self.data_network)
         offered = ",".join(f"{one.id}/{one.dnn}/{one.five_qi}" for one in self.slices)
         own = {"amf": _chosen("amf", values | {"slices": offered})}
@@ -323,7 +321,6 @@ def parameter_files(tree: Tree) -> dict[str, dict[str, Any]]:
 
 
 def document(core: Core, file: File) -> dict[str, Any]:
-    """Return the instantiation parameters of a core, for one of its files."""
     functions = core.functions()
     if file.ue and "ue" not in functions:
         raise BuildError("files: ue is true, but the core file has no ue")

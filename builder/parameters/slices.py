@@ -28,7 +28,6 @@ class Template:
 
     @classmethod
     def of(cls, nst: Mapping[str, Any]) -> "Template":
-        """Read the values from an NST."""
         snssai = nst["SNSSAI-identifier"]
         sd = snssai.get("slice-differentiator")
         sst = SST.get(snssai["slice-service-type"], 1)

@@ -18,22 +18,18 @@ TECHNOLOGY = "vpn_technology"
 
 
 class Variant(Strict):
-    """One entry of ns-packages/variants.yaml.
+    """One entry of ns-packages/variants.yaml."""
 
-    Attributes:
-        suffix: End of the names and ids of the variant's packages.
-        services: Service packages that get the variant, with the VNF packages they name.
-        description: Appended to that of each package.
-        compute_factor: Multiplies vCPU and memory.
-        port_security: On at the NICs that only tunnels use (docs/reference/packages.md).
-    """
-
-    # NBI accepts any text as an id. The name is also a file name and a YAML key.
+    # End of the names and ids of the variant's packages. NBI accepts any text as an id. The name
+    # is also a file name and a YAML key.
     suffix: Annotated[str, StringConstraints(pattern=r"^_[a-z0-9_]+$")]
+    # Service packages that get the variant, with the VNF packages they name.
     services: tuple[str, ...] = Field(alias="of", min_length=1)
-    description: str
-    compute_factor: int = Field(default=1, ge=1, le=64)
-    port_security: bool = False
+    description: str  # Appended to that of each package.
+    compute_factor: int = Field(default=1, ge=1, le=64)  # Multiplies vCPU and memory.
+    port_security: bool = (
+        False  # On at the NICs that only tunnels use (docs/reference/packages.md).
+    )
 
 
 class _Variants(Strict):

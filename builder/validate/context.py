@@ -22,9 +22,6 @@ def checked(kind: str, body: Any) -> Document:
 
     pyangbind does the same in OSM. Keys without a value are left out.
     Rules get only this form, so they need not check types.
-
-    Raises:
-        ValidationError: It does not have the form of the schema.
     """
     model = MODELS[kind].model_validate({"nsd": [body]} if kind == "nsd" else body)
     document: Document = model.model_dump(by_alias=True, exclude_unset=True, exclude_none=True)
@@ -123,7 +120,6 @@ class Context(Reporter):
         return day12_of("/df[0]", self.flavour())
 
     def each(self, path: str) -> Iterator[Found]:
-        """Return what is at a path of the descriptor; see `walk`."""
         return walk(self.body, path)
 
     def vdus(self) -> list[tuple[str, Document]]:

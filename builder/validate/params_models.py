@@ -62,9 +62,5 @@ MODELS = models("params.yaml", ("ns", "nsi"), WORDS)
 
 
 def normalised(kind: str, document: Any) -> dict[str, Any]:
-    """Return parameters in the form of the schema.
-
-    Raises:
-        ValidationError: They do not fit the schema.
-    """
+    """Return parameters in the form of the schema."""
     return MODELS[kind].model_validate(document).model_dump(by_alias=True, exclude_unset=True)

@@ -119,7 +119,6 @@ CARRIAGE = (
 
 
 def is_utf8(package: Package, path: str) -> bool:
-    """Tell whether a file is UTF-8 text."""
     try:
         (package.data(path) or b"").decode()
     except UnicodeDecodeError:

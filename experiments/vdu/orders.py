@@ -20,12 +20,10 @@ from vpnaas.vdu.steps import Results, Step, ask, directory, read, remove, run, w
 Json = Dict[str, Any]
 
 RUN = "/run/osm-vpnaas-experiments"
-PORT = 7777
-"""Default port of listeners and streams."""
+PORT = 7777  # Default port of listeners and streams.
 MOST_ATTEMPTS = 2000
 MOST_TEXT = 500000
-MOST_PORTS = 70000
-"""Most TCP attempts of one probe; enough for all ports of one address."""
+MOST_PORTS = 70000  # Most TCP attempts of one probe; enough for all ports of one address.
 MOST_IDENTITIES = 8
 SPARED = ("init", "systemd", "sshd", "python3")
 """Programs that the fault `process` must not kill: the VDU or our login needs them."""

@@ -25,8 +25,7 @@ from vpnaas.vdu.programs.common import family, put, ready
 HEAD = struct.Struct("!4sQdB")
 STREAM, TOKEN = b"VPNs", b"VPNt"
 AT_ONCE = 400
-MOST_OPEN = 500
-"""Most opened connections that the answer lists; the counts include all."""
+MOST_OPEN = 500  # Most opened connections that the answer lists; the counts include all.
 
 Json = Dict[str, Any]
 

@@ -14,7 +14,6 @@ from .actions import Experiments
 
 
 def step(request: Dict[str, Any]) -> Step:
-    """Return the step that runs the meter."""
     program = source("signalling_meter.py", __package__)
     return ask("meter", program, request, int(request["seconds"]) + 60)
 

@@ -41,8 +41,7 @@ REQUEST, RETRANSMITTED = 0x80, 0x10
 RESULT_CODE = 268
 EXPERIMENTAL_RESULT = 297
 EXPERIMENTAL_RESULT_CODE = 298
-AHEAD = 64
-"""Most segments kept out of order; with more, the missing segment is given up."""
+AHEAD = 64  # Most segments kept out of order; with more, the missing segment is given up.
 
 Flow = Tuple[bytes, int, bytes, int]
 
@@ -172,7 +171,6 @@ class S6a(Meter):
             self.message(flow, message, now)
 
     def message(self, flow: Flow, message: bytes, now: float) -> None:
-        """Take a Diameter message."""
         command = struct.unpack("!I", b"\0" + message[5:8])[0]
         if command not in COMMANDS:
             return
@@ -209,8 +207,7 @@ class S6a(Meter):
 
 N2_PORT, NGAP = 38412, 60
 """Port of SCTP, and the payload protocol identifier of NGAP (TS 38.412 clause 7)."""
-RAN_UE = 85
-"""Identifier of the IE RAN-UE-NGAP-ID (TS 38.413 clause 9.4.7)."""
+RAN_UE = 85  # Identifier of the IE RAN-UE-NGAP-ID (TS 38.413 clause 9.4.7).
 REQUESTED, DONE = 0x00, 0x20
 """First octet of an NGAP message: initiatingMessage, successfulOutcome."""
 CONTEXT_SETUP, INITIAL_UE, SESSION_SETUP, UPLINK_NAS = 14, 15, 29, 46

@@ -25,26 +25,20 @@ PACKET_OUTGOING = 4
 PACKET_STATISTICS = 6
 IP_FREEBIND = 15
 SO_RCVBUFFORCE = 33
-MOST = 200000
-"""Datagrams of one stream whose delay is kept."""
-NUMBERS = 6000000
-"""Limit of the numbers of a stream: 10,000 datagrams a second for 600 s."""
+MOST = 200000  # Datagrams of one stream whose delay is kept.
+NUMBERS = 6000000  # Limit of the numbers of a stream: 10,000 datagrams a second for 600 s.
 SHARES = (0, 1, 2, 5, *range(10, 95, 5), 95, 98, 99, 99.5, 99.9, 100)
 """Percentiles of the delay that the summary has."""
 MOST_NAMES = 500
-MOST_TEXT = 36000
-"""Limit of all tokens in JSON; an action's answer has 60,000 characters."""
-NAME = re.compile(rb"[\x20-\x7e]{1,100}")
-"""Form of a stream's name, and of a token."""
-LATEST = 1 << 40
-"""Limit of the times that a stream may state, seconds since the epoch."""
+MOST_TEXT = 36000  # Limit of all tokens in JSON; an action's answer has 60,000 characters.
+NAME = re.compile(rb"[\x20-\x7e]{1,100}")  # Form of a stream's name, and of a token.
+LATEST = 1 << 40  # Limit of the times that a stream may state, seconds since the epoch.
 CONNECTIONS = 64
 
 UDP_PORTS = {53: "dns", 67: "dhcp", 68: "dhcp", 123: "ntp", 546: "dhcpv6", 547: "dhcpv6",
              2123: "gtp-c", 2152: "gtp-u", 5353: "mdns", 8805: "pfcp"}  # fmt: skip
 TCP_PORTS = {22: "ssh", 53: "dns", 80: "http", 443: "https", 3868: "diameter"}
-EXTENSIONS = (0, 43, 60)
-"""IPv6 extension headers to skip: hop-by-hop, routing, destination."""
+EXTENSIONS = (0, 43, 60)  # IPv6 extension headers to skip: hop-by-hop, routing, destination.
 
 Fragments = Dict[bytes, str]
 
@@ -226,8 +220,7 @@ class Stream:
 
     def __init__(self, budget: float) -> None:
         self.budget = budget
-        self.numbers = bytearray(NUMBERS // 8)
-        """A bit for each number that arrived."""
+        self.numbers = bytearray(NUMBERS // 8)  # A bit for each number that arrived.
         self.delays = array.array("d")
         self.arrivals = self.received = self.within = 0
         self.gap = 0.0
@@ -318,7 +311,6 @@ class Arrivals:
                 table.append(sock)
 
     def sockets(self) -> List[socket.socket]:
-        """Return what to wait for."""
         return self.listening + self.datagrams + self.open
 
     def take(self, ready: socket.socket) -> None:

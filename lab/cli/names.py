@@ -26,7 +26,6 @@ class Names(click.ParamType[str]):
     name = "text"
 
     def __init__(self, known: Callable[[Engine, Given], Iterable[str]]) -> None:
-        """Complete what ``known`` returns."""
         self.names_of = known
 
     def shell_complete(

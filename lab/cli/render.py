@@ -17,15 +17,11 @@ SENTENCE = 24  # Width below which a column of sentences is not shrunk, in chara
 
 
 class Output:
-    """Where results go: tables on standard output, or what :attr:`form` names.
-
-    Attributes:
-        form: "" for tables that fit the terminal, "wide" for all columns; "json" or "yaml" for a
-            document; else the name of a field, or several with dots, for its value alone.
-    """
+    """Results on standard output; progress and remarks on standard error."""
 
     def __init__(self, form: str = "") -> None:
-        """Results go to standard output, progress and remarks to standard error."""
+        # "" for tables that fit the terminal, "wide" for all columns; "json" or "yaml" for a
+        # document; else the name of a field, or several with dots, for its value alone.
         self.form = form
         self.out = PlainConsole(highlight=False, soft_wrap=False)
         self.progress = PlainConsole(stderr=True, highlight=False)
@@ -35,7 +31,6 @@ class Output:
 
     @property
     def as_json(self) -> bool:
-        """Return whether results are documents and no tables."""
         return self.form not in ("", "wide")
 
     def rows(

@@ -22,7 +22,6 @@ class Relation:
 
     @property
     def applications(self) -> tuple[str, str]:
-        """The two application names."""
         return self.provider.split(":")[0], self.requirer.split(":")[0]
 
 

@@ -14,17 +14,13 @@ _LAST_HOOKS = 30.0  # Seconds the charms of a service that is deleted get for th
 
 
 class Backends:
-    """All VIM accounts and models of one lab.
-
-    Attributes:
-        keys: RO's key injection.
-    """
+    """All VIM accounts and models of one lab."""
 
     def __init__(self, home: Path) -> None:
         """Open the lab in ``home``; nothing is made until it is needed."""
         self.home = home
         self.store = Store(home)
-        self.keys = OpenSshInjector(lambda: vca_prefix(home))
+        self.keys = OpenSshInjector(lambda: vca_prefix(home))  # RO's key injection.
         self._lock = threading.Lock()
         self._controller: Controller | None = None
 

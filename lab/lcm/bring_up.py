@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from lab.descriptors.environments import Environment
@@ -28,11 +27,11 @@ from lab.descriptors.topology import Server
 from lab.errors import LcmError
 from lab.lcm.backends import Backends
 from lab.lcm.connectors import Connector, connector
-from lab.lcm.keys import OpenSshInjector
 from lab.lcm.request import Place, Request
 from lab.lcm.timeouts import Timeouts
 from lab.lcm.vimdeploy import VimDeployment
 from lab.lcm.work import Work
+from lab.records.operations import ro_key_path
 from lab.records.store import Document
 from lab.vim import Server as VimServer
 
@@ -62,31 +61,21 @@ def faults(backends: Backends, vnfr: Document) -> list[str]:
     return sorted({server.fault for server in made if server.status == "ERROR"})
 
 
-def inject(
-    keys: OpenSshInjector,
-    address: str,
-    user: str,
-    ro_key: Path,
-    key: str,
-    timeouts: Timeouts,
-    ended: Callable[[], list[str]],
-) -> None:
-    """Put the key of a charm into a VM; try again while the VM lets nobody in.
-
-    `ended` returns why VMs do not run: then no further try can help.
-    """
-    deadline, pause = time.monotonic() + timeouts.inject_key, 0.5
+def inject(work: Work, ns_id: str, member: str, address: str, user: str, key: str) -> None:
+    """Put the key of a charm into a VM; try again while the VM runs and lets nobody in."""
+    ro_key = ro_key_path(work.store.home, ns_id)
+    deadline, pause = time.monotonic() + work.timeouts.inject_key, 0.5
     while True:
         try:
-            keys.inject(address, user, ro_key, key)
+            work.backends.keys.inject(address, user, ro_key, key)
             return
         except LcmError:
-            if reasons := ended():
+            if reasons := faults(work.backends, vnfrs_of(work.store, ns_id)[member]):
                 raise LcmError("; ".join(reasons)) from None
             if time.monotonic() > deadline:
                 raise
         # A VM that has more time is not looked at more seldom than RO does.
-        time.sleep(min(pause, timeouts.inject_interval, Timeouts.inject_interval))
+        time.sleep(min(pause, work.timeouts.inject_interval, Timeouts.inject_interval))
         pause *= 2
 
 
@@ -238,17 +227,12 @@ class Instantiation:
 
     def _inject(self, env: Environment, address: str, user: str, key: str) -> None:
         self._say(env, f"injecting ssh key at {user}@{address}")
-        keys, ro_key = self.backends.keys, self.request.ro_key
         try:
-            inject(keys, address, user, ro_key, key, self.timeouts, lambda: self._faults(env))
+            inject(self.work, self.request.ns_id, env.member_vnf_index, address, user, key)
         except LcmError as error:
             raise LcmError(f"Cannot inject ssh-key at {user}@{address}: {error}") from None
         # A VM is ready when a login works; it is ACTIVE long before.
         self.report.vms_ready = time.time()
-
-    def _faults(self, env: Environment) -> list[str]:
-        vnfrs = vnfrs_of(self.work.store, self.request.ns_id)
-        return faults(self.backends, vnfrs[env.member_vnf_index])
 
     def _wait_below(self, env: Environment) -> None:
         if env.vdu_id is not None:

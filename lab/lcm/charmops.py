@@ -3,6 +3,7 @@
 import contextlib
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,12 @@ from lab.vca import Event, Model, WaitTimeoutError
 READY = ("active", "blocked")
 
 
+@dataclass(frozen=True)
 class CharmOps:
-    """n2vc for one model."""
+    """n2vc for the model of a network service."""
 
-    def __init__(self, model: Model, timeouts: Timeouts) -> None:
-        """Work on the model of a network service."""
-        self.model = model
-        self.ns_id = model.uuid
-        self.timeouts = timeouts
+    model: Model
+    timeouts: Timeouts
 
     def environment(self, application: str) -> str:
         """Return LCM's id of an execution environment, ``<model>.<application>.<machine>``."""
@@ -29,10 +28,9 @@ class CharmOps:
         machines = [unit.machine for unit in units if unit.name.startswith(f"{application}/")]
         if not machines:
             raise LcmError(f"application {application} not found")
-        return f"{self.ns_id}.{application}.{min(machines)}"
+        return f"{self.model.uuid}.{application}.{min(machines)}"
 
     def deployed(self, application: str) -> bool:
-        """Say whether the model has an application."""
         return application in self.model.status().applications
 
     def install(self, application: str, charm: Path, units: int) -> None:

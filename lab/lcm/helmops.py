@@ -5,6 +5,7 @@ It has the methods of `CharmOps`, as all connectors of LCM have one interface.
 
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +17,18 @@ from lab.errors import LcmError
 from lab.lcm.timeouts import Timeouts
 
 
+@dataclass(frozen=True)
 class HelmOps:
     """LCM's Helm connector for one execution environment."""
 
-    def __init__(
-        self, cluster: Cluster, env: Environment, ns_id: str, timeouts: Timeouts, vnf_id: str
-    ) -> None:
-        """Work in the namespace named after a service; ``vnf_id`` is the id of a VNF's record."""
-        self._cluster = cluster
-        self._env = env
-        self.ns_id = ns_id
-        self.timeouts = timeouts
-        self._vnf_id = vnf_id
-        self._release = release(env)
+    cluster: Cluster
+    env: Environment
+    ns_id: str  # Of its service, whose namespace has this name.
+    timeouts: Timeouts
+    vnf_id: str  # Of the record of its VNF.
 
     def environment(self, application: str) -> str:
-        return f"helm-v3:{self.ns_id}.{self._release}"
+        return f"helm-v3:{self.ns_id}.{release(self.env)}"
 
     def deployed(self, application: str) -> bool:
         """Return true: whether there is a pod shows only when it is called."""
@@ -41,11 +38,11 @@ class HelmOps:
         """Install the chart and wait until its pod is ready."""
         if not chart.is_dir():
             raise LcmError(f"artifact path does not exist: {chart}")
-        osm = {"ns_id": self.ns_id, "vnf_id": self._vnf_id}
-        if self._env.vdu_id:
-            osm["vdu_id"] = self._env.vdu_id
+        osm = {"ns_id": self.ns_id, "vnf_id": self.vnf_id}
+        if self.env.vdu_id:
+            osm["vdu_id"] = self.env.vdu_id
         try:
-            self._cluster.call("prepare", namespace=self.ns_id)
+            self.cluster.call("prepare", namespace=self.ns_id)
             values = {"osm": osm, "global": {"osm": osm}}
             limit = self.timeouts.helm_install
             self._call("install", chart=str(chart.resolve()), values=values, timeout=limit)
@@ -88,7 +85,7 @@ class HelmOps:
         return True
 
     def _call(self, what: str, **words: Any) -> Any:
-        return self._cluster.call(what, namespace=self.ns_id, release=self._release, **words)
+        return self.cluster.call(what, namespace=self.ns_id, release=release(self.env), **words)
 
     def _failed(self, name: str, text: str) -> str:
         return f"Error executing primitive {name} into ee={self.environment('')} : {text}"

@@ -20,10 +20,8 @@ def run_terminate_primitives(
     """Run the terminate primitives of the environments whose application is in ``day1_run``.
 
     An application that an earlier, incomplete operation removed is left out. Of each application
-    whose primitives have all run, the record says that they need not run again.
-
-    Raises:
-        LcmError: the first failure; the caller stops before anything is deleted.
+    whose primitives have all run, the record says that they need not run again. The first failure
+    ends it, before anything is deleted.
     """
     connected = work.connected(ns_id)
     deadline = time.monotonic() + work.timeouts.terminate_primitives

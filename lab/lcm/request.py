@@ -40,7 +40,6 @@ class Request:
 
 
 def request(svc: Service, store: Store) -> Request:
-    """Return the input of an instantiation of the service."""
     records = vnfrs_of(store, svc.nsr["_id"])
     params = svc.nsr["instantiate_params"]
     return Request(

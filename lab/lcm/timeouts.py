@@ -38,7 +38,6 @@ class Timeouts:
     """Not OSM's: the lab waits this long for the charms to go idle after an operation."""
 
     def scaled(self, factor: float) -> "Timeouts":
-        """Return a copy with every value multiplied by ``factor``."""
         return Timeouts(**{f.name: getattr(self, f.name) * factor for f in fields(self)})
 
 

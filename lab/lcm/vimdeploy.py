@@ -62,8 +62,8 @@ class VimDeployment:
     def run(self, booted: Booted) -> None:
         """Create what is planned; ``booted`` is called per server, in any order.
 
-        Raises:
-            LcmError: a network failed, or all failures of servers; the others stay, as in OSM.
+        After a failure of a network nothing else is made. If servers fail, the others stay, as in
+        OSM.
         """
         plan = self.request.plan
         keys = (self.backends.keys.make_key(self.request.ro_key), *self.request.ssh_keys)

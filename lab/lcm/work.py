@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from lab.descriptors.environments import Environment
@@ -26,27 +27,17 @@ from lab.vca import AgentEndedError, Event, Model, WaitTimeoutError
 from lab.vim import Server as VimServer
 
 
+@dataclass(frozen=True)
 class Work:
     """The records, backends and times of operations on services."""
 
-    def __init__(
-        self,
-        store: Store,
-        backends: Backends,
-        timeouts: Timeouts,
-        journal: Journal,
-        abort: Callable[[int], object] = os._exit,
-    ) -> None:
-        """Work on the records in ``store`` through ``backends``.
-
-        ``abort`` ends the process when an operation takes too long: its threads cannot be stopped
-        one by one. ns-delete removes what they leave.
-        """
-        self._abort = abort
-        self.store = store
-        self.backends = backends
-        self.timeouts = timeouts
-        self.journal = journal
+    store: Store
+    backends: Backends
+    timeouts: Timeouts
+    journal: Journal
+    # Ends the process when an operation takes too long: its threads cannot be stopped one by one.
+    # ns-delete removes what they leave.
+    abort: Callable[[int], object] = os._exit
 
     def begin(self, operation: Document, state: str | None, current: str) -> None:
         """Write into the service's record that an operation runs, and its new state if any."""
@@ -98,7 +89,7 @@ class Work:
             reason = f"{step}Timeout after {seconds:g} s"
             if fail_operation(self.store, operation, reason):
                 self._note_failure(reason)
-                self._abort(1)
+                self.abort(1)
 
         timer = threading.Timer(seconds, expire)
         timer.daemon = True
@@ -175,7 +166,6 @@ class Work:
                     vnfr["ip-address"] = reached
 
     def record_vca(self, ns_id: str, application: str, **fields: Any) -> None:
-        """Write fields of an application into the service's record."""
         with self.store.edit(NSRS, ns_id) as nsr:
             for vca in nsr["_admin"]["deployed"]["VCA"]:
                 if vca["application"] == application:

@@ -280,7 +280,6 @@ def _write(package: "Package", root: Path, folder: Path) -> None:
 
 
 def descriptor_file(folder: Path) -> Path:
-    """Return the file of the descriptor in an unpacked package."""
     return next(
         path
         for place in (folder.glob("*"), (folder / "Definitions").rglob("*"))

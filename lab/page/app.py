@@ -20,14 +20,10 @@ from lab.page.forms import MARK, Form, grouped
 from lab.page.stock import Stock, create, example
 from lab.server.tokens import NAME, Tokens
 
-REFRESH = 3.0
-"""Seconds between two looks at the records."""
-LIVE = 5.0
-"""Seconds after which the page asks for a new look at the counters of a VNF."""
-LOG = ["id", "operation", "what", "date"]
-"""Of a row of an operation: what its log is shown by."""
-KEPT = 60
-"""Samples that the chart shows."""
+REFRESH = 3.0  # Seconds between two looks at the records.
+LIVE = 5.0  # Seconds after which the page asks for a new look at the counters of a VNF.
+LOG = ["id", "operation", "what", "date"]  # Of a row of an operation: what its log is shown by.
+KEPT = 60  # Samples that the chart shows.
 LINK_COLUMNS = {
     "ns": "service", "ends": "ends", "state": "state", "since": "since, UTC",
     "looked": "seen, s ago", "reason": "reason", "technology": "technology",
@@ -50,8 +46,7 @@ DARK = """
 .body--dark .text-negative { --q-negative: #ff8a80 }
 """
 """Pictures have dark labels on white; a dark page inverts them, and has lighter texts."""
-OPERATIONS = 100
-"""Operations that the table shows, the latest."""
+OPERATIONS = 100  # Operations that the table shows, the latest.
 STATES = {
     **dict.fromkeys(("COMPLETED", "running", "configured", "READY"), "active"),
     **dict.fromkeys(("FAILED", "failed", "BROKEN", "DEGRADED"), "error"),
@@ -112,8 +107,6 @@ class Page:
         return True
 
     def login(self) -> None:
-        """Ask for the password."""
-
         def check() -> None:
             try:
                 credentials = {"username": NAME, "password": password.value}
@@ -132,7 +125,6 @@ class Page:
             ui.button("Log in", on_click=check).classes("w-full")
 
     def home(self) -> None:
-        """Show all slices and services."""
         if not self.known():
             return
         self._header("Lab")
@@ -229,7 +221,6 @@ class LinksTable:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the last looks again."""
         self.data.watched()
         rows = [
             {
@@ -261,7 +252,6 @@ class ServicePage:
         self.deleted = False
 
     def show(self) -> None:
-        """Draw everything once."""
         with ui.row().classes("w-full no-wrap max-md:flex-wrap"):
             with ui.card().classes("w-full md:w-1/2"):
                 self.chart = ui.echart(picture(self.graph), on_point_click=self._clicked)
@@ -305,7 +295,6 @@ class ServicePage:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the records again."""
         if not self.page.known():
             return
         self.data.watched()

@@ -39,47 +39,32 @@ from lab.records.store import (
 )
 from lab.vca.charm import Action, read_charm
 
-REFUSALS = (NbiError, LcmError)
-"""Errors of the engines; the text of each is one sentence."""
+REFUSALS = (NbiError, LcmError)  # Errors of the engines; the text of each is one sentence.
 EXAMPLE = ("vpn_endpoint_vnf", "vpn_basic_ns")
 """Packages of the service with which a new user begins."""
-PAUSE = 0.3
-"""Seconds between two looks at an operation."""
+PAUSE = 0.3  # Seconds between two looks at an operation.
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Counters of a link of a VNF at a moment.
+    """Counters of a link of a VNF at a moment."""
 
-    Attributes:
-        at: Seconds since the epoch.
-        received: Bytes from all peers.
-        sent: Bytes to all peers.
-        handshake: Age of the oldest handshake in seconds, None where there was none.
-    """
-
-    at: float
-    received: int
-    sent: int
-    handshake: int | None
+    at: float  # Seconds since the epoch.
+    received: int  # Bytes from all peers.
+    sent: int  # Bytes to all peers.
+    handshake: int | None  # Age of the oldest handshake in seconds, None where there was none.
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A slice or a service in the list.
+    """A slice or a service in the list."""
 
-    Attributes:
-        key: Its id.
-        states: Its operational and its config status, and its state if that is another one.
-        problem: What is wrong with it, "" for nothing.
-        links: The worst state of its links, with its age.
-    """
-
-    key: str
+    key: str  # Its id.
     name: str
+    # Its operational and its config status, and its state if that is another one.
     states: tuple[str, ...]
-    problem: str = ""
-    links: str = field(default="", compare=False)
+    problem: str = ""  # What is wrong with it, "" for nothing.
+    links: str = field(default="", compare=False)  # The worst state of its links, with its age.
 
 
 class Data:

@@ -16,8 +16,7 @@ _LAYOUT = yaml.safe_load((Path(__file__).parent / "forms.yaml").read_text(encodi
 GROUPS: Mapping[str, list[str]] = _LAYOUT["groups"]
 FIELDS: Mapping[str, Mapping[str, list[str]]] = _LAYOUT["fields"]
 INTERRUPTS: Mapping[str, str] = _LAYOUT["interrupts"]
-MARK = "\u2014 "
-"""How the heading of a group in a list begins; nobody can choose it."""
+MARK = "\u2014 "  # How the heading of a group in a list begins; nobody can choose it.
 
 
 def grouped(names: Iterable[str]) -> list[str]:

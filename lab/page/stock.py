@@ -16,8 +16,7 @@ from lab.records.store import NSDS, NSTS, VIMS, VNFDS
 if TYPE_CHECKING:
     from lab.page.app import Page
 
-LARGEST = 1 << 30
-"""Bytes of an upload, as the API takes them."""
+LARGEST = 1 << 30  # Bytes of an upload, as the API takes them.
 DELETE = (
     '<q-td :props="props"><q-btn flat dense icon="delete" :aria-label="`Delete ${props.row.name}`"'
     " @click=\"() => $parent.$emit('remove', props.row)\" /></q-td>"
@@ -31,7 +30,6 @@ class Stock:
     """The tables of packages and of VIM accounts."""
 
     def __init__(self, page: "Page") -> None:
-        """Show the tables."""
         self.page = page
         self.tables: dict[tuple[str, ...], ui.table] = {}
         heading("Packages", 2)
@@ -62,7 +60,6 @@ class Stock:
         self.tables[collections] = table
 
     def refresh(self) -> None:
-        """Read the records again."""
         for collections, table in self.tables.items():
             rows = self.page.data.stock(*collections)
             if rows != table.rows:

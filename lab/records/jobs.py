@@ -74,7 +74,6 @@ def ending(store: Store, operation: Document) -> str:
 
 
 def alive(operation: Document) -> bool:
-    """Say whether the operation's worker is running."""
     worker: dict[str, Any] | None = operation["lab"].get("worker")
     if worker is None:
         # The document is written before the worker starts: allow 5 s for the start. Where the clock

@@ -17,7 +17,6 @@ def ns_folder(home: Path, ns_id: str) -> Path:
 
 
 def ro_key_path(home: Path, ns_id: str) -> Path:
-    """Return the path of RO's private key for a service."""
     return ns_folder(home, ns_id) / "ro_key"
 
 

@@ -16,12 +16,10 @@ from lab.server.problems import not_found
 from lab.server.tokens import NAME, ROLE_ID, USER_ID
 from lab.vim import is_openstack, same_config
 
-VERSION = "19.0.0"
-"""The release whose interface this is."""
+VERSION = "19.0.0"  # The release whose interface this is.
 
 
 def version(resources: Resources, call: Call) -> Answer:
-    """Show the release."""
     when = datetime.datetime.fromtimestamp(
         Path(package_of_lab.__file__).stat().st_mtime, datetime.UTC
     )
@@ -35,12 +33,10 @@ def log_in(resources: Resources, call: Call) -> Answer:
 
 
 def tokens(resources: Resources, call: Call) -> Answer:
-    """List the tokens."""
     return listed(resources.tokens.all(), call)
 
 
 def token(resources: Resources, call: Call) -> Answer:
-    """Show a token."""
     return Answer(resources.tokens.find(call.key))
 
 
@@ -135,7 +131,6 @@ def _without_secret(body: Document) -> Document:
 
 
 def edit_vca(resources: Resources, call: Call) -> Answer:
-    """Change the record of a Juju controller."""
     resources.get(VCAS, call.key)
     body = check(call.body, "vca edit")
     _require_content(body)
@@ -146,7 +141,6 @@ def edit_vca(resources: Resources, call: Call) -> Answer:
 
 
 def delete_vca(resources: Resources, call: Call) -> Answer:
-    """Delete the record of a Juju controller."""
     store = resources.engine.store
     if resources.discarded(VCAS, call.key):
         return _deleted(call)
@@ -215,7 +209,6 @@ def edit_vim(resources: Resources, call: Call) -> Answer:
 
 
 def delete_vim(resources: Resources, call: Call) -> Answer:
-    """Delete a VIM account."""
     if resources.discarded(VIMS, call.key):
         return _deleted(call)
     resources.get(VIMS, call.key)

@@ -20,18 +20,14 @@ from builder.documents import DocumentError, bounded, load
 from lab.errors import NbiError
 from lab.nbi.params import as_json
 
-MAX_DOCUMENT = 4 << 20
-"""Largest body of a request without a package, in bytes."""
+MAX_DOCUMENT = 4 << 20  # Largest body of a request without a package, in bytes.
 
-MAX_BYTES = 1 << 30
-"""Largest package, in bytes."""
+MAX_BYTES = 1 << 30  # Largest package, in bytes.
 MAX_OPEN = 16 << 10
 """Largest body of a request without a token, in bytes; the client has OPEN_SECONDS to send it."""
 OPEN_SECONDS = 10.0
-SECONDS = 60.0
-"""Time to send the body of another request without a package."""
-PACKAGE_SECONDS = 1800.0
-"""Time to send a package; the largest one then needs 5 Mbit/s."""
+SECONDS = 60.0  # Time to send the body of another request without a package.
+PACKAGE_SECONDS = 1800.0  # Time to send a package; the largest one then needs 5 Mbit/s.
 
 
 async def _chunks(request: Request, limit: int, seconds: float) -> AsyncIterator[bytes]:

@@ -31,12 +31,9 @@ class Call:
     query: list[tuple[str, str]]
     body: dict[str, Any]
     token: Mapping[str, Any]
-    file: Path = Path()
-    """The uploaded package, for a route with ``upload``."""
-    accept: str = ""
-    """The Accept header."""
-    client: str = ""
-    """The client's address."""
+    file: Path = Path()  # The uploaded package, for a route with ``upload``.
+    accept: str = ""  # The Accept header.
+    client: str = ""  # The client's address.
 
     @property
     def key(self) -> str:
@@ -55,8 +52,7 @@ class Answer:
     value: Any
     status: HTTPStatus = HTTPStatus.OK
     location: str = ""
-    file: contents.File | None = None
-    """Sent instead of a document."""
+    file: contents.File | None = None  # Sent instead of a document.
 
 
 Handler = Callable[["Resources", Call], Answer]
@@ -79,8 +75,7 @@ class Resources:
 
     engine: Engine
     tokens: Tokens
-    vca: bool = True
-    """Whether a Juju controller is registered; OSM 18 and 19 come without."""
+    vca: bool = True  # Whether a Juju controller is registered; OSM 18 and 19 come without.
     started: float = field(default_factory=lambda: admin()["created"])
 
     @property
@@ -88,11 +83,7 @@ class Resources:
         return Slices(self.engine)
 
     def get(self, table: str, key: str) -> Document:
-        """Return a record by its id.
-
-        Raises:
-            NbiError: there is none. Clients must look up names themselves.
-        """
+        """Return a record by its id."""
         record = self.engine.store.find(table, key)
         if record is None:
             raise not_found(table, key)

@@ -12,12 +12,9 @@ from lab.certificates import self_signed
 from lab.errors import NbiError
 
 MAX_CONNECTIONS = 200
-MAX_OF_ADDRESS = 100
-"""Connections from one address."""
-MAX_HEADERS = 64 << 10
-"""Bytes of a request without its body."""
-HEADER_SECONDS = 10.0
-"""Seconds for a client to send the request line and headers."""
+MAX_OF_ADDRESS = 100  # Connections from one address.
+MAX_HEADERS = 64 << 10  # Bytes of a request without its body.
+HEADER_SECONDS = 10.0  # Seconds for a client to send the request line and headers.
 
 
 class Bounded(H11Protocol):

@@ -17,12 +17,9 @@ from lab.errors import NbiError
 from lab.nbi.views import PROJECT_ID
 
 NAME = "admin"
-LIFETIME = 3600.0
-"""Seconds for which a token is valid, as in OSM."""
-MOST = 10_000
-"""Largest number of tokens; the oldest are dropped first."""
-WRONG = 10
-"""Wrong passwords of one address, after which it waits `PAUSE` before each further one."""
+LIFETIME = 3600.0  # Seconds for which a token is valid, as in OSM.
+MOST = 10_000  # Largest number of tokens; the oldest are dropped first.
+WRONG = 10  # Wrong passwords of one address, after which it waits `PAUSE` before each further one.
 PAUSE = 10.0
 """Seconds for which an address is not heard then; others are, and it has its tokens meanwhile."""
 #: Ids of the one user and role; the same in every lab.

@@ -47,10 +47,8 @@ class UnitAgent:
         self._app = name.rpartition("/")[0]
         self._stopping = False
         self._retry_at = 0.0
-        self._faults = 0
-        """Errors of the system in a row."""
-        self.fault = ""
-        """Why the agent ended before its unit did."""
+        self._faults = 0  # Errors of the system in a row.
+        self.fault = ""  # Why the agent ended before its unit did.
         self._interrupt: process.Interrupt | None = None
         self.executing = False
         self._log = open_log(runtime.paths.log(name), f"unit.{name}")

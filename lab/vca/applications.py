@@ -60,11 +60,7 @@ def add_peers(document: ModelDocument, app: str, charm: Charm) -> None:
 
 
 def add_units(document: ModelDocument, app: str, count: int) -> list[str]:
-    """Add units to an application; return their names.
-
-    Raises:
-        InvalidValueError: a negative number, or more units than a model can have.
-    """
+    """Add units to an application; return their names."""
     if count < 0:
         raise InvalidValueError(f"cannot add {count} units: the number must not be negative")
     if document.next_machine + count > MAX_UNITS:
@@ -88,11 +84,7 @@ def add_units(document: ModelDocument, app: str, count: int) -> list[str]:
 
 
 def check_upgrade(document: ModelDocument, app: Application, charm: Charm) -> None:
-    """Refuse a revision of another charm, or one that lacks an endpoint in use.
-
-    Raises:
-        InvalidCharmError: it is refused.
-    """
+    """Refuse a revision of another charm, or one that lacks an endpoint in use."""
     if charm.metadata.name != app.charm_name:
         raise InvalidCharmError(
             f'cannot upgrade application "{app.name}" from charm "{app.charm_name}" '

@@ -29,8 +29,7 @@ from lab.vca.state import OptionValue, Role
 
 MANIFEST = ".vpnaas-lab-manifest"
 """In an unpacked charm folder: the paths that came with the charm, one per line."""
-SHARED = "venv"
-"""Folder of a charm with Python packages."""
+SHARED = "venv"  # Folder of a charm with Python packages.
 
 ZIP_EPOCH = time.mktime((1980, 1, 1, 0, 0, 0, 0, 0, -1))
 ACTION_NAME = re.compile(r"^[a-z](?:[a-z-]*[a-z0-9])?(?:[a-z0-9-]*[a-z0-9])?$")
@@ -77,7 +76,6 @@ class Metadata(Declared):
     peers: EndpointSpecs = Field(default_factory=dict)
 
     def endpoints(self) -> Iterator[tuple[Role, str, EndpointSpec]]:
-        """Yield role, name and declaration of each endpoint."""
         sections: tuple[tuple[Role, EndpointSpecs], ...] = (
             ("provider", self.provides),
             ("requirer", self.requires),

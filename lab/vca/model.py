@@ -77,8 +77,7 @@ class Model:
             log=self._log,
         )
         self._mutex = threading.RLock()
-        self.running = False
-        """Whether this process runs the model's agents."""
+        self.running = False  # Whether this process runs the model's agents.
 
     # -- running ----------------------------------------------------------------------------
 
@@ -250,7 +249,6 @@ class Model:
         folder.rename(package)
 
     def add_units(self, app: str, count: int = 1) -> list[str]:
-        """Add units to an application; return their names."""
         with self._edit() as document:
             applications.find_alive(document, app)
             names = applications.add_units(document, app, count)
@@ -315,7 +313,6 @@ class Model:
             application.config.update(parsed)
 
     def config(self, app: str) -> dict[str, OptionValue | None]:
-        """Return the effective options of an application."""
         application = applications.find(self._view(), app)
         return self._runtime.charm_of(application).config(application.config)
 
@@ -353,7 +350,6 @@ class Model:
     # -- actions ----------------------------------------------------------------------------
 
     def actions(self, app: str) -> dict[str, Action]:
-        """Return the actions the charm of an application declares."""
         return dict(self._runtime.charm_of(applications.find(self._view(), app)).actions)
 
     def enqueue_action(

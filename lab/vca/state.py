@@ -80,7 +80,6 @@ class Relation(Document):
         return " ".join(str(e) for e in sorted(self.endpoints, key=lambda e: order[e.role]))
 
     def endpoint_of(self, app: str) -> Endpoint:
-        """Return the end that belongs to `app`."""
         return next(e for e in self.endpoints if e.app == app)
 
     def other_app(self, app: str) -> str:

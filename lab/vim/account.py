@@ -303,9 +303,6 @@ class Vim:
         """Make a network; its ``tag`` is its owner (a network service's id).
 
         ``once``: if a network of this tag exists, return it, whatever its specification is.
-
-        Raises:
-            VimError: wrong range, gateway or MTU; a second management network.
         """
         if spec.management:
             raise VimError("The VIM has a management network already, made with the account.")
@@ -384,9 +381,7 @@ class Vim:
     def create_server(self, spec: ServerSpec, tag: str) -> Server:
         """Make a server and start it; it boots while the caller goes on (:meth:`wait_active`).
 
-        Raises:
-            VimError: unknown image or network, address outside the subnet or in use, wrong
-                flavour, user-data that cannot work here. Nothing is left of the server then.
+        Nothing is left of a server that cannot be made.
         """
         image = self._check(spec)
         with self._state.change() as state:
@@ -433,11 +428,7 @@ class Vim:
         """Wait until a server's system has booted and cloud-init is done (``timeout``: seconds).
 
         The server is ACTIVE, as Nova never looks at cloud-init. Errors that it reported are quoted
-        in the notes.
-
-        Raises:
-            VimError: it did not boot, or the time is over; with the account's ``strict_day0`` also
-                if cloud-init reported errors.
+        in the notes; with the account's ``strict_day0`` they are raised.
         """
         vdu = self._vdu(server_id)
         end = time.monotonic() + timeout
@@ -503,9 +494,8 @@ class Vim:
     def replace_server(self, server_id: str, spec: ServerSpec, tag: str, same: bool) -> Server:
         """Remove a server and make another one, see :func:`lab.vim.planning.renewed`.
 
-        Raises:
-            VimError: see :meth:`create_server`. The old server may stay without a disk then, with
-                its addresses, so that it can be replaced again.
+        After an error the old server may stay without a disk, with its addresses, so that it can be
+        replaced again.
         """
         old = self._record(server_id)
         image = self._check(spec, self._vdu(server_id).directory)

@@ -177,9 +177,7 @@ def _parts(user_data: str) -> Iterator[_Part]:
 def cloud_configs(user_data: str) -> list[dict[str, Any]]:
     """Every cloud-config document in user-data.
 
-    Raises:
-        VimError: a document is not YAML, or not a mapping. cloud-init would ignore this part, and
-            boot the VDU without it.
+    cloud-init would ignore a document of another form, and boot the VDU without it.
     """
     result = []
     for part in _parts(user_data):
@@ -262,11 +260,7 @@ def installed_packages() -> set[str]:
 
 
 def check_packages(user_data: str) -> None:
-    """Check that the packages of user-data are installed: the lab has no package mirror.
-
-    Raises:
-        VimError: some are missing; the text names them all.
-    """
+    """Check that the packages of user-data are installed: the lab has no package mirror."""
     packages = wanted_packages(user_data)
     if not packages:
         return

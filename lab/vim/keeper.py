@@ -417,7 +417,6 @@ class Keeper:
     """Boots the VDU, watches it, boots it again when it asks for that."""
 
     def __init__(self, directory: Path, config: dict[str, Any]) -> None:
-        """Keep the VDU of a server directory."""
         self.directory = directory
         self.config = config
         self.group = Path(config["cgroup"])
@@ -555,11 +554,7 @@ class Keeper:
 
 
 def try_users(base: int, place: Path) -> None:
-    """Test, at an empty directory, the overlay of a VDU whose users begin at ``base``.
-
-    Raises:
-        OSError: this machine cannot do that.
-    """
+    """Test, at an empty directory, the overlay of a VDU whose users begin at ``base``."""
     _checked(_libc.unshare(CLONE_NEWNS), "unshare")
     mount("none", Path("/"), flags=MS_REC | MS_PRIVATE)
     mount("tmpfs", place, "tmpfs")

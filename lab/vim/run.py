@@ -40,11 +40,8 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start a program that may outlive this process, and wait until it is ready.
 
-    ``ready`` says of its process id whether it is; ``log`` gets its output; an error's text begins
-    with ``failure``.
-
-    Raises:
-        VimError: it ended or was not ready in 20 s, with the last line of the log; it is ended.
+    ``ready`` says of its process id whether it is; ``log`` gets its output. One that is not ready
+    in 20 s is ended; the error begins with ``failure`` and has the last line of the log.
     """
     process = procs.launch(argv, log, env)
     end = time.monotonic() + 20

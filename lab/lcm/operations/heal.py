@@ -8,13 +8,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lab.descriptors.environments import Environment
-from lab.descriptors.service import Service, service, vdur_of, vnfrs_of
+from lab.descriptors.service import Service, service, vdur_of
 from lab.errors import LcmError
-from lab.lcm.bring_up import faults, inject
+from lab.lcm.bring_up import inject
 from lab.lcm.connectors import Connector
 from lab.lcm.recreate import Target, recreate
 from lab.lcm.work import Work
-from lab.records.operations import ro_key_path
 from lab.records.store import NSRS, VNFRS, Document
 
 
@@ -34,7 +33,7 @@ def run(work: Work, operation: Document) -> str:
         connected = work.connected(ns_id)
         for target in targets:
             for env in _of_target(svc, target):
-                _inject_key(work, connected(env), env, target)
+                _inject_key(work, ns_id, connected(env), env, target)
                 if target.run_day1:
                     _break_day1(work, ns_id, env)
         state = work.end(operation, "COMPLETED", "Done")
@@ -64,18 +63,12 @@ def _of_target(svc: Service, target: Target) -> list[Environment]:
     ]
 
 
-def _inject_key(work: Work, n2vc: Connector, env: Environment, target: Target) -> None:
+def _inject_key(work: Work, ns_id: str, n2vc: Connector, env: Environment, target: Target) -> None:
     if not env.ssh_required or not env.ssh_user:
         return
-    key = n2vc.public_key(env.application)
-    ro_key = ro_key_path(work.store.home, n2vc.ns_id)
-    address = str(target.vdur["ip-address"])
-
-    def ended() -> list[str]:
-        return faults(work.backends, vnfrs_of(work.store, n2vc.ns_id)[target.index])
-
+    key, address = n2vc.public_key(env.application), str(target.vdur["ip-address"])
     try:
-        inject(work.backends.keys, address, env.ssh_user, ro_key, key, work.timeouts, ended)
+        inject(work, ns_id, target.index, address, env.ssh_user, key)
     except LcmError as error:
         raise LcmError(f"Reaching max tries injecting key. Error: {error}") from None
 

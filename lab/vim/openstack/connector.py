@@ -63,11 +63,7 @@ _MERGE = {
 
 
 class OpenStack:
-    """One account; see :class:`lab.vim.connector.VimConnector` for the methods.
-
-    Raises:
-        VimError: from each method, with the reason of Keystone, Nova, Neutron or Glance.
-    """
+    """One account; see :class:`lab.vim.connector.VimConnector` for the methods."""
 
     def __init__(self, path: Path, access: Access) -> None:
         """Use :meth:`create` or :meth:`open`."""
@@ -131,7 +127,6 @@ class OpenStack:
     # --- networks ----------------------------------------------------------------------------
 
     def networks(self) -> list[Network]:
-        """All networks that the project sees."""
         return self._networks()
 
     def management_network(self) -> Network:
@@ -203,7 +198,6 @@ class OpenStack:
     # --- servers -----------------------------------------------------------------------------
 
     def servers(self, tag: str | None = None) -> list[Server]:
-        """All servers of the project, or those of an owner."""
         with self._refusals():
             return [self._server(each) for each in self._of(self._cloud.compute.servers(), tag)]
 
@@ -444,7 +438,6 @@ class OpenStack:
             self._remove([server_id], ports)
 
     def delete_tag(self, tag: str) -> None:
-        """Remove all that an owner has."""
         self._delete_marked(self._mark(tag))
 
     def destroy(self) -> None:

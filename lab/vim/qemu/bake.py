@@ -130,11 +130,7 @@ class Baked:
 
 
 def listed_packages(path: Path) -> dict[str, str]:
-    """Return versions by name from a list as it stands beside an image.
-
-    Raises:
-        FileNotFoundError: there is none.
-    """
+    """Return versions by name from a list as it stands beside an image."""
     versions = {}
     for number, row in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         words = row.split(None, 1)
@@ -193,11 +189,7 @@ def run(argv: Sequence[str], stdin: str | None = None) -> str:
 
 
 def check_tools(names: Iterable[str] = tuple(_TOOLS)) -> None:
-    """Check that programs are installed.
-
-    Raises:
-        VimError: some are not; their packages are named.
-    """
+    """Check that programs are installed."""
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
     missing = [_TOOLS[name] for name in names if not shutil.which(name, path=path)]
     if missing:

@@ -103,11 +103,7 @@ class _Channel:
 
 
 def monitor(directory: Path, command: str, /, **arguments: Any) -> Any:
-    """Give QEMU a command.
-
-    Raises:
-        SilentError: QEMU does not run.
-    """
+    """Give QEMU a command."""
     with locked(directory / "qmp.lock"), _Channel(directory, MONITOR, _PATIENCE) as channel:
         channel.take()  # its greeting
         channel.send("qmp_capabilities", {})
@@ -126,11 +122,7 @@ def agent_there(directory: Path) -> bool:
 
 
 def agent(directory: Path, command: str, /, **arguments: Any) -> Any:
-    """Give the guest agent a command.
-
-    Raises:
-        SilentError: no agent answers.
-    """
+    """Give the guest agent a command."""
     with locked(directory / "agent.lock"):
         if not agent_there(directory):
             raise SilentError("The guest agent does not run in the server, or not yet.")

@@ -21,6 +21,7 @@ from lab.errors import ConflictError, LcmError, NbiError
 from lab.lcm import bring_up, looking, timer, worker
 from lab.lcm.keys import OpenSshInjector
 from lab.lcm.timeouts import Timeouts
+from lab.lcm.work import Work
 from lab.nbi.params import public_keys
 from lab.procs import ProcessRef, start_time
 from lab.records import jobs
@@ -185,9 +186,15 @@ def test_a_vm_that_gets_more_time_is_tried_as_often(monkeypatch: pytest.MonkeyPa
     def silent(*_: object) -> None:
         raise LcmError("no answer")
 
-    keys = cast(OpenSshInjector, SimpleNamespace(inject=silent))
+    store = SimpleNamespace(home=Path())
+    backends = SimpleNamespace(keys=SimpleNamespace(inject=silent))
+    work = cast(
+        Work, SimpleNamespace(store=store, backends=backends, timeouts=Timeouts().scaled(5))
+    )
+    monkeypatch.setattr(bring_up, "vnfrs_of", lambda *_: {"1": {}})
+    monkeypatch.setattr(bring_up, "faults", lambda *_: [])
     with pytest.raises(LcmError, match="no answer"):
-        bring_up.inject(keys, "a", "ubuntu", Path("key"), "key", Timeouts().scaled(5), list)
+        bring_up.inject(work, "ns", "1", "a", "ubuntu", "key")
     assert max(pauses) == Timeouts.inject_interval
     assert 3000 < sum(pauses) <= 3030
 
