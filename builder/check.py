@@ -1,6 +1,7 @@
 """Validation of what the build made, against everything this tree can build."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,18 +92,15 @@ def users_parameters(path: Path, catalog: Catalog) -> list[Problem]:
 def _of_services(params: dict[str, Any], catalog: Catalog, name: str) -> list[Problem]:
     members = {str(m["member-vnf-index"]) for m in params.get("additionalParamsForVnf") or ()}
     known = list(catalog.nsds.values())
-    services = [
-        nsd
-        for nsd in known
-        if members == {str(profile["id"]) for profile in nsd["df"][0].get("vnf-profile") or ()}
-    ] or (known if len(known) == 1 else [])
+    services = [nsd for nsd in known if members == documents.members_of(nsd)] or (
+        known if len(known) == 1 else []
+    )
     if not services:
         sentence = f"no service has exactly the members {', '.join(sorted(members))}"
         return [Problem(name, "silent", "params-no-service", sentence)]
     result = []
     for nsd in services:
-        alone = Catalog(vnfds=catalog.vnfds, nsds={nsd["id"]: nsd}, packages=catalog.packages)
-        result += validate_params("ns", params, alone, name)
+        result += validate_params("ns", params, replace(catalog, nsds={nsd["id"]: nsd}), name)
     return result
 
 
@@ -118,15 +116,10 @@ def _of_slices(document: dict[str, Any], catalog: Catalog, name: str) -> list[Pr
     if not fitting:
         sentence = f"no slice template has exactly the services {', '.join(sorted(services))}"
         return [Problem(name, "silent", "params-no-service", sentence)]
-    alternatives = []
-    for nst in fitting:
-        alone = Catalog(
-            vnfds=catalog.vnfds,
-            nsds=catalog.nsds,
-            nsts={nst["id"]: nst},
-            packages=catalog.packages,
-        )
-        alternatives.append(validate_params("nsi", document, alone, name))
+    alternatives = [
+        validate_params("nsi", document, replace(catalog, nsts={nst["id"]: nst}), name)
+        for nst in fitting
+    ]
     # Templates with equal services differ in their 5QI. The file fits the templates with its 5QI.
     agreeing = [one for one in alternatives if not any(p.code == "params-five-qi" for p in one)]
     return [problem for one in agreeing or alternatives for problem in one]
@@ -141,9 +134,7 @@ def _members(document: dict[str, Any]) -> dict[str, set[str]]:
 
 
 def _members_of(nst: Document, catalog: Catalog) -> dict[str, set[str]]:
-    result = {}
-    for subnet in nst.get("netslice-subnet") or ():
-        nsd = catalog.nsds.get(subnet["nsd-ref"])
-        profiles = nsd["df"][0].get("vnf-profile") or () if nsd else ()
-        result[str(subnet["id"])] = {str(profile["id"]) for profile in profiles}
-    return result
+    return {
+        str(subnet["id"]): documents.members_of(catalog.nsds.get(subnet["nsd-ref"], {}))
+        for subnet in nst.get("netslice-subnet") or ()
+    }

@@ -203,6 +203,16 @@ def walk(
             yield spot, item, way
 
 
+def members_of(nsd: Mapping[str, Any]) -> set[str]:
+    return {str(profile["id"]) for _, profile, _ in walk(nsd, "df[0]/vnf-profile[]")}
+
+
+def links_of(nsd: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Yield (member, connection, link) for each member of a service on each of its links."""
+    for _, point, (_, profile, _) in walk(nsd, "df[0]/vnf-profile[]/virtual-link-connectivity[]"):
+        yield str(profile["id"]), point, str(point["virtual-link-profile-id"])
+
+
 def nics_at(vnfd: Any, points: Collection[object]) -> list[tuple[str, str]]:
     """Return (VDU, name) of the NICs behind external connection points."""
     ends = [end for _, end, (point,) in walk(vnfd, "ext-cpd[]/int-cpd?") if point["id"] in points]

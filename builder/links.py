@@ -190,13 +190,10 @@ def _primitives(
     entry: dict[str, Any], environments: list[dict[str, Any]], added: list[dict[str, Any]]
 ) -> None:
     """Add the primitives of Day-1 after those of the package, which must name their environment."""
-    for kind in ("initial", "terminate"):
-        for primitive in entry.get(f"{kind}-config-primitive") or ():
+    for kind in ("initial-", "terminate-", ""):
+        for primitive in entry.get(f"{kind}config-primitive") or ():
             if environments:
                 primitive.setdefault("execution-environment-ref", environments[0]["id"])
-    for primitive in entry.get("config-primitive") or ():
-        if environments:
-            primitive.setdefault("execution-environment-ref", environments[0]["id"])
     initial = entry.setdefault("initial-config-primitive", [])
     last = max((int(primitive["seq"]) for primitive in initial), default=0)
     for number, primitive in enumerate(added, last + 1):

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import Field, IPvAnyAddress
 
 from builder import documents
-from builder.documents import Strict, checked, nics_at
+from builder.documents import Strict, checked, links_of, nics_at
 from builder.errors import BuildError
 
 Document = dict[str, Any]
@@ -83,7 +83,7 @@ def parameters(
     # No WIM (WAN manager): routers outside OSM connect the sites.
     document["wimAccountId"] = False
     links = {link["name"]: link for link in document.get("vld", ())}
-    outside = dict(_outside(deployment, nsd, profiles))
+    outside = dict(_outside(deployment, nsd))
     for link in deployment.endpoints:
         if link not in outside:
             known = ", ".join(sorted(outside)) or "none"
@@ -138,7 +138,7 @@ def _check_names(deployment: Deployment, members: set[str], where: str) -> None:
 
 
 def _outside(
-    deployment: Deployment, nsd: Mapping[str, Any], profiles: Mapping[str, Any]
+    deployment: Deployment, nsd: Mapping[str, Any]
 ) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield each link with an end outside the default site, and its connection point by member."""
     for link in nsd.get("virtual-link-desc") or ():
@@ -146,9 +146,8 @@ def _outside(
             continue  # each VIM has a management network of its own
         ends = {
             member: str(point["constituent-cpd-id"])
-            for member, profile in profiles.items()
-            for connection in profile.get("virtual-link-connectivity") or ()
-            if connection["virtual-link-profile-id"] == link["id"]
+            for member, connection, name in links_of(nsd)
+            if name == link["id"]
             for point in connection["constituent-cpd-id"]
         }
         if {deployment.site_of(member) for member in ends} - {deployment.default}:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from builder.documents import DAY12, DocumentError, bounded, walk
+from builder.documents import DAY12, DocumentError, bounded, links_of, walk
 from builder.parameters.agreement import disagreements
 from builder.validate.cloudinit_rules import files_of, variables
 from builder.validate.context import Catalog, Document, choices, numbered
@@ -213,12 +213,8 @@ def _several_vims(request: Request) -> Iterator[Problem]:
 
 
 def _spans(request: Request, link: str, vims: dict[str, str], default: str) -> set[str]:
-    return {
-        vims.get(str(profile["id"]), default)
-        for profile in request.nsd["df"][0].get("vnf-profile") or ()
-        for connection in profile.get("virtual-link-connectivity") or ()
-        if connection["virtual-link-profile-id"] == link
-    }
+    on = (member for member, _, name in links_of(request.nsd) if name == link)
+    return {vims.get(member, default) for member in on}
 
 
 def _subnets_elsewhere(request: Request) -> Iterator[Problem]:
@@ -238,28 +234,23 @@ def _subnets_elsewhere(request: Request) -> Iterator[Problem]:
         for link in request.nsd.get("virtual-link-desc") or ()
         if link.get("mgmt-network")
     }
-    for profile in request.nsd["df"][0].get("vnf-profile") or ():
-        index = str(profile["id"])
+    for index, connection, name in links_of(request.nsd):
         vim = named.get(index)
-        if vim is None:
+        if vim is None or len(_spans(request, name, named, "")) > 1:
+            continue  # params-vim-network says what is missing
+        place, link = given.get(name, ("vld", {}))
+        networks = link.get("vim-network-name") or link.get("vim-network-id")
+        if isinstance(networks, dict):
+            # No member names the service's own VIM; OSM copies its network's name to this VIM.
+            networks = networks.get(vim) or set(networks) - set(named.values())
+        if networks or name in managed:
             continue
-        for connection in profile.get("virtual-link-connectivity") or ():
-            name = connection["virtual-link-profile-id"]
-            place, link = given.get(name, ("vld", {}))
-            networks = link.get("vim-network-name") or link.get("vim-network-id")
-            if len(_spans(request, name, named, "")) > 1:
-                continue  # params-vim-network says what is missing
-            if isinstance(networks, dict):
-                # No member names the service's own VIM; OSM copies its network's name to this VIM.
-                networks = networks.get(vim) or set(networks) - set(named.values())
-            if networks or name in managed:
-                continue
-            for address in fixed(request, index, connection, link):
-                sentence = (
-                    f"{index} is at VIM {vim!r}, where OSM gives link {name!r} any 192.168.x.0/24 "
-                    f"and not {address}; allowed: vim-network-name with a network that is there"
-                )
-                yield request.silent("params-vim-subnet", place, sentence)
+        for address in fixed(request, index, connection, link):
+            sentence = (
+                f"{index} is at VIM {vim!r}, where OSM gives link {name!r} any 192.168.x.0/24 "
+                f"and not {address}; allowed: vim-network-name with a network that is there"
+            )
+            yield request.silent("params-vim-subnet", place, sentence)
 
 
 def _keys(request: Request) -> Iterator[Problem]:

@@ -8,7 +8,7 @@ import ipaddress
 from collections.abc import Iterator
 from typing import Any
 
-from builder.documents import nics_at, walk
+from builder.documents import links_of, nics_at, walk
 from builder.validate.context import Context, Document, numbered, rule
 from builder.validate.problem import Problem
 from builder.validate.request import Request
@@ -50,9 +50,8 @@ def nsd_pools(ctx: Context) -> Iterator[Problem]:
 
 def pools(request: Request) -> Iterator[Problem]:
     """Fixed addresses must be outside of what the VIM hands out, and that must have room."""
-    flavour = request.nsd["df"][0]
     given = {link["name"]: (at, link) for at, link in numbered("vld", request.document.get("vld"))}
-    profiles = _profiles(flavour)
+    profiles = _profiles(request.nsd["df"][0])
     for link_id in {link["id"] for link in request.nsd.get("virtual-link-desc") or ()}:
         place, link = given.get(link_id, ("vld", {}))
         if link.get("vim-network-name") or link.get("vim-network-id"):
@@ -63,12 +62,11 @@ def pools(request: Request) -> Iterator[Problem]:
         spot = f"{place}/ip-profile"
         taken: set[str] = set()
         without = 0
-        for member in flavour.get("vnf-profile") or ():
-            for connection in member.get("virtual-link-connectivity") or ():
-                if connection["virtual-link-profile-id"] == link_id:
-                    own = set(fixed(request, str(member["id"]), connection, link))
-                    without += not own
-                    taken |= own
+        for member, connection, name in links_of(request.nsd):
+            if name == link_id:
+                own = set(fixed(request, member, connection, link))
+                without += not own
+                taken |= own
         for address in sorted(taken):
             if sentence := _taken(address, profile, link_id):
                 yield request.silent("params-dhcp", spot, sentence)

@@ -57,8 +57,6 @@ class Catalogue:
                         f"{KINDS[kind]} with id '{descriptor['id']}' already exists for this "
                         "project"
                     )
-                if kind != VNFDS:
-                    self._check_references(kind, descriptor)
                 self.store.put(kind, document)
         return document, warnings
 
@@ -80,9 +78,7 @@ class Catalogue:
                     f"{KINDS[kind]} '{document['id']}' cannot become '{descriptor['id']}'; "
                     "allowed: a package with the same id"
                 )
-            if kind != VNFDS:
-                self._check_references(kind, descriptor)
-            elif any(r["vnfd-id"] == key for r in self.store.all(VNFRS)):
+            if kind == VNFDS and any(r["vnfd-id"] == key for r in self.store.all(VNFRS)):
                 _check_modified(document["descriptor"], descriptor)
             with self.store.edit(kind, key) as document:
                 document["descriptor"] = descriptor
@@ -153,23 +149,6 @@ class Catalogue:
         top = Path(str(document["folder"])).parts[1]
         path = self.store.root / "packages" / f"{top}{ARCHIVE}"
         return path if path.exists() else None
-
-    def _check_references(self, kind: str, descriptor: Document) -> None:
-        if kind == NSTS:
-            known = {d["id"] for d in self.store.all(NSDS)}
-            for subnet in descriptor.get("netslice-subnet") or ():
-                if subnet["nsd-ref"] not in known:
-                    raise ConflictError(
-                        f"Descriptor error at 'netslice-subnet':'nsd-ref'='{subnet['nsd-ref']}' "
-                        "references a non existing nsd"
-                    )
-            return
-        known = {d["id"] for d in self.store.all(VNFDS)}
-        for vnfd_id in descriptor.get("vnfd-id") or ():
-            if vnfd_id not in known:
-                raise ConflictError(
-                    f"Descriptor error at 'vnfd-id'='{vnfd_id}' references a non existing vnfd"
-                )
 
     def _check_unused(self, kind: str, document: Document) -> None:
         key = document["_id"]

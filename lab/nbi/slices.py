@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from lab.errors import ConflictError, NbiError, unknown
+from lab.errors import ConflictError, NbiError
 from lab.nbi import validation
 from lab.nbi.engine import Engine, Instances, Prepared, Started
 from lab.nbi.params import slice_params
@@ -61,7 +61,7 @@ class Slices(Instances):
             {nst["id"]: template},
         )
         self.engine.check(request)
-        _check_subnets(request, template)
+        _check_template(template)
         with self.store.lock(NSIS):
             name = request["nsiName"]
             if any(n["name"] == name for n in self.store.all(NSIS)):
@@ -178,15 +178,7 @@ class Slices(Instances):
         return self._start(operation, nsi)
 
 
-def _check_subnets(request: Mapping[str, Any], template: Mapping[str, Any]) -> None:
-    known = {s["id"] for s in template.get("netslice-subnet") or ()}
-    for subnet in request.get("netslice-subnet") or ():
-        if subnet.get("id") not in known:
-            text = (
-                f"Invalid parameter nstId='{subnet.get('id')}' is not one of the "
-                "nst:netslice-subnet"
-            )
-            raise unknown(text, str(subnet.get("id")), known)
+def _check_template(template: Mapping[str, Any]) -> None:
     for link in template.get("netslice-vld") or ():
         if not link.get("nss-connection-point-ref"):
             raise NbiError(
