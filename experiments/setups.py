@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from experiments.slices import moved
+from experiments.slices import Request, moved
 
 DOUBLE, SITES = "double", "sites"
 EPC = "epc"  # One EPC, without slices beside it.
@@ -26,23 +26,14 @@ HOME, REMOTE = "site-a", "site-b"
 
 
 @dataclass(frozen=True)
-class Service:
+class Service(Request):
     """A network service to instantiate."""
 
-    name: str  # Name of the instance.
-    nsd: str  # Its descriptor.
-    vim: str  # VIM account of VNFs without a place in the parameters, "" for the campaign's.
-    text: str  # Parameters for ns-create, as YAML.
+    vim: str = ""
     alone: bool = False  # Whether the campaign has this service instead of slices.
 
     @property
-    def document(self) -> Mapping[str, Any]:
-        document: Mapping[str, Any] = yaml.safe_load(self.text)
-        return document
-
-    @property
     def parameters(self) -> Mapping[str, Any]:
-        """Its parameters, for the same use as `SliceRequest.parameters`."""
         return self.document
 
     @property
@@ -89,5 +80,5 @@ def requests(dist: Path, names: Iterable[str], functions: bool) -> list[Service]
         text = yaml.safe_dump(document, sort_keys=False)
         nsd = {DOUBLE: "epc_ns_double", PAIR: "vpn_basic_ns"}.get(name, "epc_ns")
         vim = HOME if name == SITES else ""
-        made.append(Service(name, nsd, vim, text, alone=name in (EPC, PAIR)))
+        made.append(Service(name, nsd, text, vim, alone=name in (EPC, PAIR)))
     return made

@@ -29,20 +29,26 @@ _RANGES = (("172.16.", "172.20."), ("172.30.", "172.22."), ("192.168.", "10.68."
 
 
 @dataclass(frozen=True)
-class SliceRequest:
-    """A slice to instantiate."""
+class Request:
+    """A slice or a service to instantiate."""
 
     name: str  # Name of the instance.
-    nst: str  # Its template.
-    text: str  # Parameters for nsi-create, as YAML.
-    subnet: str = SUBNET  # Id of the netslice-subnet that it does not share with other slices.
+    descriptor: str  # Its template or NSD.
+    text: str  # Its parameters, as YAML.
 
-    vim = ""
+    vim = ""  # VIM account of VNFs without a place in the parameters, "" for the campaign's.
 
     @property
     def document(self) -> Mapping[str, Any]:
         document: Mapping[str, Any] = yaml.safe_load(self.text)
         return document
+
+
+@dataclass(frozen=True)
+class SliceRequest(Request):
+    """A slice to instantiate."""
+
+    subnet: str = SUBNET  # Id of the netslice-subnet that it does not share with other slices.
 
     @property
     def parameters(self) -> Mapping[str, Any]:

@@ -370,11 +370,8 @@ class Testbed:
 
     def instantiate(self, one: SliceRequest | Service) -> Order:
         vim = self.osm.required(VIMS, name=one.vim or self.vim)["_id"]
-        if isinstance(one, SliceRequest):
-            place, descriptor = SLICES, one.nst
-        else:
-            place, descriptor = SERVICES, one.nsd
-        made = order(self.osm, place, descriptor, one.name, vim, self._with_ids(one.document))
+        place = SLICES if isinstance(one, SliceRequest) else SERVICES
+        made = order(self.osm, place, one.descriptor, one.name, vim, self._with_ids(one.document))
         self._undo.add(one.name, lambda: self.osm.delete(place, made.id))
         return made
 

@@ -261,11 +261,7 @@ def ns_action(
     except NbiError as error:
         if vnf_name is not None:
             raise
-        indexes = sorted(
-            vnf["member-vnf-index-ref"]
-            for vnf in lab.engine.vnfs()
-            if vnf["nsr-id-ref"] == lab.engine.ns(name)["_id"]
-        )
+        indexes = sorted(vnf["member-vnf-index-ref"] for vnf in lab.engine.vnfs(name))
         raise NbiError(
             f"{error}; a primitive of a VNF needs --vnf_name: {', '.join(indexes)}"
         ) from None

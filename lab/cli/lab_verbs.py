@@ -27,7 +27,7 @@ from lab.lcm import timer
 from lab.lcm.backends import Backends
 from lab.lcm.timeouts import lab_timeouts
 from lab.records import jobs
-from lab.records.journal import Tail
+from lab.records.journal import events
 from lab.records.operations import operation_folder
 from lab.records.store import COLLECTIONS, NSIOPS, NSRS, OPS, PLACE, VIMS, Document
 from lab.vca import Model, Settings
@@ -146,7 +146,7 @@ def trace(lab: Lab, operation: str) -> None:
     folder = operation_folder(lab.home, record["_id"])
     entries = [
         (event["time"], "lcm", "{kind} {subject}: {text}".format(**event))
-        for event in _events(folder)
+        for event in events(folder / "events.jsonl")
     ]
     running = record["operationState"] == "PROCESSING"
     begin, end = record["startTime"], inf if running else record["statusEnteredTime"]
@@ -166,16 +166,6 @@ def trace(lab: Lab, operation: str) -> None:
     worker = folder / "worker.log"
     if worker.is_file() and (said := worker.read_text(encoding="utf-8", errors="replace").strip()):
         tell(f"The worker wrote:\n{said}")
-
-
-def _events(folder: Path) -> list[dict[str, Any]]:
-    if not (folder / "events.jsonl").exists():
-        return []
-    tail = Tail(folder / "events.jsonl")
-    try:
-        return list(tail.new_events())
-    finally:
-        tail.close()
 
 
 #: Length of the time at the beginning of a line of a unit's log.

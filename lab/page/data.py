@@ -24,7 +24,7 @@ from lab.nbi.catalogue import KINDS
 from lab.nbi.engine import Engine
 from lab.nbi.params import InstanceRequest, load_mapping
 from lab.nbi.slices import Slices
-from lab.records.journal import Tail
+from lab.records.journal import events
 from lab.records.operations import operation_folder
 from lab.records.store import (
     NSDS,
@@ -294,12 +294,9 @@ class Data:
             raise NbiError(f"operation {op_id} is gone, with its service")
         folder = operation_folder(self.home, op_id)
         lines = []
-        if (folder / "events.jsonl").exists():
-            tail = Tail(folder / "events.jsonl")
-            for event in tail.new_events():
-                at = time.strftime("%H:%M:%S", time.localtime(event["time"]))
-                lines.append(f"{at} {event['kind']} {event['subject']}: {event['text']}")
-            tail.close()
+        for event in events(folder / "events.jsonl"):
+            at = time.strftime("%H:%M:%S", time.localtime(event["time"]))
+            lines.append(f"{at} {event['kind']} {event['subject']}: {event['text']}")
         detail = operation["detailed-status"]
         if isinstance(detail, Mapping):
             detail = detail.get("output", json.dumps(detail))

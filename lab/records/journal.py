@@ -65,3 +65,14 @@ class Tail:
 
     def close(self) -> None:
         self._stream.close()
+
+
+def events(path: Path) -> list[Event]:
+    """Return all events of a journal; none without a file."""
+    if not path.exists():
+        return []
+    tail = Tail(path)
+    try:
+        return list(tail.new_events())
+    finally:
+        tail.close()

@@ -255,7 +255,7 @@ def test_links_have_their_time_also_after_a_long_instantiation(
     made = Slice("epc", "ns", Addresses({}, {}), {"mme": mme}, links={"s6a": LINKS["s6a"]})
     monkeypatch.setattr(bed, "instantiate", lambda _: Order("ns", "operation"))
     monkeypatch.setattr(bed, "read", lambda *_: made)
-    bed.deploy([Service("epc", "epc_ns", "", "{}", alone=True)])
+    bed.deploy([Service("epc", "epc_ns", "{}", alone=True)])
     assert bed.slices == {"epc": made}
 
 
