@@ -17,6 +17,7 @@ import pytest
 import yaml
 from support.lcm_fakes import day12_of, nsd, vnfd
 
+from builder import validate
 from lab import accounts
 from lab.descriptors import service, topology
 from lab.errors import NbiError
@@ -39,6 +40,9 @@ class Found:
     sentence: str
     osm_message: str = ""
     code: str = "unknown-key"
+
+
+VALIDATE = validate.validate
 
 
 @pytest.fixture(autouse=True)
@@ -199,7 +203,10 @@ def test_same_id_twice_is_refused_in_nbis_words(engine: Engine, tmp_path: Path) 
     assert len(list((engine.store.root / "packages").iterdir())) == 2
 
 
-def test_nsd_before_its_vnfds(engine: Engine, tmp_path: Path) -> None:
+def test_nsd_before_its_vnfds(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("builder.validate.validate", VALIDATE)
     other = nsd("missing_vnf")
     other["id"] = "other"
     with pytest.raises(NbiError, match="'vnfd-id'='missing_vnf' references a non existing vnfd"):

@@ -14,6 +14,7 @@ import yaml
 from starlette.testclient import TestClient
 from support.lcm_fakes import FakeBackends, nsd, vnfd
 
+from builder import validate
 from lab.cli.commands import main
 from lab.errors import LcmError, NbiError
 from lab.lcm.slices import SliceOperations, deployed_links, service_links
@@ -48,6 +49,8 @@ from lab.server.app import create_app
 from lab.server.tokens import Tokens
 from lab.vim.fabric import netns_names
 from lab.vim.store import Home
+
+VALIDATE, VALIDATE_PARAMS = validate.validate, validate.validate_params
 
 
 @pytest.fixture(autouse=True)
@@ -393,7 +396,6 @@ def test_a_dead_vim_keeps_only_slices_that_use_it(
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (config("x"), "Invalid parameter nstId='x' is not one of the nst:netslice-subnet"),
         (config("spoke"), "Parameter '<inner>' needed"),
         (
             {"netslice-subnet": [{"id": "hub", "vnf": [{"vim_account": "south"}]}]},
@@ -412,6 +414,15 @@ def test_what_nbi_refuses_leaves_no_record(
         slices.create(InstanceRequest("one", "an_nst", "north", given))
     assert words in str(caught.value)
     assert [slices.store.all(kind) for kind in (NSIS, NSIOPS, NSRS, OPS)] == [[], [], [], []]
+
+
+def test_parameters_of_an_unknown_service_are_refused(
+    slices: Slices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("builder.validate.validate_params", VALIDATE_PARAMS)
+    with pytest.raises(NbiError, match="nstId='x' is not one of the nst:netslice-subnet"):
+        slices.create(InstanceRequest("one", "an_nst", "north", config("spoke", "x")))
+    assert slices.store.all(NSIS) == []
 
 
 def test_a_slice_without_links_ends(slices: Slices) -> None:
@@ -466,7 +477,8 @@ def test_names_and_descriptors_in_use_are_protected(slices: Slices) -> None:
             act()
 
 
-def test_a_template_needs_its_services(tmp_path: Path) -> None:
+def test_a_template_needs_its_services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("builder.validate.validate", VALIDATE)
     file = tmp_path / "nst.yaml"
     file.write_text(yaml.safe_dump({"nst": [template()]}))
     engine = Engine(tmp_path / "home")

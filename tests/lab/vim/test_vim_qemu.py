@@ -9,6 +9,7 @@ import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -340,7 +341,8 @@ def test_memory_that_running_machines_may_still_take_is_set_aside(
     memory: dict[Path, int | None] = {}
     monkeypatch.setattr("lab.vim.host.homes", lambda: [tmp_path])
     monkeypatch.setattr(machines, "_used_memory", memory.get)
-    monkeypatch.setattr(machines, "_kib", lambda *_: 10_000 << 10)
+    available = SimpleNamespace(available=10_000 << 20)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: available)
     fake("full", 2048, 2300)
     fake("stopped", 8192, None)
     young = fake("young", 4096, 256)
