@@ -1,5 +1,6 @@
 """Rules for charm folders, execution environments and key injection."""
 
+import re
 from collections.abc import Iterator
 
 from builder.documents import DAY12
@@ -13,6 +14,16 @@ STARTED = ("hooks/", "actions/")
 MARK = b"\xef\xbb\xbf"  # Byte order mark of UTF-8.
 BOM = "a byte order mark stands before `#!`, so Linux runs no interpreter; allowed: without"
 EMPTY = "it is empty, and Juju can start no empty file; allowed: a script or program"
+LOST = Entry(b"", 0)
+HANDLER = re.compile("(hooks|actions)/[a-z0-9-]+")
+"""Names of hooks and actions; other files there are modules or texts."""
+INTERPRETER = re.compile(rb"#![ \t]*/[!-~]+([ \t][ -~\t]*)?")
+NO_INTERPRETER = (
+    "it begins neither with `#!` and a path nor as a program does, so Linux cannot start it; "
+    "allowed: such as #!/bin/sh"
+)
+ENV_WORDS = re.compile(rb"#![ \t]*/\S*/env[ \t]+[^-\s]\S*[ \t]+\S")
+ENV = "Linux gives all words after env as one; allowed: one word, or env -S"
 PUBLIC_KEY = "get-ssh-public-key"
 EARLIEST = 315532800  # 1980-01-01, the earliest date in a ZIP file
 
@@ -93,18 +104,38 @@ def _declarations(ctx: Context, charm: Charm) -> Iterator[Problem]:
 
 
 def _start(ctx: Context, charm: Charm, files: dict[str, Entry]) -> Iterator[Problem]:
+    reached = {path: ctx.package.entry(charm.folder + path) or LOST for path in files}
     starts = [path for path in files if path == "dispatch" or path.startswith("hooks/")]
-    if not any(files[path].mode & 0o111 or files[path].link for path in starts):
+    startable = any(reached[path].mode & 0o111 for path in starts)
+    if not startable:
         sentence = "nothing Juju could start; allowed: an executable `dispatch` or hooks/*"
         yield ctx.in_file("charm-dispatch", charm.folder.rstrip("/"), sentence)
     for path, entry in sorted(files.items()):
         started = path == "dispatch" or path.startswith(STARTED) or entry.mode & 0o111
-        data = (ctx.package.data(charm.folder + path) or b"") if started else b""
-        if not data and path in starts and entry.mode & 0o111 and not entry.link:
-            yield ctx.in_file("charm-dispatch", f"{charm.folder}{path}", EMPTY)
-        if not entry.link and data.startswith((b"#!", MARK)) and _breaks(data):
-            what = BOM if data.startswith(MARK) else CARRIAGE
-            yield ctx.in_file("charm-line-ends", f"{charm.folder}{path}", what)
+        if started and not entry.link and entry.data.startswith((b"#!", MARK)):
+            if _breaks(entry.data):
+                what = BOM if entry.data.startswith(MARK) else CARRIAGE
+                yield ctx.in_file("charm-line-ends", f"{charm.folder}{path}", what)
+                continue
+        # Beside `dispatch` Juju starts nothing else; what is executable was meant to start.
+        used = "dispatch" not in files or reached[path].mode & 0o111
+        handler = path == "dispatch" or (HANDLER.fullmatch(path) and used)
+        if handler and startable and (what := _unstartable(reached[path])):
+            yield ctx.in_file("charm-dispatch", f"{charm.folder}{path}", what)
+
+
+def _unstartable(entry: Entry) -> str:
+    """Return why Linux cannot start a file, "" if it can."""
+    first = entry.data.partition(b"\n")[0]
+    if entry is LOST:
+        return "a link to a file that is not there; allowed: a script or program"
+    if not entry.mode & 0o111:
+        return "it is not executable; allowed: chmod +x"
+    if not entry.data:
+        return EMPTY
+    if not entry.data.startswith(b"\x7fELF") and not INTERPRETER.fullmatch(first):
+        return NO_INTERPRETER
+    return ENV if ENV_WORDS.match(first) else ""
 
 
 def _breaks(data: bytes) -> bool:

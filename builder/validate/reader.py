@@ -103,10 +103,15 @@ class Package:
 
     def data(self, path: str) -> bytes | None:
         """Return the content of a file, also through links; None if it is missing."""
+        entry = self.entry(path)
+        return None if entry is None else entry.data
+
+    def entry(self, path: str) -> Entry | None:
+        """Return a file, or the one to which links lead; None if it is missing."""
         for _ in range(8):
             entry = self.files.get(path)
             if entry is None or not entry.link:
-                return None if entry is None else entry.data
+                return entry
             path = posixpath.normpath(posixpath.join(posixpath.dirname(path), entry.link))
         return None
 

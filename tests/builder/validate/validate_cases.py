@@ -356,6 +356,30 @@ CHARMS = [
     case("charm-metadata", charm("metadata.yaml", "gate", "x"), at="charms/gate/metadata.yaml"),
     case("charm-series", charm("metadata.yaml", "bionic, ", ""), at="charms/gate/metadata.yaml"),
     case("charm-dispatch", chmod("charms/gate/dispatch", 0o644), at="charms/gate"),
+    case("charm-dispatch", file("charms/gate/dispatch", link="lost"), at="charms/gate"),
+    *(
+        case("charm-dispatch", file("charms/gate/dispatch", text, mode=0o755), at="gate/dispatch")
+        for text in (
+            "true\n",
+            " #!/bin/sh\n",
+            "#!bin/sh\n",
+            "#!/bin/sh\u00a0\n",
+            "#!/usr/bin/env python3 -u\n",
+        )
+    ),
+    case(
+        "charm-dispatch",
+        rename("charms/gate/dispatch", "charms/gate/hooks/start"),
+        file("charms/gate/hooks/install", "#!/bin/sh\n"),
+        at="charms/gate/hooks/install",
+    ),
+    case(
+        "charm-dispatch",
+        file("charms/gate/actions/status", link="../src/status"),
+        remove("charms/gate/dispatch"),
+        file("charms/gate/hooks/start", "#!/bin/sh\n", mode=0o755),
+        at="charms/gate/actions/status",
+    ),
     case(
         "charm-dispatch",
         file("charms/gate/hooks/install", "", mode=0o755),
