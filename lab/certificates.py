@@ -94,10 +94,7 @@ def _lasts(place: Path, key_place: Path, names: Iterable[str]) -> bool:
 
 
 def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePublicKey,
-    names: Iterable[str] = (),
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, names: Iterable[str] = ()
 ) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     builder = (

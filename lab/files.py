@@ -63,10 +63,7 @@ def lock(descriptor: int, seconds: float | None = None) -> bool:
 
 @contextmanager
 def locked(
-    path: Path,
-    seconds: float | None = None,
-    what: str = "",
-    error: type[Exception] = ConflictError,
+    path: Path, seconds: float | None = None, what: str = "", error: type[Exception] = ConflictError
 ) -> Iterator[None]:
     """Hold an exclusive lock on a file for the length of the block.
 

@@ -155,11 +155,7 @@ def _outside(
 
 
 def _link(
-    deployment: Deployment,
-    link: str,
-    ends: Mapping[str, str],
-    base: Mapping[str, Any],
-    where: str,
+    deployment: Deployment, link: str, ends: Mapping[str, str], base: Mapping[str, Any], where: str
 ) -> Document:
     networks = {}
     sites = sorted({deployment.site_of(member) for member in ends})

@@ -27,9 +27,8 @@ class Variant(Strict):
     services: tuple[str, ...] = Field(alias="of", min_length=1)
     description: str  # Appended to that of each package.
     compute_factor: int = Field(default=1, ge=1, le=64)  # Multiplies vCPU and memory.
-    port_security: bool = (
-        False  # On at the NICs that only tunnels use (docs/reference/packages.md).
-    )
+    # On at the NICs that only tunnels use (docs/reference/packages.md).
+    port_security: bool = False
 
 
 class _Variants(Strict):

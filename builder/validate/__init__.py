@@ -1,13 +1,8 @@
 """Finds parts of a package that OSM 19 refuses, or accepts and later fails on or ignores."""
 
-from pathlib import Path
-
 from pydantic import ValidationError
 
-from builder.documents import DocumentError, load
-
-# Importing the rules registers them.
-from builder.validate import (
+from builder.validate import (  # noqa: F401  # importing the rules registers them
     charm_rules,
     cloudinit_rules,
     creation_rules,
@@ -36,26 +31,13 @@ from builder.validate.sol006 import MODELS
 
 __all__ = [
     "Catalog",
-    "DocumentError",
     "Package",
     "PackageError",
     "Problem",
     "body_of",
-    "charm_rules",
-    "cloudinit_rules",
-    "creation_rules",
-    "load",
-    "nsd_rules",
-    "nst_rules",
-    "pool_rules",
-    "primitive_rules",
     "read",
-    "relation_rules",
-    "tables",
     "validate",
-    "validate_package",
     "validate_params",
-    "vnfd_rules",
 ]
 
 ENVELOPES = {
@@ -78,20 +60,6 @@ OLD_KEYS = {
 }  # fmt: skip
 """Keys of descriptors before SOL006, which SOL006 does not have at the top."""
 OLD_FORMAT = "ERROR: Unsupported descriptor format. Please, use an ETSI SOL006 descriptor."
-
-
-def validate_package(path: Path, catalog: Catalog | None = None) -> list[Problem]:
-    """Return all problems of a package; none if it is valid.
-
-    Args:
-        path: Folder, tar.gz, zip or a single descriptor file.
-        catalog: The other onboarded packages; an NSD's VNFDs are looked up there.
-    """
-    try:
-        package = read(path)
-    except PackageError as error:
-        return [error.problem]
-    return validate(package, catalog or Catalog())
 
 
 def validate(package: Package, catalog: Catalog) -> list[Problem]:

@@ -95,11 +95,7 @@ def ns_charm(ctx: Context) -> Iterator[Problem]:
 
 
 def _values(
-    ctx: Context,
-    place: str,
-    primitive: Document,
-    initial: bool,
-    built_in: set[str] = BUILT_IN,
+    ctx: Context, place: str, primitive: Document, initial: bool, built_in: set[str] = BUILT_IN
 ) -> Iterator[Problem]:
     for at, parameter in numbered(f"{place}/parameter", primitive.get("parameter")):
         # LCM sets this parameter itself, but only at termination.

@@ -80,7 +80,6 @@ Text = Annotated[str, BeforeValidator(_text)]
 Identifier = Annotated[str, BeforeValidator(_text), Field(min_length=1, max_length=255)]
 Natural = Annotated[int, BeforeValidator(_number), Field(ge=0, lt=1 << 64)]
 Short = Annotated[int, BeforeValidator(_number), Field(ge=0, lt=1 << 16)]
-Positive = Annotated[int, BeforeValidator(_number), Field(ge=1, lt=1 << 64)]
 Decimal = Annotated[float, BeforeValidator(_number), Field(ge=0)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
 Texts = Annotated[list[Text], BeforeValidator(lambda v: [v] if isinstance(v, str) else v)]
@@ -101,10 +100,7 @@ LENGTHS = {
 
 
 def problems_of(
-    error: ValidationError,
-    model: type[BaseModel],
-    where: str,
-    root: str,
+    error: ValidationError, model: type[BaseModel], where: str, root: str
 ) -> list[Problem]:
     """Turn pydantic's errors into sentences with a path in the document."""
     result = []

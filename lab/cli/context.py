@@ -48,11 +48,7 @@ class Lab:
         return done
 
     def follow(
-        self,
-        started: Started,
-        wait: bool,
-        timeout: float | None = None,
-        until_idle: bool = True,
+        self, started: Started, wait: bool, timeout: float | None = None, until_idle: bool = True
     ) -> None:
         """Print warnings; with ``wait`` show progress until the operation's end.
 

@@ -9,12 +9,7 @@ _ALLOWED = re.compile(r"[^a-z0-9-]+")
 
 
 def application_name(
-    *,
-    ee_id: str,
-    member_vnf_index: str,
-    vdu_id: str | None,
-    vnf_count: int = 0,
-    vdu_count: int = 0,
+    *, ee_id: str, member_vnf_index: str, vdu_id: str | None, vnf_count: int = 0, vdu_count: int = 0
 ) -> str:
     """Return the Juju application name of an execution environment.
 

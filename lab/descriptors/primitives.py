@@ -14,9 +14,7 @@ _YAML_MARK = "!!yaml "
 
 
 def map_primitive_params(
-    primitive: Mapping[str, Any],
-    given: Mapping[str, Any],
-    instantiation: Mapping[str, Any],
+    primitive: Mapping[str, Any], given: Mapping[str, Any], instantiation: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the parameters an action (or ``config``) gets.
 

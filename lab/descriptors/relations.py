@@ -26,9 +26,7 @@ class Relation:
 
 
 def relations(
-    nsd: Mapping[str, Any],
-    vnfds: Mapping[str, Mapping[str, Any]],
-    envs: Sequence[Environment],
+    nsd: Mapping[str, Any], vnfds: Mapping[str, Mapping[str, Any]], envs: Sequence[Environment]
 ) -> list[Relation]:
     """Return all relations of the service.
 

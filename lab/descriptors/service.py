@@ -76,6 +76,14 @@ def vdur_of(vnfr: Document, vdu_id: str, count: int) -> Document:
     raise LcmError("Target vdu is not found")
 
 
+def own_parameters(vnfr: Document, vdu_id: str | None) -> dict[str, Any] | None:
+    """Return a VDU's own additionalParams, None where it uses those of its VNF."""
+    for vdur in vnfr["vdur"]:
+        if vdur["vdu-id-ref"] == vdu_id and vdur["additionalParams"]:
+            return dict(vdur["additionalParams"])
+    return None
+
+
 def shared_parameters(svc: Service, records: Mapping[str, Document]) -> dict[str, dict[str, Any]]:
     """Return application -> values for ``<name>``, shared between environments as LCM does.
 
@@ -87,10 +95,7 @@ def shared_parameters(svc: Service, records: Mapping[str, Document]) -> dict[str
     for env in svc.environments:
         index = env.member_vnf_index
         record = records[index]
-        own = None
-        for vdur in record["vdur"]:
-            if vdur["vdu-id-ref"] == env.vdu_id and vdur["additionalParams"]:
-                own = vdur["additionalParams"]
+        own = own_parameters(record, env.vdu_id)
         key = (index, env.vdu_id if own is not None else None)
         source = record["additionalParamsForVnf"] if own is None else own
         result[env.application] = pool.setdefault(key, dict(source))

@@ -8,7 +8,7 @@ from typing import Any
 from lab.descriptors.day0 import osm_params, render_user_data
 from lab.descriptors.environments import Environment
 from lab.descriptors.relations import Relation
-from lab.descriptors.service import Service, shared_parameters, vnfrs_of
+from lab.descriptors.service import Service, own_parameters, shared_parameters, vnfrs_of
 from lab.descriptors.topology import Plan, Server
 from lab.errors import LcmError
 from lab.records.operations import ro_key_path
@@ -90,13 +90,9 @@ def _user_data(
     else:
         return None
     record = records[index]
-    own = next(
-        (v["additionalParams"] for v in record["vdur"] if v["vdu-id-ref"] == server.vdu_id),
-        None,
-    )
-    values = dict(own or record["additionalParamsForVnf"])
-    values["OSM"] = osm_params(record, server.vdu_id, server.count_index)
-    return render_user_data(template, values, where)
+    values = own_parameters(record, server.vdu_id) or record["additionalParamsForVnf"]
+    osm = osm_params(record, server.vdu_id, server.count_index)
+    return render_user_data(template, {**values, "OSM": osm}, where)
 
 
 def _osm(store: Store, ns_id: str, env: Environment) -> dict[str, Any]:

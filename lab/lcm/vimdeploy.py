@@ -17,10 +17,7 @@ Booted = Callable[[Server, VimServer], None]
 
 
 def server_spec(
-    server: Server,
-    networks: Sequence[str],
-    user_data: str | None,
-    ssh_keys: Sequence[str],
+    server: Server, networks: Sequence[str], user_data: str | None, ssh_keys: Sequence[str]
 ) -> ServerSpec:
     """Return what the VIM is asked for: a server whose n-th port is on the n-th network."""
     return ServerSpec(

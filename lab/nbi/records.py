@@ -47,10 +47,7 @@ def new_nsr(request: Mapping[str, Any], nsd: Document) -> Document:
 
 
 def new_vnfrs(
-    nsr: Document,
-    vnfds: Mapping[str, Document],
-    plan: Plan,
-    request: Mapping[str, Any],
+    nsr: Document, vnfds: Mapping[str, Document], plan: Plan, request: Mapping[str, Any]
 ) -> list[Document]:
     """Return the records of the members, ``vnfds`` being member-vnf-index -> package document."""
     records = []

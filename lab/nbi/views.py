@@ -6,18 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from lab.records.operations import operation_folder
-from lab.records.store import (
-    NSDS,
-    NSIOPS,
-    NSIS,
-    NSRS,
-    NSTS,
-    OPS,
-    VIMS,
-    VNFDS,
-    VNFRS,
-    Store,
-)
+from lab.records.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, OPS, VIMS, VNFDS, VNFRS, Store
 
 Document = dict[str, Any]
 

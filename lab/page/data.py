@@ -26,17 +26,7 @@ from lab.nbi.params import InstanceRequest, load_mapping
 from lab.nbi.slices import Slices
 from lab.records.journal import events
 from lab.records.operations import operation_folder
-from lab.records.store import (
-    NSDS,
-    NSIOPS,
-    NSIS,
-    NSRS,
-    NSTS,
-    OPS,
-    VIMS,
-    VNFDS,
-    Document,
-)
+from lab.records.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, OPS, VIMS, VNFDS, Document
 from lab.vca.charm import Action, read_charm
 
 REFUSALS = (NbiError, LcmError)  # Errors of the engines; the text of each is one sentence.

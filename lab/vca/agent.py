@@ -359,11 +359,7 @@ class UnitAgent:
         )
 
     def _conclude(
-        self,
-        action: ActionDocument,
-        context: HookContext,
-        problem: str,
-        error: StatusInfo | None,
+        self, action: ActionDocument, context: HookContext, problem: str, error: StatusInfo | None
     ) -> None:
         """Commit the action's changes and its record; `error` becomes the agent status again."""
         try:

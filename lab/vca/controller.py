@@ -26,10 +26,7 @@ class Controller:
     """
 
     def __init__(
-        self,
-        home: Path | str,
-        exec_prefix: Sequence[str] = (),
-        settings: Settings | None = None,
+        self, home: Path | str, exec_prefix: Sequence[str] = (), settings: Settings | None = None
     ) -> None:
         self._root = Path(home).resolve() / "vca"
         self._models_dir = self._root / "models"

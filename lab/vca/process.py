@@ -38,11 +38,7 @@ def find_script(charm_dir: Path, dispatch_path: str) -> Path:
 
 
 def environment(
-    runtime: Runtime,
-    dispatch_path: str,
-    context: HookContext,
-    context_id: str,
-    socket: Path,
+    runtime: Runtime, dispatch_path: str, context: HookContext, context_id: str, socket: Path
 ) -> dict[str, str]:
     """Return the environment of a charm's process.
 

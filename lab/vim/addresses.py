@@ -89,10 +89,7 @@ def _host(subnet: IPNetwork, text: str) -> IPAddress:
 
 
 def take_ip(
-    subnet: IPNetwork,
-    asked: str | None,
-    used: Collection[str],
-    pool: tuple[str, str] | None = None,
+    subnet: IPNetwork, asked: str | None, used: Collection[str], pool: tuple[str, str] | None = None
 ) -> str:
     """Return ``asked``, which may be outside the pool; if it is None, the pool's first free one."""
     if asked is not None:

@@ -154,11 +154,7 @@ class Namespaced(Vdu):
             raise VimError(f"The server's disk could not be made: {error}.") from None
 
     def _configure(
-        self,
-        server: Server,
-        networks: Mapping[str, Network],
-        init: str,
-        binds: Mapping[str, str],
+        self, server: Server, networks: Mapping[str, Network], init: str, binds: Mapping[str, str]
     ) -> None:
         """Write what the keeper needs to know."""
         ports = []

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner
+from support.validating import validate_package
 
 from builder import manifest, signing
 from builder.archive import write
 from builder.cli import main
 from builder.errors import BuildError
-from builder.validate import validate_package
 
 pytestmark = pytest.mark.slow
 

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 import yaml
 from operate_support import Answering, Instance
+from support.validating import validate_package
 
 from builder import alarms, packages
 from builder.errors import BuildError
 from builder.tree import Tree
-from builder.validate import Catalog, validate_package
+from builder.validate import Catalog
 from builder.validate.reader import read
 from lab.nbi.catalogue import _check_modified
 from operate.client import OperateError

@@ -6,7 +6,7 @@ from typing import Any
 from lab.descriptors.day0 import osm_params
 from lab.descriptors.environments import Environment
 from lab.descriptors.primitives import map_primitive_params
-from lab.descriptors.service import Service, service, vnfrs_of
+from lab.descriptors.service import Service, own_parameters, service, vnfrs_of
 from lab.errors import LcmError
 from lab.lcm.work import Work
 from lab.records.store import NSRS, Document
@@ -50,14 +50,9 @@ def run(work: Work, operation: Document) -> str:
 
 
 def _values(work: Work, svc: Service, env: Environment) -> dict[str, Any]:
-    records = vnfrs_of(work.store, svc.nsr["_id"])
-    record = records[str(env.member_vnf_index)]
-    values = dict(record["additionalParamsForVnf"])
-    for vdur in record["vdur"]:
-        if vdur["vdu-id-ref"] == env.vdu_id and vdur["additionalParams"]:
-            values = dict(vdur["additionalParams"])
-    values["OSM"] = osm_params(record, env.vdu_id, env.count_index)
-    return values
+    record = vnfrs_of(work.store, svc.nsr["_id"])[str(env.member_vnf_index)]
+    values = own_parameters(record, env.vdu_id) or record["additionalParamsForVnf"]
+    return {**values, "OSM": osm_params(record, env.vdu_id, env.count_index)}
 
 
 def _find(

@@ -111,11 +111,7 @@ def _places(
 
 
 def _scale_out(
-    work: Work,
-    svc: Service,
-    vnfr: Document,
-    added: Places,
-    counted: Callable[[], object],
+    work: Work, svc: Service, vnfr: Document, added: Places, counted: Callable[[], object]
 ) -> list[str]:
     ns_id, index = svc.nsr["_id"], str(vnfr["member-vnf-index-ref"])
     known = _networks(work, svc, vnfr)

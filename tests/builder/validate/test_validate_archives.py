@@ -8,9 +8,10 @@ import zipfile
 
 import pytest
 import yaml
+from support.validating import validate_package
 from validate_support import CODES, DESCRIPTOR, NSD_FILE, File, catalog, tar, vnf
 
-from builder.validate import reader, validate_package
+from builder.validate import reader
 
 
 def one(path):

@@ -3,9 +3,10 @@
 import time
 
 import pytest
+from support.validating import validate_package
 from validate_support import ENTRY, PARAMS, Draft, catalog, ns, vnf
 
-from builder.validate import Catalog, validate, validate_package, validate_params
+from builder.validate import Catalog, validate, validate_params
 from builder.validate.cloudinit_rules import HEADERS, TEMPLATE
 from builder.validate.reader import Entry
 

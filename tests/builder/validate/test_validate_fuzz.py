@@ -10,9 +10,10 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.validating import validate_package
 from validate_support import ENTRY, GOOD, PARAMS, File, catalog
 
-from builder.validate import Catalog, Problem, validate_package, validate_params
+from builder.validate import Catalog, Problem, validate_params
 
 pytestmark = pytest.mark.slow
 

@@ -2,9 +2,10 @@
 
 import pytest
 import yaml
+from support.validating import validate_package
 from validate_support import GOOD, PARAMS, VNFD, catalog, ns, nst, vnf
 
-from builder.validate import Catalog, validate_package, validate_params
+from builder.validate import Catalog, validate_params
 
 
 @pytest.mark.parametrize("name", GOOD)

@@ -11,6 +11,7 @@ import params_cases
 import pytest
 import validate_cases
 import yaml
+from support.validating import validate_package
 from validate_support import (
     CODES,
     DESCRIPTOR,
@@ -28,7 +29,7 @@ from validate_support import (
     vnf,
 )
 
-from builder.validate import Catalog, reader, validate_package, validate_params
+from builder.validate import Catalog, reader, validate_params
 from lab.errors import NbiError
 from lab.nbi.engine import Engine
 from lab.nbi.params import InstanceRequest

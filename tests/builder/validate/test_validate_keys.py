@@ -2,9 +2,8 @@
 
 import pytest
 import yaml
+from support.validating import validate_package
 from validate_support import catalog, ns
-
-from builder.validate import validate_package
 
 TEXT = yaml.safe_dump(ns().document)
 

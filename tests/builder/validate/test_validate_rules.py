@@ -3,10 +3,9 @@
 import copy
 
 import pytest
+from support.validating import validate_package
 from validate_cases import CASES, member, put
 from validate_support import CODES, ENTRY, File, catalog, ns, problems, vnf
-
-from builder.validate import validate_package
 
 
 def sentence_is_good(sentence):

@@ -1,9 +1,8 @@
 """Keys of SOL006 and of OSM's augments that few packages use are keys all the same."""
 
 import pytest
+from support.validating import validate_package
 from validate_support import catalog, ns, vnf
-
-from builder.validate import validate_package
 
 
 @pytest.mark.parametrize(

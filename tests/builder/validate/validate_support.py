@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
+from support.validating import validate_package
 
 import builder
-from builder.validate import Catalog, Package, validate_package
+from builder.validate import Catalog, Package
 
 TABLE = yaml.safe_load((Path(builder.__file__).parent / "validate/codes.yaml").read_text())
 CODES = {code: severity for codes in TABLE.values() for code, (severity, _) in codes.items()}
