@@ -77,11 +77,7 @@ def _complete(charm: charms.Charm, entry: dict[str, Any], reference: str) -> Non
 
 
 def parameters(charm: charms.Charm, primitive: str, own: Mapping[str, Any]) -> list[Step]:
-    """Return the parameters of a Day-1 primitive: those of the descriptor, and all others.
-
-    Args:
-        own: Values by parameter that the descriptor sets itself.
-    """
+    """Return the parameters of a Day-1 primitive: the descriptor's ``own``, and all others."""
     if primitive == "config":
         login = {name: value for name, value in LOGIN.items() if name in charm.config["options"]}
         return _listed({}, {**login, **own})

@@ -117,9 +117,6 @@ def bounded(document: Any) -> None:
 
     With YAML aliases a document can contain itself, and a few lines can expand to an exponential
     number of nodes.
-
-    Raises:
-        DocumentError: It is too large or too deep, or has a very long integer.
     """
     left = [(document, 0)]
     seen = 0

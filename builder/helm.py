@@ -104,8 +104,7 @@ def context(tree: Tree, target: Path) -> None:
 def parameters(document: dict[str, Any], nsds: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the parameters of a service with the relations of each VNF.
 
-    Args:
-        nsds: The services that have exactly its members.
+    ``nsds`` are the services that have exactly its members.
     """
     related = [relations(nsd) for nsd in nsds]
     if any(one != related[0] for one in related):

@@ -25,10 +25,9 @@ _IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.pyc", ".*_cach
 
 
 def write(tree: Tree, target: Path, built: Iterable[Path]) -> Path:
-    """Complete the build in ``target`` to a release; return the wheel.
+    """Complete the build in ``target`` to a release of what was ``built``; return the wheel.
 
-    Args:
-        built: The archives and parameter files of this release; others there do not belong to it.
+    Other archives and parameter files there do not belong to it.
     """
     (target / VERSION).write_text(f"{tree.version}\n", encoding="ascii")
     parts = [*sorted(built), target / "sbom.cdx.json"]

@@ -220,10 +220,9 @@ def run(
 
 
 def _alone(campaign: Campaign, screen: Console) -> Callable[[], list[str]]:
-    """Lock the folder to the end of the command; tell of other campaigns on this machine.
+    """Lock the folder to the end of the command, and tell of other campaigns on this machine.
 
-    Returns:
-        A function that lists the others.
+    Return a function that lists these.
     """
     command = click.get_current_context()
     command.with_resource(campaign.locked())

@@ -73,8 +73,7 @@ def requests(
 ) -> list[SliceRequest]:
     """Return slices to instantiate; the first one creates the shared service.
 
-    Args:
-        rates: Parameters of a UPF's N3, by slice.
+    ``rates`` are parameters of a UPF's N3, by slice.
     """
     made = []
     for name in names:

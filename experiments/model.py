@@ -77,12 +77,10 @@ class Run:
     schema: int = SCHEMA
 
     def disturbance(self, cpus: int) -> str:
-        """Return why the run tells nothing, "" if the machine kept up.
+        """Return why the run tells nothing, "" if the machine, with so many processors, kept up.
 
-        Only a failure can be the machine's fault, or that a control showed what it should.
-
-        Args:
-            cpus: processors of the machine, 0 if the VDUs were on others.
+        Only a failure can be the machine's fault, or that a control showed what it should. Without
+        processors the VDUs were on other machines.
         """
         if self.passed is None or (self.passed and self.params.get("enforced") is not False):
             return ""

@@ -23,10 +23,8 @@ PROFILE = "slices"  # Name of a campaign between named slices.
 def adopt(bed: Testbed, name: str) -> list[str]:
     """Add a network slice, or a network service, to the test bed as one or more slices.
 
-    Each network service of a slice becomes a slice, because its relations do not leave it.
-
-    Returns:
-        The ids of the services: another slice may get the name later.
+    Each network service of a slice becomes a slice, because its relations do not leave it. Return
+    the ids of the services: another slice may get the name later.
     """
     instances = _named(bed, SLICES, name)
     services = instances or _named(bed, SERVICES, name)

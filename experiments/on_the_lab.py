@@ -43,8 +43,7 @@ USER = "admin"
 def environment(root: Path, machines: bool = False) -> dict[str, Any]:
     """Return the environment of the lab, on which its figures depend.
 
-    Args:
-        machines: whether VDUs are virtual machines, which use WireGuard of their own kernel.
+    VDUs that are virtual machines use WireGuard of their own kernel.
     """
     every = model.environment(root)
     if machines:
@@ -140,13 +139,10 @@ class Lab:
 
     @contextlib.contextmanager
     def bottleneck(self, ports: Sequence[tuple[Vim, str]], mbps: int, ms: int) -> Iterator[None]:
-        """Send the VDUs' traffic from some ports through one queue while the block runs.
+        """Send the VDUs' traffic from some ports of one VIM through one queue while the block runs.
 
         The ports' ingress is redirected to one intermediate device (ifb). Its egress sends the
         frames to their destinations. The VDUs do not know about it.
-
-        Args:
-            ports: ports of one VIM.
         """
         prefix = enter(ports[0][0].fabric)
         tool([*prefix, "ip", "link", "add", "shared0", "type", "ifb"])
@@ -192,10 +188,8 @@ class Lab:
     ) -> dict[str, Any]:
         """Let UEs attach at the eNB of an EPC; return the program's result.
 
-        If the technology of a link has just changed, the functions may first have to reconnect.
-
-        Args:
-            rate: UEs that begin per second; 0 for one after another, each detaches at its end.
+        So many begin per second; at rate 0 one after another, and each detaches at its end. If the
+        technology of a link has just changed, the functions may first have to reconnect.
         """
         request = _request(slice_.values("hss"), count, rate)
         return self._load(slice_["enb"], request, patience, all_of_them=not rate)
@@ -273,11 +267,7 @@ def served(home: Path, machines: bool = False) -> Iterator[Lab]:
 
 
 def clean(home: Path) -> str:
-    """Remove everything that the lab created, and its directory if nothing else is in it.
-
-    Returns:
-        Why something is left, "" if nothing is.
-    """
+    """Remove all that the lab created, and its directory if empty; return why not, or ""."""
     words = [sys.executable, "-m", "lab.cli", "--home", str(home), "lab", "clean"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     with contextlib.suppress(OSError):

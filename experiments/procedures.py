@@ -26,7 +26,6 @@ def run(bed: Testbed, slice: str, path: str, ues: int) -> tuple[dict[str, Any], 
     Args:
         slice: slice of the PDU sessions.
         path: "tunnel", or "underlay" without the tunnel of N2 during the run.
-        ues: number of UEs that register.
 
     Returns:
         Mean, median and p99 of each procedure, and the median per UE for registration and session
@@ -53,7 +52,6 @@ def storm(
 
     Args:
         slice: slice of the PDU sessions, or an EPC.
-        ues: number of UEs.
         rate: UEs that begin per second.
         path: "underlay" without the tunnels of all links of the slice during the run.
 

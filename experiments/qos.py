@@ -70,9 +70,7 @@ def run(
     """Measure URLLC's delay while eMBB saturates the shared link.
 
     Args:
-        urllc, embb: names of the slices.
         enforced: whether the 5QIs are in force; False is the control.
-        seconds: duration of the stream.
 
     Returns:
         Delays of URLLC's datagrams and eMBB's rate. Also whether both slices had traffic, the charm

@@ -70,10 +70,7 @@ def run(
     """Measure S6a while UEs register.
 
     Args:
-        bed: with the slices, whose network functions run.
-        slice: slice to measure.
         path: "tunnel", or "underlay" without the tunnel of S6a during the run.
-        ues: number of UEs that register.
         links: "all" for the tunnels of all links in place of that of S6a.
 
     Returns:

@@ -45,7 +45,6 @@ def run(
         five_qi: 5QI of URLLC, a key of GUARANTEED.
         load: load of eMBB, "light" or "saturated".
         slices: 2, or 3 with mMTC.
-        seconds: duration of the streams.
 
     Returns:
         Delays of URLLC's datagrams, eMBB's rate, and figures of mMTC's stream.

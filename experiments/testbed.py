@@ -430,11 +430,7 @@ class Testbed:
         service: str,
         links: Mapping[str, Link] = LINKS,
     ) -> Slice:
-        """Return a running service as a slice.
-
-        Args:
-            document: instantiation parameters of the service.
-        """
+        """Return a running service, which has these instantiation parameters, as a slice."""
         record = self.osm.service(service)
         applications = {
             vca["member-vnf-index"]: vca["application"]

@@ -12,8 +12,7 @@ from http import HTTPStatus
 class NbiError(Exception):
     """A request the lab refuses; the text is one sentence, in NBI's own words where it has any.
 
-    Attributes:
-        status: HTTP status with which NBI refuses the same request.
+    The status is that with which NBI refuses the same request.
     """
 
     def __init__(self, text: str, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> None:

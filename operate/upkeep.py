@@ -40,8 +40,7 @@ def upgrade(client: Client, service: str, dist: Path) -> Iterator[str]:
 def rotate(client: Client, end: End, force: bool, timeout: float) -> Iterator[str]:
     """Rotate the key of a link and wait until the new one is in use; yield a line for each change.
 
-    Args:
-        force: Whether peers that have not acknowledged the key are not waited for.
+    With ``force`` it does not wait for peers that have not acknowledged the key.
     """
 
     def run(primitive: str, **params: Any) -> dict[str, Any]:

@@ -74,11 +74,7 @@ def parameter_files(
     services: dict[str, dict[str, Any]],
     templates: Mapping[str, Template],
 ) -> dict[str, dict[str, Any]]:
-    """Return the parameters of all slices, by name.
-
-    Args:
-        services: Parameters of services by file name.
-    """
+    """Return the parameters of all slices, by name; ``services`` are those of services, by file."""
     slices = {}
     for name, entry in entries.items():
         slices[name] = checked(Slice, entry, f"params/slices.yaml: {name}")

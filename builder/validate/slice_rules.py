@@ -26,8 +26,7 @@ def five_qi(
 ) -> Iterator[Problem]:
     """Compare the 5QIs in the parameters of a slice's VNFs with the 5QI of its template.
 
-    Args:
-        subnets: NSD of each netslice-subnet that is known.
+    ``subnets`` are the NSDs of netslice-subnets, as far as they are known.
     """
     five_qi_id = (nst.get("quality-of-service") or {}).get("id")
     could, given = False, False

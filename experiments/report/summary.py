@@ -105,8 +105,7 @@ def procedure_ratios(runs: Sequence[Run]) -> list[Ratio]:
 def _mean_ratios(runs: Sequence[Run], labels: Mapping[str, str]) -> list[Ratio]:
     """Return mean times through the tunnel over those without, per figure and slice.
 
-    Args:
-        labels: Label by figure, with "{}" for the slice.
+    ``labels`` are by figure, with "{}" for the slice.
     """
     ratios = []
     for metric, label in labels.items():
@@ -311,11 +310,7 @@ class Isolation(NamedTuple):
 
 
 def verdicts(runs: Sequence[Run], cpus: int) -> list[Isolation]:
-    """Return a verdict for each experiment that has one.
-
-    Args:
-        cpus: processors of the VDUs' machine, 0 if they are on others.
-    """
+    """Return a verdict for each experiment that has one; without `cpus` the VDUs were elsewhere."""
     rows = []
     for name, made in by_experiment(runs).items():
         judged = [run for run in made if run.passed is not None]

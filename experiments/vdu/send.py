@@ -115,8 +115,7 @@ async def tried(attempts: List[Json], patience: float) -> List[Tuple[List[str], 
 def attempts(request: Json) -> Json:
     """Make all attempts; those with a next hop after the others, with routes of their own.
 
-    Returns:
-        Counts by label and outcome, and the opened connections as (number of attempt, port).
+    Return counts by label and outcome, and the opened connections as (number of attempt, port).
     """
     counts: Dict[str, Dict[str, int]] = {}
     opened: List[Any] = []
@@ -170,8 +169,7 @@ def _count(table: Dict[str, int], name: str) -> None:
 def stream(request: Json) -> Json:
     """Send numbered datagrams at a steady rate, until the end or SIGTERM.
 
-    Returns:
-        How many were due, how many the kernel refused, and by how many ms one was late at most.
+    Return how many were due, how many the kernel refused, and by how many ms one was late at most.
     """
     ending: List[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: ending.append(number))

@@ -352,11 +352,7 @@ def statistics(times: List[float]) -> Dict[str, Any]:
 
 
 def stamp(control: List[Tuple[int, int, bytes]]) -> float:
-    """Return the kernel's time of a packet in seconds, from recvmsg's control messages.
-
-    Raises:
-        OSError: The kernel gave none.
-    """
+    """Return the kernel's time of a packet in seconds, from recvmsg's control messages."""
     for level, kind, data in control:
         if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS) and len(data) >= TIMESPEC.size:
             seconds, nanoseconds = TIMESPEC.unpack(data[: TIMESPEC.size])

@@ -54,10 +54,8 @@ def delete_resources(
 ) -> list[str]:
     """Destroy the model and everything tagged with the NS in its VIMs, at the same time.
 
-    As in LCM, a VDU may be deleted before or after the last hooks of its charm.
-
-    Returns:
-        One sentence for each part that failed; the other part, and other VIMs, are still deleted.
+    As in LCM, a VDU may be deleted before or after the last hooks of its charm. Return a sentence
+    for each part that failed; the other part, and other VIMs, are still deleted.
     """
     journal.write("stage", "ns", STAGE)
 

@@ -123,11 +123,9 @@ class Catalogue:
             raise
 
     def delete(self, kind: str, name_or_id: str, force: bool = False) -> None:
-        """Remove a package that nothing uses.
+        """Remove a package that nothing uses, or with ``force`` any.
 
-        Raises:
-            NbiError: it is unknown, or in use and not ``force``. Nobody can tell who uses one with
-                a damaged record; its ``_id`` deletes it.
+        Nobody can tell who uses one with a damaged record; its ``_id`` deletes it.
         """
         if discard(self.store, kind, name_or_id):
             key = name_or_id

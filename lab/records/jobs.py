@@ -26,10 +26,8 @@ WORKER = "lab.lcm.worker"
 def start(store: Store, operation: Document, collection: str = OPS) -> Tail:
     """Start the worker of an operation; return its journal, opened before the first event.
 
-    ``collection`` is the collection of the operation's document: ``OPS`` or ``NSIOPS``.
-
-    Raises:
-        NbiError: no process could be started; the operation has failed.
+    ``collection`` is that of the operation's document: ``OPS`` or ``NSIOPS``. If no process can be
+    started, the operation has failed.
     """
     folder = operation_folder(store.home, operation["_id"])
     folder.mkdir(parents=True, exist_ok=True)

@@ -397,12 +397,9 @@ def _end_console(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def opened_inside(root: Path, path: str, flags: int) -> Iterator[int]:
-    """Open a file below a VDU's root; a link on the way is refused.
+    """Open a file below a VDU's root; a link on the way is refused, with OSError.
 
     The machine would follow a link of the VDU to its own files. A FIFO must not block it.
-
-    Raises:
-        OSError: there is no such file, or a part of the path is a link.
     """
     *folders, name = path.split("/")
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY

@@ -31,11 +31,9 @@ def plugins(kernel: bool) -> str:
 def strongswan(words: Sequence[str]) -> Iterator[dict[str, str]]:
     """Run an IKE daemon while the block runs; yield the variables by which swanctl finds it.
 
-    Args:
-        words: before a command, to run it on the link.
-
-    The variables are none where this machine has no strongSwan. SWANCTL_DIR is the place of what
-    is /etc/swanctl elsewhere; it is gone after the block.
+    ``words`` before a command run it on the link. The variables are none where this machine has no
+    strongSwan. SWANCTL_DIR is the place of what is /etc/swanctl elsewhere; it is gone after the
+    block.
     """
     if PROGRAM is None:
         yield {}

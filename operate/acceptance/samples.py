@@ -20,8 +20,7 @@ class Sample(NamedTuple):
 def samples(link: str, inner_address: str, peer: str) -> dict[str, Sample]:
     """Return a sample for each primitive, in the order of the calls.
 
-    Args:
-        peer: Juju application at the other end.
+    The peer is the Juju application at the other end.
     """
     key = base64.b64encode(secrets.token_bytes(32)).decode()
     words = {"LINK": link, "ADDRESS": inner_address, "PEER": peer, "KEY": key}
