@@ -66,7 +66,6 @@ class Context:
 
     @property
     def beside(self) -> Beside:
-        """Return what the VNF's network function has on the VDU."""
         return self.inputs.charm_state.beside
 
 
@@ -558,30 +557,24 @@ def _check_own(context: Context, peer: Peer, underlays: Sequence[Network]) -> No
             raise InputError(
                 peer.label, "{} covers our own inner address".format(prefix), "other addresses"
             )
-        for name, network in underlays:
-            if same_address.may_be_on(context.params, peer, prefix, name):
-                continue
+        used = [
+            (name, network, "prefixes that are not on the VDU's own networks")
+            for name, network in underlays
+            if not same_address.may_be_on(context.params, peer, prefix, name)
+        ]
+        used += [
+            (name, network, "prefixes that no network function of the VDU uses")
+            for name, network in (context.beside.networks if prefix not in held else ())
+        ]
+        used += [
+            ("link " + link, network, "prefixes that no other link of this VNF has")
+            for link, networks in sorted(context.inputs.taken().items())
+            for network in networks
+        ]
+        for owner, network, allowed in used:
             if fields.overlaps(prefix, network):
-                raise InputError(
-                    peer.label,
-                    "{} overlaps {} of {}".format(prefix, network, name),
-                    "prefixes that are not on the VDU's own networks",
-                )
-        for name, network in context.beside.networks if prefix not in held else ():
-            if fields.overlaps(prefix, network):
-                raise InputError(
-                    peer.label,
-                    "{} overlaps {} of {}".format(prefix, network, name),
-                    "prefixes that no network function of the VDU uses",
-                )
-        for link, networks in sorted(context.inputs.taken().items()):
-            for network in networks:
-                if fields.overlaps(prefix, network):
-                    raise InputError(
-                        peer.label,
-                        "{} overlaps {} of link {}".format(prefix, network, link),
-                        "prefixes that no other link of this VNF has",
-                    )
+                what = "{} overlaps {} of {}".format(prefix, network, owner)
+                raise InputError(peer.label, what, allowed)
         for pool in context.params.ipsec.pool:
             own_lease = prefix in [fields.host_network(address) for address in peer.given]
             if fields.overlaps(prefix, pool) and not own_lease:
