@@ -162,12 +162,9 @@ def _offered(primitive: str, action: dict[str, Any]) -> dict[str, Any]:
     return {"parameter": listed} if listed else {}
 
 
-def charm_names(descriptor: dict[str, Any]) -> list[str]:
-    return sorted(set(_values(descriptor, "charm")))
-
-
-def cloud_init_files(descriptor: dict[str, Any]) -> list[str]:
-    return sorted(set(_values(descriptor, "cloud-init-file")))
+def named(descriptor: dict[str, Any], key: str) -> list[str]:
+    """Return the texts that stand below a key, such as `charm`, anywhere in a descriptor."""
+    return sorted(set(_values(descriptor, key)))
 
 
 def _values(value: Any, key: str) -> Iterator[str]:

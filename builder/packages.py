@@ -194,12 +194,12 @@ def deployed(
 
 def _build_one(tree: Tree, package: Package, target: Path, architecture: str, image: str) -> Path:
     folder = target / package.name
-    for name in descriptors.cloud_init_files(package.descriptor):
+    for name in descriptors.named(package.descriptor, "cloud-init-file"):
         if not (package.folder / "cloud_init" / name).is_file():
             raise BuildError(f"{package.folder}: cloud_init/{name} does not exist")
     shutil.copytree(package.folder, folder, ignore=shutil.ignore_patterns(*NOT_PACKED))
     variants.dump(package.descriptor, folder / package.file)
-    for charm in descriptors.charm_names(package.descriptor):
+    for charm in descriptors.named(package.descriptor, "charm"):
         if not (folder / "charms" / charm).exists():
             charms.assemble(tree, charm, folder / "charms" / charm, architecture)
     for charm in helm.chart_names(package.descriptor):

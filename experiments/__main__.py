@@ -175,9 +175,7 @@ def run(
         return campaigns.matching(campaigns.without_the_lab(steps) if access else steps, only)
 
     chosen_steps(seed)  # A wrong --only leaves no campaign behind.
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    campaign = Campaign(out or Path("results") / f"{profile}-{stamp}")
-    others = _alone(campaign, screen)
+    campaign, others = _alone(out, profile, screen)
     with contextlib.ExitStack() as stack:
         if access is None or vim is None:
             from experiments import on_the_lab
@@ -219,11 +217,15 @@ def run(
     _write_report(campaign, failures, screen)
 
 
-def _alone(campaign: Campaign, screen: Console) -> Callable[[], list[str]]:
+def _alone(
+    out: Path | None, name: str, screen: Console
+) -> tuple[Campaign, Callable[[], list[str]]]:
     """Lock the folder to the end of the command, and tell of other campaigns on this machine.
 
-    Return a function that lists these.
+    Return the campaign of the folder, which is new without `out`, and a function that lists these.
     """
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    campaign = Campaign(out or Path("results") / f"{name}-{stamp}")
     command = click.get_current_context()
     command.with_resource(campaign.locked())
     others = command.with_resource(campaigning(campaign.directory))
@@ -234,7 +236,7 @@ def _alone(campaign: Campaign, screen: Console) -> Callable[[], list[str]]:
             style="yellow",
             markup=False,
         )
-    return others
+    return campaign, others
 
 
 def _compare(
@@ -249,9 +251,7 @@ def _compare(
     chosen = between(bed)
     # A wrong --slice or --only leaves no campaign behind.
     campaigns.matching(campaigns.plan(chosen, seed, repetitions), only)
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    campaign = Campaign(out or Path("results") / f"{PROFILE}-{stamp}")
-    others = _alone(campaign, bed.console)
+    campaign, others = _alone(out, PROFILE, bed.console)
     described = campaign.begin(PROFILE, seed, environs)
     steps = campaigns.matching(campaigns.plan(chosen, described["seed"], repetitions), only)
     if not only:

@@ -224,7 +224,7 @@ def dashed(params: Mapping[str, object]) -> dict[str, object]:
     return {key.replace("_", "-"): value for key, value in params.items()}
 
 
-@dataclass
+@dataclass(eq=False)
 class Testbed:
     """An OSM with the slices of an experiment."""
 

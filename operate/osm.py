@@ -22,7 +22,7 @@ INSTANCES = "/nslcm/v1/ns_instances"
 VIMS = "/admin/v1/vim_accounts"
 
 
-@dataclass
+@dataclass(eq=False)
 class Osm:
     """Operations of an OSM."""
 

@@ -167,8 +167,7 @@ def summary(lab: Lab, nsr: Document) -> None:
             ),
             "charm": "; ".join(by_index.get(vnfr["member-vnf-index-ref"], ["-"])),
         }
-        for vnfr in lab.engine.vnfs()
-        if vnfr["nsr-id-ref"] == nsr["_id"]
+        for vnfr in lab.engine.vnfs(nsr["_id"])
     ]
     if lab.out.as_json:
         lab.out.json({**nsr, "vnfs": rows})

@@ -15,7 +15,7 @@ from lab.graph import draw
 from lab.graph.model import COLOURS, Edge, Graph, Node
 from lab.nbi.engine import Engine
 from lab.page.data import REFUSALS, Data, Sample, Summary
-from lab.page.elements import complain, confirmed, heading
+from lab.page.elements import complain, confirmed, heading, table
 from lab.page.forms import MARK, Form, grouped
 from lab.page.stock import Stock, create, example
 from lab.server.tokens import NAME, Tokens
@@ -32,11 +32,6 @@ LINK_COLUMNS = {
     "key_age": "key, min old", "loss": "loss, %",
 }  # fmt: skip
 """Attribute and heading of each column of the table of links."""
-BADGE = (
-    '<q-td :props="props"><q-badge :style="`background: ${props.row.colour} !important`">'
-    "{{ props.value }}</q-badge></q-td>"
-)
-"""Cell of a state in the colour of its row."""
 BLUE = "#1f5f99"
 """Colour of header and buttons; white on it has a contrast of 6.6 to 1 (WCAG 2.1: 4.5)."""
 DARK = """
@@ -207,17 +202,8 @@ class LinksTable:
 
     def __init__(self, data: Data) -> None:
         self.data = data
-        columns = [
-            {"name": name, "label": label, "field": name, "align": "left", "sortable": True}
-            for name, label in LINK_COLUMNS.items()
-        ]
-        with ui.row().classes("w-full items-center"):
-            heading("Links", 2)
-            filtered = ui.input("Filter").props("dense clearable")
-        self.table = ui.table(columns=columns, rows=[], row_key="key", pagination=20)
-        self.table.classes("w-full").props('dense wrap-cells no-data-label="no links yet"')
-        self.table.bind_filter_from(filtered, "value")
-        self.table.add_slot("body-cell-state", BADGE)
+        self.table = table("Links", LINK_COLUMNS, "key", 20)
+        self.table.props('dense wrap-cells no-data-label="no links yet"')
         self.refresh()
 
     def refresh(self) -> None:
@@ -273,18 +259,9 @@ class ServicePage:
             self.rates.visible = False
             self.ages = ui.label()
         with ui.card().classes("w-full"):
-            with ui.row().classes("w-full items-center"):
-                heading("Operations", 2)
-                filtered = ui.input("Filter").props("dense clearable")
             names = ("date", "operation", "what", "state", "took")
-            columns: list[dict[str, Any]] = [
-                {"name": each, "label": each, "field": each, "align": "left", "sortable": True}
-                for each in names
-            ]
-            self.operations = ui.table(columns=columns, rows=[], row_key="id", pagination=10)
-            self.operations.classes("w-full").on("row-click", self._log, [[], LOG, None])
-            self.operations.bind_filter_from(filtered, "value")
-            self.operations.add_slot("body-cell-state", BADGE)
+            self.operations = table("Operations", {name: name for name in names}, "id", 10)
+            self.operations.on("row-click", self._log, [[], LOG, None])
             # A row takes no focus. A button does, and its click is also one of the row.
             self.operations.add_slot(
                 "body-cell-operation",

@@ -1,16 +1,39 @@
 """Elements that several pages show: headings, answers, questions."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from nicegui import ui
 
 WRAPPED = "whitespace-pre-wrap break-words"
+BADGE = (
+    '<q-td :props="props"><q-badge :style="`background: ${props.row.colour} !important`">'
+    "{{ props.value }}</q-badge></q-td>"
+)
+"""Cell of a state in the colour of its row."""
 
 
 def heading(text: str, level: int) -> ui.label:
     """Show a heading that a screen reader knows as one."""
     label = ui.label(text).classes("text-h6 ellipsis")
     return label.props(f"role=heading aria-level={level}")
+
+
+def table(title: str, headings: Mapping[str, str], key: str, pagination: int) -> ui.table:
+    """Show a table below its title and a filter; a state has the colour of its row."""
+    with ui.row().classes("w-full items-center"):
+        heading(title, 2)
+        words = ui.input("Filter").props("dense clearable")
+    shown = ui.table(columns=columns(headings), rows=[], row_key=key, pagination=pagination)
+    shown.bind_filter_from(words, "value")
+    shown.add_slot("body-cell-state", BADGE)
+    return shown.classes("w-full")
+
+
+def columns(headings: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return columns that can be sorted, by name and heading."""
+    common = {"align": "left", "sortable": True}
+    return [{"name": n, "label": text, "field": n, **common} for n, text in headings.items()]
 
 
 def answer_label() -> ui.label:

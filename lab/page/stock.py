@@ -10,7 +10,7 @@ from nicegui import events, run, ui
 from lab import accounts
 from lab.nbi.params import load_mapping
 from lab.page.data import REFUSALS
-from lab.page.elements import complain, confirmed, heading
+from lab.page.elements import columns, complain, confirmed, heading
 from lab.records.store import NSDS, NSTS, VIMS, VNFDS
 
 if TYPE_CHECKING:
@@ -48,12 +48,9 @@ class Stock:
         self.refresh()
 
     def _table(self, *collections: str) -> None:
-        columns: list[dict[str, Any]] = [
-            {"name": each, "label": each, "field": each, "align": "left", "sortable": True}
-            for each in ("name", "kind", "state")
-        ]
-        columns.append({"name": "delete", "label": "", "field": "key"})
-        table = ui.table(columns=columns, rows=[], row_key="key", pagination=10)
+        shown = columns({"name": "name", "kind": "kind", "state": "state"})
+        shown.append({"name": "delete", "label": "", "field": "key"})
+        table = ui.table(columns=shown, rows=[], row_key="key", pagination=10)
         table.classes("w-full").props('dense wrap-cells no-data-label="none yet"')
         table.add_slot("body-cell-delete", DELETE)
         table.on("remove", self._remove)

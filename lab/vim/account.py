@@ -90,7 +90,6 @@ class Vim:
         """Make an account with its management network.
 
         Args:
-            home: the lab's directory.
             name: letters, digits, ".", "_" and "-", at most 63.
             config: ``management_network_name`` (mgmtnet), ``management_subnet``
                 (10.250.<number>.0/24), ``images`` (a mapping from image name to

@@ -121,7 +121,6 @@ def load(source: Path, name: str | None = None, store: Path = STORE) -> list[Loa
     Args:
         source: archive of docker or of OCI, OCI layout, or directory of skopeo's `dir:`.
         name: for one image, the name to pull it by in place of its own.
-        store: where images are.
     """
     check("docker-registry", "skopeo")
     images = [(words, named(name or own, source)) for words, own in _contents(source)]
