@@ -8,7 +8,7 @@ import yaml
 from oai import kinds, values
 from oai.images import IMAGES
 from vpnaas.base import fields
-from vpnaas.base.declared import _declared
+from vpnaas.base.declared import parameters_of
 from vpnaas.base.errors import InputError, VpnaasError
 from vpnaas.params.intent import link_params
 from vpnaas.params.ipsec import OPTIONS
@@ -41,7 +41,7 @@ def of_function(kind, name):
     if name in ("mcc", "mnc"):
         other = {"mcc": "001", "mnc": "01"}
         return lambda text: values.plmn("", *{**other, name: text}.values())
-    field = _declared(kinds.FUNCTIONS[kind].params)[name]
+    field = parameters_of(kinds.FUNCTIONS[kind].params)[name]
     number = name == "resource-blocks"
     return lambda text: field.metadata["parse"](name, int(text) if number else text)
 

@@ -5,6 +5,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Type, TypeV
 import attr
 
 from vpnaas.base import fields
+from vpnaas.base.errors import InputError
 
 At = Callable[[str], str]
 """Place of a parameter for error texts, by the parameter's name."""
@@ -79,6 +80,19 @@ def number_field(low: int, high: int, default: Optional[int] = None, key: str = 
     )
 
 
+def or_off_field(low: int, high: int, default: int) -> Any:
+    """Return a field of a number from `low` to `high`, or 0."""
+
+    def parse(where: str, value: Any) -> int:
+        number = fields.integer(where, value, 0, high)
+        if 0 < number < low:
+            allowed = "0 or {} to {}".format(low, high)
+            raise InputError(where, "{} is too small".format(number), allowed)
+        return number
+
+    return value_field(parse, default)
+
+
 def switch_field(default: bool, key: str = "") -> Any:
     return value_field(fields.boolean, default, key=key)
 
@@ -102,7 +116,7 @@ class Declared:
         `more` are fields that are no parameters.
         """
         at = fields.Parameters(where or cls.action, params).at
-        for key, field in _declared(cls).items():
+        for key, field in parameters_of(cls).items():
             given = params.get(key, field.metadata["absent"])
             more[field.name] = field.metadata["parse"](at(key), given)
         parsed = cls(**more)
@@ -116,11 +130,11 @@ class Declared:
         """Return the parameters that `parse` turns into this object."""
         return {
             key: field.metadata["show"](getattr(self, field.name))
-            for key, field in _declared(type(self)).items()
+            for key, field in parameters_of(type(self)).items()
         }
 
 
-def _declared(cls: type) -> Dict[str, Any]:
+def parameters_of(cls: type) -> Dict[str, Any]:
     return {
         field.metadata["key"] or field.name.replace("_", "-"): field
         for field in attr.fields(cls)

@@ -16,9 +16,9 @@ from vpnaas.base.declared import (
     choice_field,
     number_field,
     optional_field,
+    or_off_field,
     switch_field,
     text_field,
-    value_field,
 )
 from vpnaas.base.errors import MALFORMED, InputError
 from vpnaas.base.fields import digest
@@ -66,14 +66,6 @@ KEEP_QOS = -1
 """`five-qi` of `configure` that leaves the quality of service as it is."""
 
 
-def _mtu(where: str, value: Any) -> int:
-    mtu = fields.integer(where, value, 0, fields.MAX_MTU)
-    if 0 < mtu < fields.MIN_MTU:
-        allowed = "0 or {} to {}".format(fields.MIN_MTU, fields.MAX_MTU)
-        raise InputError(where, "{} is too small".format(mtu), allowed)
-    return mtu
-
-
 def _prefixes_field() -> Any:
     return optional_field(fields.networks, (), show=fields.show_networks)
 
@@ -95,7 +87,7 @@ class LinkParams(Declared):
     allowed_prefixes: Tuple[fields.IPNetwork, ...] = _prefixes_field()  # Prefixes behind us.
     # Prefixes a peer may announce besides its address in the inner subnet.
     accept_prefixes: Tuple[fields.IPNetwork, ...] = _prefixes_field()
-    mtu: int = value_field(_mtu, 0)  # Upper bound in bytes, 0 for none.
+    mtu: int = or_off_field(fields.MIN_MTU, fields.MAX_MTU, 0)  # Upper bound in bytes, 0 for none.
     keepalive: int = number_field(-1, 65535, -1)  # Seconds, 0 is off, -1 decides by NAT.
     preshared_key: bool = switch_field(False)  # Whether the link needs a preshared key.
     # Whether that key must withstand a quantum computer: "none", "prefer" (if the other end can) or

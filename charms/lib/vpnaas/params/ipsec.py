@@ -6,11 +6,19 @@ proposal serves IKE and ESP alike, so both ends agree on exactly one. The propos
 for base stations that know the profiles of 3GPP only.
 """
 
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Dict, Tuple
 
 import attr
 
 from vpnaas.base import fields
+from vpnaas.base.declared import (
+    choice_field,
+    number_field,
+    or_off_field,
+    parameters_of,
+    text_field,
+    value_field,
+)
 from vpnaas.base.errors import InputError
 from vpnaas.params import pools
 
@@ -174,34 +182,12 @@ def _unknown(where: str, text: str) -> InputError:
     )
 
 
-def _option(parse: Callable[[str, str], object], default: object) -> Any:
-    """Return a field for an option of `ipsec-options`, whose value `parse` reads."""
-    return attr.field(default=default, metadata={"option": parse})
-
-
-def _number(low: int, high: int, default: int) -> Any:
-    return _option(lambda where, text: fields.integer(where, text, low, high), default)
-
-
-def _word(*words: str) -> Any:
-    """Return a field for a word; the first one is the default."""
-    return _option(lambda where, text: fields.choice(where, text, words), words[0])
-
-
 def _switch(default: bool) -> Any:
-    return _option(lambda where, text: fields.choice(where, text, ("yes", "no")) == "yes", default)
-
-
-def _or_off(low: int, high: int, default: int) -> Any:
-    def parse(where: str, text: str) -> object:
-        value = fields.integer(where, text, 0, high)
-        if 0 < value < low:
-            raise InputError(
-                where, "{} is too small".format(value), "0 or {} to {}".format(low, high)
-            )
-        return value
-
-    return _option(parse, default)
+    return value_field(
+        lambda where, text: fields.choice(where, text, ("yes", "no")) == "yes",
+        default,
+        lambda value: "yes" if value else "no",
+    )
 
 
 @attr.frozen
@@ -214,32 +200,32 @@ class IpsecParams:
     credentials: str = PUBKEY
     proposal: Proposal = attr.Factory(lambda: Proposal.parse("proposal", "auto"))  # Algorithms.
     # Extended sequence numbers (RFC 4304): "yes", "no", or "auto" where both ends can.
-    esn: str = _word("auto", "yes", "no")
-    replay_window: int = _or_off(32, 4096, 128)  # Packets, 0 is off.
+    esn: str = choice_field(("auto", "yes", "no"))
+    replay_window: int = or_off_field(32, 4096, 128)  # Packets, 0 is off.
     encap: bool = _switch(False)  # Put ESP into UDP even where no NAT is in between.
     mobike: bool = _switch(False)  # Let addresses of the underlay change (RFC 4555).
     # Seconds of silence before a check for a dead peer (RFC 7296 section 2.4).
-    dpd_delay: int = _number(1, 3600, 10)
-    ike_rekey: int = _number(300, 604800, 14400)  # Seconds a key of IKE is used.
-    child_rekey: int = _number(60, 604800, 3600)  # Seconds a key of ESP is used.
+    dpd_delay: int = number_field(1, 3600, 10)
+    ike_rekey: int = number_field(300, 604800, 14400)  # Seconds a key of IKE is used.
+    child_rekey: int = number_field(60, 604800, 3600)  # Seconds a key of ESP is used.
     # Megabytes (10^6 bytes) a key of ESP is used for, 0 for no limit.
-    child_mbytes: int = _number(0, 999999999, 0)
+    child_mbytes: int = number_field(0, 999999999, 0)
     # Packets a key of ESP is used for, 0 for no limit.
-    child_packets: int = _or_off(1000, 9999999999, 0)
+    child_packets: int = or_off_field(1000, 9999999999, 0)
     # "start" keeps the tunnel up, "trap" opens it with the first packet.
-    start: str = _word("start", "trap")
+    start: str = choice_field(("start", "trap"))
     # Headers that get a copy of the DSCP: "out" the outer, "in" the inner, "yes" both.
-    copy_dscp: str = _word("out", "in", "yes", "no")
+    copy_dscp: str = choice_field(("out", "in", "yes", "no"))
     copy_df: bool = _switch(True)  # Whether the DF bit is copied to the outer header.
     # Whether a peer is refused if its certificate of the operator's authority has an unknown
     # revocation status: "strict" yes, "ifuri" if the certificate has a URI to get the status from,
     # "relaxed" no.
-    revocation: str = _word("relaxed", "ifuri", "strict")
-    key_type: str = _word(*KEY_TYPES)  # Type of our key.
+    revocation: str = choice_field(("relaxed", "ifuri", "strict"))
+    key_type: str = choice_field(KEY_TYPES)  # Type of our key.
     # Whether an end's inner address may be its outer address too.
     same_address: bool = _switch(False)
     # Prefixes from which peers that ask get addresses.
-    pool: Tuple[fields.IPNetwork, ...] = _option(pools.parse, ())
+    pool: Tuple[fields.IPNetwork, ...] = text_field(pools.parse, (), pools.show)
 
     @property
     def proof(self) -> str:
@@ -259,17 +245,11 @@ class IpsecParams:
         for key, field in sorted(OPTIONS.items()):
             value = getattr(self, field.name)
             if value != field.default:
-                text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
-                text = pools.show(value) if isinstance(value, tuple) else text
-                words.append("{}={}".format(key, text))
+                words.append("{}={}".format(key, field.metadata["show"](value)))
         return ",".join(words)
 
 
-OPTIONS = {
-    field.name.replace("_", "-"): field
-    for field in attr.fields(IpsecParams)
-    if "option" in field.metadata
-}
+OPTIONS = parameters_of(IpsecParams)
 """Keys of `ipsec-options`, and their fields."""
 
 
@@ -289,5 +269,5 @@ def options(where: str, text: str) -> Dict[str, object]:
         field = OPTIONS[key]
         if field.name in result:
             raise InputError(where, "{} is given twice".format(key), "each option once")
-        result[field.name] = field.metadata["option"]("{}: {}".format(where, key), value)
+        result[field.name] = field.metadata["parse"]("{}: {}".format(where, key), value)
     return result
