@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import socket
 import stat
 from io import StringIO
@@ -16,7 +17,7 @@ from vpnaas.plan import TABLE, Plan, diagnose_steps
 from vpnaas.tunnels.technology import LinkPlan
 from vpnaas.vdu import steps, trouble
 from vpnaas.vdu.file_cache import FileCache
-from vpnaas.vdu.programs import est, secret_store
+from vpnaas.vdu.programs import agent, est, secret_store
 
 pytestmark = pytest.mark.slow
 
@@ -54,6 +55,13 @@ def test_a_failing_program_leaves_the_file_it_was_to_fill(tmp_path):
     path.write_text("old")
     execute(steps.run("k", "false", stdout_file=str(path), any_exit=True)).check()
     assert path.read_text() == "old"
+
+
+@pytest.mark.parametrize("path", ["/opt/odd", None])
+def test_programs_are_found_where_a_profile_has_another_path(path, monkeypatch):
+    monkeypatch.delenv("PATH") if path is None else monkeypatch.setenv("PATH", path)
+    results = execute(steps.run("x", "true"), steps.which("w", ["sshd"])).check()
+    assert results.paths("w") == {"sshd": shutil.which("sshd", path=agent.PATH)}
 
 
 def test_a_program_asks_name_servers_that_drop_for_seconds_only():

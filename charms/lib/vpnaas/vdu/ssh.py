@@ -203,7 +203,7 @@ class Vdu:
         limit = 30 + sum(int(step.body.get("timeout", 1)) for step in steps)
         python = "/usr/bin/python3 -I -"
         # sudo drops the variable, from which the steps learn where this login comes from.
-        sudo = 'sudo -n /usr/bin/env "SSH_CONNECTION=$SSH_CONNECTION" '
+        sudo = '/usr/bin/sudo -n /usr/bin/env "SSH_CONNECTION=$SSH_CONNECTION" '
         command = python if self._login.user == "root" else sudo + python
         if self._cache is None:
             self._cache = _cached_files(self._recall_file)
