@@ -50,7 +50,12 @@ PLACE = "place"
 
 
 def check_home(home: Path) -> None:
-    """Refuse a home of a later version, and the copy of another one."""
+    """Refuse a home of a later version, the copy of another one, and a new one charms cannot use."""
+    if ":" in str(home.resolve()) and not (home / "nbi").exists():
+        raise NbiError(
+            f"the lab's home {home} has a ':' in its path, by which Python divides the folders of "
+            "charms; use another home (--home)"
+        )
     with suppress(OSError, UnicodeDecodeError):
         place = (home / PLACE).read_text(encoding="utf-8")
         if place.startswith("/") and place != str(home.resolve()):

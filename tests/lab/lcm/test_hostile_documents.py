@@ -86,6 +86,12 @@ def test_a_damaged_record_is_named(tmp_path: Path, kind: str) -> None:
     assert (store.damaged(VIMS), len(store.all(VIMS))) == ([], 1)
 
 
+def test_a_home_whose_path_charms_cannot_have_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NbiError, match="has a ':' in its path"):
+        Store(tmp_path / "a:b")
+    Store(tmp_path / "a, b")
+
+
 @pytest.mark.parametrize("text", [str(VERSION + 1), "", "1.5", "later", "9" * 5000])
 def test_a_home_of_a_later_lab_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "version").write_text(text)
