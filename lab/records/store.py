@@ -50,7 +50,7 @@ PLACE = "place"
 
 
 def check_home(home: Path) -> None:
-    """Refuse a home of a later version, the copy of another one, and a new one charms cannot use."""
+    """Refuse a home of a later version, a copy of another one, a new one that breaks charms."""
     if ":" in str(home.resolve()) and not (home / "nbi").exists():
         raise NbiError(
             f"the lab's home {home} has a ':' in its path, by which Python divides the folders of "

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import attr
 import pytest
 from oai import kinds, params
 from oai.kinds import KINDS
@@ -89,7 +90,7 @@ def test_where_a_login_comes_from_is_known_beyond_sudo(
         """A login shell on this machine."""
 
         def command(self, command: str, stdin: str = "", seconds: int = 60) -> CommandResult:
-            words = ["sh", "-c", command]
+            words = ["sh", "-c", command.replace("/usr/bin/sudo", str(sudo))]
             done = subprocess.run(
                 words, input=stdin, env=environment, capture_output=True, text=True
             )
@@ -98,6 +99,24 @@ def test_where_a_login_comes_from_is_known_beyond_sudo(
     (step,) = (step for step in facts.observe() if step.id == "facts/login")
     vdu = Local(Login("10.0.0.1", user, "", ""))
     assert str(facts.parse(vdu.execute([step], exclusive=False).check()).login) == login
+
+
+@pytest.mark.parametrize("name", ["ens4", "enp0s4", "br0"])
+@pytest.mark.parametrize("tagged", [True, False])
+def test_the_bridge_that_has_a_nics_addresses_stands_for_it(name: str, tagged: bool) -> None:
+    mac = {"mtu": 1500, "address": "fa:16:3e:00:00:04"}
+    address = {"local": "192.0.2.4", "prefixlen": 24, "family": "inet", "scope": "global"}
+    rows = [
+        {"ifname": "ens4", **mac, "master": "br0", "altnames": ["enp0s4"]},
+        {"ifname": "br0", **mac, "addr_info": [address]},
+    ]
+    vdu = facts.parse(Results({"facts/addresses": {"code": 0, "out": json.dumps(rows)}}))
+    vdu = attr.evolve(vdu, tags={"ens4": mac["address"]} if tagged else {})
+    assert vdu.underlay(name, None).name == "br0"
+    # A port with addresses of its own, as one in a VRF, stays what it is.
+    rows[0]["addr_info"] = [address]
+    vdu = facts.parse(Results({"facts/addresses": {"code": 0, "out": json.dumps(rows)}}))
+    assert vdu.underlay(name, None).name == ("br0" if name == "br0" else "ens4")
 
 
 NICS = [

@@ -24,6 +24,8 @@ class Interface:
     addresses: Tuple[fields.IPInterface, ...]
     up: bool = True
     mac: str = ""
+    altnames: Tuple[str, ...] = ()  # Other names, which systemd gives.
+    master: str = ""  # The bridge or bond that it is a port of, "" for none.
 
 
 @attr.frozen
@@ -45,10 +47,17 @@ class VduFacts:
         """Return the VDU's name of an interface that has another one in the VNFD.
 
         OSM gives that name to the cloud, which keeps it as a tag of the NIC. The kernel names NICs
-        by the machine's buses: enp4s0 instead of ens4.
+        by the machine's buses: enp4s0 instead of ens4. A port of a bridge or bond that has the
+        addresses stands for that.
         """
         mac = self.tags.get(name)
-        return next((i.name for i in self.interfaces.values() if mac and i.mac == mac), name)
+        for interface in self.interfaces.values():
+            if (mac and interface.mac == mac) or (not mac and name in interface.altnames):
+                name = interface.name
+                break
+        port = self.interfaces.get(name)
+        master = self.interfaces.get(port.master) if port and not port.addresses else None
+        return master.name if master and master.addresses else name
 
     def resolved(self, params: Params, *names: str) -> Params:
         """Return parameters with the VDU's names of interfaces in the attributes `names`."""
@@ -154,7 +163,9 @@ def parse(results: Results) -> VduFacts:
             name = str(item["ifname"])
             up = "UP" in item.get("flags", ("UP",))
             mac = str(item.get("address", "")).lower()
-            interfaces[name] = Interface(name, int(item["mtu"]), addresses(item), up, mac)
+            others, master = tuple(item.get("altnames", ())), str(item.get("master", ""))
+            mtu = int(item["mtu"])
+            interfaces[name] = Interface(name, mtu, addresses(item), up, mac, others, master)
         routes = json.loads(results.out("facts/default") or "[]")
         routes += json.loads(results.out("facts/default6") or "[]")
         default = str(routes[0].get("dev", "")) if routes else ""
