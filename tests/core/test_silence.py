@@ -32,6 +32,8 @@ def reason(hss: Any) -> str:
         ("ens3", "ens4", "sends packets to {inner} into ens3 instead of wg-s6a"),
         ("", "ens4", "refuses packets to {inner}"),
         ("wg-s6a", "", "refuses packets to {outer}"),
+        # As while ens4 is down.
+        ("wg-s6a", "ens3", "sends packets to {outer} into ens3 instead of ens4"),
     ],
 )
 def test_a_foreign_way_is_named(inner: str, outer: str, sentence: str) -> None:

@@ -623,7 +623,8 @@ def conclude(
             device = after.interface if after.interface != after.underlay else ""
             alive = fresh(plan.now, after, silent)
             idle = "" if alive else ipsec_interface(link)
-            waiting += silence.causes(link, silent, device, idle, diagnosis)
+            chosen = after.underlay if after.params.underlay_interface else ""
+            waiting += silence.causes(link, silent, device, idle, diagnosis, chosen)
         concluded[link] = attr.evolve(after, echoes=echoes, waiting=waiting)
         broken = _broken(decided.params, results)
         if broken is not None:

@@ -23,23 +23,27 @@ def look(link: str, peer: Peer) -> List[Step]:
     ] + [run(at + "drops", "nft", "-j", "list", "ruleset", pick=_DROPS, any_exit=True)]
 
 
-def causes(link: str, peer: Peer, device: str, idle: str, results: Results) -> Tuple[str, ...]:
+def causes(
+    link: str, peer: Peer, device: str, idle: str, results: Results, underlay: str = ""
+) -> Tuple[str, ...]:
     """Return why a peer may not answer, one sentence each.
 
     Args:
         device: Interface into which the tunnel's packets are routed, "" for any.
         idle: Interface where they end while there is no tunnel, "" for none.
+        underlay: Interface that the operator wants the tunnel to run over, "" for any.
     """
     at, found = link + "/silent/", []
     for end, address in _ends(peer):
         wrong, way = "", _way(results, at + end)
+        right = device if end == "inner" else underlay
         if results.exit_code(at + end):
             wrong = "a route or rule of the VDU refuses packets to {0}"
-        elif end == "inner" and device and way not in ("", device, idle):
+        elif right and way not in ("", right, idle):
             wrong = "a route or rule of the VDU sends packets to {0} into {1} instead of {2}"
         if wrong:
             text = wrong + "; see `ip route get {0}`"
-            found.append(text.format(address, way, device))
+            found.append(text.format(address, way, right))
     drops = _drops(results, at + "drops")
     if drops:
         text = "a firewall that is not ours may drop packets: {}"
