@@ -59,7 +59,7 @@ class OpenSshInjector:
             "KILL",
             "ssh",
             "-i",
-            str(private_key),
+            str(private_key).replace("%", "%%"),  # ssh_config(5), TOKENS
             "-F",
             "none",
             *(word for option in _OPTIONS for word in ("-o", option)),
