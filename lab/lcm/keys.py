@@ -59,21 +59,22 @@ class OpenSshInjector:
             "KILL",
             "ssh",
             "-i",
-            str(private_key).replace("%", "%%"),  # ssh_config(5), TOKENS
+            private_key.name,  # Without its folder, in which ssh would replace %i and others.
             "-F",
             "none",
             *(word for option in _OPTIONS for word in ("-o", option)),
             f"{user}@{address}",
             f"sh -c {shlex.quote(script)}",
         ]
-        _run(command, public_key.strip() + "\n", "ssh")
+        _run(command, public_key.strip() + "\n", "ssh", private_key.parent)
 
 
-def _run(command: Sequence[str], text: str | None, what: str) -> None:
+def _run(command: Sequence[str], text: str | None, what: str, folder: Path | None = None) -> None:
     try:
         done = subprocess.run(
             command,
             input=text,
+            cwd=folder,
             capture_output=True,
             text=True,
             timeout=3 * _LOGIN_SECONDS,

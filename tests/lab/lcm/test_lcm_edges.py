@@ -148,7 +148,7 @@ def fake_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program = tmp_path / "bin" / "ssh"
     program.parent.mkdir()
     program.write_text(
-        f'#!/bin/sh\necho "$2" > {home}/identity\nfor last; do :; done\n'
+        f'#!/bin/sh\necho "$PWD" "$2" > {home}/identity\nfor last; do :; done\n'
         f'HOME={home}; export HOME\nexec sh -c "$last"\n'
     )
     program.chmod(0o755)
@@ -157,13 +157,14 @@ def fake_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_injection_appends_once_with_tight_modes(fake_ssh: Path, tmp_path: Path) -> None:
-    injector = OpenSshInjector(list)
+    injector, folder = OpenSshInjector(list), tmp_path / "5%i"
+    folder.mkdir()
     (fake_ssh / ".ssh").mkdir()
     (fake_ssh / ".ssh" / "authorized_keys").write_text("ssh-rsa RO\n")
     for _ in range(2):
-        injector.inject("10.0.0.1", "ubuntu", tmp_path / "5%i" / "key", "ssh-ed25519 AAA unit")
-    # ssh takes %i for the number of the user.
-    assert (fake_ssh / "identity").read_text() == f"{tmp_path}/5%%i/key\n"
+        injector.inject("10.0.0.1", "ubuntu", folder / "key", "ssh-ed25519 AAA unit")
+    # ssh would take %i for the number of the user.
+    assert (fake_ssh / "identity").read_text() == f"{folder} key\n"
     text = (fake_ssh / ".ssh" / "authorized_keys").read_text()
     assert text == "ssh-rsa RO\nssh-ed25519 AAA unit\n"
 
