@@ -6,6 +6,7 @@ of it. A killed writer leaves the old document.
 """
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
@@ -51,11 +52,8 @@ PLACE = "place"
 
 def check_home(home: Path) -> None:
     """Refuse a home of a later version, a copy of another one, a new one that breaks charms."""
-    if ":" in str(home.resolve()) and not (home / "nbi").exists():
-        raise NbiError(
-            f"the lab's home {home} has a ':' in its path, by which Python divides the folders of "
-            "charms; use another home (--home)"
-        )
+    if not (home / "nbi").exists():
+        _check_place(home)
     with suppress(OSError, UnicodeDecodeError):
         place = (home / PLACE).read_text(encoding="utf-8")
         if place.startswith("/") and place != str(home.resolve()):
@@ -74,6 +72,18 @@ def check_home(home: Path) -> None:
             f"the lab's home {home} is of version '{text[:20]}', and this lab reads homes up to"
             f" version {VERSION}: use the lab that made it, or another home (--home)"
         )
+
+
+def _check_place(home: Path) -> None:
+    """Refuse a new home where no charm can run."""
+    path, wrong = home.resolve(), ""
+    folder = next(each for each in (path, *path.parents) if each.exists())
+    if ":" in str(path):
+        wrong = "has a ':' in its path, by which Python divides the folders of charms"
+    elif os.statvfs(folder).f_flag & os.ST_NOEXEC:
+        wrong = "is on a file system that starts no programs (noexec), such as charms"
+    if wrong:
+        raise NbiError(f"the lab's home {home} {wrong}; use another home (--home)")
 
 
 class Store:

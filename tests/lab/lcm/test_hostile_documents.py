@@ -92,6 +92,16 @@ def test_a_home_whose_path_charms_cannot_have_is_refused(tmp_path: Path) -> None
     Store(tmp_path / "a, b")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_a_home_where_no_charm_can_be_started_is_refused(tmp_path: Path) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "noexec", "none", tmp_path], check=True)
+    try:
+        with pytest.raises(NbiError, match="starts no programs"):
+            Store(tmp_path / "home")
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+
+
 @pytest.mark.parametrize("text", [str(VERSION + 1), "", "1.5", "later", "9" * 5000])
 def test_a_home_of_a_later_lab_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "version").write_text(text)
