@@ -59,7 +59,7 @@ _TELLING = re.compile("|".join(each.pattern for each in (cloudinit.FINISHED, _FA
 #: configuration drive needs no network, so nothing has to wait.
 _NO_WAIT = "systemd.mask=systemd-networkd-wait-online.service"
 #: PCI slots of all devices except NICs. NICs start at FIRST_NIC_SLOT, as in a cloud.
-_DISK, _CHANNEL, _RANDOM, _DRIVE = "0x2", "0x1d", "0x1e", "0x1f"
+_DISK, _CHANNEL, _RANDOM, _DRIVE = "0x2", "0x1a", "0x1b", "0x1c"
 
 
 def _user_image(name: str) -> Path:
@@ -174,11 +174,6 @@ class Machine(Vdu):
 
     @classmethod
     def check_server(cls, spec: ServerSpec, settings: Image, old: Path | None = None) -> None:
-        if settings.hw_machine_type != "pc":
-            raise VimError(
-                f"Image {spec.image} has hw_machine_type {settings.hw_machine_type}; virtual "
-                "machines of the lab are of the type pc."
-            )
         if _user_image(spec.image).exists():
             size = -(-_check_disk(spec.image) >> 30)
             if size > spec.disk_gb:
@@ -277,6 +272,7 @@ class Machine(Vdu):
             "vcpus": spec.vcpus,
             "image": None if made is None else str(made.directory),
             "base": [str(backing), _look(backing)] if made is None else None,
+            "machine": settings.hw_machine_type,
             "nics": nics,
         }
         files.replace(self.directory / "vm.json", json.dumps(plan, indent=1))
@@ -335,9 +331,16 @@ class Machine(Vdu):
             "-drive", "if=none,id=config,readonly=on,format=raw,file=disk/config.img",
             "-device", f"virtio-blk-pci,drive=config,addr={_DRIVE}",
         ]  # fmt: skip
+        ported = plan.get("machine") == "q35"
+        if ported:
+            words += ["-machine", "q35"]
+            # The ports' buses are numbered from 1 on.
+            for number in range(1, FIRST_NIC_SLOT + len(plan["nics"])):
+                words += ["-device", f"pcie-root-port,id=bus{number},chassis={number}"]
         for index, nic in enumerate(plan["nics"]):
             net = f"tap,id=nic{index},ifname={nic['device']},script=no,downscript=no"
-            where = f"addr={FIRST_NIC_SLOT + index:#x},romfile="
+            slot = FIRST_NIC_SLOT + index
+            where = f"bus=bus{slot},romfile=" if ported else f"addr={slot:#x},romfile="
             words += ["-netdev", net]
             words += ["-device", f"virtio-net-pci,netdev=nic{index},mac={nic['mac']},{where}"]
         if plan["image"] is not None:

@@ -123,6 +123,21 @@ def test_tunnel_of_the_kernels_own_wireguard(pair: Service) -> None:
     assert all("wireguard" in vnf.out("lsmod") for vnf in pair.vnfs.values())
 
 
+def test_a_nic_that_the_kernel_names_otherwise_is_found_by_its_tag(machines: Lab) -> None:
+    machines.onboard(*BASIC)
+    images = {"images": {"ubuntu22.04": {"hw_machine_type": "q35"}}}
+    account = ("--account_type", "qemu", "--config", json.dumps(images))
+    machines.done("vim-create", "--name", "q35", *account)
+    service = machines.create("q35", "vpn_basic_ns", "vpn_basic", vim="q35")
+    try:
+        client = service["client"]
+        assert client.pings(SERVER)
+        assert UNDERLAY in client.out("ip", "route", "get", UNDERLAY, "oif", "enp4s0")
+        assert 'iifname "enp4s0"' in client.out("nft", "list", "table", "inet", TABLE)
+    finally:
+        gone(service)
+
+
 @pytest.mark.kvm
 def test_rotation_of_wireguard_loses_no_datagram(pair: Service) -> None:
     # WireGuard keeps 128 packets of a peer during a handshake. On an emulated processor a handshake

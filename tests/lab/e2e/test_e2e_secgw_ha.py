@@ -8,16 +8,20 @@ Cast: gateway1, gateway2, core, cell1, cell2 (`secgw_ha_ns`).
 Seen:
 - a killed daemon, a lost interface, a power cut and maintenance move the service with its tunnels;
 - the primary takes back by itself;
+- a flood of IKE requests does not move the service;
 - both gateways active at a time lose nothing, and the primary stays;
 - only the other gateway takes part in the election.
 """
 
 import socket
 import struct
+from pathlib import Path
 
 import pytest
 from e2e_standby import VIRTUAL, active, carriers, files, is_active, probe, whole
 from e2e_support import ActionError, Service, scraped
+
+from testbed import flood
 
 # The first test builds packages and waits for five VNFs.
 pytestmark = [
@@ -221,6 +225,24 @@ def test_split_brain_loses_nothing_and_ends_with_the_primary(ha: Service) -> Non
     finally:
         ha.vim.start(ha["gateway2"].server_id)
     assert result.gap_ms < GAP_MS
+
+
+def test_a_flood_of_requests_does_not_move_the_service(ha: Service) -> None:
+    first, cell = ha["gateway1"], ha["cell2"]
+    before = scraped_roles(ha)
+    # Answers to the invented addresses go to a router, as on any backhaul.
+    first.out("ip", "route", "add", "198.18.0.0/15", "via", "192.168.120.11", "dev", "ens4")
+    text = Path(flood.__file__).read_text(encoding="utf-8")
+    try:
+        send = ("python3", "-", "10", "500", "192.168.120.1")
+        result = probe(ha, 15, lambda: cell.out(*send, input=text, timeout=60.0), "flood")
+        counted = first.out("nft", "list", "ruleset")
+    finally:
+        first.out("ip", "route", "delete", "198.18.0.0/15", "dev", "ens4")
+    print(counted, result)
+    assert result.gap_ms < GAP_MS
+    assert active(ha) == "1"
+    assert scraped_roles(ha) == before
 
 
 def test_only_the_other_gateway_takes_part_in_the_election(ha: Service) -> None:
