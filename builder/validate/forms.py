@@ -83,7 +83,8 @@ def _among(words: list[str], text: str) -> bool:
 def _fits(kind: str, words: list[str], text: str) -> bool:
     """Tell whether a text has a form of FORMS."""
     parts = text.split(",") if FORMS[kind].get("list") else [text]
-    keys = [part.partition("=")[0].strip(" ") for part in parts if "=" in part]
+    once = FORMS[kind].get("once")
+    keys = [part.partition("=")[0].strip(" ") for part in parts if once or "=" in part]
     if len(keys) > len(set(keys)) or len(parts) > FORMS[kind].get("most", len(parts)):
         return False
     return all(_part_fits(kind, words, part.strip(" ")) for part in parts)
