@@ -32,7 +32,7 @@ from lab.cli.links import SPARE
 from lab.errors import NbiError, unknown
 from lab.nbi.engine import Engine
 from lab.records.journal import Journal, Tail
-from lab.records.store import NSIS, NSRS
+from lab.records.store import NSIS, NSRS, Store
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = (
@@ -491,7 +491,7 @@ def test_a_forgotten_vnf_is_asked_for_with_the_names(
     vnfs.append({"nsr-id-ref": "8", "member-vnf-index-ref": "other"})
     monkeypatch.setattr(Engine, "ns_run", refused)
     monkeypatch.setattr(Engine, "ns", lambda *_: {"_id": "7"})
-    monkeypatch.setattr(Engine, "vnfs", lambda *_: vnfs)
+    monkeypatch.setattr(Store, "all", lambda *_: vnfs)
     words = ["--home", str(tmp_path), "ns-action", "epc", "--action_name", "show-status"]
     with pytest.raises(SystemExit, match="1"):
         main(words)
