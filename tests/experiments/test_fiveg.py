@@ -35,7 +35,7 @@ def test_slices_are_valid_and_their_own_links_share_no_address(dist: Path, tmp_p
     used: dict[tuple[str, str], str] = {}
     for slice_ in fiveg.requests(dist, qos.RATES, fiveg.THREE):
         alone = Catalog(vnfds=catalog.vnfds, nsds=catalog.nsds,
-                        nsts={slice_.nst: catalog.nsts[slice_.nst]})  # fmt: skip
+                        nsts={slice_.descriptor: catalog.nsts[slice_.descriptor]})  # fmt: skip
         assert validate_params("nsi", yaml.safe_load(slice_.text), alone) == []
         table = Addresses.of(slice_.parameters)
         for kind in (table.inner, table.outer):

@@ -35,7 +35,7 @@ def test_both_slices_are_valid_and_share_no_address(dist: Path, catalog: Catalog
     one, two = slices.requests(dist, qos.RATES, "s1u")
     for slice_ in (one, two):
         alone = Catalog(vnfds=catalog.vnfds, nsds=catalog.nsds,
-                        nsts={slice_.nst: catalog.nsts[slice_.nst]})  # fmt: skip
+                        nsts={slice_.descriptor: catalog.nsts[slice_.descriptor]})  # fmt: skip
         assert validate_params("nsi", yaml.safe_load(slice_.text), alone) == []
     first, second = (Addresses.of(slice_.parameters) for slice_ in (one, two))
     assert first.inner.keys() == second.inner.keys()
@@ -56,7 +56,7 @@ def test_the_set_ups_beside_the_slices_are_valid(
     mine = {a for w in slices.requests(dist, qos.RATES, "s1u")
             for a in Addresses.of(w.parameters).inner.values()}  # fmt: skip
     for service in setups.requests(dist, [setups.DOUBLE, setups.SITES], functions=True):
-        alone = Catalog(vnfds=catalog.vnfds, nsds={service.nsd: catalog.nsds[service.nsd]})
+        alone = Catalog(vnfds=catalog.vnfds, nsds={service.descriptor: catalog.nsds[service.descriptor]})
         assert validate_params("ns", dict(service.parameters), alone) == []
         software = {
             m["additionalParams"]["nf_software"]
