@@ -56,7 +56,8 @@ def test_the_set_ups_beside_the_slices_are_valid(
     mine = {a for w in slices.requests(dist, qos.RATES, "s1u")
             for a in Addresses.of(w.parameters).inner.values()}  # fmt: skip
     for service in setups.requests(dist, [setups.DOUBLE, setups.SITES], functions=True):
-        alone = Catalog(vnfds=catalog.vnfds, nsds={service.descriptor: catalog.nsds[service.descriptor]})
+        nsds = {service.descriptor: catalog.nsds[service.descriptor]}
+        alone = Catalog(vnfds=catalog.vnfds, nsds=nsds)
         assert validate_params("ns", dict(service.parameters), alone) == []
         software = {
             m["additionalParams"]["nf_software"]
