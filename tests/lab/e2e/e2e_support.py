@@ -492,13 +492,21 @@ def gone(service: Service) -> None:
     service.lab.done("ns-delete", service.name, "--wait")
 
 
-def own_service(packages: Sequence[str], name: str, nsd: str, parameters: str) -> Any:
-    """Return a fixture: a service that a module has for itself, deleted after its tests."""
+def own_service(
+    packages: Sequence[str], name: str, nsd: str, parameters: str, ready: Sequence[str] = ()
+) -> Any:
+    """Return a fixture: a service that a module has for itself, deleted after its tests.
+
+    Tests begin when the network functions `ready` are. `update-status`, which sees a slow start,
+    does not come here, but who asks sees it too.
+    """
 
     @pytest.fixture(scope="module")
     def service(lab: Lab) -> Iterator[Service]:
         lab.onboard(*packages)
         made = lab.create(name, nsd, parameters)
+        for each in ready:
+            wait(made[each].ready, f"{each} is ready", 120)
         yield made
         gone(made)
 

@@ -97,7 +97,7 @@ def joined(lab: Lab) -> Iterator[Joined]:
     """Two slices; the UE has a session in each."""
     lab.onboard(*ACCESS_5G)
     vim = lab.backends.local_vim(str(lab.engine.store.resolve(VIMS, "lab")["_id"]))
-    hotspot = vim.create_network(NetworkSpec("hotspot", "192.168.60.0/24"), "hotspot")
+    hotspot = vim.create_network(NetworkSpec("hotspot", "192.168.60.0/24", dhcp=False), "hotspot")
     made = Joined(lab, vim, hotspot, Joiner(lab.client(), print))
     for slice in MARKERS:
         made.make(slice)
