@@ -55,7 +55,7 @@ class NfCharm(VnfCharm):
     def _check_device(self, nf_params: Common) -> None:
         """Raise InputError if a device that only UEs may use is one of management or of a link."""
         parameter, unchecked = kinds.FUNCTIONS[self.kind].for_ues
-        name = getattr(nf_params, parameter.replace("-", "_"), unchecked)
+        name = getattr(nf_params, parameter.replace("-", "_")) if parameter else unchecked
         if name == unchecked:
             return
         charm_state = self._charm_state()
