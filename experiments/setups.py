@@ -34,6 +34,7 @@ class Service(Request):
 
     @property
     def parameters(self) -> Mapping[str, Any]:
+        """Its parameters, for the same use as `SliceRequest.parameters`."""
         return self.document
 
     @property

@@ -37,6 +37,7 @@ class Stream:
 
     @property
     def lost(self) -> int:
+        """Number of datagrams that never arrived."""
         return int(self.sent["sent"]) - int(self.seen.get("received", 0))
 
     @property

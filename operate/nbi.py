@@ -80,6 +80,12 @@ class Nbi:
         return self._record("GET", "/version")
 
     def get(self, path: str) -> Any:
+        """Return the answer to a GET request.
+
+        Raises:
+            Refused: OSM refuses; the status is 404 if the resource does not exist.
+            Unreachable: no answer.
+        """
         for left in range(self._tries, -1, -1):
             try:
                 return self._with_token("GET", path)
@@ -95,6 +101,7 @@ class Nbi:
         return self._with_token("POST", path, json=dict(body))
 
     def delete(self, path: str) -> Any:
+        """Return the answer to a DELETE request; see :meth:`post`."""
         return self._with_token("DELETE", path)
 
     @understood("OSM")

@@ -120,6 +120,7 @@ class Context(Reporter):
         return day12_of("/df[0]", self.flavour())
 
     def each(self, path: str) -> Iterator[Found]:
+        """Return what is at a path of the descriptor; see `walk`."""
         return walk(self.body, path)
 
     def vdus(self) -> list[tuple[str, Document]]:

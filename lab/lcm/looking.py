@@ -40,6 +40,9 @@ def look(
         patience: Seconds to wait for an operation on the service to end.
         told: Is called once it is recorded. The charms then finish the hooks they have begun, which
             takes seconds: two ends of a dead link make each other look again.
+
+    Raises:
+        ConflictError: an operation goes on.
     """
     with files.locked(backends.home / "lcm" / "locks" / ns_id, patience, f"ns {ns_id}"):
         svc = service(backends.store.get(NSRS, ns_id), backends.store)

@@ -59,6 +59,7 @@ def run_charms(
     """Let a service's charms run what `begin` queues, until all units are idle or in error.
 
     `patience`: seconds to wait for an operation on the service to end; `limit`: for the units.
+    ConflictError says that an operation goes on.
     """
     lock = backends.home / "lcm" / "locks" / ns_id
     with files.locked(lock, patience, f"ns {ns_id}"):

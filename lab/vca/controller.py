@@ -44,6 +44,7 @@ class Controller:
         return choose_python()
 
     def add_model(self, uuid: str) -> Model:
+        """Make a model. Raises AlreadyExistsError."""
         if not MODEL_UUID.match(uuid):
             raise InvalidValueError(f'"{uuid}" cannot be the UUID of a model')
         with self._lock:

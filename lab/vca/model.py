@@ -249,6 +249,7 @@ class Model:
         folder.rename(package)
 
     def add_units(self, app: str, count: int = 1) -> list[str]:
+        """Add units to an application; return their names."""
         with self._edit() as document:
             applications.find_alive(document, app)
             names = applications.add_units(document, app, count)
@@ -313,6 +314,7 @@ class Model:
             application.config.update(parsed)
 
     def config(self, app: str) -> dict[str, OptionValue | None]:
+        """Return the effective options of an application."""
         application = applications.find(self._view(), app)
         return self._runtime.charm_of(application).config(application.config)
 

@@ -111,6 +111,7 @@ class Store:
         (self._actions / f"{int(action_id)}.json").unlink(missing_ok=True)
 
     def action_ids(self) -> list[str]:
+        """Return the ids of all recorded actions, oldest first."""
         return sorted((path.stem for path in self._actions.glob("*.json")), key=int)
 
     def load_action(self, action_id: str) -> ActionDocument:

@@ -554,7 +554,10 @@ class Keeper:
 
 
 def try_users(base: int, place: Path) -> None:
-    """Test, at an empty directory, the overlay of a VDU whose users begin at ``base``."""
+    """Test, at an empty directory, the overlay of a VDU whose users begin at ``base``.
+
+    OSError says that this machine cannot do that.
+    """
     _checked(_libc.unshare(CLONE_NEWNS), "unshare")
     mount("none", Path("/"), flags=MS_REC | MS_PRIVATE)
     mount("tmpfs", place, "tmpfs")

@@ -117,6 +117,7 @@ def from_json(text: str, where: str) -> Part:
 
 
 def functions_to_json(functions: Mapping[str, Mapping[str, Part]]) -> str:
+    """Return the document for the peer relation."""
     given = {
         link: {name: encode(part) for name, part in named.items()}
         for link, named in functions.items()

@@ -451,6 +451,7 @@ FEATURES = {"xfrm_interface": "XFRM interfaces", "ip_gre": "GRE", "sctp": "SCTP"
 
 
 def _kernel(kind: str) -> List[Step]:
+    """Return the step that looks at the kernel before the image starts."""
     modules = FUNCTIONS[kind].kernel
     request = {"modules": modules}
     return [ask("nf/kernel", source("kernel.py", "oai"), request, 60)] if modules else []

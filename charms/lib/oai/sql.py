@@ -27,16 +27,19 @@ def select(imsi: str) -> str:
 
 
 def some(limit: int) -> str:
+    """Return the statement that selects the first `limit` subscribers."""
     return _select("ueid", SUBSCRIBERS, "ueid <> ''") + " ORDER BY ueid LIMIT {};".format(limit)
 
 
 def sessions(first: str, last: str) -> str:
+    """Return the statement that selects the sessions of a range of subscribers."""
     ends = (provision_5g.literal(first), provision_5g.literal(last))
     where = "ueid >= {} AND ueid <= {}".format(*ends)
     return _select("ueid, singleNssai, dnnConfigurations", SESSIONS, where) + " ORDER BY ueid;"
 
 
 def removal(imsi: str) -> List[str]:
+    """Return the statements that remove a subscriber from all tables."""
     tables = re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", " ".join(provision_5g.schema()))
     return [provision_5g.delete(name, "ueid = " + provision_5g.literal(imsi)) for name in tables]
 
@@ -68,6 +71,7 @@ def held(rows: List[Row]) -> Dict[str, List[Dict[str, Any]]]:
 
 
 def imsis(rows: List[Row]) -> List[str]:
+    """Return the IMSIs of the rows of `some`."""
     if not all("ueid" in row for row in rows):
         raise VpnaasError("these are not the rows of the UDR: they have no column ueid")
     return [row["ueid"] for row in rows]

@@ -171,6 +171,7 @@ def image_pins(where: str, text: str) -> str:
 
 
 def resource_blocks(where: str, value: object) -> int:
+    """Parse a cell's bandwidth."""
     blocks = fields.integer(where, value, 6, 100)
     if blocks not in RESOURCE_BLOCKS:
         allowed = ", ".join(str(count) for count in RESOURCE_BLOCKS)

@@ -144,6 +144,7 @@ def _broken(params: LinkParams, *found: Optional[Results]) -> Optional[Broken]:
 
 
 def _used(charm_state: CharmState) -> Iterator[Tuple[Technology[Any], List[str]]]:
+    """Yield each technology that links use, with these links."""
     for name, technology in sorted(TABLE.items()):
         links = charm_state.using(name)
         if links:
@@ -179,6 +180,7 @@ def _absent_links(charm_state: CharmState) -> List[str]:
 
 
 def _switched_off(charm_state: CharmState, results: Results) -> List[Step]:
+    """Return the steps that take down links that must not be up."""
     steps: List[Step] = []
     for link in _absent_links(charm_state):
         down = _take_down_others(link, results)

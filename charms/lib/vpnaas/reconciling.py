@@ -229,6 +229,7 @@ class ReconcilingCharm:
         return outcome
 
     def _woken(self, link: str) -> Tuple[str, ...]:
+        """Return the numbers of the looks that the other ends of a link ask for."""
         return tuple(look(bag) for _, _, bag in self.environment.related(link))
 
     def _doubted(self) -> FrozenSet[str]:

@@ -223,6 +223,7 @@ def _noted(plan: LinkPlan, before: Memory, at: int) -> Memory:
 
 
 def _ends(plan: LinkPlan, peer: Peer, before: Memory, at: int) -> Tuple[Tuple[str, int, int], ...]:
+    """Return `Memory.seen` of a peer after a look."""
     known = before.seen.get(peer.name, ())
     end = TABLE[plan.params.technology].session(plan.state, plan.params.link, peer).endpoint
     if not end:
@@ -330,6 +331,7 @@ def _bounded(details: Mapping[str, Any], most: int) -> Dict[str, Any]:
 
 
 def of_peer(links: Mapping[str, Mapping[str, Any]], name: str) -> Dict[str, Any]:
+    """Return the details of the links that have a peer, with this peer only."""
     view = {}
     for link, details in links.items():
         peers = [peer for peer in details["peers"] if peer["peer"] == name]

@@ -127,6 +127,7 @@ class OpenStack:
     # --- networks ----------------------------------------------------------------------------
 
     def networks(self) -> list[Network]:
+        """All networks that the project sees."""
         return self._networks()
 
     def management_network(self) -> Network:
@@ -198,6 +199,7 @@ class OpenStack:
     # --- servers -----------------------------------------------------------------------------
 
     def servers(self, tag: str | None = None) -> list[Server]:
+        """All servers of the project, or those of an owner."""
         with self._refusals():
             return [self._server(each) for each in self._of(self._cloud.compute.servers(), tag)]
 
@@ -438,6 +440,7 @@ class OpenStack:
             self._remove([server_id], ports)
 
     def delete_tag(self, tag: str) -> None:
+        """Remove all that an owner has."""
         self._delete_marked(self._mark(tag))
 
     def destroy(self) -> None:

@@ -130,7 +130,7 @@ class Baked:
 
 
 def listed_packages(path: Path) -> dict[str, str]:
-    """Return versions by name from a list as it stands beside an image."""
+    """Return versions by name from a list beside an image; FileNotFoundError if there is none."""
     versions = {}
     for number, row in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         words = row.split(None, 1)

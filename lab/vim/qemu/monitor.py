@@ -103,7 +103,7 @@ class _Channel:
 
 
 def monitor(directory: Path, command: str, /, **arguments: Any) -> Any:
-    """Give QEMU a command."""
+    """Give QEMU a command; SilentError if it does not run."""
     with locked(directory / "qmp.lock"), _Channel(directory, MONITOR, _PATIENCE) as channel:
         channel.take()  # its greeting
         channel.send("qmp_capabilities", {})
@@ -122,7 +122,7 @@ def agent_there(directory: Path) -> bool:
 
 
 def agent(directory: Path, command: str, /, **arguments: Any) -> Any:
-    """Give the guest agent a command."""
+    """Give the guest agent a command; SilentError if none answers."""
     with locked(directory / "agent.lock"):
         if not agent_there(directory):
             raise SilentError("The guest agent does not run in the server, or not yet.")

@@ -59,6 +59,7 @@ class AccessOutcome(Extra):
 
 
 def service() -> str:
+    """Return the unit that ends enrolments before the interface comes up at boot."""
     return filled(
         "access.service",
         __package__,

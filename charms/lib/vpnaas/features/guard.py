@@ -110,6 +110,7 @@ def render(guards: Sequence[Guarded], kept: Optional[Mapping[str, Section]] = No
 
 
 def sections(text: str) -> Dict[str, Section]:
+    """Return the rules of each link in a script of `render`."""
     table: Dict[str, List[List[str]]] = {}
     chain, link = -1, ""
     for line in text.splitlines():
@@ -173,6 +174,7 @@ def _to(guard: Guarded) -> List[str]:
 
 
 def _ssh(guard: Guarded) -> List[str]:
+    """Return the rule that closes SSH under the tunnel."""
     if not guard.underlay:
         return []
     # Without a tunnel interface, decrypted packets also come in by the underlay.

@@ -16,6 +16,7 @@ UNITS = Units("logs", (UNIT,), (UNIT_FILE, PROGRAM_FILE))
 
 
 def unit(server: str) -> str:
+    """Return the systemd unit for a server, as `fields.endpoint` reads it."""
     address, port = fields.endpoint("log-server", server)
     return filled("logs.service", __package__, program=PROGRAM_FILE, address=address, port=port)
 

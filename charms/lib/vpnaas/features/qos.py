@@ -149,6 +149,7 @@ def _classes(underlay: str, links: Sequence[Share]) -> Tuple[List[str], List[str
 
 
 def _matches(share: Share) -> List[str]:
+    """Return the nft(8) expressions that match the outer packets of a link."""
     way = 'oifname "{}" '.format(share.underlay)
     if share.technology == WIREGUARD:
         return [way + "udp sport {}".format(share.port)]
@@ -167,6 +168,7 @@ def _matches(share: Share) -> List[str]:
 
 
 def render(shares: Sequence[Share]) -> Dict[str, str]:
+    """Return the files by path."""
     tc, leaves, off = [], [], []  # type: List[str], List[str], List[str]
     marks = []
     for underlay, links in sorted(_by_underlay(shares).items()):
@@ -272,6 +274,7 @@ def steps_to(shares: Sequence[Share], results: Results) -> List[Step]:
 
 
 def look(shares: Sequence[Share]) -> List[Step]:
+    """Return the steps that read the counters, for `show-qos`."""
     names = sorted({share.underlay for share in shares})
     return [
         run("show/" + name, "tc", "-s", "class", "show", "dev", name, any_exit=True)

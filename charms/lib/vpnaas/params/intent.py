@@ -127,6 +127,7 @@ class LinkParams(Declared):
 
     @property
     def needs_preshared(self) -> bool:
+        """Tell whether this end wants a preshared key."""
         proves = self.technology == IPSEC and self.ipsec.credentials == PSK
         return self.preshared_key or self.post_quantum != NO_QUANTUM or proves
 
@@ -197,10 +198,12 @@ class ManualPeer(Declared):
 
     @property
     def peer_name(self) -> str:
+        """Return its name among all peers of the link."""
         return MANUAL + self.name
 
     @property
     def asks(self) -> bool:
+        """Tell whether it gets an address from the link's pool."""
         return not self.allowed_prefixes
 
     @property
@@ -247,6 +250,7 @@ class Intent:
 
     @property
     def empty(self) -> bool:
+        """Tell whether no link and no exporter was configured yet."""
         return not self.links and not self.off and self.monitoring is None
 
     def with_revoked(self, link: str, keys: Sequence[str]) -> "Intent":
@@ -255,10 +259,12 @@ class Intent:
         return attr.evolve(self, revoked=dict(self.revoked, **{link: tuple(sorted(known))}))
 
     def check_key(self, link: str, key: str, where: str) -> None:
+        """Raise InputError if a public key was revoked on a link."""
         if digest(key) in self.revoked.get(link, ()):
             raise InputError(where, "it was revoked", "a new key, made at the other end")
 
     def with_enrolment(self, link: str, enrolment: Enrolment) -> "Intent":
+        """Return the intent with another server that certifies the keys of a link."""
         params = self.links.get(link)
         if params is None or params.ipsec.credentials not in ENROLLED:
             raise InputError(
@@ -280,6 +286,7 @@ class Intent:
         return attr.evolve(self, qos=dict(others, **{link: qos}) if qos else others)
 
     def with_link(self, params: LinkParams) -> "Intent":
+        """Return the intent with one link configured again."""
         conflicting(params, self.links)
         links = dict(self.links, **{params.link: params})
         return attr.evolve(self, links=links, off=self.off - {params.link})
@@ -312,6 +319,7 @@ class Intent:
         return intent.with_qos(link, link_qos(params, "configure"))
 
     def with_peer(self, peer: ManualPeer) -> "Intent":
+        """Return the intent with one manual peer added or replaced."""
         params = self.links.get(peer.link)
         if params is None or params.technology not in KEYED:
             raise InputError(
@@ -361,6 +369,7 @@ class Intent:
         return tuple(peer for (at, _), peer in sorted(self.peers.items()) if at == link)
 
     def to_json(self) -> str:
+        """Return the document for the peer relation."""
         return json.dumps(
             {
                 "version": DOCUMENT_VERSION,

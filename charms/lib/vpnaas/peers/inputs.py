@@ -105,6 +105,7 @@ class CharmState:
         return inner | {shared.address.ip} if shared else inner
 
     def needs_preshared(self, link: str) -> bool:
+        """Tell whether either end of a link wants a preshared key."""
         theirs = self.keys(link).values()
         return self.intent.links[link].needs_preshared or any(keys.preshared for keys in theirs)
 
@@ -144,6 +145,7 @@ class LinkInputs:
 
     @property
     def revoked(self) -> Tuple[str, ...]:
+        """Return the digests of keys that an operator revoked."""
         return self.charm_state.intent.revoked.get(self.link, ())
 
     def latest(self) -> Tuple[Results, str]:

@@ -97,6 +97,7 @@ def grant(
 
 
 def _host(prefix: fields.IPNetwork, address: fields.IPAddress) -> bool:
+    """Tell whether an address is in a prefix and can be that of a host."""
     return address in prefix and address not in (prefix.network_address, prefix.broadcast_address)
 
 
@@ -272,6 +273,7 @@ def _rank(remote: Remote, revoked: FrozenSet[str]) -> Tuple[bool, int]:
 
 
 def with_addresses(params: LinkParams, given: Sequence[fields.IPInterface]) -> LinkParams:
+    """Return the parameters with addresses from a gateway."""
     where = "assigned-addresses"
     if tuple(address.version for address in given) != params.request:
         raise InputError(

@@ -126,6 +126,7 @@ def encode(offer: Offer) -> Dict[str, str]:
 
 
 def declined() -> Dict[str, str]:
+    """Return the databag content of an end that has the link switched off."""
     nothing = Offer(NONE, fields.address("offer", "192.0.2.1"), fields.MIN_MTU)
     bag = dict.fromkeys(encode(nothing), "")
     return dict(bag, **{PREFIX + "version": VERSION, PREFIX + "technology": DECLINED})
@@ -160,6 +161,7 @@ def look(bag: Mapping[str, str]) -> str:
 
 
 def declines(bag: Mapping[str, str]) -> bool:
+    """Tell whether the remote says that it has the link switched off."""
     return bag.get(PREFIX + "technology") == DECLINED
 
 

@@ -61,6 +61,7 @@ class Peer:
 
     @property
     def hybrid(self) -> bool:
+        """Tell whether its preshared key withstands a quantum computer."""
         return self.preshared.startswith(HYBRID)
 
     def public_keys(self) -> Tuple[str, ...]:

@@ -41,6 +41,7 @@ def check(params: LinkParams, underlay: facts.Interface) -> None:
 
 
 def is_same(peer: Peer) -> bool:
+    """Tell whether the inner address of a peer is also its outer address."""
     outer = peer.endpoint[0] if peer.endpoint else None
     return peer.technology == IPSEC and outer is not None and peer.inner_address == outer
 

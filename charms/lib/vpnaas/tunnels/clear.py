@@ -44,6 +44,7 @@ class State:
 
 
 def render(params: LinkParams, underlay: str, peers: Sequence[Peer], down: bool = False) -> str:
+    """Return the `ip -batch` file that brings the link up, or down."""
     inner = params.inner_address
     own = "{} dev {}".format(fields.host_network(inner), underlay)
     if down:

@@ -65,6 +65,7 @@ class KeyPair:
         return text.format(self.link, path) if path else ""
 
     def count(self, generation: int) -> Step:
+        """Return the step that stores the generation of the key in use."""
         return write(
             self.link + "/promote/generation", self.counter, "{}\n".format(generation), 0o600
         )

@@ -316,6 +316,7 @@ def _wrapped_for(charm_state: CharmState, link: str) -> Dict[str, str]:
 
 
 def _stored_for(charm_state: CharmState, link: str) -> List[str]:
+    """Return the manual peers whose preshared key comes from a secret store."""
     if charm_state.intent.links[link].ipsec.credentials != PSK:
         return []
     return [peer.peer_name for peer in charm_state.intent.manual(link) if peer.stored]

@@ -16,6 +16,7 @@ _DROPS = (
 
 
 def look(link: str, peer: Peer) -> List[Step]:
+    """Return the steps that look why a peer of a link does not answer."""
     at = link + "/silent/"
     return [
         run(at + end, "ip", "-j", "route", "get", str(address), any_exit=True)

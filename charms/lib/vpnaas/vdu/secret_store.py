@@ -52,6 +52,7 @@ def refusal(id: str, results: Results) -> str:
 
 
 def observe(id: str, file: str) -> Step:
+    """Return the step that reads why the last fetch failed."""
     return read(id, state_file(file))
 
 

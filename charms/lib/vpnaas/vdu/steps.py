@@ -296,6 +296,7 @@ class Results:
         return id in self._results
 
     def ids(self) -> List[str]:
+        """Return the ids of all steps that were reached."""
         return list(self._results)
 
     def check(self) -> "Results":
@@ -324,6 +325,7 @@ class Results:
         return None if value is None else int(value)
 
     def error(self, id: str) -> str:
+        """Return standard error of `run`."""
         return str(self._results.get(id, {}).get("err", ""))
 
     def why(self, id: str) -> str:

@@ -15,6 +15,7 @@ _MOST = 300
 
 
 def sockets(id: str, *ports: int) -> Step:
+    """Return the step that lists who has UDP ports of the VDU."""
     words = " or ".join("sport = :{}".format(port) for port in ports)
     return run(id, "ss", "-Hlunp", words, any_exit=True)
 

@@ -161,6 +161,7 @@ class Ping(Declared):
         return self.count * self.interval_ms // 1000 + 1
 
     def step(self, address: str, source: str = "") -> Step:
+        """Return the step that sends the requests, from `source` if one is given."""
         interval = "{:.3f}".format(self.interval_ms / 1000.0)
         words = ["ping", "-n", "-q", "-c", str(self.count), "-i", interval, "-s", str(self.size)]
         words += ["-W", "2"] + (["-I", source] if source else [])

@@ -178,6 +178,7 @@ def require_tools(results: Results) -> None:
 
 
 def steps_to(pair: Standby, results: Results) -> List[Step]:
+    """Return the steps from the observed to the wanted state; none if they agree."""
     rendered = {path: (render(pair), mode) for path, (mode, render) in FILES.items()}
     changed = {path for path in FILES if results.text("pair" + path) != rendered[path][0]}
     again = PENDING.left(results)

@@ -93,6 +93,7 @@ class PairParams(Declared):
         return SharedAddress(self.shared_address, self.shared_identity)
 
     def to_json(self) -> str:
+        """Return the document for the peer relation."""
         return json.dumps(self.to_params(), sort_keys=True)
 
 

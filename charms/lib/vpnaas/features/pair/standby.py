@@ -112,6 +112,7 @@ def keepalived_conf(
 
 
 def _shared(params: PairParams) -> str:
+    """Return the lines with the shared address, inside the block of the virtual one."""
     if not params.shared:
         return ""
     # Adverts carry addresses of one IP version only, keepalived ignores others.

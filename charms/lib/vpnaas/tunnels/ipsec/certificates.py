@@ -185,6 +185,7 @@ def parse(
 
 
 def ask(link: str, identity: str, staged: bool = False) -> List[Step]:
+    """Return the steps that make the request for a key's certificate."""
     key, path = names.KEY.format(link), names.REQUEST.format(link)
     at = link + "/ask"
     if staged:

@@ -246,6 +246,7 @@ def render(configuration: Configuration, state: State, made: Optional[Made] = No
 
 
 def render_up(configuration: Configuration, plane: str) -> str:
+    """Return the `ip -batch` file that makes the interface."""
     interface = ipsec_interface(configuration.link)
     address = configuration.params.inner_address
     if plane == XFRM:

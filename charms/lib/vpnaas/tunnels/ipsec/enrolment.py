@@ -70,6 +70,7 @@ def steps_to(
 
 
 def offered(validated: Validation) -> CertOffer:
+    """Return the certificates to publish in a relation."""
     own, following = validated.own, validated.following
     return CertOffer(
         certificate=own.text if own is not None else "",

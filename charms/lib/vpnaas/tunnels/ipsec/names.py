@@ -66,6 +66,7 @@ SHARED = DIRECTORY + "/ipsec.shared"  # Connections of a pair's shared address.
 
 
 def of_link(link: str) -> Tuple[str, ...]:
+    """Return the files of a link that describe its tunnels."""
     paths = (CONF, UP, DOWN, KEEP, SHARED)
     return tuple(path.format(link) for path in paths)
 

@@ -41,6 +41,7 @@ class Child:
 
     @property
     def installed(self) -> bool:
+        """Tell whether packets can pass."""
         return self.state in ("INSTALLED", "REKEYING", "REKEYED")
 
 
@@ -70,10 +71,12 @@ class Sa:
 
     @property
     def authenticated(self) -> bool:
+        """Tell whether the peer has proved itself."""
         return self.state in ("ESTABLISHED", "REKEYING")
 
     @property
     def passing(self) -> Tuple[Child, ...]:
+        """Return the children through which packets can pass."""
         whole = self.authenticated and not self.lost
         return tuple(c for c in self.children if c.installed) if whole else ()
 

@@ -143,6 +143,7 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
 
 
 def diagnose(params: LinkParams) -> List[Step]:
+    """Return the steps that look why the interface of a link cannot be set up."""
     return trouble.diagnose(params.link + "/why", UNIT.format(params.link), params.listen_port)
 
 
