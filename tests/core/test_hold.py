@@ -157,6 +157,18 @@ def test_it_puts_the_rule_back_as_charon_had_it(watch: ipsec.Watch) -> None:
     assert [" ".join(each) for each in watch.done[1:]] == [words]
 
 
+@pytest.mark.parametrize("kind", ipsec.GONE)
+def test_only_a_flush_is_looked_at_without_a_pause(
+    watch: ipsec.Watch, monkeypatch: pytest.MonkeyPatch, kind: int
+) -> None:
+    looks: list[str] = []
+    monkeypatch.setattr(ipsec, "lost", lambda: looks.append("look") or [])
+    watch.pause = ipsec.time.monotonic() + 100
+    watch.state(kind, b"")
+    watch.mend()
+    assert len(looks) == (kind in ipsec.FLUSHED)
+
+
 FLUSH = """
 import subprocess, sys, time
 sys.path.insert(0, sys.argv[1])

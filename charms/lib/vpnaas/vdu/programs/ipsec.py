@@ -56,6 +56,8 @@ XFRM, STATES = 6, 0x4 | 0x8
 PREFIX = r"[0-9a-f.:]+/\d+"
 GONE = (0x11, 0x14, 0x1C, 0x1D)
 """A state or a policy was deleted, or all of them."""
+FLUSHED = (0x1C, 0x1D)
+"""All of them were deleted: charon does so only as it starts."""
 
 
 def swanctl(*words: str) -> str:
@@ -180,6 +182,8 @@ class Watch:
     def state(self, kind: int, body: bytes) -> None:
         """Note that a state or a policy is gone; charon ends its own ones, too."""
         self.suspicious = self.suspicious or kind in GONE
+        if kind in FLUSHED:
+            self.pause = 0.0
 
     def route(self, kind: int, body: bytes) -> None:
         """Note a rule or a route that is gone, and charon's TUN that is down."""
