@@ -14,8 +14,9 @@ from typing import Any
 import click
 
 from experiments.testbed import dashed
-from lab.vim import Vim, probe
+from lab.vim.account import Vim
 from lab.vim.cgroups import cgroup2_mounts
+from lab.vim.dataplane import probe
 from operate.client import Client
 
 DIST = Path(__file__).resolve().parents[1] / "dist"

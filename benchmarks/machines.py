@@ -17,7 +17,8 @@ from typing import Any
 from benchmarks.__main__ import CHARMS, HAND, by_hand, delay, rate
 from benchmarks.bench import UNDERLAY, Bench, Run, in_turn
 from benchmarks.report import Goal, Report, command
-from lab.vim import Vim, probe
+from lab.vim.account import Vim
+from lab.vim.dataplane import probe
 from lab.vim.qemu.accelerator import accelerator
 from lab.vim.qemu.images import bake
 from testbed.netns import wait

@@ -26,7 +26,8 @@ from vpnaas.vdu.ssh import CommandResult, Login, Vdu
 
 from benchmarks.bench import console
 from benchmarks.report import Report, command, counts
-from lab.vim import NetworkSpec, PortSpec, Server, ServerSpec, Vim, clean
+from lab.vim.account import Vim, clean
+from lab.vim.model import NetworkSpec, PortSpec, Server, ServerSpec
 
 LINK = "s1c"
 UNDERLAY = "ens4"

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from builder import documents
+from builder import documents, strict
 from builder.errors import BuildError
 from builder.tree import BASES, Tree
 from builder.vendor import vendored
@@ -29,7 +29,7 @@ MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}  # Names of processor archite
 Link = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,11}$")]
 
 
-class _Declaration(documents.Strict):
+class _Declaration(strict.Strict):
     """charm.yaml."""
 
     name: str
@@ -66,7 +66,7 @@ def load(tree: Tree, name: str) -> Charm:
         raise BuildError(f"no charm {name}; allowed are {', '.join(tree.charms())}")
     source = tree.root / "charms" / name
     text = tree.own.get(name) or _yaml(source / "charm.yaml")
-    declared = documents.checked(_Declaration, text, f"charms/{name}/charm.yaml")
+    declared = strict.checked(_Declaration, text, f"charms/{name}/charm.yaml")
     if declared.name != name:
         raise BuildError(f"charms/{name}/charm.yaml: name must be {name}, not {declared.name}")
     metadata: dict[str, Any] = {

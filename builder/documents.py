@@ -4,12 +4,11 @@ import copy
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
 
-from builder.errors import BuildError, sentence
+from builder.errors import BuildError
 
 MAX_CHARACTERS = 2 << 20
 """Limit of a text, which takes seconds to read. The largest real descriptors have a hundredth."""
@@ -23,7 +22,6 @@ MERGE = "tag:yaml.org,2002:merge"
 Loader = Callable[[str], yaml.SafeLoader]
 FASTEST: Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's loader, ten times faster, where PyYAML has it."""
-Form = TypeVar("Form", bound=BaseModel)
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml's, which writes the same.
 
 
@@ -43,22 +41,6 @@ def read(path: Path, loader: Loader = FASTEST) -> dict[str, Any]:
         raise BuildError(f"{path}: must be a mapping")
     # Callers change the result; the original stays in the cache.
     return copy.deepcopy(document)
-
-
-class Strict(BaseModel):
-    """A mapping that people write: keys have dashes, and others than those of the model none."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, alias_generator=lambda name: name.replace("_", "-")
-    )
-
-
-def checked(model: type[Form], document: Any, where: object) -> Form:
-    """Return a document as a model; an error names `where` it lies."""
-    try:
-        return model.model_validate(document)
-    except ValidationError as error:
-        raise BuildError(f"{where}: {sentence(error)}") from None
 
 
 @functools.lru_cache(maxsize=64)

@@ -2,9 +2,10 @@
 
 import errno
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 ALLOWED = {
     "model_type": "a mapping",
@@ -24,7 +25,7 @@ class BuildError(Exception):
     """A package cannot be built; `str()` gives the problem, its place and what is allowed."""
 
 
-def sentence(error: ValidationError) -> str:
+def sentence(error: "ValidationError") -> str:
     """Return the first finding of a schema as one clause, with the path of the value."""
     first = error.errors(include_url=False)[0]
     path = "/".join(str(part) for part in first["loc"]) or "the document"

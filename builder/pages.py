@@ -76,7 +76,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def verbs(module: str, group: str) -> str:
     """Return the verbs of a group of the program `cli` in a module, and what each does."""
-    commands = importlib.import_module(module).cli.commands[group].commands
+    program = importlib.import_module(module).cli
+    commands = program.get_command(click.Context(program), group).commands
     return _rows(
         ("Verb", "Does"),
         (

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import StringConstraints
 
-from builder import documents
+from builder import documents, strict
 from builder.errors import BuildError
 from builder.tree import BASES, Tree
 
@@ -34,7 +34,7 @@ _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
-class Backend(documents.Strict):
+class Backend(strict.Strict):
     """One entry of cffi-backends.yaml: cffi's compiled part for one more Python."""
 
     python: Annotated[str, StringConstraints(pattern=r"^3\.[0-9]+$")]
@@ -52,7 +52,7 @@ class Wheel:
     python: str = ""  # The Python version of the wheel, "" for all versions.
 
 
-class _Backends(documents.Strict):
+class _Backends(strict.Strict):
     backends: list[Backend]
 
 
@@ -113,7 +113,7 @@ def pinned(path: Path, architecture: str) -> list[Wheel]:
 
 
 def _backends(path: Path) -> list[Backend]:
-    return documents.checked(_Backends, documents.read(path), path).backends
+    return strict.checked(_Backends, documents.read(path), path).backends
 
 
 def _pip(*arguments: str) -> None:

@@ -27,7 +27,7 @@ def create(
     for each step that takes minutes, and for what the user should know. Nothing is kept of an
     account that cannot be made.
     """
-    from lab.vim import create as create_vim
+    from lab.vim.connector import create as create_vim
 
     more = more or {}
     document = {
@@ -60,7 +60,8 @@ def create(
 
 def delete(engine: Engine, name_or_id: str, force: bool = False) -> None:
     """Delete a VIM account: first all it made, then its record, so that one can try again."""
-    from lab.vim import Vim, connect, is_openstack
+    from lab.vim.account import Vim
+    from lab.vim.connector import connect, is_openstack
 
     store = engine.store
     if discard(store, VIMS, name_or_id):

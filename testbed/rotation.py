@@ -29,7 +29,7 @@ from vpnaas.vdu.programs.charon import message
 from vpnaas.vdu.programs.ipsec import sections
 from vpnaas.vdu.steps import Step
 
-from lab.vim import probe
+from lab.vim.dataplane import probe
 from testbed import vdu
 from testbed.charon import Charon, backend
 from testbed.netns import Block, Namespaces, end, inside, wait

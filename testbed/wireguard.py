@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from lab.vim import probe
+from lab.vim.dataplane import probe
 from testbed.netns import Namespaces, end, wait
 
 AT_ONCE = 50

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from builder import documents
-from builder.documents import Strict, checked
 from builder.errors import BuildError
+from builder.strict import Strict, checked
 from builder.tree import Tree
 
 Imsi = Annotated[str, StringConstraints(pattern=r"^[0-9]{15}$")]

@@ -13,8 +13,9 @@ from typing import Any
 from pydantic import Field, IPvAnyAddress
 
 from builder import documents
-from builder.documents import Strict, checked, links_of, nics_at
+from builder.documents import links_of, nics_at
 from builder.errors import BuildError
+from builder.strict import Strict, checked
 
 Document = dict[str, Any]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import Field
 
-from builder.documents import Strict, checked
 from builder.errors import BuildError
+from builder.strict import Strict, checked
 
 POINT = "vnfd-connection-point-ref"
 QOS = ("five_qi", "guaranteed_mbps", "maximum_mbps", "underlay_mbps")

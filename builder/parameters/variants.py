@@ -9,9 +9,9 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from builder import charms, documents
 from builder.descriptors import CONFIGURE, SHARED
-from builder.documents import Strict, checked
 from builder.errors import BuildError
 from builder.parameters import core, slices
+from builder.strict import Strict, checked
 from builder.tree import Tree
 
 TECHNOLOGY = "vpn_technology"

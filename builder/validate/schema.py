@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from builder.documents import Strict
 from builder.errors import allowed
+from builder.strict import Strict
 from builder.validate.problem import Problem
 
 LOADER = "Error in pyangbind validation: list index out of range"

@@ -2,6 +2,7 @@
 
 import io
 import os
+import pkgutil
 import sys
 from pathlib import Path
 from typing import Any, NoReturn
@@ -14,13 +15,10 @@ from builder.terminal import tell
 from lab import accounts
 from lab.cli.context import Lab, pass_lab
 from lab.cli.heal_options import heal_words, split
-from lab.cli.lab_verbs import lab_group
-from lab.cli.links import links
 from lab.cli.names import PRIMITIVE, SERVICE, SLICE, VNF, named
 from lab.cli.nouns import NOUNS, summary, vnf_record
 from lab.cli.options import instantiates, waits
 from lab.cli.render import LITERAL
-from lab.cli.serve import serve
 from lab.cli.watching import watched
 from lab.errors import LcmError, NbiError
 from lab.nbi.params import InstanceRequest, load_mapping, yaml_options
@@ -37,10 +35,24 @@ OTHER_NAMES = {
 """osmclient's other names of nouns, which stand before the verb."""
 
 
+LATER = {
+    "lab": "lab.cli.lab_verbs:lab_group",
+    "links": "lab.cli.links:links",
+    "serve": "lab.cli.serve:serve",
+}
+"""Verbs whose modules take long to import: they are imported when somebody asks for them."""
+
+
 class Verbs(WholeHelp):
     """Commands that are known by osmclient's other names too."""
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *LATER})
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in LATER and cmd_name not in self.commands:
+            self.add_command(pkgutil.resolve_name(LATER[cmd_name]), cmd_name)
+            _take_form(self.commands[cmd_name])
         for other, name in OTHER_NAMES.items():
             if cmd_name.startswith(f"{other}-"):
                 cmd_name = name + cmd_name.removeprefix(other)
@@ -71,9 +83,6 @@ def cli(context: click.Context, home: Path, form: str) -> None:
 for noun in NOUNS:
     for verb in noun.verbs():
         cli.add_command(verb)
-cli.add_command(lab_group)
-cli.add_command(serve)
-cli.add_command(links)
 
 
 # -- VIM accounts ------------------------------------------------------------------------------
@@ -389,7 +398,7 @@ def main(argv: list[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # names may have what a terminal has not
-    _take_form_after(cli)
+    _take_form(cli)
     try:
         cli.main(args=argv, prog_name="osm-lab", standalone_mode=False)
     except click.exceptions.Exit as stop:
@@ -410,24 +419,24 @@ def main(argv: list[str] | None = None) -> None:
         _complain(str(error))
 
 
-def _take_form_after(command: click.Command) -> None:
-    """Let every verb take --json and -o as its own options too."""
+def _take_form(verb: click.Command) -> None:
+    """Let a verb, or those of a group, take --json and -o as its own options too."""
 
     def choose(context: click.Context, option: click.Parameter, chosen: str | bool | None) -> None:
         if chosen and isinstance(context.obj, Lab) and context.obj.out.form != LITERAL:
             context.obj.out.form = "json" if chosen is True else str(chosen)
 
     settings: dict[str, Any] = {"expose_value": False, "hidden": True, "callback": choose}
-    for below in command.commands.values() if isinstance(command, click.Group) else ():
-        _take_form_after(below)
-        taken = any("--json" in parameter.opts for parameter in below.params)
-        # The words of `console` are another program's.
-        foreign = any(parameter.nargs == -1 for parameter in below.params)
-        if not taken and not foreign:
-            below.params += [
-                click.Option(["--json"], is_flag=True, **settings),
-                click.Option(["-o", "_form"], metavar="FORM", **settings),
-            ]
+    for below in verb.commands.values() if isinstance(verb, click.Group) else ():
+        _take_form(below)
+    taken = any("--json" in parameter.opts for parameter in verb.params)
+    # The words of `console` are another program's.
+    foreign = any(parameter.nargs == -1 for parameter in verb.params)
+    if not taken and not foreign:
+        verb.params += [
+            click.Option(["--json"], is_flag=True, **settings),
+            click.Option(["-o", "_form"], metavar="FORM", **settings),
+        ]
 
 
 def _complain(text: str, status: int = 1) -> NoReturn:

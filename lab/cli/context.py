@@ -8,7 +8,7 @@ import click
 from lab.cli.progress import watch
 from lab.cli.render import Output
 from lab.errors import NbiError
-from lab.lcm import timer
+from lab.lcm import heartbeat
 from lab.nbi import views
 from lab.nbi.engine import Engine, Started
 from lab.nbi.slices import Slices
@@ -26,7 +26,7 @@ class Lab:
         self.engine = Engine(self.home)
         # After a restart of the machine it is gone.
         if self.engine.store.has(NSRS):
-            timer.ensure(self.home)
+            heartbeat.ensure(self.home)
 
     @property
     def slices(self) -> Slices:

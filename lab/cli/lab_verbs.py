@@ -23,15 +23,20 @@ from lab.cli.context import Lab, pass_lab
 from lab.cli.names import ACCOUNT, LINK, SERVICE, SERVICE_OR_SLICE, UNIT, VNF
 from lab.cli.watching import lines, watched
 from lab.errors import NbiError, unknown
-from lab.lcm import timer
+from lab.lcm import heartbeat, timer
 from lab.lcm.backends import Backends
 from lab.lcm.timeouts import lab_timeouts
 from lab.records import jobs
 from lab.records.journal import events
 from lab.records.operations import operation_folder
 from lab.records.store import COLLECTIONS, NSIOPS, NSRS, OPS, PLACE, VIMS, Document
-from lab.vca import Model, Settings
-from lab.vim import Vim, VimError, clean, connect, host, is_openstack, probe, registry, run
+from lab.vca.model import Model
+from lab.vca.runtime import Settings
+from lab.vim import host, registry, run
+from lab.vim.account import Vim, clean
+from lab.vim.connector import connect, is_openstack
+from lab.vim.dataplane import probe
+from lab.vim.errors import VimError
 from lab.vim.qemu.images import bake, export
 from lab.vim.store import Home
 from lab.vim.strongswan import strongswan
@@ -412,7 +417,7 @@ def clean_verb(lab: Lab) -> None:
     for operation in [*engine.store.all(NSIOPS), *engine.store.all(OPS)]:
         if jobs.alive(operation):
             jobs.kill(operation)
-    timer.end(lab.home)
+    heartbeat.end(lab.home)
     failures = []
     if (lab.home / "vca").exists():
         controller = Backends(lab.home).controller()

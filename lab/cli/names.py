@@ -13,7 +13,6 @@ from click.shell_completion import CompletionItem
 from lab.descriptors.environments import day12
 from lab.descriptors.service import members
 from lab.errors import LcmError, NbiError
-from lab.lcm.backends import Backends
 from lab.nbi.engine import Engine
 from lab.records.store import NSIS, NSRS, VIMS, Document
 
@@ -87,6 +86,8 @@ def _links(engine: Engine, given: Given) -> Iterable[str]:
 
 
 def _units(engine: Engine, given: Given) -> Iterable[str]:
+    from lab.lcm.backends import Backends  # takes long to import
+
     controller = Backends(engine.store.home).controller()
     return controller.model(_service(engine, given)["_id"]).status().units
 

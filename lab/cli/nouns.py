@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,8 +14,6 @@ from lab.cli.options import literally
 from lab.cli.render import when
 from lab.cli.watching import watched
 from lab.errors import unknown
-from lab.graph.states import links_of
-from lab.lcm.backends import Backends
 from lab.nbi.engine import Instances
 from lab.records.store import CREATED, NSDS, NSIS, NSRS, NSTS, VIMS, VNFDS, VNFRS, Document
 
@@ -98,8 +97,17 @@ class Noun:
             yield from (show_operations, show_operation)
 
 
+def links_of(home: Path, *services: Document) -> str:
+    """Return what `lab.graph.states` says of services; only some verbs need its long import."""
+    from lab.graph import states
+
+    return states.links_of(home, *services)
+
+
 def _vim(lab: Lab, name: str) -> Document:
     """Show a VIM account with its networks and servers."""
+    from lab.lcm.backends import Backends
+
     document = lab.view(VIMS, lab.engine.store.resolve(VIMS, name))
     vim = Backends(lab.home).vim(document["_id"])
     document["networks"] = [

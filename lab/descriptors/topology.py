@@ -12,7 +12,7 @@ from typing import Any
 from lab.descriptors.environments import Instances, counts_of, day12, entry_of
 from lab.descriptors.naming import host_name, network_name, server_name
 from lab.errors import LcmError
-from lab.vim import NetworkSpec
+from lab.vim.model import NetworkSpec
 
 _FIRST_NIC = 3  # a cloud's Ubuntu image on KVM numbers its PCI slots from ens3
 

@@ -9,7 +9,8 @@ from builder.parameters import agreement
 from lab.descriptors.service import Service, service
 from lab.nbi.engine import Engine
 from lab.records.store import NSIS, NSRS, Document
-from lab.vca import Controller, UnitStatus
+from lab.vca.controller import Controller
+from lab.vca.status import UnitStatus
 
 #: States of a link in the message of a charm's unit, worst first.
 LINK_STATES = (

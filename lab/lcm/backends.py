@@ -7,8 +7,10 @@ from lab.cluster import Cluster
 from lab.errors import LcmError
 from lab.lcm.keys import OpenSshInjector
 from lab.records.store import VIMS, Store
-from lab.vca import Controller, Model
-from lab.vim import Vim, VimConnector, connect, is_openstack, vca_prefix
+from lab.vca.controller import Controller
+from lab.vca.model import Model
+from lab.vim.account import Vim, vca_prefix
+from lab.vim.connector import VimConnector, connect, is_openstack
 
 _LAST_HOOKS = 30.0  # Seconds the charms of a service that is deleted get for their last hooks.
 

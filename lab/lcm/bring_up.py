@@ -33,7 +33,7 @@ from lab.lcm.vimdeploy import VimDeployment
 from lab.lcm.work import Work
 from lab.records.operations import ro_key_path
 from lab.records.store import Document
-from lab.vim import Server as VimServer
+from lab.vim.model import Server as VimServer
 
 STAGES = (
     "Stage 1/5: preparation of the environment.",

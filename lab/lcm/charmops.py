@@ -10,7 +10,9 @@ from typing import Any
 from lab.descriptors.relations import Relation
 from lab.errors import LcmError
 from lab.lcm.timeouts import VERIFY_TRIES, Timeouts
-from lab.vca import Event, Model, WaitTimeoutError
+from lab.vca.errors import WaitTimeoutError
+from lab.vca.events import Event
+from lab.vca.model import Model
 
 READY = ("active", "blocked")
 

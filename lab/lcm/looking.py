@@ -23,7 +23,7 @@ from lab.lcm.helmops import HelmOps
 from lab.lcm.timeouts import lab_timeouts
 from lab.records.operations import ns_folder
 from lab.records.store import NSRS
-from lab.vca import Model
+from lab.vca.model import Model
 
 PRIMITIVE = "show-status"
 PATIENCE = 60.0  # Seconds for which a VNF may take to answer.

@@ -11,7 +11,7 @@ from lab.lcm.request import request
 from lab.lcm.vimdeploy import VimDeployment, server_spec
 from lab.lcm.work import Work
 from lab.records.store import VNFRS, Document
-from lab.vim import VimConnector
+from lab.vim.connector import VimConnector
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ starts it when it is not there, as does every verb that finds services. It ends 
 Like a worker it does not handle SIGTERM.
 """
 
-import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,30 +21,15 @@ from lab.errors import ConflictError, LcmError, NbiError
 from lab.lcm import looking
 from lab.lcm.backends import Backends
 from lab.lcm.bring_up import faults
+from lab.lcm.heartbeat import began, interval
 from lab.lcm.timeouts import lab_timeouts
-from lab.procs import ProcessRef, start_time
-from lab.records import jobs
 from lab.records.store import NSRS, Document
-from lab.vca import Model
 from lab.vca.errors import WaitTimeoutError
+from lab.vca.model import Model
 
-VARIABLE = "OSMLAB_UPDATE_STATUS_INTERVAL"
-DEFAULT = 300.0  # Seconds: the default of Juju's model option `update-status-hook-interval`.
 CHECKS = 10.0  # Seconds between two looks whether the VDUs run.
 HEALS = ": ns-heal "  # In the text of a service whose VDUs do not run.
 LOOKS = 15.0  # Seconds between two looks at the links of a service that somebody watches.
-
-
-def interval() -> float:
-    """Return the seconds between two `update-status`, 0 for never."""
-    text = os.environ.get(VARIABLE, "")
-    try:
-        value = float(text or DEFAULT)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise NbiError(f"{VARIABLE} is '{text}', it must be seconds, or 0 for never")
-    return value
 
 
 def update_status(backends: Backends, ns_id: str, patience: float) -> None:
@@ -74,27 +58,6 @@ def run_charms(
             if failed := status.failed:
                 text = "; ".join(f"{unit}: {reason}" for unit, reason in sorted(failed.items()))
                 raise NbiError(f"charms of ns {ns_id} are in error: {text}")
-
-
-def ensure(home: Path) -> None:
-    """Start the process of a lab, unless it runs already or the interval is 0."""
-    if not interval() or ProcessRef.saved(_file(home)):
-        return
-    log = home / "lcm" / "keeper.log"
-    try:
-        jobs.launch("lab.lcm.timer", log, "--home", str(home.resolve()))
-    except OSError as error:  # the operation that starts it has its result already
-        print(f"no process for update-status could be started: {error}", flush=True)
-
-
-def end(home: Path) -> None:
-    """End the process of a lab, if there is one."""
-    if (process := ProcessRef.saved(_file(home))) is not None:
-        process.end()
-
-
-def _file(home: Path) -> Path:
-    return home / "lcm" / "keeper.json"
 
 
 def mark_lost(backends: Backends, nsr: Document) -> None:
@@ -163,7 +126,7 @@ def main(home: Path) -> None:
     """Fire update-status at the services of the lab in HOME, until there is no service."""
     try:
         with files.locked(home / "lcm" / "keeper.lock", 0, "update-status"):
-            ProcessRef(os.getpid(), start_time(os.getpid()) or 0).save(_file(home))
+            began(home)
             keep(home, interval())
     except NbiError:
         return  # there is one already

@@ -10,8 +10,8 @@ from lab.errors import LcmError
 from lab.lcm.backends import Backends
 from lab.lcm.request import Request
 from lab.records.journal import Journal
-from lab.vim import PortSpec, ServerSpec
-from lab.vim import Server as VimServer
+from lab.vim.model import PortSpec, ServerSpec
+from lab.vim.model import Server as VimServer
 
 Booted = Callable[[Server, VimServer], None]
 

@@ -23,8 +23,10 @@ from lab.lcm.timeouts import Timeouts
 from lab.records.journal import Journal
 from lab.records.operations import fail_operation
 from lab.records.store import NSRS, OPS, VNFRS, Document, Store
-from lab.vca import AgentEndedError, Event, Model, WaitTimeoutError
-from lab.vim import Server as VimServer
+from lab.vca.errors import AgentEndedError, WaitTimeoutError
+from lab.vca.events import Event
+from lab.vca.model import Model
+from lab.vim.model import Server as VimServer
 
 
 @dataclass(frozen=True)

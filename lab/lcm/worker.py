@@ -16,7 +16,7 @@ import click
 from builder.errors import of_file
 from lab.errors import LcmError, NbiError
 from lab.files import locked
-from lab.lcm import timer
+from lab.lcm import heartbeat
 from lab.lcm.backends import Backends
 from lab.lcm.operations import action, heal, instantiate, scale, terminate, update
 from lab.lcm.slices import SliceOperations
@@ -106,7 +106,7 @@ def _on_service(work: Work, op_id: str) -> str:
     if not ns_folder(store.home, ns_id).exists() and state == "COMPLETED":
         lock.unlink(missing_ok=True)
     else:
-        timer.ensure(store.home)
+        heartbeat.ensure(store.home)
     return state
 
 

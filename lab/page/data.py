@@ -17,7 +17,7 @@ from lab.descriptors.service import Service, service
 from lab.errors import LcmError, NbiError
 from lab.graph import model
 from lab.graph.states import links_of
-from lab.lcm import looking, timer
+from lab.lcm import heartbeat, looking
 from lab.lcm.backends import Backends
 from lab.lcm.request import charm_folder
 from lab.nbi.catalogue import KINDS
@@ -89,7 +89,7 @@ class Data:
         """Note that somebody looks at the page: the lab's timer then looks at the links often."""
         looking.watch(self.home)
         if self.engine.store.has(NSRS):
-            timer.ensure(self.home)
+            heartbeat.ensure(self.home)
 
     def links(self) -> list[Link]:
         """Return the links of all services, as the last look found them."""

@@ -14,7 +14,8 @@ from lab.records.store import VCAS, VIMS, Document
 from lab.server.calls import Answer, Call, Resources, listed
 from lab.server.problems import not_found
 from lab.server.tokens import NAME, ROLE_ID, USER_ID
-from lab.vim import is_openstack, same_config
+from lab.vim.account import same_config
+from lab.vim.connector import is_openstack
 
 VERSION = "19.0.0"  # The release whose interface this is.
 

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.vca import Controller, Model, Settings
+from lab.vca.controller import Controller
+from lab.vca.model import Model
+from lab.vca.runtime import Settings
 
 WAIT = 90.0
 """Upper bound in seconds of waits; they end as soon as what they wait for is there."""

@@ -18,7 +18,7 @@ from flavours import WAIT, Flavour, once
 from support import openbao
 from vdus import Site, healthy, refused, site
 
-from lab.vim import vca_prefix
+from lab.vim.account import vca_prefix
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, once]
 

@@ -17,7 +17,7 @@ import yaml
 from flavours import WAIT, Flavour, once
 from vdus import Site, healthy, refused, site
 
-from lab.vca import Model
+from lab.vca.model import Model
 
 pytestmark = [pytest.mark.lab, once]
 

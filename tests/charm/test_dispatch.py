@@ -18,7 +18,8 @@ from barejuju import is_sentence
 from flavours import WAIT, Flavour, once
 from vdus import healthy, refused
 
-from lab.vca import InvalidValueError, Model
+from lab.vca.errors import InvalidValueError
+from lab.vca.model import Model
 
 pytestmark = pytest.mark.schedule(idle=True, order=6)
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from barejuju import is_sentence
 from flavours import WAIT, Flavour
 
-from lab.vca import Model
-from lab.vim import NetworkSpec, PortSpec, ServerSpec, Vim, clean, vca_prefix
+from lab.vca.model import Model
+from lab.vim.account import Vim, clean, vca_prefix
+from lab.vim.model import NetworkSpec, PortSpec, ServerSpec
 
 USER = "ubuntu"
 TAG = "charm-tests"

@@ -24,7 +24,7 @@ from experiments import (
 )
 from experiments.slices import EMBB, URLLC
 from experiments.testbed import Testbed
-from lab.vim import clean
+from lab.vim.account import clean
 
 pytestmark = [
     pytest.mark.lab,

@@ -12,7 +12,7 @@ from builder import packages
 from builder.tree import Tree
 from experiments import on_the_lab, performance, setups, signalling
 from experiments.testbed import VNFS, Testbed
-from lab.vim import clean
+from lab.vim.account import clean
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.schedule(order=-2)]
 

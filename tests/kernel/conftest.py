@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from support.guest import GuestMachine
 
-from lab.vim import PortSpec, ServerSpec, Vim, clean
+from lab.vim.account import Vim, clean
+from lab.vim.model import PortSpec, ServerSpec
 
 
 @pytest.hookimpl(tryfirst=True)

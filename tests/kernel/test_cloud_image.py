@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.vim import PortSpec, Server, ServerSpec, Vim, VimError, clean, vca_prefix
+from lab.vim.account import Vim, clean, vca_prefix
+from lab.vim.errors import VimError
+from lab.vim.model import PortSpec, Server, ServerSpec
 from lab.vim.qemu import bake
 from lab.vim.qemu import machine as machines
 from lab.vim.qemu.bake import Baked

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from lab.descriptors.day0 import render_user_data
-from lab.vim import PortSpec, Server, ServerSpec, Vim, clean, vca_prefix
+from lab.vim.account import Vim, clean, vca_prefix
+from lab.vim.model import PortSpec, Server, ServerSpec
 from lab.vim.qemu import machine as machines
 from lab.vim.qemu.bake import DAY0
 from lab.vim.qemu.images import bake, export

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.vim import Vim
+from lab.vim.account import Vim
 
 #: Seconds that a program may take, on a machine with other work to do.
 PATIENCE = 1500.0

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from lab.errors import LcmError
-from lab.vca import WaitTimeoutError
-from lab.vim import NetworkSpec, Port, Server, ServerSpec
+from lab.vca.errors import WaitTimeoutError
+from lab.vim.model import NetworkSpec, Port, Server, ServerSpec
 
 
 def vnfd(vnfd_id: str = "a_vnf", *, day12: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from lab.lcm.bring_up import STAGES, Instantiation, Report
 from lab.lcm.request import request
 from lab.lcm.work import Work, configuration_status, new_vca
 from lab.records.store import NSRS, VNFRS, Document
-from lab.vca import Model
+from lab.vca.model import Model
 
 
 def run(work: Work, operation: Document) -> str:

@@ -24,7 +24,7 @@ from lab.lcm.request import request
 from lab.lcm.vimdeploy import VimDeployment
 from lab.lcm.work import Work
 from lab.records.store import NSRS, VNFRS, Document
-from lab.vca import Model
+from lab.vca.model import Model
 
 MOST = 10  # Maximum number of instances of a VDU if its profile has no maximum.
 

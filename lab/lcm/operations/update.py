@@ -16,7 +16,7 @@ from lab.lcm.request import charm_folder
 from lab.lcm.work import Work
 from lab.records.packages import prune_revisions
 from lab.records.store import NSRS, VNFDS, VNFRS, Document
-from lab.vca import WaitTimeoutError
+from lab.vca.errors import WaitTimeoutError
 
 NO_VERSION = "1.0"  # What LCM takes for the software version of a VNFD that has none.
 

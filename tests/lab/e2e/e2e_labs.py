@@ -9,7 +9,7 @@ from e2e_leftovers import lasting_leftovers
 from e2e_support import Lab, Secrets
 from support import keep
 
-from lab.vim import clean
+from lab.vim.account import clean
 from lab.vim.qemu.images import bake
 from lab.vim.store import Home
 

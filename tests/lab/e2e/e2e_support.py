@@ -30,8 +30,10 @@ from lab.lcm.backends import Backends
 from lab.nbi.engine import Engine
 from lab.records import jobs
 from lab.records.store import NSDS, NSRS, NSTS, OPS, VNFDS
-from lab.vca import Event, Model
-from lab.vim import PortSpec, Server, ServerSpec, Vim
+from lab.vca.events import Event
+from lab.vca.model import Model
+from lab.vim.account import Vim
+from lab.vim.model import PortSpec, Server, ServerSpec
 from operate.client import Client
 
 BASIC = ("vpn_endpoint_vnf", "vpn_basic_ns")

@@ -11,7 +11,7 @@ from e2e_leftovers import lasting_leftovers
 from e2e_support import Lab, Secrets
 
 from builder.tree import Tree
-from lab.vim import Vim, clean
+from lab.vim.account import Vim, clean
 from lab.vim.store import Home
 
 TREE = Tree.find(Path(__file__).resolve().parent)

@@ -40,8 +40,8 @@ from vpnaas.vdu import machine
 
 from builder.tree import Tree
 from lab.errors import NbiError
-from lab.lcm import timer
-from lab.vca import AlreadyExistsError
+from lab.lcm import heartbeat
+from lab.vca.errors import AlreadyExistsError
 from operate.targets import targets
 
 pytestmark = [pytest.mark.lab, pytest.mark.schedule(order=-8, worker="basic")]
@@ -109,24 +109,24 @@ def test_update_status_comes_by_itself_and_mends_the_vdu(
     listens = ("sh", "-c", "ss -Hltn 'sport = :5199' | grep -q 10.77.0.1%wg-vpn-server")
     assert server.run(*listens).returncode == 0
     server.out("systemctl", "disable", "--now", socket)
-    monkeypatch.setenv(timer.VARIABLE, "2")
-    timer.ensure(basic.lab.home)
+    monkeypatch.setenv(heartbeat.VARIABLE, "2")
+    heartbeat.ensure(basic.lab.home)
     try:
         wait(lambda: server.run(*listens).returncode == 0, "the responder listens again")
         wait(lambda: server.run("systemctl", "is-enabled", socket).returncode == 0, "is on")
         # There is one process per lab, whoever asks for it.
         (mark,) = basic.lab.home.glob("lcm/keeper.json")
         first = mark.read_text()
-        timer.ensure(basic.lab.home)
+        heartbeat.ensure(basic.lab.home)
         time.sleep(0.5)
         assert mark.read_text() == first
         # An operation has its turn.
         assert server.status("vpn-server")["state"] == "up"
     finally:
-        timer.end(basic.lab.home)
-    monkeypatch.setenv(timer.VARIABLE, "soon")
+        heartbeat.end(basic.lab.home)
+    monkeypatch.setenv(heartbeat.VARIABLE, "soon")
     with pytest.raises(NbiError, match="is 'soon', it must be seconds, or 0 for never"):
-        timer.ensure(basic.lab.home)
+        heartbeat.ensure(basic.lab.home)
 
 
 # -- whose disk, whose host key, whose greeting --------------------------------------------------

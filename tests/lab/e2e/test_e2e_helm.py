@@ -28,7 +28,7 @@ from lab.cluster.control import BUILT, PROGRAMS
 from lab.descriptors.service import service as described
 from lab.lcm.helmops import release
 from lab.records.store import NSRS
-from lab.vim import vca_prefix
+from lab.vim.account import vca_prefix
 
 pytestmark = [
     pytest.mark.lab,

@@ -36,7 +36,7 @@ from support.filters import NEIGHBOURS
 from support.openbao import Bao
 from support.swanctl import section, tunnel
 
-from lab.vim import vca_prefix
+from lab.vim.account import vca_prefix
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(1500)]
 

@@ -28,7 +28,8 @@ from vpnaas.base.links import REFERENCE_POINTS
 
 from lab.lcm.slices import link_id
 from lab.records.store import NSIS, VIMS
-from lab.vim import Network, NetworkSpec, Vim
+from lab.vim.account import Vim
+from lab.vim.model import Network, NetworkSpec
 from operate.slices import Joiner, join_slices
 
 pytestmark = [

@@ -24,9 +24,11 @@ from lab.nbi.engine import Engine
 from lab.page.data import Data, default
 from lab.records.ids import new_id
 from lab.records.store import VNFDS, Document
-from lab.vim import NetworkSpec, ServerSpec, Vim, VimConnector, VimError, clean, planning
-from lab.vim.account import KINDS
-from lab.vim.model import ACTIVE
+from lab.vim import planning
+from lab.vim.account import KINDS, Vim, clean
+from lab.vim.connector import VimConnector
+from lab.vim.errors import VimError
+from lab.vim.model import ACTIVE, NetworkSpec, ServerSpec
 from lab.vim.store import Account, Config, Home, ServerRecord, State
 
 BOX0, BOX1 = "vpn-ee-z0-z1-box-z0-vdu", "vpn-ee-z1-z1-box-z1-vdu"

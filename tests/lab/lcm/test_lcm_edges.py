@@ -18,7 +18,7 @@ from rich.console import Console
 from lab.cli.progress import Board, watch
 from lab.cli.render import Output
 from lab.errors import ConflictError, LcmError, NbiError
-from lab.lcm import bring_up, looking, timer, worker
+from lab.lcm import bring_up, heartbeat, looking, timer, worker
 from lab.lcm.keys import OpenSshInjector
 from lab.lcm.timeouts import Timeouts
 from lab.lcm.work import Work
@@ -27,7 +27,7 @@ from lab.procs import ProcessRef, start_time
 from lab.records import jobs
 from lab.records.journal import Journal, Tail
 from lab.records.store import Store
-from lab.vca import VcaError
+from lab.vca.errors import VcaError
 
 
 def event(kind: str, subject: str, text: str, **more: object) -> dict[str, object]:
@@ -315,16 +315,16 @@ def test_the_timer_looks_often_while_somebody_watches(
 def test_a_timer_that_was_killed_is_started_by_the_next_verb(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(timer.VARIABLE, "300")
+    monkeypatch.setenv(heartbeat.VARIABLE, "300")
     started: list[str] = []
     monkeypatch.setattr(jobs, "launch", lambda module, *_: started.append(module))
     (tmp_path / "lcm").mkdir()
     with subprocess.Popen(["sleep", "60"]) as process:
         ProcessRef(process.pid, start_time(process.pid) or 0).save(tmp_path / "lcm/keeper.json")
-        timer.ensure(tmp_path)
+        heartbeat.ensure(tmp_path)
         assert not started
         process.kill()
-    timer.ensure(tmp_path)
+    heartbeat.ensure(tmp_path)
     assert started == ["lab.lcm.timer"]
 
 

@@ -6,7 +6,9 @@ import pytest
 from support import shipped
 
 from lab.lcm.vimdeploy import ports_of
-from lab.vim import ServerSpec, VimError, planning
+from lab.vim import planning
+from lab.vim.errors import VimError
+from lab.vim.model import ServerSpec
 from lab.vim.store import Config, State
 
 

@@ -21,7 +21,7 @@ from support.nbi_server import Api, instantiation
 from support.waiting import wait_until
 
 from lab.nbi.engine import Engine
-from lab.vim import clean
+from lab.vim.account import clean
 
 pytestmark = pytest.mark.lab
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from vca_support import new_model
 
-from lab.vca import Model
+from lab.vca.model import Model
 
 
 @pytest.fixture

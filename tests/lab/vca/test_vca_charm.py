@@ -10,16 +10,16 @@ import pytest
 import yaml
 from vca_support import WAIT, new_model, write_charm
 
-from lab.vca import (
+from lab.vca.charm import pack, unpack
+from lab.vca.controller import Controller
+from lab.vca.errors import (
     AlreadyExistsError,
-    Controller,
     InvalidCharmError,
     InvalidValueError,
-    Model,
     NotFoundError,
     VcaError,
 )
-from lab.vca.charm import pack, unpack
+from lab.vca.model import Model
 
 Change = Callable[[Path], object]
 

@@ -21,7 +21,8 @@ from vca_support import (
 
 from lab.errors import NbiError
 from lab.lcm import timer
-from lab.vca import Controller, Model
+from lab.vca.controller import Controller
+from lab.vca.model import Model
 
 SETUP = ["install", "leader-elected", "config-changed", "start"]
 

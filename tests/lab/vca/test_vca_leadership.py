@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from vca_support import WAIT, databag, events, new_model, on, touch_and_wait, write_charm
 
-from lab.vca import Model, Settings
+from lab.vca.model import Model
+from lab.vca.runtime import Settings
 
 
 def leaders(model: Model) -> list[str]:

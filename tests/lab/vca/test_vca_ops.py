@@ -9,7 +9,8 @@ import yaml
 from support.pip import fetched
 from vca_support import WAIT, databag, log_text, new_model
 
-from lab.vca import Controller, Model
+from lab.vca.controller import Controller
+from lab.vca.model import Model
 
 CACHE = Path(__file__).resolve().parents[3] / ".cache"
 PLATFORM = [

@@ -31,15 +31,15 @@ from lab import files
 from lab.lcm.backends import Backends
 from lab.lcm.charmops import CharmOps
 from lab.lcm.timeouts import Timeouts
-from lab.vca import (
+from lab.vca.agent import UnitAgent
+from lab.vca.controller import Controller
+from lab.vca.errors import (
     AgentEndedError,
-    Controller,
     ModelBusyError,
     NotFoundError,
     VcaError,
     WaitTimeoutError,
 )
-from lab.vca.agent import UnitAgent
 from lab.vca.tools import TOOLS
 from lab.vca.toolserver import install_tools
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from vca_support import WAIT, events, log_text, logged, on, runs, write_charm
 
-from lab.vca import InvalidValueError, Model, NotFoundError
+from lab.vca.errors import InvalidValueError, NotFoundError
+from lab.vca.model import Model
 
 SETTLED = """
 import sys

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from vca_support import write_charm
 
-from lab.vca import Model
 from lab.vca.charm import read_charm
 from lab.vca.context import HookContext
+from lab.vca.model import Model
 from lab.vca.relations import enter_scope
 from lab.vca.state import ActionDocument, HookInfo, UnitRelation
 from lab.vca.store import Store

@@ -23,7 +23,10 @@ from vca_support import (
 )
 
 from lab import files
-from lab.vca import Event, Model, ModelStatus, WaitTimeoutError
+from lab.vca.errors import WaitTimeoutError
+from lab.vca.events import Event
+from lab.vca.model import Model
+from lab.vca.status import ModelStatus
 
 
 def in_error(model: Model) -> ModelStatus:

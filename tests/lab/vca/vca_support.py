@@ -9,7 +9,9 @@ from pathlib import Path
 
 import yaml
 
-from lab.vca import Controller, Model, Settings
+from lab.vca.controller import Controller
+from lab.vca.model import Model
+from lab.vca.runtime import Settings
 
 QUICK = Settings(retry_start=0.05, retry_max=0.4, lock_timeout=10, stop_timeout=10)
 WAIT = 60.0

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from vim_support import Boot
 
-from lab.vim import NetworkSpec, PortSpec, Server, ServerSpec, Vim, clean, vca_prefix
+from lab.vim.account import Vim, clean, vca_prefix
+from lab.vim.model import NetworkSpec, PortSpec, Server, ServerSpec
 
 TOOLS = ("ip", "nft", "nsenter", "tcpdump", "ssh", "ssh-keygen", "cloud-init", "wg-quick")
 

@@ -13,8 +13,9 @@ import pytest
 from support.waiting import wait_until
 from vim_support import ping_command
 
-from lab.vim import NetworkSpec, PortSpec, ServerSpec, Vim, clean, vca_prefix
+from lab.vim.account import Vim, clean, vca_prefix
 from lab.vim.cgroups import cgroup2_mounts, cpu1_mount
+from lab.vim.model import NetworkSpec, PortSpec, ServerSpec
 from lab.vim.store import Home
 
 pytestmark = pytest.mark.lab

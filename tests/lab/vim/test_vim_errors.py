@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from support.waiting import wait_until
 
-from lab.vim import NetworkSpec, PortSpec, ServerSpec, Vim, VimError
+from lab.vim.account import Vim
+from lab.vim.errors import VimError
+from lab.vim.model import NetworkSpec, PortSpec, ServerSpec
 from lab.vim.namespaced import why_shared_users
 
 pytestmark = pytest.mark.lab

@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 from vim_support import Boot
 
-from lab.vim import Server, ServerSpec, Vim, cloudinit, namespaced
+from lab.vim import cloudinit, namespaced
 from lab.vim import keeper as program
-from lab.vim.model import ACTIVE, BUILD
+from lab.vim.account import Vim
+from lab.vim.model import ACTIVE, BUILD, Server, ServerSpec
 
 pytestmark = pytest.mark.lab
 

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from lab.cli import main
-from lab.vim import PortSpec, ServerSpec, Vim, clean, host
+from lab.vim import host
+from lab.vim.account import Vim, clean
+from lab.vim.model import PortSpec, ServerSpec
 from lab.vim.store import Home
 
 pytestmark = pytest.mark.lab

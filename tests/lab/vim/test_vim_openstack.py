@@ -31,17 +31,11 @@ from lab.lcm.backends import Backends
 from lab.nbi.engine import Engine
 from lab.records.store import VIMS
 from lab.server.administration import edit_vim
-from lab.vim import (
-    NetworkSpec,
-    PortSpec,
-    ServerSpec,
-    Vim,
-    VimError,
-    create,
-    is_openstack,
-    openstack,
-    vca_prefix,
-)
+from lab.vim import openstack
+from lab.vim.account import Vim, vca_prefix
+from lab.vim.connector import create, is_openstack
+from lab.vim.errors import VimError
+from lab.vim.model import NetworkSpec, PortSpec, ServerSpec
 from lab.vim.openstack import OpenStack, connector
 from lab.vim.openstack.access import Access, Settings, refusals
 from lab.vim.openstack.connector import user_data

@@ -17,7 +17,9 @@ from support.waiting import wait_until
 from vim_support import NETWORKS, SERVER, SPEC
 
 from lab.procs import start_time
-from lab.vim import Vim, VimError, cgroups, clean, registry
+from lab.vim import cgroups, registry
+from lab.vim.account import Vim, clean
+from lab.vim.errors import VimError
 from lab.vim.fabric import enter
 from lab.vim.qemu import configdrive
 

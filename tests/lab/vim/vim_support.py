@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from lab.vim import Network, Port, Server, ServerSpec
-from lab.vim.model import BUILD
+from lab.vim.model import BUILD, Network, Port, Server, ServerSpec
 
 #: The fixture ``boot``: specs and a tag to booted servers.
 Boot = Callable[..., list[Server]]
