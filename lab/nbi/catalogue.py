@@ -5,11 +5,12 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.documents import day_1_2
+from lab import files
 from lab.errors import ConflictError, NbiError
 from lab.nbi import validation
 from lab.records.ids import admin, new_id
@@ -29,6 +30,10 @@ class Catalogue:
     def __init__(self, store: Store) -> None:
         self.store = store
 
+    def _alone(self) -> AbstractContextManager[None]:
+        """Keep others from changing packages, so that what a descriptor names stays."""
+        return files.locked(self.store.root / ".packages.lock")
+
     def onboard(
         self, kind: str, source: Path, strict: bool = False, key: str | None = None
     ) -> tuple[Document, list[str]]:
@@ -41,7 +46,7 @@ class Catalogue:
             key: the ``_id`` of the document; by default a new one.
         """
         key = key or new_id()
-        with self._unpacked(kind, source, strict, key) as (folder, descriptor, warnings):
+        with self._alone(), self._unpacked(kind, source, strict, key) as (folder, descriptor, told):
             document = {
                 "_id": key,
                 "id": descriptor["id"],
@@ -51,14 +56,12 @@ class Catalogue:
                 "_admin": {**admin(), "revision": 1, "revisions": {}},
             }
             document["_admin"]["revisions"]["1"] = _revision(document)
-            with self.store.lock(kind):
-                if any(d["id"] == descriptor["id"] for d in self.store.all(kind)):
-                    raise ConflictError(
-                        f"{KINDS[kind]} with id '{descriptor['id']}' already exists for this "
-                        "project"
-                    )
-                self.store.put(kind, document)
-        return document, warnings
+            if any(d["id"] == descriptor["id"] for d in self.store.all(kind)):
+                raise ConflictError(
+                    f"{KINDS[kind]} with id '{descriptor['id']}' already exists for this project"
+                )
+            self.store.put(kind, document)
+        return document, told
 
     def update(
         self, kind: str, name_or_id: str, source: Path, strict: bool = False
@@ -71,8 +74,8 @@ class Catalogue:
         """
         document = self.store.resolve(kind, name_or_id)
         key = document["_id"]
-        place = f"{key}-{new_id()}"
-        with self._unpacked(kind, source, strict, place, key) as (folder, descriptor, warnings):
+        unpacked = self._unpacked(kind, source, strict, f"{key}-{new_id()}", key)
+        with self._alone(), unpacked as (folder, descriptor, warnings):
             if descriptor["id"] != document["id"]:
                 raise NbiError(
                     f"{KINDS[kind]} '{document['id']}' cannot become '{descriptor['id']}'; "
@@ -132,7 +135,7 @@ class Catalogue:
         else:
             document = self.store.resolve(kind, name_or_id)
             key = document["_id"]
-            with self.store.lock(kind):
+            with self._alone(), self.store.lock(kind):
                 if not force:
                     self._check_unused(kind, document)
                 self.store.delete(kind, key)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -211,6 +212,41 @@ def test_nsd_before_its_vnfds(
     other["id"] = "other"
     with pytest.raises(NbiError, match="'vnfd-id'='missing_vnf' references a non existing vnfd"):
         add_package(engine.catalogue, NSDS, other, tmp_path / "x")
+
+
+@pytest.mark.parametrize("updates", [False, True])
+def test_a_vnfd_that_an_nsd_names_cannot_go_while_the_nsd_comes(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, updates: bool
+) -> None:
+    other = {**vnfd(), "id": "other_vnf"}
+    add_package(engine.catalogue, VNFDS, other, tmp_path)
+    service = nsd("other_vnf")
+    service["id"] = nsd()["id"] if updates else "other"
+    told: list[str] = []
+
+    def delete() -> None:
+        try:
+            engine.catalogue.delete(VNFDS, "other_vnf")
+        except NbiError as error:
+            told.append(str(error))
+
+    deletion = threading.Thread(target=delete)
+
+    def checked(package: validate.Package, catalog: validate.Catalog) -> list[Any]:
+        deletion.start()
+        deletion.join(0.5)
+        return VALIDATE(package, catalog)
+
+    monkeypatch.setattr("builder.validate.validate", checked)
+    folder = tmp_path / "service"
+    folder.mkdir()
+    (folder / "a_nsd.yaml").write_text(yaml.safe_dump({"nsd": {"nsd": [service]}}))
+    if updates:
+        engine.catalogue.update(NSDS, service["id"], folder)
+    else:
+        engine.catalogue.onboard(NSDS, folder)
+    deletion.join()
+    assert told == ["There is at least one NS package referencing this descriptor"]
 
 
 def test_wrong_kind(engine: Engine, tmp_path: Path) -> None:
