@@ -99,7 +99,8 @@ def _part_fits(kind: str, words: list[str], part: str) -> bool:
         known = form["options"].get(key)
         return bool(equals) and known is not None and _among(known or [value], value)
     if "pattern" in form:
-        return re.fullmatch(form["pattern"], part) is not None
+        pattern = form["pattern"].replace("<slice>", FORMS["slice"]["pattern"])
+        return re.fullmatch(pattern, part) is not None
     try:
         READERS[kind](part)
     except ValueError:

@@ -227,6 +227,26 @@ def _values(
         if reason:
             sentence = f"as parameter {parameter['name']!r} of {primitive['name']}: {reason}"
             yield request.silent("params-value", f"{place}/{name}", sentence)
+    yield from _covered(request, place, params, primitive)
+
+
+def _covered(
+    request: Request, place: str, params: Document, primitive: Document
+) -> Iterator[Problem]:
+    """Prefixes that a link takes from peers must leave out its own inner address."""
+    names = {each["name"]: each.get("value") for each in primitive.get("parameter") or ()}
+    values = {key: str(params.get(_name(value), value)) for key, value in names.items()}
+    try:
+        own = ipaddress.ip_interface(values["inner-address"]).ip
+        texts = values["accept-prefixes"].split(",")
+        prefixes = [ipaddress.ip_network(text.strip(" ")) for text in texts]
+    except (KeyError, ValueError):
+        return  # Not a link's, switched off, or of another form, which has its own problem.
+    spot = _name(names["accept-prefixes"]) or _name(names["inner-address"])
+    for prefix in prefixes:
+        if own in prefix:
+            sentence = f"{prefix} covers {own}, which is the link's own; allowed: prefixes without"
+            yield request.silent("params-value", f"{place}/{spot}", sentence)
 
 
 def _unfit(

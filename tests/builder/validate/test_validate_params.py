@@ -467,6 +467,48 @@ def test_the_validator_refuses_addresses_that_the_charm_would_refuse(name, good,
         assert misfit(value, "STRING", schema), value
 
 
+@pytest.mark.parametrize(
+    ("inner", "accepted", "covering"),
+    [
+        ("10.9.0.1/24", "10.44.0.0/16, 10.9.0.0/16", "10.9.0.0/16"),
+        ("10.9.0.1/24", "10.9.0.1", "10.9.0.1/32"),
+        ("fd00::1/64", "fd00::/16", "fd00::/16"),
+        ("10.9.0.1/24", "10.9.0.2,fd00::/16", ""),
+        ("fd00::1/64", "none", ""),
+        ("pool", "10.0.0.0/8", ""),
+        ("none", "10.0.0.0/8", ""),
+    ],
+)
+@pytest.mark.parametrize("literal", [False, True])
+def test_no_peer_may_announce_the_links_own_address(inner, accepted, covering, literal):
+    values = {"link": "left", "inner-address": "<inner>", "accept-prefixes": "<accepted>"}
+    if literal:
+        values["accept-prefixes"] = accepted
+    made = vnf()
+    made.put(
+        f"{ENTRY}/0/initial-config-primitive/1/parameter",
+        [{"name": name, "value": value} for name, value in values.items()],
+    )
+    known = Catalog()
+    known.add(made.package())
+    known.add(ns().package())
+    document = copy.deepcopy(PARAMS)
+    for entry in document["additionalParamsForVnf"]:
+        entry["additionalParams"] = {"inner": "none", "accepted": "none", "name": "a"}
+    document["additionalParamsForVnf"][1]["additionalParams"].update(inner=inner, accepted=accepted)
+    found = validate_params("ns", document, known, "p")
+    place = f"p: additionalParamsForVnf[1]/additionalParams/{'inner' if literal else 'accepted'}"
+    assert [(p.code, p.path) for p in found] == [("params-value", place)] * bool(covering)
+    assert all(p.sentence.startswith(f"{covering} covers ") for p in found)
+    params = {"link": "s6a", "technology": "ipsec", "inner-address": inner}
+    try:
+        Intent().configured({**params, "accept-prefixes": accepted})
+        refused = False
+    except InputError:
+        refused = True
+    assert refused is bool(covering)
+
+
 @pytest.mark.parametrize("form", [None, [], ["any"], [["address"]], 5, [{}], "address", [None, 1]])
 def test_a_form_of_a_stranger_is_none(form):
     assert misfit("x", "STRING", {"type": "string", "x-form": form}) == ""
