@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -114,7 +116,9 @@ def far_end() -> Iterator[Callable[..., FarEnd]]:
         end.close()
 
 
-def measured(far: FarEnd, direction: str = "bidirectional", **changes: Any) -> Any:
+def measured(
+    far: FarEnd | SimpleNamespace, direction: str = "bidirectional", **changes: Any
+) -> Any:
     request = {
         "responder": ["127.0.0.1", far.port],
         "address": "127.0.0.1",
@@ -242,6 +246,62 @@ def test_a_far_end_that_cannot_be_reached_is_named(far_end: Callable[..., FarEnd
         far.port = free.getsockname()[1]
     with pytest.raises(VpnaasError, match=r"nothing listens on TCP port 5199 of 192.0.2.1"):
         measure.report_of(measured(far), "udp", PEER, "tunnel")
+
+
+RESPONDER = """import sys
+sys.path.insert(0, sys.argv[1])
+from vpnaas.vdu.programs import responder
+responder.targets = lambda _: {"tunnel": "127.0.0.1"}
+responder.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "mode", "sentence"),
+    [
+        ("#!/bin/sh\n", 0o644, "other end refuses: iperf3 cannot be started: Permission denied"),
+        ("no program", 0o755, "other end refuses: iperf3 cannot be started: Exec format error"),
+        ("#!/bin/sh\nexit 7\n", 0o755, "refuses: iperf3 did not start and ended with exit code 7"),
+        ("", 0, "the responder of hss ended without an answer; the journal of that VDU says why"),
+    ],
+)
+def test_an_iperf3_of_the_other_end_that_cannot_be_started_is_named(
+    tmp_path: Path, program: str, mode: int, sentence: str
+) -> None:
+    (tmp_path / "iperf3").write_text(program)
+    (tmp_path / "iperf3").chmod(mode)
+    words = [sys.executable, "-c", RESPONDER, str(Path(PROGRAM).parents[3])]
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                subprocess.run(
+                    words if program else ["true"],
+                    stdin=connection,
+                    stdout=connection,
+                    env={"PATH": str(tmp_path) if program else "/usr/bin:/bin"},
+                    check=False,
+                )
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        asked = ["127.0.0.1", listening.getsockname()[1]]
+        results = measured(SimpleNamespace(port=0), responder=asked, datagrams=None)
+        thread.join()
+    with pytest.raises(VpnaasError, match=re.escape(sentence)):
+        measure.report_of(results, "udp", PEER, "tunnel")
+
+
+def test_an_iperf3_that_cannot_be_started_is_named(
+    far_end: Callable[..., FarEnd], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    iperf3(tmp_path, "")
+    (tmp_path / "iperf3").write_text("no program")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    results = measured(far_end(lambda: False), datagrams=None)
+    with pytest.raises(VpnaasError, match="iperf3 of the VDU cannot be started: Exec format error"):
+        measure.report_of(results, "udp", PEER, "tunnel")
 
 
 PING = "4 packets transmitted, 4 received\nrtt min/avg/max/mdev = 1.0/1.0/1.0/0.1 ms\ntime=1.0 ms\n"

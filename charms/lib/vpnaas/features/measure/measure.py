@@ -270,8 +270,10 @@ CAUSES = {
     "closed": "nothing listens on TCP port {port} of {address}: the link of {peer} is not up",
     "unreachable": "the VDU has no way to {address}",
     "refused": "the other end refuses: {detail}",
+    "mute": "the responder of {peer} ended without an answer; the journal of that VDU says why",
     "late": "iperf3 did not end in time; the link loses most packets",
     "no-iperf3": "the VDU has no iperf3; its image or Day-0 cloud-init must install it",
+    "not-started": "iperf3 of the VDU cannot be started: {detail}",
     "no-server": "no TCP connection to the iperf3 server of {peer} over the {path};"
     " a firewall may drop it",
     "broken": "the connection to {peer} broke during the measurement",
@@ -299,7 +301,7 @@ def checked(report: Dict[str, Any], named: Mapping[str, Any]) -> Dict[str, Any]:
     cause = report.get("cause")
     if cause is None:
         return report
-    detail = str(report.get("detail") or "no reason given")[:200]
+    detail = str(report.get("detail", ""))[:200]
     form = CAUSES.get(str(cause), CAUSES["iperf3"])
     sentence = form.format(port=RESPONDER_PORT, detail=detail, **named)
     raise VpnaasError("measurement to {} failed: {}".format(named["peer"], sentence))

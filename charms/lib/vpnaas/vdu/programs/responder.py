@@ -232,11 +232,16 @@ def main() -> int:
     except FileNotFoundError:
         answer({"error": "iperf3 is not installed"})
         return 1
+    except OSError as error:
+        answer({"error": "iperf3 cannot be started: {}".format(error.strerror)})
+        return 1
     try:
         deadline = time.monotonic() + START
         while not listens(address or ALL, port):
-            if server.poll() is not None or time.monotonic() > deadline:
-                answer({"error": "iperf3 did not start"})
+            code = server.poll()
+            if code is not None or time.monotonic() > deadline:
+                how = "in time" if code is None else "and ended with exit code {}".format(code)
+                answer({"error": "iperf3 did not start " + how})
                 return 1
             time.sleep(0.02)
         answer({"address": address, "port": port})

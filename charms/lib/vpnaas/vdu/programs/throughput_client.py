@@ -103,18 +103,19 @@ def asked(request: Json, more: Json) -> Iterator[Tuple[Any, Any, Json]]:
             connection.sendall(json.dumps(ask).encode() + b"\n")
             connection.settimeout(15)
             lines = connection.makefile("r")
-            answer = json.loads(lines.readline(500) or "{}")
+            answer = json.loads(lines.readline(500))
             if "port" not in answer:
-                raise FailureError("refused", str(answer.get("error", ""))[:200])
+                said = str(answer.get("error", ""))[:200]
+                raise FailureError("refused" if said else "mute", said)
             yield connection, lines, answer
     except socket.timeout:
         raise FailureError("silent")
     except ConnectionRefusedError:
         raise FailureError("closed")
+    except (ConnectionResetError, BrokenPipeError, ValueError):
+        raise FailureError("mute")
     except OSError:
         raise FailureError("unreachable")
-    except ValueError:
-        raise FailureError("refused")
 
 
 def numbered(request: Json, plan: Json, sends: bool) -> Optional[Json]:
@@ -188,6 +189,8 @@ def iperf3(request: Json) -> Json:
             )
         except FileNotFoundError:
             raise FailureError("no-iperf3")
+        except OSError as error:
+            raise FailureError("not-started", str(error.strerror))
         except subprocess.TimeoutExpired:
             raise FailureError("streams" if udp else "late")
     keep(request, done.stdout.decode())
