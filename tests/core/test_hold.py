@@ -242,9 +242,10 @@ def test_it_puts_back_the_routes_of_tunnels_that_are_up(
 
 
 SAS = (
-    "list-sa event {{s6a_rel-1_a_b {{uniqueid=4 version=2 state=ESTABLISHED child-sas {{s6a-1 "
-    "{{name=s6a uniqueid=1 state=INSTALLED mode=TUNNEL protocol=ESP spi-in=0a7cecb6 "
-    "spi-out=c8dbc4fc bytes-in=9 local-ts=[10.7.0.1/32] remote-ts=[10.7.0.2/32]}}}}}}}}\n"
+    "list-sa event {{s6a_rel-1_0000000a_0000000b {{uniqueid=4 version=2 state=ESTABLISHED "
+    "child-sas {{s6a-1 {{name=s6a uniqueid=1 state=INSTALLED mode=TUNNEL protocol=ESP "
+    "spi-in=0a7cecb6 spi-out=c8dbc4fc bytes-in=9 "
+    "local-ts=[10.7.0.1/32] remote-ts=[10.7.0.2/32]}}}}}}}}\n"
 )
 STATES = "src 192.0.2.1 dst 192.0.2.2\n\tproto esp spi 0x{} reqid 1 mode tunnel\n"
 POLICY = "src 10.7.0.1/32 dst 10.7.0.2/32 \n\tdir out priority 371327\n"

@@ -1,6 +1,7 @@
 """IPsec behind the same link model: the pure reconcile on the model, and what is refused."""
 
 import base64
+import io
 import json
 import re
 
@@ -23,6 +24,8 @@ from vpnaas.tunnels.ipsec.names import (
     interface_id,
 )
 from vpnaas.tunnels.ipsec.observed import STATE
+from vpnaas.vdu.programs import ipsec
+from vpnaas.vdu.programs.charon import message
 from vpnaas.vdu.steps import Results
 
 CONF = "/etc/swanctl/conf.d/osm-vpnaas-s6a.conf"
@@ -191,6 +194,44 @@ def test_an_address_or_the_tun_that_is_gone_comes_back():
     assert "ipsec0" in mme.vdu.plain
     mme.reconcile()
     assert mme.states() == {"s6a": "up"}
+
+
+FOREIGN = "s6a_office"
+"""Of somebody else on the VDU, with a name that begins like those of the link."""
+
+
+def test_a_connection_of_somebody_else_with_a_name_like_ours_stays():
+    juju, hss, mme, _ = ipsec_pair()
+    mme.vdu.files["/etc/swanctl/conf.d/office.conf"] = f"connections {{\n  {FOREIGN} {{\n  }}\n}}\n"
+    mme.vdu.charon.swanctl(["--load-conns"])
+    foreign = ModelSa(FOREIGN, 77, "198.51.100.7:4500", ("10.99.0.0/16",), ("10.98.0.0/16",))
+    mme.vdu.charon.sas.append(foreign)
+    mme.vdu.commands.clear()
+    assert mme.reconcile() == 1
+    for command in mme.vdu.commands:
+        assert not {"--load-conns", "--load-creds", "--terminate", "load"} & set(command)
+    mme.configure("s6a", "none", technology="ipsec")
+    mme.reconcile()
+    juju.settle()
+    assert mme.vdu.charon.sas == [foreign]
+
+
+def test_loading_a_link_leaves_connections_of_somebody_else(monkeypatch):
+    *_, mme, _ = ipsec_pair()
+    old = "s6a_rel-1_00000000_00000000"
+    asked = []
+
+    class Daemon:
+        def ask(self, command, body=b""):
+            asked.append((command, body))
+            return {"conns": [FOREIGN, old, "s6a_x_y", "s6aa_rel-1_00000000_00000000"]}
+
+    monkeypatch.setattr(ipsec, "open", lambda _: io.StringIO(mme.vdu.files[CONF]), raising=False)
+    monkeypatch.setattr(ipsec, "outlived", lambda _: False)
+    monkeypatch.setattr(ipsec, "Daemon", Daemon)
+    ipsec.load("s6a")
+    unloaded = [body for command, body in asked if command == "unload-conn"]
+    assert unloaded == [message({"name": old})]
 
 
 def test_an_unchanged_peer_is_never_bounced():

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from vpnaas.tunnels.ipsec.names import interface_id
 from vpnaas.vdu.programs import kem, source
+from vpnaas.vdu.programs.charon import is_ours
 from vpnaas.vdu.steps import Broken, Results, Step
 
 from support.authority import OpenSsl
@@ -381,7 +382,7 @@ class ModelVdu:
         if argv[1] == "lost":
             return 0, "".join(f"{sa.id}\n" for sa in self.charon.sas if sa.lost)
         assert argv[1] == "drop"
-        for sa in [sa for sa in self.charon.sas if sa.name.startswith(argv[2])]:
+        for sa in [sa for sa in self.charon.sas if is_ours(sa.name, argv[2])]:
             self.charon.end(sa)
         return 0, ""
 

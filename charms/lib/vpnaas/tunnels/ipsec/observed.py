@@ -15,7 +15,7 @@ from vpnaas.tunnels.ipsec.names import IDENTITY
 from vpnaas.tunnels.ipsec.validation import Validation
 from vpnaas.tunnels.key_pair import KeyPair, generation
 from vpnaas.vdu import facts, trouble
-from vpnaas.vdu.programs.charon import events
+from vpnaas.vdu.programs.charon import events, is_ours
 from vpnaas.vdu.steps import Results, Step, read, remove, run
 
 STATE = "/run/osm-vpnaas-ike.json"
@@ -351,7 +351,7 @@ def parse_sas(link: str, results: Results, prefix: str = "") -> Tuple[Sa, ...]:
     lost = results.output(prefix + "ipsec/lost").split()
     try:
         for name, body in events(results.output(prefix + "ipsec/sas")):
-            if name.startswith(link + "_"):
+            if is_ours(name, link + "_"):
                 sa = _sa(name, body)
                 sas.append(attr.evolve(sa, lost=str(sa.id) in lost))
     except MALFORMED:

@@ -24,6 +24,7 @@ from vpnaas.tunnels.preshared import PRESHARED
 from vpnaas.vdu import facts
 from vpnaas.vdu.facts import Interface
 from vpnaas.vdu.programs import source
+from vpnaas.vdu.programs.charon import is_ours
 from vpnaas.vdu.steps import Step, disable, enable, remove, run, write
 
 
@@ -152,7 +153,7 @@ def _daemon_changes(
     """Return the steps to the wanted daemon; `put` are those that write its settings."""
     link = configuration.link
     wanted = {c.name for each in made.values() for c in each}
-    mine = {name for name in state.loaded if name.startswith(link + "_")}
+    mine = {name for name in state.loaded if is_ours(name, link + "_")}
     steps: List[Step] = []
     if not state.running or not state.daemon_plane or names.DAEMON_FILE in changed:
         # One restart is enough for all links of the plan: the unit then loads all files.

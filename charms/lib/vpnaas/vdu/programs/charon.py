@@ -120,6 +120,12 @@ class Daemon(socket.socket):
         return parsed(answer[1:])
 
 
+def is_ours(connection: str, prefix: str) -> bool:
+    """Tell whether the charm made a connection of `prefix`, LINK_: others use such names, too."""
+    form = "[a-z0-9-]+_[0-9a-f]{8}_[0-9a-f]{8}"
+    return connection.startswith(prefix) and bool(re.fullmatch(form, connection[len(prefix) :]))
+
+
 _ASSOCIATION = re.compile(r"list-sa event \{(\S+) \{uniqueid=(\d+) version=\d+ state=(\S+)")
 
 

@@ -5,7 +5,7 @@ Usage: ipsec keep         keep the connections in /etc/osm-vpnaas/*/ipsec.keep u
                           rules, routes, states and policies in the kernel, for ever
        ipsec lost         print the numbers of the security associations whose states or policies
                           the kernel does not have any more
-       ipsec drop PREFIX  end the security associations of all connections that start with PREFIX
+       ipsec drop PREFIX  end the security associations of our connections that start with PREFIX
        ipsec load LINK    replace the daemon's connections of a link by those of the link's file
        ipsec initiate-shared   initiate to the peers of a pair's shared address, which is ours now
        ipsec terminate-shared  end the tunnels of these peers, when the address is no longer ours
@@ -30,7 +30,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
 
-from vpnaas.vdu.programs.charon import Daemon, associations, message, value_of
+from vpnaas.vdu.programs.charon import Daemon, associations, is_ours, message, value_of
 from vpnaas.vdu.programs.common import run
 from vpnaas.vdu.programs.netlink import (
     DELROUTE,
@@ -78,7 +78,7 @@ def tunnels() -> Iterator[Tuple[str, str, str]]:
 
 def drop(prefix: str) -> None:
     for name, number, _ in list(tunnels()):
-        if name.startswith(prefix):
+        if is_ours(name, prefix):
             swanctl("--terminate", "--ike-id", number, "--force", "--timeout", "1")
 
 
@@ -239,9 +239,9 @@ def put_rule(family: int) -> None:
 def installed() -> Dict[str, Tuple[Set[str], Set[str]]]:
     """Return what charon has installed by the number of an association: SPIs, and policies out."""
     table: Dict[str, Tuple[Set[str], Set[str]]] = {}
-    links = tuple(path.split("/")[3] + "_" for path in glob.glob("/etc/osm-vpnaas/*/ipsec.up"))
+    links = [path.split("/")[3] + "_" for path in glob.glob("/etc/osm-vpnaas/*/ipsec.up")]
     for name, number, _, children in associations(swanctl("--list-sas", "--raw")):
-        if not name.startswith(links):
+        if not any(is_ours(name, link) for link in links):
             continue
         spis: Set[str] = set()
         policies: Set[str] = set()
@@ -330,7 +330,7 @@ def load(link: str) -> None:
         sys.exit(subprocess.call(clear) or subprocess.call(["swanctl", "--load-conns"]))
     try:
         daemon = Daemon()
-        there = {n for n in daemon.ask("get-conns")["conns"] if n.startswith(link + "_")}
+        there = {n for n in daemon.ask("get-conns")["conns"] if is_ours(n, link + "_")}
         for name, section in on_file.items():
             if name not in there:
                 answer = daemon.ask("load-conn", message({name: section}))
