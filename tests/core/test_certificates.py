@@ -368,7 +368,7 @@ def test_a_manual_peer_is_proved_by_a_certificate_of_the_operators_authority():
     hss.reconcile()
     (section,) = [
         section
-        for name, section in sections(hss.vdu.files[CONF]).items()
+        for name, section in sections(hss.vdu.files[CONF])["connections"].items()
         if name.startswith("s6a_man-cell_")
     ]
     assert section["remote"] == {

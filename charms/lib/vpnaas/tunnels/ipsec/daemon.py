@@ -56,10 +56,14 @@ def daemon_conf(plane: str, same_address: bool = False, given: bool = False) -> 
 def dropin(configuration: Configuration, plane: str) -> str:
     """Return the drop-in file of the daemon's unit.
 
+    swanctl fails if one connection of somebody else cannot be loaded, and loads none if it cannot
+    read one file. The daemon starts nevertheless, and ours are loaded by our program.
     charon asks for revocations by the proxy, which answers in time. libipsec takes packets of up to
     1400 bytes from its TUN, which all links of a VDU share.
     """
     text = "[Service]\nEnvironment=http_proxy=http://{}:{}\n".format(*ADDRESS)
+    text += "ExecStartPost=\nExecStartPost=-/usr/sbin/swanctl --load-all --noprompt\n"
+    text += "ExecStartPost=-{} load\n".format(PROGRAM_FILE)
     if plane == USERSPACE:
         text += "ExecStartPost=-/bin/ip link set {} mtu {}\n".format(TUN, configuration.tun_mtu)
     return text

@@ -22,6 +22,7 @@ LISTS = (
     "pubkeys",
     "certs",
     "cacerts",
+    "owners",
 )
 FILES = ("certs", "cacerts")
 """Settings that are lists, and those that are names of files."""

@@ -6,7 +6,8 @@ Usage: ipsec keep         keep the connections in /etc/osm-vpnaas/*/ipsec.keep u
        ipsec lost         print the numbers of the security associations whose states or policies
                           the kernel does not have any more
        ipsec drop PREFIX  end the security associations of our connections that start with PREFIX
-       ipsec load LINK    replace the daemon's connections of a link by those of the link's file
+       ipsec load [LINK]  replace the daemon's connections of a link, or of all links, by those of
+                          its file, and load its secrets and pools
        ipsec initiate-shared   initiate to the peers of a pair's shared address, which is ours now
        ipsec terminate-shared  end the tunnels of these peers, when the address is no longer ours
 
@@ -15,7 +16,7 @@ ipsec.keep is a JSON list with one list of connection names per peer, of which o
 
 The name of a connection contains digests of all its settings. So `load` sends only new and removed
 connections, while `swanctl --load-conns` lets the daemon compare each with each. It uses vici, or
-swanctl if that fails.
+swanctl if that fails: this one loads nothing while it cannot read a file of somebody else.
 """
 
 import glob
@@ -31,7 +32,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
 
 from vpnaas.vdu.programs.charon import Daemon, associations, is_ours, message, value_of
-from vpnaas.vdu.programs.common import run
+from vpnaas.vdu.programs.common import content, run
 from vpnaas.vdu.programs.netlink import (
     DELROUTE,
     DELRULE,
@@ -45,6 +46,8 @@ from vpnaas.vdu.programs.netlink import (
 
 PERIOD = 2
 LONGEST = 30
+FILE = "/etc/swanctl/conf.d/osm-vpnaas-"
+"""Start of the swanctl files of links."""
 SETTINGS = "/etc/strongswan.d/00-osm-vpnaas.conf"
 TABLE = 220
 """charon's routing table, and the priority of its rule."""
@@ -290,7 +293,7 @@ def lost() -> List[str]:
 
 
 def sections(text: str) -> Dict[str, Any]:
-    """Return the connections of a swanctl file of the charm, by name."""
+    """Return the sections of a swanctl file of the charm."""
     root: Dict[str, Any] = {}
     stack = [root]
     for line in text.splitlines():
@@ -301,10 +304,10 @@ def sections(text: str) -> Dict[str, Any]:
             stack.append(inner)
         elif line == "}":
             stack.pop()
-        elif line and not line.startswith(("#", "include ")):
-            key, _, value = line.partition(" = ")
+        elif line and not line.startswith("#"):
+            key, _, value = line.replace("include ", "include = ", 1).partition(" = ")
             stack[-1][key] = value
-    return dict(root.get("connections", {}))
+    return root
 
 
 def outlived(connections: Dict[str, Any]) -> bool:
@@ -320,16 +323,30 @@ def outlived(connections: Dict[str, Any]) -> bool:
     return any(key in held for key in keys)
 
 
+def share(daemon: Daemon, secrets: Dict[str, Any]) -> None:
+    """Load the preshared keys of a link: swanctl.conf(5), secrets of kind `ike` or `ppk`."""
+    for name, section in secrets.items():
+        secret = content(section["include"]).strip().partition(" = ")[2]
+        owners = ", ".join(section[key] for key in sorted(section) if key.startswith("id-"))
+        if secret:
+            key = {"id": name, "type": name.partition("-")[0].upper(), "data": secret}
+            daemon.ask("load-shared", message(dict(key, owners=owners)))
+
+
 def load(link: str) -> None:
-    """Replace the daemon's connections of a link by those of the link's file."""
-    with open("/etc/swanctl/conf.d/osm-vpnaas-" + link + ".conf") as stream:
-        on_file = sections(stream.read())
+    """Replace the daemon's connections of a link by those of its file; load secrets and pools."""
+    with open(FILE + link + ".conf") as stream:
+        parts = sections(stream.read())
+    on_file = parts["connections"]
     if outlived(on_file):
         # This removes also what other links' connections brought, and brings it again.
         clear = ["swanctl", "--load-creds", "--noprompt", "--clear"]
         sys.exit(subprocess.call(clear) or subprocess.call(["swanctl", "--load-conns"]))
     try:
         daemon = Daemon()
+        share(daemon, parts.get("secrets", {}))
+        for name, section in parts.get("pools", {}).items():
+            daemon.ask("load-pool", message({name: section}))
         there = {n for n in daemon.ask("get-conns")["conns"] if is_ours(n, link + "_")}
         for name, section in on_file.items():
             if name not in there:
@@ -387,7 +404,9 @@ if __name__ == "__main__":
     elif sys.argv[1:2] == ["lost"]:
         print("\n".join(lost()))
     elif sys.argv[1:2] == ["load"]:
-        load(sys.argv[2])
+        found = [path[len(FILE) : -len(".conf")] for path in sorted(glob.glob(FILE + "*.conf"))]
+        for each in sys.argv[2:] or found:
+            load(each)
     elif sys.argv[1:2] == ["initiate-shared"]:
         with_shared(initiate_shared)
     elif sys.argv[1:2] == ["terminate-shared"]:
