@@ -2,7 +2,7 @@
 
 A page has a comment `<!-- action: FILE ACTION -->`, with a file of actions below `charms`. The site
 has there what the action does, and type, default and meaning of each parameter. `<!-- table: NAME
--->` becomes one of `TABLES`, `<!-- data: FILE KEY -->` a table that stands in a file of YAML:
+-->` becomes a table of `pages.yaml`, `<!-- data: FILE KEY -->` one that stands in a file of YAML:
 a list of rows, of which the first is the head, and `<!-- verbs: MODULE GROUP -->` the verbs of a
 command.
 """
@@ -10,11 +10,13 @@ command.
 import ast
 import importlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
+from jinja2 import Environment, StrictUndefined
 from oai import images
 from vpnaas.vdu.programs import exporter
 
@@ -34,7 +36,6 @@ TABLE = re.compile(r"^<!-- table: (\S+) -->$", re.MULTILINE)
 DATA = re.compile(r"^<!-- data: (\S+) (\S+) -->$", re.MULTILINE)
 LINK = re.compile(r"\[([^\]]+)\]\(([^)#]+\.md)\)")
 VERBS = re.compile(r"^<!-- verbs: (\S+) (\S+) -->$", re.MULTILINE)
-CODES = Path("builder/validate/codes.yaml")
 
 
 def on_config(config: Any) -> Any:
@@ -145,28 +146,20 @@ def _text(schema: dict[str, Any]) -> str:
     return str(schema["description"]).strip().replace("|", "\\|")
 
 
-def _charms(tree: Tree) -> str:
-    def links(name: str, role: str) -> str:
-        return _words(link for link, its in charms.load(tree, name).links.items() if its == role)
-
-    return _rows(
-        ("Charm", "Provides", "Requires"),
-        ((f"`{n}`", links(n, "provider"), links(n, "requirer")) for n in tree.charms()),
-    )
-
-
-def _options(tree: Tree) -> str:
-    options = documents.read(tree.common / "config.yaml")["options"]
-    return _rows(
-        ("Option", "Meaning"), ((f"`{name}`", _text(option)) for name, option in options.items())
-    )
+def _modules(tree: Tree, library: str) -> dict[str, str]:
+    """Return the first sentence of each module of a library of charms, by its path there."""
+    folder = tree.library.with_name(library)
+    return {
+        f"{path.relative_to(folder).with_suffix('')}": _first_line(path)
+        for package in (LAYERS if library == "vpnaas" else [""])
+        for path in sorted((folder / package).glob("*.py"))
+        if path.stem != "__init__"
+    }
 
 
-def _images(_: Tree) -> str:
-    return _rows(
-        ("Container and unit", "Image"),
-        ((f"`{name}`", f"`{images.Registry().reference(name)}`") for name in images.IMAGES),
-    )
+def _first_line(path: Path) -> str:
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return text.partition("\n")[0]
 
 
 def _packages(tree: Tree, kind: str) -> list[Package]:
@@ -177,173 +170,55 @@ def _packages(tree: Tree, kind: str) -> list[Package]:
     )
 
 
-def _vnfs(tree: Tree) -> str:
-    return _rows(
-        ("Package", "Charm", "Interfaces", "vCPU", "GiB", "GB"),
-        (_vnf(package) for package in _packages(tree, "vnf")),
-    )
-
-
-def _vnf(package: Package) -> tuple[object, ...]:
-    body = package.descriptor["vnfd"]
-    juju = next(documents.day_1_2(body))["execution-environment-list"][0]["juju"]
-    nics = {
-        requirement["name"]: cpd["id"].removesuffix("-int")
-        for cpd in body["vdu"][0]["int-cpd"]
-        for requirement in cpd["virtual-network-interface-requirement"]
-    }
-    compute = body["virtual-compute-desc"][0]
-    return (
-        f"`{package.name}`",
-        f"`{juju['charm']}`",
-        ", ".join(f"{nic} `{network}`" for nic, network in nics.items()),
-        compute["virtual-cpu"]["num-virtual-cpu"],
-        f"{compute['virtual-memory']['size']:g}",
-        body["virtual-storage-desc"][0]["size-of-storage"],
-    )
-
-
-def _services(tree: Tree) -> str:
-    return _rows(
-        ("Package", "Members", "Networks", "Relations: provider to requirer"),
-        (_service(package) for package in _packages(tree, "ns")),
-    )
-
-
-def _service(package: Package) -> tuple[object, ...]:
-    body = package.descriptor["nsd"]["nsd"][0]
-    relations = body.get("ns-configuration", {}).get("relation", ())
-    return (
-        f"`{package.name}`",
-        _words(profile["id"] for profile in body["df"][0]["vnf-profile"]),
-        _words(link["id"] for link in body["virtual-link-desc"]),
-        ", ".join(
-            f"{end['endpoint']}: `{end['vnf-profile-id']}` to `{other['vnf-profile-id']}`"
-            for end, other in ((each["provider"], each["requirer"]) for each in relations)
-        ),
-    )
-
-
-def _templates(tree: Tree) -> str:
-    return _rows(
-        ("Package", "S-NSSAI", "5QI", "Services", "Links"),
-        (_template(package) for package in _packages(tree, "nst")),
-    )
-
-
-def _template(package: Package) -> tuple[object, ...]:
-    body = package.descriptor["nst"][0]
-    services = (
-        f"`{each['id']}`{' (shared)' if each['is-shared-nss'] else ''}: `{each['nsd-ref']}`"
-        for each in body["netslice-subnet"]
-    )
-    return (
-        f"`{package.name}`",
-        body["SNSSAI-identifier"]["slice-service-type"],
-        body["quality-of-service"]["id"],
-        ", ".join(services),
-        _words(link["id"] for link in body["netslice-vld"]),
-    )
-
-
-def _variants(tree: Tree) -> str:
-    found = documents.read(tree.root / "params/variants.yaml")
-    return _rows(
-        ("File", "Of", "What differs"),
-        ((f"`{n}.yaml`", f"`{its['of']}.yaml`", _text(its)) for n, its in found.items()),
-    )
-
-
-def _slices(tree: Tree) -> str:
-    found = documents.read(tree.root / "params/slices.yaml")
-    return _rows(
-        ("File", "Template"), ((f"`{n}.yaml`", f"`{its['nst']}`") for n, its in found.items())
-    )
-
-
-def _metrics(_: Tree) -> str:
-    return _rows(
-        ("Metric", "Labels", "Meaning"),
-        (
-            (f"`{name}{'_total' if kind is exporter.COUNTER else ''}`", _words(labels), text)
-            for name, (kind, labels, text) in exporter.METRICS.items()
-        ),
-    )
-
-
-def _modules(folder: Path, packages: Iterable[str]) -> str:
-    """Return a line for each module below a folder: the first sentence of its docstring."""
-    return _rows(
-        ("Module", "What it is"),
-        (
-            (f"`{path.relative_to(folder).with_suffix('')}`", _first_line(path))
-            for package in packages
-            for path in sorted((folder / package).glob("*.py"))
-            if path.stem != "__init__"
-        ),
-    )
-
-
-def _first_line(path: Path) -> str:
-    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    return text.partition("\n")[0].replace("|", "\\|")
-
-
-def _codes(tree: Tree) -> str:
-    head = ("Code", "Severity", "What OSM does, and what to do")
-    return "\n\n".join(
-        f"### {kind}\n\n{_rows(head, ((f'`{code}`', *its) for code, its in codes.items()))}"
-        for kind, codes in documents.read(tree.root / CODES).items()
-    )
-
-
-def _decisions(tree: Tree) -> str:
+def _decisions(tree: Tree) -> list[list[str]]:
+    """Return file, number and title of each decision."""
     found = sorted((tree.root / "docs/adr").glob("*.md"))
     titles = (path.read_text(encoding="utf-8").partition("\n")[0] for path in found)
-    parts = (title.removeprefix("# ").split(" ", 1) for title in titles)
-    return _rows(
-        ("Decision",),
-        (
-            (f"[{number} {text}](adr/{path.name})",)
-            for path, (number, text) in zip(found, parts, strict=True)
-        ),
-    )
-
-
-def _alerts(tree: Tree) -> str:
-    """Return the alerts of Prometheus: what each says, and for how long it has to be so."""
-    rules = [
-        rule
-        for group in documents.read(tree.root / "operate/prometheus/rules.yaml")["groups"]
-        for rule in group["rules"]
-        if "alert" in rule
+    return [
+        [path.name, *title.removeprefix("# ").split(" ", 1)]
+        for path, title in zip(found, titles, strict=True)
     ]
-    return _rows(
-        ("Alert", "Says", "After"),
-        (
-            (
-                f"`{rule['alert']}`",
-                re.sub(r"{{ \$labels\.(\w+) }}", r"*\1*", rule["annotations"]["summary"]),
-                rule.get("for", "at once"),
-            )
-            for rule in rules
-        ),
-    )
+
+
+def _table(columns: Mapping[str, str], tree: Tree) -> str:
+    """Return a table of pages.yaml, with a heading above each where it has sections."""
+    environment = Environment(undefined=StrictUndefined)  # noqa: S701  # no HTML
+    environment.filters |= {
+        "words": _words,
+        "meaning": _text,
+        "day_1_2": lambda body: next(documents.day_1_2(body)),
+        "nics": lambda vdu: documents.walk(vdu, documents.NICS),
+    }
+    environment.globals |= {
+        "read": lambda file: documents.read(tree.root / file),
+        "charms": lambda: [charms.load(tree, name) for name in tree.charms()],
+        "packages": partial(_packages, tree),
+        "modules": partial(_modules, tree),
+        "decisions": partial(_decisions, tree),
+        "images": images,
+        "exporter": exporter,
+    }
+
+    def value(expression: str, **words: Any) -> Any:
+        return environment.compile_expression(expression)(**words)
+
+    cells = {
+        head: environment.from_string(text)
+        for head, text in columns.items()
+        if head not in ("rows", "sections")
+    }
+    tables = []
+    for heading, section in value(columns.get("sections", "{'': none}")).items():
+        found = value(columns["rows"], section=section)
+        named = found.items() if isinstance(found, Mapping) else (("", row) for row in found)
+        rows = [
+            tuple(cell.render(name=name, row=row) for cell in cells.values()) for name, row in named
+        ]
+        tables.append(f"### {heading}\n\n" * bool(heading) + _rows(tuple(cells), rows))
+    return "\n\n".join(tables)
 
 
 TABLES: dict[str, Callable[[Tree], str]] = {
-    "charms": _charms,
-    "options": _options,
-    "images": _images,
-    "vnf-packages": _vnfs,
-    "ns-packages": _services,
-    "nst-packages": _templates,
-    "variants": _variants,
-    "slices": _slices,
-    "metrics": _metrics,
-    "alerts": _alerts,
-    "codes": _codes,
-    "decisions": _decisions,
-    "library": lambda tree: _modules(tree.library, LAYERS),
-    "oai": lambda tree: _modules(tree.library.with_name("oai"), [""]),
+    name: partial(_table, columns)
+    for name, columns in documents.read(Path(documents.__file__).with_name("pages.yaml")).items()
 }
