@@ -149,12 +149,5 @@ def main(
         course = scenarios(dpd)[:only] * rounds
         probe = {"samples": flows, "period": interval / 1000}
         results += measure(count, dpd, before, course, report.say, **probe)
-    columns = (
-        ("peers", "peers", "{}"),
-        ("", "scenario", "{}"),
-        ("gap ms", "gap-ms", "{:.0f}"),
-        ("lost", "lost", "{}"),
-        ("twice", "duplicates", "{}"),
-    )
-    report.results(f"Hot standby ({backend()})", results, columns)
+    report.results(f"Hot standby ({backend()})", results)
     report.goals(judge(results))

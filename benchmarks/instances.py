@@ -22,17 +22,6 @@ from testbed.charon import backend
 
 SERVICE, PARAMETERS = "secgw_ns", "secgw"
 LINKS = ("s1c", "s1u")
-#: Heading, key and format of each column in the table; the file has all figures.
-COLUMNS = (
-    ("cells", "cells", "{}"),
-    ("tunnels up", "up", "{}"),
-    ("up after s", "bringup-s", "{:.1f}"),
-    ("CPU s", "processor-s", "{:.0f}"),
-    ("hooks", "processes", "{}"),
-    ("S1-C rotated s", "rotation-s1c-s", "{:.1f}"),
-    ("S1-U rotated s", "rotation-s1u-s", "{:.1f}"),
-    ("CPU s", "rotations-processor-s", "{:.1f}"),
-)
 Document = dict[str, Any]
 
 
@@ -158,5 +147,5 @@ def main(report: Report, cells: list[int]) -> None:
         for count in cells:
             results.append(measure(bench, Path(folder), count))
             report.say(f"{count} cells: up after {results[-1]['bringup-s']:.1f} s")
-    report.results("Cells at one gateway", results, COLUMNS)
+    report.results("Cells at one gateway", results)
     report.goals(judge(results))

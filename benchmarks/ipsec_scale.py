@@ -83,21 +83,6 @@ def judge(results: list[dict[str, Any]]) -> list[Goal]:
     ]
 
 
-COLUMNS = (
-    ("tunnels", "tunnels", "{:.0f}"),
-    ("up s", "up-s", "{:.2f}"),
-    ("per s", "rate-per-s", "{:.0f}"),
-    ("CPU ms", "up-cpu-ms", "{:.2f}"),
-    ("kB", "memory-kb", "{:.0f}"),
-    ("IKE rekey s", "rekey-ike-s", "{:.2f}"),
-    ("CPU ms", "rekey-ike-cpu-ms", "{:.2f}"),
-    ("child rekey s", "rekey-child-s", "{:.2f}"),
-    ("CPU ms", "rekey-child-cpu-ms", "{:.2f}"),
-    ("all back s", "back-s", "{:.2f}"),
-    ("CPU ms", "back-cpu-ms", "{:.2f}"),
-)
-
-
 @command("ipsec-scale", missing=missing)
 @counts("--tunnels", "32,250,1000", "Counts of tunnels.")
 def main(report: Report, tunnels: list[int]) -> None:
@@ -108,5 +93,5 @@ def main(report: Report, tunnels: list[int]) -> None:
         report.say(f"{count} tunnels")
         results.append(measure(count))
     title = f"IPsec gateway ({backend()}); CPU and kB are the gateway's, per tunnel"
-    report.results(title, results, COLUMNS)
+    report.results(title, results)
     report.goals(judge(results))

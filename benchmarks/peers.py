@@ -183,20 +183,6 @@ def measure(driver: Driver, count: int, technology: str) -> list[dict[str, Any]]
     return result
 
 
-COLUMNS = (
-    ("", "technology", "{}"),
-    ("peers", "peers", "{}"),
-    ("", "what", "{}"),
-    ("round trips", "round-trips", "{}"),
-    ("request bytes", "request-bytes", "{}"),
-    ("answer bytes", "answer-bytes", "{}"),
-    ("wall s", "wall-s", "{:.2f}"),
-    ("library CPU s", "library-cpu-s", "{:.2f}"),
-    ("VDU CPU s", "agent-cpu-s", "{:.2f}"),
-    ("charon CPU s", "daemon-cpu-s", "{:.2f}"),
-)
-
-
 @command("peers")
 @counts("--peers", "32,250,1000", "Counts of peers.")
 def main(report: Report, peers: list[int]) -> None:
@@ -208,4 +194,4 @@ def main(report: Report, peers: list[int]) -> None:
             driver.reconcile([])
             for count in peers:
                 results += measure(driver, count, technology)
-    report.results("One reconcile of a link, by the peers that are there", results, COLUMNS)
+    report.results("One reconcile of a link, by the peers that are there", results)

@@ -13,11 +13,13 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from builder import documents
 from builder.commands import SETTINGS
 from experiments.machine import NOTHING, Watch
 from experiments.stats import Estimate
 
 Main = Callable[..., None]
+COLUMNS = documents.read(Path(__file__).with_name("columns.yaml"))
 
 
 class Goal(NamedTuple):
@@ -86,14 +88,9 @@ class Report:
             view.add_row(*map(str, row))
         self.say(view)
 
-    def results(
-        self,
-        title: str,
-        results: Sequence[dict[str, Any]],
-        columns: Sequence[tuple[str, str, str]] = (),
-    ) -> None:
-        """Print a row for each result, with columns (heading, key, format), or with all keys."""
-        columns = columns or [
+    def results(self, title: str, results: Sequence[dict[str, Any]]) -> None:
+        """Print a row for each result, with the columns of columns.yaml, or with all keys."""
+        columns = COLUMNS.get(self.name) or [
             (key, key, "{:.1f}" if isinstance(value, float) else "{}")
             for key, value in results[0].items()
         ]
