@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from benchmarks.report import Report
 from experiments.model import Run
 from experiments.report import figures
 from experiments.report.figures import Book
-from experiments.report.render import Rows, disturbed, templates, write_table
+from experiments.report.render import disturbed, templates, write_table
+from experiments.report.tables import Rows, Table, Tables
 from experiments.stats import Estimate, single
 from testbed.loads import IMIX, IMIX2
 
@@ -49,6 +51,7 @@ def html(document: Mapping[str, Any], runs: Sequence[Run], book: Book | None = N
     forwarding, pinned = rows(runs, FORWARDING), rows(runs, PINNED)
     stamps = [time.strftime("%Y-%m-%d %H:%M", time.gmtime(run.started)) for run in runs]
     loads = [run.load for run in runs]
+    large, http = _large(runs)
     page = templates(HERE).get_template("page.html.j2")
     return page.render(
         env=document["environment"],
@@ -62,11 +65,9 @@ def html(document: Mapping[str, Any], runs: Sequence[Run], book: Book | None = N
         load=f"{min(loads):.1f} to {max(loads):.1f}",
         rounds=max(run.repetition for run in runs) + 1,
         figures=_figures(forwarding, pinned, book),
-        forwarding_heads=FORWARDING_HEADS,
-        forwarding=_forwarded(runs),
+        forwarding=large,
         flows=_flows(forwarding),
-        http_heads=HTTP_HEADS,
-        http=_http(runs),
+        http=http,
         body=BODY >> 10,
         mixes=mixes(forwarding),
         size_ratio=IMIX2.mean / IMIX.mean,
@@ -155,58 +156,24 @@ def _flows(table: Sequence[Row]) -> Rows:
     return lines
 
 
-#: Heads of the two large tables, for the page; the terminal has no room for HIDDEN.
-FORWARDING_HEADS = (
-    *("load", ("backend", "text"), "tunnels", "path kpps", "path Gbit/s", "loss %", "window"),
-    *("gateway µs a frame", "Gbit/s a core", "over plain", "over one tunnel"),
-)
-HTTP_HEADS = (
-    *("users", ("backend", "text"), "requests/s", "Gbit/s", "median ms", "99 % ms", "90 % ms"),
-    *("errors", "Gbit/s a core", "over plain"),
-)
 HIDDEN = 6
+"""Column of both large tables for which the terminal has no room."""
 
 
-def _forwarding(row: Row, load: str) -> tuple[Any, ...]:
-    f = row.figures
+def _large(runs: Sequence[Run]) -> tuple[Table, Table]:
+    """Return the tables of forwarding, at last with the gateway pinned to processors, and HTTP."""
+    table = Tables(HERE / "tables.yaml", loss=_loss, errors=_errors)
+    pinned = [replace(r, load=f"imix, processors: {r.load}") for r in rows(runs, PINNED)]
+    return table("forwarding", rows(runs, FORWARDING) + pinned), table("http", rows(runs, HTTP))
+
+
+def _loss(f: Mapping[str, Estimate]) -> str | tuple[str, str]:
     loss = f"{f['loss'].mean * 100:.3f}"
-    return (
-        load,
-        row.backend,
-        row.tunnels,
-        f"{f['kpps'].mean:.1f}",
-        f"{f['gbps'].mean:.3f}",
-        loss if f["valid"].mean == 1 else (loss, "bad-text"),
-        f"{f['window'].mean:.0f}",
-        str(f["us-per-frame"]),
-        str(f["gbps-per-core"]),
-        str(row.to_plain or "-"),
-        str(row.to_one or "-"),
-    )
+    return loss if f["valid"].mean == 1 else (loss, "bad-text")
 
 
-def _forwarded(runs: Sequence[Run]) -> Rows:
-    """Return all loads, at last IMIX with the gateway pinned to some processors."""
-    return [_forwarding(row, row.load) for row in rows(runs, FORWARDING)] + [
-        _forwarding(row, f"imix, processors: {row.load}") for row in rows(runs, PINNED)
-    ]
-
-
-def _http(runs: Sequence[Run]) -> Rows:
-    return [
-        (
-            row.load,
-            row.backend,
-            f"{f['requests-per-s'].mean:.0f}",
-            f"{f['gbps'].mean:.3f}",
-            *(f"{f[f'latency-ms.{name}'].mean:.1f}" for name in ("p50", "p99", "p90")),
-            f"{sum(v.mean for n, v in f.items() if n.startswith('errors.')):g}",
-            str(f["gbps-per-core"]),
-            str(row.to_plain or "-"),
-        )
-        for row in rows(runs, HTTP)
-        for f in (row.figures,)
-    ]
+def _errors(f: Mapping[str, Estimate]) -> str:
+    return f"{sum(v.mean for n, v in f.items() if n.startswith('errors.')):g}"
 
 
 def _bare(cell: Any) -> str:
@@ -216,14 +183,15 @@ def _bare(cell: Any) -> str:
 
 def show(runs: Sequence[Run], report: Report) -> None:
     """Print both tables, the backends of a load in adjacent lines; intervals are on the page."""
-    for title, heads, lines in (
-        ("Forwarding; 'a core' and 'a frame' are the gateway's own processor time",
-         FORWARDING_HEADS, _forwarded(runs)),
-        (f"HTTP users, {BODY >> 10} kB a response", HTTP_HEADS, _http(runs)),
-    ):  # fmt: skip
-        loads = [*dict.fromkeys(line[0] for line in lines)]
+    titles = (
+        "Forwarding; 'a core' and 'a frame' are the gateway's own processor time",
+        f"HTTP users, {BODY >> 10} kB a response",
+    )
+    for title, table in zip(titles, _large(runs), strict=True):
+        loads = [*dict.fromkeys(line[0] for line in table.rows)]
+        lines = sorted(table.rows, key=lambda line: loads.index(line[0]))
         cells = [
             [_bare(cell) for at, cell in enumerate(line) if at != HIDDEN]
-            for line in (heads, *sorted(lines, key=lambda line: loads.index(line[0])))
+            for line in (table.heads, *lines)
         ]
         report.table(title, cells[0], cells[1:])

@@ -7,7 +7,7 @@ import re
 import statistics
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from experiments.profiles import PROFILES, Profile
 from experiments.report import figures, published, summary
 from experiments.report.figures import Book
 from experiments.report.published import Ratio
+from experiments.report.tables import Tables
 from experiments.setups import DOUBLE, EPC, PAIR, SITES
 from experiments.slices import EMBB, URLLC
 from experiments.stats import Estimate, mean, single
@@ -61,10 +62,6 @@ def templates(*folders: Path) -> Environment:
     )
 
 
-#: Cells: a value, a value with its class, or `mean` and `interval` of an estimate.
-Rows = list[tuple[Any, ...]]
-
-
 def good(value: object, right: bool) -> tuple[object, str]:
     """Return a cell that shows by its colour whether its value is right."""
     return value, "good" if right else "bad-text"
@@ -85,6 +82,21 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
     checked = made.get("confidentiality", [])
     control = any(run.params["path"] == "underlay" for run in checked)
     shows = "; the control shows an identity" if control else ""
+    reached = made["reach"][-1].result if "reach" in made else None
+    measures = list(_performance(measured))
+    congested = sorted(made.get("qos", []), key=lambda run: bool(run.params["enforced"]))
+    procedures = made.get("procedures", [])
+    required = summary.requirements(measured, signalling, congested, procedures)
+    table = Tables(
+        Path(__file__).with_name("tables.yaml"),
+        neighbours=lambda: NEIGHBOURS,
+        good=good,
+        number=_number,
+        average=_average,
+        figure=_figure,
+        worded=lambda link: _LINKS.get(link, link),
+        in_words=lambda figure: _TWO.sub(lambda two: _where(*two.groups()), figure),
+    )
     return environment.get_template("page.html.j2").render(
         campaign=described,
         env=described["environment"],
@@ -117,39 +129,40 @@ def html(described: Mapping[str, Any], runs: Sequence[Run], book: Book | None = 
         imsi=diameter.TEST_IMSI,
         msin=fiveg.MSIN,
         ues=confidentiality.UES if _attached(checked) else 0,
-        wires=_wires(checked, "links"),
-        outside=_wires(checked, "outside"),
+        wires=table("wires", _wires(checked, "links")),
+        outside=table("wires", _wires(checked, "outside")),
         excerpts=_excerpts(checked),
         where=described["environment"].get("osm", {}).get("url", "one machine"),
-        reach=made["reach"][-1].result if "reach" in made else None,
-        ways=_reach(made["reach"][-1].result["outcomes"]) if "reach" in made else [],
-        who=_reach_table(made["reach"][-1].result.get("matrix", {})) if "reach" in made else None,
+        reach=reached,
+        ways=table("reach", _reach(reached["outcomes"])) if reached else None,
+        who=_reach_table(reached.get("matrix", {})) if reached else None,
         matrix=_matrix(summary.matrix(measured, signalling)),
         figures=_cost(measured, book) if measured else [],
-        performance=_performance(measured),
-        published=_published(),
+        costs=table("costs", measures),
+        amounts=table("amounts", measures),
+        published=table("published", published.absolute()),
         udp_mbps=EMULATED_MBPS if profile is not None and profile.machines else UDP_MBPS,
         ue_udp_mbps=sessions.UDP_MBPS
         if any(run.params["link"] == sessions.LINK for run in measured)
         else None,
         double=_double(measured, cpus, book),
         neighbour_figures=_neighbour(measured, book),
-        dependability=_faults(made.get("dependability", [])),
+        dependability=table("dependability", made.get("dependability", [])),
         timeline=_timeline(made.get("dependability", []), book),
         signalling=_response(signalling, book),
         fiveg=profile is not None and bool(profile.fiveg),
         sessions=made["sessions"][-1].result if "sessions" in made else None,
-        procedures=_procedures(made.get("procedures", []), book),
-        storm=_storm(made.get("storm", [])),
-        sweep=_sweep(made.get("sweep", [])),
-        sweep_text=sweep.TEXT,
-        qos=_qos(made.get("qos", []), book),
-        requirements=_requirements(
-            summary.requirements(
-                measured, signalling, made.get("qos", []), made.get("procedures", [])
-            )
+        procedures=_procedures(procedures, book),
+        procedure_times=table("procedures", _procedure_times(procedures)),
+        storm=table(
+            "storm", sorted(made.get("storm", []), key=lambda run: int(run.params["rate"]))
         ),
-        revocation=_revocation(made.get("revocation", [])),
+        sweep=table("sweep", _sweep(made.get("sweep", []))),
+        sweep_text=sweep.TEXT,
+        qos=_qos(congested, book),
+        delays=table("qos", congested),
+        requirements=table("requirements", required if any(not r.source for r in required) else []),
+        revocation=table("revocation", made.get("revocation", [])),
         repetitions=max((run.repetition + 1 for run in runs), default=0),
         references=published.reference(),
     )  # fmt: skip
@@ -278,27 +291,17 @@ def _number(value: float | None, digits: int = 2) -> str:
     return "-" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
-def _wires(runs: Sequence[Run], where: str) -> Rows:
-    """Return rows about links, as seen in the VDUs ("links") or from outside ("outside")."""
+def _wires(runs: Sequence[Run], where: str) -> Iterator[dict[str, Any]]:
+    """Yield what links showed, as seen in the VDUs ("links") or from outside ("outside")."""
     latest = {run.params["path"]: run.result.get(where, {}) for run in runs}
-    rows = []
     for where, seen in latest.get("tunnel", {}).items():
         control = latest.get("underlay", {}).get(where)
         shown = "-"
         if control:
             kinds = [k for k in control["frames"] if k not in {"wg", "esp", "isakmp"} | NEIGHBOURS]
             shown = ", ".join([*kinds, *_identities(control["imsis"])])
-        rows.append(
-            (
-                " ".join(_worded(part) for part in reversed(where.rsplit("/", 1))),
-                seen["protected"],
-                sum(n for k, n in seen["frames"].items() if k in NEIGHBOURS),
-                good(seen["clear"], seen["clear"] == 0),
-                control["clear"] if control else "-",
-                shown,
-            )
-        )
-    return rows
+        words = " ".join(_worded(part) for part in reversed(where.rsplit("/", 1)))
+        yield {"where": words, "seen": seen, "control": control, "shown": shown}
 
 
 def _identities(imsis: Sequence[str]) -> list[str]:
@@ -308,18 +311,13 @@ def _identities(imsis: Sequence[str]) -> list[str]:
     return [f"{'MSIN' if imsis[0] == fiveg.MSIN else 'IMSI'} {imsis[0]}{more}"]
 
 
-def _reach(outcomes: Mapping[str, Mapping[str, int]]) -> Rows:
-    rows = []
+def _reach(outcomes: Mapping[str, Mapping[str, int]]) -> Iterator[dict[str, Any]]:
+    """Yield the numbers of TCP attempts by outcome, and of datagrams, for each way."""
     ways = {"routed": "as routes lead", "forced": "by force", "forged": "forged source"}
     for way in (way for way in ways if way in outcomes):
         table = outcomes[way]
         tcp = {k.removeprefix("tcp "): n for k, n in table.items() if k.startswith("tcp ")}
-        known = ("refused", "silent", "open")
-        refused, silent, opened = (tcp.get(name, 0) for name in known)
-        unreachable = sum(n for name, n in tcp.items() if name not in known)
-        sent = table.get("udp sent", 0)
-        rows.append((ways[way], sum(tcp.values()), refused, silent, unreachable, opened, sent))
-    return rows
+        yield {"way": ways[way], "tcp": tcp, "sent": table.get("udp sent", 0)}
 
 
 #: Words for the names of set-ups in campaigns and reference.yaml. Equal words share one row.
@@ -531,129 +529,64 @@ def _response(runs: Sequence[Run], book: Book) -> dict[str, Any] | None:
 
 
 def _procedures(runs: Sequence[Run], book: Book) -> dict[str, Any] | None:
-    """Return the times of procedures over N2, with the tunnel and without."""
+    """Return the ratios of procedures over N2, with the tunnel over without."""
     if not runs:
         return None
-    rows = []
-    for metric, title in summary.PROCEDURES.items():
-        for path, shown in (("tunnel", "tunnel"), ("underlay", "no VPN")):
-            times = [
-                [run.result[f"{metric}_{word}_ms"] for word in ("mean", "median", "p99")]
-                for run in runs
-                if run.params["path"] == path
-            ]
-            if times:
-                cells = [
-                    _figure(mean([float(t) for t in column])) for column in zip(*times, strict=True)
-                ]
-                rows.append((title, shown, *cells, len(times)))
     figure = None
     if ours := [readable(r) for r in summary.procedure_ratios(runs)]:
         text = "Time of procedures over N2 at the AMF, mean, with N2's tunnel over without."
         figure = _ratios(ours, [], text, "time with VPN / without", book)
-    return {"rows": rows, "figure": figure, "ues": runs[0].params["ues"]}
+    return {"figure": figure, "ues": runs[0].params["ues"]}
 
 
-def _storm(runs: Sequence[Run]) -> Rows:
-    """Return the results of storms of registrations, the lowest rate first."""
-    times = ("registration_mean_ms", "session_mean_ms")
-    requests = ("air_mean_ms", "ulr_mean_ms")
+def _procedure_times(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
+    """Yield mean, median and p99 of each procedure, with the tunnel and without."""
+    for metric, title in summary.PROCEDURES.items():
+        for path, shown in (("tunnel", "tunnel"), ("underlay", "no VPN")):
+            made = [run.result for run in runs if run.params["path"] == path]
+            if made:
+                names = [f"{metric}_{word}_ms" for word in ("mean", "median", "p99")]
+                times = [mean([float(result[name]) for result in made]) for name in names]
+                yield {"title": title, "path": shown, "times": times, "n": len(made)}
+
+
+def _sweep(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Return the results of all rounds, by URLLC's 5QI, eMBB's load and the number of slices."""
+    by_cell: dict[tuple[int, str, int], list[Any]] = {}
+    for run in runs:
+        p = run.params
+        by_cell.setdefault((p["five_qi"], p["load"], p["slices"]), []).append(run.result)
     return [
-        (
-            run.params["slice"],
-            "no VPN" if run.params.get("path") == "underlay" else "tunnels",
-            run.params["ues"],
-            _number(run.result["offered_per_second"], 1),
-            _number(run.result["served_per_second"], 1),
-            run.result["lost"],
-            *(_number(run.result[name], 0) for name in ("ue_median_ms", "ue_p99_ms")),
-            *(
-                _number(run.result[name], 1)
-                for name in (times if times[0] in run.result else requests)
-            ),
-        )
-        for run in sorted(runs, key=lambda run: int(run.params["rate"]))
+        {"five_qi": five_qi, "load": load, "slices": slices, "results": results}
+        for (five_qi, load, slices), results in sorted(by_cell.items())
     ]
 
 
-def _sweep(runs: Sequence[Run]) -> Rows:
-    """Return URLLC's delays by 5QI, load and slices, as means over rounds."""
-    rows = []
-    by_cell: dict[tuple[int, str, int], list[Run]] = {}
-    for run in runs:
-        p = run.params
-        by_cell.setdefault((p["five_qi"], p["load"], p["slices"]), []).append(run)
-    for (five_qi, load, slices), made in sorted(by_cell.items()):
-        results = [run.result for run in made]
-
-        def over(values: Iterable[float | None], digits: int = 2) -> str:
-            known = [value for value in values if value is not None]
-            return _number(statistics.fmean(known), digits) if known else "-"
-
-        mmtc = [one["mmtc"] for one in results if "mmtc" in one]
-        rows.append(
-            (
-                five_qi,
-                load,
-                slices,
-                over(one["urllc"]["delay_p50_ms"] for one in results),
-                over(one["urllc"]["delay_p99_ms"] for one in results),
-                over(one["within_percent"] for one in results),
-                over((one["embb_mbps"] for one in results), 1),
-                over(one["loss_percent"] for one in mmtc),
-                over(one["delay_p99_ms"] for one in mmtc),
-                len(made),
-            )
-        )
-    return rows
+def _average(values: Iterable[float | None], digits: int = 2) -> str:
+    known = [value for value in values if value is not None]
+    return _number(statistics.fmean(known), digits) if known else "-"
 
 
-def _performance(runs: Sequence[Run]) -> dict[str, Rows]:
-    """Return the rows of rates and delays ("costs"), and of jitter and loss ("amounts")."""
+def _performance(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
+    """Yield, for each link, (through the tunnel, without a VPN, ratio) of each metric."""
     table = {metric: summary.estimates(runs, metric) for metric in summary.METRICS}
     ratio = {
         metric: {r.label: r.value for r in summary.vpn_ratios(runs, metric)}
         for metric in ("mbps", "rtt_ms")
     }
-    costs, amounts = [], []
     points = sorted(table["mbps"], key=lambda p: (_place(p[0], _ORDER), *p))
     for name, link, path, load in points:
         if path != "tunnel":
             continue
-        plain = (name, link, "underlay", load)
         label = f"{link} {name}" + (", neighbour saturated" if load else "")
-        tunnel = (name, link, path, load)
-        numbers = [
-            value.n
-            for value in (table["mbps"][tunnel], table["mbps"].get(plain), ratio["mbps"].get(label))
-            if value is not None
-        ]
-        where = (_where(link, name), load or "idle")
-        costs.append(
-            (
-                *where,
-                *(
-                    _figure(value)
-                    for m in ("mbps", "rtt_ms")
-                    for value in (table[m][tunnel], table[m].get(plain), ratio[m].get(label))
-                ),
-                ", ".join(map(str, numbers)) if len(set(numbers)) > 1 else numbers[0],
-            )
-        )
-        both = [(m, point) for m in ("jitter_ms", "loss_percent") for point in (tunnel, plain)]
-        amounts.append((*where, *(_figure(table[m].get(point)) for m, point in both)))
-    return {"costs": costs, "amounts": amounts}
-
-
-def _published() -> Rows:
-    return [
-        (
-            f"{_LINKS.get(one.link, one.link)} {one.set_up}",
-            *(f"{one.figures[m]:g}" if m in one.figures else "-" for m in ("mbps", "rtt_ms")),
-            one.source,
-        )
-        for one in published.absolute()
-    ]
+        both = [(name, link, path, load), (name, link, "underlay", load)]
+        row: dict[str, Any] = {
+            metric: (*map(table[metric].get, both), ratio.get(metric, {}).get(label))
+            for metric in summary.METRICS
+        }
+        numbers = [value.n for value in row["mbps"] if value is not None]
+        n = ", ".join(map(str, numbers)) if len(set(numbers)) > 1 else numbers[0]
+        yield {"where": _where(link, name), "load": load or "idle", "n": n, **row}
 
 
 def _timeline(runs: Sequence[Run], book: Book) -> dict[str, str] | None:
@@ -694,82 +627,20 @@ def _figure(value: Estimate | None) -> dict[str, str]:
     return {"mean": mean, "interval": interval.rstrip(")").replace(" to ", "\u2013")}
 
 
-def _faults(runs: Sequence[Run]) -> Rows:
-    rows = []
-    for run in runs:
-        neighbour, own = run.result["neighbour"], run.result["victim"]["lost"]
-        rows.append(
-            (
-                *(run.params[name] for name in ("fault", "victim", "neighbour")),
-                neighbour["sent"],
-                good(neighbour["lost"], neighbour["lost"] == 0),
-                _number(neighbour["gap_ms"], 1),
-                _number(neighbour["delay_p99_ms"]),
-                "all after it" if own is None else own,
-            )
-        )
-    return rows
-
-
-def _requirements(found: Sequence[summary.Verdict]) -> Rows:
-    if all(one.source for one in found):
-        return []
-    return [
-        (
-            one.what,
-            one.goal,
-            _TWO.sub(lambda two: _where(*two.groups()), one.figure),
-            one.source or "this campaign",
-            good("yes" if one.met else "no", one.met),
-        )
-        for one in found
-    ]
-
-
-def _revocation(runs: Sequence[Run]) -> Rows:
-    rows = []
-    for run in runs:
-        result, known = run.result, run.result["peer-still-known"]
-        rows.append(
-            (
-                run.params["victim"],
-                run.params["thief"],
-                result["sent"],
-                result["arrived"],
-                result.get("sent-after-deletion", "-"),
-                good(result["after-deletion"], result["after-deletion"] == 0),
-                good("yes" if known else "no", not known),
-                _number(result["primitive-s"]),
-            )
-        )
-    return rows
-
-
 def _qos(runs: Sequence[Run], book: Book) -> dict[str, Any] | None:
+    """Return what `qos` measured, with a figure of the delays; ``runs`` begin with the control."""
     if not runs:
         return None
-    by_state: dict[str, list[Run]] = {}
-    for run in runs:
-        by_state.setdefault("enforced" if run.params["enforced"] else "control", []).append(run)
-    names = {"control": "not enforced (control)", "enforced": "enforced"}
-    rows: list[tuple[Any, ...]] = []
-    curves: list[figures.Distribution] = []
-    budget = float(runs[0].result["budget_ms"])
-    for state in ("control", "enforced"):
-        for run in by_state.get(state, []):
-            stream = run.result["urllc"]
-            rows.append(
-                (
-                    names[state],
-                    *(_number(stream[f"delay_{name}_ms"]) for name in ("p50", "p99", "max")),
-                    f"{run.result['within_percent']:.2f} %",
-                    stream["lost"],
-                    _number(run.result["embb_mbps"], 1),
-                )
-            )
-            if stream.get("delay_within"):
-                curves.append((names[state], [(at, ms) for at, ms in stream["delay_within"]]))
+    curves: list[figures.Distribution] = [
+        (
+            "enforced" if run.params["enforced"] else "not enforced (control)",
+            [(at, ms) for at, ms in run.result["urllc"]["delay_within"]],
+        )
+        for run in runs
+        if run.result["urllc"].get("delay_within")
+    ]
     first = runs[0].result
+    budget = float(first["budget_ms"])
     text = (
         "One-way delay of the URLLC slice's datagrams as a distribution. The budget of "
         f"{budget:g} ms is that of 5QI {first['urllc_5qi']} (TS 23.501 table 5.7.4-1)."
@@ -778,4 +649,4 @@ def _qos(runs: Sequence[Run], book: Book) -> dict[str, Any] | None:
     if curves:
         figure = figures.distributions(curves, text, "one-way delay in ms", budget)
         drawn = book.add(figure, text)
-    return {"text": first["text"], "figure": drawn, "rows": rows}
+    return {"text": first["text"], "figure": drawn}
