@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from builder import documents
 from builder.documents import DocumentError, load
 from lab.vim import engine
 from lab.vim.errors import VimError
@@ -26,18 +27,6 @@ SEED = Path("var/lib/cloud/seed/nocloud")
 
 FINISHED = re.compile(r"Cloud-init v\. \S+ finished at ")  # The last message of a boot.
 
-#: The modules of a cloud image's cloud.cfg that work without a cloud. Modules for disks, boot
-#: loaders and package mirrors are left out. Those of the stage config run in the stage final.
-_INIT = (
-    "seed_random bootcmd write-files set_hostname update_hostname update_etc_hosts ca-certs "
-    "users-groups ssh"
-)
-_CONFIG = "ssh-import-id locale set-passwords timezone runcmd"
-_FINAL = (
-    "write-files-deferred scripts-vendor scripts-per-once scripts-per-boot scripts-per-instance "
-    "scripts-user phone-home final-message power-state-change"
-)
-
 
 def cloud_cfg(distribution: str, default_user: str) -> str:
     """The image's /etc/cloud/cloud.cfg.
@@ -46,37 +35,10 @@ def cloud_cfg(distribution: str, default_user: str) -> str:
         distribution: cloud-init's name of it ("debian", "ubuntu").
         default_user: the image's user; it has no password, and sudo asks for none.
     """
-    config: dict[str, Any] = {
-        "users": ["default"],
-        "disable_root": True,
-        "preserve_hostname": False,
-        "datasource_list": ["NoCloud"],
-        # Do not search for a seed on labelled disks: there are none.
-        "datasource": {"NoCloud": {"fs_label": None}},
-        # The VIM sets the addresses, as a cloud's DHCP would.
-        "network": {"config": "disabled"},
-        "locale": False,
-        # No RSA: it takes longer to make than all the rest of the boot.
-        "ssh_genkeytypes": ["ed25519", "ecdsa"],
-        "ssh_deletekeys": True,
-        "output": {"all": "| tee -a /var/log/cloud-init-output.log"},
-        "cloud_init_modules": _INIT.split(),
-        "cloud_config_modules": [],
-        "cloud_final_modules": [*_CONFIG.split(), *_FINAL.split()],
-        "system_info": {
-            "distro": distribution,
-            "default_user": {
-                "name": default_user,
-                "lock_passwd": True,
-                "gecos": default_user.capitalize(),
-                "groups": ["adm", "sudo"],
-                "sudo": ["ALL=(ALL) NOPASSWD:ALL"],
-                "shell": "/bin/bash",
-            },
-            "paths": {"cloud_dir": "/var/lib/cloud/", "templates_dir": "/etc/cloud/templates/"},
-            "ssh_svcname": "ssh",
-        },
-    }
+    config = documents.read(Path(__file__).with_name("cloud.cfg.yaml"))
+    info = config["system_info"]
+    info["distro"] = distribution
+    info["default_user"] |= {"name": default_user, "gecos": default_user.capitalize()}
     return yaml.safe_dump(config, sort_keys=False)
 
 

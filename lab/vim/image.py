@@ -268,38 +268,16 @@ def _etc(layer: Layer, look: Look) -> None:
     standard = layer.lower / "usr/share/openssh/sshd_config"
     if standard.exists():
         layer.write("etc/ssh/sshd_config", standard.read_text(encoding="utf-8"))
-    name = look.hostname
-    files = {
-        "hostname": f"{name}\n",
-        "hosts": f"127.0.0.1 localhost\n127.0.1.1 {name}\n::1 localhost ip6-localhost\n",
-        "resolv.conf": "# The lab has no name servers.\n",
-        "machine-id": f"{uuid.uuid4().hex}\n",
-        "fstab": "# The VIM mounts what there is.\n",
-        "environment": 'PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"\n',
-        "sysctl.conf": "",
-        # As Ubuntu's 10-network-security.conf; all other settings are the kernel's own.
-        "sysctl.d/10-network-security.conf": (
-            "net.ipv4.conf.default.rp_filter=2\nnet.ipv4.conf.all.rp_filter=2\n"
-        ),
-        "cloud/cloud.cfg": cloud_cfg(_distribution(layer.lower), look.default_user),
-    }
-    for path, text in files.items():
-        layer.write(f"etc/{path}", text)
-    # As Ubuntu's cloud images: keys only, until user-data says ssh_pwauth, which cloud-init
-    # writes to a file that sshd reads before this one.
-    layer.write("etc/ssh/sshd_config.d/60-cloudimg-settings.conf", "PasswordAuthentication no\n")
+    for path, text in _PATHS["configuration"].items():
+        mode = 0o440 if path == "sudoers" else 0o644
+        layer.write(f"etc/{path}", text.replace("{name}", look.hostname), mode)
+    layer.write("etc/machine-id", f"{uuid.uuid4().hex}\n")
+    layer.write("etc/cloud/cloud.cfg", cloud_cfg(_distribution(layer.lower), look.default_user))
     # The distribution's own logging of cloud-init: to /var/log/cloud-init.log.
     logging = layer.lower / "etc/cloud/cloud.cfg.d/05_logging.cfg"
     if logging.exists():
         layer.write("etc/cloud/cloud.cfg.d/05_logging.cfg", logging.read_text(encoding="utf-8"))
     layer.link("var/lib/dbus/machine-id", "/etc/machine-id")
-    layer.write(
-        "etc/sudoers",
-        'Defaults env_reset\nDefaults secure_path="/usr/local/sbin:/usr/local/bin:/usr/sbin:'
-        '/usr/bin:/sbin:/bin"\nroot ALL=(ALL:ALL) ALL\n%sudo ALL=(ALL:ALL) ALL\n'
-        "@includedir /etc/sudoers.d\n",
-        0o440,
-    )
 
 
 def _rows(layer: Layer, name: str) -> list[list[str]]:

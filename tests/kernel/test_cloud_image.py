@@ -35,7 +35,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     names = [name for name in bake.packages() if name not in ABSENT or name == "iproute2"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bake, "packages", lambda: [*names, "python3"])
-        patch.setattr(bake, "_BAKE", bake._BAKE.replace("apparmor_parser", ": apparmor_parser"))
+        first = bake._RECIPE["first-boot"].replace("apparmor_parser", ": apparmor_parser")
+        patch.setitem(bake._RECIPE, "first-boot", first)
         bake.make(Baked(path / "image"), work, print)
         Baked(path / "image").disk.rename(path / "debian12.qcow2")
         patch.setattr(machines, "STORE", path)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
+from builder import documents
 from lab.vim.cloudinit import wanted_packages
 from lab.vim.errors import VimError
 from lab.vim.qemu.accelerator import EMULATED, accelerator
@@ -23,76 +24,8 @@ DAY0 = _REPOSITORY / "cloud-init"  # Day-0 of the project's packages.
 
 Tell = Callable[[str], None]
 
-#: Packages of a cloud image in addition to those of Day-0.
-_BASE = (
-    "apparmor", "ca-certificates", "cloud-guest-utils", "cloud-init", "dbus", "e2fsprogs", "fdisk",
-    "grub-pc-bin", "initramfs-tools", "iproute2", "isc-dhcp-client", "kmod", "libpam-systemd",
-    "netbase", "openssh-server", "procps", "qemu-guest-agent", "sudo", "systemd-sysv", "udev",
-)  # fmt: skip
-#: Kernel, and the resolver if it is a separate package, by distribution.
-OWN = {
-    "debian": ("linux-image-cloud-amd64", "systemd-resolved"),
-    "ubuntu": ("linux-image-virtual",),
-}
-_TOOLS = {
-    "mmdebstrap": "mmdebstrap",
-    "mke2fs": "e2fsprogs",
-    "qemu-img": "qemu-utils",
-    "qemu-system-x86_64": "qemu-system-x86",
-    "sfdisk": "fdisk",
-}
-#: A package mirror may be out of reach, and who needs a daemon enables it.
-_OFF = (
-    "apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer",
-    "e2scrub_reap.service", "podman-auto-update.service", "podman-auto-update.timer",
-    "podman-restart.service", "podman.service", "podman.socket", "strongswan.service",
-)  # fmt: skip
-_CLOUD_CFG = """\
-# VNFs are logged into as this user; no package mirror is needed at the first boot.
-system_info:
-  default_user: {name: ubuntu}
-apt: {preserve_sources_list: false}
-# Nothing that takes an emulated processor long and serves nobody: no RSA key, no second locale.
-locale: false
-ssh_genkeytypes: [ed25519, ecdsa]
-ssh: {emit_keys_to_console: false}
-grub_dpkg: {enabled: false}
-"""
-_LEFTOVERS = (
-    "etc/apt/sources.list.d/*", "etc/ssh/ssh_host_*", "var/cache/apt/*.bin",
-    "var/cache/apt/archives/*.deb", "var/lib/apt/lists/*_*", "var/log/*.log",
-)  # fmt: skip
-_GRUB_MODULES = "biosdisk part_msdos ext2 normal linux echo test search search_fs_uuid serial"
-_GRUB_CFG = """\
-set timeout=0
-search --no-floppy --fs-uuid --set=root {uuid}
-linux /vmlinuz root=UUID={uuid} ro console=tty0 console=ttyS0,115200
-initrd /initrd.img
-boot
-"""
-#: One boot that compiles AppArmor's profiles for this kernel, which takes long when emulated.
-_BAKE = """\
-#!/bin/sh
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin
-mount -t proc proc /proc
-mount -t sysfs sysfs /sys 2>/dev/null
-mount -t securityfs securityfs /sys/kernel/security
-mount -o remount,rw /
-apparmor_parser --write-cache --skip-kernel-load /etc/apparmor.d && echo osm-vpnaas: baked
-rm -f /bake
-sync
-mount -o remount,ro /
-poweroff -ff
-"""
-_NOTHING = "#!/bin/sh\nexit 0\n"
-#: Settings of mkinitramfs(8) by file: what the lab's machines have, and no udev.
-_INITRAMFS = {
-    "initramfs.conf": "MODULES=list\nBUSYBOX=auto\nCOMPRESS=gzip\n",
-    "modules": "virtio_pci\nvirtio_blk\next4\n",
-    "nothing": _NOTHING,
-    "scripts/init-top/udev": _NOTHING,
-    "scripts/init-bottom/udev": '#!/bin/sh\nmount -n -o move /dev "${rootmnt}/dev"\n',
-}
+_RECIPE = documents.read(Path(__file__).with_suffix(".yaml"))
+OWN = _RECIPE["own"]
 _SECTOR, _FIRST = 512, 2048
 _MIB = 1 << 20
 
@@ -163,7 +96,7 @@ def release() -> tuple[str, str]:
 
 def packages() -> list[str]:
     """Names of the packages that the image is made of, without what these need."""
-    return sorted({*_BASE, *OWN[release()[0]], *day0_packages()})
+    return sorted({*_RECIPE["packages"], *OWN[release()[0]], *day0_packages()})
 
 
 def _sources(distribution: str) -> list[str]:
@@ -188,10 +121,10 @@ def run(argv: Sequence[str], stdin: str | None = None) -> str:
     return done.stdout
 
 
-def check_tools(names: Iterable[str] = tuple(_TOOLS)) -> None:
+def check_tools(names: Iterable[str] = tuple(_RECIPE["tools"])) -> None:
     """Check that programs are installed."""
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
-    missing = [_TOOLS[name] for name in names if not shutil.which(name, path=path)]
+    missing = [_RECIPE["tools"][name] for name in names if not shutil.which(name, path=path)]
     if missing:
         raise VimError(
             "Virtual machines need packages that this machine lacks: "
@@ -242,7 +175,7 @@ def _small_initrd(root: Path, output: Path) -> None:
     emulated processor as all else before the system itself starts.
     """
     settings = root / "tmp/initramfs"
-    for name, text in _INITRAMFS.items():
+    for name, text in _RECIPE["initramfs"].items():
         (settings / name).parent.mkdir(parents=True, exist_ok=True)
         (settings / name).write_text(text, encoding="utf-8")
         (settings / name).chmod(0o755)
@@ -291,21 +224,21 @@ def _configure(root: Path, uuid: str) -> None:
         "etc/fstab": f"UUID={uuid} / ext4 defaults,errors=remount-ro 0 1\n",
         "etc/hostname": "localhost\n",
         "etc/machine-id": "",
-        "etc/cloud/cloud.cfg.d/90-osm-vpnaas.cfg": _CLOUD_CFG,
-        "boot/grub/grub.cfg": _GRUB_CFG.format(uuid=uuid),
-        "bake": _BAKE,
+        "etc/cloud/cloud.cfg.d/90-osm-vpnaas.cfg": _RECIPE["cloud-cfg"],
+        "boot/grub/grub.cfg": _RECIPE["grub-cfg"].format(uuid=uuid),
+        "bake": _RECIPE["first-boot"],
     }
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text, encoding="utf-8")
     (root / "bake").chmod(0o755)
-    for pattern in _LEFTOVERS:
+    for pattern in _RECIPE["leftovers"]:
         for path in root.glob(pattern):
             path.unlink()
     (root / "etc/apt/sources.list").write_text("", encoding="utf-8")
     units = ["--root", str(root)]
     run(["systemctl", *units, "enable", "systemd-networkd.service", "systemd-resolved.service"])
-    run(["systemctl", *units, "disable", *_OFF])
+    run(["systemctl", *units, "disable", *_RECIPE["disabled"]])
     resolv = root / "etc/resolv.conf"
     resolv.unlink(missing_ok=True)
     resolv.symlink_to("/run/systemd/resolve/stub-resolv.conf")
@@ -322,7 +255,7 @@ def _partition(root: Path, raw: Path, uuid: str) -> None:
     places = ["-E", f"offset={_FIRST * _SECTOR},lazy_itable_init=0", "-d", str(root)]
     run(["mke2fs", *features, *places, str(raw), f"{size}M"])
     words = ["-O", "i386-pc", "-p", "(hd0,msdos1)/boot/grub", "-o", "/core.img"]
-    run(["chroot", str(root), "grub-mkimage", *words, *_GRUB_MODULES.split()])
+    run(["chroot", str(root), "grub-mkimage", *words, *_RECIPE["grub-modules"].split()])
     core = (root / "core.img").read_bytes()
     if len(core) > (_FIRST - 1) * _SECTOR:
         raise VimError("The image could not be made: GRUB does not fit before the partition.")

@@ -15,7 +15,8 @@ STORE = Path(__file__).resolve().parents[3] / ".cache" / "images"
 
 def baked(store: Path = STORE) -> Baked:
     """The made image for the present inputs; its directory may not exist yet."""
-    source = Path(maker.__file__).read_bytes()
+    program = Path(maker.__file__)
+    source = program.read_bytes() + program.with_suffix(".yaml").read_bytes()
     inputs = hashlib.sha256(repr((maker.release(), maker.packages())).encode() + source)
     return Baked(store / f"made-{inputs.hexdigest()[:12]}")
 
