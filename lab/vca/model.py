@@ -32,7 +32,6 @@ from lab.vca.state import (
     Endpoint,
     ModelDocument,
     OptionValue,
-    Relation,
 )
 from lab.vca.status import ModelStatus, model_status, show_unit
 from lab.vca.store import ProcessLock, Store
@@ -248,15 +247,6 @@ class Model:
             shutil.rmtree(package)  # of a removed application with the same name
         folder.rename(package)
 
-    def add_units(self, app: str, count: int = 1) -> list[str]:
-        """Add units to an application; return their names."""
-        with self._edit() as document:
-            applications.find_alive(document, app)
-            names = applications.add_units(document, app, count)
-            applications.elect(document)
-        self._spawn()
-        return names
-
     def remove_application(self, app: str) -> None:
         """Remove an application: its units break their relations, stop and are removed."""
         with self._edit() as document:
@@ -271,12 +261,6 @@ class Model:
                     relations.drop_if_over(document, relation)
             if not units:
                 applications.remove_application(document, app)
-            applications.elect(document)
-
-    def remove_unit(self, unit: str) -> None:
-        """Remove a unit after its last hooks."""
-        with self._edit() as document:
-            applications.set_dying(document, applications.find_unit(document, unit))
             applications.elect(document)
 
     def upgrade_charm(self, app: str, charm_dir: Path | str) -> int:
@@ -313,11 +297,6 @@ class Model:
             }
             application.config.update(parsed)
 
-    def config(self, app: str) -> dict[str, OptionValue | None]:
-        """Return the effective options of an application."""
-        application = applications.find(self._view(), app)
-        return self._runtime.charm_of(application).config(application.config)
-
     # -- relations --------------------------------------------------------------------------
 
     def add_relation(self, first: str, second: str) -> int:
@@ -337,17 +316,6 @@ class Model:
         app, name = relations.parse_endpoint(text)
         charm = self._runtime.charm_of(applications.find_alive(document, app))
         return relations.find_endpoint(charm, app, name)
-
-    def remove_relation(self, first: str, second: str) -> None:
-        """Remove a relation: units get relation-departed, then relation-broken."""
-        with self._edit() as document:
-            relation = _relation(document, {first, second})
-            if relation.is_peer:
-                raise InvalidValueError(
-                    f'cannot remove relation "{relation.key}": is a peer relation'
-                )
-            relation.life = "dying"
-            relations.drop_if_over(document, relation)
 
     # -- actions ----------------------------------------------------------------------------
 
@@ -530,23 +498,6 @@ class Model:
             self._runtime.shells[unit, name] = shell
         return name
 
-    def kill_unit_agent(self, unit: str) -> None:
-        """Stop a unit's agent as if its machine failed: kill its hook, elect another leader."""
-        with self._edit() as document:
-            applications.find_unit(document, unit).agent_lost = True
-            applications.elect(document)
-        agent = self._agents.get(unit)
-        while agent is not None and agent.executing:
-            agent.kill_hook()
-            time.sleep(0.02)
-
-    def restore_unit_agent(self, unit: str) -> None:
-        """Restore a lost agent; it runs an interrupted hook again."""
-        with self._edit() as document:
-            applications.find_unit(document, unit).agent_lost = False
-            applications.elect(document)
-        self._spawn()
-
     # -- for the controller -----------------------------------------------------------------
 
     def destroy(self, timeout: float, force: bool) -> None:
@@ -580,10 +531,3 @@ class Model:
         except (WaitTimeoutError, AgentEndedError) as error:
             left = ", ".join(sorted(self.status().units))
             self._log.warning("destroyed while units were left: %s (%s)", left, error)
-
-
-def _relation(document: ModelDocument, ends: set[str]) -> Relation:
-    for relation in document.relations.values():
-        if {str(end) for end in relation.endpoints} == ends and relation.life == "alive":
-            return relation
-    raise NotFoundError(f'relation "{" ".join(sorted(ends))}" not found')

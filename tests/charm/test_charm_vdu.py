@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from flavours import WAIT, Flavour, once
+from support.juju_operator import kill_unit_agent, remove_relation, restore_unit_agent
 from vdus import Site, healthy, refused, site
 
 from lab.vca.model import Model
@@ -207,7 +208,7 @@ def test_who_ran_before_a_heal_comes_first_after_it(service: Service, tmp_path: 
     """The hostile relation is older, and the healed VDU has no record of who ran."""
     model, unit = service.model, leader(service)
     with hostile(model, tmp_path):
-        model.remove_relation("hss:s6a", "mme:s6a")
+        remove_relation(model, "hss:s6a", "mme:s6a")
         model.wait_idle(WAIT)
         model.add_relation("hss:s6a", "mme:s6a")
         model.wait_for(lambda s: s.units["mme/0"].message.endswith("s6a up"), WAIT, "the tunnel")
@@ -235,7 +236,7 @@ def test_another_leader_finds_the_intent_and_is_let_in(service: Service) -> None
     """Only the first leader's key was injected: it has let its fellow unit in."""
     model, first = service.model, leader(service)
     intent, before = service.stored(first), service.fingerprint("hss")
-    model.kill_unit_agent(first)
+    kill_unit_agent(model, first)
     status = model.wait_for(lambda s: s.applications["hss"].leader not in ("", first), WAIT)
     second = status.applications["hss"].leader
     model.wait_for(lambda s: s.units[second].message == "s6a up", WAIT, "the new leader's report")
@@ -244,7 +245,7 @@ def test_another_leader_finds_the_intent_and_is_let_in(service: Service) -> None
     shown = model.run_action("hss", "show-status", {"link": "s6a"}, timeout=WAIT)
     assert shown.unit == second
     assert json.loads(shown.results["output"])["s6a"]["state"] == "up"
-    model.restore_unit_agent(first)
+    restore_unit_agent(model, first)
     # Juju fires no hook where leadership is lost; the five-minute one brings the report.
     model.update_status()
     assert healthy(model)[first] == ("active", "standby, the leader manages the VDU")

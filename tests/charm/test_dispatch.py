@@ -16,6 +16,7 @@ import pytest
 import yaml
 from barejuju import is_sentence
 from flavours import WAIT, Flavour, once
+from support.juju_operator import kill_unit_agent
 from vdus import healthy, refused
 
 from lab.vca.errors import InvalidValueError
@@ -234,6 +235,6 @@ def test_units_beside_the_leader_stand_by_and_announce_their_own_key(
             ("restart", {}),
         ):
             assert "not the leader" in refused(model, standby, action, **params)
-        model.kill_unit_agent(leader)
+        kill_unit_agent(model, leader)
         model.wait_for(lambda status: status.applications["hss"].leader == standby, WAIT)
         model.wait_for(lambda s: s.applications["hss"].units[standby].message == WAITING, WAIT)

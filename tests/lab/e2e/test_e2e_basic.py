@@ -34,6 +34,7 @@ from e2e_support import (
     scraped,
     wait,
 )
+from support.juju_operator import remove_relation
 from vpnaas.features import guard, repair
 from vpnaas.status import LASTING
 from vpnaas.vdu import machine
@@ -82,7 +83,7 @@ def up_again(controlled: Controlled) -> None:
 def unrelated(service: Service) -> Iterator[Controlled]:
     """Take the relation away; the block adds it again, and where it fails that is done here."""
     with service.controller() as controlled:
-        controlled.model.remove_relation(*relation(service))
+        remove_relation(controlled.model, *relation(service))
         try:
             yield controlled
         except BaseException:

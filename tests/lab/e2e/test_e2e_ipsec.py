@@ -41,6 +41,7 @@ from e2e_support import (
 )
 from e2e_wire import captured, ipsec_only
 from support.filters import NEIGHBOURS
+from support.juju_operator import remove_relation
 
 pytestmark = [pytest.mark.lab, pytest.mark.schedule(order=-5.5, worker="clear")]
 
@@ -292,7 +293,7 @@ def test_unrelated_ends_part_at_once(
 ) -> None:
     ends = [f"{vnf.application}:{LINKS[vnf.index]}" for vnf in (server, client)]
     with service.controller() as controlled:
-        controlled.model.remove_relation(*ends)
+        remove_relation(controlled.model, *ends)
         controlled.settle()
         assert associations(server) == associations(client) == []
         with captured(service, "data", tmp_path / "parted.pcap") as capture:

@@ -20,6 +20,7 @@ import pytest
 from e2e_basic import CLIENT, SERVER
 from e2e_leftovers import lasting_leftovers
 from e2e_support import Lab, Service, Vnf, scan, secret_files, wait
+from support.juju_operator import remove_relation
 from vpnaas.vdu import machine
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
@@ -141,7 +142,7 @@ def ends(service: Service) -> tuple[str, str]:
 def test_removed_relation_takes_the_peer_away_at_once(psk: Service) -> None:
     server, client = psk["server"], psk["client"]
     with psk.controller() as controlled:
-        controlled.model.remove_relation(*ends(psk))
+        remove_relation(controlled.model, *ends(psk))
         wait(
             lambda: not server.peers("wg-vpn-server") and not client.peers("wg-vpn-client"),
             "both ends forget each other",

@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.juju_operator import remove_relation, remove_unit
 from vca_support import (
     QUICK,
     WAIT,
@@ -244,7 +245,7 @@ def test_removed_relation_departs_each_unit_then_breaks(model: Model, tmp_path: 
     model.deploy("b", write_charm(tmp_path / "b", "b", requires="db", script=look), num_units=2)
     number = model.add_relation("a:db", "b:db")
     model.wait_idle(WAIT)
-    model.remove_relation("b:db", "a:db")
+    remove_relation(model, "b:db", "a:db")
     model.wait_idle(WAIT)
     assert about(model, "a/0")[-3:] == [
         "db-relation-departed b/0",
@@ -267,7 +268,7 @@ def test_removed_unit_breaks_its_relations_stops_and_is_gone(model: Model, tmp_p
     model.add_relation("a:db", "b:db")
     model.wait_idle(WAIT)
     trace.unlink()
-    model.remove_unit("b/0")
+    remove_unit(model, "b/0")
     status = model.wait_idle(WAIT)
     assert trace.read_text().split("\n") == [
         "hooks/db-relation-departed b/0",
@@ -294,7 +295,7 @@ def test_others_see_a_dying_unit_depart_before_it_has_finished(
     model.deploy("b", write_charm(tmp_path / "b", "b", requires="db", script=script))
     model.add_relation("a:db", "b:db")
     model.wait_idle(WAIT)
-    model.remove_unit("b/0")
+    remove_unit(model, "b/0")
     try:
         model.wait_for(lambda _: "db-relation-departed" in events(model, "a/0"), WAIT)
     finally:
@@ -381,13 +382,13 @@ def test_an_agent_that_was_started_again_breaks_its_peer_relation_before_it_stop
         model.wait_idle(WAIT)
         if not restarted:
             trace.unlink()
-            model.remove_unit("a/0")
+            remove_unit(model, "a/0")
             model.wait_idle(WAIT)
     if restarted:
         with model:
             model.wait_idle(WAIT)
             trace.unlink()
-            model.remove_unit("a/0")
+            remove_unit(model, "a/0")
             model.wait_idle(WAIT)
     lines = trace.read_text().splitlines()
     if restarted:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from support.juju_operator import kill_unit_agent, remove_unit, restore_unit_agent
 from vca_support import WAIT, databag, events, new_model, on, touch_and_wait, write_charm
 
 from lab.vca.model import Model
@@ -33,7 +34,7 @@ def test_exactly_one_unit_leads(trio: Model) -> None:
 
 
 def test_leadership_moves_when_the_leader_is_removed(trio: Model) -> None:
-    trio.remove_unit("a/0")
+    remove_unit(trio, "a/0")
     trio.wait_idle(WAIT)
     assert leaders(trio) == ["a/1"]
     assert events(trio, "a/1")[-2:] == ["leader-elected", "ring-relation-departed"]
@@ -43,7 +44,7 @@ def test_leadership_moves_when_the_leader_is_removed(trio: Model) -> None:
 
 
 def test_leadership_moves_when_the_leaders_agent_vanishes_and_comes_not_back(trio: Model) -> None:
-    trio.kill_unit_agent("a/0")
+    kill_unit_agent(trio, "a/0")
     trio.wait_idle(WAIT)
     status = trio.status()
     assert leaders(trio) == ["a/1"]
@@ -52,7 +53,7 @@ def test_leadership_moves_when_the_leaders_agent_vanishes_and_comes_not_back(tri
     trio.update_status()
     trio.wait_idle(WAIT)
     assert events(trio, "a/0") == before, "a lost agent runs nothing"
-    trio.restore_unit_agent("a/0")
+    restore_unit_agent(trio, "a/0")
     trio.wait_idle(WAIT)
     assert leaders(trio) == ["a/1"]
     # Told of what the new leader wrote meanwhile, and of update-status; not of the lost office.
@@ -60,11 +61,11 @@ def test_leadership_moves_when_the_leaders_agent_vanishes_and_comes_not_back(tri
 
 
 def test_an_old_leader_elected_again_is_told_again(trio: Model) -> None:
-    trio.kill_unit_agent("a/0")
+    kill_unit_agent(trio, "a/0")
     trio.wait_idle(WAIT)
-    trio.restore_unit_agent("a/0")
+    restore_unit_agent(trio, "a/0")
     trio.wait_idle(WAIT)
-    trio.remove_unit("a/1")
+    remove_unit(trio, "a/1")
     trio.wait_idle(WAIT)
     assert leaders(trio) == ["a/0"]
     assert events(trio, "a/0").count("leader-elected") == 2
@@ -75,10 +76,10 @@ def test_a_vanished_agent_takes_its_hook_along(model: Model, tmp_path: Path) -> 
     script = on("start", f"if [ ! -e {mark} ]; then touch {mark}; sleep 600; fi")
     model.deploy("a", write_charm(tmp_path / "a", "a", script=script))
     model.wait_for(lambda _: mark.exists(), WAIT)
-    model.kill_unit_agent("a/0")
+    kill_unit_agent(model, "a/0")
     model.wait_idle(WAIT)
     assert events(model, "a/0").count("start") == 1
-    model.restore_unit_agent("a/0")
+    restore_unit_agent(model, "a/0")
     model.wait_idle(WAIT)
     assert events(model, "a/0").count("start") == 2
 

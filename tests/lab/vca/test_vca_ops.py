@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.juju_operator import remove_relation, remove_unit
 from support.pip import fetched
 from vca_support import WAIT, databag, log_text, new_model
 
@@ -232,11 +233,11 @@ def test_the_life_of_two_ops_charms(charm: Path, tmp_path: Path) -> None:
         assert (failed.status, failed.message) == ("failed", "told to")
         assert failed.results == {"output": "reason for the user"}
 
-        model.remove_unit("p/0")
+        remove_unit(model, "p/0")
         status = model.wait_idle(WAIT)
         assert status.applications["p"].leader == "p/1"
         assert lines(model, "r/0", "departed") == ["p/0 p/0"]
-        model.remove_relation("p:link", "r:link")
+        remove_relation(model, "p:link", "r:link")
         model.wait_idle(WAIT)
         assert lines(model, "r/0", "broken") == ["link units=0"]
         assert number == 2

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.juju_operator import add_units, config, kill_unit_agent
 from support.waiting import wait_until
 from vca_support import (
     QUICK,
@@ -173,7 +174,7 @@ def test_only_one_process_runs_a_model_and_others_look_on(tmp_path: Path) -> Non
         with pytest.raises(ModelBusyError, match=re.escape(result)):
             model.start()
         with pytest.raises(ModelBusyError):
-            model.add_units("a")
+            add_units(model, "a")
         assert not model.running
     finally:
         other.kill()
@@ -189,7 +190,7 @@ def test_changes_without_running_are_kept_and_taken_up_later(tmp_path: Path) -> 
     first.deploy("a", write_charm(tmp_path / "a", "a", options=options, script=script))
     first.set_config("a", {"v": "early"})
     second = Controller(home, settings=QUICK).model("m")
-    assert second.config("a") == {"v": "early"}
+    assert config(second, "a") == {"v": "early"}
     with second:
         second.wait_idle(WAIT)
     assert logged(second, "a/0", "v") == ["early"]
@@ -374,7 +375,7 @@ def test_a_lost_agent_is_a_failed_unit_and_its_model_is_destroyed_at_once(tmp_pa
     model.deploy("a", write_charm(tmp_path / "a", "a"))
     with model:
         model.wait_idle(WAIT)
-        model.kill_unit_agent("a/0")
+        kill_unit_agent(model, "a/0")
     assert model.status().failed == {"a/0": "agent lost, see its log (a/0)"}
     begun = time.monotonic()
     Backends(tmp_path / "h").destroy_model("m")

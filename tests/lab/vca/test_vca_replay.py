@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.juju_operator import remove_relation
 from vca_support import WAIT, events, log_text, logged, on, runs, write_charm
 
 from lab.vca.errors import InvalidValueError, NotFoundError
@@ -107,7 +108,7 @@ def test_only_what_is_recorded_comes_again(model: Model, tmp_path: Path) -> None
         model.replay("a/0", "stop")
     with pytest.raises(NotFoundError, match='action "7" not found'):
         model.replay("a/0", "7")
-    model.remove_relation("a:db", "b:db")
+    remove_relation(model, "a:db", "b:db")
     model.wait_idle(WAIT)
     with pytest.raises(InvalidValueError, match="is about something removed"):
         model.replay("a/0", "db-relation-changed")
