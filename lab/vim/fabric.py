@@ -14,6 +14,7 @@ import subprocess
 import time
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
+from string import Template
 
 from lab.vim.addresses import link_local
 from lab.vim.errors import VimError
@@ -21,6 +22,7 @@ from lab.vim.model import Network, Port
 from lab.vim.run import ip_batch, tool
 
 NETNS = Path("/run/netns")
+_RULES = Template(Path(__file__).with_name("ports.nft").read_text(encoding="utf-8"))
 
 #: No IPv6 of the fabric itself: a capture shows the servers' frames only.
 _QUIET = "echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6 2>/dev/null; \
@@ -191,35 +193,17 @@ def port_rules(ports: Iterable[Port], shared: Container[str] = ()) -> str:
     ip6 = [f'"{port.device}" . {port.ip}' for port in guarded if ":" in port.ip]
     ip6 += [f'"{port.device}" . {link_local(port.mac)}' for port in guarded]
 
-    def members(kind: str, name: str, elements: list[str]) -> str:
-        listed = f" elements = {{ {', '.join(elements)} }};" if elements else ""
-        return f" set {name} {{ type {kind};{listed} }}\n"
-
-    # "table" before "delete table" lets the delete succeed the first time, too. nft applies the
-    # script as one transaction, so no frame is checked by a part of it.
-    return (
-        "table bridge ports {}\ndelete table bridge ports\ntable bridge ports {\n"
-        + members("ifname", "guarded", names)
-        + members("ifname", "apart", apart)
-        + members("ifname . ether_addr", "port_mac", macs)
-        + members("ifname . ipv4_addr", "port_ip4", ip4)
-        + members("ifname . ipv6_addr", "port_ip6", ip6)
-        + """ chain from_port {
-  type filter hook prerouting priority -300; policy accept;
-  iifname @apart ether type ip6 drop
-  iifname != @guarded accept
-  iifname . ether saddr != @port_mac drop
-  ether type arp iifname . arp saddr ether != @port_mac drop
-  ether type arp iifname . arp saddr ip != @port_ip4 drop
-  ether type ip ip saddr 0.0.0.0 udp sport 68 udp dport 67 accept
-  ether type ip iifname . ip saddr != @port_ip4 drop
-  ether type ip6 ip6 saddr :: accept
-  ether type ip6 iifname . ip6 saddr != @port_ip6 drop
-  ether type != { arp, ip, ip6 } drop
- }
-}
-"""
+    return _RULES.substitute(
+        guarded=_elements(names),
+        apart=_elements(apart),
+        port_mac=_elements(macs),
+        port_ip4=_elements(ip4),
+        port_ip6=_elements(ip6),
     )
+
+
+def _elements(values: list[str]) -> str:
+    return f" elements = {{ {', '.join(values)} }};" if values else ""
 
 
 def apply_rules(netns: str, ports: Iterable[Port], shared: Container[str]) -> None:
