@@ -7,8 +7,10 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from string import Template
 from typing import Any
 
+from builder import documents
 from lab import files
 from lab.cluster.errors import ClusterError
 from lab.procs import ProcessRef, launch, start_time
@@ -16,25 +18,9 @@ from lab.procs import ProcessRef, launch, start_time
 BUILT = Path(__file__).resolve().parents[2] / ".cache" / "bin"
 """Where the set-up script puts the programs."""
 PROGRAMS = ("etcd", "kube-apiserver", "helm")
-ETCD = "http://127.0.0.1:2379"
-PORT = 6443
+READY = "https://127.0.0.1:6443/readyz"
 READY_SECONDS = 120
 SCRIPTS = Path(__file__).resolve().parents[2]
-
-KUBECONFIG = """\
-apiVersion: v1
-kind: Config
-clusters:
-- name: lab
-  cluster: {{server: "https://127.0.0.1:{port}", certificate-authority: {authority}}}
-users:
-- name: lcm
-  user: {{client-certificate: {folder}/admin.crt, client-key: {folder}/admin.key}}
-contexts:
-- name: lab
-  context: {{cluster: lab, user: lcm}}
-current-context: lab
-"""
 
 
 class Cluster:
@@ -75,13 +61,10 @@ class Cluster:
             if all(self._runs(name) for name in ("etcd", "api", "kubelet")):
                 return
             self._prepare()
-            self._run(
-                "etcd",
-                *(str(self.folder / "bin" / "etcd"), "--data-dir", str(self.folder / "etcd")),
-                *("--listen-client-urls", ETCD, "--advertise-client-urls", ETCD),
-                *("--listen-peer-urls", "http://127.0.0.1:2380", "--unsafe-no-fsync"),
-            )
-            self._run("api", *self._api())
+            settings = self._settings()
+            self._run("etcd", str(self.folder / "bin" / "etcd"), *settings["etcd"])
+            server = str(self.folder / "bin" / "kube-apiserver")
+            self._run("api", server, *settings["kube-apiserver"])
             self._wait()
             self._run("kubelet", sys.executable, "-m", "lab.cluster.kubelet", str(self.folder))
 
@@ -121,36 +104,21 @@ class Cluster:
                 files.replace(self.folder / f"{place}.key", key)
                 files.replace(self.folder / f"{place}.crt", certificate)
         files.replace(self.folder / "lcm" / "ca.crt", authority.certificate)
-        text = KUBECONFIG.format(
-            port=PORT, authority=authority.certificate_file, folder=self.folder
-        )
-        files.replace(self.folder / "kubeconfig", text)
+        # JSON is YAML, which clients read.
+        files.replace(self.folder / "kubeconfig", json.dumps(self._settings()["kubeconfig"]))
 
-    def _api(self) -> list[str]:
-        folder = self.folder
-        key = str(folder / "apiserver.key")
-        return [
-            str(folder / "bin" / "kube-apiserver"),
-            f"--etcd-servers={ETCD}",
-            "--bind-address=127.0.0.1",
-            "--advertise-address=127.0.0.1",
-            f"--secure-port={PORT}",
-            f"--tls-cert-file={folder / 'apiserver.crt'}",
-            f"--tls-private-key-file={key}",
-            f"--client-ca-file={folder / 'authority' / 'ca.crt'}",
-            "--authorization-mode=RBAC",
-            "--service-account-issuer=https://kubernetes.default.svc",
-            f"--service-account-signing-key-file={key}",
-            f"--service-account-key-file={folder / 'apiserver.crt'}",
-            "--service-cluster-ip-range=10.96.0.0/16",
-            "--endpoint-reconciler-type=none",
-        ]
+    def _settings(self) -> dict[str, Any]:
+        text = Template(json.dumps(documents.read(Path(__file__).with_name("programs.yaml"))))
+        settings: dict[str, Any] = json.loads(
+            text.substitute(folder=json.dumps(str(self.folder))[1:-1])
+        )
+        return settings
 
     def _wait(self) -> None:
         deadline = time.monotonic() + READY_SECONDS
         words = ["curl", "-sf", "--cacert", str(self.folder / "authority" / "ca.crt")]
         while time.monotonic() < deadline:
-            probe = [*self._prefix, *words, f"https://127.0.0.1:{PORT}/readyz"]
+            probe = [*self._prefix, *words, READY]
             if subprocess.run(probe, capture_output=True, check=False).returncode == 0:
                 return
             if not self._runs("api"):
