@@ -21,7 +21,7 @@ from lab.lcm.charmops import shown
 from lab.lcm.connectors import Connector, connector
 from lab.lcm.timeouts import Timeouts
 from lab.records.journal import Journal
-from lab.records.operations import fail_operation
+from lab.records.operations import conclude, fail_operation
 from lab.records.store import NSRS, OPS, VNFRS, Document, Store
 from lab.vca.errors import AgentEndedError, WaitTimeoutError
 from lab.vca.events import Event
@@ -64,11 +64,7 @@ class Work:
         """Write how an operation ended, and that none runs on its service; return ``state``."""
         with self.store.edit(NSRS, operation["nsInstanceId"]) as nsr:
             nsr["currentOperation"], nsr["currentOperationID"] = "IDLE", None
-        with self.store.edit(OPS, operation["_id"]) as document:
-            document["operationState"] = state
-            document["statusEnteredTime"] = time.time()
-            document["detailed-status"] = detail
-            document["errorMessage"] = error
+        conclude(self.store, OPS, operation, state, detail, error)
         self.journal.write("end", "ns", error or "Done", state=state, detail=detail)
         return state
 

@@ -3,6 +3,7 @@
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 from lab.records.packages import prune_revisions
 from lab.records.store import NSIOPS, NSIS, NSRS, OPS, VNFRS, Document, Store
@@ -72,24 +73,35 @@ def fail(store: Store, collection: str, operation: Document, reason: str) -> Non
         fail_operation(store, operation, reason)
 
 
+def conclude(
+    store: Store, collection: str, operation: Document, state: str, detail: Any, error: str | None
+) -> str:
+    """Write how an operation ended, unless it had ended; return its state before.
+
+    The state is "" if a termination has deleted the record meanwhile.
+    """
+    if store.readable(collection, operation["_id"]) is None:
+        return ""
+    with store.edit(collection, operation["_id"]) as document:
+        before = str(document["operationState"])
+        if before == "PROCESSING":
+            document["operationState"] = state
+            document["statusEnteredTime"] = time.time()
+            document["detailed-status"] = detail
+            document["errorMessage"] = error
+    return before
+
+
 def fail_operation(store: Store, operation: Document, reason: str, state: str = "FAILED") -> bool:
     """Mark an operation FAILED, and for an instantiation or termination the service BROKEN.
 
     Nothing changes if the operation has ended in the meantime. ``state`` is FAILED_TEMP for a
     cancelled operation. Return whether the operation was marked.
     """
-    ended = False
     kind = operation["lcmOperationType"]
     current = {"instantiate": "INSTANTIATING", "terminate": "TERMINATING"}.get(kind, "ACTION")
-    found = store.readable(OPS, operation["_id"]) is not None
-    if found:
-        with store.edit(OPS, operation["_id"]) as document:
-            ended = document["operationState"] != "PROCESSING"
-            if not ended:
-                document["operationState"] = state
-                document["statusEnteredTime"] = time.time()
-                document["detailed-status"] = document["errorMessage"] = reason
-    if not ended and store.readable(NSRS, operation["nsInstanceId"]) is not None:
+    before = conclude(store, OPS, operation, state, reason, reason)
+    if before in ("", "PROCESSING") and store.readable(NSRS, operation["nsInstanceId"]) is not None:
         with store.edit(NSRS, operation["nsInstanceId"]) as nsr:
             if kind in ("instantiate", "terminate"):
                 nsr["nsState"] = "BROKEN"
@@ -101,7 +113,7 @@ def fail_operation(store: Store, operation: Document, reason: str, state: str = 
             if kind == "terminate":
                 nsr["operational-status"] = "failed"
             nsr["currentOperation"], nsr["currentOperationID"] = "IDLE", None
-    return found and not ended
+    return before == "PROCESSING"
 
 
 def end_slice_operation(store: Store, operation: Document, error: str = "") -> str:
@@ -109,20 +121,11 @@ def end_slice_operation(store: Store, operation: Document, error: str = "") -> s
 
     Nothing changes if the operation has ended in the meantime.
     """
-    state = "FAILED" if error else "COMPLETED"
-    ended = False
-
-    if store.readable(NSIOPS, operation["_id"]) is not None:
-        with store.edit(NSIOPS, operation["_id"]) as document:
-            ended = document["operationState"] != "PROCESSING"
-            if ended:
-                state = document["operationState"]
-            else:
-                document["operationState"] = state
-                document["statusEnteredTime"] = time.time()
-                document["detailed-status"] = f"FAILED : {error}" if error else "done"
-                document["errorMessage"] = error or None
-    if not ended and store.readable(NSIS, operation["netsliceInstanceId"]) is not None:
+    state, detail = ("FAILED", f"FAILED : {error}") if error else ("COMPLETED", "done")
+    before = conclude(store, NSIOPS, operation, state, detail, error or None)
+    if before not in ("", "PROCESSING"):
+        return before
+    if store.readable(NSIS, operation["netsliceInstanceId"]) is not None:
         with store.edit(NSIS, operation["netsliceInstanceId"]) as nsi:
             nsi["_admin"]["nsiState"] = "INSTANTIATED"
             nsi["operational-status"] = "failed" if error else "running"

@@ -4,7 +4,8 @@ Handlers are plain functions that run in threads. They call the engine that ``os
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -142,11 +143,6 @@ def nothing(resources: Resources, call: Call) -> Answer:
     return Answer([])
 
 
-def bound(function: Callable[..., Answer], *first: str) -> Handler:
-    """Bind the first arguments of a handler of several tables."""
-    return lambda resources, call: function(*first, resources, call)
-
-
 def accepted(started: Any, place: str, key: str, **more: Any) -> Answer:
     """Answer that an operation was started, with its location."""
     op_id = started.operation["_id"]
@@ -156,10 +152,10 @@ def accepted(started: Any, place: str, key: str, **more: Any) -> Answer:
 def shown(path: str, table: str) -> list[Route]:
     """Return the routes that list the records of a table and show one."""
     return [
-        Route("GET", path, bound(show_all, table)),
-        Route("GET", f"{path}/{{id}}", bound(show, table)),
+        Route("GET", path, partial(show_all, table)),
+        Route("GET", f"{path}/{{id}}", partial(show, table)),
     ]
 
 
 def below(prefix: str, *routes: Route) -> list[Route]:
-    return [Route(r.method, prefix + r.path, r.handler, r.upload, r.open) for r in routes]
+    return [replace(route, path=prefix + route.path) for route in routes]

@@ -1,5 +1,6 @@
 """VNF and NS packages and slice templates."""
 
+from functools import partial
 from http import HTTPStatus
 
 from lab.errors import ConflictError
@@ -7,7 +8,7 @@ from lab.nbi import views
 from lab.records.ids import admin, new_id
 from lab.records.store import CREATED, NSDS, NSIS, NSRS, VNFDS, VNFRS, Document
 from lab.server import contents
-from lab.server.calls import Answer, Call, Resources, Route, below, bound, listed, made, refused
+from lab.server.calls import Answer, Call, Resources, Route, below, listed, made, refused
 
 
 def _packages(kind: str, resources: Resources, call: Call) -> Answer:
@@ -118,25 +119,25 @@ def _delete_package(kind: str, resources: Resources, call: Call) -> Answer:
 
 
 def package_routes(kind: str, base: str, topic: str, content: str, descriptor: str) -> list[Route]:
-    upload = bound(_upload, kind)
+    upload = partial(_upload, kind)
     routes = [
-        Route("POST", f"/{topic}_content", bound(_onboarded, kind, f"{base}/{topic}"), True),
-        Route("POST", f"/{topic}", bound(_create_package, kind, f"{base}/{topic}")),
+        Route("POST", f"/{topic}_content", partial(_onboarded, kind, f"{base}/{topic}"), True),
+        Route("POST", f"/{topic}", partial(_create_package, kind, f"{base}/{topic}")),
     ]
     for path in (f"/{topic}_content", f"/{topic}"):
         routes += [
-            Route("GET", path, bound(_packages, kind)),
-            Route("GET", f"{path}/{{id}}", bound(_package, kind)),
-            Route("DELETE", f"{path}/{{id}}", bound(_delete_package, kind)),
+            Route("GET", path, partial(_packages, kind)),
+            Route("GET", f"{path}/{{id}}", partial(_package, kind)),
+            Route("DELETE", f"{path}/{{id}}", partial(_delete_package, kind)),
         ]
     return below(
         f"/{base}",
         *routes,
         Route("PUT", f"/{topic}_content/{{id}}", upload, True),
         Route("PUT", f"/{topic}/{{id}}/{content}", upload, True),
-        Route("GET", f"/{topic}/{{id}}/{content}", bound(_content, kind)),
-        Route("GET", f"/{topic}/{{id}}/{descriptor}", bound(_descriptor, kind)),
-        Route("GET", f"/{topic}/{{id}}/artifacts", bound(_artifact, kind)),
-        Route("GET", f"/{topic}/{{id}}/artifacts/{{path:path}}", bound(_artifact, kind)),
+        Route("GET", f"/{topic}/{{id}}/{content}", partial(_content, kind)),
+        Route("GET", f"/{topic}/{{id}}/{descriptor}", partial(_descriptor, kind)),
+        Route("GET", f"/{topic}/{{id}}/artifacts", partial(_artifact, kind)),
+        Route("GET", f"/{topic}/{{id}}/artifacts/{{path:path}}", partial(_artifact, kind)),
         Route("PATCH", f"/{topic}/{{id}}", refused),
     )

@@ -1,9 +1,11 @@
 """Every method and path the interface answers, below ``/osm``."""
 
+from functools import partial
+
 from lab.records.store import NSDS, NSIOPS, NSIS, NSRS, NSTS, OPS, VCAS, VIMS, VNFDS, VNFRS
 from lab.server import administration as admin
 from lab.server import services as ns
-from lab.server.calls import Route, below, bound, discard_damaged, nothing, refused, shown
+from lab.server.calls import Route, below, discard_damaged, nothing, refused, shown
 from lab.server.packages import package_routes
 
 _FIXED = (
@@ -14,8 +16,8 @@ _FIXED = (
 
 def _administered(path: str, table: str) -> list[Route]:
     return [
-        Route("GET", path, bound(admin.administration, table)),
-        Route("GET", f"{path}/{{id}}", bound(admin.administered, table)),
+        Route("GET", path, partial(admin.administration, table)),
+        Route("GET", f"{path}/{{id}}", partial(admin.administered, table)),
     ]
 
 
@@ -76,17 +78,17 @@ ROUTES: list[Route] = [
         *_two_steps("/ns_instances"),
         Route("POST", "/ns_instances/{id}/migrate", refused),
         *(
-            Route("POST", f"/ns_instances/{{id}}/{kind}", bound(ns.operate, kind))
+            Route("POST", f"/ns_instances/{{id}}/{kind}", partial(ns.operate, kind))
             for kind in ("action", "heal", "scale", "update")
         ),
         Route("POST", "/ns_instances_terminate", ns.delete_services),
         *shown("/ns_lcm_op_occs", OPS),
-        Route("DELETE", "/ns_lcm_op_occs/{id}", bound(discard_damaged, OPS)),
+        Route("DELETE", "/ns_lcm_op_occs/{id}", partial(discard_damaged, OPS)),
         Route("POST", "/ns_lcm_op_occs/{id}/cancel", ns.cancel),
         Route("GET", "/subscriptions", nothing),
         *shown("/vnfrs", VNFRS),
         *shown("/vnf_instances", VNFRS),
-        Route("DELETE", "/vnf_instances/{id}", bound(discard_damaged, VNFRS)),
+        Route("DELETE", "/vnf_instances/{id}", partial(discard_damaged, VNFRS)),
     ),
     *below(
         "/nsilcm/v1",
@@ -96,6 +98,6 @@ ROUTES: list[Route] = [
         *shown("/netslice_instances", NSIS),
         *_two_steps("/netslice_instances"),
         *shown("/nsi_lcm_op_occs", NSIOPS),
-        Route("DELETE", "/nsi_lcm_op_occs/{id}", bound(discard_damaged, NSIOPS)),
+        Route("DELETE", "/nsi_lcm_op_occs/{id}", partial(discard_damaged, NSIOPS)),
     ),
 ]

@@ -498,7 +498,7 @@ class Vim:
         """
         old = self._record(server_id)
         image = self._check(spec, self._vdu(server_id).directory)
-        spec = planning.renewed(spec, old.server, self._state.read(), same)
+        spec = planning.renewed(spec, old.server, same, self._state.read())
         # In one change: nobody else gets the addresses meanwhile.
         with self._removed(server_id) as state:
             record = self._plan(spec, tag, state)

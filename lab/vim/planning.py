@@ -181,16 +181,18 @@ def plan_server(spec: ServerSpec, tag: str, state: State, config: Config) -> Ser
     return ServerRecord(server=server, vcpus=spec.vcpus, ram_mib=spec.ram_mib, disk_gb=spec.disk_gb)
 
 
-def renewed(spec: ServerSpec, old: Server, state: State, same: bool) -> ServerSpec:
+def renewed(spec: ServerSpec, old: Server, same: bool, state: State | None = None) -> ServerSpec:
     """Return the specification of the server that takes the place of ``old``.
 
     Its management and floating addresses stay; ``same`` keeps the other addresses and all MAC
-    addresses too. A cloud takes any free address. The lab always changes it, because a caller must
-    not rely on the old one.
+    addresses too. A cloud takes any free address. The lab, which gives its ``state``, always
+    changes it, because a caller must not rely on the old one.
     """
     chosen: list[PortSpec] = []
     for new, was in zip(spec.ports, old.ports, strict=True):
-        ip = was.ip if same or new.management else new.ip or _another(was, chosen, state)
+        ip = was.ip if same or new.management else new.ip
+        if not ip and state is not None:
+            ip = _another(was, chosen, state)
         mac = was.mac if same else new.mac
         chosen.append(replace(new, ip=ip, mac=mac, floating=was.floating or new.floating))
     return replace(spec, ports=tuple(chosen))

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from email import message_from_string
 from email.mime.multipart import MIMEMultipart
 from email.mime.text import MIMEText
@@ -23,7 +22,7 @@ import yaml
 from openstack.exceptions import ConflictException
 
 from lab.documents import Stored
-from lab.vim import addresses
+from lab.vim import addresses, planning
 from lab.vim.errors import VimError
 from lab.vim.model import (
     ACTIVE,
@@ -389,14 +388,9 @@ class OpenStack:
     def replace_server(self, server_id: str, spec: ServerSpec, tag: str, same: bool) -> Server:
         """Replace a server; the new one keeps the old one's management and floating addresses."""
         old = self.server(server_id)
-        ports = []
-        for new, was in zip(spec.ports, old.ports, strict=True):
-            ip = was.ip if same or new.management else new.ip
-            mac = was.mac if same else new.mac
-            ports.append(replace(new, ip=ip, mac=mac, floating=was.floating or new.floating))
         with self._refusals():
             self._remove([server_id], [port.id for port in old.ports], floating=False)
-        return self.create_server(replace(spec, ports=tuple(ports)), tag)
+        return self.create_server(planning.renewed(spec, old, same), tag)
 
     def wait_active(self, server_id: str, timeout: float) -> Server:
         """Wait until Nova says that a server runs; whether its system has booted, nobody knows."""
