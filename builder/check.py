@@ -11,6 +11,7 @@ from builder.validate import Catalog, PackageError, Problem, read, validate, val
 from builder.validate.context import Document
 from builder.validate.creation_rules import twice
 from builder.validate.params_models import MODELS
+from builder.validate.problem import problem
 from builder.validate.reader import KINDS as ENVELOPES
 
 PARAMETERS = {field.alias for model in MODELS.values() for field in model.model_fields.values()}
@@ -96,8 +97,7 @@ def _of_services(params: dict[str, Any], catalog: Catalog, name: str) -> list[Pr
         known if len(known) == 1 else []
     )
     if not services:
-        sentence = f"no service has exactly the members {', '.join(sorted(members))}"
-        return [Problem(name, "silent", "params-no-service", sentence)]
+        return [problem(name, "params-no-service/service", members=", ".join(sorted(members)))]
     result = []
     for nsd in services:
         result += validate_params("ns", params, replace(catalog, nsds={nsd["id"]: nsd}), name)
@@ -114,8 +114,7 @@ def _of_slices(document: dict[str, Any], catalog: Catalog, name: str) -> list[Pr
         and _members(document) == _members_of(nst, catalog)
     ] or (known if len(known) == 1 else [])
     if not fitting:
-        sentence = f"no slice template has exactly the services {', '.join(sorted(services))}"
-        return [Problem(name, "silent", "params-no-service", sentence)]
+        return [problem(name, "params-no-service/slice", services=", ".join(sorted(services)))]
     alternatives = [
         validate_params("nsi", document, replace(catalog, nsts={nst["id"]: nst}), name)
         for nst in fitting

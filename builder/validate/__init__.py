@@ -24,7 +24,7 @@ from builder.validate.context import (
     envelope_of,
 )
 from builder.validate.params import validate_params
-from builder.validate.problem import Problem
+from builder.validate.problem import Problem, problem
 from builder.validate.reader import Package, PackageError, read
 from builder.validate.schema import problems_of, shown
 from builder.validate.sol006 import MODELS
@@ -46,12 +46,6 @@ ENVELOPES = {
     "nst": "`nst: [one template]`",
 }
 ROOTS = {"vnfd": "vnfd", "nsd": "nsd/nsd[0]", "nst": "nst[0]"}
-REFUSALS = {
-    "vnfd": "'vnfd' must be dict",
-    "nsd": "'nsd' must be a list of only one element",
-    "nst": "'nst' must be a list only one element",
-}
-
 OLD_ENVELOPES = {"vnfd-catalog", "vnfd:vnfd-catalog", "nsd-catalog", "nsd:nsd-catalog"}
 TOSCA = {"topology_template", "node_types", "TOSCA-Meta-File-Version"}
 OLD_KEYS = {
@@ -59,7 +53,6 @@ OLD_KEYS = {
     "vnfd-connection-point-ref", "service-function-chain", "short-name", "vld", "vendor",
 }  # fmt: skip
 """Keys of descriptors before SOL006, which SOL006 does not have at the top."""
-OLD_FORMAT = "ERROR: Unsupported descriptor format. Please, use an ETSI SOL006 descriptor."
 
 
 def validate(package: Package, catalog: Catalog) -> list[Problem]:
@@ -83,22 +76,19 @@ def form(package: Package) -> tuple[Document | None, list[Problem]]:
     """Return a descriptor with the types of SOL006, None without its form, and the problems."""
     where = f"{package.name}: {package.descriptor_path}"
     body = body_of(package)
-    old = _other_format(package.document, body)
+    old, envelopes = _other_format(package.document, body), "; ".join(ENVELOPES.values())
     if old:
-        sentence = f"{old}; allowed: SOL006, {'; '.join(ENVELOPES.values())}"
-        return None, [Problem(where, "refused", "old-format", sentence, OLD_FORMAT)]
+        return None, [problem(where, "old-format/descriptor", old=old, may=envelopes)]
     if not package.kind:
-        sentence = f"no vnfd, nsd or nst at the top level; allowed: {'; '.join(ENVELOPES.values())}"
-        return None, [Problem(where, "refused", "envelope", sentence)]
+        return None, [problem(where, "envelope/none", may=envelopes)]
     if not isinstance(body, dict):
-        sentence = f"wrong envelope; allowed: {ENVELOPES[package.kind]}"
-        return None, [Problem(where, "refused", "envelope", sentence, REFUSALS[package.kind])]
+        may = ENVELOPES[package.kind]
+        return None, [problem(where, f"envelope/{package.kind}", may=may)]
     result = []
     envelope = envelope_of(package)
     beside = [str(key) for key in package.document if key != envelope]
     if envelope and beside:
-        sentence = f"OSM ignores keys beside the envelope: {shown(beside)}"
-        result.append(Problem(where, "silent", "envelope-beside", sentence))
+        result.append(problem(where, "envelope-beside", value=shown(beside)))
     try:
         return checked(package.kind, body), result
     except ValidationError as error:

@@ -5,25 +5,18 @@ from collections.abc import Iterator
 
 from builder.documents import DAY12
 from builder.validate.charm_files import Charm
-from builder.validate.context import Context, Document, choices, ids, rule
+from builder.validate.context import Context, Document, ids, rule
 from builder.validate.problem import Problem
-from builder.validate.reader import CARRIAGE, Entry
+from builder.validate.reader import Entry
 
 ENVIRONMENTS = f"{DAY12}[]/execution-environment-list[]"
 STARTED = ("hooks/", "actions/")
 MARK = b"\xef\xbb\xbf"  # Byte order mark of UTF-8.
-BOM = "a byte order mark stands before `#!`, so Linux runs no interpreter; allowed: without"
-EMPTY = "it is empty, and Juju can start no empty file; allowed: a script or program"
 LOST = Entry(b"", 0)
 HANDLER = re.compile("(hooks|actions)/[a-z0-9-]+")
 """Names of hooks and actions; other files there are modules or texts."""
 INTERPRETER = re.compile(rb"#![ \t]*/[!-~]+([ \t][ -~\t]*)?")
-NO_INTERPRETER = (
-    "it begins neither with `#!` and a path nor as a program does, so Linux cannot start it; "
-    "allowed: such as #!/bin/sh"
-)
 ENV_WORDS = re.compile(rb"#![ \t]*/\S*/env[ \t]+[^-\s]\S*[ \t]+\S")
-ENV = "Linux gives all words after env as one; allowed: one word, or env -S"
 PUBLIC_KEY = "get-ssh-public-key"
 EARLIEST = 315532800  # 1980-01-01, the earliest date in a ZIP file
 
@@ -45,11 +38,8 @@ def _refused_folders(ctx: Context) -> Iterator[Problem]:
     for place, listed, (flavour, entry) in ctx.each(every):
         looked_at = {ctx.body["id"]} | ids(flavour.get("vdu-profile"))
         if entry["id"] in looked_at and any("juju" in item for item in listed):
-            yield ctx.refused(
-                "charm-missing",
-                place,
-                f"the package has no {ctx.package.folder('charms')} folder for its charms",
-                f"Charm defined in vnf[id={ctx.body['id']}] but not present in package",
+            yield ctx.tell(
+                "charm-missing", place, folder=ctx.package.folder("charms"), body=ctx.body
             )
 
 
@@ -60,14 +50,11 @@ def named_charm(ctx: Context, place: str, name: str) -> Iterator[Problem]:
     if name in present:
         return
     if any(path.startswith(f"{elsewhere}{name}/") for path in ctx.package.files):
-        sentence = (
-            f"NBI accepts the charm in {elsewhere}, LCM does not; "
-            f"allowed: {ctx.package.folder('charms')}"
+        yield ctx.tell(
+            "charm-place", place, elsewhere=elsewhere, folder=ctx.package.folder("charms")
         )
-        yield ctx.silent("charm-place", place, sentence)
     elif present:
-        sentence = f"the package has no charm {name!r}, LCM will fail; allowed: {choices(present)}"
-        yield ctx.silent("charm-name", place, sentence)
+        yield ctx.tell("charm-name/other", place, name=name, may=present)
 
 
 @rule("vnfd", "nsd")
@@ -89,18 +76,14 @@ def charm_folder(ctx: Context) -> Iterator[Problem]:
 
 def _declarations(ctx: Context, charm: Charm) -> Iterator[Problem]:
     for file, reason in charm.broken:
-        yield ctx.in_file("charm-file", f"{charm.folder}{file}", f"{file} {reason}")
+        yield ctx.in_file("charm-file", f"{charm.folder}{file}", file=file, reason=reason)
     if charm.metadata is None:
         return
     where = f"{charm.folder}metadata.yaml"
     if charm.metadata.name != charm.name:
-        sentence = f"name is {charm.metadata.name!r}; allowed: {charm.name!r}, the folder's name"
-        yield ctx.in_file("charm-metadata", where, sentence)
+        yield ctx.in_file("charm-metadata", where, charm=charm)
     if "bionic" not in charm.metadata.series:
-        sentence = (
-            "series does not list bionic, which LCM gives every machine; allowed: with bionic"
-        )
-        yield ctx.in_file("charm-series", where, sentence)
+        yield ctx.in_file("charm-series", where)
 
 
 def _start(ctx: Context, charm: Charm, files: dict[str, Entry]) -> Iterator[Problem]:
@@ -108,34 +91,33 @@ def _start(ctx: Context, charm: Charm, files: dict[str, Entry]) -> Iterator[Prob
     starts = [path for path in files if path == "dispatch" or path.startswith("hooks/")]
     startable = any(reached[path].mode & 0o111 for path in starts)
     if not startable:
-        sentence = "nothing Juju could start; allowed: an executable `dispatch` or hooks/*"
-        yield ctx.in_file("charm-dispatch", charm.folder.rstrip("/"), sentence)
+        yield ctx.in_file("charm-dispatch/none", charm.folder.rstrip("/"))
     for path, entry in sorted(files.items()):
         started = path == "dispatch" or path.startswith(STARTED) or entry.mode & 0o111
         if started and not entry.link and entry.data.startswith((b"#!", MARK)):
             if _breaks(entry.data):
-                what = BOM if entry.data.startswith(MARK) else CARRIAGE
-                yield ctx.in_file("charm-line-ends", f"{charm.folder}{path}", what)
+                case = "mark" if entry.data.startswith(MARK) else "carriage"
+                yield ctx.in_file(f"charm-line-ends/{case}", f"{charm.folder}{path}")
                 continue
         # Beside `dispatch` Juju starts nothing else; what is executable was meant to start.
         used = "dispatch" not in files or reached[path].mode & 0o111
         handler = path == "dispatch" or (HANDLER.fullmatch(path) and used)
         if handler and startable and (what := _unstartable(reached[path])):
-            yield ctx.in_file("charm-dispatch", f"{charm.folder}{path}", what)
+            yield ctx.in_file(f"charm-dispatch/{what}", f"{charm.folder}{path}")
 
 
 def _unstartable(entry: Entry) -> str:
-    """Return why Linux cannot start a file, "" if it can."""
+    """Return the case of charm-dispatch why Linux cannot start a file, "" if it can."""
     first = entry.data.partition(b"\n")[0]
     if entry is LOST:
-        return "a link to a file that is not there; allowed: a script or program"
+        return "lost"
     if not entry.mode & 0o111:
-        return "it is not executable; allowed: chmod +x"
+        return "mode"
     if not entry.data:
-        return EMPTY
+        return "empty"
     if not entry.data.startswith(b"\x7fELF") and not INTERPRETER.fullmatch(first):
-        return NO_INTERPRETER
-    return ENV if ENV_WORDS.match(first) else ""
+        return "interpreter"
+    return "env" if ENV_WORDS.match(first) else ""
 
 
 def _breaks(data: bytes) -> bool:
@@ -150,21 +132,17 @@ def _members(ctx: Context, charm: Charm, files: dict[str, Entry]) -> Iterator[Pr
         {f"{path.split('/')[0]}" for path in files if path.startswith(("build/", "."))}
     )
     for name in skipped:
-        sentence = "libjuju leaves it out of the charm; allowed: another name"
-        yield ctx.in_file("charm-skipped", f"{where}{name}", sentence)
+        yield ctx.in_file("charm-skipped", f"{where}{name}")
     for path, entry in sorted(files.items()):
         if not entry.link:
             continue
         if _leaves(files, path):
-            sentence = "libjuju refuses links that leave the charm; allowed: relative ones inside"
-            yield ctx.in_file("charm-link", f"{where}{path}", sentence)
+            yield ctx.in_file("charm-link", f"{where}{path}")
         elif ctx.package.layout == "zip":
-            sentence = "OSM's unzip loses links; allowed: a copy, or a tar.gz package"
-            yield ctx.in_file("zip-link", f"{where}{path}", sentence)
+            yield ctx.in_file("zip-link", f"{where}{path}")
     old = [path for path, entry in sorted(files.items()) if entry.mtime < EARLIEST]
     if old:
-        sentence = f"libjuju cannot zip dates before 1980 ({len(old)} file(s)); allowed: from 1980"
-        yield ctx.in_file("charm-date", f"{where}{old[0]}", sentence)
+        yield ctx.in_file("charm-date", f"{where}{old[0]}", count=len(old))
 
 
 def _leaves(files: dict[str, Entry], path: str) -> bool:
@@ -198,8 +176,7 @@ def links_out(ctx: Context) -> Iterator[Problem]:
         in_charm = path.startswith(charms) and "/" in path[len(charms) :]
         if entry.link and not in_charm:
             if _leaves(ctx.package.files, path):
-                sentence = f"a link out of the package, to {entry.link!r}; allowed: inside it"
-                yield ctx.in_file("archive-link", path, sentence)
+                yield ctx.in_file("archive-link", path, entry=entry)
 
 
 @rule("vnfd")
@@ -208,15 +185,10 @@ def environments(ctx: Context) -> Iterator[Problem]:
     for place, environment, _ in ctx.each(ENVIRONMENTS):
         charm = (environment.get("juju") or {}).get("charm")
         if not charm and not environment.get("helm-chart"):
-            sentence = "nothing runs here; allowed: juju with a charm, or helm-chart"
-            yield ctx.silent("ee-kind", place, sentence)
+            yield ctx.tell("ee-kind", place)
     for place, access, (_, entry) in ctx.each(f"{DAY12}[]/config-access/ssh-access"):
         if access.get("required") and not access.get("default-user"):
-            sentence = (
-                "required without default-user: OSM skips the key injection and says nothing; "
-                "allowed: default-user, the image's user"
-            )
-            yield ctx.silent("ssh-user", place, sentence)
+            yield ctx.tell("ssh-user", place)
         elif access.get("required"):
             yield from _public_key(ctx, place, entry)
 
@@ -228,11 +200,7 @@ def _public_key(ctx: Context, place: str, entry: Document) -> Iterator[Problem]:
         charm = ctx.charm(juju["charm"]) if juju.get("charm") else None
         listed = charm.actions if charm is not None else None
         if listed is not None and juju.get("proxy") is not False and PUBLIC_KEY not in listed:
-            sentence = (
-                f"charm {juju['charm']} has no action {PUBLIC_KEY!r}, which gives the key that is "
-                "injected; allowed: with it, or required: false"
-            )
-            yield ctx.silent("action-missing", place, sentence)
+            yield ctx.tell("action-missing/key", place, juju=juju, action=PUBLIC_KEY)
 
 
 @rule("vnfd")
@@ -244,11 +212,11 @@ def references(ctx: Context) -> Iterator[Problem]:
         known = ids(entry.get("execution-environment-list"))
         reference = primitive.get("execution-environment-ref")
         if reference is None and known:
-            sentence = f"execution-environment-ref is missing; allowed: {choices(known)}"
-            yield ctx.silent("ee-reference", place, sentence)
+            yield ctx.tell("ee-reference/missing", place, may=known)
         elif reference is not None and reference not in known:
-            yield ctx.silent(
-                "ee-reference",
+            yield ctx.tell(
+                "ee-reference/unknown",
                 f"{place}/execution-environment-ref",
-                f"{reference!r} is no execution environment; allowed: {choices(known)}",
+                reference=reference,
+                may=known,
             )

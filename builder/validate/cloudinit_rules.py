@@ -9,10 +9,10 @@ from jinja2 import Environment, StrictUndefined, TemplateSyntaxError, nodes
 from jinja2.meta import find_undeclared_variables
 
 from builder.documents import FASTEST, DocumentError, load, repeated
-from builder.validate.context import Context, choices, rule
+from builder.validate.context import Context, rule
 from builder.validate.login_rules import logins, shut_out
 from builder.validate.problem import Problem
-from builder.validate.reader import CARRIAGE, Package, is_utf8
+from builder.validate.reader import Package, is_utf8
 
 Users = tuple[set[str], set[str]]
 """Users whom OSM gives its key on a VDU, and all as whom somebody logs in."""
@@ -125,33 +125,22 @@ def _file(ctx: Context, place: str, vdu: str, name: str, users: Users) -> Iterat
     text = ctx.package.text(path)
     spot = f"{place}/cloud-init-file"
     if text is not None and len(text) > LARGEST:
-        sentence = (
-            f"larger than {LARGEST >> 20} MiB; allowed: a size that a VIM takes, which is far less"
-        )
-        yield ctx.in_file("cloud-init-size", path, sentence)
+        yield ctx.in_file("cloud-init-size", path, most=LARGEST >> 20)
     elif text is not None:
         if not is_utf8(ctx.package, path):
-            sentence = "it is not UTF-8 text, and LCM cannot read it; allowed: UTF-8"
-            yield ctx.in_file("cloud-init-text", path, sentence)
+            yield ctx.in_file("cloud-init-text/utf-8", path)
         elif text.startswith("#!") and "\r" in text.partition("\n")[0]:
-            yield ctx.in_file("cloud-init-text", path, CARRIAGE)
+            yield ctx.in_file("cloud-init-text/carriage", path)
         yield from _text(ctx, path, text, users)
     elif ctx.package.text(other) is not None:
-        sentence = f"NBI accepts the file in {other}, LCM does not; allowed: {path}"
-        yield ctx.silent("cloud-init-place", spot, sentence)
+        yield ctx.tell("cloud-init-place", spot, other=other, path=path)
     else:
         have = {
             p[len(path) - len(name) :]
             for p in ctx.package.files
             if p.startswith(path[: -len(name)])
         }
-        yield ctx.refused(
-            "cloud-init-missing",
-            spot,
-            f"the package has no {path}; allowed: {choices(have)}",
-            f"Cloud-init defined in vnf[id={ctx.body['id']}]:vdu[id={vdu}] "
-            "but not present in package",
-        )
+        yield ctx.tell("cloud-init-missing", spot, path=path, may=have, body=ctx.body, vdu=vdu)
 
 
 def _is_template(text: str) -> bool:
@@ -162,33 +151,23 @@ def _text(ctx: Context, path: str, text: str, users: Users) -> Iterator[Problem]
     if _is_template(text):
         if not text.partition("\n")[2].startswith(IN_TEMPLATE):
             formats = ", ".join(IN_TEMPLATE)
-            sentence = (
-                f"the text below the line {TEMPLATE!r} has another format; allowed: {formats}"
-            )
-            yield ctx.in_file("cloud-init-header", path, sentence)
+            yield ctx.in_file("cloud-init-header/template", path, line=TEMPLATE, formats=formats)
     elif not text.startswith(HEADERS):
         formats = ", ".join((*HEADERS, TEMPLATE))
-        sentence = f"the first line names no format cloud-init knows; allowed: {formats}"
-        yield ctx.in_file("cloud-init-header", path, sentence)
+        yield ctx.in_file("cloud-init-header/format", path, formats=formats)
     try:
         tree = environment().parse(text)
         found = [*_expressions(ctx, path, text, tree), *_config(ctx, path, text, tree, users)]
     except RecursionError:
-        sentence = "Jinja2 cannot read it: nested too deeply; allowed: less"
-        yield ctx.in_file("cloud-init-jinja", path, sentence)
+        yield ctx.in_file("cloud-init-jinja/depth", path)
         return
     except TemplateSyntaxError as error:
-        sentence = (
-            f"Jinja2 cannot read it: {error.message}; allowed: literal '{{{{', '{{%' and '{{#' "
-            "(also in the shell's ${#name}) inside a raw block"
-        )
-        yield ctx.in_file("cloud-init-jinja", f"{path}:{error.lineno}", sentence)
+        yield ctx.in_file("cloud-init-jinja/syntax", f"{path}:{error.lineno}", error=error)
         return
     # In a raw block the lexer finds no comments.
     lost = next((line for line, kind, _ in environment().lex(text) if kind == "comment_begin"), 0)
     if lost:
-        sentence = "Jinja2 removes text between '{#' and '#}'; allowed: inside a raw block"
-        yield ctx.in_file("cloud-init-comment", f"{path}:{lost}", sentence)
+        yield ctx.in_file("cloud-init-comment", f"{path}:{lost}")
     yield from found
 
 
@@ -196,19 +175,14 @@ def _expressions(ctx: Context, path: str, text: str, tree: nodes.Template) -> It
     yield from _unknown(ctx, path, tree)
     early = CLOUD_INIT_KEYS & find_undeclared_variables(tree) if _is_template(text) else set()
     for name in sorted(early):
-        sentence = (
-            f"RO renders {name!r}, which only cloud-init knows, and fails; allowed: inside a raw "
-            "block"
-        )
-        yield ctx.in_file("cloud-init-jinja", path, sentence)
+        yield ctx.in_file("cloud-init-jinja/early", path, name=name)
     uses = [(node.attr, node.node, node.lineno) for node in tree.find_all(nodes.Getattr)]
     for item in tree.find_all(nodes.Getitem):
         if isinstance(item.arg, nodes.Const):
             uses.append((item.arg.value, item.node, item.lineno))
     for name, node, line in uses:
         if isinstance(node, nodes.Name) and node.name == "OSM" and name not in OSM_KEYS:
-            sentence = f"OSM has no key {name!r}, so rendering fails; allowed: {choices(OSM_KEYS)}"
-            yield ctx.in_file("cloud-init-osm", f"{path}:{line}", sentence)
+            yield ctx.in_file("cloud-init-osm", f"{path}:{line}", name=name, may=OSM_KEYS)
     for output in tree.find_all(nodes.Output):
         for node in output.nodes:
             names = {n.name for n in node.find_all(nodes.Name)} - {"OSM"}
@@ -216,11 +190,7 @@ def _expressions(ctx: Context, path: str, text: str, tree: nodes.Template) -> It
                 names = {node.name}
             safe = isinstance(node, nodes.Filter) and node.name == "safe"
             if names and not isinstance(node, nodes.TemplateData) and not safe:
-                sentence = (
-                    f"& < > and quotes in {choices(names)} become HTML entities; allowed: |safe "
-                    "where the value is to be taken as it is"
-                )
-                yield ctx.in_file("cloud-init-escape", f"{path}:{node.lineno}", sentence)
+                yield ctx.in_file("cloud-init-escape", f"{path}:{node.lineno}", may=names)
 
 
 def _unknown(ctx: Context, path: str, tree: nodes.Template) -> Iterator[Problem]:
@@ -230,12 +200,12 @@ def _unknown(ctx: Context, path: str, tree: nodes.Template) -> Iterator[Problem]
         for node in tree.find_all(kind):
             if node.name not in names:
                 what = kind.__name__.lower()
-                sentence = f"Jinja2 has no {what} {node.name!r}; allowed: a {what} of Jinja2's own"
-                yield ctx.in_file("cloud-init-jinja", f"{path}:{node.lineno}", sentence)
+                yield ctx.in_file(
+                    "cloud-init-jinja/unknown", f"{path}:{node.lineno}", what=what, node=node
+                )
     files = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
     for other in tree.find_all(files):
-        sentence = "it names another file, which RO does not have; allowed: its text in this file"
-        yield ctx.in_file("cloud-init-jinja", f"{path}:{other.lineno}", sentence)
+        yield ctx.in_file("cloud-init-jinja/file", f"{path}:{other.lineno}")
 
 
 def _config(
@@ -254,8 +224,7 @@ def _config(
                 rendered = _outcome(environment().parse(rendered).body, met)
                 rendered = rendered.partition("\n")[2]
             except TemplateSyntaxError as error:
-                sentence = f"cloud-init cannot render RO's text: {error.message}; allowed: Jinja2"
-                yield ctx.in_file("cloud-init-jinja", path, sentence)
+                yield ctx.in_file("cloud-init-jinja/twice", path, error=error)
                 return
         found = list(_day0(ctx, path, rendered, users))
         yield from found
@@ -265,8 +234,7 @@ def _config(
         nodes_of = [FASTEST(part).get_single_node() for part in configs]
         repeats.append({name for node in nodes_of for _, name, _ in repeated(node)})
     for name in sorted(set.intersection(*repeats)):  # two branches may have one key each
-        sentence = f"{name!r} is repeated, and cloud-init ignores its first value; allowed: once"
-        yield ctx.in_file("key-twice", path, sentence)
+        yield ctx.in_file("key-twice/cloud-init", path, name=name)
 
 
 def _parts(text: str) -> Iterator[str]:
@@ -315,27 +283,21 @@ def _day0(ctx: Context, path: str, rendered: str, users: Users) -> Iterator[Prob
                 scripts.append("\n".join(lines))
             document = load(part) if part.startswith(CONFIG) else None
             if not isinstance(document, dict | None):
-                sentence = "a cloud-config has another form; allowed: a mapping"
-                yield ctx.in_file("cloud-init-yaml", path, sentence)
+                yield ctx.in_file("cloud-init-yaml/form", path)
                 return
             if _clear_password(document or {}):
-                sentence = (
-                    "a password in clear is known to all who can read the package; allowed: SSH "
-                    "keys, or a hash"
-                )
-                yield ctx.in_file("cloud-init-password", path, sentence)
+                yield ctx.in_file("cloud-init-password", path)
             for key, value in (document or {}).items():
                 both = merges and isinstance(value, list) and isinstance(whole.get(key), list)
                 whole[key] = [*whole[key], *value] if both else value
     except DocumentError as error:
-        sentence = f"not usable as YAML: {error}"
-        yield ctx.in_file("cloud-init-yaml", path, sentence)
+        yield ctx.in_file("cloud-init-yaml/text", path, error=error)
         return
     if scripts:
         listed = whole.get("runcmd")
         whole["runcmd"] = [*(listed if isinstance(listed, list) else []), *scripts]
     for sentence in shut_out(whole, *users):
-        yield ctx.in_file("cloud-init-login", path, sentence)
+        yield ctx.in_file("cloud-init-login", path, sentence=sentence)
 
 
 def _clear_password(document: dict[str, object]) -> bool:

@@ -1,6 +1,6 @@
 """The input of a rule, and the table of rules."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from builder.documents import DAY12, Found, walk
 from builder.validate.charm_files import Charm, charm_of
-from builder.validate.problem import Problem, Reporter
+from builder.validate.problem import Problem, Reporter, problem
 from builder.validate.reader import Package, PackageError, read
 from builder.validate.sol006 import MODELS
 
@@ -103,9 +103,9 @@ class Context(Reporter):
         """Return a place of the descriptor, for messages."""
         return f"{self.package.name}: {self.package.descriptor_path}: {self.root}{place}"
 
-    def in_file(self, code: str, file: str, sentence: str) -> Problem:
+    def in_file(self, code: str, file: str, /, **words: Any) -> Problem:
         """Make a problem of another file of the package; OSM names none of them."""
-        return Problem(f"{self.package.name}: {file}", "silent", code, sentence)
+        return problem(f"{self.package.name}: {file}", code, **words)
 
     def flavours(self) -> list[tuple[str, Document]]:
         """Return (place, flavour); NBI checks all of them, OSM deploys the first."""
@@ -186,8 +186,3 @@ def numbered(place: str, items: Any) -> list[tuple[str, Document]]:
 def ids(items: Any, key: str = "id") -> set[str]:
     """Return the ids in a list that may be missing."""
     return {str(item[key]) for item in items or [] if key in item}
-
-
-def choices(known: Iterable[str]) -> str:
-    """Return the allowed values as part of a sentence."""
-    return ", ".join(sorted(known)) or "none is defined"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from builder.documents import DAY12
-from builder.validate.context import Context, choices, day12_of, ids, rule
+from builder.validate.context import Context, day12_of, ids, rule
 from builder.validate.problem import Problem
 
 NAME_LENGTH = 12  # Characters of an id that LCM puts into the name of a Juju application.
@@ -17,15 +17,11 @@ def connections(ctx: Context) -> Iterator[Problem]:
     for place, link, (flavour, *_) in ctx.each(f"{key}/virtual-link-profile-id"):
         known = described | ids(flavour.get("virtual-link-profile"))
         if link not in known:
-            sentence = f"{link!r} is no virtual-link-desc; allowed: {choices(known)}"
-            yield ctx.silent("ns-link", place, sentence)
+            yield ctx.tell("ns-link", place, link=link, may=known)
     ends = f"{key}/constituent-cpd-id[]/constituent-base-element-id"
     for place, element, (_, profile, *_) in ctx.each(ends):
         if element != profile["id"]:
-            sentence = (
-                f"{element!r} is another VNF's; allowed: {profile['id']!r}, the id of this profile"
-            )
-            yield ctx.silent("cpd-member", place, sentence)
+            yield ctx.tell("cpd-member", place, element=element, profile=profile)
 
 
 @rule("nsd")
@@ -38,14 +34,7 @@ def links(ctx: Context) -> Iterator[Problem]:
         flavour, profile = way
         link = profile.get("virtual-link-desc-id")
         if link in management:
-            yield ctx.refused(
-                "mgmt-protocol-data",
-                place,
-                f"{link!r} is a management network; allowed: without protocol data",
-                f"Error at df[id='{flavour['id']}']:virtual-link-profile[id='{profile['id']}']:"
-                "virtual-link-protocol-data You cannot set a virtual-link-protocol-data when "
-                "mgmt-network is True",
-            )
+            yield ctx.tell("mgmt-protocol-data", place, link=link, flavour=flavour, profile=profile)
 
 
 @rule("vnfd")
@@ -59,7 +48,7 @@ def application_names_of_vdus(ctx: Context) -> Iterator[Problem]:
         other = seen.setdefault((own[0][:NAME_LENGTH], own[1][:NAME_LENGTH]), own)
         if other != own and environment.get("juju"):
             ends = " and ".join(repr("/".join(filter(None, end))) for end in (other, own))
-            yield ctx.silent("app-name", place, _one_application(ends))
+            yield ctx.tell("app-name", place, ends=ends, length=NAME_LENGTH)
 
 
 @rule("nsd")
@@ -78,11 +67,4 @@ def application_names(ctx: Context) -> Iterator[Problem]:
                 other = seen.setdefault(name, profile["id"])
                 if other != profile["id"]:
                     ends = f"{other!r} and {profile['id']!r}"
-                    yield ctx.silent("app-name", f"{place}/id", _one_application(ends))
-
-
-def _one_application(ends: str) -> str:
-    return (
-        f"the charms of {ends} get one Juju application, as OSM looks at {NAME_LENGTH} characters; "
-        "allowed: ids that differ in these"
-    )
+                    yield ctx.tell("app-name", f"{place}/id", ends=ends, length=NAME_LENGTH)

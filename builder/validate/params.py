@@ -10,19 +10,12 @@ from pydantic import ValidationError
 from builder.documents import DAY12, DocumentError, bounded, links_of, walk
 from builder.parameters.agreement import disagreements
 from builder.validate.cloudinit_rules import files_of, variables
-from builder.validate.context import Catalog, Document, choices, numbered
+from builder.validate.context import Catalog, Document, numbered
 from builder.validate.params_models import MODELS, normalised
-from builder.validate.params_rules import (
-    addresses,
-    not_supplied,
-    resources,
-    service,
-    values,
-    wrong_key,
-)
+from builder.validate.params_rules import addresses, resources, service, values, wrong_key
 from builder.validate.pool_rules import fixed, pools
 from builder.validate.primitive_rules import BUILT_IN, PARAM_KEY, WHOLE
-from builder.validate.problem import Problem
+from builder.validate.problem import Problem, choices, problem
 from builder.validate.request import Request
 from builder.validate.schema import problems_of, shown
 from builder.validate.slice_rules import five_qi
@@ -41,12 +34,11 @@ def validate_params(kind: str, document: Any, catalog: Catalog, name: str = "") 
     """
     where = name or "parameters"
     if not isinstance(document, dict):
-        sentence = f"{shown(document)} cannot be parameters; allowed: a mapping"
-        return [Problem(where, "refused", "params-form", sentence)]
+        return [problem(where, "params-form/kind", value=shown(document))]
     try:
         bounded(document)
     except DocumentError as error:
-        return [Problem(where, "refused", "params-form", f"the parameters are {error}")]
+        return [problem(where, "params-form/size", error=error)]
     foreign = {
         Problem(f"{where}: {at}", "refused", "wrong-value", say, say)
         for at, say in _no_json(document)
@@ -62,9 +54,7 @@ def validate_params(kind: str, document: Any, catalog: Catalog, name: str = "") 
             )
             for p in problems_of(error, MODELS[kind], where, "")
         ]
-    problems = {
-        Problem(where, "silent", "params-disagree", text) for text in disagreements(checked)
-    }
+    problems = {problem(where, "params-disagree", sentence=text) for text in disagreements(checked)}
     if kind == "nsi":
         return sorted(problems | set(_nsi(checked, where, catalog)))
     chosen = checked.get("nsdId")
@@ -160,11 +150,7 @@ def _dropped(
     for at, link in numbered("vld", params.get("vld")):
         lost = set(link) & {"ip-profile", "vim-network-name", "vim-network-id", "wimAccountId"}
         if lost and link["name"] not in connected:
-            sentence = (
-                f"in a slice OSM drops {choices(lost)} of link {link['name']!r}, which no "
-                "netslice-vld connects; allowed: a virtual-link-profile in the NSD"
-            )
-            yield Problem(f"{place}: {at}", "silent", "params-nss-vld", sentence)
+            yield problem(f"{place}: {at}", "params-nss-vld", may=lost, link=link)
 
 
 def _several_vims(request: Request) -> Iterator[Problem]:
@@ -198,18 +184,12 @@ def _several_vims(request: Request) -> Iterator[Problem]:
             if len(same) <= len(others) and (not by_uuid or params.get("vim-network-name")):
                 missing -= same
         if missing:
-            sentence = (
-                f"link {link['id']!r} spans VIMs ({choices(spans)}), and there is no network of "
-                f"{choices(missing)}; allowed: vim-network-name with a network per VIM"
+            yield request.tell(
+                "params-vim-network", place, link=link, may=spans, missing=choices(missing)
             )
-            yield request.silent("params-vim-network", place, sentence)
         no_wim = False in service_wim | {params.get("wimAccountId"), params.get("wim_account")}
         if not no_wim:
-            sentence = (
-                f"OSM looks for a WIM for link {link['id']!r}, which spans VIMs; "
-                "allowed: wim_account: false"
-            )
-            yield request.silent("params-wim", place, sentence)
+            yield request.tell("params-wim", place, link=link)
 
 
 def _spans(request: Request, link: str, vims: dict[str, str], default: str) -> set[str]:
@@ -246,11 +226,9 @@ def _subnets_elsewhere(request: Request) -> Iterator[Problem]:
         if networks or name in managed:
             continue
         for address in fixed(request, index, connection, link):
-            sentence = (
-                f"{index} is at VIM {vim!r}, where OSM gives link {name!r} any 192.168.x.0/24 "
-                f"and not {address}; allowed: vim-network-name with a network that is there"
+            yield request.tell(
+                "params-vim-subnet", place, index=index, vim=vim, name=name, address=address
             )
-            yield request.silent("params-vim-subnet", place, sentence)
 
 
 def _keys(request: Request) -> Iterator[Problem]:
@@ -283,18 +261,16 @@ def _supplied(request: Request) -> Iterator[Problem]:
         }
         for target, name, primitive in _needed(vnfd):
             if name not in of_vdu.get(target, of_vnf):
-                yield request.refused(
-                    "params-missing",
-                    f"additionalParamsForVnf[{index}]",
-                    f"primitive {primitive} of {index} needs it; allowed: with {name!r}",
-                    not_supplied(name, str(vnfd["id"]), primitive),
-                )
+                words = {"primitive": primitive, "name": name, "descriptor": vnfd}
+                place = f"additionalParamsForVnf[{index}]"
+                yield request.tell("params-missing", place, index=index, **words)
         package = request.catalog.package(str(vnfd.get("id")))
         for vdu_id, text in (files_of(package, vnfd) if package else {}).items():
             for name in sorted(variables(text) - of_vdu.get(vdu_id, of_vnf)):
-                sentence = f"cloud-init of {index}, vdu {vdu_id}, needs it; allowed: with {name!r}"
                 place = f"additionalParamsForVnf[{index}]"
-                yield request.silent("params-cloud-init", place, sentence)
+                yield request.tell(
+                    "params-cloud-init", place, index=index, vdu_id=vdu_id, name=name
+                )
 
 
 def _needed(vnfd: Document) -> Iterator[tuple[str, str, str]]:

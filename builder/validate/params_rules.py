@@ -13,7 +13,7 @@ from typing import Any
 from builder.documents import NICS, walk
 from builder.validate.charm_files import Charm, charm_of
 from builder.validate.cloudinit_rules import files_of, variables
-from builder.validate.context import Document, choices, day12_of, numbered
+from builder.validate.context import Document, day12_of, numbered
 from builder.validate.primitive_rules import (
     BUILT_IN,
     LOOPBACK,
@@ -41,12 +41,7 @@ def resources(request: Request) -> Iterator[Problem]:
         index = entry["member-vnf-index"]
         vdus = {vdu["id"]: vdu for vdu in request.vnfds.get(index, {}).get("vdu") or ()}
         if vdu.get("vim-flavor-id") and vdu.get("vim-flavor-name"):
-            yield request.refused(
-                "params-flavor",
-                at,
-                "vim-flavor-id and vim-flavor-name are both there; allowed: one of them",
-                "Instantiation parameters vim-flavor-name and vim-flavor-id are mutually exclusive",
-            )
+            yield request.tell("params-flavor", at)
         if vdu["id"] in vdus:
             yield from _interfaces(request, at, index, vdu, vdus[vdu["id"]])
 
@@ -58,19 +53,9 @@ def _interfaces(
     for number, (at, nic) in enumerate(numbered(f"{place}/interface", given.get("interface"))):
         if nic["name"] in known:
             continue
-        sentence = f"{nic['name']!r} is no NIC of {vdu['id']}; allowed: {choices(known)}"
-        if number:
-            # NBI ends its check at the first name that it knows.
-            spot = f"{at}/name"
-            yield request.silent("params-interface-ignored", spot, sentence)
-            continue
-        yield request.refused(
-            "params-interface",
-            f"{at}/name",
-            sentence,
-            f"Invalid parameter vnf[member-vnf-index='{index}']:vdu[id='{vdu['id']}']:"
-            f"int-cpd[id='{nic['name']}'] is not present at vnfd:vdu:int-cpd",
-        )
+        # NBI ends its check at the first name that it knows.
+        code = "params-interface-ignored" if number else "params-interface"
+        yield request.tell(code, f"{at}/name", index=index, nic=nic, vdu=vdu, may=known)
 
 
 def addresses(request: Request) -> Iterator[Problem]:
@@ -80,11 +65,19 @@ def addresses(request: Request) -> Iterator[Problem]:
         subnet, gateway = profile.get("subnet-address"), profile.get("gateway-address")
         network = _network(subnet) if subnet else None
         if network is not None and subnet != str(network):
-            sentence = f"{subnet} is an address in a subnet, which no VIM takes; allowed: {network}"
-            yield request.silent("params-address", f"{place}/ip-profile/subnet-address", sentence)
+            yield request.tell(
+                "params-address/subnet",
+                f"{place}/ip-profile/subnet-address",
+                subnet=subnet,
+                network=network,
+            )
         if network is not None and gateway and not _inside(gateway, network):
-            sentence = f"{gateway} is outside of {subnet}; allowed: an address in it"
-            yield request.silent("params-address", f"{place}/ip-profile/gateway-address", sentence)
+            yield request.tell(
+                "params-address/gateway",
+                f"{place}/ip-profile/gateway-address",
+                gateway=gateway,
+                subnet=subnet,
+            )
         seen = {gateway: "the gateway"} if gateway else {}
         key = "vnfd-connection-point-ref"
         for at, point in numbered(f"{place}/{key}", link.get(key)):
@@ -93,20 +86,17 @@ def addresses(request: Request) -> Iterator[Problem]:
                 continue
             spot = f"{at}/ip-address"
             if network is not None and not _inside(address, network):
-                sentence = f"{address} is outside of link {link['name']!r}; allowed: in {subnet}"
-                yield request.silent("params-address", spot, sentence)
+                yield request.tell(
+                    "params-address/outside", spot, address=address, link=link, subnet=subnet
+                )
             elif network is not None and _reserved(address, network):
-                sentence = (
-                    f"{address} is the first or last of link {link['name']!r}, which no VIM gives "
-                    f"a NIC; allowed: another one in {subnet}"
+                yield request.tell(
+                    "params-address/reserved", spot, address=address, link=link, subnet=subnet
                 )
-                yield request.silent("params-address", spot, sentence)
             if address in seen:
-                sentence = (
-                    f"{address} is {seen[address]}'s on link {link['name']!r}; "
-                    "allowed: an address of its own"
+                yield request.tell(
+                    "params-address/taken", spot, address=address, owner=seen[address], link=link
                 )
-                yield request.silent("params-address", spot, sentence)
             seen.setdefault(address, point["member-vnf-index-ref"])
 
 
@@ -142,32 +132,13 @@ def service(request: Request) -> Iterator[Problem]:
         for parameter in primitive.get("parameter") or ():
             name = _name(parameter.get("value"))
             if name and name not in (*BUILT_IN, "ns_config_info", "VDU_SCALE_INFO", *given):
-                yield request.refused(
-                    "params-ns-missing",
-                    "additionalParamsForNs",
-                    f"primitive {primitive['name']} of the service needs it; "
-                    f"allowed: with {name!r}",
-                    not_supplied(name, str(request.nsd["id"]), primitive["name"]),
-                )
-
-
-def not_supplied(name: str, descriptor: str, primitive: str) -> str:
-    """Return NBI's text for a <parameter> without value; NBI writes "vnfd" for an NSD, too."""
-    return (
-        f"Parameter '<{name}>' needed for vnfd[id={descriptor}]:day1-2 configuration:"
-        f"initial-config-primitive[name={primitive}] not supplied"
-    )
+                words = {"primitive": primitive["name"], "name": name, "descriptor": request.nsd}
+                yield request.tell("params-ns-missing", "additionalParamsForNs", **words)
 
 
 def wrong_key(request: Request, place: str, whose: str, name: str) -> Problem:
     """Return the problem of a key of additionalParams that is no Jinja2 name."""
-    return request.refused(
-        "params-key",
-        place,
-        f"{shown(name)} is no key; allowed: letters, digits and '_', no digit first",
-        f"Invalid param name at {whose}:{name}. Must contain only alphanumeric characters and "
-        "underscores, and cannot start with a digit",
-    )
+    return request.tell("params-key", place, value=shown(name), whose=whose, name=name)
 
 
 def values(request: Request) -> Iterator[Problem]:
@@ -203,8 +174,9 @@ def values(request: Request) -> Iterator[Problem]:
             place, params = _params_of(at, entry, vdu)
             for name in sorted(variables(text) & params.keys()):
                 if params[name] is None:
-                    sentence = f"cloud-init of {index}, vdu {vdu}, would have the word None; {TEXT}"
-                    yield request.silent("params-value", f"{place}/{name}", sentence)
+                    yield request.tell(
+                        "params-value/none", f"{place}/{name}", index=index, vdu=vdu, text=TEXT
+                    )
 
 
 def _params_of(at: str, entry: Document, target: str) -> tuple[str, Document]:
@@ -225,8 +197,13 @@ def _values(
             continue
         reason = _unfit(name, params[name], parameter, primitive, charm)
         if reason:
-            sentence = f"as parameter {parameter['name']!r} of {primitive['name']}: {reason}"
-            yield request.silent("params-value", f"{place}/{name}", sentence)
+            yield request.tell(
+                "params-value/unfit",
+                f"{place}/{name}",
+                parameter=parameter,
+                primitive=primitive,
+                reason=reason,
+            )
     yield from _covered(request, place, params, primitive)
 
 
@@ -245,8 +222,7 @@ def _covered(
     spot = _name(names["accept-prefixes"]) or _name(names["inner-address"])
     for prefix in prefixes:
         if own in prefix:
-            sentence = f"{prefix} covers {own}, which is the link's own; allowed: prefixes without"
-            yield request.silent("params-value", f"{place}/{spot}", sentence)
+            yield request.tell("params-value/covers", f"{place}/{spot}", prefix=prefix, own=own)
 
 
 def _unfit(

@@ -45,7 +45,7 @@ def nsd_pools(ctx: Context) -> Iterator[Problem]:
         link = connection["virtual-link-profile-id"]
         sentence = _taken(address, _profiles(flavour).get(link) or {}, link)
         if sentence:
-            yield ctx.silent("link-dhcp", place, sentence)
+            yield ctx.tell("link-dhcp", place, sentence=sentence)
 
 
 def pools(request: Request) -> Iterator[Problem]:
@@ -69,9 +69,9 @@ def pools(request: Request) -> Iterator[Problem]:
                 taken |= own
         for address in sorted(taken):
             if sentence := _taken(address, profile, link_id):
-                yield request.silent("params-dhcp", spot, sentence)
+                yield request.tell("params-dhcp", spot, sentence=sentence)
         if sentence := _room(profile, taken, without, link_id):
-            yield request.silent("params-pool", spot, sentence)
+            yield request.tell("params-pool", spot, sentence=sentence)
 
 
 def _profiles(flavour: Document) -> dict[Any, Document]:

@@ -10,7 +10,7 @@ import jsonschema
 from builder.validate import forms
 from builder.validate.charm_files import Action, Charm
 from builder.validate.charm_rules import named_charm
-from builder.validate.context import Context, Document, choices, numbered, rule
+from builder.validate.context import Context, Document, numbered, rule
 from builder.validate.problem import Problem
 from builder.validate.schema import shown
 
@@ -76,16 +76,11 @@ def ns_charm(ctx: Context) -> Iterator[Problem]:
         if ctx.package.names("charms"):
             yield from named_charm(ctx, f"{where}/juju/charm", name)
         else:
-            sentence = f"the package has no charm {name!r}, LCM will fail; allowed: with it"
-            yield ctx.silent("charm-name", f"{where}/juju/charm", sentence)
+            yield ctx.tell("charm-name/none", f"{where}/juju/charm", name=name)
     if charm is not None and charm.config is not None:
         if "ns_config_info" not in charm.config.options:
-            sentence = (
-                "LCM sets the option ns_config_info first of all, and it fails without; "
-                "allowed: an option ns_config_info of type string"
-            )
             file = f"{charm.folder}config.yaml"
-            yield ctx.in_file("ns-config-info", file, sentence)
+            yield ctx.in_file("ns-config-info", file)
     primitives = numbered(
         f"{where}/initial-config-primitive", config.get("initial-config-primitive")
     )
@@ -104,11 +99,9 @@ def _values(
         value = parameter.get("value")
         if value is None:
             fails = "creating a service fails (KeyError in NBI)" if initial else "LCM fails"
-            sentence = f"parameter {parameter['name']!r} has no value, so {fails}; allowed: a value"
-            yield ctx.silent("parameter-value", at, sentence)
+            yield ctx.tell("parameter-value", at, parameter=parameter, fails=fails)
         elif isinstance(value, bool) and parameter.get("data-type", "STRING") == "STRING":
-            sentence = f"it becomes the text {str(value)!r}; allowed: text in quotes"
-            yield ctx.silent("boolean-text", f"{at}/value", sentence)
+            yield ctx.tell("boolean-text/value", f"{at}/value", value=str(value))
         elif isinstance(value, str):
             yield from _text(ctx, f"{at}/value", parameter, initial, built_in)
         yield from _integer(ctx, f"{at}/value", parameter, value)
@@ -120,11 +113,7 @@ def _default(ctx: Context, at: str, parameter: Document) -> Iterator[Problem]:
     spot = f"{at}/default-value"
     if value in (None, ""):
         if not parameter.get("mandatory"):
-            sentence = (
-                f"{parameter['name']!r} is not mandatory but NBI asks for one without a default; "
-                "allowed: a default-value that is not empty, or mandatory: true"
-            )
-            yield ctx.silent("default-empty", at, sentence)
+            yield ctx.tell("default-empty", at, parameter=parameter)
         return
     if parameter.get("data-type") == "BOOLEAN" and value.lower() not in ("true", "false"):
         if not WHOLE.fullmatch(value):
@@ -137,7 +126,7 @@ def _integer(ctx: Context, at: str, parameter: Document, value: Any) -> Iterator
     if parameter.get("data-type") == "INTEGER" and value not in (None, ""):
         reason = "" if WHOLE.fullmatch(str(value)) else misfit(value, "INTEGER", {})
         if reason:
-            yield ctx.silent("action-value", at, reason)
+            yield ctx.tell("action-value", at, reason=reason)
 
 
 def _text(
@@ -159,8 +148,7 @@ def _text(
     elif value[1:-1] not in built_in and not PARAM_KEY.fullmatch(value[1:-1]):
         reason = "keys of additionalParams have letters, digits and '_' only"
     if reason:
-        sentence = f"{shown(value)} is not substituted: {reason}"
-        yield ctx.silent("substitution", at, sentence)
+        yield ctx.tell("substitution", at, value=shown(value), reason=reason)
 
 
 def _environment(item: tuple[str, Document]) -> str:
@@ -175,18 +163,11 @@ def _management_address(ctx: Context, primitives: list[tuple[str, Document]]) ->
             continue
         for at, parameter in numbered(f"{place}/parameter", primitive.get("parameter")):
             if parameter.get("value") == "<rw_mgmt_ip>":
-                sentence = (
-                    "execution environments share their parameters, so this can be another "
-                    "instance's address; allowed: <rw_mgmt_ip> in an environment's first primitive"
-                )
-                yield ctx.silent("rw-mgmt-ip", f"{at}/value", sentence)
+                yield ctx.tell("rw-mgmt-ip", f"{at}/value")
 
 
 def _truth(ctx: Context, place: str, value: str) -> Problem:
-    sentence = (
-        f"{shown(value)} is true for OSM, as is every text but 'false'; allowed: 'true', 'false'"
-    )
-    return ctx.silent("boolean-text", place, sentence)
+    return ctx.tell("boolean-text/truth", place, value=shown(value))
 
 
 def _charm_for(ctx: Context, entry: Document, primitive: Document) -> Charm | None:
@@ -215,17 +196,14 @@ def _config(ctx: Context, place: str, primitive: Document, charm: Charm) -> Iter
         value = parameter.get("value")
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if parameter.get("data-type", "STRING") != "STRING" or number:
-            sentence = (
-                "libjuju raises for a `config` value that is not text; "
-                "allowed: data-type STRING and a value in quotes"
-            )
-            yield ctx.silent("config-string", at, sentence)
+            yield ctx.tell("config-string", at)
         if charm.config is not None and parameter["name"] not in charm.config.options:
-            yield ctx.silent(
+            yield ctx.tell(
                 "config-option",
                 f"{at}/name",
-                f"charm {charm.name} has no option {parameter['name']!r}; "
-                f"allowed: {choices(charm.config.options)}",
+                charm=charm,
+                parameter=parameter,
+                may=charm.config.options,
             )
 
 
@@ -237,17 +215,14 @@ def _against_action(
     name = primitive.get("execution-environment-primitive") or primitive["name"]
     action = charm.actions.get(name)
     if action is None:
-        yield ctx.silent(
-            "action-missing",
-            f"{place}/name",
-            f"charm {charm.name} has no action {name!r}; allowed: {choices(charm.actions)}",
+        yield ctx.tell(
+            "action-missing/primitive", f"{place}/name", charm=charm, name=name, may=charm.actions
         )
         return
     given = {parameter["name"] for parameter in primitive.get("parameter") or ()}
     for required in action.required:
         if required not in given:
-            sentence = f"action {name} requires it; allowed: with parameter {required!r}"
-            yield ctx.silent("action-required", place, sentence)
+            yield ctx.tell("action-required", place, name=name, required=required)
     for at, parameter in numbered(f"{place}/parameter", primitive.get("parameter")):
         yield from _parameter(ctx, at, parameter, (name, action), key)
 
@@ -257,29 +232,25 @@ def _parameter(
 ) -> Iterator[Problem]:
     name, declared = action
     if parameter["name"] not in declared.params:
-        yield ctx.silent(
-            "action-parameter",
-            f"{at}/name",
-            f"action {name} has no parameter {parameter['name']!r}; "
-            f"allowed: {choices(declared.params)}",
+        yield ctx.tell(
+            "action-parameter", f"{at}/name", name=name, parameter=parameter, may=declared.params
         )
         return
     schema = declared.params[parameter["name"]]
     kind = parameter.get("data-type", "STRING")
     expected = schema.get("type", list(PRODUCED[kind]))
     if not PRODUCED[kind] & set([expected] if isinstance(expected, str) else expected):
-        sentence = f"OSM sends {kind}, the action takes {shown(expected)}; allowed: one that fits"
-        yield ctx.silent("action-type", f"{at}/data-type", sentence)
+        yield ctx.tell("action-type", f"{at}/data-type", kind=kind, value=shown(expected))
         return
     value = parameter.get(key)
     if (parameter["name"], value) == LOOPBACK:
-        yield ctx.silent("action-value", f"{at}/{key}", NO_LOOPBACK)
+        yield ctx.tell("action-value", f"{at}/{key}", reason=NO_LOOPBACK)
         return
     if value is None or value == "" or (isinstance(value, str) and WHOLE.fullmatch(value)):
         return
     reason = misfit(value, kind, schema)
     if reason:
-        yield ctx.silent("action-value", f"{at}/{key}", reason)
+        yield ctx.tell("action-value", f"{at}/{key}", reason=reason)
 
 
 def misfit(value: Any, kind: str, schema: Document, quoted: str = "") -> str:

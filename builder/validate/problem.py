@@ -1,9 +1,20 @@
 """Results of the validator."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
+
+from builder import documents
 
 Severity = Literal["refused", "silent"]
+_FOLDER = Path(__file__).parent
+_SEVERITIES: dict[str, Severity] = {
+    code: row[0]
+    for codes in documents.read(_FOLDER / "codes.yaml").values()
+    for code, row in codes.items()
+}
+_SENTENCES = documents.read(_FOLDER / "sentences.yaml")
 
 
 @dataclass(frozen=True, order=True)
@@ -19,6 +30,26 @@ class Problem:
     osm_message: str = ""  # Text of OSM's own rejection, "" if there is none.
 
 
+def choices(known: Iterable[str]) -> str:
+    """Return the allowed values as part of a sentence."""
+    return ", ".join(sorted(known)) or "none is defined"
+
+
+def problem(path: str, code: str, /, **words: Any) -> Problem:
+    """Make a problem with the severity and the sentence of its code.
+
+    Args:
+        code: Code, or CODE/CASE where it has several sentences, see sentences.yaml.
+        words: What stands in the sentence in place of words in braces; `may` are values.
+    """
+    form = _SENTENCES[code]
+    if not isinstance(words.get("may", ""), str):
+        words["may"] = choices(words["may"])
+    says, osm = (form, "") if isinstance(form, str) else (form["says"], form["osm"])
+    name = code.partition("/")[0]
+    return Problem(path, _SEVERITIES[name], name, says.format(**words), osm.format(**words))
+
+
 class Reporter:
     """Makes the problems of a document."""
 
@@ -26,10 +57,6 @@ class Reporter:
         """Return the name of the document with a place inside."""
         raise NotImplementedError
 
-    def refused(self, code: str, place: str, sentence: str, osm_message: str = "") -> Problem:
-        """Make a problem for which OSM's northbound interface refuses the document."""
-        return Problem(self.at(place), "refused", code, sentence, osm_message)
-
-    def silent(self, code: str, place: str, sentence: str) -> Problem:
-        """Make a problem that OSM does not name."""
-        return Problem(self.at(place), "silent", code, sentence)
+    def tell(self, code: str, place: str, /, **words: Any) -> Problem:
+        """Make a problem at a place of the document; see :func:`problem`."""
+        return problem(self.at(place), code, **words)

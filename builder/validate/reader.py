@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from builder.documents import DocumentError, load
-from builder.validate.problem import Problem
+from builder.validate.problem import Problem, problem
 
 MAX_FILES = 20_000
 MAX_BYTES = 256 << 20
@@ -116,13 +116,6 @@ class Package:
         return None
 
 
-CARRIAGE = (
-    "lines end with CR and LF as on Windows, so Linux looks for an interpreter whose name ends "
-    "with CR; allowed: LF alone"
-)
-"""What is wrong with a script of which the first line ends with a carriage return."""
-
-
 def is_utf8(package: Package, path: str) -> bool:
     try:
         (package.data(path) or b"").decode()
@@ -158,12 +151,7 @@ def read(path: Path, shallow: bool = False) -> Package:
     try:
         return _from_folder(path, shallow) if path.is_dir() else reader(path)
     except UNREADABLE as error:
-        raise _refuse(
-            path.name,
-            "archive-unreadable",
-            f"not readable ({type(error).__name__}); allowed: a folder, tar.gz, zip or descriptor",
-            "invalid file content",
-        ) from None
+        raise _refuse(path.name, "archive-unreadable/whole", kind=type(error).__name__) from None
 
 
 def _reader(path: Path) -> Callable[[Path], Package]:
@@ -182,8 +170,8 @@ def _is_zip(path: Path) -> bool:
         return False
 
 
-def _refuse(name: str, code: str, sentence: str, message: str = "") -> PackageError:
-    return PackageError(Problem(name, "refused", code, sentence, message))
+def _refuse(where: str, code: str, /, **words: Any) -> PackageError:
+    return PackageError(problem(where, code, **words))
 
 
 def _from_descriptor(path: Path) -> Package:
@@ -242,11 +230,7 @@ def _from_tar(path: Path) -> Package:
             while block := rest.read(1 << 16):
                 hidden = hidden or any(block)
     if hidden:
-        sentence = (
-            "after the archive's end there is more, which some programs unpack and others do not; "
-            "allowed: zeros"
-        )
-        notes.append(Problem(path.name, "silent", "archive-member", sentence))
+        notes.append(problem(path.name, "archive-member/after-end"))
     if not members:
         raise _no_descriptor(path.name, "tar.gz", [])
     descriptors = [name for name in sorted(members) if _descriptor(name) and name.count("/") == 1]
@@ -255,11 +239,7 @@ def _from_tar(path: Path) -> Package:
     top = descriptors[0].split("/")[0]
     others = sorted({name.split("/")[0] for name in members} - {top})
     if others:
-        sentence = (
-            f"more than one folder at the top ({', '.join([top, *others])}), and OSM reads charms "
-            "and cloud-init below one of them only; allowed: one that holds everything"
-        )
-        notes.append(Problem(path.name, "silent", "archive-folders", sentence))
+        notes.append(problem(path.name, "archive-folders", folders=", ".join([top, *others])))
     files = {name[len(top) + 1 :]: e for name, e in members.items() if name.startswith(top + "/")}
     return _finish(path.name, "tar", files, notes)
 
@@ -275,12 +255,7 @@ def _members(
         if not parts[0] or ".." in parts:
             raise _unsafe(name, member.name, "tar.gz")
         if len(parts) == 1 and not member.isdir():
-            raise _refuse(
-                name,
-                "archive-top",
-                f"{member.name!r} stands outside of a folder; allowed: one that holds everything",
-                "All files must be inside a dir for package descriptor tar.gz",
-            )
+            raise _refuse(name, "archive-top", member=member)
         size += member.size
         count += 1
         _limit(name, count, size)
@@ -312,8 +287,7 @@ def _from_zip(path: Path) -> Package:
             size += info.file_size
             _limit(path.name, len(files), size)
             if info.compress_type not in DEFLATED:
-                sentence = f"{info.filename} is compressed otherwise; allowed: stored or deflated"
-                raise _refuse(path.name, "archive-unreadable", sentence)
+                raise _refuse(path.name, "archive-unreadable/compression", info=info)
             if not info.is_dir():
                 notes += _spelling(path.name, info.filename, seen)
                 year = info.date_time[0]
@@ -342,17 +316,11 @@ def _descriptor(name: str) -> bool:
 
 
 def _unsafe(name: str, path: str, kind: str) -> PackageError:
-    return _refuse(
-        name,
-        "archive-path",
-        f"{path!r} leaves the package; allowed: relative paths without '..'",
-        f"Absolute path or '..' are not allowed for package descriptor {kind}",
-    )
+    return _refuse(name, "archive-path", path=path, kind=kind)
 
 
 def _odd_member(name: str, path: str) -> Problem:
-    sentence = "neither a file nor a folder nor a link to one; OSM unpacks it or fails to"
-    return Problem(f"{name}: {path}", "silent", "archive-member", sentence)
+    return problem(f"{name}: {path}", "archive-member/odd")
 
 
 def _spelling(name: str, path: str, seen: set[str]) -> list[Problem]:
@@ -360,37 +328,27 @@ def _spelling(name: str, path: str, seen: set[str]) -> list[Problem]:
     plain = posixpath.normpath(path)
     where = f"{name}: {path}"
     if plain in seen:
-        sentence = "it stands twice; which of the two counts depends on the program that unpacks"
-        return [Problem(where, "silent", "archive-twice", sentence)]
+        return [problem(where, "archive-twice")]
     seen.add(plain)
     if plain == path:
         return []
-    sentence = f"the path is written in an unusual way; allowed: {plain!r}"
-    return [Problem(where, "silent", "archive-member", sentence)]
+    return [problem(where, "archive-member/spelling", plain=plain)]
 
 
 def _no_descriptor(
     name: str, kind: str, names: list[str], files: dict[str, Entry] | None = None
 ) -> PackageError:
     if any(b"tosca_definitions_version" in entry.data for entry in (files or {}).values()):
-        sentence = "this is an archive of TOSCA templates (SOL001); allowed: one SOL006 descriptor"
-        return _refuse(name, "old-format", sentence)
-    many = f"Found more than one descriptor file at package descriptor {kind}"
-    none = f"Not found any descriptor file at package descriptor {kind}"
+        return _refuse(name, "old-format/archive")
     where = "at the top or in Definitions/" if kind == "zip" else "directly in the top folder"
-    return _refuse(
-        name,
-        "descriptor-count",
-        f"{len(names)} YAML files {where} ({', '.join(names[:5]) or 'none'}); "
-        "allowed: exactly one, the descriptor"
-        + ("" if names else " (an archive of './folder' has one folder too many)"),
-        many if names else none,
-    )
+    if not names:
+        return _refuse(name, "descriptor-count/none", where=where, kind=kind)
+    words = {"count": len(names), "files": ", ".join(names[:5]), "where": where, "kind": kind}
+    return _refuse(name, "descriptor-count/many", **words)
 
 
 def _too_large(name: str) -> PackageError:
-    sentence = f"more than {MAX_FILES} files or {MAX_BYTES >> 20} MiB unpacked"
-    return _refuse(name, "archive-size", sentence)
+    return _refuse(name, "archive-size", files=MAX_FILES, mebibytes=MAX_BYTES >> 20)
 
 
 def _limit(name: str, count: int, size: int) -> None:
@@ -413,15 +371,11 @@ def _finish(
     where = f"{name}: {descriptor}"
     if descriptor.endswith(".json"):
         # NBI calls json.load() with text instead of a file, which always fails.
-        sentence = "OSM cannot read descriptors in JSON; allowed: YAML"
-        raise PackageError(Problem(where, "refused", "descriptor-json", sentence))
+        raise _refuse(where, "descriptor-json")
     entry = files[descriptor]
     text = entry.data if not entry.link else (Package(name, layout, files).text(descriptor) or "")
     try:
         document = load(text)
     except DocumentError as error:
-        sentence = f"not usable as YAML: {error}"
-        raise PackageError(
-            Problem(where, "refused", "descriptor-yaml", sentence, "Invalid yaml format")
-        ) from None
+        raise _refuse(where, "descriptor-yaml/text", error=error) from None
     return Package(name, layout, files, descriptor, document, notes or [])

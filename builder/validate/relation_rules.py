@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from builder.documents import DAY12
 from builder.validate.charm_files import Charm, charm_of
-from builder.validate.context import Context, Document, choices, day12_of, ids, numbered, rule
-from builder.validate.problem import Problem
+from builder.validate.context import Context, Document, day12_of, ids, numbered, rule
+from builder.validate.problem import Problem, choices
 
 ROLES = {"provider": "provides", "requirer": "requires"}
 
@@ -47,8 +47,7 @@ def of_functions(ctx: Context) -> Iterator[Problem]:
     own = str(ctx.body["id"])
     for place, relation, (_, entry, _) in ctx.each(f"{DAY12}[]/relation[]"):
         if entry["id"] != own:
-            sentence = f"OSM ignores relations here; allowed: in the day1-2 entry {own!r}"
-            yield ctx.silent("relation-place", place, sentence)
+            yield ctx.tell("relation-place", place, own=own)
         else:
             yield from _relation(ctx, place, relation, lambda side: _in_function(ctx, side))
 
@@ -57,8 +56,7 @@ def _relation(ctx: Context, place: str, relation: Document, find: Finder) -> Ite
     new = [key for key in ROLES if relation.get(key)]
     old = len(relation.get("entities") or ())
     if (len(new), old) not in ((2, 0), (0, 2)):
-        sentence = "allowed: provider and requirer, or exactly two entities, not both"
-        yield ctx.silent("relation-form", place, sentence)
+        yield ctx.tell("relation-form", place)
     ends = []
     for side in _sides(place, relation):
         end = yield from find(side)
@@ -95,13 +93,11 @@ def _in_service(
     if not side.member or (side.member == own and own not in members):
         name = ((ctx.body.get("ns-configuration") or {}).get("juju") or {}).get("charm")
         if not name:
-            sentence = "the network service has no charm; allowed: with a vnf-profile-id"
-            yield ctx.silent("relation-member", side.place, sentence)
+            yield ctx.tell("relation-member/service", side.place)
             return None
         return Found(ctx.charm(name))
     if side.member not in members:
-        sentence = f"{side.member!r} is no vnf-profile; allowed: {choices(members)}"
-        yield ctx.silent("relation-member", side.place, sentence)
+        yield ctx.tell("relation-member/profile", side.place, side=side, may=members)
         return None
     vnfd_id = members[side.member]
     vnfd = ctx.catalog.vnfds.get(vnfd_id)
@@ -119,8 +115,7 @@ def _in_function(ctx: Context, side: Side) -> Generator[Problem, None, Found | N
     entity = side.vdu or side.member or own
     known = {own} | ids(ctx.body.get("vdu"))
     if entity not in known:
-        sentence = f"{entity!r} is neither the VNFD nor a vdu; allowed: {choices(known)}"
-        yield ctx.silent("relation-member", side.place, sentence)
+        yield ctx.tell("relation-member/entity", side.place, entity=entity, may=known)
         return None
     entries = {entry["id"]: entry for _, entry in ctx.day12()}
     name = yield from _environment(ctx, side, entries.get(entity), entity)
@@ -137,11 +132,12 @@ def _environment(
         if name and side.reference in (None, environment["id"]):
             return str(name)
     known = choices(item["id"] for item in listed if (item.get("juju") or {}).get("charm"))
-    yield ctx.silent(
+    yield ctx.tell(
         "relation-ee",
         side.place,
-        f"{side.vdu or whose} has no execution environment {side.reference or 'with a charm'!r}; "
-        f"allowed: {known}",
+        whose=side.vdu or whose,
+        environment=side.reference or "with a charm",
+        known=known,
     )
     return ""
 
@@ -149,15 +145,13 @@ def _environment(
 def _compared(ctx: Context, place: str, ends: list[tuple[Side, Found | None]]) -> Iterator[Problem]:
     who = [(side.member, side.vdu, side.reference) for side, placed in ends if placed is not None]
     if len(who) == 2 and who[0] == who[1]:
-        sentence = "both ends are the same charm; allowed: two different ones"
-        yield ctx.silent("relation-self", place, sentence)
+        yield ctx.tell("relation-self", place)
     interfaces = []
     for side, placed in ends:
         if placed is None:
             continue
         if side.endpoint is None:
-            sentence = "endpoint is missing; allowed: an endpoint of the charm's metadata"
-            yield ctx.silent("relation-endpoint", side.place, sentence)
+            yield ctx.tell("relation-endpoint/missing", side.place)
             continue
         if placed.charm is None or placed.charm.metadata is None:
             continue
@@ -165,26 +159,26 @@ def _compared(ctx: Context, place: str, ends: list[tuple[Side, Found | None]]) -
         end = placed.charm.endpoint(side.endpoint)
         if end is None:
             known = choices({*metadata.provides, *metadata.requires})
-            yield ctx.silent(
-                "relation-endpoint",
+            yield ctx.tell(
+                "relation-endpoint/unknown",
                 f"{side.place}/endpoint",
-                f"charm {placed.charm.name} has no endpoint {side.endpoint!r}, and OSM counts the "
-                f"relation as added; allowed: {known}",
+                placed=placed,
+                side=side,
+                known=known,
             )
             continue
         role, interface = end
         if role != ROLES[side.key]:
             known = choices(getattr(metadata, ROLES[side.key]))
-            yield ctx.silent(
+            yield ctx.tell(
                 "relation-role",
                 f"{side.place}/endpoint",
-                f"charm {placed.charm.name} {role} {side.endpoint!r}, but the {side.key} of a "
-                f"relation takes an endpoint that its charm {ROLES[side.key]}; allowed: {known}",
+                placed=placed,
+                role=role,
+                side=side,
+                wanted=ROLES[side.key],
+                known=known,
             )
         interfaces.append(interface)
     if len(set(interfaces)) == 2:
-        sentence = (
-            f"its ends have the interfaces {interfaces[0]!r} and {interfaces[1]!r}; "
-            "allowed: the same one"
-        )
-        yield ctx.silent("relation-interface", place, sentence)
+        yield ctx.tell("relation-interface", place, interfaces=interfaces)

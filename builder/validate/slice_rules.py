@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from builder.documents import DAY12, walk
-from builder.validate.context import Catalog, Document, choices, numbered
+from builder.validate.context import Catalog, Document, numbered
 from builder.validate.primitive_rules import WHOLE
-from builder.validate.problem import Problem
+from builder.validate.problem import Problem, problem
 
 PARAMETER = "five-qi"  # Name of the parameter of a Day-1 primitive that enforces a 5QI.
 NONE = (0, -1)  # Values that enforce no 5QI.
@@ -46,15 +46,16 @@ def five_qi(
                     continue
                 given = True
                 if five_qi_id is not None and str(values[name]) != str(five_qi_id):
-                    sentence = (
-                        f"5QI {values[name]!r} is not the {five_qi_id} of {nst['id']}; "
-                        f"allowed: {choices([str(five_qi_id), '0'])}"
-                    )
                     spot = f"{where}: {place}/additionalParams/{name}"
-                    yield Problem(spot, "silent", "params-five-qi", sentence)
+                    yield problem(
+                        spot,
+                        "params-five-qi",
+                        value=values[name],
+                        five_qi_id=five_qi_id,
+                        nst=nst,
+                        may=[str(five_qi_id), "0"],
+                    )
     if could and not given and five_qi_id is not None:
-        sentence = (
-            f"no VNF is told to enforce 5QI {five_qi_id} of {nst['id']}, and OSM does not; "
-            f"allowed: at least one parameter of {PARAMETER} with it"
+        yield problem(
+            where, "params-five-qi-unused", five_qi_id=five_qi_id, nst=nst, parameter=PARAMETER
         )
-        yield Problem(where, "silent", "params-five-qi-unused", sentence)

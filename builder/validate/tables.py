@@ -6,8 +6,8 @@ from typing import Any
 
 from builder import documents
 from builder.documents import DAY12, walk
-from builder.validate.context import Context, choices, rule
-from builder.validate.problem import Problem, Reporter
+from builder.validate.context import Context, rule
+from builder.validate.problem import Problem, Reporter, Severity, choices
 from builder.validate.schema import LOADER
 
 Row = dict[str, str]
@@ -74,10 +74,8 @@ def _problems(
             for text in (_says(row), row.get("osm", LOADER if "own" in row else ""))
         )
         code = row.get("refused") or row["silent"]
-        if "refused" in row:
-            yield report.refused(code, spot, sentence, text)
-        else:
-            yield report.silent(code, spot, sentence)
+        severity: Severity = "refused" if "refused" in row else "silent"
+        yield Problem(report.at(spot), severity, code, sentence, text if "refused" in row else "")
 
 
 def _wrong(row: Row, place: str, value: Any, may: set[str]) -> Iterator[tuple[str, Any]]:

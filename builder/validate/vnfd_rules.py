@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from builder.documents import DAY12, NICS, nics_at, walk
-from builder.validate.context import Context, Document, choices, day12_of, ids, numbered, rule
+from builder.validate.context import Context, Document, day12_of, ids, numbered, rule
 from builder.validate.problem import Problem
 from builder.validate.schema import LOADER, shown
 from builder.validate.tables import LEVELS, named
@@ -46,15 +46,9 @@ def _repeats(ctx: Context, node: Document, place: str, osm_place: str) -> Iterat
             if not isinstance(value, (str, int)):
                 continue
             if value in seen:
-                message = (
-                    f"Error: identifier {key} '{value}' is not unique and repeats at '{osm_at}'"
-                )
-                yield ctx.refused(
-                    "duplicate-id",
-                    f"{at}/{key}",
-                    f"{key} {str(value)!r} is used twice; allowed: a {key} of its own",
-                    LOADER if name in KEYS else message,
-                )
+                case = "loader" if name in KEYS else "name"
+                words = {"key": key, "value": str(value), "place": osm_at, "osm": LOADER}
+                yield ctx.tell(f"duplicate-id/{case}", f"{at}/{key}", **words)
             seen.add(value)
 
 
@@ -63,21 +57,11 @@ def connection_points(ctx: Context) -> Iterator[Problem]:
     """An external connection point leads to one of a VDU."""
     vdus = {vdu["id"]: ids(vdu.get("int-cpd")) for _, vdu in ctx.vdus()}
     for place, target, (point,) in ctx.each("ext-cpd[]/int-cpd?"):
-        if target["vdu-id"] not in vdus:
-            known = f"vdu {target['vdu-id']!r} does not exist; allowed: {choices(vdus)}"
-        elif target["cpd"] not in vdus[target["vdu-id"]]:
-            known = (
-                f"vdu {target['vdu-id']!r} has no int-cpd {target['cpd']!r}; "
-                f"allowed: {choices(vdus[target['vdu-id']])}"
-            )
-        else:
-            continue
-        yield ctx.refused(
-            "ext-cpd",
-            place,
-            known,
-            f"ext-cpd[id='{point['id']}']:int-cpd must match an existing vdu int-cpd",
-        )
+        own = vdus.get(target["vdu-id"])
+        if own is None:
+            yield ctx.tell("ext-cpd/vdu", place, target=target, point=point, may=vdus)
+        elif target["cpd"] not in own:
+            yield ctx.tell("ext-cpd/cpd", place, target=target, point=point, may=own)
 
 
 @rule("vnfd")
@@ -85,13 +69,10 @@ def names_and_sizes(ctx: Context) -> Iterator[Problem]:
     """OSM heals a VDU by its name, and RO makes a flavor of its memory."""
     for place, name, (vdu,) in ctx.each("vdu[-pdu-type]/name"):
         if name != vdu["id"]:
-            sentence = (
-                f"{name!r} differs from the id, so OSM cannot heal the VDU; allowed: {vdu['id']!r}"
-            )
-            yield ctx.silent("vdu-name", place, sentence)
+            yield ctx.tell("vdu-name", place, name=name, vdu=vdu)
     for place, size, _ in ctx.each("virtual-compute-desc[]/virtual-memory/size"):
         if not float(size) > 0:
-            yield ctx.silent("compute-size", place, f"size is {size}; allowed: GiB, above 0")
+            yield ctx.tell("compute-size", place, size=size)
 
 
 @rule("vnfd")
@@ -101,14 +82,11 @@ def interfaces(ctx: Context) -> Iterator[Problem]:
         nics = [nic for _, nic, _ in walk(vdu, NICS)]
         positions = [nic["position"] for nic in nics if nic.get("position") is not None]
         if positions and len(positions) != len(nics):
-            yield ctx.silent(
-                "nic-position",
-                f"{place}/int-cpd",
-                f"{len(positions)} of {len(nics)} interfaces have a position; allowed: all or none",
+            yield ctx.tell(
+                "nic-position/some", f"{place}/int-cpd", given=len(positions), all=len(nics)
             )
         if len(set(positions)) != len(positions):
-            sentence = "two interfaces have the same position; allowed: one position each"
-            yield ctx.silent("nic-position", f"{place}/int-cpd", sentence)
+            yield ctx.tell("nic-position/same", f"{place}/int-cpd")
         elif len(positions) in (0, len(nics)):
             nics.sort(key=lambda nic: int(nic.get("position") or 0))
             yield from _order(ctx, place, vdu, [str(nic["name"]) for nic in nics])
@@ -124,11 +102,9 @@ def _order(ctx: Context, place: str, vdu: Document, names: list[str]) -> Iterato
         if names != by_number and len(set(names)) == len(names):
             pairs = zip(names, by_number, strict=True)
             wrong = ", ".join(f"{name} is {real} there" for name, real in pairs if name != real)
-            sentence = (
-                f"the VDU's NICs come in the order {', '.join(names)}, and Linux names them in "
-                f"that order, so {wrong}; allowed: positions in the order of the names"
+            yield ctx.tell(
+                "nic-order/names", f"{place}/int-cpd", names=", ".join(names), wrong=wrong
             )
-            yield ctx.silent("nic-order", f"{place}/int-cpd", sentence)
     managed = nics_at(ctx.body, [ctx.body.get("mgmt-cp")])
     own = [name for of, name in managed if of == vdu["id"]]
     values = f"{DAY12}[]/initial-config-primitive[]/parameter[]/value"
@@ -138,25 +114,20 @@ def _order(ctx: Context, place: str, vdu: Document, names: list[str]) -> Iterato
             continue
         index = int(match.group(1)) - 3
         if own and index >= len(names):
-            sentence = (
-                f"{value} would be NIC number {index + 1} of VDU {vdu['id']!r}, "
-                f"which has {len(names)}; allowed: a NIC that it has"
+            yield ctx.tell(
+                "nic-order/number", where, value=value, number=index + 1, vdu=vdu, count=len(names)
             )
-            yield ctx.silent("nic-order", where, sentence)
         if not as_linux and len(names) > 1 and 0 <= index < len(names) and names[index] in own:
-            sentence = (
-                f"{value} is the VDU's NIC number {index + 1}, {names[index]!r}, "
-                "and the tunnel would run over the management network; allowed: another NIC"
+            yield ctx.tell(
+                "nic-order/management", where, value=value, number=index + 1, nic=names[index]
             )
-            yield ctx.silent("nic-order", where, sentence)
 
 
 @rule("vnfd")
 def flavours(ctx: Context) -> Iterator[Problem]:
     """OSM deploys df[0]."""
     if len(ctx.body["df"]) > 1:
-        sentence = "only df[0] is used, the others never are; allowed: one"
-        yield ctx.silent("df-count", "/df", sentence)
+        yield ctx.tell("df-count", "/df")
 
 
 @rule("vnfd")
@@ -164,26 +135,16 @@ def charts(ctx: Context) -> Iterator[Problem]:
     """Names of Helm charts; NBI checks only those of KDUs."""
     for place, name, _ in ctx.each("kdu[]/helm-chart?"):
         if isinstance(name, str) and not (CHART.fullmatch(name) or "://" in name):
-            yield ctx.refused(
-                "helm-chart",
-                place,
-                f"{shown(name)} is no name of a chart; allowed: a-z, 0-9 and '-', as [REPO/]NAME, "
-                "or a URL",
-            )
+            yield ctx.tell("helm-chart", place, value=shown(name))
     present = ctx.package.names("helm-charts")
     for place, name, _ in ctx.each(f"{DAY12}[]/execution-environment-list[]/helm-chart?"):
         folder = ctx.package.folder("helm-charts") + name
         if not FOLDER.fullmatch(name):
-            sentence = f"{shown(name)} is no folder below helm-charts; allowed: a-z, 0-9 and '-'"
-            yield ctx.silent("helm-folder", place, sentence)
+            yield ctx.tell("helm-folder", place, value=shown(name))
         elif name not in present:
-            sentence = f"the package has no folder {folder}; allowed: {choices(present)}"
-            yield ctx.silent("helm-missing", place, sentence)
+            yield ctx.tell("helm-missing/folder", place, folder=folder, may=present)
         elif ctx.package.data(f"{folder}/Chart.yaml") is None:
-            sentence = (
-                f"the package has no {folder}/Chart.yaml, so Helm takes the folder for no chart"
-            )
-            yield ctx.silent("helm-missing", place, sentence)
+            yield ctx.tell("helm-missing/chart", place, folder=folder)
 
 
 @rule("vnfd")
@@ -202,12 +163,7 @@ def monitoring(ctx: Context) -> Iterator[Problem]:
         for place, item in numbered(f"{at}/{key}", section.get(key)):
             value = str(item.get("id") or "")
             if value and value in seen - own:
-                yield ctx.refused(
-                    "monitoring-id",
-                    f"{place}/id",
-                    f"{value!r} is used twice; allowed: an id of its own across the VNFD",
-                    f"Duplicated monitoring-parameter id in {whose}[id='{value}']",
-                )
+                yield ctx.tell("monitoring-id", f"{place}/id", value=value, whose=whose)
             own.add(value)
             seen.add(value)
 
@@ -217,11 +173,7 @@ def scaling(ctx: Context) -> Iterator[Problem]:
     """Scaling aspects name VDUs with Day-0, and primitives."""
     for place, aspect, _ in ctx.each("df[]/scaling-aspect[]"):
         if aspect.get("name") != aspect["id"]:
-            sentence = (
-                "NBI looks up the id and LCM the name, so they must be equal; "
-                f"allowed: name {aspect['id']!r}"
-            )
-            yield ctx.silent("scaling-name", place, sentence)
+            yield ctx.tell("scaling-name", place, aspect=aspect)
     yield from _scaling_actions(ctx)
     levels = named(ctx.body, LEVELS)
     day0 = {
@@ -231,11 +183,7 @@ def scaling(ctx: Context) -> Iterator[Problem]:
     deltas = "df[]/scaling-aspect[]/aspect-delta-details/deltas[]/vdu-delta[]/id"
     for place, vdu, _ in ctx.each(deltas):
         if configured and vdu in levels - day0:
-            sentence = (
-                f"vdu {vdu!r} has no cloud-init, so LCM deploys no charm for each instance that it "
-                "adds; allowed: a VDU with cloud-init-file"
-            )
-            yield ctx.silent("scaling-day0", place, sentence)
+            yield ctx.tell("scaling-day0", place, vdu=vdu)
 
 
 def _scaling_actions(ctx: Context) -> Iterator[Problem]:
@@ -245,22 +193,16 @@ def _scaling_actions(ctx: Context) -> Iterator[Problem]:
         entries = [entry for _, entry in day12_of("", flavour)]
         name = action["vnf-config-primitive-name-ref"]
         if not any(entry["id"] == ctx.body["id"] for entry in entries):
-            yield ctx.refused(
-                "scaling-action",
-                at,
-                f"it needs a day1-2 entry; allowed: one with the VNFD's id {ctx.body['id']!r}",
-                "'day1-2 configuration' not defined in the descriptor but it is referenced by "
-                f"{whose}:scaling-config-action",
-            )
+            yield ctx.tell("scaling-action/entry", at, body=ctx.body, whose=whose)
             continue
         for entry in entries:
             listed = {primitive["name"] for primitive in entry.get("config-primitive") or ()}
             if name not in listed:
-                yield ctx.refused(
-                    "scaling-action",
+                yield ctx.tell(
+                    "scaling-action/primitive",
                     f"{at}/vnf-config-primitive-name-ref",
-                    f"{name!r} is no config-primitive of the day1-2 entry {entry['id']!r}; "
-                    f"allowed: {choices(listed)}",
-                    f"{whose}:scaling-config-action:vnf-config-primitive-name-ref='{name}' "
-                    "does not match any day1-2 configuration:config-primitive:name",
+                    name=name,
+                    entry=entry,
+                    may=listed,
+                    whose=whose,
                 )
