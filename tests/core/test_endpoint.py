@@ -30,6 +30,17 @@ def test_addresses_keep_the_order_of_the_kernel():
     assert [str(address) for address in interface.addresses] == ["192.168.8.2/24", "10.9.0.2/24"]
 
 
+def test_addresses_that_somebody_else_has_or_that_pass_are_not_offered_first():
+    """The newest comes first in what the kernel lists of IPv6."""
+    marks = ("deprecated", "temporary", "dadfailed", "mngtmpaddr")
+    rows = [
+        {"family": "inet6", "local": f"fd00::{n}", "prefixlen": 64, "scope": "global", mark: True}
+        for n, mark in enumerate(marks, start=1)
+    ]
+    found = facts.addresses({"ifname": "ens4", "addr_info": rows})
+    assert [str(each.ip) for each in found] == ["fd00::4", "fd00::1", "fd00::2"]
+
+
 @pytest.mark.parametrize("technology", ["wireguard", "none"])
 def test_an_inner_address_on_the_underlay_is_never_offered(technology, monkeypatch):
     """In clear the underlay has the inner address too, also while WireGuard takes over from it."""

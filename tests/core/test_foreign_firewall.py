@@ -53,12 +53,12 @@ def test_the_old_iptables_counts_too_and_an_nft_without_json_does_not():
         }
     )
     assert foreign_firewall.found(results) == []
-    (step,) = (each for each in foreign_firewall.observe() if each.id == "firewall/legacy")
+    (step,) = (each for each in foreign_firewall.observe() if each.id == "firewall/iptables")
     assert step.body["only_if"] == "/proc/net/ip_tables_names"
     results = Results(
         {
             "firewall" + FORWARD: {"text": "1\n"},
-            "firewall/legacy": {"code": 0, "out": "FORWARD"},
+            "firewall/iptables": {"code": 0, "out": "FORWARD"},
         }
     )
     assert foreign_firewall.found(results) == ["FORWARD of iptables"]

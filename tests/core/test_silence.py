@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from support.juju import pair
 from vpnaas.status import link_status
-from vpnaas.tunnels.silence import causes
+from vpnaas.tunnels.silence import causes, look
 from vpnaas.vdu.steps import Results
 
 DROP = {"expr": [{"match": {"right": 51821}}, {"drop": None}]}
@@ -74,6 +75,37 @@ def test_a_foreign_firewall_is_named(found: list[Any], chains: list[Any], shown:
     hss.vdu.drops, hss.vdu.chains = found, chains
     text = f"a firewall that is not ours may drop packets: {shown}; " if shown else ""
     assert reason(hss) == text + "no answer from mme"
+
+
+LISTED = """-P INPUT {}
+-P FORWARD ACCEPT
+-N ufw-out
+-A INPUT -i lo -j ACCEPT
+-A ufw-out -p udp -m udp --dport 51820 -j {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("policy", "target", "chains"),
+    [
+        ("DROP", "ACCEPT", ["INPUT"]),
+        ("ACCEPT", "REJECT --reject-with icmp-port-unreachable", ["ufw-out"]),
+        ("DROP", "DROP", ["INPUT", "ufw-out"]),
+        ("ACCEPT", "DROPS", []),
+    ],
+)
+@pytest.mark.parametrize("program", ["iptables", "ip6tables"])
+def test_rules_of_the_old_iptables_are_named(
+    policy: str, target: str, chains: list[str], program: str
+) -> None:
+    (peer,) = pair()[1].plans["s6a"].peers
+    (step,) = (each for each in look("s6a", peer) if each.body["argv"][0] == program + "-legacy")
+    assert step.body["only_if"] in ("/proc/net/ip_tables_names", "/proc/net/ip6_tables_names")
+    listed = "\n".join(re.findall(step.body["pick"], LISTED.format(policy, target), re.M))
+    said = causes("s6a", peer, "", "", Results({step.id: {"code": 0, "out": listed}}))
+    named = ", ".join(f"{chain} of {program}" for chain in chains)
+    text = f"a firewall that is not ours may drop packets: {named}"
+    assert said == ((text,) if chains else ())
 
 
 def test_whoever_answers_costs_no_further_look() -> None:

@@ -8,23 +8,21 @@ import json
 from typing import List
 
 from vpnaas.base.errors import MALFORMED
+from vpnaas.vdu.nftables import chains_of_iptables, look_at_iptables
 from vpnaas.vdu.steps import Results, Step, printable, read, run
 
 OURS = "osm_vpnaas_"
 """Start of the names of our own tables."""
 _FORWARDING = ("/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding")
-_LEGACY = "/proc/net/ip_tables_names"
-"""Exists where the kernel has tables of the old iptables, which nft does not list."""
 _HOOKS = ("forward", "input")
 
 
 def observe() -> List[Step]:
     """Return the steps that look for chains that drop by default."""
-    legacy, drops = ("iptables-legacy", "-S"), r"^-P (INPUT|FORWARD) DROP"
     return [
         *(read("firewall" + path, path) for path in _FORWARDING),
         run("firewall/chains", "nft", "-j", "list", "chains", any_exit=True),
-        run("firewall/legacy", *legacy, only_if=_LEGACY, pick=drops, any_exit=True),
+        *look_at_iptables("firewall/", r"^-P (INPUT|FORWARD) DROP"),
     ]
 
 
@@ -43,5 +41,4 @@ def found(results: Results) -> List[str]:
                 chains.append(printable("{} of table {} {}".format(*words)))
     except MALFORMED:
         return []  # An nft without JSON.
-    legacy = results.output("firewall/legacy").split()
-    return sorted(chains) + ["{} of iptables".format(name) for name in legacy]
+    return sorted(chains) + chains_of_iptables("firewall/", results)

@@ -6,6 +6,7 @@ from typing import List, Tuple
 from vpnaas.base import fields
 from vpnaas.base.errors import MALFORMED
 from vpnaas.peers.peer import Peer
+from vpnaas.vdu.nftables import chains_of_iptables, look_at_iptables
 from vpnaas.vdu.steps import Results, Step, printable, run
 
 _DROPS = (
@@ -13,15 +14,20 @@ _DROPS = (
     r'"(?:chain|name)": "[^"]*")(?:(?!"(?:rule|chain)": .).)*?"(?:drop|reject)"'
 )
 """Chains that drop by default, and rules that drop, in what `nft -j` prints as one line."""
+_OLD_DROPS = r"^-[AP] (\S+)(?: .*)? (?:DROP|REJECT)\b"
 
 
 def look(link: str, peer: Peer) -> List[Step]:
     """Return the steps that look why a peer of a link does not answer."""
     at = link + "/silent/"
     return [
-        run(at + end, "ip", "-j", "route", "get", str(address), any_exit=True)
-        for end, address in _ends(peer)
-    ] + [run(at + "drops", "nft", "-j", "list", "ruleset", pick=_DROPS, any_exit=True)]
+        *(
+            run(at + end, "ip", "-j", "route", "get", str(address), any_exit=True)
+            for end, address in _ends(peer)
+        ),
+        run(at + "drops", "nft", "-j", "list", "ruleset", pick=_DROPS, any_exit=True),
+        *look_at_iptables(at, _OLD_DROPS),
+    ]
 
 
 def causes(
@@ -45,7 +51,7 @@ def causes(
         if wrong:
             text = wrong + "; see `ip route get {0}`"
             found.append(text.format(address, way, right))
-    drops = _drops(results, at + "drops")
+    drops = _drops(results, at + "drops") + chains_of_iptables(at, results)
     if drops:
         text = "a firewall that is not ours may drop packets: {}"
         found.append(text.format(fields.few(drops)))

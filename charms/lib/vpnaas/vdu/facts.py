@@ -145,15 +145,18 @@ def observe() -> List[Step]:
 
 
 def addresses(item: Mapping[str, Any]) -> Tuple[fields.IPInterface, ...]:
-    """Return the addresses of one entry of `ip -j address`, without link-local ones.
+    """Return the addresses of one entry of `ip -j address` that peers could use.
 
-    The order is the kernel's: an interface's first address is the one it came up with.
+    Those come last that the kernel will drop or renews each day (RFC 4862 and 8981). Else the order
+    is the kernel's: an interface's first address is the one it came up with.
     """
-    return tuple(
-        ipaddress.ip_interface("{}/{}".format(a["local"], a["prefixlen"]))
+    rows = [
+        a
         for a in item.get("addr_info", ())
-        if a.get("scope") != "link" and a["family"] in ("inet", "inet6")
-    )
+        if a.get("scope") != "link" and a["family"] in ("inet", "inet6") and "dadfailed" not in a
+    ]
+    rows.sort(key=lambda a: "deprecated" in a or "temporary" in a)
+    return tuple(ipaddress.ip_interface("{}/{}".format(a["local"], a["prefixlen"])) for a in rows)
 
 
 def parse(results: Results) -> VduFacts:

@@ -8,7 +8,7 @@ import attr
 from vpnaas.base import fields
 from vpnaas.vdu.installed import HEAD, filled
 from vpnaas.vdu.programs.hold import VERDICT, verdicts
-from vpnaas.vdu.steps import Results, Step, enable, move, read, remove, run, write
+from vpnaas.vdu.steps import Results, Step, enable, move, printable, read, remove, run, write
 
 NFT = "/usr/sbin/nft"
 ADDITIONS = "/etc/systemd/system/nftables.service.d"
@@ -25,6 +25,36 @@ ExecReload=-{nft} -f {file}
 
 def after_flush_text(file: str) -> str:
     return _AFTER_FLUSH.format(nft=NFT, file=file)
+
+
+_OLD = ("iptables", "ip6tables")
+
+
+def look_at_iptables(at: str, pattern: str) -> List[Step]:
+    """Return the steps that list rules of the old iptables, which nft does not list.
+
+    `at` starts their ids. The group of the pattern is the name of a chain.
+    """
+    return [
+        run(
+            at + name,
+            name + "-legacy",
+            "-S",
+            only_if="/proc/net/{}_names".format(name.replace("tables", "_tables")),
+            pick=pattern,
+            any_exit=True,
+        )
+        for name in _OLD
+    ]
+
+
+def chains_of_iptables(at: str, results: Results) -> List[str]:
+    """Return the chains that the pattern found, with the program that has each."""
+    return [
+        printable("{} of {}".format(chain, name))
+        for name in _OLD
+        for chain in sorted(set(results.output(at + name).split()))
+    ]
 
 
 def read_additions(id: str) -> Step:
