@@ -352,3 +352,11 @@ def test_what_a_shell_prints_instead_of_an_answer_is_quoted(
 ) -> None:
     done = login(sshd({"ForceCommand": command}), program=REQUEST)
     assert (done.returncode, done.stdout) == (3, f"the VDU did not run the agent{answer}\n")
+
+
+def test_an_sshd_without_sessions_is_named(
+    login: Run, sshd: Callable[[dict[str, str]], int]
+) -> None:
+    done = login(sshd({"MaxSessions": "0"}), program=REQUEST)
+    sentence = "sshd of the VDU opens no session; see MaxSessions in its sshd_config"
+    assert (done.returncode, done.stdout) == (3, f"{sentence}\n")

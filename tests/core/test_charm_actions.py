@@ -140,6 +140,19 @@ def test_a_first_configure_that_fails_leaves_the_link_blocked_with_its_reason(vn
     assert set(vnf.vdu.interfaces) == {"wg-s6a"}
 
 
+@pytest.mark.parametrize(
+    ("why", "sentence"),
+    [
+        ("another reconcile holds /run/osm-vpnaas.lock", "another reconcile holds "),
+        ("[Errno 30] Read-only file system: '/run/osm-vpnaas.lock'", "the VDU's disk is read-only"),
+        ("[Errno 28] No space left on device: '/run/osm-vpnaas.lock'", "the VDU's disk is full"),
+    ],
+)
+def test_a_vdu_where_nobody_could_look_lacks_no_programs(vnf: Vnf, why, sentence) -> None:
+    vnf.vdu.execute = lambda *_, **__: Results({}, why)
+    assert vnf.refused("configure", **S6A).startswith(sentence)
+
+
 def test_a_link_that_fails_leaves_the_others_alone(vnf: Vnf) -> None:
     vnf.run("configure", **S6A)
     del vnf.vdu.interfaces["wg-s6a"]

@@ -378,6 +378,8 @@ def _nested(draft: Draft, ways: Mapping[str, nesting.Way]) -> Draft:
 
 def require_tools(charm_state: CharmState, results: Results) -> None:
     """Raise VpnaasError with the names of all programs that the VDU lacks for its links."""
+    if "tools" not in results:
+        results.check()  # The agent did not look for them.
     paths = results.paths("tools")
     missing = sorted(name for name in _tools(charm_state) if not paths.get(name))
     if missing:

@@ -252,6 +252,8 @@ class Vdu:
             return CommandResult(code, out, err)
         except socket.timeout:
             raise VduError("the command on the VDU did not end within {} s".format(seconds))
+        except paramiko.ChannelException:
+            raise VduError("sshd of the VDU opens no session; see MaxSessions in its sshd_config")
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise VduError("the connection to the VDU broke: {}".format(error or "closed"))
 

@@ -302,7 +302,8 @@ class Results:
     def check(self) -> "Results":
         """Raise VduError if a step failed."""
         if self.failed is not None:
-            raise VduError(self.at.sentence() if self.at else printable(self.failed))
+            what = _meaning(self.failed) or printable(self.failed)
+            raise VduError(self.at.sentence() if self.at else what)
         return self
 
     def text(self, id: str) -> Optional[str]:
@@ -330,12 +331,9 @@ class Results:
 
     def why(self, id: str) -> str:
         """Return a sentence of ours on why a program failed; no text of a tool."""
-        said = self.failed or self.error(id)
-        for text, sentence in _SAID:
-            if text in said:
-                return sentence or said
         code = self.exit_code(id)
-        return "its program on the VDU failed" + (" with exit code {}".format(code) if code else "")
+        what = "its program on the VDU failed" + (" with exit code {}".format(code) if code else "")
+        return _meaning(self.failed or self.error(id)) or what
 
     def paths(self, id: str) -> Dict[str, Optional[str]]:
         """Return the paths that `which` found, None for a missing program."""
@@ -360,6 +358,11 @@ _SAID = (
 )
 """What tools say and what it means, for `Results.why`."""
 _PACKED = "packed "
+
+
+def _meaning(said: str) -> str:
+    """Return our sentence for what a tool or the agent said, "" without one."""
+    return next((sentence or said for text, sentence in _SAID if text in said), "")
 
 
 def _check(results: Mapping[str, Json], reasons: Sequence[str]) -> None:
