@@ -276,7 +276,7 @@ def test_nothing_is_left_of_a_killed_worker(cloud: Any, vim: OpenStack, tmp_path
     network = vim.create_network(NetworkSpec("data", "10.1.0.0/24", dhcp=False), "ns").id
     ports = "PortSpec(network, port_security=False), " * 4
     program = f"""
-from lab.vim import PortSpec, ServerSpec
+from lab.vim.model import PortSpec, ServerSpec
 from lab.vim.openstack import OpenStack, answers
 network = "{network}"
 spec = ServerSpec("x-box-0", "box", "ubuntu22.04", 1, 1024, 5, ({ports}))

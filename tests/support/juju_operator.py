@@ -2,8 +2,9 @@
 
 import time
 
-from lab.vca import Model, applications, relations
+from lab.vca import applications, relations
 from lab.vca.errors import InvalidValueError, NotFoundError
+from lab.vca.model import Model
 from lab.vca.state import OptionValue
 
 

@@ -46,7 +46,8 @@ from lab.vca.toolserver import install_tools
 
 RUNNER = """
 import sys, time
-from lab.vca import Controller, Settings
+from lab.vca.controller import Controller
+from lab.vca.runtime import Settings
 model = Controller(sys.argv[1], settings=Settings(retry_start=0.05)).model("m")
 model.start()
 exec(sys.argv[2])

@@ -14,7 +14,7 @@ from lab.vca.model import Model
 
 SETTLED = """
 import sys
-from lab.vca import Controller
+from lab.vca.controller import Controller
 model = Controller(sys.argv[1]).model("m")
 model.replay("a/0", sys.argv[2], ["bash", "--norc", "-i"])
 with model:

@@ -58,7 +58,8 @@ NOTHING: dict[str, list[str]] = {
 VERB = textwrap.dedent(
     """
     import sys
-    from lab.vim import NetworkSpec, PortSpec, ServerSpec, Vim
+    from lab.vim.account import Vim
+    from lab.vim.model import NetworkSpec, PortSpec, ServerSpec
     vim = Vim.create(sys.argv[1], "v")
     data = vim.create_network(NetworkSpec("data"), "ns")
     for name in ("a", "b"):

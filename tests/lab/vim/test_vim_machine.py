@@ -110,7 +110,9 @@ VERB = textwrap.dedent(
     """
     import sys, time
     from pathlib import Path
-    from lab.vim import PortSpec, ServerSpec, Vim, host
+    from lab.vim import host
+    from lab.vim.account import Vim
+    from lab.vim.model import PortSpec, ServerSpec
     host.SETTINGS, host.REGISTRY = Path(sys.argv[2]), Path(sys.argv[3])
     vim = Vim.create(sys.argv[1], "killed")
     vim.create_server(ServerSpec("a", "a", "ubuntu22.04", 1, 512, 1,
