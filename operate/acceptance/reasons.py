@@ -1,16 +1,13 @@
-"""Causes of failed operations, and the commands that correct them."""
+"""What may be wrong with an OSM and its VIM, and the commands that correct it."""
 
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from builder import documents
 
 _KNOWN = documents.read(Path(__file__).with_suffix(".yaml"))
 VCA_ADD: str = _KNOWN["vca-add"]
-IMAGE_CREATE: str = _KNOWN["image-create"]
-FLAVOR_CREATE: str = _KNOWN["flavor-create"]
-LET_LOGINS_IN: str = _KNOWN["let-logins-in"]
 
 
 class Remedy(NamedTuple):
@@ -18,6 +15,12 @@ class Remedy(NamedTuple):
 
     sentence: str
     command: str
+
+
+def finding(name: str, /, **words: Any) -> Remedy:
+    """Return what a step found wrong; ``words`` stand in place of those in braces."""
+    sentence, command = _KNOWN["findings"][name]
+    return Remedy(sentence.format(**words), command.format(**words))
 
 
 def remedy(text: str) -> Remedy | None:

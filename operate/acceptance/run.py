@@ -17,7 +17,7 @@ from pathlib import Path
 from builder import documents
 from builder.errors import BuildError
 from operate.acceptance import vim
-from operate.acceptance.reasons import VCA_ADD, remedy
+from operate.acceptance.reasons import finding, remedy
 from operate.acceptance.report import Report, Step
 from operate.acceptance.samples import Sample, samples
 from operate.client import OperateError, understood
@@ -122,11 +122,7 @@ class Acceptance:
             except Refused as error:
                 if error.status >= 500:
                     raise
-                step.fail(
-                    f"OSM takes no user {user!r} of project {project!r} with this password.",
-                    "export OSM_USER=... OSM_PASSWORD=... OSM_PROJECT=...",
-                    str(error),
-                )
+                step.fail(*finding("no-user", user=user, project=project), str(error))
         with self._step("VIM account") as step:
             self._check_vim(step)
         # Charms need a VCA, but an older OSM has one that its API does not list.
@@ -150,21 +146,14 @@ class Acceptance:
         names = ", ".join(sorted(v["name"] for v in accounts)) or "none"
         matching = [v for v in accounts if self.vim in (v["name"], v["_id"])]
         if not matching:
-            step.fail(
-                f"There is no VIM account {self.vim!r}; there is {names}.",
-                f"osm vim-create --name {self.vim} --account_type openstack --auth_url URL "
-                "--user USER --password PASSWORD --tenant PROJECT"
-                + (" --vca osm-vca" if self._without_juju and not self._pods else ""),
-            )
+            vca = " --vca osm-vca" if self._without_juju and not self._pods else ""
+            step.fail(*finding("no-vim", vim=self.vim, names=names, vca=vca))
             return
         self._vim = self.nbi.get(f"{VIMS}/{matching[0]['_id']}")
         state = self._vim["_admin"].get("operationalState")
         if state != "ENABLED":
-            step.fail(
-                f"OSM's connection to it is in state {state}.",
-                f"osm vim-update {self.vim} --user USER --password PASSWORD",
-                str(self._vim["_admin"].get("detailed-status") or ""),
-            )
+            detail = str(self._vim["_admin"].get("detailed-status") or "")
+            step.fail(*finding("vim-state", state=state, vim=self.vim), detail)
             return
         config = self._vim.get("config") or {}
         network = config.get("management_network_name") or config.get("management_network_id")
@@ -198,20 +187,13 @@ class Acceptance:
                 step.state = "unknown"
                 step.sentence = "none is registered; this release came with one of its own"
                 return
-            step.fail(
-                "No Juju controller is registered, and charms need one; packages built with "
-                "--execution-environment helm need none.",
-                VCA_ADD,
-            )
+            step.fail(*finding("no-vca"))
             return
         bad = [c for c in controllers if c["_admin"].get("operationalState") != "ENABLED"]
         if len(bad) == len(controllers):
-            step.fail(
-                f"OSM's connection to VCA {bad[0]['name']!r} is in state "
-                f"{bad[0]['_admin'].get('operationalState')}.",
-                f"osm vca-update {bad[0]['name']} --secret PASSWORD",
-                str(bad[0]["_admin"].get("detailed-status") or ""),
-            )
+            admin = bad[0]["_admin"]
+            words = {"name": bad[0]["name"], "state": admin.get("operationalState")}
+            step.fail(*finding("vca-state", **words), str(admin.get("detailed-status") or ""))
             return
         step.sentence = ", ".join(c["name"] for c in controllers)
         if not own and self._without_juju:
@@ -246,7 +228,7 @@ class Acceptance:
             for name, place in packages:
                 package = self.dist / f"{name}.tar.gz"
                 if not package.exists():
-                    step.fail(f"{package} is not there.", f"./run build {name}")
+                    step.fail(*finding("no-package", package=package, name=name))
                     return
                 if self.nbi.find(place, id=name) is not None:
                     continue  # a package that is already onboarded stays unchanged
@@ -283,15 +265,14 @@ class Acceptance:
             index = vnfr["member-vnf-index-ref"]
             for vdur in vnfr["vdur"]:
                 if vdur["status"] != "ACTIVE" or not vdur.get("ip-address"):
-                    step.fail(
-                        f"VDU {vdur.get('name')} of {index} is {vdur['status']}, address "
-                        f"{vdur.get('ip-address')}.",
-                        f"openstack server show {vdur.get('name')}",
-                    )
+                    name, address = vdur.get("name"), vdur.get("ip-address")
+                    state = vdur["status"]
+                    words = {"name": name, "index": index, "state": state, "address": address}
+                    step.fail(*finding("vdu", **words))
                     return
         state = nsr.get("nsState")
         if state != "READY":
-            step.fail(f"The service is {state}.", "", str(nsr.get("errorDetail") or ""))
+            step.fail(*finding("service", state=state), str(nsr.get("errorDetail") or ""))
             return
         step.sentence = "all VDUs have addresses, the service is READY"
 
@@ -341,13 +322,11 @@ class Acceptance:
             if sample.refusal and sample.refusal in str(error):
                 step.sentence = "refuses with its reason, as it must on this link"
                 return
-            log = f"juju debug-log -m {service} --replay"
-            if self._pods:
-                log = f"kubectl -n {service} logs -l app.kubernetes.io/part-of=osm-vpnaas"
-            step.fail("It failed.", log, str(error))
+            case = "pod-failed" if self._pods else "charm-failed"
+            step.fail(*finding(case, service=service), str(error))
             return
         if sample.refusal:
-            step.fail(f"It did what it must refuse, for want of a {sample.refusal}.")
+            step.fail(*finding("not-refused", reason=sample.refusal))
 
     # -- the slice -------------------------------------------------------------------------------
 
@@ -379,17 +358,15 @@ class Acceptance:
                     if not isinstance(status, dict) or "peers" not in status:
                         continue
                     if status.get("state") != "up":
-                        step.fail(
-                            f"Link {link} of {index} is {status.get('state')}.",
-                            f"juju status -m {service['_id']}",
-                            json.dumps(status),
-                        )
+                        words = {"link": link, "index": index, "state": status.get("state")}
+                        words["service"] = service["_id"]
+                        step.fail(*finding("link", **words), json.dumps(status))
                         return
                     up.append(f"{index}/{link}")
         if up:
             step.sentence = f"up: {', '.join(up)}"
         else:
-            step.fail("No service of the slice has a link.")
+            step.fail(*finding("no-link"))
 
     # -- deletion --------------------------------------------------------------------------------
 
@@ -398,11 +375,8 @@ class Acceptance:
         left = self._undo.clean()
         if left:
             with self.report.step("cleaning up") as step:
-                step.fail(
-                    "Not all of what was made could be deleted.",
-                    f"osm ns-delete {self._mark} --force",
-                    "\n".join(f"{name}: {error}" for name, error in left),
-                )
+                reasons = "\n".join(f"{name}: {error}" for name, error in left)
+                step.fail(*finding("left", name=self._mark), reasons)
 
     # -- helpers ---------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import keystoneauth1.exceptions as keystone
 import openstack
 from openstack.exceptions import ForbiddenException, SDKException
 
-from operate.acceptance.reasons import FLAVOR_CREATE, IMAGE_CREATE, LET_LOGINS_IN
+from operate.acceptance.reasons import finding
 from operate.acceptance.report import Step
 from operate.client import OperateError
 
@@ -37,8 +37,7 @@ def connect(step: Step) -> Any:
         cloud.session.get_token()
     except _ERRORS as error:
         refused = isinstance(error, keystone.Unauthorized)
-        sentence = "refuses these credentials" if refused else "does not answer"
-        step.fail(f"OpenStack {sentence}.", "openstack token issue", _text(error))
+        step.fail(*finding("credentials" if refused else "no-answer"), _text(error))
         return None
     step.sentence = f"project {cloud.current_project.name or cloud.current_project_id}"
     return cloud
@@ -62,33 +61,22 @@ def enough(step: Step, name: str, total: float, used: float, option: str = "") -
     needed = NEEDED[option or name]
     if not 0 <= total < used + needed:
         return True
-    step.fail(
-        f"Of {total} {name} {used} are in use, and the smallest service needs {needed}.",
-        f"openstack quota set --{option or name} {int(used + needed)} PROJECT",
-    )
+    words = {"name": name, "used": used, "needed": needed, "option": option or name}
+    step.fail(*finding("quota", total=total, room=int(used + needed), **words))
     return False
 
 
 def _image(cloud: Any, _: Mapping[str, Any], step: Step) -> None:
     images = list(cloud.image.images(name=IMAGE))
     if not images:
-        step.fail(f"There is no image {IMAGE}.", IMAGE_CREATE)
+        step.fail(*finding("no-image", image=IMAGE))
     elif len(images) > 1:
         oldest = min(images, key=lambda image: str(image.created_at))
-        step.fail(
-            f"There are {len(images)} images {IMAGE}, and OSM takes none then.",
-            f"openstack image delete {oldest.id}",
-        )
+        step.fail(*finding("many-images", count=len(images), image=IMAGE, oldest=oldest))
     elif images[0].status != "active":
-        step.fail(
-            f"The image is {images[0].status}, not active.", f"openstack image delete {IMAGE}"
-        )
+        step.fail(*finding("image-state", state=images[0].status, image=IMAGE))
     elif (images[0].min_disk or 0) > SIZE["disk"] or (images[0].min_ram or 0) > SIZE["ram"]:
-        step.fail(
-            f"The image asks for {images[0].min_ram} MiB and {images[0].min_disk} GB; a VDU has "
-            f"{SIZE['ram']} MiB and {SIZE['disk']} GB.",
-            f"openstack image set --min-ram 0 --min-disk 0 {IMAGE}",
-        )
+        step.fail(*finding("image-size", asks=images[0], size=SIZE, image=IMAGE))
 
 
 def _management(cloud: Any, config: Mapping[str, Any], step: Step) -> None:
@@ -96,43 +84,26 @@ def _management(cloud: Any, config: Mapping[str, Any], step: Step) -> None:
     network = cloud.network
     found = [each for each in network.networks() if name in (each.id, each.name)]
     if len(found) != 1:
-        step.fail(
-            f"There are {len(found)} networks {name}." if found else f"There is no network {name}.",
-            f"openstack network delete {found[0].id}" if found else _make(name),
-        )
+        case = "many-networks" if found else "no-network"
+        step.fail(*finding(case, count=len(found), name=name, networks=found))
         return
     subnets = [s for s in network.subnets(network_id=found[0].id) if s.ip_version == 4]
     if not subnets:
-        step.fail(f"Network {name} has no IPv4 subnet.", _make(name).partition(" && ")[2])
+        step.fail(*finding("no-subnet", name=name))
         return
     [subnet, *_others] = subnets
     if not subnet.is_dhcp_enabled:
-        step.fail(
-            f"Network {name} has no DHCP, by which VDUs get their first address.",
-            f"openstack subnet set --dhcp {subnet.id}",
-        )
+        step.fail(*finding("no-dhcp", name=name, subnet=subnet))
         return
     step.sentence = f"{name}, {subnet.cidr}, MTU {found[0].mtu}"
     if not subnet.dns_nameservers:
-        step.state = "unknown"
-        step.sentence += "; it names no DNS server, so Day-0 may find no package mirror"
-        step.command = f"openstack subnet set --dns-nameserver 9.9.9.9 {subnet.id}"
-
-
-def _make(name: str) -> str:
-    return (
-        f"openstack network create {name} && openstack subnet create {name} --network {name} "
-        "--subnet-range 10.250.0.0/24 --dhcp --dns-nameserver 9.9.9.9"
-    )
+        more, command = finding("no-dns", subnet=subnet)
+        step.state, step.sentence, step.command = "unknown", step.sentence + more, command
 
 
 def _port_security(cloud: Any, _: Mapping[str, Any], step: Step) -> None:
     if "port-security" not in {each.alias for each in cloud.network.extensions()}:
-        step.fail(
-            "Neutron has no extension port-security, so no port can be without it.",
-            "crudini --set /etc/neutron/plugins/ml2/ml2_conf.ini ml2 extension_drivers "
-            "port_security && systemctl restart neutron-server",
-        )
+        step.fail(*finding("no-port-security"))
 
 
 def _security_group(cloud: Any, config: Mapping[str, Any], step: Step) -> None:
@@ -141,16 +112,12 @@ def _security_group(cloud: Any, config: Mapping[str, Any], step: Step) -> None:
     mine = list(cloud.network.security_groups(project_id=cloud.current_project_id))
     found = [group for group in mine if {group.id, group.name} & set(names)]
     if not found:
-        step.fail(
-            f"There is no security group {names[0]}.",
-            f"openstack security group create {names[0]}",
-        )
+        step.fail(*finding("no-group", name=names[0]))
         return
     rules = [rule for group in found for rule in group.security_group_rules]
     if not any(_lets_logins_in(rule) for rule in rules):
         # An administrator sees a group `default` of each project.
-        command = LET_LOGINS_IN.replace("default", found[0].id)
-        step.fail(f"Group {found[0].name} does not let TCP 22 in on management.", command)
+        step.fail(*finding("no-logins", group=found[0]))
 
 
 def _lets_logins_in(rule: Mapping[str, Any]) -> bool:
@@ -174,7 +141,7 @@ def _flavor(cloud: Any, config: Mapping[str, Any], step: Step) -> None:
     try:
         made = nova.create_flavor(name=f"acceptance-{os.urandom(3).hex()}", **SIZE)
     except ForbiddenException as error:
-        step.fail("No flavor fits, and this user may make none.", FLAVOR_CREATE, _text(error))
+        step.fail(*finding("no-flavor"), _text(error))
         return
     nova.delete_flavor(made)
     step.sentence = "none fits, and this user may make one"
@@ -215,11 +182,7 @@ def _underlay(cloud: Any, _: Mapping[str, Any], step: Step) -> None:
         network.update_port(port, is_port_security_enabled=False, security_group_ids=[])
         step.sentence = f"MTU {made.mtu}"
         if (made.mtu or LEAST_MTU) < LEAST_MTU:
-            step.fail(
-                f"Networks have an MTU of {made.mtu}; a tunnel needs {LEAST_MTU}.",
-                "crudini --set /etc/neutron/neutron.conf DEFAULT global_physnet_mtu 1500 && "
-                "systemctl restart neutron-server",
-            )
+            step.fail(*finding("small-mtu", mtu=made.mtu, least=LEAST_MTU))
     finally:
         for each in network.ports(network_id=made.id):
             network.delete_port(each)
