@@ -20,8 +20,9 @@ from builder.tree import Tree
 LINKS = "charms/lib/vpnaas/base/links.json"
 OPPOSITE = {"provider": "requirer", "requirer": "provider"}
 NAME = re.compile(r"[a-z][a-z0-9-]{0,11}")  # Of a VNF, and of a link.
-Where = Sequence[str | int | Callable[[Any], bool]]
-"""A way into a document: keys, indexes, and conditions that one entry of a list meets."""
+Where = Sequence[str | int | Mapping[str, str]]
+"""A way into a document: keys, indexes, and the key and value that one entry of a list has."""
+TEXTS = documents.read(Path(__file__).with_suffix(".yaml"))
 
 
 @dataclass(frozen=True)
@@ -54,20 +55,20 @@ def create(
     for service in services:
         if service not in nsds.values():
             raise BuildError(f"--ns {service}; allowed: {', '.join(sorted(nsds.values()))}")
-    subnet = _free_subnet(root)
     for folder in folders:
         folder.mkdir()
-    for file, text in _files(name, link, services).items():
+    edits = _Edits(link, name, other, services, _free_subnet(root))
+    for file, content in edits.filled(TEXTS["files"]).items():
+        text = content if isinstance(content, str) else documents.dump(content)
         (root / file).write_text(text, encoding="utf-8")
         yield root / file, "new"
     day0 = folders[1] / "cloud_init/vnf.yaml"
     day0.parent.mkdir()
     day0.symlink_to("../../../cloud-init/vnf.yaml")
-    edits = _Edits(link, name, subnet)
     if edits.declare(root / LINKS):
         yield root / LINKS, f"the link {link.name}"
     charm = root / "charms" / other / "charm.yaml"
-    _edit(charm, [(("links",), {link.name: OPPOSITE[link.role]})])
+    edits.write(charm, "charm")
     yield charm, f"the other end of {link.name}"
     for path in vnfds:
         edits.interface(path)
@@ -77,7 +78,7 @@ def create(
         yield path, f"{name} and its link" if service in services else f"the network {link.name}"
         params = root / "params" / f"{service.removesuffix('_ns')}.yaml"
         if service not in services and params.is_file():
-            edits.switch_off(params, other)
+            edits.write(params, "params")
             yield params, f"{link.name} switched off"
 
 
@@ -126,42 +127,49 @@ def _free_subnet(root: Path) -> str:
     return next(f"192.168.{number}.0/24" for number in range(11, 256) if number not in used)
 
 
-# New files
-
-
-def _files(name: str, link: Link, services: Sequence[str]) -> dict[str, str]:
-    """Return the texts of new_vnf.yaml for a VNF."""
-    words = {"VNF-NAME": name, "LINK-NAME": link.name, "LINK-ROLE": link.role}
-    words["USED-BY"] = ", ".join(f"`{service}`" for service in services) or "no service yet"
-    files = _filled(documents.read(Path(__file__).with_suffix(".yaml")), words)
-    return {
-        file: content if isinstance(content, str) else documents.dump(content)
-        for file, content in files.items()
-    }
-
-
-def _filled(value: Any, words: Mapping[str, str]) -> Any:
-    """Return a document with values in place of words, also in keys."""
+def _filled(value: Any, words: Mapping[str, Any]) -> Any:
+    """Return a document with values in place of words, also in keys and inside of texts."""
     if isinstance(value, dict):
         return {_filled(key, words): _filled(item, words) for key, item in value.items()}
     if isinstance(value, list):
         return [_filled(item, words) for item in value]
-    for word, text in words.items() if isinstance(value, str) else ():
-        value = value.replace(word, text)
+    if not isinstance(value, str) or value in words:
+        return words.get(value, value)
+    for word, text in words.items():
+        value = value.replace(word, str(text))
     return value
-
-
-# Lines in files that are there
 
 
 @dataclass(frozen=True)
 class _Edits:
-    """What files that exist get."""
+    """What files get."""
 
-    # `link`, `name`: Of the new VNF.
     link: Link
-    name: str
+    name: str  # Of the new VNF.
+    other: str  # Charm and member of the VNF at the other end.
+    services: Sequence[str]  # With the new VNF.
     subnet: str  # Of the link's network.
+
+    def filled(self, document: Any, **more: Any) -> Any:
+        """Return a part of new_vnf.yaml for this VNF; ``more`` are words with `_` for `-`."""
+        words = {
+            "VNF-NAME": self.name,
+            "LINK-NAME": self.link.name,
+            "LINK-KEY": self.link.name.replace("-", "_"),
+            "LINK-ROLE": self.link.role,
+            "LINK-SUBNET": self.subnet,
+            "OTHER-NAME": self.other,
+            "OTHER-ROLE": OPPOSITE[self.link.role],
+            "USED-BY": ", ".join(f"`{service}`" for service in self.services) or "no service yet",
+        }
+        return _filled(document, words | {key.replace("_", "-"): v for key, v in more.items()})
+
+    def write(self, path: Path, edits: str, **more: Any) -> None:
+        """Add the values of `edits` to a file."""
+        text = path.read_text(encoding="utf-8")
+        for edit in self.filled(TEXTS["edits"][edits], **more):
+            text = _added(text, edit["in"], edit["add"], path)
+        path.write_text(text, encoding="utf-8")
 
     def declare(self, path: Path) -> bool:
         """Give the link a name and a port of its own; return whether it had none."""
@@ -181,101 +189,32 @@ class _Edits:
     def interface(self, path: Path) -> None:
         """Give a VNF one more interface, and configure the link on it."""
         body = documents.read(path)["vnfd"]
-        vdu, end = body["vdu"][0], self.link.name
-        taken = [
-            card["position"]
-            for point in vdu["int-cpd"]
-            for card in point["virtual-network-interface-requirement"]
-        ]
-        number = max(taken) + 1
-        card = {"name": f"ens{number + 2}", "position": number}
-        card["virtual-interface"] = {"type": "PARAVIRT"}
-        point = {"id": f"{end}-int", "port-security-enabled": False}
-        point["virtual-network-interface-requirement"] = [card]
-        entries = list(documents.day_1_2(body))
-        [entry] = [index for index, each in enumerate(entries) if each["id"] == body["id"]]
-        primitives = entries[entry]["initial-config-primitive"]
-        over = {"link": end, "underlay-interface": f"ens{number + 2}"}
-        added = {
-            "seq": 1 + max(each["seq"] for each in primitives),
-            "name": "configure",
-            "execution-environment-ref": "vpn-ee",
-            "parameter": [{"name": key, "value": value} for key, value in over.items()],
-        }
-        flavour = ("vnfd", "df", 0, "lcm-operations-configuration", "operate-vnf-op-config")
-        cpd = {"vdu-id": vdu["id"], "cpd": f"{end}-int"}
-        _edit(
+        nics = documents.walk(body["vdu"][0], documents.NICS)
+        number = 1 + max(nic["position"] for _, nic, _ in nics)
+        [entry] = [each for each in documents.day_1_2(body) if each["id"] == body["id"]]
+        self.write(
             path,
-            [
-                (("vnfd", "ext-cpd"), {"id": f"{end}-ext", "int-cpd": cpd}),
-                (("vnfd", "vdu", 0, "int-cpd"), point),
-                ((*flavour, "day1-2", entry, "initial-config-primitive"), added),
-            ],
+            "vnfd",
+            VNFD_ID=body["id"],
+            VDU_NAME=body["vdu"][0]["id"],
+            NIC_NAME=f"ens{number + 2}",
+            NIC_POSITION=number,
+            NEXT_SEQ=1 + max(each["seq"] for each in entry["initial-config-primitive"]),
         )
 
     def connect(self, path: Path, others: set[str], whole: bool) -> None:
         """Give a service the link's network and the other VNFs on it; `whole`: our VNF, too."""
-        body = _body(documents.read(path))
-        top, name, end = ("nsd", "nsd", 0), f"{self.name}_vnf", self.link.name
-        flavour = (*top, "df", 0)
-        data = {"l3-protocol-data": {"ip-version": "ipv4", "cidr": self.subnet}}
-        data["l3-protocol-data"]["dhcp-enabled"] = False  # type: ignore[assignment]
-        network = {"id": end, "virtual-link-desc-id": end, "virtual-link-protocol-data": data}
-        edits: list[tuple[Where, Any]] = [
-            ((*top, "virtual-link-desc"), {"id": end, "mgmt-network": False}),
-            ((*flavour, "virtual-link-profile"), network),
-        ]
-        members = [p["id"] for p in body["df"][0]["vnf-profile"] if p["vnfd-id"] in others]
+        profiles = _body(documents.read(path))["df"][0]["vnf-profile"]
+        members = [profile["id"] for profile in profiles if profile["vnfd-id"] in others]
+        self.write(path, "nsd")
         for member in members:
-            there = (*flavour, "vnf-profile", _has("id", member), "virtual-link-connectivity")
-            edits.append((there, _connectivity(member, end)))
+            self.write(path, "nsd-member", MEMBER_ID=member)
         if whole:
-            own = [_connectivity(self.name, each) for each in ("mgmt", end)]
-            profile = {"id": self.name, "vnfd-id": name, "virtual-link-connectivity": own}
-            edits += [
-                ((*top, "vnfd-id"), name),
-                ((*flavour, "vnf-profile"), profile),
-                *(
-                    ((*top, "ns-configuration", "relation"), self._relation(member))
-                    for member in members
-                ),
-            ]
-        _edit(path, edits)
-
-    def _relation(self, member: str) -> dict[str, Any]:
-        ends = {
-            role: {"vnf-profile-id": of, "execution-environment-ref": "vpn-ee"}
-            for role, of in ((self.link.role, self.name), (OPPOSITE[self.link.role], member))
-        }
-        for its in ends.values():
-            its["endpoint"] = self.link.name
-        return {"name": self.link.name, "provider": ends["provider"], "requirer": ends["requirer"]}
-
-    def switch_off(self, path: Path, member: str) -> None:
-        """Give a member of a parameter file the values of a link that is off."""
-        off = {"inner_address": "none", "gateway": "auto", "allowed_prefixes": "none"}
-        off["accept_prefixes"] = "none"
-        where = ("additionalParamsForVnf", _has("member-vnf-index", member), "additionalParams")
-        values = {f"{self.link.name.replace('-', '_')}_{key}": text for key, text in off.items()}
-        _edit(path, [(where, {key: value}) for key, value in values.items()])
-
-
-def _connectivity(member: str, network: str) -> dict[str, Any]:
-    point = {"constituent-base-element-id": member, "constituent-cpd-id": f"{network}-ext"}
-    return {"virtual-link-profile-id": network, "constituent-cpd-id": [point]}
-
-
-def _has(key: str, value: str) -> Callable[[Any], bool]:
-    """Return the condition on an entry of a list that a field of it has a value."""
-    return lambda node: any(k.value == key and v.value == value for k, v in node.value)
-
-
-def _edit(path: Path, edits: Sequence[tuple[Where, Any]]) -> None:
-    """Add each value to the end of a list; the one pair of a mapping goes into a mapping."""
-    text = path.read_text(encoding="utf-8")
-    for where, value in edits:
-        text = _added(text, where, value, path)
-    path.write_text(text, encoding="utf-8")
+            self.write(path, "nsd-vnf")
+            for member in members:
+                ends = {self.link.role: self.name, OPPOSITE[self.link.role]: member}
+                provider, requirer = ends["provider"], ends["requirer"]
+                self.write(path, "nsd-relation", PROVIDER_ID=provider, REQUIRER_ID=requirer)
 
 
 def _added(text: str, where: Where, value: Any, path: Path) -> str:
@@ -283,7 +222,8 @@ def _added(text: str, where: Where, value: Any, path: Path) -> str:
     for step in where:
         node = _below(node, step)
         if node is None:
-            raise BuildError(f"{path}: there is no {step}, where a line has to be added")
+            what = " ".join(*step.items()) if isinstance(step, Mapping) else step
+            raise BuildError(f"{path}: there is no {what}, where a line has to be added")
     line = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10**6).strip()
     line = line.removesuffix("\n...").strip()
     if isinstance(node, yaml.MappingNode):
@@ -302,6 +242,8 @@ def _added(text: str, where: Where, value: Any, path: Path) -> str:
 def _below(node: Any, step: Any) -> Any:
     if isinstance(node, yaml.MappingNode):
         return next((value for key, value in node.value if key.value == step), None)
-    if callable(step):
-        return next((each for each in node.value if step(each)), None)
+    if isinstance(step, Mapping):
+        [wanted] = step.items()
+        found = (e for e in node.value if any((k.value, v.value) == wanted for k, v in e.value))
+        return next(found, None)
     return node.value[step] if step < len(node.value) else None

@@ -14,8 +14,9 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from builder import new_vnf
+from builder import documents, new_vnf
 from builder.cli import main
+from builder.errors import BuildError
 from builder.tree import Tree
 
 pytestmark = pytest.mark.slow
@@ -165,7 +166,15 @@ def test_lines_are_added_and_all_others_stay(
 
 
 def test_a_name_that_is_a_word_of_yaml_stays_a_name() -> None:
-    files = new_vnf._files("no", new_vnf.Link("on", "provider"), [])
-    charm = yaml.safe_load(files["charms/no/charm.yaml"])
+    edits = new_vnf._Edits(new_vnf.Link("on", "provider"), "no", "hss", [], "192.168.12.0/24")
+    files = edits.filled(new_vnf.TEXTS["files"])
+    charm = yaml.safe_load(documents.dump(files["charms/no/charm.yaml"]))
     assert (charm["name"], charm["links"]) == ("no", {"on": "provider"})
-    assert yaml.safe_load(files["vnf-packages/no_vnf/no_vnfd.yaml"])["vnfd"]["vdu"][0]["id"] == "no"
+    vnfd = yaml.safe_load(documents.dump(files["vnf-packages/no_vnf/no_vnfd.yaml"]))
+    assert vnfd["vnfd"]["vdu"][0]["id"] == "no"
+
+
+def test_an_entry_that_is_missing_is_named_by_its_key(sources: Tree) -> None:
+    edits = new_vnf._Edits(new_vnf.Link("gx", "provider"), "pcrf", "nobody", [], "192.168.12.0/24")
+    with pytest.raises(BuildError, match="there is no member-vnf-index nobody, where a line"):
+        edits.write(sources.root / "params/epc_secgw.yaml", "params")
