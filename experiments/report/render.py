@@ -14,6 +14,7 @@ from typing import Any
 import click
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from builder import documents
 from experiments import confidentiality, diameter, fiveg, sessions, sweep
 from experiments.campaign import EXPERIMENTS, plan, without_the_lab
 from experiments.model import Run
@@ -320,28 +321,11 @@ def _reach(outcomes: Mapping[str, Mapping[str, int]]) -> Iterator[dict[str, Any]
         yield {"way": ways[way], "tcp": tcp, "sent": table.get("udp sent", 0)}
 
 
-#: Words for the names of set-ups in campaigns and reference.yaml. Equal words share one row.
-_WORDS = {
-    "embb": "eMBB", "embb, neighbour saturated": "eMBB, loaded neighbour",
-    "embb separate": "eMBB", "embb simultaneous": "eMBB, loaded neighbour",
-    "urllc": "URLLC", "urllc, neighbour saturated": "URLLC, loaded neighbour",
-    "urllc separate": "URLLC", "urllc simultaneous": "URLLC, loaded neighbour",
-    "double": "double", "vpn double resources": "double",
-    "sites": "two sites", "between sites": "two sites", "vpn": "one EPC", "epc": "one EPC",
-    "pair": "two VNFs", "shared": "shared", "mmtc": "mMTC",
-}  # fmt: skip
 _ORDER = [EMBB, URLLC, DOUBLE, SITES, EPC, PAIR, fiveg.SHARED]
-_NAMES = {
-    **{"hss": "HSS", "mme": "MME", "spgwc": "SPGW-C", "spgwu": "SPGW-U", "enb": "eNB"},
-    **{"amf": "AMF", "smf": "SMF", "upf": "UPF", "gnb": "gNB", "ue": "UE"},
-}
-_LINKS = {
-    **{"s6a": "S6a", "s11": "S11", "sxab": "SXab", "s1c": "S1-C", "s1u": "S1-U"},
-    **{"n2": "N2", "n3": "N3", "n4": "N4", "sbi": "SBI", "ue": "UE"},
-    "data": "VPN",
-}
-
-
+_KNOWN = documents.read(Path(__file__).with_name("words.yaml"))
+_WORDS: dict[str, str] = _KNOWN["set-ups"]
+_NAMES: dict[str, str] = _KNOWN["members"]
+_LINKS: dict[str, str] = _KNOWN["links"]
 _TWO = re.compile(r"^(\w+) ([^,]+)")  # Link and slice at the beginning of a verdict's figure.
 
 
