@@ -296,8 +296,8 @@ def _day0(ctx: Context, path: str, rendered: str, users: Users) -> Iterator[Prob
     if scripts:
         listed = whole.get("runcmd")
         whole["runcmd"] = [*(listed if isinstance(listed, list) else []), *scripts]
-    for sentence in shut_out(whole, *users):
-        yield ctx.in_file("cloud-init-login", path, sentence=sentence)
+    for case, words in shut_out(whole, *users):
+        yield ctx.in_file(f"cloud-init-login/{case}", path, **words)
 
 
 def _clear_password(document: dict[str, object]) -> bool:

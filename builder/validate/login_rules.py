@@ -8,43 +8,36 @@ import base64
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+from builder import documents
 from builder.validate.context import Context, Document
 
 MODULES = {"cloud_init_modules": ("users-groups", "ssh")}
 """Modules that make the default user and write its keys, by cloud-init's list that has them."""
 NO_SHELL = ("nologin", "false")
-STOPS = re.compile(
-    r"\b(?:systemctl|service)\b.*\b(?:stop|disable|mask)\b.*\bsshd?\b"
-    r"|\bservice\s+sshd?\s+stop\b|\b(?:purge|remove|erase|autoremove)\b.*\bopenssh-server\b"
-    r"|\bsshd?\b.*\bdisable\b"
-    r"|\b(?:iptables|ip6tables)\b.*-P\s+INPUT\s+DROP\b"
-    r"|\biptables\b.*\b(?:INPUT)\b.*--dport\s+(?:22|ssh)\b.*-j\s+(?:DROP|REJECT)\b"
-    r"|\bnft\b.*\bdport\s+(?:22|ssh)\b.*\b(?:drop|reject)\b"
-    r"|\bufw\s+(?:deny|reject|delete\s+allow)\s+(?:22|ssh|openssh)\b"
-    r"|(?:\btouch\s+|>\s*)/etc/nologin\b"
-    r"|\b(?:poweroff|halt|shutdown\s+(?:-h|-P|--poweroff))\b",
-    re.IGNORECASE,
-)
-"""Commands after which nothing answers at port 22."""
-LOCKS = re.compile(
-    r"\b(?:userdel|deluser|passwd\s+(?:-[le]|--lock|--expire)"
-    r"|usermod\s+.*(?:-L|--lock|-e|--expiredate)|(?:usermod|chsh)\s.*/(?:nologin|false)|chage\s+.*(?:-E|-d\s+0)|rm\s+.*authorized_keys)\b"
-)
-"""Commands after which the user whom they name cannot log in."""
+Reason = tuple[str, dict[str, Any]]
+"""The case of a sentence of `cloud-init-login`, and the words in it."""
+
+
+def _commands_of(kind: str, flags: int = 0) -> re.Pattern[str]:
+    """Return the pattern of the commands of a kind."""
+    return re.compile("|".join(_COMMANDS[kind]), flags)
+
+
+_COMMANDS = documents.read(Path(__file__).with_name("login.yaml"))
+STOPS, LOCKS = _commands_of("stops", re.IGNORECASE), _commands_of("locks")
+CLOSES, OPENS = _commands_of("closes"), _commands_of("opens")
 APPENDED = re.compile(
     r"""\b(?:echo|printf)\s+["']?([^"'>]+?)(?:\\n)?["']?\s*>>?\s*(/etc/ssh/[\w./-]+)"""
 )
 """A command that writes a line of sshd's configuration."""
-CLOSES = re.compile(r"\bufw\s+(?:--force\s+)?enable\b|--set-default-zone[= ](?:drop|block)\b")
-OPENS = re.compile(r"\bufw\s.*\b(?:allow|limit)\b|--add-(?:service|port|rich-rule)")
-"""Commands that close all ports of a VDU, and those that open some."""
 SSHD = re.compile(r"/etc/ssh/sshd_config(\.d/[^/]+\.conf)?$")
 
 
-def shut_out(config: Document, injected: set[str], all_users: set[str]) -> Iterator[str]:
-    """Return a sentence for each way in which a cloud-config locks OSM out.
+def shut_out(config: Document, injected: set[str], all_users: set[str]) -> Iterator[Reason]:
+    """Return a reason for each way in which a cloud-config locks OSM out.
 
     Args:
         config: The cloud-config.
@@ -62,62 +55,56 @@ def shut_out(config: Document, injected: set[str], all_users: set[str]) -> Itera
             have = {str(item[0] if isinstance(item, list) and item else item) for item in listed}
             missing = [name for name in needed if name not in {h.replace("_", "-") for h in have}]
             if missing:
-                yield f"{key} lacks {', '.join(missing)}, so {names} gets no key; allowed: with it"
+                yield "modules", {"key": key, "missing": ", ".join(missing), "names": names}
     power = config.get("power_state")
     if isinstance(power, dict) and str(power.get("mode")) in ("poweroff", "halt"):
-        yield f"power_state: {power['mode']} ends the VDU after Day-0; allowed: reboot, or nothing"
+        yield "power", {"power": power}
     opened = any(OPENS.search(command) for command in _commands(config))
     for command in _commands(config):
         if STOPS.search(command) or (CLOSES.search(command) and not opened):
-            yield f"after {_cut(command)} nobody reaches SSH at port 22; allowed: SSH from OSM"
+            yield "closed", {"command": _cut(command)}
         for user in sorted(all_users):
             if LOCKS.search(command) and re.search(rf"\b{re.escape(user)}\b", command):
-                yield f"after {_cut(command)} OSM cannot log in as {user}; allowed: without"
+                yield "locked", {"command": _cut(command), "user": user}
     for user in sorted(all_users):
         yield from _expired(config, user, user in injected)
     for path, text in _files(config):
         if path == "/etc/nologin":
-            yield f"{path} keeps all users but root out; allowed: without"
+            yield "nologin", {"path": path}
         if path.startswith("/etc/sudoers") and re.search(r"[^!]\brequiretty\b", text):
-            yield f"{path} has requiretty, and charms have no terminal; allowed: without"
+            yield "requiretty", {"path": path}
         if SSHD.search(path):
             for user in sorted(all_users):
                 yield from _sshd(path, text, user)
 
 
-def _default_user(config: Document, user: str) -> Iterator[str]:
+def _default_user(config: Document, user: str) -> Iterator[Reason]:
     """OSM's key goes to cloud-init's default user, who must exist and be OSM's `default-user`."""
     entries = _users(config["users"]) if "users" in config else ["default"]
     own = [entry for entry in entries if _name(entry) == user]
     # cloud-init adds the user whom `user` names to those of `users`.
     if not config.get("user") and all(_name(entry) != "default" for entry in entries):
         made = " is made, but gets no key of OSM" if own else " is not made"
-        yield (
-            f"users has no entry default, so OSM's default-user {user}{made}; "
-            "allowed: `- default` first in users"
-        )
+        yield "default", {"user": user, "made": made}
     system = config.get("system_info")
     renamed = [config.get("user"), system.get("default_user") if isinstance(system, dict) else None]
     for value in renamed:
         name = value.get("name") if isinstance(value, dict) else value
         if isinstance(name, str) and name != user:
-            yield (
-                f"cloud-init's default user becomes {name}, and OSM logs in as {user}; "
-                f"allowed: {user}, or {name} as default-user"
-            )
+            yield "renamed", {"name": name, "user": user}
         if isinstance(value, dict):
             own.append(value)
             if user != "root" and "NOPASSWD" not in str(value.get("sudo", "NOPASSWD")):
-                yield f"{user} has no sudo without a password; allowed: ALL=(ALL) NOPASSWD:ALL"
+                yield "sudo", {"user": user}
     for entry in own:
         if isinstance(entry, dict):
             shell = str(entry.get("shell") or "")
             if shell.rpartition("/")[2] in NO_SHELL:
-                yield f"{user} has the shell {shell} and cannot log in; allowed: /bin/bash"
+                yield "shell", {"user": user, "shell": shell}
             if entry.get("inactive") or entry.get("expiredate"):
-                yield f"the account {user} ends (inactive, expiredate); allowed: without"
+                yield "ends", {"user": user}
     if user == "root" and _true(config.get("disable_root", True)):
-        yield "disable_root keeps OSM's default-user root out; allowed: disable_root: false"
+        yield "root", {}
 
 
 def _users(value: Any) -> list[Any]:
@@ -136,7 +123,7 @@ def _true(value: Any) -> bool:
     return str(value).strip().lower() in ("true", "1", "on", "yes")
 
 
-def _expired(config: Document, user: str, default: bool) -> Iterator[str]:
+def _expired(config: Document, user: str, default: bool) -> Iterator[Reason]:
     """A password of Day-0 counts as expired, and then sshd runs no command, also with a key."""
     change = config.get("chpasswd")
     change = change if isinstance(change, dict) else {}
@@ -147,10 +134,7 @@ def _expired(config: Document, user: str, default: bool) -> Iterator[str]:
     if not names and default and config.get("password"):
         names = {user}
     if user in names and _true(change.get("expire", True)):
-        yield (
-            f"the password of {user} expires at once, and SSH asks for another before it runs a "
-            "command; allowed: chpasswd: {expire: false}"
-        )
+        yield "expires", {"user": user}
 
 
 def _name(entry: Any) -> str:
@@ -180,7 +164,7 @@ def _files(config: Document) -> Iterator[tuple[str, str]]:
             yield added.group(2), added.group(1)
 
 
-def _sshd(path: str, text: str, user: str) -> Iterator[str]:
+def _sshd(path: str, text: str, user: str) -> Iterator[Reason]:
     """Check lines of sshd_config(5), up to the first Match."""
     for line in text.splitlines():
         word, rest = [*re.split(r"[\s=]+", line.strip(), maxsplit=1), ""][:2]
@@ -199,7 +183,7 @@ def _sshd(path: str, text: str, user: str) -> Iterator[str]:
             or (word == "allowusers" and not plain & {user, "*"})
             or (word == "permitrootlogin" and user == "root" and values == ["no"])
         ):
-            yield f"{path} says {_cut(line.strip())}, which keeps {user} out; allowed: without"
+            yield "sshd", {"path": path, "line": _cut(line.strip()), "user": user}
 
 
 def _cut(text: str) -> str:

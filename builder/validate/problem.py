@@ -9,7 +9,7 @@ from builder import documents
 
 Severity = Literal["refused", "silent"]
 _FOLDER = Path(__file__).parent
-_SEVERITIES: dict[str, Severity] = {
+SEVERITIES: dict[str, Severity] = {
     code: row[0]
     for codes in documents.read(_FOLDER / "codes.yaml").values()
     for code, row in codes.items()
@@ -47,7 +47,7 @@ def problem(path: str, code: str, /, **words: Any) -> Problem:
         words["may"] = choices(words["may"])
     says, osm = (form, "") if isinstance(form, str) else (form["says"], form["osm"])
     name = code.partition("/")[0]
-    return Problem(path, _SEVERITIES[name], name, says.format(**words), osm.format(**words))
+    return Problem(path, SEVERITIES[name], name, says.format(**words), osm.format(**words))
 
 
 class Reporter:

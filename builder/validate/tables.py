@@ -7,7 +7,7 @@ from typing import Any
 from builder import documents
 from builder.documents import DAY12, walk
 from builder.validate.context import Context, rule
-from builder.validate.problem import Problem, Reporter, Severity, choices
+from builder.validate.problem import SEVERITIES, Problem, Reporter, choices
 from builder.validate.schema import LOADER
 
 Row = dict[str, str]
@@ -73,9 +73,9 @@ def _problems(
             text.format(*map(_Words, entries), **words)
             for text in (_says(row), row.get("osm", LOADER if "own" in row else ""))
         )
-        code = row.get("refused") or row["silent"]
-        severity: Severity = "refused" if "refused" in row else "silent"
-        yield Problem(report.at(spot), severity, code, sentence, text if "refused" in row else "")
+        severity = SEVERITIES[row["code"]]
+        message = text if severity == "refused" else ""
+        yield Problem(report.at(spot), severity, row["code"], sentence, message)
 
 
 def _wrong(row: Row, place: str, value: Any, may: set[str]) -> Iterator[tuple[str, Any]]:
