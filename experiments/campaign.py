@@ -4,11 +4,13 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.markup import escape
 
+from builder import documents
 from experiments import (
     confidentiality,
     dependability,
@@ -23,7 +25,7 @@ from experiments import (
     sweep,
 )
 from experiments.machine import NOTHING, busy_processors
-from experiments.model import Cell, Experiment, Run
+from experiments.model import Cell, Experiment, Result, Run
 from experiments.profiles import Profile
 from experiments.progress import ticking
 from experiments.schedule import Planned, interleaved
@@ -33,18 +35,29 @@ from experiments.testbed import Testbed
 SURRENDER = 3
 """A campaign stops after this number of failed runs in a row, because the slices are broken."""
 
+_MAKE: Mapping[str, Callable[..., Result]] = {
+    "confidentiality": confidentiality.run,
+    "reach": reach.run,
+    "performance": performance.run,
+    "dependability": dependability.run,
+    "qos": qos.run,
+    "revocation": revocation.run,
+    "sessions": sessions.run,
+    "procedures": procedures.run,
+    "storm": procedures.storm,
+    "sweep": sweep.run,
+    "signalling": signalling.run,
+}
+_HEADLINES = {
+    "confidentiality": confidentiality.headline,
+    "reach": reach.headline,
+    "dependability": dependability.headline,
+    "sessions": sessions.headline,
+}
+_TEXTS = documents.read(Path(__file__).with_name("experiments.yaml"))
 EXPERIMENTS: Mapping[str, Experiment] = {
-    "confidentiality": confidentiality.EXPERIMENT,
-    "reach": reach.EXPERIMENT,
-    "performance": performance.EXPERIMENT,
-    "dependability": dependability.EXPERIMENT,
-    "qos": qos.EXPERIMENT,
-    "revocation": revocation.EXPERIMENT,
-    "sessions": sessions.EXPERIMENT,
-    "procedures": procedures.EXPERIMENT,
-    "storm": procedures.STORM,
-    "sweep": sweep.EXPERIMENT,
-    "signalling": signalling.EXPERIMENT,
+    name: Experiment(make, **{"headline": _HEADLINES.get(name, ""), **_TEXTS[name]})
+    for name, make in _MAKE.items()
 }
 
 

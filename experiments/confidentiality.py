@@ -19,7 +19,6 @@ from typing import Any
 import click
 
 from experiments import diameter, fiveg, sessions, wire
-from experiments.model import Experiment
 from experiments.testbed import Slice, Testbed, Vnf, linked
 from experiments.wire import Wire
 
@@ -175,16 +174,8 @@ def merged(ends: Any) -> Wire:
     return Wire(dict(sorted(frames.items())), tuple(sorted(imsis)))
 
 
-def _headline(result: Mapping[str, Any]) -> str:
+def headline(result: Mapping[str, Any]) -> str:
     links = result["links"].values()
     protected, clear = (sum(link[kind] for link in links) for kind in ("protected", "clear"))
     who = ", ".join(sorted({imsi for link in links for imsi in link["imsis"]})) or "unseen"
     return f"{protected} protected frames, {clear} clear, identities {who}"
-
-
-EXPERIMENT = Experiment(
-    run,
-    "Confidentiality",
-    "underlays carry nothing but WireGuard, ESP and address resolution",
-    headline=_headline,
-)

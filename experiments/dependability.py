@@ -13,7 +13,6 @@ from typing import Any
 import click
 
 from experiments.background import side_by_side
-from experiments.model import Experiment
 from experiments.testbed import PATIENCE, Slice, Testbed, Vnf
 from experiments.traffic import Flow, Stream
 from operate.client import OperateError
@@ -170,14 +169,6 @@ def _wait_recovered(bed: Testbed, name: str) -> None:
     raise click.ClickException(f"{name}: {slice_.user_plane} does not come back")
 
 
-def _headline(result: Mapping[str, Any]) -> str:
+def headline(result: Mapping[str, Any]) -> str:
     own, other = result["victim"]["lost"], result["neighbour"]["lost"]
     return f"neighbour lost {other}, victim {'all' if own is None else own}"
-
-
-EXPERIMENT = Experiment(
-    run,
-    "Dependability",
-    "a fault in one slice costs the other no packet",
-    headline=_headline,
-)

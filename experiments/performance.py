@@ -6,7 +6,6 @@ from typing import Any
 import click
 
 from experiments import qos, sessions
-from experiments.model import Experiment
 from experiments.testbed import Testbed
 from experiments.traffic import load
 
@@ -75,6 +74,3 @@ def run(
         "lost": answer["echoes"]["sent"] - answer["echoes"]["received"],
         "sent": answer["echoes"]["sent"],
     }, None
-
-
-EXPERIMENT = Experiment(run, headline="{mbps:.0f} Mbit/s, RTT {rtt_ms:.2f} ms")

@@ -8,7 +8,6 @@ on N2 or S6a. Only the lab has such UEs.
 from functools import partial
 from typing import Any
 
-from experiments.model import Experiment
 from experiments.signalling import REQUESTS, metered, simulated, start_meter, times
 from experiments.testbed import Slice, Testbed
 
@@ -79,15 +78,3 @@ def storm(
         **{f"{name.lower()}_mean_ms": answer[name].get("mean-ms") for name in names},
         f"{names[0].lower()}_p99_ms": answer[names[0]].get("p99-ms"),
     }, None
-
-
-EXPERIMENT = Experiment(
-    run,
-    lab_only=True,
-    headline="N2: registration {registration_mean_ms:.1f} ms, PDU session {session_mean_ms:.1f} ms",
-)
-STORM = Experiment(
-    storm,
-    lab_only=True,
-    headline="{served_per_second:g} of {offered_per_second:g} UEs a second, {lost} gave up",
-)

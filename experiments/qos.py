@@ -17,7 +17,6 @@ from typing import Any
 import click
 
 from experiments import slices
-from experiments.model import Experiment
 from experiments.testbed import Slice, Testbed
 from experiments.traffic import Flow, load
 
@@ -115,13 +114,3 @@ def run(
             f"Mbit/s guaranteed) sends {RATE} datagrams a second."
         ),
     }, carried and kept == enforced == bool(shown.get(name, {}).get("in-force"))
-
-
-HEADLINE = "{within_percent:.1f} % of URLLC within {budget_ms:g} ms, eMBB {embb_mbps:.0f} Mbit/s"
-EXPERIMENT = Experiment(
-    run,
-    "Quality of service",
-    "the URLLC slice keeps its delay budget while eMBB is saturated",
-    lab_only=True,
-    headline=HEADLINE,
-)

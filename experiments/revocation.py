@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.model import Experiment
 from experiments.testbed import Testbed, Vnf
 from experiments.traffic import LIMIT
 from operate.client import OperateError
@@ -102,11 +101,3 @@ def _sent(robber: Vnf) -> int:
     """End the thief's stream; return how many of its datagrams the kernel took."""
     stream = robber.action("stop-stream")
     return int(stream["sent"]) - int(stream["failed"])
-
-
-EXPERIMENT = Experiment(
-    run,
-    "Revocation",
-    "a deleted peer's packets stop",
-    headline="{arrived} arrived before, {after-deletion} after the deletion",
-)

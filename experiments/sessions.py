@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from experiments.model import Experiment
 from experiments.testbed import Slice, Testbed, Vnf
 from experiments.traffic import load
 
@@ -131,16 +130,7 @@ def performance(bed: Testbed, slice_: Slice, neighbour: str, seconds: int) -> di
     }
 
 
-def _headline(result: Mapping[str, Any]) -> str:
+def headline(result: Mapping[str, Any]) -> str:
     answered = result["answered"]
     own = sum(n for name, n in answered.items() if len(set(name.split(">"))) == 1)
     return f"{own} answers of own data networks, {sum(answered.values()) - own} others"
-
-
-EXPERIMENT = Experiment(
-    run,
-    "S-NSSAI",
-    "a PDU session leads to the data network of its own slice only, and each SMF has the sessions "
-    "of its own S-NSSAI",
-    headline=_headline,
-)

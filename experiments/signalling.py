@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from experiments.background import side_by_side
-from experiments.model import Experiment
 from experiments.testbed import PATIENCE, Testbed, Vnf
 
 if TYPE_CHECKING:
@@ -88,10 +87,3 @@ def run(
         "answers": {name: answer[name]["count"] for name in REQUESTS},
         "technology": answer["technology"],
     }, None
-
-
-EXPERIMENT = Experiment(
-    run,
-    lab_only=True,
-    headline="AIR {air_mean_ms:.2f} ms, ULR {ulr_mean_ms:.2f} ms, attach {attach_median_ms:.1f} ms",
-)

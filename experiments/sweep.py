@@ -12,7 +12,6 @@ from typing import Any
 import click
 
 from experiments import qos
-from experiments.model import Experiment
 from experiments.slices import EMBB, MMTC, URLLC
 from experiments.testbed import Slice, Testbed
 from experiments.traffic import LIMIT, NAME, Stream, load
@@ -116,6 +115,3 @@ def _set(slice_: Slice, five_qi: int, guaranteed: int, maximum: int) -> None:
     """Set the 5QI of a slice on N3, where its UPF enforces it."""
     given = {"five_qi": five_qi, "guaranteed_mbps": guaranteed, "maximum_mbps": maximum}
     slice_["upf"].action("set-qos", link=LINK, **given, underlay_mbps=qos.BOTTLENECK_MBPS)
-
-
-EXPERIMENT = Experiment(run, lab_only=True, headline=qos.HEADLINE)
