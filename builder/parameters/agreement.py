@@ -48,7 +48,7 @@ def disagreements(document: dict[str, Any]) -> list[str]:
         for place, service in _services(document)
         for member in service.get("additionalParamsForVnf") or ()
     }
-    words = list(_words(members))
+    words = [*_words(members), *_own_subnets(members)]
     functions = {name: given for name, given in members.items() if "nf_mcc" in given}
     if not functions:
         return words
@@ -114,6 +114,21 @@ def _words(members: dict[str, dict[str, Any]]) -> Iterator[str]:
             if word not in TECHNOLOGIES:
                 allowed = ", ".join(TECHNOLOGIES)
                 yield f"vpn_technology: {name} has {word!r}; allowed: {allowed}"
+
+
+def _own_subnets(members: dict[str, dict[str, Any]]) -> Iterator[str]:
+    for name, given in members.items():
+        own: dict[str, Any] = {}
+        for link in _links(given):
+            try:
+                address = ip_interface(str(given[link + INNER]))
+            except ValueError:
+                continue
+            for other, subnet in own.items():
+                if subnet.version == address.version and subnet.overlaps(address.network):
+                    what = f"{name} on {link} has {address}, which overlaps {subnet}"
+                    yield f"{link}{INNER}: {what} of its {other}"
+            own[link] = address.network
 
 
 def _technologies(functions: dict[str, dict[str, Any]], ended: set[str]) -> Iterator[str]:
@@ -198,7 +213,6 @@ def _addresses(functions: dict[str, dict[str, Any]], ended: set[str]) -> Iterato
     subnets: dict[str, Any] = {}
     owners: dict[Any, str] = {}
     for name, given in functions.items():
-        own: dict[str, Any] = {}
         for key, value in given.items():
             if not key.endswith(INNER) or str(value).partition(":")[0] in (NO_LINK, POOL):
                 continue
@@ -215,10 +229,6 @@ def _addresses(functions: dict[str, dict[str, Any]], ended: set[str]) -> Iterato
             if link in subnets.keys() - ended and address.network != subnets[link]:
                 yield f"{key}: {owner} is in {address.network}, the other end in {subnets[link]}"
             subnets.setdefault(link, address.network)
-            for other, subnet in own.items():
-                if subnet.version == address.version and subnet.overlaps(address.network):
-                    yield f"{key}: {owner} has {address}, which overlaps {subnet} of its {other}"
-            own[link] = address.network
     for name, given in functions.items():
         for key in sorted(OF_UES & given.keys()):
             try:

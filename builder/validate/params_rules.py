@@ -280,17 +280,9 @@ def odd_text(value: str) -> str:
     if value.strip(" \t") != value or (value.count("\n") == 1 and value.endswith("\n")):
         return "begins or ends with a blank or a line end; allowed: without"
     for part in map(str.strip, value.split(",")):
-        if ADDRESS.fullmatch(part) and not _is_address(part):
+        if ADDRESS.fullmatch(part) and _network(part) is None:
             return "looks like an IPv4 address but is not one; allowed: such as 192.0.2.1/24"
     return ""
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_interface(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _name(value: Any) -> str:

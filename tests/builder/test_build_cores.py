@@ -8,7 +8,8 @@ from click.testing import CliRunner
 from oai import kinds
 from oai.params import SECRET_NAMES
 from vpnaas.base import links
-from vpnaas.params.intent import link_params
+from vpnaas.base.errors import InputError
+from vpnaas.params.intent import Intent, link_params
 
 from builder import charms, check, packages
 from builder.cli import main
@@ -132,6 +133,26 @@ def test_a_base_station_may_ask_its_gateway_for_its_inner_address(files, value):
     document = copy.deepcopy(files["epc_secgw"])
     member(document, "enb")["s1u_inner_address"] = value
     assert agreement.disagreements(document) == []
+
+
+S1 = ("s1c", "s1u")
+
+
+def test_links_of_a_gateway_need_subnets_of_their_own():
+    """As the charm wants it at Day-1, of a VNF that is no network function, too."""
+    inner = {"s1c_inner_address": "10.41.0.1/24", "s1u_inner_address": "10.41.0.129/25"}
+    document = {
+        "additionalParamsForVnf": [{"member-vnf-index": "gateway", "additionalParams": inner}]
+    }
+    said = "gateway on s1u has 10.41.0.129/25, which overlaps 10.41.0.0/24 of its s1c"
+    assert agreement.disagreements(document) == [f"s1u_inner_address: {said}"]
+    params = [{"link": link, "inner-address": inner[f"{link}_inner_address"]} for link in S1]
+    intent = Intent().configured(params[0])
+    with pytest.raises(InputError, match="overlaps"):
+        intent.configured(params[1])
+    for free in ("10.42.0.1/24", "fd00::1/64", "pool", "none"):
+        inner["s1u_inner_address"] = free
+        assert agreement.disagreements(document) == []
 
 
 def test_links_of_a_vnf_may_differ_in_technology_where_both_ends_say_so(files):
