@@ -344,6 +344,32 @@ def test_without_the_library_the_reason_is_told_and_links_stay() -> None:
     assert monitoring.UNIT_FILE not in hss.vdu.files
 
 
+@pytest.mark.parametrize(
+    ("place", "users", "owner"),
+    [
+        ("0.0.0.0", ' users:(("node_exporter",pid=7,fd=3))', "node_exporter"),
+        ("10.0.0.1", "", "the kernel"),
+        ("*", ' users:(("a",pid=7,fd=3),("b",pid=8,fd=3))', "a"),
+        ("127.0.0.1", ' users:(("x",pid=7,fd=3))', ""),
+        ("10.0.0.1%lo", ' users:(("x",pid=7,fd=3))', ""),
+    ],
+)
+def test_who_has_the_port_of_the_exporter_is_named(place: str, users: str, owner: str) -> None:
+    hss = monitored()
+    line = f"LISTEN 0      5      {place}:{{}}      0.0.0.0:*   {users}\n"
+    hss.vdu.listeners = {port: line.format(port) for port in ("9815", "9900")}
+    hss.reconcile(monitoring=9815)
+    assert hss.problems == ()  # That is the exporter itself.
+    hss.reconcile(monitoring=9900)
+    said = f"monitoring: exporter-port: TCP port 9900 of the VDU is used by {owner}"
+    assert hss.problems == ((f"{said}; allowed: another port, or 0",) if owner else ())
+    assert ("--port 9900" in hss.vdu.files[monitoring.UNIT_FILE]) is not bool(owner)
+    # As systemd starts it again and again.
+    hss.vdu.active.discard(monitoring.UNIT)
+    hss.reconcile(monitoring=9815)
+    assert bool(hss.problems) is bool(owner)
+
+
 @pytest.mark.parametrize("port", [-1, 22, 65536, "x", True])
 def test_ports_that_cannot_be_are_refused(port: object) -> None:
     with pytest.raises(InputError, match="configure-monitoring: exporter-port"):

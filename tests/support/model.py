@@ -71,6 +71,8 @@ class ModelVdu:
         self.listening: dict[str, str] = {}
         """What a socket unit listens at since it was started, as `ss -Hltn` prints it."""
         self.taken: dict[int, str] = {}
+        self.listeners: dict[str, str] = {}
+        """Lines of `ss -Hltnp` by TCP port."""
         """Who has a UDP port that a tunnel may want."""
         self.journal = ""
         self.chains: list[dict[str, str]] = []
@@ -394,6 +396,8 @@ class ModelVdu:
                 for port, owner in self.sockets().items()
                 if f":{port} " in argv[2] + " "
             )
+        if argv[1] == "-Hltnp":
+            return 0, self.listeners.get(argv[2].rpartition(":")[2], "")
         assert argv == ["ss", "-Hltn", "sport = :5199"]
         return 0, "".join(self.listening.values())
 

@@ -9,10 +9,11 @@ from vpnaas.base import fields
 from vpnaas.base.errors import InputError
 from vpnaas.features.feature import Feature, Sight
 from vpnaas.peers.inputs import CharmState
+from vpnaas.vdu import trouble
 from vpnaas.vdu.facts import VduFacts
 from vpnaas.vdu.installed import Units, filled
 from vpnaas.vdu.programs import source
-from vpnaas.vdu.steps import Step, run
+from vpnaas.vdu.steps import Results, Step, run
 
 UNIT = "osm-vpnaas-exporter.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT
@@ -46,6 +47,16 @@ def own_address(vdu: VduFacts, management: Optional[fields.IPAddress]) -> fields
     return own[0]
 
 
+def intruder(results: Results, address: fields.IPAddress, port: int) -> str:
+    """Return which other program has the port of the exporter, "" for none."""
+    ours = "--port {}\n".format(port) in (results.text(UNITS.name + UNIT_FILE) or "")
+    if ours and results.output("monitoring/active").split() == ["active"]:
+        return ""
+    all_addresses = ("*", "0.0.0.0", "[::]")  # noqa: S104 - as ss(8) writes them
+    places = (*all_addresses, fields.show_endpoint(address, port).rpartition(":")[0])
+    return next((owner for _, owner in trouble.owners(results, "monitoring/port", places)), "")
+
+
 class Monitoring(Feature):
     """The exporter of metrics."""
 
@@ -54,7 +65,12 @@ class Monitoring(Feature):
     def observe(self, charm_state: CharmState) -> List[Step]:
         if not charm_state.monitoring:
             return UNITS.look(wanted=False)
-        return [run("monitoring/library", "true", only_if=LIBRARY), *UNITS.look()]
+        listening = ("ss", "-Hltnp", "sport = :{}".format(charm_state.monitoring))
+        return [
+            run("monitoring/library", "true", only_if=LIBRARY),
+            run("monitoring/port", *listening, any_exit=True),
+            *UNITS.look(),
+        ]
 
     def after_links(self, sight: Sight) -> List[Step]:
         port, results = sight.charm_state.monitoring, sight.results
@@ -66,8 +82,16 @@ class Monitoring(Feature):
                 "the VDU has no {}".format(PACKAGE),
                 "0, or an image or Day-0 cloud-init that installs it",
             )
+        address = own_address(sight.vdu, sight.charm_state.management)
+        owner = intruder(results, address, port)
+        if owner:
+            raise InputError(
+                "monitoring: exporter-port",
+                "TCP port {} of the VDU is used by {}".format(port, owner),
+                "another port, or 0",
+            )
         files = {
-            UNIT_FILE: unit(own_address(sight.vdu, sight.charm_state.management), port),
+            UNIT_FILE: unit(address, port),
             PROGRAM_FILE: source("exporter.py"),
             ECHO_FILE: source("echo.py"),
         }

@@ -2,13 +2,13 @@
 
 import json
 import re
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from vpnaas.base.errors import MALFORMED
 from vpnaas.vdu.steps import Results, Step, printable, run
 
-_SOCKET = re.compile(r'^\S+ +\d+ +\d+ +\S+:(\d+) +\S+ *(?:users:\(\("([^"]*)")?', re.M)
-"""A line of `ss -Hlunp`: the port, and the first process that has the socket."""
+_SOCKET = re.compile(r'^\S+ +\d+ +\d+ +(\S+):(\d+) +\S+ *(?:users:\(\("([^"]*)")?', re.M)
+"""A line of `ss -Hlunp`: address and port, and the first process that has the socket."""
 KERNEL = "the kernel"
 _MOST = 300
 """Characters of a journal that a sentence quotes."""
@@ -20,10 +20,16 @@ def sockets(id: str, *ports: int) -> Step:
     return run(id, "ss", "-Hlunp", words, any_exit=True)
 
 
-def owners(results: Results, id: str) -> List[Tuple[int, str]]:
-    """Return UDP ports with the program that has each, KERNEL for a socket of no program."""
-    found = _SOCKET.findall(results.output(id))
-    return [(int(port), printable(name) or KERNEL) for port, name in found]
+def owners(results: Results, id: str, places: Sequence[str] = ()) -> List[Tuple[int, str]]:
+    """Return ports with the program that has each, KERNEL for a socket of no program.
+
+    `places` are the addresses that count, as ss(8) writes them; without any, all do.
+    """
+    return [
+        (int(port), printable(name) or KERNEL)
+        for place, port, name in _SOCKET.findall(results.output(id))
+        if place in places or not places
+    ]
 
 
 def diagnose(at: str, unit: str, port: int) -> List[Step]:
