@@ -389,6 +389,20 @@ def test_a_step_that_ends_all_is_told_in_a_sentence(words, sentence, tmp_path):
     assert str(error.value) == sentence
 
 
+NO_VICI = """swanctl --load-creds --noprompt: Error: connecting to 'unix:///x' URI failed: No
+strongSwan 5.9.8 swanctl
+usage:
+  swanctl --load-creds [--raw|--pretty] [--clear] [--noprompt]
+           --uri             (-u)  service URI to connect to"""
+
+
+def test_no_usage_of_swanctl_reaches_the_operator():
+    cause = steps.Broken(steps.run("s6a/apply/load-creds", "swanctl", "--load-creds"), NO_VICI)
+    assert cause.sentence() == (
+        "swanctl --load-creds failed: charon takes no commands there; its plugin vici may be off"
+    )
+
+
 @pytest.mark.parametrize(
     ("step", "why", "sentence"),
     [

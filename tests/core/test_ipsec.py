@@ -86,6 +86,17 @@ def test_another_ike_daemon_is_named_and_ours_starts_when_it_is_gone(port):
     assert mme.states() == {"s6a": "up"}
 
 
+def test_a_charon_with_other_ports_is_named():
+    juju, hss, mme, _ = ipsec_pair()
+    mme.vdu.sockets = lambda: {1500: "charon-systemd", 14500: "charon-systemd"}
+    mme.reconcile()
+    (problem,) = mme.plans["s6a"].problems
+    assert problem.startswith("charon of the VDU does not have UDP ports 500 and 4500")
+    del mme.vdu.sockets
+    mme.reconcile()
+    assert mme.plans["s6a"].problems == ()
+
+
 def test_a_vdu_that_does_not_say_who_has_its_ports_is_taken_as_it_is():
     juju, hss, mme, _ = ipsec_pair()
     mme.vdu._cmd_ss = lambda argv, text: (127, "") if argv[1] == "-Hlunp" else (0, "")

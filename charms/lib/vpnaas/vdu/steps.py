@@ -353,6 +353,7 @@ _SAID = (
     ("Permission denied", "the VDU does not let the charm's user do that"),
     ("ailed to connect to bus", "systemd of the VDU does not answer"),
     ("No such device", "the VDU has no such interface"),
+    ("URI failed", "charon takes no commands there; its plugin vici may be off"),
     ("no such container", "its container does not run"),
     ("No such container", "its container does not run"),
 )

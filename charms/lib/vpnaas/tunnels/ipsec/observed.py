@@ -241,7 +241,7 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
     )
     plane = parse_plane(results)
     plugins = (results.out("ipsec/stats") or "").partition("plugins=[")[2].partition("]")[0]
-    running = active.get(names.DAEMON) == "active" and bool(plugins) and _listens(results)
+    running = active.get(names.DAEMON) == "active" and bool(plugins) and listens(results)
     keys, identity = keys_of(link, results)
     tun = vdu.interfaces.get(names.TUN)
     fits = ("kernel-libipsec" in plugins.split()) == (plane == names.USERSPACE)
@@ -281,11 +281,11 @@ def parse(links: Sequence[str], link: str, vdu: facts.VduFacts, results: Results
     )
 
 
-def _listens(results: Results) -> bool:
+def listens(results: Results, prefix: str = "") -> bool:
     """Tell whether the daemon has IKE's ports; where `ss` does not say, it counts as yes."""
-    found = trouble.owners(results, "ipsec/ports")
+    found = trouble.owners(results, prefix + "ipsec/ports")
     own = {port for port, owner in found if owner == names.CHARON}
-    return results.exit_code("ipsec/ports") != 0 or own.issuperset(names.PORTS)
+    return results.exit_code(prefix + "ipsec/ports") != 0 or own.issuperset(names.PORTS)
 
 
 def intruder(results: Results) -> str:

@@ -31,6 +31,9 @@ from vpnaas.tunnels.keyed import KeyedTechnology, observe_preshared
 from vpnaas.tunnels.technology import LinkPlan, PeerSession, Trouble
 from vpnaas.vdu.steps import Results, Step
 
+NO_PORTS = (
+    "charon of the VDU does not have UDP ports 500 and 4500, as /etc/strongswan.d may have others"
+)
 NO_UDP = "it sends ESP without UDP in spite of encap=yes"
 MOST_CALLS = 8
 """Peers to which one reconcile initiates a tunnel; one that does not answer costs 5 s."""
@@ -296,7 +299,7 @@ class Ipsec(KeyedTechnology[State]):
             link = plan.params.link
             sas = observed.parse_sas(link, results, prefix)
             loaded = observed.parse_loaded(results, prefix)
-            problems = list(plan.problems)
+            problems = list(plan.problems) + [NO_PORTS] * (not observed.listens(results, prefix))
             ends = {observed.end_of(name) for name in loaded}
             for peer in plan.peers:
                 if "{}_{}".format(link, peer.name) not in ends:
