@@ -17,8 +17,8 @@ import yaml
 
 from experiments import sessions
 from experiments.progress import ticking
-from experiments.slices import EMBB, MMTC, URLLC, SliceRequest, derived, moved
-from experiments.testbed import Link, Testbed
+from experiments.slices import EMBB, MMTC, RANGES, URLLC, SliceRequest, derived, moved
+from experiments.testbed import Testbed, links_of
 from operate.osm import NSI_OPERATIONS
 from operate.slices import Joiner, join_slices
 
@@ -31,28 +31,10 @@ THREE = (EMBB, URLLC, MMTC)
 SESSIONS = {EMBB: "1-000001/internet", URLLC: "2-000002/factory", MMTC: "3-000003/sensors"}
 """S-NSSAIs of the templates, and DNNs of `params/slices.yaml`."""
 
-#: Address ranges in the written files, and their replacements in a slice. Links between services
-#: have the same subnet for all slices.
-_RANGES: Mapping[str, Sequence[tuple[str, str]]] = {
-    EMBB: (),
-    URLLC: (("192.168.22.", "10.68.22."), ("172.16.22.", "172.20.22."),
-            ("10.254.2.", "10.253.2.")),
-    MMTC: (("192.168.22.", "10.72.22."), ("172.16.22.", "172.24.22."),
-           ("10.254.2.", "10.252.2.")),
-}  # fmt: skip
-
 MSIN = "7391846250"
 """The UE's MSIN. Other packets do not contain its digits, two per byte, by chance."""
 
-SHARED_LINKS = {"n2": Link("n2", "N2", "gnb", "amf")}
-LINKS = {
-    link.name: link
-    for link in (
-        Link("sbi", "SBI", "smf", "amf", joined=True),
-        Link("n4", "N4", "upf", "smf"),
-        Link("n3", "N3", "upf", "gnb", joined=True),
-    )
-}
+SHARED_LINKS, LINKS = links_of("5gc-shared"), links_of("5gc-slice")
 
 
 def packages(dist: Path, folder: Path, names: Sequence[str]) -> list[Path]:
@@ -60,10 +42,10 @@ def packages(dist: Path, folder: Path, names: Sequence[str]) -> list[Path]:
     made = [*(dist / f"{vnf}_vnf.tar.gz" for vnf in VNFS), dist / "5gc_shared_ns.tar.gz"]
     for name in names:
         service, template = dist / f"{NSD}.tar.gz", dist / f"{name}_5g_nst.tar.gz"
-        if ranges := _RANGES[name]:
+        if ranges := RANGES[name]:
             own = {NSD: f"5gc_slice_{name}_ns"}
             service = derived(service, folder / f"{own[NSD]}.tar.gz", own, ranges)
-            template = derived(template, folder / template.name, own, ())
+            template = derived(template, folder / template.name, own, {})
         made += [service, template]
     return made
 
@@ -78,7 +60,7 @@ def requests(
     made = []
     for name in names:
         text = (dist / "params" / f"{name}_5g.yaml").read_text(encoding="utf-8")
-        document = yaml.safe_load(moved(text, _RANGES[name]))
+        document = yaml.safe_load(moved(text, RANGES[name]))
         for subnet in document["netslice-subnet"]:
             for member in subnet["additionalParamsForVnf"]:
                 values = member["additionalParams"]

@@ -16,16 +16,15 @@ from typing import Any
 
 import yaml
 
-from builder import archive
+from builder import archive, documents
 
 EMBB, URLLC, MMTC = "embb", "urllc", "mmtc"
 SUBNET = "core"  # The one netslice-subnet of each template.
 NSD = "epc_ns"
 SECOND = "epc_second_ns"
 
-#: Address ranges in the written files, and their replacements in the second slice.
-_RANGES = (("172.16.", "172.20."), ("172.30.", "172.22."), ("192.168.", "10.68."),
-           ("10.254.", "10.253."))  # fmt: skip
+RANGES: dict[str, dict[str, str]] = documents.read(Path(__file__).with_name("ranges.yaml"))
+"""Address ranges in the written files with their replacements, by slice."""
 
 
 @dataclass(frozen=True)
@@ -64,23 +63,23 @@ class SliceRequest(Request):
         return next(part for part in parts if part["id"] == subnet)
 
 
-def moved(text: str, ranges: Sequence[tuple[str, str]]) -> str:
+def moved(text: str, ranges: Mapping[str, str]) -> str:
     """Return a text in which every address of a range is moved to the replacement of the range."""
-    for one, other in ranges:
+    for one, other in ranges.items():
         text = re.sub(rf"(?<![\d.]){re.escape(one)}", other, text)
     return text
 
 
 def second(text: str) -> str:
     """Return a text in which every address is moved to the ranges of the second slice."""
-    return moved(text, _RANGES)
+    return moved(text, RANGES["epc"])
 
 
 def derived(
     source: Path,
     target: Path,
     names: Mapping[str, str],
-    ranges: Sequence[tuple[str, str]] = _RANGES,
+    ranges: Mapping[str, str] = RANGES["epc"],
 ) -> Path:
     """Write a copy of a service or template with other names and addresses."""
     with tempfile.TemporaryDirectory() as scratch:

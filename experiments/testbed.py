@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
+from builder import documents
 from experiments import setups
 from experiments.background import side_by_side
 from experiments.progress import ticking
@@ -65,24 +66,13 @@ class Link:
         return self.endpoints.get(vnf, self.name)
 
 
-LINKS = {
-    link.name: link
-    for link in (
-        Link("s6a", "S6a", "mme", "hss"),
-        Link("s11", "S11", "mme", "spgwc"),
-        Link("sxab", "SXab", "spgwu", "spgwc"),
-        Link("s1c", "S1-C", "enb", "mme"),
-        Link("s1u", "S1-U", "enb", "spgwu"),
-    )
-}
-PAIR_LINKS = {
-    "data": Link(
-        *("data", "VPN", "client", "server"),
-        {"client": "vpn-client", "server": "vpn-server"},
-        prefix="vpn",
-    )
-}
-"""Links of `vpn_basic_ns`, which has two VNFs."""
+def links_of(service: str) -> dict[str, Link]:
+    """Return the links of a kind of services, by name."""
+    return {name: Link(name, **entry) for name, entry in _LINKS[service].items()}
+
+
+_LINKS = documents.read(Path(__file__).with_name("links.yaml"))
+LINKS, PAIR_LINKS = links_of("epc"), links_of("pair")
 
 
 @dataclass(frozen=True)
