@@ -97,6 +97,16 @@ def test_a_charon_with_other_ports_is_named():
     assert mme.plans["s6a"].problems == ()
 
 
+def test_what_charon_says_that_does_not_start_is_in_a_sentence():
+    juju, hss, mme, _ = ipsec_pair()
+    mme.vdu.charon.stop()
+    mme.vdu.journal = "00[CFG] invalid config file '/etc/strongswan.conf'\n00[LIB] abort\n"
+    mme.vdu.fail_on = "s6a/apply/daemon"
+    mme.reconcile()
+    said = "says: 00[CFG] invalid config file '/etc/strongswan.conf'; 00[LIB] abort"
+    assert mme.plans["s6a"].problems[0].endswith(said)
+
+
 def test_a_vdu_that_does_not_say_who_has_its_ports_is_taken_as_it_is():
     juju, hss, mme, _ = ipsec_pair()
     mme.vdu._cmd_ss = lambda argv, text: (127, "") if argv[1] == "-Hlunp" else (0, "")

@@ -32,14 +32,19 @@ def owners(results: Results, id: str, places: Sequence[str] = ()) -> List[Tuple[
     ]
 
 
+def look_at_journal(at: str, unit: str) -> Step:
+    """Return the step that reads what the programs of a unit wrote last."""
+    words = ("journalctl", "--no-pager", "-q", "-o", "cat", "-n", "9", "_SYSTEMD_UNIT=" + unit)
+    return run(at + "/journal", *words, any_exit=True)
+
+
 def diagnose(at: str, unit: str, port: int) -> List[Step]:
     """Return the steps that look why a unit of WireGuard failed; `at` starts their ids."""
-    words = ("journalctl", "--no-pager", "-q", "-o", "cat", "-n", "9", "_SYSTEMD_UNIT=" + unit)
     return [
         sockets(at + "/sockets", port),
         run(at + "/ports", "wg", "show", "all", "listen-port", any_exit=True),
         run(at + "/devices", "ip", "-j", "-d", "address", "show", any_exit=True),
-        run(at + "/journal", *words, any_exit=True),
+        look_at_journal(at, unit),
     ]
 
 

@@ -29,7 +29,8 @@ from vpnaas.tunnels.ipsec.observed import State
 from vpnaas.tunnels.key_pair import KeyPair
 from vpnaas.tunnels.keyed import KeyedTechnology, observe_preshared
 from vpnaas.tunnels.technology import LinkPlan, PeerSession, Trouble
-from vpnaas.vdu.steps import Results, Step
+from vpnaas.vdu import trouble
+from vpnaas.vdu.steps import Broken, Results, Step
 
 NO_PORTS = (
     "charon of the VDU does not have UDP ports 500 and 4500, as /etc/strongswan.d may have others"
@@ -81,6 +82,18 @@ class Ipsec(KeyedTechnology[State]):
             steps += observe_preshared(charm_state, link)
             steps += certificates.observe(charm_state, link)
         return steps
+
+    def diagnose(self, params: LinkParams, broken: Broken) -> List[Step]:
+        argv = broken.step.body.get("argv", ())
+        unit = argv[-1] if argv[:2] == ["systemctl", "restart"] else ""
+        return [trouble.look_at_journal(params.link + "/why", unit)] if unit else []
+
+    def reason(
+        self, params: LinkParams, broken: Broken, diagnosis: Optional[Results] = None
+    ) -> str:
+        sentence = super().reason(params, broken, diagnosis)
+        said = trouble.journal(diagnosis, params.link + "/why") if diagnosis is not None else ""
+        return "{} and says: {}".format(sentence, said) if said else sentence
 
     def agree(self, charm_state: CharmState, links: Sequence[str], results: Results) -> List[Step]:
         steps = super().agree(charm_state, links, results)
