@@ -20,14 +20,12 @@ _OLD_DROPS = r"^-[AP] (\S+)(?: .*)? (?:DROP|REJECT)\b"
 def look(link: str, peer: Peer) -> List[Step]:
     """Return the steps that look why a peer of a link does not answer."""
     at = link + "/silent/"
-    return [
-        *(
-            run(at + end, "ip", "-j", "route", "get", str(address), any_exit=True)
-            for end, address in _ends(peer)
-        ),
-        run(at + "drops", "nft", "-j", "list", "ruleset", pick=_DROPS, any_exit=True),
-        *look_at_iptables(at, _OLD_DROPS),
+    ways = [
+        run(at + end, "ip", "-j", "route", "get", str(address), any_exit=True)
+        for end, address in _ends(peer)
     ]
+    drops = run(at + "drops", "nft", "-j", "list", "ruleset", pick=_DROPS, any_exit=True)
+    return [*ways, drops, *look_at_iptables(at, _OLD_DROPS)]
 
 
 def causes(

@@ -27,7 +27,8 @@ def after_flush_text(file: str) -> str:
     return _AFTER_FLUSH.format(nft=NFT, file=file)
 
 
-_OLD = ("iptables", "ip6tables")
+_OLD = {"iptables": "/proc/net/ip_tables_names", "ip6tables": "/proc/net/ip6_tables_names"}
+"""The old iptables, and the files that exist where the kernel has its tables."""
 
 
 def look_at_iptables(at: str, pattern: str) -> List[Step]:
@@ -36,15 +37,8 @@ def look_at_iptables(at: str, pattern: str) -> List[Step]:
     `at` starts their ids. The group of the pattern is the name of a chain.
     """
     return [
-        run(
-            at + name,
-            name + "-legacy",
-            "-S",
-            only_if="/proc/net/{}_names".format(name.replace("tables", "_tables")),
-            pick=pattern,
-            any_exit=True,
-        )
-        for name in _OLD
+        run(at + name, name + "-legacy", "-S", only_if=file, pick=pattern, any_exit=True)
+        for name, file in _OLD.items()
     ]
 
 
