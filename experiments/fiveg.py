@@ -26,8 +26,6 @@ SHARED = "shared"  # Name of the shared service (AMF, gNB and UE) as a slice of 
 SUBNET = "slice"
 NSD = "5gc_slice_ns"
 VNFS = ("amf", "smf", "upf", "gnb", "nr_ue")
-TWO = (EMBB, URLLC)
-THREE = (EMBB, URLLC, MMTC)
 SESSIONS = {EMBB: "1-000001/internet", URLLC: "2-000002/factory", MMTC: "3-000003/sensors"}
 """S-NSSAIs of the templates, and DNNs of `params/slices.yaml`."""
 
