@@ -35,14 +35,7 @@ PLANES = (
     ("wireguard-go", "wireguard", False),
     ("kernel-libipsec", "ipsec", False),
 )
-_BLOCK = """
-printf 'install %s /bin/false\\n' wireguard esp4 esp6 xfrm_interface >/etc/modprobe.d/bench.conf
-ip xfrm state flush
-ip xfrm policy flush
-rmmod wireguard esp4 xfrm_interface 2>/dev/null
-rm -f /run/osm-vpnaas-esp /run/osm-vpnaas-xfrm
-! ip link add vpnaas-bench type wireguard 2>/dev/null
-"""
+_BLOCK = Path(__file__).with_name("block.sh").read_text(encoding="utf-8")
 _CONNECTION = Template(Path(__file__).with_name("hand.conf").read_text(encoding="utf-8"))
 
 

@@ -16,20 +16,7 @@ from testbed.route import SERVER, Route
 PORT = 8080
 BODY = 64 << 10  # Bytes of a response's body.
 
-#: This hook makes wrk print its results as JSON.
-SCRIPT = """
-done = function(summary, latency, requests)
-  local e = summary.errors
-  io.write(string.format('\\n{"requests":%d,"bytes":%d,"us":%d,', summary.requests,
-    summary.bytes, summary.duration))
-  io.write(string.format('"connect":%d,"read":%d,"write":%d,"status":%d,"timeout":%d', e.connect,
-    e.read, e.write, e.status, e.timeout))
-  for _, q in ipairs({50, 90, 99, 99.9}) do
-    io.write(string.format(',"p%g":%.1f', q, latency:percentile(q)))
-  end
-  io.write('}\\n')
-end
-"""
+SCRIPT = Path(__file__).with_name("wrk.lua")
 
 
 async def app(scope: Any, protocol: Any) -> None:
@@ -79,10 +66,8 @@ class Server(Block):
         Raises:
             RuntimeError: wrk failed, or no user got a response.
         """
-        script = self.route.folder / "wrk.lua"
-        script.write_text(SCRIPT, encoding="utf-8")
         duration = f"{max(1, round(seconds))}s"
-        target = ("-s", str(script), f"http://{SERVER}:{PORT}/")
+        target = ("-s", str(SCRIPT), f"http://{SERVER}:{PORT}/")
         words = ("wrk", "-t", "1", "-c", str(users), "-d", duration, "--timeout", "30s", *target)
         before = self.route.spent()
         shown = run(*self.route.spaces.argv("field", *words))

@@ -8,25 +8,13 @@ in files that the build made and in edited files.
 import re
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_interface, ip_network
+from pathlib import Path
 from typing import Any
 
-#: Parameters that must be equal in all network functions that have them, and their meaning.
-SAME = {
-    "nf_software": "network function software",
-    "nf_mcc": "mobile country code",
-    "nf_mnc": "mobile network code",
-    "nf_realm": "realm",
-    "nf_tac": "tracking area code",
-    "nf_apn": "APN",
-    "nf_second_apn": "second APN",
-    "nf_dnn": "data network name",
-    "nf_ue_pool": "pool of UE addresses",
-    "nf_gateway_id": "number of the user plane",
-    "nf_operator_key": "operator key",
-    "nf_subscriber_key": "subscriber key",
-    "nf_downlink_mhz": "downlink carrier",
-    "nf_resource_blocks": "bandwidth",
-}
+from builder import documents
+
+SAME = documents.read(Path(__file__).with_suffix(".yaml"))
+"""Parameters that must be equal in all network functions that have them, and their meaning."""
 #: Parameters with addresses or prefixes of UEs or for them, which no link has.
 OF_UES = {"nf_ue_pool", "nf_inner_pool", "nf_dns", "nf_second_dns"}
 SECRET = ("nf_operator_key", "nf_subscriber_key")

@@ -268,23 +268,8 @@ class Core5g(Core):
         return own
 
 
-#: The parameters of `configure-nf` that each kind of network function gets from a core file.
-_PARAMETERS = {
-    "hss": "operator_key subscriber_key first_imsi first_msisdn subscribers mme_names apn"
-    " second_apn",
-    "mme": "tac mme_group mme_code mme_name",
-    "spgwc": "tac apn second_apn ue_pool gateway_id dns second_dns ue_mtu",
-    "spgwu": "ue_pool gateway_id sgi_nat",
-    "enb": "tac enb_id downlink_mhz resource_blocks",
-    "ue": "operator_key subscriber_key imsi msisdn downlink_mhz resource_blocks",
-    "amf": "operator_key subscriber_key first_imsi subscribers slices tac amf_region amf_set"
-    " amf_pointer ambr_mbps",
-    "smf": "slice dnn ue_pool dns second_dns ue_mtu",
-    "upf": "slice dnn ue_pool n6_nat",
-    "gnb": "tac slices gnb_id",
-    "n3iwf": "tac slices n3iwf_id inner_pool liveness_seconds",
-    "nr_ue": "operator_key subscriber_key imsi sessions",
-}
+_PARAMETERS: dict[str, list[str]] = documents.read(Path(__file__).with_suffix(".yaml"))
+"""The parameters of `configure-nf` that each kind of network function gets from a core file."""
 
 
 def _values(*sections: Strict) -> dict[str, Any]:
@@ -300,7 +285,7 @@ def _values(*sections: Strict) -> dict[str, Any]:
 
 
 def _chosen(kind: str, values: dict[str, Any]) -> dict[str, Any]:
-    return {name: values[name] for name in _PARAMETERS[kind].split()}
+    return {name: values[name] for name in _PARAMETERS[kind]}
 
 
 def load(path: Path) -> Core:

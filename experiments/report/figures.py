@@ -22,22 +22,7 @@ matplotlib.use("svg")
 #: Shape and fill differ as well as colour, so series differ in grey too (Okabe and Ito's palette).
 OURS: dict[str, Any] = {"color": "#0072B2", "marker": "o"}
 PUBLISHED: dict[str, Any] = {"color": "#D55E00", "marker": "D", "markerfacecolor": "none"}
-STYLE: Any = {
-    "font.size": 11,
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#dddddd",
-    "svg.fonttype": "none",
-    # Stable names inside the SVG: the same runs give the same bytes.
-    "svg.hashsalt": "osm-vpnaas",
-    # A dollar sign in the name of a slice is no formula.
-    "text.parse_math": False,
-    # TrueType fonts, so that text in the PDF stays text.
-    "pdf.fonttype": 42,
-}
+STYLE = Path(__file__).with_name("report.mplstyle")
 WIDTH = 4.8
 """Width in inches; with the font above, text is readable on a phone and not too large elsewhere."""
 #: Styles of curves, in the order of their series.
@@ -87,7 +72,7 @@ class Book:
         for number, figure in enumerate(self._figures, 1):
             file = folder / f"figure-{number}.svg"
             file.write_text(figure.svg + "\n", encoding="utf-8")
-            with pyplot.rc_context(STYLE):
+            with pyplot.rc_context(fname=STYLE):
                 # No date, so that the same runs give the same bytes.
                 metadata = {"CreationDate": None, "Creator": None}
                 figure.drawn.savefig(file.with_suffix(".pdf"), metadata=metadata)
@@ -162,7 +147,7 @@ def ratios(ours: Sequence[Ratio], published: Sequence[Ratio], title: str, axis: 
     labels = list(dict.fromkeys(r.label for r in (*ours, *published)))
     rows = {label: y for y, label in enumerate(reversed(labels))}
     names, most = _broken(rows)
-    with pyplot.rc_context(STYLE):
+    with pyplot.rc_context(fname=STYLE):
         figure, axes = pyplot.subplots(figsize=(WIDTH, 1.1 + (0.12 + 0.17 * most) * len(rows)))
         axes.axvline(1, color="#555555", linewidth=1)
         # Hollow ones are above filled ones, which would hide them.
@@ -204,7 +189,7 @@ def curves(rows: Sequence[Curve], title: str, axes_names: tuple[str, str]) -> Fi
     A curve without points is not drawn but keeps its style, so that all figures of a page agree.
     """
     means = [value.mean for _, points in rows for _, value in points]
-    with pyplot.rc_context(STYLE):
+    with pyplot.rc_context(fname=STYLE):
         figure, axes = pyplot.subplots(figsize=(WIDTH, 3.4))
         for (name, points), look in zip(rows, LOOKS, strict=False):
             if not points:
@@ -244,7 +229,7 @@ def distributions(
 ) -> Figure:
     """Plot the percentage of samples within a time; the axis of the time is logarithmic."""
     names, most = _broken(name for name, _ in rows)
-    with pyplot.rc_context(STYLE):
+    with pyplot.rc_context(fname=STYLE):
         figure, axes = pyplot.subplots(figsize=(WIDTH, 3.2))
         for name, (_, points), look in zip(names, rows, LOOKS, strict=False):
             line = ([ms for _, ms in points], [share for share, _ in points])
@@ -286,7 +271,7 @@ class Fault:
 def timeline(rows: Sequence[Fault], title: str) -> Figure:
     """Plot the streams of victim and neighbour over time, for each fault."""
     names, _ = _broken(row.label for row in reversed(rows))
-    with pyplot.rc_context(STYLE):
+    with pyplot.rc_context(fname=STYLE):
         figure, axes = pyplot.subplots(figsize=(WIDTH, 1.2 + 0.5 * len(rows)))
         theirs, own, broken = OURS["color"], "#009E73", PUBLISHED["color"]
         for y, row in enumerate(reversed(rows)):
@@ -334,7 +319,7 @@ Drawn = Mapping[str, Sequence[tuple[str, str, str]]]
 
 def topology(drawn: Drawn, names: Mapping[str, str], title: str) -> Figure:
     """Draw the VNFs of a campaign, and the links between them."""
-    with pyplot.rc_context({**STYLE, "axes.grid": False}):
+    with pyplot.rc_context({"axes.grid": False}, fname=STYLE):
         figure, axes = pyplot.subplots(figsize=(WIDTH, 2.5 * len(drawn)))
         axes.set_axis_off()
         axes.set_xlim(-0.06, 1.06)
